@@ -1,0 +1,162 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Entry is one record of a thread's log. Its JSON is made once, when it is
+// appended, and travels as the same bytes to stores and streams.
+type Entry struct {
+	Thread  string          `json:"thread"`
+	Seq     int64           `json:"seq"`
+	Kind    string          `json:"kind"`
+	Run     string          `json:"run"`
+	Attempt int             `json:"attempt"`
+	At      time.Time       `json:"at"`
+	Body    json.RawMessage `json:"body"`
+
+	raw []byte
+}
+
+// Kinds of entries. Kinds under "x." belong to agents.
+const (
+	KindMessage     = "message"            // Message
+	KindMessageRead = "message.read"       // MessageRef: a steered message was handed over
+	KindEdited      = "message.edited"     // Edited
+	KindRetracted   = "message.retracted"  // MessageRef
+	KindQueued      = "run.queued"         // RunQueued
+	KindStarted     = "run.started"        // RunStarted
+	KindResumed     = "run.resumed"        // as RunStarted, after a wait
+	KindRescheduled = "run.rescheduled"    // RunRescheduled
+	KindStop        = "run.stop_requested" // RunStop
+	KindCompleted   = "run.completed"      // RunCompleted
+	KindFailed      = "run.failed"         // RunFailed
+	KindCancelled   = "run.cancelled"      // RunStop
+	KindRetried     = "run.retried"        // RunRetried
+	KindStep        = "step"               // StepNamed
+	KindToolStarted = "tool.started"       // {call, name, arguments}, by the agent
+	KindToolDone    = "tool.finished"      // {call, ok, summary}, by the agent
+	KindSend        = "send"               // Sent
+)
+
+// Bodies of entries, by kind.
+type (
+	MessageRef struct {
+		Message string `json:"message"`
+	}
+	Edited struct {
+		Message string `json:"message"`
+		Text    string `json:"text"`
+		Parts   []Part `json:"parts"`
+	}
+	RunQueued struct {
+		Agent        string    `json:"agent"`
+		AgentVersion string    `json:"agent_version"`
+		Mode         Mode      `json:"mode"`
+		Priority     int       `json:"priority"`
+		AvailableAt  time.Time `json:"available_at"`
+		Messages     []string  `json:"messages"`
+		Origin       Origin    `json:"origin"`
+	}
+	// RunStarted lists in Messages the seqs of the entries whose messages the
+	// run reads now for the first time: all of its inputs at its first start,
+	// none at a later attempt.
+	RunStarted struct {
+		Worker   string  `json:"worker"`
+		Messages []int64 `json:"messages"`
+	}
+	RunRescheduled struct {
+		Reason      string    `json:"reason"` // retry, lease_lost or released
+		Attempt     int       `json:"attempt"`
+		AvailableAt time.Time `json:"available_at"`
+		Error       *RunError `json:"error,omitempty"`
+	}
+	RunStop struct {
+		Reason Reason `json:"reason"`
+		By     string `json:"by"`
+		Forced bool   `json:"forced,omitempty"`
+	}
+	RunCompleted struct {
+		Reply *string `json:"reply"`
+		Steps int     `json:"steps"`
+	}
+	RunFailed struct {
+		Error    RunError `json:"error"`
+		Failures int      `json:"failures"`
+		Crashes  int      `json:"crashes"`
+	}
+	RunRetried struct {
+		By string `json:"by"`
+	}
+	StepNamed struct {
+		Name string `json:"name"`
+	}
+	Sent struct {
+		Thread  string `json:"thread"`
+		Message string `json:"message"`
+		Run     string `json:"run"`
+	}
+)
+
+// NewEntry makes an entry and encodes it. body is one of the bodies above, or
+// raw JSON for the kinds of agents.
+func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
+	b, ok := body.(json.RawMessage)
+	if !ok {
+		var err error
+		if b, err = json.Marshal(body); err != nil {
+			return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
+		}
+	}
+	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at, Body: b}
+	raw, err := json.Marshal(struct {
+		*entryFields
+	}{(*entryFields)(&e)})
+	if err != nil {
+		return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
+	}
+	e.raw = raw
+	return e, nil
+}
+
+type entryFields Entry // without methods, so that encoding it does not recurse
+
+// ParseEntry decodes what JSON returned. The entry keeps raw.
+func ParseEntry(raw []byte) (Entry, error) {
+	var e entryFields
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return Entry{}, fmt.Errorf("decode entry: %w", err)
+	}
+	e.raw = raw
+	return Entry(e), nil
+}
+
+// JSON returns the encoded entry, one line, not to be changed.
+func (e Entry) JSON() []byte { return e.raw }
+
+// MarshalJSON returns the bytes that the entry was made with.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	if e.raw == nil {
+		return json.Marshal(entryFields(e))
+	}
+	return e.raw, nil
+}
+
+// UnmarshalJSON is ParseEntry for decoders.
+func (e *Entry) UnmarshalJSON(b []byte) error {
+	parsed, err := ParseEntry(append([]byte(nil), b...))
+	if err == nil {
+		*e = parsed
+	}
+	return err
+}
+
+// Decode reads the body of e into v.
+func (e Entry) Decode(v any) error {
+	if err := json.Unmarshal(e.Body, v); err != nil {
+		return fmt.Errorf("decode body of %s %d in %s: %w", e.Kind, e.Seq, e.Thread, err)
+	}
+	return nil
+}

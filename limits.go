@@ -1,0 +1,26 @@
+package mailroom
+
+import "time"
+
+// Limits of the system. Sizes are bytes.
+const (
+	MaxThreadID   = 200 // characters
+	MaxSubmitKey  = 200 // characters
+	MaxMessages   = 100 // in one submit
+	MaxText       = 1 << 20
+	MaxOptions    = 64 << 10
+	MaxMetadata   = 16 << 10
+	MaxCheckpoint = 256 << 10
+	MaxNote       = 256 << 10
+	MaxSends      = 100 // in one step
+
+	DefaultPriority = 128
+	DefaultAttempts = 5
+	MaxCrashes      = 3  // in a row without progress: a dead letter
+	MaxLost         = 20 // claims in all: a dead letter
+
+	retryBase   = 250 * time.Millisecond
+	retryCap    = 30 * time.Second
+	outageCap   = 5 * time.Minute
+	GiveUpAfter = 24 * time.Hour // after the first of an outage's attempts
+)

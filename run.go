@@ -1,0 +1,177 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status of a run.
+type Status string
+
+const (
+	Queued    Status = "queued"  // never started, or between two attempts
+	Running   Status = "running" // claimed by a worker
+	Waiting   Status = "waiting" // parked, holds no claim
+	Completed Status = "completed"
+	Failed    Status = "failed" // a dead letter
+	Cancelled Status = "cancelled"
+)
+
+// Finished reports whether a run with this status has ended.
+func (s Status) Finished() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// Mode says what a submit does to a busy thread.
+type Mode string
+
+const (
+	ModeQueue     Mode = "queue"     // behind the others
+	ModeSteer     Mode = "steer"     // into the current run, at its next step
+	ModeInterrupt Mode = "interrupt" // instead of everything queued or running
+	ModeLatest    Mode = "latest"    // instead of everything queued
+	ModeCollect   Mode = "collect"   // joins the newest run that has not started
+	ModeReject    Mode = "reject"    // refused unless the thread is idle
+)
+
+// Reason says why a run was cancelled, or is asked to stop.
+type Reason string
+
+const (
+	ByCancel    Reason = "cancelled"
+	BySupersede Reason = "superseded"
+	ByInterrupt Reason = "interrupted"
+	ByRetract   Reason = "retracted"
+)
+
+// Run is the row of one turn of an agent on a thread.
+type Run struct {
+	Key    int64 // the store's own key, growing in commit order; 0 until written
+	ID     string
+	Thread string // the thread's id
+
+	Agent        string
+	AgentVersion string // pinned at submit; see design.md on versions
+	Mode         Mode
+	Priority     int // 0 to 255, lower first
+	Place        int64
+	SubmitKey    string // the idempotency key it was submitted with, or ""
+	Parent       string // run that this one descends from, or ""
+	Origin       Origin
+	Options      json.RawMessage // handed to the agent unread, at most MaxOptions
+	Metadata     map[string]string
+	MaxAttempts  int   // bounds Failures
+	FirstSeq     int64 // seq of its first message
+
+	Status      Status
+	Stop        Reason    // ByCancel or ByInterrupt once it was asked to stop
+	StopBy      string    // who asked
+	Held        bool      // NotBefore has not come: it has no place in the queue yet
+	NotBefore   time.Time // zero: at once
+	AvailableAt time.Time // not to be claimed earlier
+
+	Attempt     int       // claims so far; the fence
+	Failures    int       // attempts ended by the agent's own error
+	Crashes     int       // claims lost in a row without progress
+	Lost        int       // claims lost in all
+	Outages     int       // attempts in a row ended by something unavailable
+	OutageSince time.Time // end of the first of them
+
+	Step       int             // durable steps so far
+	LastStep   StepMark        // recognises the repeat of the last step or settle
+	Inputs     []Input         // what it was started for
+	Started    bool            // Inputs were listed by a run.started
+	Steers     []Steer         // handed in while it is current, not yet covered by a step
+	Checkpoint json.RawMessage // the agent's own state, at most MaxCheckpoint
+
+	Reply  *string // text of its last complete assistant message
+	Error  *RunError
+	Reason Reason // why it was cancelled
+
+	CreatedAt  time.Time
+	StartedAt  time.Time // of its first attempt; zero: never started
+	FinishedAt time.Time
+}
+
+// Origin tells how a run came to be. It is set by the face that took the
+// submit, never by its body.
+type Origin struct {
+	Via       string `json:"via"` // user, run, channel:NAME, …
+	Sender    string `json:"sender"`
+	RequestID string `json:"request_id,omitempty"`
+}
+
+// RunError is why an attempt or a run failed.
+type RunError struct {
+	Class   Class  `json:"class"`
+	Message string `json:"message"`
+}
+
+// Input is one message that a run was started for. Seq is the entry with its
+// present content: a message, or the edit that replaced it.
+type Input struct {
+	Message   string `json:"message"`
+	Seq       int64  `json:"seq"`
+	Retracted bool   `json:"retracted,omitempty"`
+}
+
+// Steer is a message handed to a current run. Own is the run that it becomes
+// if the current run ends before reading it.
+type Steer struct {
+	Input
+	Read bool `json:"read,omitempty"` // handed to the agent
+	Own  *Run `json:"own,omitempty"`  // nil once read
+}
+
+// StepMark remembers the last step or settle of a run, to answer its repeat.
+type StepMark struct {
+	Attempt int    `json:"attempt"`
+	Step    int    `json:"step"`
+	Digest  string `json:"digest"`
+	Seq     int64  `json:"seq"` // last entry it appended
+}
+
+// NeverStarted reports whether the run waits in the queue for its first start.
+func (r *Run) NeverStarted() bool { return r.Status == Queued && r.StartedAt.IsZero() }
+
+// LastChance reports whether losing the present claim, or the next, makes the
+// run a dead letter. Such a run starts alone of its kind in a worker.
+func (r *Run) LastChance() bool { return r.Crashes >= MaxCrashes-1 || r.Lost >= MaxLost-1 }
+
+// MessageState derives the present state of an input or steered message of r.
+// It reports false for a message that r does not hold.
+func (r *Run) MessageState(id string) (string, bool) {
+	for _, s := range r.Steers {
+		if s.Message == id {
+			switch {
+			case s.Retracted:
+				return Retracted, true
+			case s.Read:
+				return Read, true
+			}
+			return Accepted, true
+		}
+	}
+	for _, in := range r.Inputs {
+		if in.Message == id {
+			return r.inputState(in), true
+		}
+	}
+	return "", false
+}
+
+func (r *Run) inputState(in Input) string {
+	switch {
+	case in.Retracted:
+		return Retracted
+	case r.Status == Completed:
+		return Done
+	case r.Started && (r.Step > 0 || r.Status != Running):
+		return Read
+	case r.Started:
+		return Delivered
+	case r.Status == Cancelled && r.Reason == ByRetract:
+		return Retracted
+	case r.Status == Cancelled:
+		return Superseded
+	}
+	return Accepted
+}

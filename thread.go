@@ -1,0 +1,79 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Thread is the row of a thread: what is locked and what is scheduled.
+type Thread struct {
+	Key      int64 // the store's own key; 0 until the row is written
+	ID       string
+	Agent    string // handles its next submit
+	Owner    string // name of the token that made it
+	Parent   string // thread whose run made it, or ""
+	Metadata json.RawMessage
+
+	Current string // id of the run that has started and is not finished, or ""
+	Worker  string // holds the claim of Current; "" unless Current is running
+	Round   int64  // the worker's claim round, as Worker
+
+	Due    Due       // what is to be done next, set by one pure function
+	HeldAt time.Time // earliest NotBefore of its held runs; zero: none
+
+	FirstSeq  int64 // of the entries still kept; 1 until something is purged
+	LastSeq   int64 // 0: nothing yet
+	NextPlace int64 // place of the next submit, from 1
+
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// Due are the scheduling columns of a thread. With At zero nothing is due and
+// the other fields are zero too.
+type Due struct {
+	At       time.Time
+	Agent    string
+	Priority int
+	Alone    bool // the run is on its last chance, see Run.LastChance
+}
+
+// SubmitKey is the row that makes a submit repeatable: one per (thread, key),
+// kept as long as the run it names.
+type SubmitKey struct {
+	Thread string
+	Key    string
+	Digest string // of the content as first submitted
+	Result Submitted
+}
+
+// Worker is the row of one process's lease. Ids are never used twice.
+type Worker struct {
+	ID         string
+	Host       string
+	PID        int
+	Local      bool     // lives and dies with the process that owns the store
+	Agents     []string // names it serves
+	StartedAt  time.Time
+	LeaseUntil time.Time
+	Dead       bool // expired: it cannot be renewed, its claims are being freed
+}
+
+// Partial is a flushed piece of the message that a run is writing. Offset is in
+// bytes of the message's text. The pieces of a run abut and start at 0.
+type Partial struct {
+	Thread  string
+	Run     string
+	Attempt int
+	Message string
+	Offset  int
+	Text    string
+}
+
+// Claim is a worker's exclusive right to one run: every write of the run
+// carries it, and is refused with LeaseLost once the claim was taken away.
+type Claim struct {
+	Thread  string
+	Run     string
+	Attempt int
+}
