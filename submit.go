@@ -2,12 +2,13 @@ package mailroom
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
 // Submit is one message, or several, for a thread.
 type Submit struct {
-	Thread   string // trimmed by the caller of the transition; see CheckThreadID
+	Thread   string // see CheckThreadID
 	Run      string // id of the run that may be made
 	Messages []Draft
 	Sender   string // identity of the submitter
@@ -59,3 +60,217 @@ const (
 	WasCollected Disposition = "collected"
 	WasDuplicate Disposition = "duplicate"
 )
+
+// collectFor is how long a run can be put off by messages that join it.
+const collectFor = 10 * time.Second
+
+// Scope says what Submit looks at on t.
+func (in *Submit) Scope(t *Thread) Scope {
+	switch in.Mode {
+	case ModeInterrupt, ModeLatest, ModeCollect:
+		return ScopeAll
+	}
+	if t.Current != "" {
+		return ScopeRow
+	}
+	return ScopeHead
+}
+
+// Submit takes messages in. What it does to a busy thread is in.Mode's; a key
+// seen before answers with the first result, and with the present status of the
+// run, which must be loaded.
+func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
+	if err := in.check(); err != nil {
+		return Submitted{}, err
+	}
+	sum := in.digest()
+	if k, ok := t.known[in.Key]; ok && in.Key != "" {
+		return t.repeat(k, sum)
+	}
+	if in.Mode == ModeReject && !t.idle() {
+		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
+	}
+	t.promote(now)
+	t.open(&in, now)
+	out := t.take(&in, now)
+	t.schedule(now)
+	if in.Key != "" {
+		k := SubmitKey{Thread: t.ID, Key: in.Key, Digest: sum, Result: out}
+		t.known[in.Key] = k
+		t.keys = append(t.keys, k)
+	}
+	return out, nil
+}
+
+func (t *Loaded) take(in *Submit, now time.Time) Submitted {
+	switch in.Mode {
+	case ModeSteer:
+		if t.steerable(in) {
+			return t.steer(in, now)
+		}
+	case ModeCollect:
+		if r := t.collectable(in); r != nil {
+			return t.collect(r, in, now)
+		}
+	}
+	r := t.enqueue(in, now)
+	out := Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: Queued, Disposition: WasQueued, Superseded: []string{}}
+	last := r.Inputs[len(r.Inputs)-1]
+	out.Message, out.Seq = last.Message, last.Seq
+	switch in.Mode {
+	case ModeInterrupt:
+		out.Superseded = append(t.supersede(r, in.Sender, now), t.supersedeSteers(in.Sender, now)...)
+		out.Stopping = t.stopCurrent(ByInterrupt, in.Sender, now)
+	case ModeLatest:
+		out.Superseded = t.supersede(r, in.Sender, now)
+	}
+	return out
+}
+
+// repeat answers a submit whose key is known.
+func (t *Loaded) repeat(k SubmitKey, sum string) (Submitted, error) {
+	if k.Digest != sum {
+		return Submitted{}, Errorf(Conflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
+	}
+	out := k.Result
+	out.Disposition = WasDuplicate
+	if r := t.runs[out.Run]; r != nil {
+		out.Status = r.Status
+	}
+	return out, nil
+}
+
+func (t *Loaded) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
+
+// open makes the thread if it is new, and gives it the agent that was asked for.
+func (t *Loaded) open(in *Submit, now time.Time) {
+	if t.LastSeq == 0 && t.Key == 0 && t.CreatedAt.IsZero() {
+		t.CreatedAt, t.UpdatedAt = now, now
+		t.Owner, t.Parent = in.Owner, in.ParentThread
+		t.FirstSeq, t.NextPlace = 1, 1
+		t.Agent = in.Agent
+	}
+	if in.SetAgent {
+		t.Agent = in.Agent
+	}
+}
+
+// enqueue makes a run for the messages of in.
+func (t *Loaded) enqueue(in *Submit, now time.Time) *Run {
+	r := t.newRun(in.Run, in, now)
+	t.say(r, r.ID, in, now)
+	t.touch(r)
+	t.append(KindQueued, r, now, r.queuedBody())
+	return r
+}
+
+func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
+	r := &Run{
+		ID: id, Thread: t.ID, Agent: in.Agent, AgentVersion: in.AgentVersion,
+		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
+		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
+		MaxAttempts: in.MaxAttempts, Status: Queued, AvailableAt: now, CreatedAt: now,
+		FirstSeq: t.LastSeq + 1,
+	}
+	if in.NotBefore.After(now) {
+		r.Held, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
+		if t.HeldAt.IsZero() || r.NotBefore.Before(t.HeldAt) {
+			t.HeldAt = r.NotBefore
+		}
+	}
+	return r
+}
+
+// say appends the messages of in for r and makes them r's inputs. Message ids
+// are "<run>.<seq>", so that an id alone finds its entry.
+func (t *Loaded) say(r *Run, idRun string, in *Submit, now time.Time) {
+	for _, d := range in.Messages {
+		m := Message{
+			ID: fmt.Sprintf("%s.%d", idRun, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
+			Role: d.Role, Sender: in.Sender, Text: JoinText(d.Parts), Parts: d.Parts,
+			Visibility: d.Visibility, Run: idRun, State: Accepted, CreatedAt: now,
+		}
+		seq := t.append(KindMessage, &Run{ID: idRun}, now, m)
+		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})
+	}
+}
+
+func (r *Run) queuedBody() RunQueued {
+	b := RunQueued{
+		Agent: r.Agent, AgentVersion: r.AgentVersion, Mode: r.Mode, Priority: r.Priority,
+		AvailableAt: r.AvailableAt, Origin: r.Origin, Messages: []string{},
+	}
+	for _, in := range r.Inputs {
+		b.Messages = append(b.Messages, in.Message)
+	}
+	return b
+}
+
+// steerable: the current run can still take the message in.
+func (t *Loaded) steerable(in *Submit) bool {
+	c := t.current()
+	return c != nil && c.Stop == "" && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+}
+
+// steer hands the messages to the current run. Each keeps the run it becomes,
+// at the place of its submission, should the current run end first.
+func (t *Loaded) steer(in *Submit, now time.Time) Submitted {
+	c := t.current()
+	drafts := in.Messages
+	var out Submitted
+	for _, d := range drafts {
+		in.Messages = []Draft{d}
+		own := t.newRun("", in, now)
+		t.say(own, c.ID, in, now)
+		own.ID = DeriveID("steer", own.Inputs[0].Message)
+		s := Steer{Input: own.Inputs[0], Own: own}
+		c.Steers = append(c.Steers, s)
+		out = Submitted{Message: s.Message, Seq: s.Seq, Place: own.Place}
+	}
+	in.Messages = drafts
+	t.touch(c)
+	out.Run, out.Thread, out.Status = c.ID, t.ID, c.Status
+	out.Disposition, out.Superseded = WasSteered, []string{}
+	return out
+}
+
+// own is the run that an unread steered message becomes, with its present content.
+func (s *Steer) own() *Run {
+	s.Own.Inputs = []Input{s.Input}
+	return s.Own
+}
+
+// collectable is the newest run that has not started and fits: same agent and
+// sender, and nobody's child.
+func (t *Loaded) collectable(in *Submit) *Run {
+	var newest *Run
+	for _, w := range []*window{&t.queue, &t.held} {
+		for _, r := range w.runs {
+			if r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
+				(newest == nil || r.Place > newest.Place) {
+				newest = r
+			}
+		}
+	}
+	return newest
+}
+
+// collect adds the messages to r. With NotBefore it puts a held run off, but
+// not for longer than collectFor after it was made.
+func (t *Loaded) collect(r *Run, in *Submit, now time.Time) Submitted {
+	t.say(r, r.ID, in, now)
+	if at := in.NotBefore; r.Held && at.After(r.NotBefore) {
+		if limit := r.CreatedAt.Add(collectFor); at.After(limit) {
+			at = limit
+		}
+		if at.After(r.NotBefore) {
+			r.NotBefore, r.AvailableAt = at, at
+		}
+	}
+	t.touch(r)
+	last := r.Inputs[len(r.Inputs)-1]
+	return Submitted{
+		Message: last.Message, Seq: last.Seq, Run: r.ID, Thread: t.ID, Place: r.Place,
+		Status: r.Status, Disposition: WasCollected, Superseded: []string{},
+	}
+}

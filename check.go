@@ -1,0 +1,195 @@
+package mailroom
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// CheckThreadID trims id and refuses what cannot be an address: empty, ".",
+// "..", a slash, unprintable characters, or more than MaxThreadID characters.
+func CheckThreadID(id string) (string, error) {
+	id = strings.TrimSpace(id)
+	switch {
+	case id == "", id == ".", id == "..":
+		return "", invalid("thread", "is not a thread id", id)
+	case !utf8.ValidString(id):
+		return "", invalid("thread", "is not valid UTF-8", id)
+	case utf8.RuneCountInString(id) > MaxThreadID:
+		return "", invalid("thread", fmt.Sprintf("is longer than %d characters", MaxThreadID), id)
+	case strings.ContainsRune(id, '/'):
+		return "", invalid("thread", "must not contain a slash", id)
+	}
+	for _, c := range id {
+		if !unicode.IsPrint(c) {
+			return "", invalid("thread", fmt.Sprintf("must not contain the unprintable character %U", c), id)
+		}
+	}
+	return id, nil
+}
+
+// check fills in defaults and refuses what breaks a rule.
+func (in *Submit) check() error {
+	if in.Mode == "" {
+		in.Mode = ModeQueue
+	}
+	if in.MaxAttempts == 0 {
+		in.MaxAttempts = DefaultAttempts
+	}
+	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
+	for _, check := range []func() error{in.checkOptions, in.checkMode, in.checkDrafts} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *Submit) checkOptions() error {
+	if utf8.RuneCountInString(in.Key) > MaxSubmitKey || !cleanText(in.Key) {
+		return invalid("key", fmt.Sprintf("must be text of at most %d characters", MaxSubmitKey), in.Key)
+	}
+	if p := in.priority(); p < 0 || p > 255 {
+		return invalid("priority", "must be between 0 and 255", p)
+	}
+	if in.MaxAttempts < 1 || in.MaxAttempts > 100 {
+		return invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
+	}
+	if len(in.Options) > 0 {
+		if err := checkJSON("options", in.Options, MaxOptions); err != nil {
+			return err
+		}
+	}
+	size := 0
+	for k, v := range in.Metadata {
+		size += len(k) + len(v)
+		if !cleanText(k) || !cleanText(v) || k == "" {
+			return invalid("metadata", "must be text without NUL, under a name", k)
+		}
+	}
+	if size > MaxMetadata {
+		return invalid("metadata", fmt.Sprintf("is larger than %d bytes", MaxMetadata), size)
+	}
+	return nil
+}
+
+func (in *Submit) checkMode() error {
+	switch in.Mode {
+	case ModeQueue, ModeLatest, ModeCollect:
+	case ModeSteer, ModeInterrupt, ModeReject:
+		if !in.NotBefore.IsZero() {
+			return invalid("not_before", "goes with the modes queue, latest and collect", in.NotBefore)
+		}
+	default:
+		return invalid("mode", "must be queue, steer, interrupt, latest, collect or reject", string(in.Mode))
+	}
+	if in.ExpectRun != "" && in.Mode != ModeSteer {
+		return invalid("expect_run", "goes with mode steer", in.ExpectRun)
+	}
+	return nil
+}
+
+func (in *Submit) checkDrafts() error {
+	if len(in.Messages) == 0 {
+		return invalid("text", "is empty; give text, parts or messages", "")
+	}
+	if len(in.Messages) > MaxMessages {
+		return invalid("messages", fmt.Sprintf("are more than %d", MaxMessages), len(in.Messages))
+	}
+	for i := range in.Messages {
+		d := &in.Messages[i]
+		at := ""
+		if len(in.Messages) > 1 {
+			at = fmt.Sprintf("messages[%d].", i)
+		}
+		if d.Role == "" {
+			d.Role = User
+		}
+		if d.Visibility == "" {
+			d.Visibility = VisibleAll
+		}
+		if d.Role != User && d.Role != System {
+			return invalid(at+"role", "must be user or system", string(d.Role))
+		}
+		if d.Visibility != VisibleAll && d.Visibility != VisibleInternal {
+			return invalid(at+"visibility", "must be all or internal", d.Visibility)
+		}
+		if err := checkParts(at, d.Parts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkParts(at string, parts []Part) error {
+	size, empty := 0, true
+	for i, p := range parts {
+		where := fmt.Sprintf("%sparts[%d]", at, i)
+		switch p.Type {
+		case "text":
+			if !cleanText(p.Text) {
+				return invalid(at+"text", "must be valid UTF-8 without NUL", "")
+			}
+			size += len(p.Text)
+			empty = empty && strings.TrimSpace(p.Text) == ""
+		case "data":
+			if err := checkJSON(where+".data", p.Data, MaxText); err != nil {
+				return err
+			}
+			empty = false
+		case "file":
+			if p.URI == "" || !cleanText(p.URI+p.Name+p.MimeType) {
+				return invalid(where+".uri", "is needed for a file part", p.URI)
+			}
+			empty = false
+		default:
+			return invalid(where+".type", "must be text, data or file", p.Type)
+		}
+	}
+	if empty {
+		return invalid(at+"text", "is empty; give text, parts or messages", "")
+	}
+	if size > MaxText {
+		return invalid(at+"text", fmt.Sprintf("is longer than %d bytes", MaxText), size)
+	}
+	return nil
+}
+
+func checkJSON(where string, raw json.RawMessage, limit int) error {
+	switch {
+	case len(raw) > limit:
+		return invalid(where, fmt.Sprintf("is larger than %d bytes", limit), len(raw))
+	case !json.Valid(raw) || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0:
+		return invalid(where, "is not valid JSON", "")
+	}
+	return nil
+}
+
+func cleanText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+func (in *Submit) priority() int {
+	if in.Priority == nil {
+		return DefaultPriority
+	}
+	return *in.Priority
+}
+
+// digest covers what makes two submits of one key the same submit.
+func (in *Submit) digest() string {
+	agent := ""
+	if in.SetAgent {
+		agent = in.Agent
+	}
+	return digest(struct {
+		Messages  []Draft
+		Agent     string
+		Mode      Mode
+		Priority  int
+		NotBefore time.Time
+		Options   json.RawMessage
+	}{in.Messages, agent, in.Mode, in.priority(), in.NotBefore, in.Options})
+}

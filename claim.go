@@ -1,0 +1,72 @@
+package mailroom
+
+import "time"
+
+// Claim starts the next attempt of what is due, for a claim round of a worker
+// that serves agent. alone allows a run on its last chance, and only such a
+// run. It returns nil, and sets Due right, if nothing that fits is due.
+func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now time.Time) *Run {
+	t.promote(now)
+	r := t.next(now)
+	if r == nil || r.Agent != agent || r.LastChance() != alone {
+		t.schedule(now)
+		return nil
+	}
+	body := RunStarted{Worker: worker, Messages: []int64{}}
+	if !r.Started {
+		for _, in := range r.Inputs {
+			if !in.Retracted {
+				body.Messages = append(body.Messages, in.Seq)
+			}
+		}
+	}
+	r.Status, r.Started = Running, true
+	r.Attempt++
+	if r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
+	t.Current, t.Worker, t.Round = r.ID, worker, round
+	t.touch(r)
+	t.append(KindStarted, r, now, body)
+	t.schedule(now)
+	return r
+}
+
+// next is what a claim at now would start.
+func (t *Loaded) next(now time.Time) *Run {
+	if c := t.current(); c != nil {
+		if c.Status == Queued && !c.AvailableAt.After(now) {
+			return c
+		}
+		return nil
+	}
+	if len(t.queue.runs) == 0 {
+		return nil
+	}
+	return t.queue.runs[0]
+}
+
+// fence returns the run of a claim that still holds.
+func (t *Loaded) fence(c Claim) (*Run, error) {
+	r := t.runs[c.Run]
+	if r == nil || t.Current != c.Run || r.Status != Running || r.Attempt != c.Attempt {
+		return nil, Errorf(LeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
+	}
+	return r, nil
+}
+
+// numbered recognises the number of a durable step: the next one, or a repeat
+// of the last one with the same content.
+func (r *Run) numbered(c Claim, number int, sum string) (repeat bool, err error) {
+	last := r.LastStep
+	if last.Attempt == c.Attempt && last.Step == number {
+		if last.Digest != sum {
+			return false, Errorf(Conflict, "step %d of run %s was made with other content", number, r.ID)
+		}
+		return true, nil
+	}
+	if number != r.Step+1 {
+		return false, Errorf(Conflict, "step %d of run %s does not follow step %d", number, r.ID, r.Step)
+	}
+	return false, nil
+}

@@ -1,0 +1,154 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Retry is a retry by hand of a run that failed or was cancelled.
+type Retry struct {
+	Run          string
+	By           string
+	Fresh        bool   // forget the checkpoint
+	SameVersion  bool   // keep the agent version it was pinned to
+	AgentVersion string // the current one
+}
+
+// ThreadPatch changes what a thread says of itself; nil leaves it.
+type ThreadPatch struct {
+	Agent    *string
+	Metadata json.RawMessage // a JSON object
+}
+
+// Retry puts a finished run back at the end of the queue. The attempt goes on
+// counting, so that a write of an old attempt can never fit again.
+func (t *Loaded) Retry(in Retry, now time.Time) (*Run, error) {
+	r := t.runs[in.Run]
+	if r == nil {
+		return nil, Errorf(NotFound, "no run %s in thread %q", in.Run, t.ID)
+	}
+	if r.Status != Failed && r.Status != Cancelled {
+		return nil, Errorf(Conflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
+	}
+	if r.live() == 0 {
+		return nil, Errorf(Conflict, "all messages of run %s were retracted", r.ID)
+	}
+	t.promote(now)
+	r.Status, r.Place = Queued, t.nextPlace()
+	r.Failures, r.Crashes, r.Lost, r.Outages, r.OutageSince = 0, 0, 0, 0, time.Time{}
+	r.Stop, r.StopBy, r.Reason, r.Error, r.Reply = "", "", "", nil, nil
+	r.StartedAt, r.FinishedAt = time.Time{}, time.Time{}
+	r.Held, r.NotBefore, r.AvailableAt = false, time.Time{}, now
+	if in.Fresh {
+		r.Checkpoint = nil
+	}
+	if !in.SameVersion {
+		r.AgentVersion = in.AgentVersion
+	}
+	t.touch(r)
+	t.append(KindRetried, r, now, RunRetried{By: in.By})
+	t.schedule(now)
+	return r, nil
+}
+
+// Edit replaces the content of a message that nobody has read. The run that
+// holds it must be loaded.
+func (t *Loaded) Edit(message string, parts []Part, now time.Time) error {
+	if err := checkParts("", parts); err != nil {
+		return err
+	}
+	r, in, err := t.unread(message)
+	if err != nil {
+		return err
+	}
+	t.promote(now)
+	in.Seq = t.append(KindEdited, r, now, Edited{Message: message, Text: JoinText(parts), Parts: parts})
+	t.touch(r)
+	t.schedule(now)
+	return nil
+}
+
+// Retract takes a message back that nobody has read. A run whose last message
+// goes is cancelled.
+func (t *Loaded) Retract(message string, now time.Time) error {
+	r, in, err := t.unread(message)
+	if err != nil {
+		return err
+	}
+	t.promote(now)
+	in.Retracted = true
+	t.append(KindRetracted, r, now, MessageRef{Message: message})
+	t.touch(r)
+	if r.NeverStarted() && r.live() == 0 {
+		r.Reason = ByRetract
+		t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: ByRetract})
+	}
+	t.schedule(now)
+	return nil
+}
+
+// live counts the inputs that were not retracted.
+func (r *Run) live() int {
+	n := 0
+	for _, in := range r.Inputs {
+		if !in.Retracted {
+			n++
+		}
+	}
+	return n
+}
+
+// unread finds a message that may still be changed: of a run that was never
+// claimed, or steered and not yet taken.
+func (t *Loaded) unread(message string) (*Run, *Input, error) {
+	for _, r := range t.runs {
+		state, ok := r.MessageState(message)
+		if !ok {
+			continue
+		}
+		if state != Accepted {
+			return nil, nil, Errorf(Conflict, "message %s is %s; only an unread message can be changed", message, state)
+		}
+		for i := range r.Steers {
+			if s := &r.Steers[i]; s.Message == message {
+				return r, &s.Input, nil
+			}
+		}
+		for i := range r.Inputs {
+			if r.Inputs[i].Message == message {
+				return r, &r.Inputs[i], nil
+			}
+		}
+	}
+	return nil, nil, Errorf(Conflict, "message %s was read already", message)
+}
+
+// Patch changes the agent or the metadata of the thread.
+func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
+	if t.CreatedAt.IsZero() {
+		return Errorf(NotFound, "no thread %q", t.ID)
+	}
+	if p.Metadata != nil {
+		if err := checkJSON("metadata", p.Metadata, MaxMetadata); err != nil {
+			return err
+		}
+		t.Metadata = p.Metadata
+	}
+	if p.Agent != nil {
+		t.Agent = *p.Agent
+	}
+	t.UpdatedAt = now
+	t.touched = true
+	return nil
+}
+
+// Deletable refuses unless the thread exists and is idle.
+func (t *Loaded) Deletable() error {
+	switch {
+	case t.CreatedAt.IsZero():
+		return Errorf(NotFound, "no thread %q", t.ID)
+	case !t.idle():
+		return Errorf(Conflict, "thread %q has work; cancel its runs first", t.ID)
+	}
+	return nil
+}

@@ -1,0 +1,316 @@
+package mailroom
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Loaded is a thread with what its transitions look at: the row, the current
+// run, the first runs of its queue, and the runs that an operation names. A
+// transition changes the loaded values and collects the entries to append, or
+// refuses with an [Error] and changes nothing. [Loaded.Collect] hands over what
+// is to be written.
+//
+// The loader keeps one Loaded per thread and transaction, so that a transition
+// sees the ones before it. It must load Current, and before each transition
+// what [Loaded.Need] asks for.
+type Loaded struct {
+	Thread
+
+	runs  map[string]*Run // all that is loaded or made, one value per run
+	queue window          // ready runs that never started, by (Priority, Place)
+	held  window          // held runs, by (NotBefore, Place)
+	known map[string]SubmitKey
+
+	touched  bool
+	dirty    []*Run // changed runs, in order of their first change
+	isDirty  map[string]bool
+	entries  []Entry
+	keys     []SubmitKey
+	partials []string // runs whose pieces are dropped
+}
+
+// Load begins with a row as [Tx.Lock] or [Tx.Due] returned it.
+func Load(row *Thread) *Loaded {
+	t := &Loaded{
+		Thread:  *row,
+		runs:    map[string]*Run{},
+		known:   map[string]SubmitKey{},
+		isDirty: map[string]bool{},
+		queue:   window{less: byPlace, member: inQueue},
+		held:    window{less: byNotBefore, member: isHeld},
+	}
+	idle := t.Current == "" && t.Due.At.IsZero()
+	t.queue.whole = idle
+	t.held.whole = idle || t.HeldAt.IsZero()
+	return t
+}
+
+// Scope says how much of a queue a transition looks at.
+type Scope int
+
+const (
+	ScopeRow  Scope = iota // the row and the current run
+	ScopeHead              // also who is next
+	ScopeAll               // every run that never started
+)
+
+const firstPage, allRows = 4, 1 << 40
+
+// Need says how many rows of the queue and of the held runs must be loaded,
+// with Fill, before a transition of this scope at now. Zero is none. Ask again
+// after Fill.
+func (t *Loaded) Need(s Scope, now time.Time) (queue, held int) {
+	// Held runs whose time has come enter the queue before anything else happens.
+	if !t.held.enough(2) || s == ScopeAll && !t.held.whole {
+		due := !t.HeldAt.After(now)
+		if due || s != ScopeRow {
+			held = t.held.page(s)
+		}
+	} else if n := len(t.held.runs); !t.held.whole && !t.held.runs[n-1].NotBefore.After(now) {
+		held = t.held.page(s)
+	}
+	if s == ScopeAll && !t.queue.whole || s == ScopeHead && !t.queue.enough(2) {
+		queue = t.queue.page(s)
+	}
+	return queue, held
+}
+
+// Fill takes the first rows of set as the store has them; whole says that there
+// are no more.
+func (t *Loaded) Fill(set RunSet, rows []*Run, whole bool) {
+	w := &t.queue
+	if set == HeldRuns {
+		w = &t.held
+	}
+	w.whole, w.runs = whole, w.runs[:0]
+	var last *Run
+	for _, row := range rows {
+		last = row
+		t.Adopt(row)
+	}
+	for _, r := range t.runs {
+		if w.member(r) && (whole || last != nil && !w.less(last, r)) {
+			w.runs = append(w.runs, r)
+		}
+	}
+	slices.SortFunc(w.runs, w.compare)
+}
+
+// Adopt adds a loaded run, unless it is there already; it returns the one value.
+func (t *Loaded) Adopt(row *Run) *Run {
+	if r, ok := t.runs[row.ID]; ok {
+		return r
+	}
+	t.runs[row.ID] = row
+	return row
+}
+
+// Run returns a run that was loaded or made, or nil.
+func (t *Loaded) Run(id string) *Run { return t.runs[id] }
+
+// Know adds the row of a submit key.
+func (t *Loaded) Know(k SubmitKey) {
+	if _, ok := t.known[k.Key]; !ok {
+		t.known[k.Key] = k
+	}
+}
+
+// Entries are the entries collected so far.
+func (t *Loaded) Entries() []Entry { return t.entries }
+
+// Collect adds what the transitions changed to c.
+func (t *Loaded) Collect(c *Changes) {
+	if !t.touched {
+		return
+	}
+	c.Threads = append(c.Threads, &t.Thread)
+	c.Runs = append(c.Runs, t.dirty...)
+	if len(t.entries) > 0 {
+		c.Entries = append(c.Entries, t.entries)
+	}
+	c.Keys = append(c.Keys, t.keys...)
+	c.DropPartials = append(c.DropPartials, t.partials...)
+}
+
+// current returns the current run, nil if there is none.
+func (t *Loaded) current() *Run {
+	if t.Current == "" {
+		return nil
+	}
+	r := t.runs[t.Current]
+	if r == nil {
+		panic("mailroom: the current run of thread " + t.ID + " is not loaded")
+	}
+	return r
+}
+
+// touch notes that r changed and puts it where it now belongs.
+func (t *Loaded) touch(r *Run) {
+	t.touched = true
+	t.runs[r.ID] = r
+	t.queue.place(r)
+	t.held.place(r)
+	if !t.isDirty[r.ID] {
+		t.isDirty[r.ID] = true
+		t.dirty = append(t.dirty, r)
+	}
+}
+
+// append adds an entry to the log.
+func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
+	e, err := NewEntry(t.ID, t.LastSeq+1, kind, r.ID, r.Attempt, now, body)
+	if err != nil {
+		panic(err) // bodies are our own structs, or JSON that was checked
+	}
+	t.LastSeq++
+	t.UpdatedAt = now
+	t.touched = true
+	t.entries = append(t.entries, e)
+	return t.LastSeq
+}
+
+// promote gives the held runs whose time has come their place in the queue, as
+// if they were submitted then.
+func (t *Loaded) promote(now time.Time) {
+	for len(t.held.runs) > 0 && !t.held.runs[0].NotBefore.After(now) {
+		r := t.held.runs[0]
+		r.Held = false
+		r.Place = t.nextPlace()
+		t.touch(r)
+	}
+}
+
+func (t *Loaded) nextPlace() int64 {
+	if t.NextPlace == 0 {
+		t.NextPlace = 1
+	}
+	t.NextPlace++
+	return t.NextPlace - 1
+}
+
+// schedule is the last act of every transition: the one function that sets the
+// due columns.
+func (t *Loaded) schedule(now time.Time) {
+	t.touched = true
+	if t.held.whole || len(t.held.runs) > 0 {
+		t.HeldAt = t.held.first().NotBefore
+	}
+	t.Due = t.due(now)
+}
+
+func (t *Loaded) due(now time.Time) Due {
+	if c := t.current(); c != nil {
+		if c.Status == Queued {
+			return Due{At: c.AvailableAt, Agent: c.Agent, Priority: c.Priority, Alone: c.LastChance()}
+		}
+		return Due{}
+	}
+	if len(t.queue.runs) > 0 {
+		at := now
+		if !t.Due.At.IsZero() && t.Due.At.Before(now) {
+			at = t.Due.At // threads with a backlog take turns
+		}
+		h := t.queue.runs[0]
+		return Due{At: at, Agent: h.Agent, Priority: h.Priority, Alone: h.LastChance()}
+	}
+	if !t.queue.whole {
+		panic("mailroom: the queue of thread " + t.ID + " is not loaded")
+	}
+	if len(t.held.runs) > 0 {
+		h := t.held.runs[0]
+		return Due{At: h.NotBefore, Agent: h.Agent, Priority: h.Priority, Alone: h.LastChance()}
+	}
+	return Due{}
+}
+
+// window is the loaded beginning of an ordered set of runs.
+type window struct {
+	runs   []*Run
+	whole  bool // runs is the whole set
+	asked  int
+	less   func(a, b *Run) bool
+	member func(*Run) bool
+}
+
+func (w *window) enough(n int) bool { return w.whole || len(w.runs) >= n }
+
+func (w *window) page(s Scope) int {
+	if s == ScopeAll {
+		return allRows
+	}
+	w.asked = max(firstPage, 2*w.asked)
+	return w.asked
+}
+
+func (w *window) first() *Run {
+	if len(w.runs) == 0 {
+		return &Run{}
+	}
+	return w.runs[0]
+}
+
+func (w *window) compare(a, b *Run) int {
+	if w.less(a, b) {
+		return -1
+	}
+	return 1
+}
+
+// place moves r in, out, or to its new position. Beyond the loaded beginning
+// there may be rows before it, so it stays out until the next Fill.
+func (w *window) place(r *Run) {
+	if i := slices.Index(w.runs, r); i >= 0 {
+		w.runs = slices.Delete(w.runs, i, i+1)
+	}
+	n := len(w.runs)
+	if !w.member(r) || !w.whole && (n == 0 || w.less(w.runs[n-1], r)) {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(w.runs, r, w.compare)
+	w.runs = slices.Insert(w.runs, i, r)
+}
+
+func inQueue(r *Run) bool { return r.NeverStarted() && !r.Held }
+func isHeld(r *Run) bool  { return r.NeverStarted() && r.Held }
+
+func byPlace(a, b *Run) bool {
+	if a.Priority != b.Priority {
+		return a.Priority < b.Priority
+	}
+	return a.Place < b.Place
+}
+
+func byNotBefore(a, b *Run) bool {
+	if !a.NotBefore.Equal(b.NotBefore) {
+		return a.NotBefore.Before(b.NotBefore)
+	}
+	return a.Place < b.Place
+}
+
+// digest of a value's JSON, to recognise a repeat.
+func digest(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // only plain data and checked JSON is digested
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}
+
+// DeriveID makes an id that is the same for the same names, in the form of a
+// UUID (version 8, RFC 9562).
+func DeriveID(names ...string) string {
+	h := sha256.New()
+	for _, n := range names {
+		fmt.Fprintf(h, "%d:%s", len(n), n)
+	}
+	b := h.Sum(nil)[:16]
+	b[6] = b[6]&0x0f | 0x80
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

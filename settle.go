@@ -1,0 +1,242 @@
+package mailroom
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome is how an attempt ends.
+type Outcome string
+
+const (
+	Complete Outcome = "complete" // the agent is done
+	Fail     Outcome = "fail"     // with an error; its class decides what follows
+	Release  Outcome = "release"  // given back untouched, it counts as nothing
+)
+
+// Settle ends an attempt.
+type Settle struct {
+	Claim
+	Number  int // the run's Step + 1
+	Outcome Outcome
+	Message *Said    // what was being written: whole if the outcome is Complete, else partial
+	Failure *Failure // of Fail
+	Jitter  float64  // 0 to 1, lengthens a retry's delay by up to a fifth
+	Forced  bool     // the agent did not stop in time and is cut off
+}
+
+func (s *Settle) digest() string {
+	why := ""
+	if s.Failure != nil {
+		why = s.Failure.Error()
+	}
+	return digest(struct {
+		Outcome Outcome
+		Message *Said
+		Failure string
+	}{s.Outcome, s.Message, why})
+}
+
+// Settle ends an attempt and returns the run as it is then. A repeat of the
+// same settle changes nothing. A run that was asked to stop ends cancelled,
+// unless it completed.
+func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
+	if err := s.Message.check(); err != nil {
+		return nil, err
+	}
+	if r := t.runs[s.Run]; r != nil {
+		repeat, err := r.numbered(s.Claim, s.Number, s.digest())
+		if repeat {
+			return r, nil
+		}
+		if _, lost := t.fence(s.Claim); lost != nil {
+			return nil, lost
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	r, err := t.fence(s.Claim)
+	if err != nil {
+		return nil, err
+	}
+	t.promote(now)
+	t.settle(r, s, now)
+	r.LastStep = StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.digest(), Seq: t.LastSeq}
+	t.touch(r)
+	t.schedule(now)
+	return r, nil
+}
+
+func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
+	t.write(r, s.Message, s.Outcome != Complete, now)
+	switch {
+	case s.Outcome == Complete:
+		t.finish(r, Completed, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step})
+	case r.Stop != "":
+		t.endStopped(r, s.Forced, now)
+	case s.Outcome == Release:
+		t.reschedule(r, "released", now, nil, now)
+	default:
+		t.fail(r, s.Failure, s.Jitter, now)
+	}
+}
+
+// fail decides what an error means for the run.
+func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
+	e := RunError{Class: f.Class, Message: cut(fmt.Sprint(f.Err), maxErrorLen)}
+	switch f.Class {
+	case Permanent:
+		t.die(r, e, now)
+	case Outage:
+		t.outage(r, e, f.RetryAfter, jitter, now)
+	default:
+		e.Class = Transient
+		r.Failures++
+		r.Outages, r.OutageSince = 0, time.Time{}
+		if r.Failures >= r.MaxAttempts {
+			e.Class = Exhausted
+			t.die(r, e, now)
+			return
+		}
+		at := now.Add(retryDelay(r.Failures, retryCap, f.RetryAfter, jitter))
+		t.reschedule(r, "retry", at, &e, now)
+	}
+}
+
+// outage puts the run off without a failure, until GiveUpAfter has passed since
+// the first attempt in a row that met it.
+func (t *Loaded) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
+	r.Outages++
+	if r.OutageSince.IsZero() {
+		r.OutageSince = now
+	}
+	if now.Sub(r.OutageSince) >= GiveUpAfter {
+		e.Class = Exhausted
+		t.die(r, e, now)
+		return
+	}
+	at := now.Add(retryDelay(r.Outages, outageCap, after, jitter))
+	t.reschedule(r, "retry", at, &e, now)
+}
+
+// retryDelay grows from retryBase with n = 1, 2, 3, … up to limit, plus up to a
+// fifth; it is never shorter than what the server asked for.
+func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration {
+	d := limit
+	if shift := n - 1; shift < 20 {
+		d = min(retryBase<<shift, limit)
+	}
+	d += time.Duration(float64(d) * 0.2 * jitter)
+	return max(d, after).Round(time.Microsecond)
+}
+
+// reschedule gives the claim back; the run stays the thread's current one.
+func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
+	r.Status, r.AvailableAt = Queued, at
+	t.Worker, t.Round = "", 0
+	t.partials = append(t.partials, r.ID)
+	t.touch(r)
+	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
+}
+
+// die makes the run a dead letter.
+func (t *Loaded) die(r *Run, e RunError, now time.Time) {
+	r.Error = &e
+	t.finish(r, Failed, now, KindFailed, RunFailed{Error: e, Failures: r.Failures, Crashes: r.Crashes})
+}
+
+// endStopped cancels a run that was asked to stop.
+func (t *Loaded) endStopped(r *Run, forced bool, now time.Time) {
+	r.Reason = r.Stop
+	t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: r.Stop, By: r.StopBy, Forced: forced})
+}
+
+// finish ends a run for good. Steered messages that it did not read become runs
+// at the place of their submission.
+func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body any) {
+	r.Status, r.FinishedAt = status, now
+	if t.Current == r.ID {
+		t.Current, t.Worker, t.Round = "", "", 0
+		t.partials = append(t.partials, r.ID)
+	}
+	t.append(kind, r, now, body)
+	kept := r.Steers[:0:0]
+	for _, s := range r.Steers {
+		switch {
+		case s.Read && status != Completed:
+			kept = append(kept, s) // a retry by hand gets it again
+		case !s.Read && !s.Retracted:
+			own := s.own()
+			t.touch(own)
+			t.append(KindQueued, own, now, own.queuedBody())
+		}
+	}
+	r.Steers = kept
+	t.touch(r)
+}
+
+// Expire takes the claim of a lost worker away. said is the flushed text of the
+// message that the run was writing.
+func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
+	r := t.current()
+	if r == nil || r.Status != Running || t.Worker != worker {
+		return
+	}
+	t.promote(now)
+	t.write(r, said, true, now)
+	r.Crashes++
+	r.Lost++
+	switch {
+	case r.Stop != "":
+		t.endStopped(r, false, now)
+	case r.Crashes >= MaxCrashes || r.Lost >= MaxLost:
+		t.die(r, RunError{Class: Crashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
+	default:
+		at := now
+		if r.Crashes > 1 {
+			at = now.Add(time.Second)
+		}
+		t.reschedule(r, "lease_lost", at, nil, now)
+	}
+	t.schedule(now)
+}
+
+// ReleaseUnheld gives back a claim of round or before that the worker does not
+// hold: its answer was lost on the way. It reports whether it did.
+func (t *Loaded) ReleaseUnheld(worker string, round int64, held bool, now time.Time) bool {
+	r := t.current()
+	if r == nil || r.Status != Running || t.Worker != worker || t.Round > round || held {
+		return false
+	}
+	t.promote(now)
+	if r.Stop != "" {
+		t.endStopped(r, false, now)
+	} else {
+		t.reschedule(r, "released", now, nil, now)
+	}
+	t.schedule(now)
+	return true
+}
+
+// Orphan fails what is due for an agent that exists nowhere.
+func (t *Loaded) Orphan(agent string, now time.Time) bool {
+	t.promote(now)
+	r := t.next(now)
+	if r == nil || r.Agent != agent {
+		return false
+	}
+	t.die(r, RunError{Class: Permanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
+	t.schedule(now)
+	return true
+}
+
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xc0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

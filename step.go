@@ -1,0 +1,191 @@
+package mailroom
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Append is one durable step of a run.
+type Append struct {
+	Claim
+	Number  int // the run's Step + 1
+	Step    Step
+	Message *Said // the message that was being written, complete
+	Covers  int64 // seq of the last steered message handed over before
+}
+
+// Said is the text of a message that a run writes.
+type Said struct {
+	ID        string
+	Text      string
+	Truncated bool // cut at MaxText
+}
+
+// Check refuses an Append that breaks a rule by itself.
+func (a *Append) Check() error {
+	if len(a.Step.Sends) > MaxSends {
+		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
+	}
+	if !cleanText(a.Step.Name) {
+		return invalid("name", "must be valid UTF-8 without NUL", "")
+	}
+	for _, n := range a.Step.Entries {
+		if n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
+			return invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
+		}
+		if err := checkJSON("body", n.Body, MaxNote); err != nil {
+			return err
+		}
+	}
+	if a.Step.Checkpoint != nil {
+		if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
+			return err
+		}
+	}
+	names := map[string]bool{}
+	for _, s := range a.Step.Sends {
+		if s.Name == "" || names[s.Name] {
+			return invalid("sends", "need names that are unique in the run", s.Name)
+		}
+		names[s.Name] = true
+	}
+	return a.Message.check()
+}
+
+func (s *Said) check() error {
+	if s != nil && (!cleanText(s.Text) || len(s.Text) > MaxText) {
+		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", MaxText), len(s.Text))
+	}
+	return nil
+}
+
+func (a *Append) digest() string {
+	return digest(struct {
+		Step    Step
+		Message *Said
+		Covers  int64
+	}{a.Step, a.Message, a.Covers})
+}
+
+// Admit says whether a may be written: the claim holds and the number fits. A
+// repeat of the last step answers with its last seq and is not written again.
+func (t *Loaded) Admit(a *Append) (seq int64, repeat bool, err error) {
+	if r := t.runs[a.Run]; r != nil {
+		repeat, err := r.numbered(a.Claim, a.Number, a.digest())
+		if repeat {
+			return r.LastStep.Seq, true, nil
+		}
+		if _, lost := t.fence(a.Claim); lost != nil {
+			return 0, false, lost
+		}
+		return 0, false, err
+	}
+	_, err = t.fence(a.Claim)
+	return 0, false, err
+}
+
+// Append commits a step that Admit let in; sent are the answers of its sends,
+// which were submitted to their threads before. It returns the last seq.
+func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, error) {
+	r, err := t.fence(a.Claim)
+	if err != nil {
+		return 0, err
+	}
+	r.Step++
+	if a.Step.Name != "" {
+		t.append(KindStep, r, now, StepNamed{Name: a.Step.Name})
+	}
+	t.write(r, a.Message, false, now)
+	for _, n := range a.Step.Entries {
+		t.append(n.Kind, r, now, n.Body)
+	}
+	for _, s := range sent {
+		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run})
+	}
+	if a.Step.Checkpoint != nil {
+		r.Checkpoint = a.Step.Checkpoint
+	}
+	if !a.Step.Record {
+		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
+	}
+	r.cover(a.Covers)
+	r.LastStep = StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.digest(), Seq: t.LastSeq}
+	t.touch(r)
+	t.schedule(now)
+	return t.LastSeq, nil
+}
+
+// cover forgets the steered messages up to seq: a step has made them part of
+// what the run did.
+func (r *Run) cover(seq int64) {
+	kept := r.Steers[:0:0]
+	for _, s := range r.Steers {
+		if !s.Read || s.Seq > seq {
+			kept = append(kept, s)
+		}
+	}
+	r.Steers = kept
+}
+
+// write appends a message of the agent and drops its flushed pieces. Nothing
+// said writes nothing.
+func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
+	if s == nil || s.Text == "" {
+		return
+	}
+	t.append(KindMessage, r, now, Message{
+		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: Assistant, Sender: r.Agent,
+		Text: s.Text, Parts: Text(s.Text), Visibility: VisibleAll, Run: r.ID, State: Done,
+		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
+	})
+	if !partial {
+		text := s.Text
+		r.Reply = &text
+	}
+	t.partials = append(t.partials, r.ID)
+}
+
+// Flushing says whether the claim may add to its message's flushed pieces.
+func (t *Loaded) Flushing(c Claim) error {
+	_, err := t.fence(c)
+	return err
+}
+
+// Steered marks the unread steered messages as read. It returns all that no
+// step covers yet, so a repeat returns them again.
+func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
+	r, err := t.fence(c)
+	if err != nil {
+		return nil, err
+	}
+	var all []Input
+	for i := range r.Steers {
+		s := &r.Steers[i]
+		if s.Retracted {
+			continue
+		}
+		if !s.Read {
+			s.Read, s.Own = true, nil
+			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message})
+			t.touch(r)
+		}
+		all = append(all, s.Input)
+	}
+	return all, nil
+}
+
+// Submit makes the submit of a named send of run r, which runs on thread t. Its
+// key in the target thread makes it arrive once, whoever repeats it.
+func (s Send) Submit(r *Run, from *Thread) Submit {
+	in := Submit{
+		Thread: s.Thread, Run: DeriveID("send", r.ID, s.Name),
+		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner,
+		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
+		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
+	}
+	if in.Thread == "" {
+		in.Thread = DeriveID("thread", r.ID, s.Name)
+	}
+	return in
+}

@@ -1,0 +1,106 @@
+package mailroom
+
+import "time"
+
+// Interrupted is the answer to an interrupt.
+type Interrupted struct {
+	Superseded []string `json:"superseded"`
+	Stopping   *string  `json:"stopping"`
+}
+
+// Cancel ends a run, or asks it to stop if a worker holds it. Cancelling a
+// cancelled run, or one that stops already, changes nothing.
+func (t *Loaded) Cancel(run, by string, now time.Time) (*Run, error) {
+	r := t.runs[run]
+	switch {
+	case r == nil:
+		return nil, Errorf(NotFound, "no run %s in thread %q", run, t.ID)
+	case r.Status == Cancelled:
+		return r, nil
+	case r.Status.Finished():
+		return nil, Errorf(Conflict, "run %s has %s already", run, r.Status)
+	}
+	t.promote(now)
+	if r.ID == t.Current {
+		t.stopCurrent(ByCancel, by, now)
+	} else {
+		r.Reason = ByCancel
+		t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: ByCancel, By: by})
+	}
+	t.schedule(now)
+	return r, nil
+}
+
+// Interrupt supersedes what is queued and stops the current run.
+func (t *Loaded) Interrupt(by string, now time.Time) Interrupted {
+	t.promote(now)
+	out := Interrupted{Superseded: append(t.supersede(nil, by, now), t.supersedeSteers(by, now)...)}
+	out.Stopping = t.stopCurrent(ByInterrupt, by, now)
+	t.schedule(now)
+	return out
+}
+
+// stopCurrent marks the current run if a worker holds it, and ends it at once
+// if none does. It returns the id of a run that has yet to stop.
+func (t *Loaded) stopCurrent(why Reason, by string, now time.Time) *string {
+	r := t.current()
+	if r == nil {
+		return nil
+	}
+	if r.Status != Running {
+		r.Stop, r.StopBy = why, by
+		t.endStopped(r, false, now)
+		return nil
+	}
+	if r.Stop == "" {
+		r.Stop, r.StopBy = why, by
+		t.touch(r)
+		t.append(KindStop, r, now, RunStop{Reason: why, By: by})
+	}
+	id := r.ID
+	return &id
+}
+
+// supersede cancels every run that never started and is nobody's child, but for
+// spare.
+func (t *Loaded) supersede(spare *Run, by string, now time.Time) []string {
+	ids := []string{}
+	var old []*Run
+	for _, w := range []*window{&t.queue, &t.held} {
+		for _, r := range w.runs {
+			if r != spare && r.Parent == "" {
+				old = append(old, r)
+			}
+		}
+	}
+	for _, r := range old {
+		r.Reason = BySupersede
+		t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+// supersedeSteers cancels the runs that unread steered messages would become:
+// an interrupt speaks instead of them too.
+func (t *Loaded) supersedeSteers(by string, now time.Time) []string {
+	ids := []string{}
+	c := t.current()
+	if c == nil {
+		return ids
+	}
+	kept := c.Steers[:0:0]
+	for _, s := range c.Steers {
+		if s.Read || s.Retracted {
+			kept = append(kept, s)
+			continue
+		}
+		own := s.own()
+		own.Reason = BySupersede
+		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
+		ids = append(ids, own.ID)
+	}
+	c.Steers = kept
+	t.touch(c)
+	return ids
+}
