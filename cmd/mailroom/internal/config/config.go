@@ -1,0 +1,159 @@
+// Package config is what a user may set: one struct with defaults, read from a
+// TOML file in which a key or a value that is not understood is an error.
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Config are the settings of a server. Every one of them has a default, so an
+// empty file, or none, is a whole configuration.
+type Config struct {
+	Listen       string // HOST:PORT; port 0 picks a free one
+	DefaultAgent string // of submits to new threads that name none
+	LogLevel     slog.Level
+
+	Runs          int           // runs at once in this process
+	MaxQueued     int           // runs that one thread may hold; 0: any number
+	Lease         time.Duration // how long a worker that died keeps its runs
+	Renew         time.Duration // how often a worker renews its lease
+	Sweep         time.Duration // how often the leases of others are looked at
+	StopGrace     time.Duration // from a stop or a passed deadline to the forced end
+	ShutdownGrace time.Duration // for runs to finish before they are released
+	RunDeadline   time.Duration // of one attempt
+	AgentGrace    time.Duration // before due runs of an agent that nobody has fail
+
+	Agents map[string]*Agent
+
+	file string          // it was read from, or ""
+	set  map[string]bool // dotted keys that the file or a flag gave
+}
+
+// Agent is one [agents.NAME] table. Which of its fields count depends on Kind.
+type Agent struct {
+	Kind     string        // KindEcho or KindExec
+	Limit    int           // runs of it at once in this process
+	Deadline time.Duration // of one attempt
+
+	// Of echo.
+	Pace time.Duration // between two words; 0 writes them at once
+
+	// Of exec.
+	Command      []string // argument vector; no shell
+	Dir          string   // it runs in; "" is the server's own
+	Env          map[string]string
+	EnvAllow     []string      // variables of the server that it may see
+	StartTimeout time.Duration // to its first output; 0: none
+	IdleTimeout  time.Duration // between two outputs; 0: none
+	TotalTimeout time.Duration // 0: none but the deadline
+}
+
+// Kinds of agents.
+const (
+	KindEcho = "echo"
+	KindExec = "exec"
+)
+
+// leaseMargin is how long before its end a worker gives its lease up (package
+// engine): a renewal interval must fit in what remains.
+const leaseMargin = 3 * time.Second
+
+// Default returns the settings of an empty file.
+func Default() *Config {
+	return &Config{
+		Listen:        "127.0.0.1:8420",
+		DefaultAgent:  KindEcho,
+		LogLevel:      slog.LevelInfo,
+		Runs:          64,
+		MaxQueued:     10_000,
+		Lease:         15 * time.Second,
+		Renew:         5 * time.Second,
+		Sweep:         time.Second,
+		StopGrace:     10 * time.Second,
+		ShutdownGrace: 30 * time.Second,
+		RunDeadline:   time.Hour,
+		AgentGrace:    time.Minute,
+		Agents:        map[string]*Agent{KindEcho: {Kind: KindEcho, Limit: 64, Deadline: time.Hour}},
+		set:           map[string]bool{},
+	}
+}
+
+// settings returns the top-level keys in the order in which they are printed.
+func (c *Config) settings() []setting {
+	const most = 365 * 24 * time.Hour
+	return []setting{
+		{"listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)},
+		{"default_agent", "Agent of submits to new threads that name none.", name(&c.DefaultAgent)},
+		{"log_level", "Least level that is logged: debug, info, warn or error.", level(&c.LogLevel)},
+		{"runs", "Runs at once in this process.", number(&c.Runs, 1, 100_000)},
+		{"max_queued", "Runs that one thread may hold in its queue; 0 is any number.", number(&c.MaxQueued, 0, 1_000_000_000)},
+		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, leaseMargin+time.Second, time.Hour)},
+		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
+		{"sweep", "How often the leases of other workers are looked at.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},
+		{"stop_grace", "From the request to stop, or a passed deadline, to the forced end of a run.", duration(&c.StopGrace, 0, time.Hour)},
+		{"shutdown_grace", "How long a shutdown lets runs finish before it releases them.", duration(&c.ShutdownGrace, 0, 24*time.Hour)},
+		{"run_deadline", "Longest time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
+		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, 0, most)},
+	}
+}
+
+// settings returns the keys of an agent's table that its kind knows.
+func (a *Agent) settings() []setting {
+	const most = 365 * 24 * time.Hour
+	all := []setting{
+		{"kind", "echo says what it is told; exec runs a command.", oneOf(&a.Kind, KindEcho, KindExec)},
+		{"limit", "Runs of this agent at once in this process.", number(&a.Limit, 1, 100_000)},
+		{"deadline", "Longest time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
+	}
+	switch a.Kind {
+	case KindEcho:
+		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
+	case KindExec:
+		all = append(all,
+			setting{"command", "Program and its arguments; no shell reads them.", list(&a.Command)},
+			setting{"dir", "Folder it runs in; empty is the server's own.", text(&a.Dir)},
+			setting{"env", "Variables that are set for it.", pairs(&a.Env)},
+			setting{"env_allow", "Variables of the server that it may see.", list(&a.EnvAllow)},
+			setting{"start_timeout", "Longest time to its first output; 0s is no limit.", duration(&a.StartTimeout, 0, most)},
+			setting{"idle_timeout", "Longest time between two outputs; 0s is no limit.", duration(&a.IdleTimeout, 0, most)},
+			setting{"total_timeout", "Longest time in all; 0s leaves it to deadline.", duration(&a.TotalTimeout, 0, most)},
+		)
+	}
+	return all
+}
+
+// check returns what no single value is wrong about.
+func (c *Config) check() []problem {
+	var found []problem
+	if c.Renew > c.Lease-leaseMargin {
+		found = append(found, problem{key: "renew", what: fmt.Sprintf(
+			"%s is too long for a lease of %s: at most %s", short(c.Renew), short(c.Lease), short(c.Lease-leaseMargin))})
+	}
+	if c.Agents[c.DefaultAgent] == nil {
+		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)
+		if near := nearest(c.DefaultAgent, sorted(c.Agents)); near != "" {
+			what += fmt.Sprintf(" (did you mean %q?)", near)
+		}
+		found = append(found, problem{key: "default_agent", what: what})
+	}
+	for _, name := range sorted(c.Agents) {
+		if a := c.Agents[name]; a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
+			found = append(found, problem{key: "agents." + name, what: "an exec agent needs a command, such as command = [\"cat\"]"})
+		}
+	}
+	return found
+}
+
+// File returns the path the settings were read from, "" if there was no file.
+func (c *Config) File() string { return c.file }
+
+// SetListen overrides the address, as a flag does.
+func (c *Config) SetListen(addr string) error {
+	if err := address(&c.Listen).set(addr); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	c.set["listen"] = true
+	return nil
+}

@@ -1,0 +1,298 @@
+package config
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
+	got, err := Parse("mailroom.toml", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
+		t.Errorf("defaults are %+v", got)
+	}
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour}
+	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
+		t.Errorf("the echo agent (-want +got):\n%s", diff)
+	}
+}
+
+func TestMissingFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mailroom.toml")
+	if c, err := Load(path, false); err != nil || c.File() != "" {
+		t.Errorf("a missing file that need not be: %v, file %q", err, c.File())
+	}
+	if _, err := Load(path, true); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a missing file that must be: %v", err)
+	}
+}
+
+func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
+	got, err := Parse("mailroom.toml", []byte(`
+		runs = 8
+		run_deadline = "2m"
+		default_agent = "coder"
+		[agents.echo]
+		pace = "10ms"
+		[agents.coder]
+		kind = "exec"
+		command = ["cat", "-u"]
+		dir = "/tmp"
+		env = { MODEL = "small" }
+		env_allow = ["PATH", "HOME"]
+		idle_timeout = "90s"
+		limit = 2
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]*Agent{
+		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Pace: 10 * time.Millisecond},
+		"coder": {
+			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
+			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
+		},
+	}
+	if diff := cmp.Diff(want, got.Agents); diff != "" {
+		t.Errorf("agents (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"unknown key names the nearest": {
+			"runs = 3\nleese = \"15s\"", `f.toml:2: leese: unknown key (did you mean "lease"?)`,
+		},
+		"unknown key with nothing near": {
+			"[agents.echo]\ncolour = 1", `f.toml:2: agents.echo.colour: unknown key; known are kind, limit, deadline, pace`,
+		},
+		"key of another kind": {
+			"[agents.x]\nkind = \"echo\"\ncommand = [\"cat\"]", `f.toml:3: agents.x.command: unknown key; known are kind, limit, deadline, pace`,
+		},
+		"table with a typing error": {
+			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,
+		},
+		"duration out of range": {
+			`lease = "1s"`, `f.toml:1: lease: "1s" is not a duration from 4s to 1h, such as "1m30s"`,
+		},
+		"duration without a unit": {
+			`sweep = 5`, `f.toml:1: sweep: 5 is not a duration from 10ms to 1m, such as "1m30s"`,
+		},
+		"number out of range": {
+			`runs = 0`, `f.toml:1: runs: 0 is not a whole number from 1 to 100000`,
+		},
+		"text for a number": {
+			`runs = "many"`, `f.toml:1: runs: "many" is not a whole number from 1 to 100000`,
+		},
+		"address without a port": {
+			`listen = "localhost"`, `f.toml:1: listen: "localhost" is not HOST:PORT, such as "127.0.0.1:8420"`,
+		},
+		"renewal longer than the lease": {
+			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s: at most 7s`,
+		},
+		"default agent that is not there": {
+			"default_agent = \"ekho\"", `f.toml:1: default_agent: no agent is named "ekho" (did you mean "echo"?)`,
+		},
+		"kind that is none": {
+			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec`,
+		},
+		"no kind": {
+			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo or exec`,
+		},
+		"exec without a command": {
+			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: an exec agent needs a command, such as command = ["cat"]`,
+		},
+		"command as one text": {
+			"[agents.x]\nkind = \"exec\"\ncommand = \"cat -u\"", `f.toml:3: agents.x.command: "cat -u" is not a list of texts, such as ["a", "b"]`,
+		},
+		"variables stay secret": {
+			"[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = 42 }", `f.toml:4: agents.x.env: variable "KEY" is not a plain text`,
+		},
+		"name that is none": {
+			"[agents.\"a b\"]\nkind = \"echo\"", `f.toml:1: agents.a b: a name has 1 to 64 letters, digits, dots, dashes and underscores`,
+		},
+		"agents is no table": {
+			"agents = 1", `f.toml:1: agents: it is not a table; write [agents.NAME]`,
+		},
+		"several at once, in the order of the file": {
+			"swep = \"1s\"\nruns = -1\n", "f.toml:1: swep: unknown key (did you mean \"sweep\"?)\nf.toml:2: runs: -1 is not a whole number from 1 to 100000",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse("f.toml", []byte(test.file))
+			if err == nil {
+				t.Fatal("it was accepted")
+			}
+			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSyntaxErrorNamesItsLine(t *testing.T) {
+	_, err := Parse("f.toml", []byte("runs = 1\n[agents\n"))
+	if err == nil || !strings.HasPrefix(err.Error(), "f.toml:2: ") {
+		t.Errorf("got %v, want an error at f.toml:2", err)
+	}
+}
+
+func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
+	first, err := Parse("a.toml", []byte(`
+		log_level = "warn"
+		max_queued = 0
+		[agents."v1.2"]
+		kind = "exec"
+		command = ["sh", "-c", "echo \"hi\\n\"\t\u0001"]
+		env = { "A.B" = "x = \"1\"", C = "" }
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Parse("b.toml", []byte(first.TOML(true)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := strip(t, second), strip(t, first)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after printing and loading (-want +got):\n%s", diff)
+	}
+}
+
+// strip returns all settings of c but not where they came from.
+func strip(t *testing.T, c *Config) map[string]any {
+	t.Helper()
+	b, err := c.JSON(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var object map[string]any
+	if err := json.Unmarshal(b, &object); err != nil {
+		t.Fatal(err)
+	}
+	delete(object, "file")
+	return object
+}
+
+func TestPrintedConfigurationHidesVariables(t *testing.T) {
+	c, err := Parse("a.toml", []byte("[agents.x]\nkind = \"exec\"\ncommand = [\"cat\"]\nenv = { KEY = \"s3cret\" }\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := c.JSON(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, printed := range []string{c.TOML(false), string(object)} {
+		if strings.Contains(printed, "s3cret") || !strings.Contains(printed, "KEY") {
+			t.Errorf("want the name and not the value of a variable, got\n%s", printed)
+		}
+	}
+	if c.Agents["x"].Env["KEY"] != "s3cret" {
+		t.Error("printing changed the configuration")
+	}
+}
+
+func TestPrintedConfigurationSaysWhereItComesFrom(t *testing.T) {
+	c, err := Parse("a.toml", []byte("runs = 3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetListen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	got := c.TOML(false)
+	for _, want := range []string{
+		"# From a.toml; ", "process. (set)\nruns = 3\n", "(default)\nlease = \"15s\"\n", "(set)\nlisten = \"127.0.0.1:0\"\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestVersionFollowsWhatARunDoes(t *testing.T) {
+	version := func(file string) string {
+		t.Helper()
+		c, err := Parse("f.toml", []byte("[agents.x]\nkind = \"exec\"\n"+file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := c.Agents["x"].Version()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	first := version(`command = ["cat"]`)
+	if len(first) != 12 || strings.Trim(first, "0123456789abcdef") != "" {
+		t.Errorf("version is %q, want 12 hex digits", first)
+	}
+	for same, file := range map[string]string{
+		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
+		"empty is as none":           "command = [\"cat\"]\nenv = {}\nenv_allow = []",
+		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"",
+	} {
+		if got := version(file); got != first {
+			t.Errorf("%s: version is %s, want %s as before", same, got, first)
+		}
+	}
+	for other, file := range map[string]string{
+		"command": `command = ["cat", "-u"]`,
+		"env":     "command = [\"cat\"]\nenv = { A = \"b\" }",
+		"timeout": "command = [\"cat\"]\nidle_timeout = \"5s\"",
+	} {
+		if got := version(file); got == first {
+			t.Errorf("another %s has the same version %s", other, got)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"lease", "renew", "sweep", "stop_grace", "run_deadline"}
+	for word, want := range map[string]string{
+		"leas": "lease", "laese": "lease", "LEASE": "lease", "stopgrace": "stop_grace", "run_dedline": "run_deadline", "colour": "", "": "",
+	} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest to %q is %q, want %q", word, got, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.toml")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no seeds: %v", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f.toml", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f.toml") {
+				t.Errorf("the error does not name the file: %v", err)
+			}
+			return
+		}
+		again, err := Parse("f.toml", []byte(c.TOML(true)))
+		if err != nil {
+			t.Fatalf("what was printed cannot be loaded: %v\n%s", err, c.TOML(true))
+		}
+		if diff := cmp.Diff(strip(t, c), strip(t, again)); diff != "" {
+			t.Errorf("after printing and loading (-want +got):\n%s", diff)
+		}
+	})
+}

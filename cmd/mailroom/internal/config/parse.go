@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// maxFile bounds what is read as a configuration.
+const maxFile = 1 << 20
+
+// Error is everything that is wrong with a configuration, one line each, in
+// the order of the file.
+type Error struct {
+	File     string
+	problems []problem
+}
+
+// problem is one wrong key. line is 0 where the file has none for it.
+type problem struct {
+	line int
+	key  string
+	what string
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	for i, p := range e.problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(e.File)
+		if p.line > 0 {
+			fmt.Fprintf(&b, ":%d", p.line)
+		}
+		b.WriteString(": ")
+		if p.key != "" {
+			b.WriteString(p.key + ": ")
+		}
+		b.WriteString(p.what)
+	}
+	return b.String()
+}
+
+// Load reads the file at path. A missing file is an error only if must is set;
+// else it is an empty one. An [*Error] says what is wrong inside.
+func Load(path string, must bool) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !must {
+		return Default(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a configuration; file names it in errors.
+func Parse(file string, data []byte) (*Config, error) {
+	if len(data) > maxFile {
+		return nil, &Error{File: file, problems: []problem{{what: fmt.Sprintf("larger than %d bytes", maxFile)}}}
+	}
+	var doc map[string]any
+	if err := toml.Unmarshal(data, &doc); err != nil {
+		p := problem{what: strings.TrimPrefix(err.Error(), "toml: ")}
+		if d, ok := errors.AsType[*toml.DecodeError](err); ok {
+			p.line, _ = d.Position()
+		}
+		return nil, &Error{File: file, problems: []problem{p}}
+	}
+	c := Default()
+	c.file = file
+	r := reader{config: c, lines: lines(data)}
+	r.top(doc)
+	if len(r.problems) == 0 {
+		c.inherit()
+		for _, p := range c.check() {
+			r.report(p.key, p.what)
+		}
+	}
+	if len(r.problems) > 0 {
+		slices.SortStableFunc(r.problems, func(a, b problem) int { return a.line - b.line })
+		return nil, &Error{File: file, problems: r.problems}
+	}
+	return c, nil
+}
+
+// reader fills a config from a decoded document.
+type reader struct {
+	config   *Config
+	lines    map[string]int
+	problems []problem
+}
+
+func (r *reader) report(key, what string) {
+	line := r.lines[key]
+	for k := key; line == 0 && strings.Contains(k, "."); line = r.lines[k] {
+		k = k[:strings.LastIndexByte(k, '.')]
+	}
+	r.problems = append(r.problems, problem{line: line, key: key, what: what})
+}
+
+func (r *reader) top(doc map[string]any) {
+	agents, has := doc["agents"]
+	delete(doc, "agents")
+	r.table("", doc, r.config.settings(), "agents")
+	if !has {
+		return
+	}
+	tables, ok := agents.(map[string]any)
+	if !ok {
+		r.report("agents", "it is not a table; write [agents.NAME]")
+		return
+	}
+	for _, name := range sorted(tables) {
+		key := "agents." + name
+		table, ok := tables[name].(map[string]any)
+		switch {
+		case !ok:
+			r.report(key, fmt.Sprintf("%q is not a table; write [agents.NAME] with the settings of one agent", name))
+		case !validName(name):
+			r.report(key, "a name has 1 to 64 letters, digits, dots, dashes and underscores")
+		default:
+			r.agent(key, name, table)
+		}
+	}
+}
+
+// agent reads one table. The kind comes first: it decides which keys exist.
+func (r *reader) agent(key, name string, table map[string]any) {
+	a := &Agent{}
+	if given, ok := table["kind"]; ok {
+		if err := a.settings()[0].value.set(given); err != nil {
+			r.report(key+".kind", err.Error())
+			return
+		}
+	} else if name == KindEcho {
+		a.Kind = KindEcho
+	} else {
+		what := "it needs a kind: echo or exec"
+		if near := nearest("kind", sorted(table)); near != "" {
+			what += fmt.Sprintf(" (%q is not a known key)", near)
+		}
+		r.report(key, what)
+		return
+	}
+	r.table(key+".", table, a.settings())
+	r.config.Agents[name] = a
+}
+
+func (r *reader) table(prefix string, table map[string]any, settings []setting, others ...string) {
+	known := slices.Clone(others)
+	byKey := map[string]setting{}
+	for _, s := range settings {
+		known = append(known, s.key)
+		byKey[s.key] = s
+	}
+	for _, k := range sorted(table) {
+		s, ok := byKey[k]
+		if !ok {
+			what := "unknown key"
+			if near := nearest(k, known); near != "" {
+				what += fmt.Sprintf(" (did you mean %q?)", near)
+			} else {
+				what += "; known are " + strings.Join(known, ", ")
+			}
+			r.report(prefix+k, what)
+			continue
+		}
+		if err := s.value.set(table[k]); err != nil {
+			r.report(prefix+k, err.Error())
+			continue
+		}
+		r.config.set[prefix+k] = true
+	}
+}
+
+// inherit gives agents what they take from the top level.
+func (c *Config) inherit() {
+	for name, a := range c.Agents {
+		if !c.set["agents."+name+".limit"] {
+			a.Limit = c.Runs
+		}
+		if !c.set["agents."+name+".deadline"] {
+			a.Deadline = c.RunDeadline
+		}
+	}
+}
+
+// lines maps the dotted keys of a valid document, and the tables they are in,
+// to the lines where they come first. Keys within inline tables are left out:
+// their table's line is near enough.
+func lines(data []byte) map[string]int {
+	at := map[string]int{}
+	var p unstable.Parser
+	p.Reset(data)
+	prefix := ""
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind == unstable.Table || e.Kind == unstable.ArrayTable {
+			prefix = ""
+		} else if e.Kind != unstable.KeyValue {
+			continue
+		}
+		key := prefix
+		for it := e.Key(); it.Next(); {
+			key += string(it.Node().Data)
+			if at[key] == 0 {
+				at[key] = p.Shape(it.Node().Raw).Start.Line
+			}
+			key += "."
+		}
+		if e.Kind != unstable.KeyValue {
+			prefix = key
+		}
+	}
+	return at
+}

@@ -1,0 +1,136 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const hidden = "(hidden)"
+
+// TOML prints the effective settings as a file that could be loaded, each with
+// its explanation and where it comes from. Values of env are hidden unless
+// reveal is set, because people paste this into reports.
+func (c *Config) TOML(reveal bool) string {
+	var b strings.Builder
+	if c.file == "" {
+		b.WriteString("# No configuration file: all defaults.\n")
+	} else {
+		fmt.Fprintf(&b, "# From %s; what it does not set is a default.\n", c.file)
+	}
+	c.table(&b, "", c.settings(), reveal)
+	for _, name := range sorted(c.Agents) {
+		fmt.Fprintf(&b, "\n[agents.%s]\n", tomlKey(name))
+		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
+	}
+	return b.String()
+}
+
+func (c *Config) table(b *strings.Builder, prefix string, settings []setting, reveal bool) {
+	for _, s := range settings {
+		from := "default"
+		if c.set[prefix+s.key] {
+			from = "set"
+		}
+		fmt.Fprintf(b, "\n# %s (%s)\n%s = %s\n", s.doc, from, s.key, tomlValue(shown(s.value, reveal)))
+	}
+}
+
+// JSON prints the effective settings as one object with the keys of the file,
+// and the path of the file under "file" (null if there is none).
+func (c *Config) JSON(reveal bool) ([]byte, error) {
+	object := map[string]any{"file": nil}
+	if c.file != "" {
+		object["file"] = c.file
+	}
+	for _, s := range c.settings() {
+		object[s.key] = shown(s.value, reveal)
+	}
+	agents := map[string]any{}
+	for name, a := range c.Agents {
+		table := map[string]any{}
+		for _, s := range a.settings() {
+			table[s.key] = shown(s.value, reveal)
+		}
+		agents[name] = table
+	}
+	object["agents"] = agents
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(object); err != nil {
+		return nil, fmt.Errorf("encode the configuration: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func shown(v value, reveal bool) any {
+	got := v.get()
+	if table, ok := got.(map[string]string); ok {
+		for k := range table {
+			if !reveal {
+				table[k] = hidden
+			}
+		}
+		return table
+	}
+	return got
+}
+
+func tomlValue(v any) string {
+	switch v := v.(type) {
+	case string:
+		return tomlText(v)
+	case []string:
+		texts := make([]string, len(v))
+		for i, s := range v {
+			texts[i] = tomlText(s)
+		}
+		return "[" + strings.Join(texts, ", ") + "]"
+	case map[string]string:
+		var texts []string
+		for _, k := range sorted(v) {
+			texts = append(texts, tomlKey(k)+" = "+tomlText(v[k]))
+		}
+		if len(texts) == 0 {
+			return "{}"
+		}
+		return "{ " + strings.Join(texts, ", ") + " }"
+	}
+	return fmt.Sprint(v)
+}
+
+func tomlKey(k string) string {
+	bare := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_'
+	}
+	if k != "" && !strings.ContainsFunc(k, func(r rune) bool { return !bare(r) }) {
+		return k
+	}
+	return tomlText(k)
+}
+
+// tomlText quotes s. TOML has the escapes of Go but for \a, \v and \x.
+func tomlText(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < 0x20 || r == 0x7f:
+			b.WriteString(`\u00` + strconv.FormatInt(0x100+int64(r), 16)[1:])
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
