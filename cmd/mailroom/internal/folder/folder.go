@@ -1,0 +1,133 @@
+// Package folder is the data folder of a server: the one place where everything
+// it keeps lives, and where commands on the same machine find its address and
+// its token.
+package folder
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Folder is the path of a data folder. It need not exist.
+type Folder string
+
+// Address is the content of server.json, there while a server runs.
+type Address struct {
+	URL string `json:"url"`
+	PID int    `json:"pid"`
+}
+
+// Find returns the folder that flag names, else MAILROOM_DATA, else the
+// mailroom folder in XDG_DATA_HOME, else the one in the home folder.
+func Find(flag string, env func(string) string) (Folder, error) {
+	dir := flag
+	if dir == "" {
+		dir = env("MAILROOM_DATA")
+	}
+	if dir == "" {
+		return Default(env)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the data folder %s: %w", dir, err)
+	}
+	return Folder(abs), nil
+}
+
+// Default returns the folder that is meant when nothing names one. A relative
+// XDG_DATA_HOME is ignored, as its specification asks.
+func Default(env func(string) string) (Folder, error) {
+	if data := env("XDG_DATA_HOME"); filepath.IsAbs(data) {
+		return Folder(filepath.Join(data, "mailroom")), nil
+	}
+	home := env("HOME")
+	if home == "" {
+		return "", errors.New("find the data folder: HOME is not set; name one with --data or MAILROOM_DATA")
+	}
+	return Folder(filepath.Join(home, ".local", "share", "mailroom")), nil
+}
+
+// Database returns the path of the store.
+func (f Folder) Database() string { return f.path("mailroom.db") }
+
+// Config returns the path of the configuration that is read by default.
+func (f Folder) Config() string { return f.path("mailroom.toml") }
+
+func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
+
+// Token reads the token. Without one the error is [fs.ErrNotExist].
+func (f Folder) Token() (string, error) {
+	b, err := os.ReadFile(f.path("token"))
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := string(bytes.TrimSpace(b))
+	if token == "" {
+		return "", fmt.Errorf("the token file %s is empty: remove it, and the next start of the server makes a new one", f.path("token"))
+	}
+	return token, nil
+}
+
+// Address reads where the server of the folder is. Without one the error is
+// [fs.ErrNotExist]; one that was killed leaves its last address.
+func (f Folder) Address() (Address, error) {
+	var a Address
+	b, err := os.ReadFile(f.path("server.json"))
+	if err != nil {
+		return a, fmt.Errorf("read the address of the server: %w", err)
+	}
+	if err := json.Unmarshal(b, &a); err != nil || a.URL == "" {
+		return a, fmt.Errorf("%s is not an address of a server: %.60q", f.path("server.json"), b)
+	}
+	return a, nil
+}
+
+// MakeToken reads the token, and makes one first if there is none. Only the
+// holder of the folder's lock calls it.
+func (h *Held) MakeToken() (string, error) {
+	token, err := h.Folder.Token()
+	if !errors.Is(err, fs.ErrNotExist) {
+		return token, err
+	}
+	token = rand.Text()
+	return token, write(h.Folder.path("token"), []byte(token+"\n"))
+}
+
+// Announce writes the address of the holder's server.
+func (h *Held) Announce(url string) error {
+	b, err := json.Marshal(Address{URL: url, PID: os.Getpid()})
+	if err != nil {
+		return fmt.Errorf("encode the address of the server: %w", err)
+	}
+	return write(h.Folder.path("server.json"), append(b, '\n'))
+}
+
+// write puts a file that only its owner may read in its place at once: nobody
+// sees a half of it, and after a crash it is there or not.
+func write(path string, data []byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", path, err)
+		}
+	}()
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync())
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

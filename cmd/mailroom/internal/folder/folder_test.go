@@ -1,0 +1,122 @@
+package folder
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestFindTakesTheFirstThatIsNamed(t *testing.T) {
+	for name, test := range map[string]struct {
+		flag string
+		env  map[string]string
+		want Folder
+	}{
+		"the flag":               {"/flag", map[string]string{"MAILROOM_DATA": "/env"}, "/flag"},
+		"MAILROOM_DATA":          {"", map[string]string{"MAILROOM_DATA": "/env", "XDG_DATA_HOME": "/xdg"}, "/env"},
+		"XDG_DATA_HOME":          {"", map[string]string{"XDG_DATA_HOME": "/xdg", "HOME": "/home/me"}, "/xdg/mailroom"},
+		"relative XDG_DATA_HOME": {"", map[string]string{"XDG_DATA_HOME": "xdg", "HOME": "/home/me"}, "/home/me/.local/share/mailroom"},
+		"home":                   {"", map[string]string{"HOME": "/home/me"}, "/home/me/.local/share/mailroom"},
+	} {
+		got, err := Find(test.flag, func(k string) string { return test.env[k] })
+		if err != nil || got != test.want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, test.want)
+		}
+	}
+	if got, err := Find("", func(string) string { return "" }); err == nil {
+		t.Errorf("without a home: got %s, want an error", got)
+	}
+}
+
+func hold(t *testing.T, f Folder) *Held {
+	t.Helper()
+	h, err := f.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
+	f := Folder(filepath.Join(t.TempDir(), "data"))
+	h := hold(t, f)
+
+	_, err := f.Hold()
+	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != 0 {
+		t.Errorf("before it is announced: got %v, want a HeldError without a process id", err)
+	}
+	if err := h.Announce("http://127.0.0.1:1234"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = f.Hold()
+	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
+		t.Errorf("after: got %v, want a HeldError with this process and its address", err)
+	}
+
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Address(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the address after the release: %v, want none", err)
+	}
+	if err := hold(t, f).Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
+	f := Folder(t.TempDir())
+	if err := os.WriteFile(f.path("server.json"), []byte(`{"url":"http://127.0.0.1:9","pid":1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := hold(t, f)
+	if _, err := f.Address(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want no address until the new server announces itself", err)
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
+	f := Folder(filepath.Join(t.TempDir(), "data"))
+	h := hold(t, f)
+	if _, err := f.Token(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before the first start: %v, want no token", err)
+	}
+	first, err := h.MakeToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.MakeToken()
+	if err != nil || again != first || len(first) < 26 {
+		t.Errorf("made %q, then %q, %v; want the same, at least 26 characters", first, again, err)
+	}
+	if got, err := f.Token(); err != nil || got != first {
+		t.Errorf("read %q, %v, want %q", got, err, first)
+	}
+	for path, want := range map[string]fs.FileMode{string(f): 0o700, f.path("token"): 0o600, f.path("lock"): 0o600} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want mode %v", path, info.Mode(), err, want)
+		}
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestEmptyTokenIsRefused(t *testing.T) {
+	f := Folder(t.TempDir())
+	if err := os.WriteFile(f.path("token"), []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := hold(t, f)
+	if token, err := h.MakeToken(); err == nil {
+		t.Errorf("an empty token file gave the token %q", token)
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+}
