@@ -1,0 +1,233 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+
+	"mailroom"
+)
+
+// Submit hands in a message. Without a Key it makes one, so that it can repeat
+// a submit that stayed unanswered: the server recognises the repeat and answers
+// with the first result (disposition duplicate).
+func (c *Client) Submit(ctx context.Context, in Submit) (mailroom.Submitted, error) {
+	if in.Key == "" {
+		in.Key = uuid.NewString()
+	}
+	q := request{
+		method: http.MethodPost, path: "/v1/messages", body: in,
+		header: http.Header{"Idempotency-Key": {in.Key}},
+	}
+	return backoff.Retry(ctx, func() (mailroom.Submitted, error) {
+		out, err := ask[mailroom.Submitted](ctx, c, q)
+		return out, repeatable(ctx, err)
+	}, backoff.WithBackOff(c.pauses()), backoff.WithMaxTries(c.options.tries), backoff.WithMaxElapsedTime(0))
+}
+
+// repeatable marks what must not be tried again: all but an unknown outcome,
+// and that too once the caller has gone.
+func repeatable(ctx context.Context, err error) error {
+	if err == nil || mailroom.CodeOf(err) == mailroom.Unavailable && ctx.Err() == nil {
+		return err
+	}
+	return backoff.Permanent(err)
+}
+
+// ListQuery selects a page of a list, newest first. Q is a filter such as
+// `status:failed agent:codex`; Limit 0 is the server's default of 50.
+type ListQuery struct {
+	Q      string
+	Cursor string
+	Limit  int
+}
+
+func (q ListQuery) values() url.Values {
+	v := url.Values{}
+	put(v, "q", q.Q)
+	put(v, "cursor", q.Cursor)
+	putInt(v, "limit", int64(q.Limit))
+	return v
+}
+
+func put(v url.Values, name, value string) {
+	if value != "" {
+		v.Set(name, value)
+	}
+}
+
+func putInt(v url.Values, name string, value int64) {
+	if value != 0 {
+		v.Set(name, strconv.FormatInt(value, 10))
+	}
+}
+
+// Threads returns a page of threads.
+func (c *Client) Threads(ctx context.Context, q ListQuery) (Page[Thread], error) {
+	return get[Page[Thread]](ctx, c, "/v1/threads", q.values())
+}
+
+// Thread returns one thread.
+func (c *Client) Thread(ctx context.Context, thread string) (Thread, error) {
+	return get[Thread](ctx, c, path("v1", "threads", thread), nil)
+}
+
+// PatchThread changes a thread and returns it.
+func (c *Client) PatchThread(ctx context.Context, thread string, p ThreadPatch) (Thread, error) {
+	return ask[Thread](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread), body: p})
+}
+
+// DeleteThread deletes an idle thread with all that belongs to it.
+func (c *Client) DeleteThread(ctx context.Context, thread string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "threads", thread)}, nil)
+}
+
+// EntriesQuery selects a slice of a log, in order of seq: the entries after
+// After, or with only Before set the last ones before it. Limit 0 is 100.
+type EntriesQuery struct {
+	After, Before int64 // exclusive
+	Limit         int
+	Kinds         []string
+	Run           string
+}
+
+// Entries returns a page of a thread's log. Its Next is for After, or for
+// Before if only that was set.
+func (c *Client) Entries(ctx context.Context, thread string, q EntriesQuery) (Page[mailroom.Entry], error) {
+	v := url.Values{}
+	putInt(v, "after", q.After)
+	putInt(v, "before", q.Before)
+	putInt(v, "limit", int64(q.Limit))
+	put(v, "run", q.Run)
+	for _, k := range q.Kinds {
+		v.Add("kind", k)
+	}
+	return get[Page[mailroom.Entry]](ctx, c, path("v1", "threads", thread, "entries"), v)
+}
+
+// MessagesQuery selects a page of a transcript, from its end. Before is the
+// Next of the page that follows it.
+type MessagesQuery struct {
+	Before     string
+	Limit      int
+	Visibility string // "" for any
+	All        bool   // superseded, retracted and unread messages too
+}
+
+// Messages returns a page of the transcript, in order of reading. Its Next is
+// for Before and leads to older messages.
+func (c *Client) Messages(ctx context.Context, thread string, q MessagesQuery) (Page[mailroom.Message], error) {
+	v := url.Values{}
+	put(v, "before", q.Before)
+	put(v, "visibility", q.Visibility)
+	putInt(v, "limit", int64(q.Limit))
+	if q.All {
+		v.Set("all", "true")
+	}
+	return get[Page[mailroom.Message]](ctx, c, path("v1", "threads", thread, "messages"), v)
+}
+
+// Message returns one message with its present state.
+func (c *Client) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
+	return get[mailroom.Message](ctx, c, path("v1", "threads", thread, "messages", message), nil)
+}
+
+// EditMessage replaces the content of a message that nobody has read.
+func (c *Client) EditMessage(ctx context.Context, thread, message string, e Edit) (mailroom.Message, error) {
+	return ask[mailroom.Message](ctx, c, request{method: http.MethodPatch, path: path("v1", "threads", thread, "messages", message), body: e})
+}
+
+// RetractMessage takes back a message that nobody has read.
+func (c *Client) RetractMessage(ctx context.Context, thread, message string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "threads", thread, "messages", message)}, nil)
+}
+
+// Interrupt stops what runs and drops what is queued in a thread.
+func (c *Client) Interrupt(ctx context.Context, thread string) (Interrupted, error) {
+	return ask[Interrupted](ctx, c, request{method: http.MethodPost, path: path("v1", "threads", thread, "interrupt")})
+}
+
+// Runs returns a page of runs.
+func (c *Client) Runs(ctx context.Context, q ListQuery) (Page[Run], error) {
+	return get[Page[Run]](ctx, c, "/v1/runs", q.values())
+}
+
+// Run returns one run.
+func (c *Client) Run(ctx context.Context, run string) (Run, error) {
+	return get[Run](ctx, c, path("v1", "runs", run), nil)
+}
+
+// CancelRun cancels a run, or asks it to stop if it is running (Stopping).
+func (c *Client) CancelRun(ctx context.Context, run string) (Run, error) {
+	return ask[Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "cancel")})
+}
+
+// RetryRun queues a failed or cancelled run again.
+func (c *Client) RetryRun(ctx context.Context, run string, r Retry) (Run, error) {
+	return ask[Run](ctx, c, request{method: http.MethodPost, path: path("v1", "runs", run, "retry"), body: r})
+}
+
+// waitChunk is how long one request of WaitRun lasts at most: proxies cut
+// connections that are silent for a minute.
+const waitChunk = 30 * time.Second
+
+// WaitRun returns the run once it is completed, failed, cancelled or waiting,
+// or as it is after timeout; 0 waits until ctx ends. It goes on over lost
+// connections and restarts of the server.
+func (c *Client) WaitRun(ctx context.Context, run string, timeout time.Duration) (Run, error) {
+	end := time.Now().Add(timeout)
+	re := c.newReconnect()
+	for {
+		chunk := waitChunk
+		if timeout > 0 {
+			chunk = max(0, min(chunk, time.Until(end)))
+		}
+		out, err := c.waitOnce(ctx, run, chunk)
+		switch {
+		case err == nil && (out.Settled() || timeout > 0 && !time.Now().Before(end)):
+			return out, nil
+		case err == nil:
+			re.progress()
+		default:
+			if err := re.pause(ctx, err); err != nil {
+				return Run{}, err
+			}
+		}
+	}
+}
+
+func (c *Client) waitOnce(ctx context.Context, run string, chunk time.Duration) (Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, chunk+c.options.timeout)
+	defer cancel()
+	v := url.Values{"timeout": {fmt.Sprintf("%dms", chunk.Milliseconds())}}
+	var out Run
+	err := c.exchange(ctx, request{method: http.MethodGet, path: path("v1", "runs", run, "wait"), query: v}, &out)
+	return out, err
+}
+
+// Health reports whether the server answers.
+func (c *Client) Health(ctx context.Context) (Health, error) {
+	return get[Health](ctx, c, "/healthz", nil)
+}
+
+// Ready reports whether the server takes and runs work; an Unavailable error
+// has the reason why not.
+func (c *Client) Ready(ctx context.Context) (Health, error) {
+	return get[Health](ctx, c, "/readyz", nil)
+}
+
+func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return ask[T](ctx, c, request{method: http.MethodGet, path: path, query: query})
+}
+
+func ask[T any](ctx context.Context, c *Client, q request) (T, error) {
+	var out T
+	err := c.call(ctx, q, &out)
+	return out, err
+}

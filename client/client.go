@@ -1,0 +1,215 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"mailroom"
+)
+
+// Client calls one server. It is safe for concurrent use.
+//
+// Every error of a call is an *[mailroom.Error]: with the server's code, or
+// Unavailable when no answer came, or Invalid for a base URL that is none. When
+// the caller's context has ended, that context's cause is in its tree.
+type Client struct {
+	// set by New
+	base    string
+	token   string
+	http    *http.Client
+	options options
+}
+
+type options struct {
+	http     *http.Client
+	timeout  time.Duration
+	tries    uint
+	patience time.Duration
+	silence  time.Duration
+	first    time.Duration
+	longest  time.Duration
+}
+
+// Option changes a default of [New].
+type Option func(*options)
+
+// WithHTTPClient makes calls through h, which must not have a Timeout.
+func WithHTTPClient(h *http.Client) Option { return func(o *options) { o.http = h } }
+
+// WithTimeout bounds one try of a call that does not stream or wait; default 30 s.
+func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
+
+// WithTries bounds how often a submit is sent, and a first connection of Follow
+// or WaitRun tried, while no answer comes; default 5, at least 1.
+func WithTries(n int) Option { return func(o *options) { o.tries = uint(max(n, 1)) } }
+
+// WithPatience bounds how long Follow and WaitRun, once connected, try to reach
+// a server that went away; default 15 minutes, 0 tries for ever.
+func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+
+// WithSilence sets after which time without a byte a stream counts as dead;
+// default 35 s, which is three heartbeats of the server.
+func WithSilence(d time.Duration) Option { return func(o *options) { o.silence = d } }
+
+// WithBackoff sets the first and the longest pause between tries; default
+// 100 ms and 10 s. Pauses are random around a value that grows in between.
+func WithBackoff(first, longest time.Duration) Option {
+	return func(o *options) { o.first, o.longest = first, longest }
+}
+
+// New makes a client of the server at baseURL ("http://127.0.0.1:8420"). An
+// empty token sends none.
+func New(baseURL, token string, opts ...Option) *Client {
+	o := options{
+		http: &http.Client{}, timeout: 30 * time.Second, tries: 5, patience: 15 * time.Minute,
+		silence: 35 * time.Second, first: 100 * time.Millisecond, longest: 10 * time.Second,
+	}
+	for _, set := range opts {
+		set(&o)
+	}
+	return &Client{base: strings.TrimRight(baseURL, "/"), token: token, http: o.http, options: o}
+}
+
+func (c *Client) pauses() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval, b.RandomizationFactor, b.Multiplier = c.options.first, c.options.longest, 0.5, 2
+	b.Reset()
+	return b
+}
+
+// request is one call. body is encoded as JSON unless it is nil.
+type request struct {
+	method, path string
+	query        url.Values
+	header       http.Header
+	body         any
+}
+
+// path joins escaped segments.
+func path(segments ...string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		b.WriteByte('/')
+		// PathEscape leaves dots alone, but a dot segment would be resolved
+		// away on its way to the server.
+		b.WriteString(strings.ReplaceAll(url.PathEscape(s), ".", "%2E"))
+	}
+	return b.String()
+}
+
+// call sends q once and decodes the answer into out, unless that is nil.
+func (c *Client) call(ctx context.Context, q request, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.timeout)
+	defer cancel()
+	return c.exchange(ctx, q, out)
+}
+
+func (c *Client) exchange(ctx context.Context, q request, out any) error {
+	resp, err := c.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer closeBody(resp)
+	if out == nil || resp.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return c.unanswered(ctx, fmt.Errorf("read the answer of %s %s: %w", q.method, q.path, err))
+	}
+	return nil
+}
+
+// send returns the answer if it is a good one; its body must be closed.
+func (c *Client) send(ctx context.Context, q request) (*http.Response, error) {
+	req, err := c.request(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unanswered(ctx, err)
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		defer closeBody(resp)
+		return nil, c.refusal(resp)
+	}
+	return resp, nil
+}
+
+func (c *Client) request(ctx context.Context, q request) (*http.Request, error) {
+	at := c.base + q.path
+	if len(q.query) > 0 {
+		at += "?" + q.query.Encode()
+	}
+	var body io.Reader
+	if q.body != nil {
+		raw, err := json.Marshal(q.body)
+		if err != nil {
+			return nil, mailroom.Errorf(mailroom.Invalid, "encode the body of %s %s: %w", q.method, q.path, err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, at, body)
+	if err != nil || req.URL.Host == "" {
+		return nil, &mailroom.Error{Code: mailroom.Invalid, Message: fmt.Sprintf("%q is not the URL of a server, such as http://127.0.0.1:8420", c.base), Cause: err}
+	}
+	for k, v := range q.header {
+		req.Header[k] = v
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}
+
+// unanswered is the error for a call whose outcome is not known.
+func (c *Client) unanswered(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		err = fmt.Errorf("%w (%w)", err, cause)
+	}
+	return &mailroom.Error{Code: mailroom.Unavailable, Message: "no answer from the server at " + c.base, Cause: err}
+}
+
+// refusal reads the problem in resp.
+func (c *Client) refusal(resp *http.Response) error {
+	var p Problem
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	raw, readErr := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err == nil && kind == ProblemType && readErr == nil {
+		err = json.Unmarshal(raw, &p)
+	}
+	if err != nil || p.Code == "" {
+		p = Problem{Code: CodeOf(resp.StatusCode)} // not from a Mailroom, or cut short: the status is what is left
+	}
+	p.Status = resp.StatusCode
+	return p.Err(retryAfter(resp))
+}
+
+func retryAfter(resp *http.Response) time.Duration {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0 // absent, or a date, which our server never sends
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// closeBody reads what little may be left, so that the connection is used again.
+func closeBody(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // only a kept connection is lost by an error
+	_ = resp.Body.Close()                         // reading is over: nothing depends on it
+}

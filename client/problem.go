@@ -1,0 +1,154 @@
+package client
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// Problem is the body of every error answer: RFC 9457, with a code.
+type Problem struct {
+	Type   string         `json:"type" doc:"Always about:blank; code tells more."`
+	Title  string         `json:"title"`
+	Status int            `json:"status"`
+	Detail string         `json:"detail" doc:"What was wrong, and what to do."`
+	Code   mailroom.Code  `json:"code"`
+	Errors []ProblemField `json:"errors" doc:"The wrong parts of the request."`
+}
+
+// ProblemField names one wrong part of a request. Value is what was given, cut.
+type ProblemField struct {
+	Location string `json:"location" doc:"A path such as body.priority or query.limit."`
+	Message  string `json:"message"`
+	Value    any    `json:"value,omitempty"`
+}
+
+// ProblemType is the media type of a Problem.
+const ProblemType = "application/problem+json"
+
+// MaxProblemValue is the length, in characters, at which values are cut.
+const MaxProblemValue = 100
+
+type mapping struct {
+	code   mailroom.Code
+	status int
+}
+
+// mappings is the one table between codes and statuses. The first row of a code
+// is its status; every row maps its status back.
+func mappings() []mapping {
+	return []mapping{
+		{mailroom.Invalid, http.StatusUnprocessableEntity},
+		{mailroom.Invalid, http.StatusBadRequest},
+		{mailroom.Invalid, http.StatusMethodNotAllowed},
+		{mailroom.Invalid, http.StatusUnsupportedMediaType},
+		{mailroom.Unauthenticated, http.StatusUnauthorized},
+		{mailroom.Forbidden, http.StatusForbidden},
+		{mailroom.NotFound, http.StatusNotFound},
+		{mailroom.Conflict, http.StatusConflict},
+		{mailroom.Busy, http.StatusConflict},
+		{mailroom.LeaseLost, http.StatusConflict},
+		{mailroom.Gone, http.StatusGone},
+		{mailroom.TooLarge, http.StatusRequestEntityTooLarge},
+		{mailroom.TooLarge, http.StatusRequestHeaderFieldsTooLarge},
+		{mailroom.RateLimited, http.StatusTooManyRequests},
+		{mailroom.Internal, http.StatusInternalServerError},
+		{mailroom.Unavailable, http.StatusServiceUnavailable},
+		{mailroom.Unavailable, http.StatusBadGateway},
+		{mailroom.Unavailable, http.StatusGatewayTimeout},
+		{mailroom.Unavailable, http.StatusRequestTimeout},
+	}
+}
+
+// StatusOf returns the HTTP status of an error with this code.
+func StatusOf(code mailroom.Code) int {
+	for _, m := range mappings() {
+		if m.code == code {
+			return m.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// CodeOf returns the code that an HTTP status stands for when the answer names
+// none: Invalid for other 4xx, else Internal.
+func CodeOf(status int) mailroom.Code {
+	for _, m := range mappings() {
+		if m.status == status {
+			return m.code
+		}
+	}
+	if status >= 400 && status < 500 {
+		return mailroom.Invalid
+	}
+	return mailroom.Internal
+}
+
+func knownCode(code mailroom.Code) bool {
+	for _, m := range mappings() {
+		if m.code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// NewProblem makes the problem for err, which is not nil. What is not an
+// *[mailroom.Error] is Internal, and nothing of an Internal error is told but
+// that it is one.
+func NewProblem(err *mailroom.Error) Problem {
+	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code), Errors: []ProblemField{}}
+	p.Title = http.StatusText(p.Status)
+	if err.Code == mailroom.Internal || !knownCode(err.Code) {
+		p.Code, p.Detail = mailroom.Internal, "the server failed; its log has the reason under the id of this request"
+		return p
+	}
+	for _, f := range err.Fields {
+		p.Errors = append(p.Errors, ProblemField{Location: f.Location, Message: f.Message, Value: CutValue(f.Value)})
+	}
+	return p
+}
+
+// Err returns the problem as an error again. retryAfter is what the answer's
+// Retry-After said, zero for nothing.
+func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
+	e := &mailroom.Error{Code: p.Code, Message: p.Detail, RetryAfter: retryAfter}
+	if !knownCode(e.Code) {
+		e.Code = CodeOf(p.Status)
+	}
+	if e.Message == "" {
+		e.Message = fmt.Sprintf("the server answered %d %s", p.Status, http.StatusText(p.Status))
+	}
+	for _, f := range p.Errors {
+		e.Fields = append(e.Fields, mailroom.Field(f))
+	}
+	return e
+}
+
+// CutValue shortens v to what may be shown in a problem.
+func CutValue(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int, int64, float64:
+		return v
+	case string:
+		return cut(v)
+	}
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return cut(fmt.Sprintf("%v", v))
+	}
+	return cut(string(raw))
+}
+
+func cut(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if utf8.RuneCountInString(s) <= MaxProblemValue {
+		return s
+	}
+	return string([]rune(s)[:MaxProblemValue]) + "…"
+}

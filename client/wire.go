@@ -1,0 +1,159 @@
+package client
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+)
+
+// Run is one turn of an agent on a thread. What is not known or does not apply
+// is null.
+type Run struct {
+	ID           string             `json:"id"`
+	Thread       string             `json:"thread"`
+	Agent        string             `json:"agent"`
+	AgentVersion string             `json:"agent_version"`
+	Status       mailroom.Status    `json:"status" enum:"queued,running,waiting,completed,failed,cancelled"`
+	Stopping     bool               `json:"stopping" doc:"It was asked to stop and has not ended yet."`
+	Mode         mailroom.Mode      `json:"mode"`
+	Priority     int                `json:"priority" doc:"0 to 255, lower first."`
+	Place        int64              `json:"place" doc:"Its position in the queue of its thread."`
+	Attempt      int                `json:"attempt" doc:"Claims so far, 0 before the first."`
+	Failures     int                `json:"failures" doc:"Attempts ended by the agent's own error."`
+	Crashes      int                `json:"crashes" doc:"Claims lost in a row without progress."`
+	MaxAttempts  int                `json:"max_attempts" doc:"Bounds failures."`
+	AvailableAt  time.Time          `json:"available_at" doc:"Not claimed earlier."`
+	NotBefore    *time.Time         `json:"not_before"`
+	Worker       *string            `json:"worker" doc:"Holds its claim, while it is running."`
+	LeaseUntil   *time.Time         `json:"lease_until" doc:"End of that worker's lease."`
+	Key          *string            `json:"key" doc:"Idempotency key it was submitted with."`
+	Parent       *string            `json:"parent" doc:"Run that this one descends from."`
+	Origin       mailroom.Origin    `json:"origin"`
+	Options      json.RawMessage    `json:"options"`
+	Metadata     map[string]string  `json:"metadata"`
+	Messages     []string           `json:"messages" doc:"Ids of the messages it was started for."`
+	Reply        *string            `json:"reply" doc:"Text of its last complete assistant message."`
+	Error        *mailroom.RunError `json:"error"`
+	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
+	Wait         json.RawMessage    `json:"wait"`
+	Steps        int                `json:"steps" doc:"Durable steps so far."`
+	Progress     json.RawMessage    `json:"progress"`
+	Usage        json.RawMessage    `json:"usage"`
+	CreatedAt    time.Time          `json:"created_at"`
+	StartedAt    *time.Time         `json:"started_at"`
+	FinishedAt   *time.Time         `json:"finished_at"`
+}
+
+// Settled reports whether nothing will happen to the run without somebody's
+// doing: it has finished, or it waits.
+func (r *Run) Settled() bool { return r.Status.Finished() || r.Status == mailroom.Waiting }
+
+// Thread is an address with a log and a queue of runs. Status is idle, queued,
+// running or waiting.
+type Thread struct {
+	ID         string          `json:"id"`
+	Agent      string          `json:"agent" doc:"Handles its next submit."`
+	Owner      string          `json:"owner"`
+	Status     string          `json:"status" enum:"idle,queued,running,waiting"`
+	LastSeq    int64           `json:"last_seq" doc:"Its newest entry."`
+	OldestSeq  int64           `json:"oldest_seq" doc:"The first entry that is kept."`
+	ActiveRun  *string         `json:"active_run" doc:"The run that has started and is neither finished nor waiting."`
+	WaitingRun *string         `json:"waiting_run"`
+	LatestRun  *string         `json:"latest_run" doc:"The run that was submitted last."`
+	Queued     int             `json:"queued" doc:"Runs that have not started."`
+	Parent     *string         `json:"parent" doc:"Thread whose run made this one."`
+	Metadata   json.RawMessage `json:"metadata"`
+	CreatedAt  time.Time       `json:"created_at"`
+	UpdatedAt  time.Time       `json:"updated_at"`
+}
+
+// Statuses of a thread.
+const (
+	ThreadIdle    = "idle"
+	ThreadQueued  = "queued"
+	ThreadRunning = "running"
+	ThreadWaiting = "waiting"
+)
+
+// Submit is one submit. Exactly one of Text, Parts and Messages is given.
+type Submit struct {
+	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
+	Text         string            `json:"text,omitempty"`
+	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
+	Messages     []Draft           `json:"messages,omitempty" nullable:"false" maxItems:"100"`
+	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
+	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one."`
+	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
+	Key          string            `json:"key,omitempty" doc:"The header Idempotency-Key means the same."`
+	Priority     *int              `json:"priority,omitempty" minimum:"0" maximum:"255" doc:"128 by default, lower first."`
+	NotBefore    *time.Time        `json:"not_before,omitempty"`
+	ExpectRun    string            `json:"expect_run,omitempty" doc:"With mode steer: only into this run."`
+	MaxAttempts  *int              `json:"max_attempts,omitempty" minimum:"1" maximum:"100"`
+	Options      json.RawMessage   `json:"options,omitempty" doc:"Kept with the run and handed to the agent unread."`
+	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
+	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
+	Sender       string            `json:"sender,omitempty" doc:"Only with the scope admin."`
+}
+
+// Draft is one of several messages of a submit. Either Text or Parts is given.
+type Draft struct {
+	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
+	Text       string          `json:"text,omitempty"`
+	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false"`
+	Visibility string          `json:"visibility,omitempty" doc:"all (the default) or internal."`
+}
+
+// Edit replaces the content of a message. Either Text or Parts is given.
+type Edit struct {
+	Text  string          `json:"text,omitempty"`
+	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
+}
+
+// ThreadPatch changes a thread; what is absent stays.
+type ThreadPatch struct {
+	Agent    *string         `json:"agent,omitempty"`
+	Metadata json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
+}
+
+// Interrupted is the answer to an interrupt: runs that will not start, and the
+// run that was asked to stop, if any.
+type Interrupted struct {
+	Superseded []string `json:"superseded"`
+	Stopping   *string  `json:"stopping"`
+}
+
+// Retry says how a failed or cancelled run is tried again.
+type Retry struct {
+	Fresh        bool   `json:"fresh,omitempty" doc:"Drop its checkpoint."`
+	AgentVersion string `json:"agent_version,omitempty" enum:"same" doc:"\"same\" keeps its version. Default: the current one."`
+}
+
+// Page is a part of a list. Next, given back as the parameter that the list
+// names (cursor, after or before), asks for the part that follows; null at the
+// end. A page of a filtered list can be short, or empty, and still have a Next.
+type Page[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next"`
+}
+
+// Health is the answer of /healthz and of /readyz when all is well.
+type Health struct {
+	Status  string `json:"status"` // "ok"
+	Version string `json:"version"`
+}
+
+// Gap says that a cursor was outside of what is kept: entries up to After are
+// known to the reader, Oldest to Last are kept, and the stream goes on there.
+type Gap struct {
+	After  int64 `json:"after"`
+	Oldest int64 `json:"oldest"`
+	Last   int64 `json:"last"`
+}
+
+// Names of the events of a stream.
+const (
+	EventEntry = "entry"
+	EventDelta = "delta"
+	EventGap   = "gap"
+)
