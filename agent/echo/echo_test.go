@@ -1,0 +1,163 @@
+package echo_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/echo"
+)
+
+// recorder is a Session in memory. Only the goroutine of the agent uses it.
+type recorder struct {
+	mailroom.Session // the methods that an echo has no business with: nil
+
+	input   []mailroom.Message
+	steers  map[int][]mailroom.Message // handed over after that many pieces
+	said    []string
+	at      []time.Time
+	onPiece func()
+}
+
+func (r *recorder) Input(context.Context) ([]mailroom.Message, error) { return r.input, nil }
+
+func (r *recorder) Steered(context.Context) ([]mailroom.Message, error) {
+	m := r.steers[len(r.said)]
+	delete(r.steers, len(r.said))
+	return m, nil
+}
+
+func (r *recorder) Stream(ctx context.Context, text string) error {
+	r.said = append(r.said, text)
+	r.at = append(r.at, time.Now())
+	if r.onPiece != nil {
+		r.onPiece()
+	}
+	return nil
+}
+
+func messages(texts ...string) []mailroom.Message {
+	var ms []mailroom.Message
+	for _, t := range texts {
+		ms = append(ms, mailroom.Message{Text: t, Parts: mailroom.Text(t)})
+	}
+	return ms
+}
+
+func TestSaysItsInputWordByWord(t *testing.T) {
+	cases := []struct {
+		name  string
+		input []mailroom.Message
+		want  []string
+	}{
+		{"white space is kept", messages("  one\ttwo \n three "), []string{"  one", "\ttwo", " \n three "}},
+		{"messages are joined by newlines", messages("one two", "three"), []string{"one", " two", "\nthree"}},
+		{"any script", messages("grüß 世界"), []string{"grüß", " 世界"}},
+		{"one word", messages("one"), []string{"one"}},
+		{"no text", messages(""), nil},
+		{"only white space", messages("  "), []string{"  "}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &recorder{input: c.input}
+				if err := echo.New(echo.Options{Pace: time.Second}).Run(t.Context(), r); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(c.want, r.said); diff != "" {
+					t.Errorf("said (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestPausesBetweenWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{input: messages("one two three")}
+		start := time.Now()
+		if err := echo.New(echo.Options{Pace: echo.DefaultPace}).Run(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		var got []time.Duration
+		for _, at := range r.at {
+			got = append(got, at.Sub(start))
+		}
+		want := []time.Duration{0, echo.DefaultPace, 2 * echo.DefaultPace}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("times of the words (-want +got):\n%s", diff)
+		}
+		if got := time.Since(start); got != 2*echo.DefaultPace {
+			t.Errorf("the run took %v, want no pause after the last word", got)
+		}
+	})
+}
+
+func TestNoPaceSaysEverythingAtOnce(t *testing.T) {
+	r := &recorder{input: messages("one two", "three")}
+	if err := echo.New(echo.Options{}).Run(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"one two\nthree"}, r.said); diff != "" {
+		t.Errorf("said (-want +got):\n%s", diff)
+	}
+}
+
+func TestStopsWithTheCause(t *testing.T) {
+	for _, pace := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			r := &recorder{input: messages("one two"), steers: map[int][]mailroom.Message{1: messages("three")}}
+			r.onPiece = func() { cancel(mailroom.ErrStopped) }
+			start := time.Now()
+			err := echo.New(echo.Options{Pace: pace}).Run(ctx, r)
+			if !errors.Is(err, mailroom.ErrStopped) {
+				t.Errorf("pace %v: error %v, want %v", pace, err, mailroom.ErrStopped)
+			}
+			if len(r.said) != 1 {
+				t.Errorf("pace %v: said %q, want nothing after the stop", pace, r.said)
+			}
+			if got := time.Since(start); got != 0 {
+				t.Errorf("pace %v: stopped after %v, want at once", pace, got)
+			}
+		})
+	}
+}
+
+func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
+	for after := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			r := &recorder{
+				input:  messages("one two three"),
+				steers: map[int][]mailroom.Message{after: messages("four", "five"), 5: messages("six")},
+			}
+			if err := echo.New(echo.Options{Pace: time.Second}).Run(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := strings.Join(r.said, ""), "one two three\nfour\nfive\nsix"; got != want {
+				t.Errorf("steered after %d words: said %q, want %q", after, got, want)
+			}
+		})
+	}
+}
+
+func TestErrorsOfTheSessionEndTheRun(t *testing.T) {
+	lost := mailroom.Errorf(mailroom.LeaseLost, "the claim was taken away")
+	r := &failing{recorder: recorder{input: messages("one")}, err: lost}
+	if err := echo.New(echo.Options{}).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.LeaseLost {
+		t.Errorf("error %v, want %v", err, lost)
+	}
+}
+
+type failing struct {
+	recorder
+	err error
+}
+
+func (f *failing) Stream(context.Context, string) error { return f.err }
