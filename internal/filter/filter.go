@@ -1,0 +1,221 @@
+// Package filter has the grammar of the parameter q of lists:
+//
+//	status:failed agent:codex -thread:"nightly build" key:order-*
+//
+// Terms are separated by blanks and all of them must hold. A minus before a
+// term negates it. A star matches any characters, none too. Quotes hold a value
+// with blanks together; in them a backslash makes the next character, also a
+// quote or a star, stand for itself. Letters match exactly.
+package filter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// Key is a key that a list knows. With Values, a value without a star must be
+// one of them.
+type Key struct {
+	Name   string
+	Values []string
+}
+
+// Filter is a parsed q. The zero Filter matches everything.
+type Filter struct{ terms []term }
+
+type term struct {
+	key string
+	not bool
+	// pieces are the literal texts between stars: one piece means no star
+	pieces []string
+}
+
+// MaxLength of a q, in bytes: a longer one is no filter that somebody wrote.
+const MaxLength = 4096
+
+// Parse reads q. What it cannot read is Invalid, naming the term.
+func Parse(q string, keys []Key) (Filter, error) {
+	if len(q) > MaxLength {
+		return Filter{}, refuse(q, fmt.Sprintf("is longer than %d bytes", MaxLength))
+	}
+	if !utf8.ValidString(q) {
+		return Filter{}, refuse(q, "is not valid UTF-8")
+	}
+	var f Filter
+	rest := strings.TrimLeftFunc(q, unicode.IsSpace)
+	for rest != "" {
+		t, after, err := parseTerm(rest, keys)
+		if err != nil {
+			return Filter{}, err
+		}
+		f.terms = append(f.terms, t)
+		rest = strings.TrimLeftFunc(after, unicode.IsSpace)
+	}
+	return f, nil
+}
+
+func parseTerm(s string, keys []Key) (term, string, error) {
+	whole := firstWord(s)
+	var t term
+	s, t.not = strings.CutPrefix(s, "-")
+	end := strings.IndexFunc(s, func(c rune) bool { return c == ':' || c == '"' || unicode.IsSpace(c) })
+	if end <= 0 || s[end] != ':' {
+		return t, "", refuse(whole, "is no term: write key:value, with one of "+names(keys))
+	}
+	t.key = s[:end]
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == t.key })
+	if i < 0 {
+		return t, "", refuse(t.key, fmt.Sprintf("is an unknown key %q: use one of %s", t.key, names(keys)))
+	}
+	pieces, rest, err := parseValue(s[end+1:])
+	if err != "" {
+		return t, "", refuse(whole, err)
+	}
+	t.pieces = pieces
+	if v, exact := t.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
+		return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s", t.key, v, strings.Join(keys[i].Values, ", ")))
+	}
+	return t, rest, nil
+}
+
+// parseValue reads up to the next blank outside of quotes.
+func parseValue(s string) (pieces []string, rest string, problem string) {
+	var piece strings.Builder
+	quoted, any := false, false
+	for len(s) > 0 {
+		c, n := utf8.DecodeRuneInString(s)
+		if !quoted && unicode.IsSpace(c) {
+			break
+		}
+		s = s[n:]
+		switch {
+		case c == '"':
+			quoted, any = !quoted, true
+			continue
+		case c == '*':
+			pieces, any = append(pieces, piece.String()), true
+			piece.Reset()
+			continue
+		case c == '\\' && quoted:
+			if s == "" {
+				return nil, "", `ends in the middle: a quote (") is missing`
+			}
+			c, n = utf8.DecodeRuneInString(s)
+			s = s[n:]
+		}
+		any = true
+		piece.WriteRune(c)
+	}
+	switch {
+	case quoted:
+		return nil, "", `ends in the middle: a quote (") is missing`
+	case !any:
+		return nil, "", `has no value; write "" to look for an empty one`
+	}
+	return append(pieces, piece.String()), s, ""
+}
+
+// Match reports whether all terms hold, where value returns the present value
+// of a key. value is called only for keys that are asked for.
+func (f Filter) Match(value func(key string) string) bool {
+	for _, t := range f.terms {
+		if t.match(value(t.key)) == t.not {
+			return false
+		}
+	}
+	return true
+}
+
+// Exact returns the value that key must have if a term says so without a star
+// and without a minus, so that a store can look for it.
+func (f Filter) Exact(key string) (string, bool) {
+	for _, t := range f.terms {
+		if v, ok := t.exact(); ok && t.key == key && !t.not {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+// Empty reports whether the filter matches everything.
+func (f Filter) Empty() bool { return len(f.terms) == 0 }
+
+func (t term) exact() (string, bool) {
+	if len(t.pieces) != 1 {
+		return "", false
+	}
+	return t.pieces[0], true
+}
+
+func (t term) match(v string) bool {
+	first, last := t.pieces[0], t.pieces[len(t.pieces)-1]
+	if len(t.pieces) == 1 {
+		return v == first
+	}
+	rest, ok := strings.CutPrefix(v, first)
+	if !ok {
+		return false
+	}
+	for _, p := range t.pieces[1 : len(t.pieces)-1] {
+		// the leftmost place leaves the most for the others
+		if _, rest, ok = strings.Cut(rest, p); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(rest, last)
+}
+
+// String writes the filter so that Parse reads it again.
+func (f Filter) String() string {
+	var b strings.Builder
+	for i, t := range f.terms {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if t.not {
+			b.WriteByte('-')
+		}
+		b.WriteString(t.key + ":")
+		for j, p := range t.pieces {
+			if j > 0 {
+				b.WriteByte('*')
+			}
+			if p != "" || len(t.pieces) == 1 {
+				b.WriteString(quote(p))
+			}
+		}
+	}
+	return b.String()
+}
+
+func quote(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(s) + `"`
+}
+
+func firstWord(s string) string {
+	if i := strings.IndexFunc(s, unicode.IsSpace); i > 0 {
+		return s[:i]
+	}
+	return s
+}
+
+func names(keys []Key) string {
+	var out []string
+	for _, k := range keys {
+		out = append(out, k.Name)
+	}
+	return strings.Join(out, ", ")
+}
+
+func refuse(value, message string) error {
+	return &mailroom.Error{
+		Code:    mailroom.Invalid,
+		Message: "the filter q " + message,
+		Fields:  []mailroom.Field{{Location: "query.q", Message: message, Value: value}},
+	}
+}

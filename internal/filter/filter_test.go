@@ -1,0 +1,156 @@
+package filter
+
+import (
+	"strings"
+	"testing"
+
+	"mailroom"
+)
+
+func keys() []Key {
+	return []Key{
+		{Name: "status", Values: []string{"queued", "running", "failed"}},
+		{Name: "agent"}, {Name: "thread"}, {Name: "key"},
+	}
+}
+
+func run(status, agent, thread, key string) func(string) string {
+	values := map[string]string{"status": status, "agent": agent, "thread": thread, "key": key}
+	return func(k string) string { return values[k] }
+}
+
+func TestMatch(t *testing.T) {
+	nightly := run("failed", "codex", "nightly build", `a"b*c`)
+	for _, tc := range []struct {
+		q    string
+		want bool
+	}{
+		{"", true},
+		{"  ", true},
+		{"status:failed", true},
+		{"status:queued", false},
+		{"status:failed agent:codex", true},
+		{"status:failed agent:claude", false},
+		{"status:failed status:queued", false},
+		{"-status:failed", false},
+		{"-status:queued", true},
+		{"-status:queued -agent:claude", true},
+		{"agent:CODEX", false},
+		{"agent:c*", true},
+		{"agent:*x", true},
+		{"agent:c*d*x", true},
+		{"agent:c*x*d", false},
+		{"agent:co*ox", false},
+		{"agent:*", true},
+		{"agent:**", true},
+		{"-agent:c*", false},
+		{"status:f*", true},
+		{`thread:"nightly build"`, true},
+		{`thread:nightly" "build`, true},
+		{`thread:"nightly *"`, true},
+		{`thread:"nightly \*"`, false},
+		{"thread:nightly", false},
+		{`key:"a\"b\*c"`, true},
+		{`key:""`, false},
+		{`-key:""`, true},
+		{"\tstatus:failed\n agent:codex ", true},
+	} {
+		f, err := Parse(tc.q, keys())
+		if err != nil {
+			t.Errorf("Parse(%q): %v", tc.q, err)
+			continue
+		}
+		if got := f.Match(nightly); got != tc.want {
+			t.Errorf("%q matches: got %v, want %v", tc.q, got, tc.want)
+		}
+	}
+}
+
+func TestWhatIsNoFilterIsInvalidAndNamed(t *testing.T) {
+	for _, tc := range []struct{ q, named string }{
+		{"colour:red", `"colour"`},
+		{"-colour:red", `"colour"`},
+		{"status:failed Status:failed", `"Status"`},
+		{"failed", "key:value"},
+		{":failed", "key:value"},
+		{"-", "key:value"},
+		{"--status:failed", `"-status"`},
+		{`"status":failed`, "key:value"},
+		{"status:", "no value"},
+		{"status: failed", "no value"},
+		{"status:broken", `"broken"`},
+		{"-status:broken", `"broken"`},
+		{`thread:"nightly`, "quote"},
+		{`thread:"nightly\`, "quote"},
+		{`thread:"nightly\"`, "quote"},
+		{"thread:\xff", "UTF-8"},
+		{"thread:" + strings.Repeat("x", MaxLength), "longer"},
+	} {
+		_, err := Parse(tc.q, keys())
+		if got := mailroom.CodeOf(err); got != mailroom.Invalid {
+			t.Errorf("Parse(%.40q): got code %q, want invalid", tc.q, got)
+			continue
+		}
+		if !strings.Contains(err.Error(), tc.named) {
+			t.Errorf("Parse(%.40q): %q does not name %s", tc.q, err, tc.named)
+		}
+	}
+}
+
+func TestExactIsWhatAStoreCanLookFor(t *testing.T) {
+	for _, tc := range []struct {
+		q, want string
+		ok      bool
+	}{
+		{"agent:codex", "codex", true},
+		{"status:failed agent:codex", "codex", true},
+		{"-agent:codex", "", false},
+		{"agent:co*", "", false},
+		{`agent:"co\*"`, "co*", true},
+		{`agent:""`, "", true},
+		{"status:failed", "", false},
+		{"agent:c* agent:codex", "codex", true},
+	} {
+		f, err := Parse(tc.q, keys())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := f.Exact("agent"); got != tc.want || ok != tc.ok {
+			t.Errorf("%q: got %q, %v, want %q, %v", tc.q, got, ok, tc.want, tc.ok)
+		}
+	}
+}
+
+// FuzzParse checks that a filter that can be read says the same once it is
+// written and read again, and that no input makes it panic.
+func FuzzParse(f *testing.F) {
+	for _, q := range []string{
+		"", "status:failed -agent:co*x", `thread:"a b" key:"\"\\\*"`, "-", "a:b", "key:\"", "key:*", "key:a*b*", `key:""`,
+	} {
+		f.Add(q, "codex")
+	}
+	f.Fuzz(func(t *testing.T, q, v string) {
+		once, err := Parse(q, keys())
+		if err != nil {
+			if mailroom.CodeOf(err) != mailroom.Invalid {
+				t.Fatalf("Parse(%q): %v has not the code invalid", q, err)
+			}
+			return
+		}
+		value := run("failed", v, v, v)
+		written := once.String()
+		if len(written) > MaxLength {
+			return
+		}
+		again, err := Parse(written, keys())
+		if err != nil {
+			t.Fatalf("%q was written as %q, which cannot be read: %v", q, written, err)
+		}
+		if got, want := again.Match(value), once.Match(value); got != want {
+			t.Errorf("%q written as %q matches %q: got %v, want %v", q, written, v, got, want)
+		}
+		if exact, ok := once.Exact("agent"); ok && once.Match(value) && v != exact {
+			t.Errorf("%q matches agent %q although it asks for %q", q, v, exact)
+		}
+	})
+}
