@@ -1,0 +1,164 @@
+package stream
+
+import (
+	"context"
+
+	"mailroom"
+)
+
+// pageSize is how many entries are read in one view. A view is never held while
+// a reader takes its events, so this bounds what a reader holds in memory.
+const pageSize = 100
+
+// page is what one view gave a reader.
+type page struct {
+	thread  *mailroom.Thread
+	gap     *Gap
+	after   int64 // the cursor, moved into what is kept
+	entries []mailroom.Entry
+	last    bool // entries reach the end of the log: what follows is set, as of then
+
+	claim    claim              // who writes, if that was asked for
+	partials []mailroom.Partial // of the thread's current run, if text was asked for
+	enough   bool               // the Until condition holds
+}
+
+// read takes the next page of the log in one view.
+func (f *follower) read(ctx context.Context, text bool) (*page, error) {
+	var p *page
+	err := f.view.View(ctx, func(r mailroom.Reader) error {
+		t, err := f.findThread(r)
+		if err != nil {
+			return err
+		}
+		p = &page{thread: t, after: f.seq}
+		first := f.key == 0
+		if p.gap = gap(t, f.seq); p.gap != nil && !first && f.seq > t.LastSeq {
+			p.gap = nil // only a cursor that came from outside can be ahead
+		}
+		if p.gap != nil {
+			p.after = max(t.FirstSeq-1, min(f.seq, t.LastSeq))
+		}
+		if p.after < t.LastSeq {
+			p.entries, err = r.Entries(mailroom.EntryQuery{
+				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: pageSize,
+			})
+			if err != nil {
+				return err
+			}
+		}
+		if p.last = len(p.entries) < pageSize; !p.last {
+			return nil
+		}
+		if first || f.judged != t.LastSeq {
+			if p.enough, err = satisfied(r, f.q, t); err != nil {
+				return err
+			}
+		}
+		if text && t.Worker != "" && (f.q.Run == "" || f.q.Run == t.Current) {
+			return f.readText(r, p)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// findThread returns the row of the thread that is followed. Before the first
+// page it also makes sure that the run is one of its runs.
+func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
+	if f.key == 0 {
+		return target(r, f.q)
+	}
+	t, err := findThread(r, f.q.Thread)
+	if err == nil && t.Key != f.key {
+		return nil, unknownThread(t.ID) // deleted, and made anew under its id
+	}
+	return t, err
+}
+
+// readText adds the flushed text of the current run, which is running.
+func (f *follower) readText(r mailroom.Reader, p *page) error {
+	if !f.knowsClaim {
+		run, err := findRun(r, p.thread.Current)
+		if err != nil {
+			return err
+		}
+		if run != nil {
+			p.claim = claim{run: run.ID, attempt: run.Attempt}
+		}
+	}
+	var err error
+	p.partials, err = r.Partials(p.thread.Current)
+	return err
+}
+
+// target returns the thread of a query whose run, if it names one, is of that
+// thread.
+func target(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
+	t, err := findThread(r, q.Thread)
+	if err != nil || q.Run == "" {
+		return t, err
+	}
+	run, err := findRun(r, q.Run)
+	if err != nil {
+		return nil, err
+	}
+	if run == nil || run.Thread != t.ID {
+		return nil, mailroom.Errorf(mailroom.NotFound, "no run %q in thread %q", q.Run, t.ID)
+	}
+	return t, nil
+}
+
+func findThread(r mailroom.Reader, id string) (*mailroom.Thread, error) {
+	threads, err := r.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+	if err != nil {
+		return nil, err
+	}
+	if len(threads) == 0 {
+		return nil, unknownThread(id)
+	}
+	return threads[0], nil
+}
+
+// findRun returns nil for an unknown run.
+func findRun(r mailroom.Reader, id string) (*mailroom.Run, error) {
+	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	return runs[0], nil
+}
+
+func unknownThread(id string) error {
+	return mailroom.Errorf(mailroom.NotFound, "no thread %q", id)
+}
+
+// gap is nil for a cursor from which nothing is missing.
+func gap(t *mailroom.Thread, after int64) *Gap {
+	if after >= t.FirstSeq-1 && after <= t.LastSeq {
+		return nil
+	}
+	return &Gap{After: after, Oldest: t.FirstSeq, Last: t.LastSeq}
+}
+
+// satisfied says whether the Until condition holds as of this view. It cannot
+// change without an entry.
+func satisfied(r mailroom.Reader, q Query, t *mailroom.Thread) (bool, error) {
+	id := q.Run
+	switch {
+	case q.Until == Forever:
+		return false, nil
+	case id != "": // its own status tells
+	case t.Current == "":
+		return t.Due.At.IsZero(), nil // else a run is queued, for now or later
+	case q.Until == Settled || t.Worker != "":
+		return false, nil
+	default:
+		id = t.Current
+	}
+	run, err := findRun(r, id)
+	if err != nil || run == nil {
+		return false, err
+	}
+	return run.Status.Finished() || q.Until == Waiting && run.Status == mailroom.Waiting, nil
+}
