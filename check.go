@@ -32,8 +32,9 @@ func CheckThreadID(id string) (string, error) {
 	return id, nil
 }
 
-// check fills in defaults and refuses what breaks a rule.
-func (in *Submit) check() error {
+// Check fills in defaults and refuses what breaks a rule. Call it before Submit
+// where there is time, it also prepares the recognition of a repeat.
+func (in *Submit) Check() error {
 	if in.Mode == "" {
 		in.Mode = ModeQueue
 	}
@@ -46,6 +47,7 @@ func (in *Submit) check() error {
 			return err
 		}
 	}
+	in.sum = in.digest()
 	return nil
 }
 

@@ -70,3 +70,9 @@ func (r *Run) numbered(c Claim, number int, sum string) (repeat bool, err error)
 	}
 	return false, nil
 }
+
+// Holds reports whether the worker has the claim.
+func (t *Loaded) Holds(worker string, c Claim) bool {
+	_, err := t.fence(c)
+	return err == nil && t.Worker == worker
+}

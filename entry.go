@@ -43,8 +43,11 @@ const (
 
 // Bodies of entries, by kind.
 type (
+	// MessageRef names a message. Seq, of a message.read, is the entry with
+	// its content: the message, or its last edit.
 	MessageRef struct {
 		Message string `json:"message"`
+		Seq     int64  `json:"seq,omitempty"`
 	}
 	Edited struct {
 		Message string `json:"message"`

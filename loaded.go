@@ -26,12 +26,13 @@ type Loaded struct {
 	held  window          // held runs, by (NotBefore, Place)
 	known map[string]SubmitKey
 
-	touched  bool
-	dirty    []*Run // changed runs, in order of their first change
-	isDirty  map[string]bool
-	entries  []Entry
-	keys     []SubmitKey
-	partials []string // runs whose pieces are dropped
+	touched bool
+	dirty   []*Run // changed runs, in order of their first change
+	isDirty map[string]bool
+	entries []Entry
+	keys    []SubmitKey
+	dropped []string  // runs whose flushed pieces go
+	pieces  []Partial // flushed after that
 }
 
 // Load begins with a row as [Tx.Lock] or [Tx.Due] returned it.
@@ -123,6 +124,9 @@ func (t *Loaded) Know(k SubmitKey) {
 // Entries are the entries collected so far.
 func (t *Loaded) Entries() []Entry { return t.entries }
 
+// Changed reports whether a transition changed anything.
+func (t *Loaded) Changed() bool { return t.touched }
+
 // Collect adds what the transitions changed to c.
 func (t *Loaded) Collect(c *Changes) {
 	if !t.touched {
@@ -134,7 +138,8 @@ func (t *Loaded) Collect(c *Changes) {
 		c.Entries = append(c.Entries, t.entries)
 	}
 	c.Keys = append(c.Keys, t.keys...)
-	c.DropPartials = append(c.DropPartials, t.partials...)
+	c.DropPartials = append(c.DropPartials, t.dropped...)
+	c.Partials = append(c.Partials, t.pieces...)
 }
 
 // current returns the current run, nil if there is none.

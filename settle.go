@@ -135,7 +135,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
 	r.Status, r.AvailableAt = Queued, at
 	t.Worker, t.Round = "", 0
-	t.partials = append(t.partials, r.ID)
+	t.drop(r.ID)
 	t.touch(r)
 	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
 }
@@ -158,7 +158,7 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
 		t.Current, t.Worker, t.Round = "", "", 0
-		t.partials = append(t.partials, r.ID)
+		t.drop(r.ID)
 	}
 	t.append(kind, r, now, body)
 	kept := r.Steers[:0:0]
@@ -202,11 +202,11 @@ func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
 	t.schedule(now)
 }
 
-// ReleaseUnheld gives back a claim of round or before that the worker does not
-// hold: its answer was lost on the way. It reports whether it did.
-func (t *Loaded) ReleaseUnheld(worker string, round int64, held bool, now time.Time) bool {
+// ReleaseUnheld gives back a claim of round or before which the worker said it
+// does not hold: its answer was lost on the way. It reports whether it did.
+func (t *Loaded) ReleaseUnheld(worker string, round int64, now time.Time) bool {
 	r := t.current()
-	if r == nil || r.Status != Running || t.Worker != worker || t.Round > round || held {
+	if r == nil || r.Status != Running || t.Worker != worker || t.Round > round {
 		return false
 	}
 	t.promote(now)

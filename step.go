@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,6 +59,22 @@ func (s *Said) check() error {
 		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", MaxText), len(s.Text))
 	}
 	return nil
+}
+
+// Size is about how many bytes the step carries.
+func (a *Append) Size() int {
+	n := len(a.Step.Checkpoint)
+	for _, e := range a.Step.Entries {
+		n += len(e.Body)
+	}
+	for _, s := range a.Step.Sends {
+		in := Submit{Messages: []Draft{{Parts: s.Parts}}}
+		n += in.Size()
+	}
+	if a.Message != nil {
+		n += len(a.Message.Text)
+	}
+	return n
 }
 
 func (a *Append) digest() string {
@@ -143,13 +160,45 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 		text := s.Text
 		r.Reply = &text
 	}
-	t.partials = append(t.partials, r.ID)
+	t.drop(r.ID)
 }
 
-// Flushing says whether the claim may add to its message's flushed pieces.
-func (t *Loaded) Flushing(c Claim) error {
-	_, err := t.fence(c)
-	return err
+// Flush keeps a piece of the message that a run is writing.
+func (t *Loaded) Flush(c Claim, p Partial) error {
+	if _, err := t.fence(c); err != nil {
+		return err
+	}
+	t.pieces = append(t.pieces, p)
+	t.touched = true
+	return nil
+}
+
+// Unfinished joins the flushed pieces of a run's message: those stored before,
+// unless they were dropped meanwhile, and those of this transaction. It returns
+// nil if there are none.
+func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
+	if slices.Contains(t.dropped, run) {
+		stored = nil
+	}
+	var s *Said
+	for _, p := range append(slices.Clone(stored), t.pieces...) {
+		switch {
+		case p.Run != run:
+		case s == nil:
+			s = &Said{ID: p.Message, Text: p.Text}
+		default:
+			s.Text += p.Text
+		}
+	}
+	return s
+}
+
+// drop forgets the flushed pieces of a run: the message is in the log now.
+func (t *Loaded) drop(run string) {
+	t.pieces = slices.DeleteFunc(t.pieces, func(p Partial) bool { return p.Run == run })
+	if !slices.Contains(t.dropped, run) {
+		t.dropped = append(t.dropped, run)
+	}
 }
 
 // Steered marks the unread steered messages as read. It returns all that no
@@ -167,7 +216,7 @@ func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
 		}
 		if !s.Read {
 			s.Read, s.Own = true, nil
-			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message})
+			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message, Seq: s.Seq})
 			t.touch(r)
 		}
 		all = append(all, s.Input)
@@ -179,13 +228,18 @@ func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
 // key in the target thread makes it arrive once, whoever repeats it.
 func (s Send) Submit(r *Run, from *Thread) Submit {
 	in := Submit{
-		Thread: s.Thread, Run: DeriveID("send", r.ID, s.Name),
+		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
 		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner,
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
 	}
-	if in.Thread == "" {
-		in.Thread = DeriveID("thread", r.ID, s.Name)
-	}
 	return in
+}
+
+// Target is the thread that a send of a run goes to.
+func (s Send) Target(run string) string {
+	if s.Thread == "" {
+		return DeriveID("thread", run, s.Name)
+	}
+	return s.Thread
 }

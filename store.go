@@ -2,8 +2,13 @@ package mailroom
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrStoreClosed is the cause of an Unavailable error after which the store
+// takes no further write until it is opened again.
+var ErrStoreClosed = errors.New("the store is closed")
 
 // Store keeps the rows. It decides nothing: rules live in the transitions.
 // Times are UTC and whole microseconds. Values returned belong to the caller,
@@ -122,5 +127,5 @@ type Changes struct {
 
 	DropPartials []string // run ids, dropped before Partials are appended
 	DropWorkers  []string
-	DropThreads  []string // with all that belongs to them
+	DropThreads  []string // with all that belongs to them, before anything is written
 }

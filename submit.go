@@ -28,6 +28,8 @@ type Submit struct {
 	Parent       string
 	ParentThread string // of the thread this submit makes
 	Metadata     map[string]string
+
+	sum string // digest, once checked
 }
 
 // Draft is a message to be submitted.
@@ -61,6 +63,17 @@ const (
 	WasDuplicate Disposition = "duplicate"
 )
 
+// Size is about how many bytes the submit carries.
+func (in *Submit) Size() int {
+	n := len(in.Options)
+	for _, d := range in.Messages {
+		for _, p := range d.Parts {
+			n += len(p.Text) + len(p.Data)
+		}
+	}
+	return n
+}
+
 // collectFor is how long a run can be put off by messages that join it.
 const collectFor = 10 * time.Second
 
@@ -80,12 +93,13 @@ func (in *Submit) Scope(t *Thread) Scope {
 // seen before answers with the first result, and with the present status of the
 // run, which must be loaded.
 func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
-	if err := in.check(); err != nil {
-		return Submitted{}, err
+	if in.sum == "" {
+		if err := in.Check(); err != nil {
+			return Submitted{}, err
+		}
 	}
-	sum := in.digest()
 	if k, ok := t.known[in.Key]; ok && in.Key != "" {
-		return t.repeat(k, sum)
+		return t.repeat(k, in.sum)
 	}
 	if in.Mode == ModeReject && !t.idle() {
 		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
@@ -95,7 +109,7 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 	out := t.take(&in, now)
 	t.schedule(now)
 	if in.Key != "" {
-		k := SubmitKey{Thread: t.ID, Key: in.Key, Digest: sum, Result: out}
+		k := SubmitKey{Thread: t.ID, Key: in.Key, Digest: in.sum, Result: out}
 		t.known[in.Key] = k
 		t.keys = append(t.keys, k)
 	}

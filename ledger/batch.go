@@ -1,0 +1,357 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+const (
+	maxBatch = 256
+	maxBytes = 8 << 20
+)
+
+// take moves what has gathered into a batch: operations by rank, and the
+// standing claims for which something may be due. Claims alone make a batch
+// only when their time has come.
+func (l *Ledger) take(now time.Time) (ops, claims []*op) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
+	n, bytes := 0, 0
+	for n < len(l.queue) && n < maxBatch && (n == 0 || bytes+l.queue[n].size <= maxBytes) {
+		bytes += l.queue[n].size
+		n++
+	}
+	ops = slices.Clone(l.queue[:n])
+	l.queue = slices.Delete(l.queue, 0, n)
+	if n > 0 || !l.due(now).After(now) {
+		claims, l.claims = l.claims, nil
+	}
+	for _, o := range append(slices.Clone(ops), claims...) {
+		o.taken = true
+	}
+	return ops, claims
+}
+
+// due is when the standing claims may find something next, as far as is known.
+func (l *Ledger) due(now time.Time) time.Time {
+	at := now.Add(l.options.Poll)
+	if len(l.claims) == 0 {
+		return at
+	}
+	if !l.poll.After(now) {
+		clear(l.idle)
+		l.poll = now.Add(l.options.Poll)
+	}
+	at = l.poll
+	for _, o := range l.claims {
+		for _, w := range o.claim.wants() {
+			known, ok := l.idle[w]
+			if !ok {
+				return now
+			}
+			if known.Before(at) {
+				at = known
+			}
+		}
+	}
+	return at
+}
+
+func (l *Ledger) nap(now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(l.due(now).Sub(now), 0)
+}
+
+// commit makes one transaction of a batch. An operation that the rules refuse
+// fails alone. One that cannot be undone by itself, or panics, is taken out and
+// the batch begins again. If the database refuses, the operations go one by
+// one, so that only the culprit fails. A returned error ends the ledger.
+func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
+	for {
+		b := &batch{l: l, ops: ops, claims: claims}
+		err := l.store.Update(ctx, b.run)
+		switch {
+		case err == nil:
+			b.publish()
+			b.answer()
+			return nil
+		case b.culprit != nil:
+			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)
+			b.culprit.done <- err
+			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
+			if len(ops)+len(claims) == 0 {
+				return nil
+			}
+		case mailroom.CodeOf(err) == mailroom.Unavailable || len(ops)+len(claims) == 1:
+			l.refuse(append(slices.Clone(ops), claims...), err)
+			if errors.Is(err, mailroom.ErrStoreClosed) {
+				return fmt.Errorf("commit: %w", err)
+			}
+			return nil
+		default:
+			return l.commitEach(ctx, ops, claims)
+		}
+	}
+}
+
+func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
+	for _, o := range ops {
+		if err := l.commit(ctx, []*op{o}, nil); err != nil {
+			l.refuse(append(without(ops, o), claims...), err)
+			return err
+		}
+	}
+	for _, o := range claims {
+		if err := l.commit(ctx, nil, []*op{o}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse answers operations whose transaction failed.
+func (l *Ledger) refuse(ops []*op, err error) {
+	for _, o := range ops {
+		select {
+		case o.done <- err:
+		default: // answered already
+		}
+	}
+}
+
+// batch is one transaction: what its operations have loaded and changed.
+type batch struct {
+	l       *Ledger
+	ops     []*op
+	claims  []*op
+	culprit *op // must not be in the next try
+
+	tx      mailroom.Tx
+	now     time.Time
+	threads map[string]*mailroom.Loaded
+	order   []*mailroom.Loaded
+	wasDue  map[string]mailroom.Due // of the rows as they were locked
+	workers map[string]*mailroom.Worker
+	changes mailroom.Changes
+}
+
+// poison marks an error after which the loaded values cannot be trusted.
+type poison struct{ error }
+
+func (p poison) Unwrap() error { return p.error }
+
+func (b *batch) run(tx mailroom.Tx) error {
+	b.tx, b.now = tx, tx.Now()
+	b.threads = map[string]*mailroom.Loaded{}
+	b.wasDue = map[string]mailroom.Due{}
+	b.workers = map[string]*mailroom.Worker{}
+	if err := b.lock(); err != nil {
+		return err
+	}
+	for _, o := range b.ops {
+		if err := b.apply(o); err != nil {
+			return err
+		}
+	}
+	for _, o := range b.claims {
+		if err := b.apply(o); err != nil {
+			return err
+		}
+	}
+	for _, t := range b.order {
+		t.Collect(&b.changes)
+	}
+	b.hint()
+	return tx.Write(&b.changes)
+}
+
+// lock takes the union of what the operations name, in one step and in order,
+// and loads the current runs and the runs named.
+func (b *batch) lock() error {
+	workers, threads := map[string]bool{}, map[string]bool{}
+	var runs []string
+	for _, o := range append(slices.Clone(b.ops), b.claims...) {
+		for _, id := range o.workers {
+			workers[id] = true
+		}
+		for _, id := range o.threads {
+			threads[id] = true
+		}
+		runs = append(runs, o.runs...)
+	}
+	workerIDs, threadIDs := slices.Sorted(maps.Keys(workers)), slices.Sorted(maps.Keys(threads))
+	ws, ts, err := b.tx.Lock(workerIDs, threadIDs)
+	if err != nil {
+		return err
+	}
+	for i, w := range ws {
+		if w != nil {
+			b.workers[workerIDs[i]] = w
+		}
+	}
+	return b.load(ts, runs)
+}
+
+// load adds locked rows to the batch, with their current runs and more runs.
+func (b *batch) load(rows []*mailroom.Thread, runs []string) error {
+	for _, row := range rows {
+		t := mailroom.Load(row)
+		b.threads[row.ID] = t
+		b.order = append(b.order, t)
+		b.wasDue[row.ID] = row.Due
+		if row.Current != "" {
+			runs = append(runs, row.Current)
+		}
+	}
+	return b.loadRuns(runs)
+}
+
+func (b *batch) loadRuns(ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	slices.Sort(ids)
+	rows, err := b.tx.Runs(mailroom.RunQuery{IDs: slices.Compact(ids)})
+	if err != nil {
+		return err
+	}
+	for _, r := range rows {
+		if t := b.threads[r.Thread]; t != nil {
+			t.Adopt(r)
+		}
+	}
+	return nil
+}
+
+// apply runs one operation. Only what must end this try comes back as an error.
+func (b *batch) apply(o *op) (fatal error) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.culprit = o
+			fatal = &mailroom.Error{
+				Code:    mailroom.Internal,
+				Message: "operation " + o.name + " failed",
+				Cause:   fmt.Errorf("panic: %v\n%s", p, debug.Stack()),
+			}
+		}
+	}()
+	o.err = o.apply(b)
+	var bad poison
+	switch {
+	case o.err == nil:
+		return nil
+	case errors.As(o.err, &bad):
+		b.culprit = o
+		return bad.error
+	case isRefusal(o.err):
+		return nil
+	}
+	return o.err
+}
+
+// isRefusal tells a rule's no from a failure of the store.
+func isRefusal(err error) bool {
+	code := mailroom.CodeOf(err)
+	return code != mailroom.Internal && code != mailroom.Unavailable
+}
+
+// thread returns a thread that the operation named, existing or not.
+func (b *batch) thread(id string) *mailroom.Loaded { return b.threads[id] }
+
+// ensure loads as much of t's queue as a transition of this scope looks at.
+func (b *batch) ensure(t *mailroom.Loaded, s mailroom.Scope) error {
+	for {
+		queue, held := t.Need(s, b.now)
+		if queue == 0 && held == 0 {
+			return nil
+		}
+		if err := b.fill(t, mailroom.HeldRuns, held); err != nil {
+			return err
+		}
+		if err := b.fill(t, mailroom.QueueRuns, queue); err != nil {
+			return err
+		}
+	}
+}
+
+func (b *batch) fill(t *mailroom.Loaded, set mailroom.RunSet, n int) error {
+	if n == 0 {
+		return nil
+	}
+	q := mailroom.RunQuery{Thread: t.ID, Set: set, Limit: n}
+	if n > maxBatch*maxBatch {
+		q.Limit = 0
+	}
+	rows, err := b.tx.Runs(q)
+	if err != nil {
+		return err
+	}
+	t.Fill(set, rows, q.Limit == 0 || len(rows) < n)
+	return nil
+}
+
+// worker returns a worker that may still claim and renew.
+func (b *batch) worker(id string) (*mailroom.Worker, error) {
+	w := b.workers[id]
+	if w == nil || w.Dead {
+		return nil, mailroom.Errorf(mailroom.LeaseLost, "the lease of worker %s has ended", id)
+	}
+	return w, nil
+}
+
+func (b *batch) saveWorker(w *mailroom.Worker) {
+	b.workers[w.ID] = w
+	b.changes.Workers = slices.DeleteFunc(b.changes.Workers, func(x *mailroom.Worker) bool { return x.ID == w.ID })
+	b.changes.Workers = append(b.changes.Workers, w)
+}
+
+// hint notes for the standing claims what this batch leaves to be done.
+func (b *batch) hint() {
+	for _, t := range b.order {
+		d := t.Due
+		if d.At.IsZero() {
+			continue
+		}
+		w := mailroom.Want{Agent: d.Agent, Alone: d.Alone}
+		if known, ok := b.l.idle[w]; ok && d.At.Before(known) {
+			b.l.idle[w] = d.At
+		}
+	}
+}
+
+func (b *batch) publish() {
+	for _, t := range b.order {
+		if e := t.Entries(); len(e) > 0 {
+			b.l.options.Publish(t.ID, e)
+		}
+	}
+}
+
+// answer tells the callers; a claim that found nothing goes on standing.
+func (b *batch) answer() {
+	for _, o := range b.ops {
+		o.done <- o.err
+	}
+	b.l.mu.Lock()
+	defer b.l.mu.Unlock()
+	var standing []*op
+	for _, o := range b.claims {
+		if o.err != nil || o.claim.found > 0 || o.left {
+			o.done <- o.err
+			continue
+		}
+		o.taken = false
+		standing = append(standing, o)
+	}
+	b.l.claims = append(standing, b.l.claims...)
+}

@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+// ClaimRequest asks for due work.
+type ClaimRequest struct {
+	Worker string
+	Round  int64          // numbers the worker's claims, growing
+	Slots  int            // runs wanted at most
+	Agents map[string]int // of them at most, per agent served
+	Alone  bool           // a run on its last chance may be among them
+	Wait   bool           // stand until something is due
+
+	found int // owned by the goroutine of Ledger.Run
+}
+
+// Work is one claimed run.
+type Work struct {
+	Claim  mailroom.Claim
+	Run    *mailroom.Run
+	Thread *mailroom.Thread
+}
+
+// wants are the questions to the store, one per agent and kind.
+func (c *ClaimRequest) wants() []mailroom.Want {
+	var wants []mailroom.Want
+	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
+		if c.Agents[agent] <= 0 {
+			continue
+		}
+		wants = append(wants, mailroom.Want{Agent: agent})
+		if c.Alone {
+			wants = append(wants, mailroom.Want{Agent: agent, Alone: true})
+		}
+	}
+	return wants
+}
+
+// Claim starts due runs for a worker, at most as many as it asks for. With Wait
+// it stands until something is due, and is served at the end of the commit that
+// makes it due. When ctx ends it returns what was claimed meanwhile, if
+// anything: a claim is never lost on the way.
+func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Work, error) {
+	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
+	var work []Work
+	o.apply = func(b *batch) (err error) {
+		work, err = b.claim(&c)
+		c.found = len(work)
+		return err
+	}
+	if err := l.do(ctx, &o); err != nil {
+		return nil, err
+	}
+	if len(work) == 0 && c.Wait {
+		return nil, ctx.Err()
+	}
+	return work, nil
+}
+
+func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
+	if _, err := b.worker(c.Worker); err != nil {
+		return nil, err
+	}
+	due, err := b.candidates(c)
+	if err != nil {
+		return nil, err
+	}
+	var work []Work
+	slots, alone, agents := c.Slots, c.Alone, map[string]int{}
+	for _, t := range due {
+		d := t.Due
+		if slots == 0 {
+			break
+		}
+		if agents[d.Agent] >= c.Agents[d.Agent] || d.Alone && !alone {
+			continue
+		}
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return nil, err
+		}
+		r := t.Claim(c.Worker, c.Round, d.Agent, d.Alone, b.now)
+		if r == nil {
+			continue
+		}
+		slots--
+		agents[d.Agent]++
+		alone = alone && !d.Alone
+		row := t.Thread
+		work = append(work, Work{
+			Claim:  mailroom.Claim{Thread: t.ID, Run: r.ID, Attempt: r.Attempt},
+			Run:    copyRun(r),
+			Thread: &row,
+		})
+	}
+	if slots == 0 {
+		clear(b.l.idle) // there may be more
+	}
+	return work, nil
+}
+
+// candidates are the due threads of a request, in order: those that this batch
+// has loaded as they are now, the others as the store has them.
+func (b *batch) candidates(c *ClaimRequest) ([]*mailroom.Loaded, error) {
+	var due []*mailroom.Loaded
+	for _, w := range c.wants() {
+		for _, t := range b.order {
+			if matches(t.Due, w, b.now) {
+				due = append(due, t)
+			}
+		}
+		if known, ok := b.l.idle[w]; ok && known.After(b.now) {
+			continue
+		}
+		stored, err := b.stored(c, w)
+		if err != nil {
+			return nil, err
+		}
+		due = append(due, stored...)
+	}
+	slices.SortStableFunc(due, func(x, y *mailroom.Loaded) int {
+		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), cmp.Compare(x.Key, y.Key))
+	})
+	return due, nil
+}
+
+func matches(d mailroom.Due, w mailroom.Want, now time.Time) bool {
+	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.Alone == w.Alone
+}
+
+// stored asks the store for due threads that this batch has not loaded yet.
+func (b *batch) stored(c *ClaimRequest, w mailroom.Want) ([]*mailroom.Loaded, error) {
+	w.Slots = min(c.Slots, c.Agents[w.Agent])
+	for _, d := range b.wasDue {
+		if matches(d, w, b.now) {
+			w.Slots++ // the store may answer with this one, which we have
+		}
+	}
+	rows, next, err := b.tx.Due(b.now, []mailroom.Want{w})
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) < w.Slots {
+		if next.IsZero() {
+			next = b.now.Add(b.l.options.Poll)
+		}
+		b.l.idle[mailroom.Want{Agent: w.Agent, Alone: w.Alone}] = next
+	}
+	fresh := rows[:0]
+	for _, row := range rows {
+		if b.threads[row.ID] == nil {
+			fresh = append(fresh, row)
+		}
+	}
+	n := len(b.order)
+	if err := b.load(fresh, nil); err != nil {
+		return nil, err
+	}
+	return slices.Clone(b.order[n:]), nil
+}

@@ -1,0 +1,142 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+// Cancel ends a run, or asks it to stop if a worker holds it.
+func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
+	return l.onRun(ctx, "cancel", id, func(b *batch, t *mailroom.Loaded) (*mailroom.Run, error) {
+		return t.Cancel(id, by, b.now)
+	})
+}
+
+// Retry puts a failed or cancelled run back into its thread's queue.
+func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
+	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *mailroom.Loaded) (*mailroom.Run, error) {
+		if r := t.Run(in.Run); r != nil {
+			in.AgentVersion = b.l.options.Version(r.Agent)
+		}
+		return t.Retry(in, b.now)
+	})
+}
+
+// onRun runs a transition of one run, whose thread never changes.
+func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.Loaded) (*mailroom.Run, error)) (*mailroom.Run, error) {
+	r, err := l.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, runs: []string{id}}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
+		t := b.thread(r.Thread)
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return nil, err
+		}
+		r, err := f(b, t)
+		return copyRun(r), err
+	})
+}
+
+func (l *Ledger) find(ctx context.Context, id string) (*mailroom.Run, error) {
+	var found []*mailroom.Run
+	err := l.View(ctx, func(r mailroom.Reader) (err error) {
+		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+		return err
+	})
+	if err == nil && len(found) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no run %q", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// Interrupt supersedes what is queued in a thread and stops its current run.
+func (l *Ledger) Interrupt(ctx context.Context, thread, by string) (mailroom.Interrupted, error) {
+	return onThread(ctx, l, "interrupt", thread, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.Loaded) (mailroom.Interrupted, error) {
+		return t.Interrupt(by, b.now), nil
+	})
+}
+
+// Edit replaces the content of a message that nobody has read yet.
+func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
+	_, err := onThread(ctx, l, "edit", thread, mailroom.ScopeHead, holders(message), func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+		return struct{}{}, t.Edit(message, parts, b.now)
+	})
+	if err != nil {
+		return mailroom.Message{}, err
+	}
+	return l.Message(ctx, thread, message)
+}
+
+// Retract takes a message back that nobody has read yet.
+func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
+	_, err := onThread(ctx, l, "retract", thread, mailroom.ScopeHead, holders(message), func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+		return struct{}{}, t.Retract(message, b.now)
+	})
+	return err
+}
+
+// holders are the runs that may hold an input message: the one in its id, or
+// the one it became because that one ended before reading it.
+func holders(message string) []string {
+	id, _, _ := strings.Cut(message, ".")
+	return []string{id, mailroom.DeriveID("steer", message)}
+}
+
+// PatchThread changes the agent or the metadata of a thread.
+func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error) {
+	return onThread(ctx, l, "patch", thread, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (*mailroom.Thread, error) {
+		if err := t.Patch(p, b.now); err != nil {
+			return nil, err
+		}
+		row := t.Thread
+		return &row, nil
+	})
+}
+
+// DeleteThread removes an idle thread with all that belongs to it.
+func (l *Ledger) DeleteThread(ctx context.Context, thread string) error {
+	_, err := onThread(ctx, l, "delete", thread, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+		if err := t.Deletable(); err != nil {
+			return struct{}{}, err
+		}
+		if t.Changed() {
+			return struct{}{}, mailroom.Errorf(mailroom.Conflict, "thread %q is in use; try again", thread)
+		}
+		b.forget(t)
+		b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// forget makes a deleted thread one that does not exist, for the operations
+// that follow in the batch.
+func (b *batch) forget(t *mailroom.Loaded) {
+	fresh := mailroom.Load(&mailroom.Thread{ID: t.ID})
+	b.threads[t.ID] = fresh
+	b.order[slices.Index(b.order, t)] = fresh
+}
+
+// onThread runs a transition of a thread that must exist.
+func onThread[T any](ctx context.Context, l *Ledger, name, thread string, s mailroom.Scope, runs []string, f func(*batch, *mailroom.Loaded) (T, error)) (T, error) {
+	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
+	return run(ctx, l, o, func(b *batch) (T, error) {
+		var none T
+		t := b.thread(thread)
+		if t.CreatedAt.IsZero() {
+			return none, mailroom.Errorf(mailroom.NotFound, "no thread %q", thread)
+		}
+		if err := b.ensure(t, s); err != nil {
+			return none, err
+		}
+		return f(b, t)
+	})
+}

@@ -1,0 +1,294 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+// Renewal is a worker's sign of life.
+type Renewal struct {
+	Worker string
+	Round  int64 // the last claim round whose answer it has
+	Held   []mailroom.Claim
+}
+
+// Renewed is the answer to a Renewal.
+type Renewed struct {
+	Until time.Time        // the lease's end
+	Lost  []mailroom.Claim // of those held, no longer this worker's
+	Stops []Stop           // of those held, asked to stop
+}
+
+// Stop says that a run was asked to stop.
+type Stop struct {
+	Run    string
+	Reason mailroom.Reason
+}
+
+// keepDead is how long the row of a dead worker tells which agents it served.
+const keepDead = 24 * time.Hour
+
+// frees is how many claims of a lost worker one operation takes away.
+const frees = 100
+
+// Register adds a worker with a new id and a fresh lease; it returns the lease's
+// end.
+func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, error) {
+	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
+	return run(ctx, l, o, func(b *batch) (time.Time, error) {
+		if b.workers[w.ID] != nil {
+			return time.Time{}, mailroom.Errorf(mailroom.Conflict, "worker id %s was used before", w.ID)
+		}
+		row := w
+		row.StartedAt, row.LeaseUntil = b.now, b.now.Add(b.l.options.Lease)
+		b.saveWorker(&row)
+		return row.LeaseUntil, nil
+	})
+}
+
+// Renew extends a worker's lease, for all its claims at once. A claim of the
+// named round, or an earlier one, which the worker does not hold is released in
+// the same transaction: its answer was lost.
+func (l *Ledger) Renew(ctx context.Context, in Renewal) (Renewed, error) {
+	threads, err := l.claimed(ctx, in.Worker, 0)
+	if err != nil {
+		return Renewed{}, err
+	}
+	held := map[string]mailroom.Claim{}
+	for _, c := range in.Held {
+		held[c.Run] = c
+		threads = append(threads, c.Thread)
+	}
+	o := op{name: "renew", rank: rankRenew, workers: []string{in.Worker}, threads: threads}
+	return run(ctx, l, o, func(b *batch) (Renewed, error) { return b.renew(in, threads, held) })
+}
+
+func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Claim) (Renewed, error) {
+	w, err := b.worker(in.Worker)
+	if err != nil {
+		return Renewed{}, err
+	}
+	w.LeaseUntil = b.now.Add(b.l.options.Lease)
+	b.saveWorker(w)
+	out := Renewed{Until: w.LeaseUntil}
+	for _, id := range threads {
+		t := b.thread(id)
+		_, holds := held[t.Current]
+		if t.Worker != in.Worker || holds || t.Round > in.Round {
+			continue
+		}
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return Renewed{}, err
+		}
+		t.ReleaseUnheld(in.Worker, in.Round, b.now)
+	}
+	for _, c := range in.Held {
+		t := b.thread(c.Thread)
+		if !t.Holds(in.Worker, c) {
+			out.Lost = append(out.Lost, c)
+		} else if r := t.Run(c.Run); r.Stop != "" {
+			out.Stops = append(out.Stops, Stop{Run: c.Run, Reason: r.Stop})
+		}
+	}
+	return out, nil
+}
+
+// claimed are the threads whose current run a worker holds, at most limit.
+func (l *Ledger) claimed(ctx context.Context, worker string, limit int) ([]string, error) {
+	var ids []string
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		ids = nil
+		rows, err := r.Threads(mailroom.ThreadQuery{Worker: worker, Limit: limit})
+		for _, t := range rows {
+			ids = append(ids, t.ID)
+		}
+		return err
+	})
+	return ids, err
+}
+
+// Leave ends a worker's lease. Claims that it still has are taken away by the
+// next sweep.
+func (l *Ledger) Leave(ctx context.Context, worker string) error {
+	return l.bury(ctx, worker, func(*mailroom.Worker, time.Time) bool { return true })
+}
+
+// EndLocal ends the leases of the workers that lived in a process which owned
+// this store before: a restart does not wait for a lease.
+func (l *Ledger) EndLocal(ctx context.Context) error {
+	return l.buryAll(ctx, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
+}
+
+// Sweep takes away the claims of workers whose lease has run out, strictly
+// after its end, except self's: an engine that slept renews before it judges.
+func (l *Ledger) Sweep(ctx context.Context, self string) error {
+	err := l.buryAll(ctx, func(w *mailroom.Worker, now time.Time) bool {
+		return w.ID != self && now.After(w.LeaseUntil)
+	})
+	if err != nil {
+		return err
+	}
+	workers, err := l.workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if !w.Dead {
+			continue
+		}
+		if err := l.free(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		workers, err = r.Workers()
+		return err
+	})
+	return workers, err
+}
+
+// buryAll marks the live workers dead for which ended holds.
+func (l *Ledger) buryAll(ctx context.Context, ended func(*mailroom.Worker, time.Time) bool) error {
+	workers, err := l.workers(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, w := range workers {
+		if !w.Dead && ended(w, now) {
+			if err := l.bury(ctx, w.ID, ended); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// bury marks one worker dead before its claims are freed, so that it cannot
+// renew in between.
+func (l *Ledger) bury(ctx context.Context, id string, ended func(*mailroom.Worker, time.Time) bool) error {
+	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		w := b.workers[id]
+		if w != nil && !w.Dead && ended(w, b.now) {
+			w.Dead = true
+			if w.LeaseUntil.After(b.now) {
+				w.LeaseUntil = b.now
+			}
+			b.saveWorker(w)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// free takes a dead worker's claims away, some at a time, and drops its row
+// when nobody needs it any more.
+func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
+	for {
+		threads, err := l.claimed(ctx, w.ID, frees)
+		if err != nil {
+			return err
+		}
+		if len(threads) == 0 {
+			break
+		}
+		o := op{name: "expire", rank: rankPlain, threads: threads}
+		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w.ID, threads) }); err != nil {
+			return err
+		}
+	}
+	if time.Since(w.LeaseUntil) < keepDead {
+		return nil
+	}
+	o := op{name: "forget", rank: rankRenew, workers: []string{w.ID}}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		b.changes.DropWorkers = append(b.changes.DropWorkers, w.ID)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+func (b *batch) expire(worker string, threads []string) error {
+	for _, id := range threads {
+		t := b.thread(id)
+		if t.Worker != worker {
+			continue
+		}
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return err
+		}
+		stored, err := b.tx.Partials(t.Current)
+		if err != nil {
+			return err
+		}
+		t.Expire(worker, t.Unfinished(t.Current, stored), b.now)
+	}
+	return nil
+}
+
+// Orphans fails what has been due for at least grace for agents that nobody
+// serves: not served (by the caller's configuration), and by no worker that is
+// alive or was within grace. A node alone never judges: the caller must have
+// been up for grace itself.
+func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Duration) error {
+	var lost []string
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		agents, err := r.DueAgents()
+		if err != nil {
+			return err
+		}
+		workers, err := r.Workers()
+		if err != nil {
+			return err
+		}
+		lost = slices.DeleteFunc(agents, func(a string) bool {
+			return slices.Contains(configured, a) || servedSince(workers, a, time.Now().Add(-grace))
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, agent := range lost {
+		o := op{name: "orphan", rank: rankClaim}
+		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.orphan(agent, grace) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func servedSince(workers []*mailroom.Worker, agent string, since time.Time) bool {
+	return slices.ContainsFunc(workers, func(w *mailroom.Worker) bool {
+		return slices.Contains(w.Agents, agent) && (!w.Dead || w.LeaseUntil.After(since))
+	})
+}
+
+func (b *batch) orphan(agent string, grace time.Duration) error {
+	for _, alone := range []bool{false, true} {
+		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Want{{Agent: agent, Slots: frees, Alone: alone}})
+		if err != nil {
+			return err
+		}
+		rows = slices.DeleteFunc(rows, func(row *mailroom.Thread) bool { return b.threads[row.ID] != nil })
+		n := len(b.order)
+		if err := b.load(rows, nil); err != nil {
+			return err
+		}
+		for _, t := range b.order[n:] {
+			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+				return err
+			}
+			t.Orphan(agent, b.now)
+		}
+	}
+	return nil
+}

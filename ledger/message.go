@@ -1,0 +1,154 @@
+package ledger
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"mailroom"
+)
+
+// Message returns one message of a thread with its present content and state.
+func (l *Ledger) Message(ctx context.Context, thread, id string) (mailroom.Message, error) {
+	var m mailroom.Message
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		found, err := findMessage(r, thread, id)
+		if err != nil {
+			return err
+		}
+		found.State, err = messageState(r, &found)
+		m = found
+		return err
+	})
+	return m, err
+}
+
+// Messages returns the messages at the given entries of a thread, each a message
+// or an edit of one, with the content of that entry.
+func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]mailroom.Message, error) {
+	var out []mailroom.Message
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		out = nil
+		for _, seq := range seqs {
+			m, err := messageAt(r, thread, seq)
+			if err != nil {
+				return err
+			}
+			out = append(out, m)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// messageAt reads the message whose content is in entry seq.
+func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, error) {
+	var m mailroom.Message
+	e, err := entryAt(r, thread, seq)
+	if err != nil {
+		return m, err
+	}
+	if e.Kind != mailroom.KindEdited {
+		return m, e.Decode(&m)
+	}
+	var edit mailroom.Edited
+	if err := e.Decode(&edit); err != nil {
+		return m, err
+	}
+	_, first, _ := strings.Cut(edit.Message, ".")
+	n, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return m, mailroom.Errorf(mailroom.Internal, "edit %d of thread %q names message %q: %w", seq, thread, edit.Message, err)
+	}
+	if m, err = messageAt(r, thread, n); err != nil {
+		return m, err
+	}
+	m.Text, m.Parts = edit.Text, edit.Parts
+	return m, nil
+}
+
+func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error) {
+	found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
+	if err == nil && len(found) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no entry %d in thread %q", seq, thread)
+	}
+	if err != nil {
+		return mailroom.Entry{}, err
+	}
+	return found[0], nil
+}
+
+// findMessage resolves a message id: "<run>.<seq>" for what was submitted, and
+// "<run>.<attempt>-<n>" for what a run wrote, among its entries.
+func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error) {
+	var none mailroom.Message
+	missing := mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
+	run, rest, _ := strings.Cut(id, ".")
+	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
+	if err != nil {
+		return none, err
+	}
+	if len(runs) == 0 || runs[0].Thread != thread {
+		return none, missing
+	}
+	if seq, err := strconv.ParseInt(rest, 10, 64); err == nil {
+		if in := inputOf(runs[0], id); in != nil {
+			seq = in.Seq
+		}
+		m, err := messageAt(r, thread, seq)
+		if err == nil && m.ID != id {
+			err = missing
+		}
+		return m, err
+	}
+	said, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{mailroom.KindMessage}})
+	if err != nil {
+		return none, err
+	}
+	for _, e := range said {
+		var m mailroom.Message
+		if err := e.Decode(&m); err != nil {
+			return none, err
+		}
+		if m.ID == id {
+			return m, nil
+		}
+	}
+	return none, missing
+}
+
+func inputOf(r *mailroom.Run, id string) *mailroom.Input {
+	for i := range r.Steers {
+		if r.Steers[i].Message == id {
+			return &r.Steers[i].Input
+		}
+	}
+	for i := range r.Inputs {
+		if r.Inputs[i].Message == id {
+			return &r.Inputs[i]
+		}
+	}
+	return nil
+}
+
+// messageState derives the present state of a message from the run that holds
+// it. One that no run holds any more was steered, read and covered by a step.
+func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
+	if m.Role == mailroom.Assistant {
+		return mailroom.Done, nil
+	}
+	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(m.ID)})
+	if err != nil {
+		return "", err
+	}
+	state := mailroom.Read
+	for _, run := range runs {
+		if s, ok := run.MessageState(m.ID); ok {
+			return s, nil
+		}
+		if run.ID == m.Run && run.Status == mailroom.Completed {
+			state = mailroom.Done
+		}
+	}
+	return state, nil
+}

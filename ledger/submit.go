@@ -1,0 +1,171 @@
+package ledger
+
+import (
+	"context"
+	"strings"
+
+	"mailroom"
+)
+
+// Submit takes messages in for a thread. A blank thread becomes a new one, the
+// same one for the same owner and key. Agent, if it is asked for, comes with
+// SetAgent; else the thread's is used, or the default.
+func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	switch {
+	case strings.TrimSpace(in.Thread) != "":
+		id, err := mailroom.CheckThreadID(in.Thread)
+		if err != nil {
+			return mailroom.Submitted{}, err
+		}
+		in.Thread = id
+	case in.Key != "":
+		in.Thread = mailroom.DeriveID("thread", in.Owner, in.Key)
+	default:
+		in.Thread = NewID()
+	}
+	if in.Run == "" {
+		in.Run = NewID()
+	}
+	if err := in.Check(); err != nil {
+		return mailroom.Submitted{}, err
+	}
+	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}}
+	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) { return b.submit(in) })
+}
+
+// submit is one submit within a batch; its thread is locked.
+func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
+	t := b.thread(in.Thread)
+	if !in.SetAgent {
+		if in.Agent = t.Agent; in.Agent == "" {
+			in.Agent = b.l.options.DefaultAgent
+		}
+	}
+	if in.AgentVersion == "" {
+		in.AgentVersion = b.l.options.Version(in.Agent)
+	}
+	if err := b.know(t, in.Key); err != nil {
+		return mailroom.Submitted{}, err
+	}
+	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
+		return mailroom.Submitted{}, err
+	}
+	return t.Submit(in, b.now)
+}
+
+// know loads a submit key and the run it names.
+func (b *batch) know(t *mailroom.Loaded, key string) error {
+	if key == "" || t.Key == 0 {
+		return nil
+	}
+	keys, err := b.tx.Keys(t.ID, []string{key})
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		t.Know(k)
+		if err := b.loadRuns([]string{k.Result.Run}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Append commits a durable step of a run, with its sends, and returns the seq of
+// the last entry. A repeat of the same step answers with the first result.
+func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
+	if err := a.Check(); err != nil {
+		return 0, err
+	}
+	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
+	for i, s := range a.Step.Sends {
+		if strings.TrimSpace(s.Thread) == "" {
+			continue
+		}
+		id, err := mailroom.CheckThreadID(s.Thread)
+		if err != nil {
+			return 0, err
+		}
+		a.Step.Sends[i].Thread = id
+	}
+	for _, s := range a.Step.Sends {
+		o.threads = append(o.threads, s.Target(a.Run))
+	}
+	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
+}
+
+func (b *batch) append(a *mailroom.Append) (int64, error) {
+	t := b.thread(a.Thread)
+	seq, repeat, err := t.Admit(a)
+	if err != nil || repeat {
+		return seq, err
+	}
+	from := t.Run(a.Run)
+	var sent []mailroom.Submitted
+	for i, s := range a.Step.Sends {
+		in := s.Submit(from, &t.Thread)
+		if err := in.Check(); err != nil {
+			return 0, b.undo(i, err)
+		}
+		res, err := b.submit(in)
+		if err != nil {
+			return 0, b.undo(i, err)
+		}
+		sent = append(sent, res)
+	}
+	if err := b.ensure(t, mailroom.ScopeRow); err != nil {
+		return 0, err
+	}
+	return t.Append(a, sent, b.now)
+}
+
+// undo makes an error after n changes one that begins the batch again.
+func (b *batch) undo(n int, err error) error {
+	if n > 0 {
+		return poison{err}
+	}
+	return err
+}
+
+// Flush keeps a piece of the message that a run is writing, so that it is not
+// lost with the worker.
+func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
+	p.Thread, p.Run, p.Attempt = c.Thread, c.Run, c.Attempt
+	o := op{name: "flush", rank: rankPlain, size: len(p.Text), threads: []string{c.Thread}, runs: []string{c.Run}}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		return struct{}{}, b.thread(c.Thread).Flush(c, p)
+	})
+	return err
+}
+
+// Steered hands over the steered messages that no step covers yet, marking them
+// as read.
+func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
+	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
+	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
+		return b.thread(c.Thread).Steered(c, b.now)
+	})
+}
+
+// Settle ends an attempt and returns the run as it is then. A repeat of the same
+// settle answers with the same.
+func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
+	o := op{name: "settle", rank: rankPlain, threads: []string{s.Thread}, runs: []string{s.Run}}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
+		t := b.thread(s.Thread)
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return nil, err
+		}
+		r, err := t.Settle(&s, b.now)
+		return copyRun(r), err
+	})
+}
+
+// copyRun takes a run out of a batch, whose later operations may change it.
+func copyRun(r *mailroom.Run) *mailroom.Run {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	return &c
+}

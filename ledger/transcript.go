@@ -1,0 +1,173 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"mailroom"
+)
+
+// TranscriptQuery selects a page of a thread's transcript, the newest messages
+// first asked for. Before is the cursor that the page before it gave.
+type TranscriptQuery struct {
+	Thread     string
+	Before     string
+	Limit      int    // 0: 100; a group of messages that were read together is not split
+	Visibility string // "" is all there are
+	All        bool   // also superseded, retracted and unread messages, where they arrived
+}
+
+// Transcript returns messages in order of reading, which is what agents and
+// pages get; the log is in order of arrival. A run's inputs stand at its first
+// start, a steered message where it was read, an assistant message where it was
+// written; a partial one only if its run ended failed or cancelled. next is the
+// cursor for older messages, "" if there are none.
+func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mailroom.Message, next string, err error) {
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	before := int64(0)
+	if q.Before != "" {
+		if before, err = strconv.ParseInt(q.Before, 10, 64); err != nil || before < 1 {
+			return nil, "", &mailroom.Error{
+				Code: mailroom.Invalid, Message: "before: is not a cursor of this list",
+				Fields: []mailroom.Field{{Location: "before", Message: "is not a cursor of this list", Value: q.Before}},
+			}
+		}
+	}
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		w := walk{r: r, q: q, ended: map[string]string{}, seen: map[string]bool{}}
+		if err := w.back(before); err != nil {
+			return err
+		}
+		slices.Reverse(w.out)
+		items, next = w.out, w.next
+		return nil
+	})
+	return items, next, err
+}
+
+// walk reads a log backwards and collects the transcript, newest first.
+type walk struct {
+	r     mailroom.Reader
+	q     TranscriptQuery
+	ended map[string]string // run → kind of its last end, of those passed
+	seen  map[string]bool   // messages that were read at a later entry
+	out   []mailroom.Message
+	next  string
+}
+
+func (w *walk) back(before int64) error {
+	if before > 0 {
+		// Whether a run failed in the end may stand behind the cursor.
+		if err := w.ends(before); err != nil {
+			return err
+		}
+	}
+	for {
+		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200})
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, e := range page {
+			if len(w.out) >= w.q.Limit {
+				w.next = strconv.FormatInt(e.Seq+1, 10)
+				return nil
+			}
+			if err := w.entry(e); err != nil {
+				return err
+			}
+		}
+		before = page[len(page)-1].Seq
+	}
+}
+
+// ends looks up how the runs of partial messages before the cursor ended. Only
+// the thread's run at that place can have its end behind it.
+func (w *walk) ends(before int64) error {
+	page, err := w.r.Entries(mailroom.EntryQuery{
+		Thread: w.q.Thread, After: before - 1, Limit: 1,
+		Kinds: []string{mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled},
+	})
+	for _, e := range page {
+		w.ended[e.Run] = e.Kind
+	}
+	return err
+}
+
+func (w *walk) entry(e mailroom.Entry) error {
+	switch e.Kind {
+	case mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+		if w.ended[e.Run] == "" {
+			w.ended[e.Run] = e.Kind
+		}
+	case mailroom.KindStarted:
+		var body mailroom.RunStarted
+		if err := e.Decode(&body); err != nil {
+			return err
+		}
+		return w.read(body.Messages...)
+	case mailroom.KindMessageRead:
+		var body mailroom.MessageRef
+		if err := e.Decode(&body); err != nil {
+			return err
+		}
+		return w.read(body.Seq)
+	case mailroom.KindMessage:
+		var m mailroom.Message
+		if err := e.Decode(&m); err != nil {
+			return err
+		}
+		return w.message(m)
+	}
+	return nil
+}
+
+// read emits the messages at these entries, the last one first.
+func (w *walk) read(seqs ...int64) error {
+	for _, seq := range slices.Backward(seqs) {
+		m, err := messageAt(w.r, w.q.Thread, seq)
+		if err != nil {
+			return err
+		}
+		w.seen[m.ID] = true
+		if err := w.emit(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) message(m mailroom.Message) error {
+	if m.Role == mailroom.Assistant {
+		end := w.ended[m.Run]
+		if m.Partial && end != mailroom.KindFailed && end != mailroom.KindCancelled {
+			return nil
+		}
+		return w.emit(m)
+	}
+	if !w.q.All || w.seen[m.ID] {
+		return nil
+	}
+	now, err := findMessage(w.r, w.q.Thread, m.ID)
+	if err != nil {
+		return err
+	}
+	switch state, err := messageState(w.r, &now); {
+	case err != nil:
+		return err
+	case state == mailroom.Accepted, state == mailroom.Superseded, state == mailroom.Retracted:
+		return w.emit(now)
+	}
+	return nil
+}
+
+func (w *walk) emit(m mailroom.Message) (err error) {
+	if w.q.Visibility != "" && m.Visibility != w.q.Visibility {
+		return nil
+	}
+	m.State, err = messageState(w.r, &m)
+	w.out = append(w.out, m)
+	return err
+}
