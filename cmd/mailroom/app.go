@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+// Main is one invocation of the program. Data goes to Stdout, talk to Stderr.
+type Main struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Env    func(string) string // as os.Getenv
+
+	// set by Run, from the flags
+	data    string
+	url     string // of the server that connect found
+	entered bool   // the command line was understood
+}
+
+// Run runs the command that args name and returns its exit code. The end of
+// ctx stands for Ctrl-C.
+func (m *Main) Run(ctx context.Context, args []string) int {
+	root := m.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(m.Stdin)
+	root.SetOut(m.Stdout)
+	root.SetErr(m.Stderr)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err != nil && !m.entered {
+		err = &usageError{command: cmd.CommandPath(), err: err}
+	}
+	if err != nil {
+		return m.refuse(ctx, err)
+	}
+	return exitDone
+}
+
+func (m *Main) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "mailroom",
+		Short:         "A durable mailbox for agents",
+		Long:          rootHelp,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			m.entered = true
+		},
+	}
+	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
+	root.AddCommand(
+		m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
+		m.runCommand(), m.interruptCommand(), m.configCommand(), m.versionCommand(),
+	)
+	return root
+}
+
+const rootHelp = `A durable mailbox for agents.
+
+Start a server with "mailroom serve", then hand a message to an agent with
+"mailroom send". Nothing that was accepted is lost: the run goes on when you
+close the terminal, and "mailroom attach" shows it again.
+
+Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
+decision, 4 no server or not allowed, 130 Ctrl-C.`
+
+// connect finds the server. What --data names comes before MAILROOM_URL and
+// MAILROOM_TOKEN, and these before the usual folder. The token of a folder
+// goes to the server of that folder only.
+func (m *Main) connect() (*client.Client, error) {
+	at, token := "", ""
+	if m.data == "" {
+		at, token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
+	}
+	if at != "" {
+		if u, err := url.Parse(at); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return nil, refusal(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", at)
+		}
+		if token == "" {
+			return nil, refusal(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
+		}
+		m.url = at
+		return client.New(at, token), nil
+	}
+	dir, err := folder.Find(m.data, m.Env)
+	if err != nil {
+		return nil, refusal(exitUsage, "", "%w", err)
+	}
+	address, err := dir.Address()
+	if err != nil {
+		return nil, noServer(err, dir, m.again("serve"))
+	}
+	if token == "" {
+		if token, err = dir.Token(); err != nil {
+			return nil, refusal(exitServer, "", "%w", err)
+		}
+	}
+	m.url = address.URL
+	return client.New(address.URL, token), nil
+}
+
+// again is a command line of the same data folder, to be shown as a hint.
+func (m *Main) again(words ...string) string {
+	line := []string{"mailroom", words[0]}
+	if m.data != "" {
+		line = append(line, "--data", quote(m.data))
+	}
+	for _, w := range words[1:] {
+		line = append(line, quote(w))
+	}
+	return strings.Join(line, " ")
+}
+
+// quote writes a word so that a shell reads it as one.
+func quote(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// terminal tells whether w is shown to a person.
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}

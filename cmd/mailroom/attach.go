@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func (m *Main) attachCommand() *cobra.Command {
+	var after int64
+	cmd := &cobra.Command{
+		Use:   "attach THREAD|RUN",
+		Short: "Show the reply of a thread or run, and follow it until it is done",
+		Long: `Show the reply of a thread or run, and follow it until it is done.
+
+Without --after it starts where the run began: the current one of the thread, or
+the latest if nothing is going on. Ctrl-C detaches and cancels nothing.`,
+		Example: `  mailroom attach notes
+  mailroom attach notes --after 12`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().Int64Var(&after, "after", 0, "show what comes after this entry of the thread")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if cmd.Flags().Changed("after") && after < 0 {
+			return refusal(exitUsage, "", "--after is %d; entries are numbered from 1", after)
+		}
+		from := strconv.FormatInt(after, 10)
+		if !cmd.Flags().Changed("after") {
+			from = ""
+		}
+		return m.attach(cmd.Context(), args[0], from, *output)
+	}
+	return cmd
+}
+
+// attach follows what id names. after "" starts where its run began.
+func (m *Main) attach(ctx context.Context, id, after string, output format) error {
+	c, err := m.connect()
+	if err != nil {
+		return err
+	}
+	q, err := toFollow(ctx, c, id, after)
+	if err != nil {
+		return err
+	}
+	return m.follow(ctx, c, q, m.newReplyPrinter(output), m.again("attach", id))
+}
+
+// toFollow finds the thread, or else the run, that id names.
+func toFollow(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
+	q := client.FollowQuery{After: after, Until: client.UntilSettled}
+	t, err := c.Thread(ctx, id)
+	if mailroom.CodeOf(err) == mailroom.NotFound {
+		r, err := c.Run(ctx, id)
+		if mailroom.CodeOf(err) == mailroom.NotFound {
+			return q, refusal(exitFailed, "", "no thread and no run is named %q", id)
+		}
+		q.Run = r.ID
+		return q, err
+	}
+	if err != nil {
+		return q, err
+	}
+	q.Thread = t.ID
+	if after == "" {
+		q.After, err = beginning(ctx, c, t)
+	}
+	return q, err
+}
+
+// beginning returns the place from which the reply of t's current run, else of
+// its latest, is seen whole.
+func beginning(ctx context.Context, c *client.Client, t client.Thread) (string, error) {
+	run := t.ActiveRun
+	if run == nil {
+		run = t.WaitingRun
+	}
+	if run == nil && t.Status == client.ThreadIdle {
+		run = t.LatestRun
+	}
+	if run == nil { // nothing has started: what comes is all there is
+		return fmt.Sprint(t.LastSeq), nil
+	}
+	first, err := c.Entries(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{mailroom.KindStarted}, Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	if len(first.Items) == 0 { // cancelled before it started
+		return fmt.Sprint(t.LastSeq), nil
+	}
+	return fmt.Sprint(first.Items[0].Seq - 1), nil
+}

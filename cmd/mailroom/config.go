@@ -1,0 +1,46 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+func (m *Main) configCommand() *cobra.Command {
+	var file string
+	var reveal bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the settings that a server would have, each with its meaning",
+		Args:  cobra.NoArgs,
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
+	cmd.Flags().BoolVar(&reveal, "reveal", false, "print the values of env too")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		dir, err := folder.Find(m.data, m.Env)
+		if err != nil {
+			return refusal(exitUsage, "", "%w", err)
+		}
+		c, err := loadConfig(dir, file)
+		if err != nil {
+			return err
+		}
+		return m.printConfig(c, reveal, *output)
+	}
+	return cmd
+}
+
+// loadConfig reads the file that was named, which must be there, or the one in
+// the data folder, which need not.
+func loadConfig(dir folder.Folder, file string) (*config.Config, error) {
+	if file != "" {
+		c, err := config.Load(file, true)
+		if err != nil {
+			return nil, &exitError{code: exitUsage, err: err}
+		}
+		return c, nil
+	}
+	return config.Load(dir.Config(), false)
+}

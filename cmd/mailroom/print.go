@@ -1,0 +1,313 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/config"
+)
+
+// say prints a line of talk. That it cannot be printed changes no outcome, so
+// its error is dropped here and nowhere else.
+func (m *Main) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(m.Stderr, format+"\n", args...)
+}
+
+func (m *Main) printRefusal(message, hint string) {
+	if hint != "" && !strings.HasPrefix(hint, "\n") {
+		hint = ": " + hint
+	}
+	m.say("mailroom: %s%s", message, hint)
+}
+
+func fieldLine(f mailroom.Field) string {
+	return fmt.Sprintf("\n  %s: %s", f.Location, f.Message)
+}
+
+func (m *Main) printUnanswered(key string) {
+	m.say("the message may have been accepted: sending it again with --key %s sends nothing twice", key)
+}
+
+func (m *Main) printDetached(again string) {
+	m.say("detached; nothing was cancelled. Show it again with:\n  %s", again)
+}
+
+func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {
+	if output == asJSON {
+		return m.printJSON(s)
+	}
+	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}
+	if s.Disposition != mailroom.WasQueued {
+		rows = append(rows, []string{"disposition", string(s.Disposition)})
+	}
+	return m.printTable(rows)
+}
+
+func (m *Main) printThreads(page client.Page[client.Thread], output format) error {
+	if output == asJSON {
+		return m.printJSON(page)
+	}
+	rows := [][]string{{"THREAD", "AGENT", "STATUS", "QUEUED", "ENTRIES", "UPDATED"}}
+	for _, t := range page.Items {
+		rows = append(rows, []string{
+			t.ID, t.Agent, t.Status, fmt.Sprint(t.Queued), fmt.Sprint(t.LastSeq), m.when(&t.UpdatedAt),
+		})
+	}
+	return m.printList(rows, page.Next, `no threads yet: mailroom send "hello" makes one`)
+}
+
+// threadShown is what -o json of threads show prints: the thread's fields, and
+// the last messages of its transcript in order of reading.
+type threadShown struct {
+	client.Thread
+	Messages []mailroom.Message `json:"messages"`
+}
+
+func (m *Main) printThread(t threadShown, output format) error {
+	if output == asJSON {
+		return m.printJSON(t)
+	}
+	rows := [][]string{
+		{"thread", t.ID}, {"agent", t.Agent}, {"status", t.Status}, {"queued", fmt.Sprint(t.Queued)},
+		{"active run", orDash(t.ActiveRun)}, {"latest run", orDash(t.LatestRun)}, {"parent", orDash(t.Parent)},
+		{"entries", fmt.Sprintf("%d to %d", t.OldestSeq, t.LastSeq)},
+		{"created", m.when(&t.CreatedAt)}, {"updated", m.when(&t.UpdatedAt)},
+	}
+	if err := m.printTable(rows); err != nil {
+		return err
+	}
+	for _, msg := range t.Messages {
+		note := ""
+		if msg.Partial {
+			note = ", breaks off"
+		} else if msg.State != mailroom.Done {
+			note = ", " + msg.State
+		}
+		_, err := fmt.Fprintf(m.Stdout, "\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, m.when(&msg.CreatedAt), note, m.shown(content(msg)))
+		if err != nil {
+			return printed(err)
+		}
+	}
+	return nil
+}
+
+func (m *Main) printRuns(page client.Page[client.Run], output format) error {
+	if output == asJSON {
+		return m.printJSON(page)
+	}
+	rows := [][]string{{"RUN", "THREAD", "AGENT", "STATUS", "ATTEMPT", "CREATED", "DETAIL"}}
+	for _, r := range page.Items {
+		rows = append(rows, []string{
+			r.ID, r.Thread, r.Agent, string(r.Status), fmt.Sprint(r.Attempt), m.when(&r.CreatedAt), cut(detail(r), 60),
+		})
+	}
+	return m.printList(rows, page.Next, "no runs yet")
+}
+
+func (m *Main) printRun(r client.Run, output format) error {
+	if output == asJSON {
+		return m.printJSON(r)
+	}
+	return m.printTable([][]string{
+		{"run", r.ID}, {"thread", r.Thread}, {"agent", r.Agent + " " + r.AgentVersion}, {"status", status(r)},
+		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
+		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"steps", fmt.Sprint(r.Steps)},
+		{"created", m.when(&r.CreatedAt)}, {"started", m.when(r.StartedAt)}, {"finished", m.when(r.FinishedAt)},
+		{"detail", detail(r)},
+	})
+}
+
+// printChanged prints a run that was cancelled or queued again.
+func (m *Main) printChanged(r client.Run, output format) error {
+	if output == asJSON {
+		return m.printJSON(r)
+	}
+	return m.printTable([][]string{{r.ID, status(r)}})
+}
+
+func (m *Main) printInterrupted(i client.Interrupted, output format) error {
+	if output == asJSON {
+		return m.printJSON(i)
+	}
+	var rows [][]string
+	for _, run := range i.Superseded {
+		rows = append(rows, []string{run, "superseded"})
+	}
+	if i.Stopping != nil {
+		rows = append(rows, []string{*i.Stopping, "stopping"})
+	}
+	if len(rows) == 0 {
+		m.say("nothing was queued or running")
+	}
+	return m.printTable(rows)
+}
+
+func (m *Main) printConfig(c *config.Config, reveal bool, output format) error {
+	text := []byte(c.TOML(reveal))
+	if output == asJSON {
+		var err error
+		if text, err = c.JSON(reveal); err != nil {
+			return err
+		}
+	}
+	_, err := m.Stdout.Write(text)
+	return printed(err)
+}
+
+func (m *Main) printVersion(v versionInfo, output format) error {
+	if output == asJSON {
+		return m.printJSON(v)
+	}
+	line := "mailroom " + v.Version
+	if v.Revision != "" {
+		line += " (" + v.Revision + ")"
+	}
+	_, err := fmt.Fprintf(m.Stdout, "%s %s\n", line, v.Go)
+	return printed(err)
+}
+
+// printJSON prints v as one line.
+func (m *Main) printJSON(v any) error {
+	enc := json.NewEncoder(m.Stdout)
+	enc.SetEscapeHTML(false)
+	return printed(enc.Encode(v))
+}
+
+// printList prints rows below their head, and on Stderr how to see the rest.
+func (m *Main) printList(rows [][]string, next *string, none string) error {
+	if len(rows) == 1 {
+		m.say("%s", none)
+		return nil
+	}
+	if err := m.printTable(rows); err != nil {
+		return err
+	}
+	if next != nil {
+		m.say("there are more: --cursor %s", quote(*next))
+	}
+	return nil
+}
+
+func (m *Main) printTable(rows [][]string) error {
+	w := tabwriter.NewWriter(m.Stdout, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = oneLine(cell)
+		}
+		if _, err := io.WriteString(w, strings.Join(cells, "\t")+"\n"); err != nil {
+			return printed(err)
+		}
+	}
+	return printed(w.Flush())
+}
+
+func printed(err error) error {
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// when is a time for people in a terminal, and for programs elsewhere.
+func (m *Main) when(t *time.Time) string {
+	switch {
+	case t == nil || t.IsZero():
+		return "-"
+	case terminal(m.Stdout):
+		return humanize.Time(*t)
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// shown is text as it may go to Stdout: in a terminal without the control
+// characters by which an agent's text could move the cursor or set the title.
+func (m *Main) shown(text string) string {
+	if !terminal(m.Stdout) {
+		return text
+	}
+	return harmless(text)
+}
+
+func harmless(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// oneLine makes text fit for a line of talk or a cell of a table.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t' || r == '\r':
+			return ' '
+		case unicode.IsControl(r):
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// cut shortens text to at most n characters.
+func cut(text string, n int) string {
+	if r := []rune(text); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return text
+}
+
+func status(r client.Run) string {
+	if r.Stopping {
+		return string(r.Status) + ", stopping"
+	}
+	return string(r.Status)
+}
+
+// detail is the one thing to know of a run beside its status.
+func detail(r client.Run) string {
+	switch {
+	case r.Error != nil:
+		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
+	case r.Reason != nil:
+		return string(*r.Reason)
+	case r.Reply != nil:
+		return *r.Reply
+	}
+	return "-"
+}
+
+func orDash(s *string) string {
+	if s == nil || *s == "" {
+		return "-"
+	}
+	return *s
+}
+
+// content is the text of a message and, a line each, its other parts.
+func content(msg mailroom.Message) string {
+	lines := []string{}
+	if msg.Text != "" {
+		lines = append(lines, msg.Text)
+	}
+	for _, p := range msg.Parts {
+		switch p.Type {
+		case "data":
+			lines = append(lines, string(p.Data))
+		case "file":
+			lines = append(lines, p.URI)
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// maxStdin bounds what send reads; the server's own limit is lower.
+const maxStdin = 8 << 20
+
+func (m *Main) sendCommand() *cobra.Command {
+	var in client.Submit
+	var mode string
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "send [flags] TEXT…",
+		Short: "Send a message and show the reply as it is written",
+		Long: `Send a message and show the reply as it is written.
+
+The reply goes to standard output, everything else to standard error. "-" as the
+text reads standard input. Ctrl-C detaches and cancels nothing.`,
+		Example: `  mailroom send "hello"
+  mailroom send --thread notes --agent echo "remember the milk"
+  git diff | mailroom send --thread review -`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	output := formatFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&in.Thread, "thread", "", "thread to send to (default: a new one)")
+	flags.StringVar(&in.Agent, "agent", "", "agent of the thread from now on")
+	flags.StringVar(&mode, "mode", "", "what to do when the thread is busy: queue, steer, interrupt, latest, collect or reject")
+	flags.StringVar(&in.Key, "key", "", "idempotency key: sending it again sends nothing twice")
+	flags.BoolVar(&detach, "detach", false, "print the ids and do not wait for the reply")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		if in.Text, err = m.text(args); err != nil {
+			return err
+		}
+		in.Mode = mailroom.Mode(mode)
+		return m.send(cmd.Context(), in, detach, *output)
+	}
+	return cmd
+}
+
+// text joins args to a message; "-" alone is standard input, without the last
+// line break that most programs end their output with.
+func (m *Main) text(args []string) (string, error) {
+	if len(args) != 1 || args[0] != "-" {
+		return strings.Join(args, " "), nil
+	}
+	b, err := io.ReadAll(io.LimitReader(m.Stdin, maxStdin+1))
+	if err != nil {
+		return "", fmt.Errorf("read standard input: %w", err)
+	}
+	if len(b) > maxStdin {
+		return "", refusal(exitUsage, "", "standard input is larger than %d bytes", maxStdin)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r"), nil
+}
+
+func (m *Main) send(ctx context.Context, in client.Submit, detach bool, output format) error {
+	c, err := m.connect()
+	if err != nil {
+		return err
+	}
+	made := in.Key == ""
+	if made {
+		in.Key = uuid.NewString()
+	}
+	done, err := c.Submit(ctx, in)
+	if err != nil {
+		if made && mailroom.CodeOf(err) == mailroom.Unavailable {
+			m.printUnanswered(in.Key)
+		}
+		return err
+	}
+	if detach {
+		return m.printSubmitted(done, output)
+	}
+	p := m.newReplyPrinter(output)
+	if err := p.submitted(in.Thread, done); err != nil {
+		return err
+	}
+	q := client.FollowQuery{Run: done.Run, After: fmt.Sprint(done.Seq), Until: client.UntilSettled}
+	return m.follow(ctx, c, q, p, m.again("attach", done.Thread))
+}
+
+// follow prints a stream until it is settled. again is the command that shows
+// the rest of it after Ctrl-C.
+func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
+	err := c.Follow(ctx, q, p.event)
+	err = errors.Join(err, p.close())
+	if err != nil {
+		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.Unavailable {
+			m.printDetached(again)
+		}
+		return err
+	}
+	last := p.last
+	if last == "" {
+		if last, err = lastStatus(ctx, c, q); err != nil {
+			return err
+		}
+	}
+	if last == mailroom.Failed || last == mailroom.Cancelled {
+		return &settledError{status: last}
+	}
+	return nil
+}
+
+// lastStatus asks what became of a run, or of the latest one of a thread, that
+// ended before the place from which it was followed.
+func lastStatus(ctx context.Context, c *client.Client, q client.FollowQuery) (mailroom.Status, error) {
+	id := q.Run
+	if id == "" {
+		t, err := c.Thread(ctx, q.Thread)
+		if err != nil || t.LatestRun == nil {
+			return "", err
+		}
+		id = *t.LatestRun
+	}
+	r, err := c.Run(ctx, id)
+	return r.Status, err
+}

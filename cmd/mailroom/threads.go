@@ -1,0 +1,85 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"mailroom/client"
+)
+
+func (m *Main) threadsCommand() *cobra.Command {
+	var q client.ListQuery
+	cmd := &cobra.Command{
+		Use:   "threads",
+		Short: "List threads, newest first",
+		Args:  cobra.NoArgs,
+	}
+	output := formatFlag(cmd)
+	listFlags(cmd, &q)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := m.connect()
+		if err != nil {
+			return err
+		}
+		page, err := c.Threads(cmd.Context(), q)
+		if err != nil {
+			return err
+		}
+		return m.printThreads(page, *output)
+	}
+	cmd.AddCommand(m.threadsShowCommand())
+	return cmd
+}
+
+func listFlags(cmd *cobra.Command, q *client.ListQuery) {
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "how many, at most 500")
+	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "go on where an earlier list ended")
+}
+
+func (m *Main) threadsShowCommand() *cobra.Command {
+	q := client.MessagesQuery{}
+	cmd := &cobra.Command{
+		Use:   "show THREAD",
+		Short: "Show a thread with its last messages",
+		Args:  cobra.ExactArgs(1),
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().IntVar(&q.Limit, "limit", 20, "how many messages")
+	cmd.Flags().BoolVar(&q.All, "all", false, "superseded, retracted and unread messages too")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := m.connect()
+		if err != nil {
+			return err
+		}
+		t, err := c.Thread(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		page, err := c.Messages(cmd.Context(), t.ID, q)
+		if err != nil {
+			return err
+		}
+		return m.printThread(threadShown{Thread: t, Messages: page.Items}, *output)
+	}
+	return cmd
+}
+
+func (m *Main) interruptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "interrupt THREAD",
+		Short: "Stop what runs in a thread and drop what is queued",
+		Args:  cobra.ExactArgs(1),
+	}
+	output := formatFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := m.connect()
+		if err != nil {
+			return err
+		}
+		done, err := c.Interrupt(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		return m.printInterrupted(done, *output)
+	}
+	return cmd
+}
