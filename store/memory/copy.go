@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"mailroom"
+)
+
+// The functions of this file copy rows at the seam, so that neither side sees
+// what the other does to its values.
+
+func copyThread(t *mailroom.Thread) *mailroom.Thread {
+	c := *t
+	c.Metadata = bytes.Clone(t.Metadata)
+	return &c
+}
+
+func copyRun(r *mailroom.Run) *mailroom.Run {
+	c := *r
+	c.Options = bytes.Clone(r.Options)
+	c.Metadata = maps.Clone(r.Metadata)
+	c.Inputs = slices.Clone(r.Inputs)
+	c.Steers = slices.Clone(r.Steers)
+	for i, s := range c.Steers {
+		if s.Own != nil {
+			c.Steers[i].Own = copyRun(s.Own)
+		}
+	}
+	c.Checkpoint = bytes.Clone(r.Checkpoint)
+	c.Reply = copyOf(r.Reply)
+	c.Error = copyOf(r.Error)
+	return &c
+}
+
+func copyKey(k mailroom.SubmitKey) mailroom.SubmitKey {
+	k.Result.Superseded = slices.Clone(k.Result.Superseded)
+	k.Result.Stopping = copyOf(k.Result.Stopping)
+	return k
+}
+
+func copyWorker(w *mailroom.Worker) *mailroom.Worker {
+	c := *w
+	c.Agents = slices.Clone(w.Agents)
+	return &c
+}
+
+// copyEntry decodes the entry's bytes anew: what comes back is what a store
+// that keeps only the bytes gives back.
+func copyEntry(e mailroom.Entry) (mailroom.Entry, error) {
+	return mailroom.ParseEntry(bytes.Clone(e.JSON()))
+}
+
+func copyOf[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}

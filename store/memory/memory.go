@@ -1,0 +1,125 @@
+// Package memory keeps the rows in maps. It is the reference of the other
+// stores: plainly right rather than fast, and gone with the process.
+package memory
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+)
+
+// Store is a [mailroom.Store] that persists nothing. Its zero value is not usable.
+type Store struct {
+	// The committed rows, never changed once they are here.
+	now atomic.Pointer[state]
+
+	// Held by the one Update that runs; closed is set while it is held. A
+	// channel, so that waiting for it ends with a context.
+	writer chan struct{}
+	closed atomic.Bool
+}
+
+// state is the rows as of one commit. Rows are never changed in place.
+type state struct {
+	threads  table[string, *mailroom.Thread]
+	runs     table[string, *mailroom.Run]
+	runsOf   table[string, []string]         // thread id to run ids, by Key
+	logs     table[string, []mailroom.Entry] // thread id to entries, by Seq
+	keys     table[keyID, mailroom.SubmitKey]
+	partials table[string, []mailroom.Partial] // run id to pieces, by Offset
+	workers  table[string, *mailroom.Worker]
+
+	// Keys given so far. They are never given again, also not after a drop.
+	lastThread, lastRun int64
+}
+
+type keyID struct{ thread, key string }
+
+// New returns an empty store.
+func New() *Store {
+	s := &Store{writer: make(chan struct{}, 1)}
+	s.now.Store(&state{
+		threads:  newTable[string, *mailroom.Thread](),
+		runs:     newTable[string, *mailroom.Run](),
+		runsOf:   newTable[string, []string](),
+		logs:     newTable[string, []mailroom.Entry](),
+		keys:     newTable[keyID, mailroom.SubmitKey](),
+		partials: newTable[string, []mailroom.Partial](),
+		workers:  newTable[string, *mailroom.Worker](),
+	})
+	return s
+}
+
+// share returns a state to change, without a change to st.
+func (st *state) share() *state {
+	return &state{
+		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
+		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
+		workers: st.workers.share(), lastThread: st.lastThread, lastRun: st.lastRun,
+	}
+}
+
+// Update implements [mailroom.Store]. A context that ends before f has
+// returned ends the transaction with nothing written.
+func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	select {
+	case s.writer <- struct{}{}:
+		defer func() { <-s.writer }()
+	case <-ctx.Done():
+		return cancelled(ctx)
+	}
+	if s.closed.Load() {
+		return errClosed()
+	}
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	t := &tx{
+		reader: reader{s.now.Load().share()},
+		now:    time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if err := f(t); err != nil {
+		return err
+	}
+	if t.failed != nil {
+		return t.failed
+	}
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	s.now.Store(t.state)
+	return nil
+}
+
+// View implements [mailroom.Store].
+func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	if s.closed.Load() {
+		return errClosed()
+	}
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	return f(reader{s.now.Load()})
+}
+
+// Close waits for the Update that runs, if any. Later calls fail as Unavailable.
+func (s *Store) Close() error {
+	s.writer <- struct{}{}
+	s.closed.Store(true)
+	<-s.writer
+	return nil
+}
+
+func errClosed() error {
+	return &mailroom.Error{Code: mailroom.Unavailable, Message: "the store is closed"}
+}
+
+func cancelled(ctx context.Context) error {
+	return &mailroom.Error{
+		Code:    mailroom.Unavailable,
+		Message: "the store was not waited for",
+		Cause:   context.Cause(ctx),
+	}
+}

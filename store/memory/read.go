@@ -1,0 +1,180 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+// reader answers the queries from one state.
+type reader struct{ *state }
+
+func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	rows := r.threads.all()
+	if len(q.IDs) > 0 {
+		rows = r.threads.some(q.IDs)
+	}
+	for _, t := range rows {
+		switch {
+		case q.Worker != "" && t.Worker != q.Worker:
+		case q.Agent != "" && t.Agent != q.Agent:
+		case q.From != 0 && q.Oldest && t.Key <= q.From:
+		case q.From != 0 && !q.Oldest && t.Key >= q.From:
+		default:
+			found = append(found, t)
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Thread) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
+	found = first(found, q.Limit)
+	for i, t := range found {
+		found[i] = copyThread(t)
+	}
+	return found, nil
+}
+
+func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	found := first(r.selectRuns(q), q.Limit)
+	for i, run := range found {
+		found[i] = copyRun(run)
+	}
+	return found, nil
+}
+
+func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
+	q.From = 0
+	return len(r.selectRuns(q)), nil
+}
+
+// selectRuns returns the rows themselves, all that match, in order.
+func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
+	var found []*mailroom.Run
+	consider := func(run *mailroom.Run) {
+		if matches(run, q) {
+			found = append(found, run)
+		}
+	}
+	switch {
+	case len(q.IDs) > 0:
+		for _, run := range r.runs.some(q.IDs) {
+			consider(run)
+		}
+	case q.Thread != "":
+		ids, _ := r.runsOf.get(q.Thread)
+		for _, id := range ids {
+			run, _ := r.runs.get(id)
+			consider(run)
+		}
+	default:
+		for _, run := range r.runs.all() {
+			consider(run)
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Run) int {
+		switch q.Set {
+		case mailroom.QueueRuns:
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place),
+				cmp.Compare(a.Key, b.Key))
+		case mailroom.HeldRuns:
+			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place),
+				cmp.Compare(a.Key, b.Key))
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
+	return found
+}
+
+func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
+	switch {
+	case q.Thread != "" && run.Thread != q.Thread,
+		q.Agent != "" && run.Agent != q.Agent,
+		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
+		q.From != 0 && run.Key >= q.From:
+		return false
+	}
+	switch q.Set {
+	case mailroom.QueueRuns:
+		return run.NeverStarted() && !run.Held
+	case mailroom.HeldRuns:
+		return run.NeverStarted() && run.Held
+	}
+	return true
+}
+
+func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	log, _ := r.logs.get(q.Thread)
+	start, _ := slices.BinarySearchFunc(log, q.After+1, func(e mailroom.Entry, seq int64) int {
+		return cmp.Compare(e.Seq, seq)
+	})
+	var found []mailroom.Entry
+	for _, e := range log[start:] {
+		switch {
+		case q.Before != 0 && e.Seq >= q.Before:
+		case len(q.Kinds) > 0 && !slices.Contains(q.Kinds, e.Kind):
+		case q.Run != "" && e.Run != q.Run:
+		default:
+			found = append(found, e)
+		}
+	}
+	if q.Backward {
+		slices.Reverse(found)
+	}
+	found = first(found, q.Limit)
+	for i, e := range found {
+		var err error
+		if found[i], err = copyEntry(e); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
+	var found []mailroom.SubmitKey
+	for _, key := range keys {
+		if k, ok := r.keys.get(keyID{thread, key}); ok {
+			found = append(found, copyKey(k))
+		}
+	}
+	return found, nil
+}
+
+func (r reader) Partials(run string) ([]mailroom.Partial, error) {
+	pieces, _ := r.partials.get(run)
+	return slices.Clone(pieces), nil
+}
+
+func (r reader) Workers() ([]*mailroom.Worker, error) {
+	var found []*mailroom.Worker
+	for _, w := range r.workers.all() {
+		found = append(found, copyWorker(w))
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Worker) int { return strings.Compare(a.ID, b.ID) })
+	return found, nil
+}
+
+func (r reader) DueAgents() ([]string, error) {
+	var names []string
+	for _, t := range r.threads.all() {
+		if !t.Due.At.IsZero() {
+			names = append(names, t.Due.Agent)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// first cuts list at limit; 0 is no limit.
+func first[T any](list []T, limit int) []T {
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
+	}
+	return list
+}

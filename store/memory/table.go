@@ -1,0 +1,81 @@
+package memory
+
+import (
+	"hash/maphash"
+	"iter"
+	"maps"
+)
+
+const shards = 64
+
+// table is a map of which a copy is cheap: a copy shares the shards with its
+// original, and each of the two copies a shard before it first changes it.
+// Values are never changed in place, so a state that a View holds stays as it is.
+type table[K comparable, V any] struct {
+	seed   maphash.Seed
+	shards [shards]map[K]V
+	own    [shards]bool // shards that nobody else can see
+}
+
+func newTable[K comparable, V any]() table[K, V] {
+	return table[K, V]{seed: maphash.MakeSeed()}
+}
+
+// share returns a copy, for the caller to change. t must not be changed after.
+func (t *table[K, V]) share() table[K, V] {
+	return table[K, V]{seed: t.seed, shards: t.shards}
+}
+
+func (t *table[K, V]) get(k K) (V, bool) {
+	v, ok := t.shards[t.shard(k)][k]
+	return v, ok
+}
+
+func (t *table[K, V]) put(k K, v V) { t.writable(k)[k] = v }
+
+func (t *table[K, V]) drop(k K) {
+	if _, ok := t.get(k); ok {
+		delete(t.writable(k), k)
+	}
+}
+
+// all goes over the rows in no order.
+func (t *table[K, V]) all() iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, m := range t.shards {
+			for k, v := range m {
+				if !yield(k, v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// some goes over the rows of those keys that are there, each once.
+func (t *table[K, V]) some(keys []K) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		seen := make(map[K]bool, len(keys))
+		for _, k := range keys {
+			if v, ok := t.get(k); ok && !seen[k] && !yield(k, v) {
+				return
+			}
+			seen[k] = true
+		}
+	}
+}
+
+func (t *table[K, V]) shard(k K) int {
+	return int(maphash.Comparable(t.seed, k) % shards)
+}
+
+func (t *table[K, V]) writable(k K) map[K]V {
+	i := t.shard(k)
+	if !t.own[i] {
+		t.own[i] = true
+		if t.shards[i] = maps.Clone(t.shards[i]); t.shards[i] == nil {
+			t.shards[i] = make(map[K]V)
+		}
+	}
+	return t.shards[i]
+}

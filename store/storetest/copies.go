@@ -1,0 +1,99 @@
+package storetest
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func copyCases() []testCase {
+	return []testCase{
+		{"what was given can be changed after Write", func(t *testing.T, s *store) {
+			c := fullChanges()
+			s.write(c)
+			before := s.everything()
+			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers})
+			spoilKey(&c.Keys[0])
+			wantSame(t, "rows", s.everything(), before)
+			wantOriginalKey(t, s)
+		}},
+		{"what was returned can be changed", func(t *testing.T, s *store) {
+			s.write(fullChanges())
+			before := s.everything()
+			spoil(s.everything())
+			s.update(func(tx mailroom.Tx) {
+				all := read(t, tx)
+				spoil(all)
+				workers, threads, err := tx.Lock([]string{"w"}, []string{"t"})
+				must(t, err)
+				due, _, err := tx.Due(after(1000), []mailroom.Want{{Agent: before.Agents[0], Slots: 1, Alone: true}})
+				must(t, err)
+				spoil(contents{Threads: append(threads, due...), Workers: workers})
+			})
+			s.view(func(r mailroom.Reader) { spoilKey(&get(r.Keys("t", []string{"k"}))(t)[0]) })
+			wantSame(t, "rows", s.everything(), before)
+			wantOriginalKey(t, s)
+		}},
+	}
+}
+
+func wantOriginalKey(t *testing.T, s *store) {
+	t.Helper()
+	s.view(func(r mailroom.Reader) {
+		got := get(r.Keys("t", []string{"k"}))(t)
+		if diff := cmp.Diff(fullChanges().Keys, got, same()); diff != "" {
+			t.Errorf("keys (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// spoil changes everything that a row leads to.
+func spoil(c contents) {
+	for _, t := range c.Threads {
+		t.Agent = "spoiled"
+		clear(t.Metadata)
+	}
+	for _, r := range c.Runs {
+		spoilRun(r)
+	}
+	for _, list := range c.Entries {
+		for i := range list {
+			clear(list[i].Body)
+			list[i].Seq = -1
+		}
+	}
+	for _, list := range c.Partials {
+		clear(list)
+	}
+	for _, w := range c.Workers {
+		w.Host = "spoiled"
+		clear(w.Agents)
+	}
+}
+
+func spoilRun(r *mailroom.Run) {
+	clear(r.Options)
+	clear(r.Checkpoint)
+	clear(r.Metadata)
+	clear(r.Inputs)
+	for _, s := range r.Steers {
+		if s.Own != nil {
+			spoilRun(s.Own)
+		}
+	}
+	clear(r.Steers)
+	if r.Reply != nil {
+		*r.Reply = "spoiled"
+	}
+	if r.Error != nil {
+		r.Error.Message = "spoiled"
+	}
+	r.Agent = "spoiled"
+}
+
+func spoilKey(k *mailroom.SubmitKey) {
+	clear(k.Result.Superseded)
+	*k.Result.Stopping = "spoiled"
+}

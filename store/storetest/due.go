@@ -1,0 +1,135 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func dueCases() []testCase {
+	type want = mailroom.Want
+	soon, later, latest := after(10), after(20), after(30)
+	rows := func() *mailroom.Changes {
+		return &mailroom.Changes{Threads: []*mailroom.Thread{
+			thread("idle"),
+			dueThread("low", "a", 200, after(-50), false),
+			dueThread("second", "a", 100, after(-20), false),
+			dueThread("first", "a", 100, after(-30), false),
+			dueThread("tie1", "a", 100, after(-10), false),
+			dueThread("tie2", "a", 100, after(-10), false),
+			dueThread("urgent", "a", 0, base(), false),
+			dueThread("urgent later", "a", 0, later, false),
+			dueThread("low later", "a", 255, soon, false),
+			dueThread("alone", "a", 0, after(-5), true),
+			dueThread("alone later", "a", 7, latest, true),
+			dueThread("b1", "b", 128, after(-1), false),
+			dueThread("b later", "b", 1, latest, false),
+		}}
+	}
+	cases := []struct {
+		name  string
+		wants []want
+		due   []string
+		next  time.Time
+	}{
+		{"by priority, due time, key", []want{{Agent: "a", Slots: 100}},
+			[]string{"urgent", "first", "second", "tie1", "tie2", "low"}, soon},
+		{"at most as many as there are slots", []want{{Agent: "a", Slots: 3}},
+			[]string{"urgent", "first", "second"}, time.Time{}},
+		{"one slot", []want{{Agent: "a", Slots: 1}}, []string{"urgent"}, time.Time{}},
+		{"all but one", []want{{Agent: "a", Slots: 5}},
+			[]string{"urgent", "first", "second", "tie1", "tie2"}, time.Time{}},
+		{"alone ones only on demand", []want{{Agent: "a", Slots: 100, Alone: true}}, []string{"alone"}, latest},
+		{"only the wanted agent's", []want{{Agent: "b", Slots: 2}}, []string{"b1"}, latest},
+		{"next is the earliest of all wants", []want{{Agent: "b", Slots: 2}, {Agent: "a", Slots: 100}},
+			[]string{"b1", "urgent", "first", "second", "tie1", "tie2", "low"}, soon},
+		{"next leaves out a want that was cut off", []want{{Agent: "a", Slots: 2}, {Agent: "b", Slots: 5}},
+			[]string{"urgent", "first", "b1"}, latest},
+		{"per want", []want{{Agent: "a", Slots: 1, Alone: true}, {Agent: "a", Slots: 1}},
+			[]string{"alone", "urgent"}, time.Time{}},
+		{"of no agent with due threads", []want{{Agent: "c", Slots: 1}}, nil, time.Time{}},
+		{"for no wants", nil, nil, time.Time{}},
+	}
+	var list []testCase
+	for _, c := range cases {
+		list = append(list, testCase{c.name, func(t *testing.T, s *store) {
+			s.write(rows())
+			s.update(func(tx mailroom.Tx) {
+				due, next, err := tx.Due(base(), c.wants)
+				must(t, err)
+				if got := threadIDs(due); !slices.Equal(got, c.due) {
+					t.Errorf("due: got %v, want %v", got, c.due)
+				}
+				if !next.Equal(c.next) {
+					t.Errorf("next: got %v, want %v", next, c.next)
+				}
+			})
+		}})
+	}
+	return append(list,
+		testCase{"follows what is written", dueFollowsWrites},
+		testCase{"with many priorities and later ones between", duePriorities})
+}
+
+func dueFollowsWrites(t *testing.T, s *store) {
+	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
+	}})
+	ask := func(tx mailroom.Tx) []string {
+		due, _, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, Alone: true}})
+		must(t, err)
+		return threadIDs(due)
+	}
+	s.update(func(tx mailroom.Tx) {
+		_, rows, err := tx.Lock(nil, []string{"t1", "t2"})
+		must(t, err)
+		rows[0].Due = mailroom.Due{}
+		rows[1].Due.Agent, rows[1].Due.Alone = "b", true
+		must(t, tx.Write(&mailroom.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
+		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
+			t.Errorf("due in the transaction: got %v, want %v", got, want)
+		}
+		if got, want := get(tx.DueAgents())(t), []string{"a", "b"}; !slices.Equal(got, want) {
+			t.Errorf("agents: got %v, want %v", got, want)
+		}
+	})
+	s.update(func(tx mailroom.Tx) {
+		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
+			t.Errorf("due in the next transaction: got %v, want %v", got, want)
+		}
+	})
+}
+
+func duePriorities(t *testing.T, s *store) {
+	c := &mailroom.Changes{}
+	var want []string
+	for p := range 40 {
+		id := string(rune('a' + p))
+		at := base()
+		if p%3 == 1 {
+			at = after(100 - p) // the lowest priority comes first
+		} else {
+			want = append(want, id)
+		}
+		c.Threads = append(c.Threads, dueThread(id, "a", p, at, false), dueThread(id+"+", "a", p, after(200), false))
+	}
+	slices.Reverse(c.Threads) // keys against the order of priorities
+	s.write(c)
+	s.update(func(tx mailroom.Tx) {
+		due, next, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: len(want) + 1}})
+		must(t, err)
+		if got := threadIDs(due); !slices.Equal(got, want) {
+			t.Errorf("due: got %v, want %v", got, want)
+		}
+		if want := after(100 - 37); !next.Equal(want) {
+			t.Errorf("next: got %v, want %v", next, want)
+		}
+		cut, next, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: len(want)}})
+		must(t, err)
+		if got := threadIDs(cut); !slices.Equal(got, want) || !next.IsZero() {
+			t.Errorf("with just enough slots: got %v and next %v, want %v and none", got, next, want)
+		}
+	})
+}

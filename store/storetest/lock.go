@@ -1,0 +1,96 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"mailroom"
+)
+
+func lockCases() []testCase {
+	return []testCase{
+		{"returns rows in the order asked", func(t *testing.T, s *store) {
+			c := &mailroom.Changes{
+				Threads: []*mailroom.Thread{thread("a"), thread("c"), thread("b")},
+				Workers: []*mailroom.Worker{{ID: "w1"}, {ID: "w3"}, {ID: "w2"}},
+			}
+			s.write(c)
+			s.update(func(tx mailroom.Tx) {
+				workers, threads, err := tx.Lock([]string{"w3", "w1", "w2"}, []string{"b", "a", "none", "c"})
+				must(t, err)
+				var ids []string
+				for _, w := range workers {
+					ids = append(ids, w.ID)
+				}
+				if want := []string{"w3", "w1", "w2"}; !slices.Equal(ids, want) {
+					t.Errorf("workers: got %v, want %v", ids, want)
+				}
+				if got, want := threadIDs(threads), []string{"b", "a", "none", "c"}; !slices.Equal(got, want) {
+					t.Errorf("threads: got %v, want %v", got, want)
+				}
+				wantSame(t, "a locked row", threads[3], c.Threads[1])
+			})
+		}},
+		{"a missing worker is nil, a missing thread has its id and no key", func(t *testing.T, s *store) {
+			s.update(func(tx mailroom.Tx) {
+				workers, threads, err := tx.Lock([]string{"none"}, []string{"none"})
+				must(t, err)
+				if len(workers) != 1 || workers[0] != nil {
+					t.Errorf("workers: got %v, want one nil", workers)
+				}
+				wantSame(t, "threads", threads, []*mailroom.Thread{{ID: "none"}})
+			})
+		}},
+		{"a missing thread exists for nobody until it is written", func(t *testing.T, s *store) {
+			s.update(func(tx mailroom.Tx) {
+				_, rows, err := tx.Lock(nil, []string{"written", "left"})
+				must(t, err)
+				if got := get(tx.Threads(mailroom.ThreadQuery{}))(t); len(got) != 0 {
+					t.Errorf("threads after Lock: got %v, want none", threadIDs(got))
+				}
+				must(t, tx.Write(&mailroom.Changes{Threads: rows[:1]}))
+			})
+			if got, want := threadIDs(s.everything().Threads), []string{"written"}; !slices.Equal(got, want) {
+				t.Errorf("threads after the update: got %v, want %v", got, want)
+			}
+		}},
+		{"comes once and before Due", func(t *testing.T, s *store) {
+			for name, f := range map[string]func(mailroom.Tx) error{
+				"Lock": func(tx mailroom.Tx) error { _, _, err := tx.Lock(nil, []string{"a"}); return err },
+				"Due":  func(tx mailroom.Tx) error { _, _, err := tx.Due(base(), nil); return err },
+			} {
+				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+					must(t, f(tx))
+					_, _, err := tx.Lock(nil, []string{"b"})
+					return err
+				})
+				if mailroom.CodeOf(err) != mailroom.Internal {
+					t.Errorf("Lock after %s: got error %v, want one of code internal", name, err)
+				}
+			}
+		}},
+		{"takes many", func(t *testing.T, s *store) {
+			var ids []string
+			c := &mailroom.Changes{}
+			for i := range 1000 {
+				ids = append(ids, string(rune('一'+i)))
+				if i%2 == 0 {
+					c.Threads = append(c.Threads, thread(ids[i]))
+				}
+			}
+			s.write(c)
+			s.update(func(tx mailroom.Tx) {
+				_, rows, err := tx.Lock(nil, ids)
+				must(t, err)
+				if got := threadIDs(rows); !slices.Equal(got, ids) {
+					t.Errorf("got %d threads, not those asked for in their order", len(got))
+				}
+				for i, row := range rows {
+					if there := row.Key != 0; there != (i%2 == 0) {
+						t.Errorf("thread %d: got key %d", i, row.Key)
+					}
+				}
+			})
+		}},
+	}
+}

@@ -1,0 +1,119 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"mailroom"
+)
+
+func otherCases() []testCase {
+	return []testCase{
+		{"Keys finds those of its thread", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{
+				Threads: []*mailroom.Thread{thread("t"), thread("u")},
+				Keys:    []mailroom.SubmitKey{key("t", "a"), key("t", "b"), key("u", "a"), key("u", "c")},
+			})
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "keys of t", get(r.Keys("t", []string{"b", "c", "none"}))(t), []mailroom.SubmitKey{key("t", "b")})
+				wantSame(t, "keys of u", get(r.Keys("u", []string{"a", "c"}))(t),
+					[]mailroom.SubmitKey{key("u", "a"), key("u", "c")})
+				wantSame(t, "no keys", get(r.Keys("t", nil))(t), []mailroom.SubmitKey(nil))
+				wantSame(t, "keys of no thread", get(r.Keys("none", []string{"a"}))(t), []mailroom.SubmitKey(nil))
+			})
+		}},
+		{"Partials are appended, by offset", func(t *testing.T, s *store) {
+			c := &mailroom.Changes{
+				Threads:  []*mailroom.Thread{thread("t")},
+				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
+				Partials: []mailroom.Partial{partial("r", 0, "one "), partial("r2", 0, "other"), partial("r", 4, "two ")},
+			}
+			s.write(c, &mailroom.Changes{Partials: []mailroom.Partial{partial("r", 8, "three")}})
+			got := s.everything().Partials
+			wantSame(t, "partials of r", got["r"], []mailroom.Partial{
+				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three")})
+			wantSame(t, "partials of r2", got["r2"], []mailroom.Partial{partial("r2", 0, "other")})
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []mailroom.Partial(nil))
+			})
+		}},
+		{"Workers come by id", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
+			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})
+		}},
+		{"DueAgents names each agent once", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+				thread("idle"), dueThread("1", "b", 1, after(100), false), dueThread("2", "a", 2, base(), true),
+				dueThread("3", "b", 1, base(), false), dueThread("4", "b", 9, base(), true),
+				dueThread("5", "a b", 9, base(), true),
+			}})
+			got := get1(t, s, func(r mailroom.Reader) ([]string, error) { return r.DueAgents() })
+			slices.Sort(got)
+			if want := []string{"a", "a b", "b"}; !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		}},
+		{"an empty store has empty lists", func(t *testing.T, s *store) {
+			all := s.everything()
+			if len(all.Threads)+len(all.Runs)+len(all.Workers)+len(all.Agents) != 0 {
+				t.Errorf("got %v, want nothing", all)
+			}
+		}},
+	}
+}
+
+func dropCases() []testCase {
+	return []testCase{
+		{"partials, before others are appended", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{
+				Threads:  []*mailroom.Thread{thread("t")},
+				Runs:     []*mailroom.Run{run("r", "t"), run("r2", "t")},
+				Partials: []mailroom.Partial{partial("r", 0, "old"), partial("r", 3, "er"), partial("r2", 0, "other")},
+			}, &mailroom.Changes{
+				DropPartials: []string{"r", "none"},
+				Partials:     []mailroom.Partial{partial("r", 0, "new")},
+			})
+			got := s.everything().Partials
+			wantSame(t, "partials of r", got["r"], []mailroom.Partial{partial("r", 0, "new")})
+			wantSame(t, "partials of r2", got["r2"], []mailroom.Partial{partial("r2", 0, "other")})
+		}},
+		{"workers", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "a"}, {ID: "b"}}},
+				&mailroom.Changes{DropWorkers: []string{"a", "none"}})
+			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "b"}})
+		}},
+		{"threads with all that belongs to them", func(t *testing.T, s *store) {
+			other := &mailroom.Changes{
+				Threads:  []*mailroom.Thread{dueThread("u", "a", 1, base(), false)},
+				Runs:     []*mailroom.Run{run("ru", "u")},
+				Entries:  [][]mailroom.Entry{entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued)},
+				Keys:     []mailroom.SubmitKey{key("u", "k")},
+				Partials: []mailroom.Partial{{Thread: "u", Run: "ru", Text: "kept"}},
+			}
+			s.write(other)
+			want := s.everything()
+			c := fullChanges()
+			c.Workers = nil
+			s.write(c, &mailroom.Changes{DropThreads: []string{"t", "none", "bare"}})
+			wantSame(t, "rows", s.everything(), want)
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "keys of u", get(r.Keys("u", []string{"k"}))(t), other.Keys)
+				wantSame(t, "dropped partials", get(r.Partials("r"))(t), []mailroom.Partial(nil))
+				wantSame(t, "dropped entries", get(r.Entries(mailroom.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
+			})
+			again := fullChanges()
+			again.Workers = nil
+			s.write(again) // nothing of the dropped thread is in its way
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)
+			})
+		}},
+	}
+}
+
+func get1[T any](t *testing.T, s *store, f func(mailroom.Reader) (T, error)) T {
+	t.Helper()
+	var v T
+	s.view(func(r mailroom.Reader) { v = get(f(r))(t) })
+	return v
+}

@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"mailroom"
+)
+
+func threadCases() []testCase {
+	rows := func() *mailroom.Changes {
+		c := &mailroom.Changes{}
+		for _, id := range []string{"e", "d", "c", "b", "a"} { // keys against the order of ids
+			c.Threads = append(c.Threads, thread(id))
+		}
+		c.Threads[1].Worker, c.Threads[1].Agent = "w", "x"
+		c.Threads[3].Worker = "w"
+		c.Threads[4].Worker, c.Threads[4].Agent = "w2", "x"
+		return c
+	}
+	type query = mailroom.ThreadQuery
+	cases := []struct {
+		name  string
+		query func(c *mailroom.Changes) query
+		want  []string
+		any   bool // in no promised order
+	}{
+		{"all, newest first", func(*mailroom.Changes) query { return query{} }, []string{"a", "b", "c", "d", "e"}, false},
+		{"oldest first", func(*mailroom.Changes) query { return query{Oldest: true} }, []string{"e", "d", "c", "b", "a"}, false},
+		{"limit", func(*mailroom.Changes) query { return query{Limit: 2} }, []string{"a", "b"}, false},
+		{"below a key", func(c *mailroom.Changes) query { return query{From: c.Threads[2].Key} }, []string{"d", "e"}, false},
+		{"above a key with oldest", func(c *mailroom.Changes) query {
+			return query{From: c.Threads[2].Key, Oldest: true, Limit: 1}
+		}, []string{"b"}, false},
+		{"these", func(*mailroom.Changes) query { return query{IDs: []string{"a", "none", "d", "a"}} }, []string{"a", "d"}, true},
+		{"these of an agent", func(*mailroom.Changes) query {
+			return query{IDs: []string{"a", "b"}, Agent: "x"}
+		}, []string{"a"}, true},
+		{"these of a worker", func(*mailroom.Changes) query {
+			return query{IDs: []string{"a", "b", "c"}, Worker: "w"}
+		}, []string{"b"}, true},
+		{"these below a key", func(c *mailroom.Changes) query {
+			return query{IDs: []string{"a", "c", "d"}, From: c.Threads[2].Key}
+		}, []string{"d"}, true},
+		{"of a worker", func(*mailroom.Changes) query { return query{Worker: "w"} }, []string{"b", "d"}, false},
+		{"of a worker, oldest first, from a key", func(c *mailroom.Changes) query {
+			return query{Worker: "w", Oldest: true, From: c.Threads[1].Key}
+		}, []string{"b"}, false},
+		{"of a worker and an agent", func(*mailroom.Changes) query {
+			return query{Worker: "w", Agent: "x"}
+		}, []string{"d"}, false},
+		{"of an agent", func(*mailroom.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
+		{"of nobody", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
+	}
+	var list []testCase
+	for _, tc := range cases {
+		list = append(list, testCase{tc.name, func(t *testing.T, s *store) {
+			c := rows()
+			s.write(c)
+			s.view(func(r mailroom.Reader) {
+				got := threadIDs(get(r.Threads(tc.query(c)))(t))
+				if tc.any {
+					slices.Sort(got)
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("got %v, want %v", got, tc.want)
+				}
+			})
+		}})
+	}
+	return list
+}
+
+// someRuns are runs of thread t (and one of u) in many states, oldest first.
+func someRuns() *mailroom.Changes {
+	c := &mailroom.Changes{Threads: []*mailroom.Thread{thread("t"), thread("u")}}
+	add := func(id, thread string, change func(r *mailroom.Run)) {
+		r := run(id, thread)
+		r.Place = int64(len(c.Runs) + 1)
+		change(r)
+		c.Runs = append(c.Runs, r)
+	}
+	status := func(s mailroom.Status) func(*mailroom.Run) {
+		return func(r *mailroom.Run) { r.Status, r.StartedAt, r.Agent = s, base(), "x" }
+	}
+	held := func(seconds int) func(*mailroom.Run) {
+		return func(r *mailroom.Run) { r.Held, r.NotBefore = true, after(seconds) }
+	}
+	add("done", "t", status(mailroom.Completed))
+	add("failed", "t", status(mailroom.Failed))
+	add("cancelled", "t", func(r *mailroom.Run) { r.Status = mailroom.Cancelled })
+	add("backoff", "t", status(mailroom.Queued))
+	add("q2", "t", func(*mailroom.Run) {})
+	add("held2", "t", held(20))
+	add("q3", "t", func(*mailroom.Run) {})
+	add("q1", "t", func(r *mailroom.Run) { r.Priority = 3 })
+	add("held1", "t", held(10))
+	add("held3", "t", held(20))
+	add("qu", "u", func(*mailroom.Run) {})
+	add("running", "u", status(mailroom.Running))
+	add("waiting", "u", status(mailroom.Waiting))
+	return c
+}
+
+func runCases() []testCase {
+	type query = mailroom.RunQuery
+	fromHeld2 := func(c *mailroom.Changes) int64 { return c.Runs[5].Key }
+	cases := []struct {
+		name  string
+		query query
+		from  func(*mailroom.Changes) int64
+		want  []string
+		count int  // of all pages
+		any   bool // in no promised order
+	}{
+		{name: "all, newest first", count: 13, want: []string{"waiting", "running", "qu", "held3", "held1",
+			"q1", "q3", "held2", "q2", "backoff", "cancelled", "failed", "done"}},
+		{name: "limit", query: query{Limit: 2}, count: 13, want: []string{"waiting", "running"}},
+		{name: "below a key", from: fromHeld2, count: 13, want: []string{"q2", "backoff", "cancelled", "failed", "done"}},
+		{name: "of a thread", query: query{Thread: "u"}, count: 3, want: []string{"waiting", "running", "qu"}},
+		{name: "of a thread, a page", query: query{Thread: "t", Limit: 2}, from: fromHeld2, count: 10,
+			want: []string{"q2", "backoff"}},
+		{name: "of an agent", query: query{Agent: "x"}, count: 5,
+			want: []string{"waiting", "running", "backoff", "failed", "done"}},
+		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.Failed}}, count: 1, want: []string{"failed"}},
+		{name: "waiting ones", query: query{Statuses: []mailroom.Status{mailroom.Waiting}}, count: 1, want: []string{"waiting"}},
+		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.Completed, mailroom.Failed,
+			mailroom.Running, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
+		{name: "of a status nobody has", query: query{Statuses: []mailroom.Status{"none"}}},
+		{name: "of a thread, an agent and a status", query: query{Thread: "t", Agent: "x",
+			Statuses: []mailroom.Status{mailroom.Queued}}, count: 1, want: []string{"backoff"}},
+		{name: "these", query: query{IDs: []string{"q1", "none", "done", "q1"}}, count: 2,
+			want: []string{"done", "q1"}, any: true},
+		{name: "these of a thread", query: query{IDs: []string{"q1", "qu"}, Thread: "u"}, count: 1,
+			want: []string{"qu"}, any: true},
+		{name: "these of an agent and a status", query: query{IDs: []string{"q1", "failed", "done"}, Agent: "x",
+			Statuses: []mailroom.Status{mailroom.Failed, mailroom.Queued}}, count: 1, want: []string{"failed"}, any: true},
+		{name: "these below a key", query: query{IDs: []string{"q1", "done"}}, from: fromHeld2, count: 2,
+			want: []string{"done"}, any: true},
+		{name: "the queue by priority and place", query: query{Thread: "t", Set: mailroom.QueueRuns}, count: 3,
+			want: []string{"q1", "q2", "q3"}},
+		{name: "the head of the queue", query: query{Thread: "t", Set: mailroom.QueueRuns, Limit: 1}, count: 3,
+			want: []string{"q1"}},
+		{name: "the queue of an agent", query: query{Thread: "t", Set: mailroom.QueueRuns, Agent: "x"}},
+		{name: "the held ones by time and place", query: query{Thread: "t", Set: mailroom.HeldRuns}, count: 3,
+			want: []string{"held1", "held2", "held3"}},
+		{name: "the first held ones", query: query{Thread: "t", Set: mailroom.HeldRuns, Limit: 2}, count: 3,
+			want: []string{"held1", "held2"}},
+		{name: "of no thread", query: query{Thread: "none"}},
+	}
+	var list []testCase
+	for _, tc := range cases {
+		list = append(list, testCase{tc.name, func(t *testing.T, s *store) {
+			c := someRuns()
+			s.write(c)
+			q := tc.query
+			if tc.from != nil {
+				q.From = tc.from(c)
+			}
+			s.view(func(r mailroom.Reader) {
+				got := runIDs(get(r.Runs(q))(t))
+				if tc.any {
+					slices.Sort(got)
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("got %v, want %v", got, tc.want)
+				}
+				if got := get(r.CountRuns(q))(t); got != tc.count {
+					t.Errorf("count: got %d, want %d", got, tc.count)
+				}
+			})
+		}})
+	}
+	return list
+}

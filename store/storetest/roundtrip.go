@@ -1,0 +1,114 @@
+package storetest
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	"mailroom"
+)
+
+func roundTripCases() []testCase {
+	return []testCase{
+		{"of threads", func(t *testing.T, s *store) {
+			zero, full := mailroom.Thread{ID: "zero"}, filled[mailroom.Thread](1)
+			full.Key = 0
+			rows := []*mailroom.Thread{&full, &zero}
+			s.write(&mailroom.Changes{Threads: rows})
+			s.update(func(tx mailroom.Tx) {
+				_, got, err := tx.Lock(nil, []string{full.ID, "zero"})
+				must(t, err)
+				wantSame(t, "locked threads", got, rows)
+				due, _, err := tx.Due(full.Due.At, []mailroom.Want{{Agent: full.Due.Agent, Slots: 1, Alone: true}})
+				must(t, err)
+				wantSame(t, "due threads", due, rows[:1])
+			})
+			wantSame(t, "threads", s.everything().Threads, []*mailroom.Thread{&zero, &full})
+		}},
+		{"of runs", func(t *testing.T, s *store) {
+			zero, full := mailroom.Run{ID: "zero", Thread: "t"}, filled[mailroom.Run](2)
+			full.Key, full.Thread = 0, "t"
+			s.write(&mailroom.Changes{
+				Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{&full, &zero},
+			})
+			wantSame(t, "runs", s.everything().Runs, []*mailroom.Run{&zero, &full})
+		}},
+		{"of submit keys", func(t *testing.T, s *store) {
+			zero, full := mailroom.SubmitKey{Thread: "t", Key: "zero"}, filled[mailroom.SubmitKey](3)
+			full.Thread = "t"
+			keys := []mailroom.SubmitKey{full, zero}
+			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("t")}, Keys: keys})
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "keys", get(r.Keys("t", []string{full.Key, "zero"}))(t), keys)
+			})
+		}},
+		{"of workers", func(t *testing.T, s *store) {
+			zero, full := mailroom.Worker{ID: "a"}, filled[mailroom.Worker](5)
+			rows := []*mailroom.Worker{&zero, &full}
+			s.write(&mailroom.Changes{Workers: rows})
+			wantSame(t, "workers", s.everything().Workers, rows)
+			s.update(func(tx mailroom.Tx) {
+				got, _, err := tx.Lock([]string{"a", full.ID}, nil)
+				must(t, err)
+				wantSame(t, "locked workers", got, rows)
+			})
+		}},
+		{"of partials", func(t *testing.T, s *store) {
+			full := filled[mailroom.Partial](4)
+			full.Thread, full.Run = "t", "r"
+			rows := []mailroom.Partial{{Thread: "t", Run: "r"}, full}
+			s.write(&mailroom.Changes{
+				Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")}, Partials: rows,
+			})
+			wantSame(t, "partials", s.everything().Partials["r"], rows)
+		}},
+		{"of entries keeps their bytes", entryBytesAreKept},
+		{"of any printable id", func(t *testing.T, s *store) {
+			for _, id := range []string{"Ünï cödé 日本 🧵", `"'%_?;--`, "telegram:-100:7", "a.b", "A", "a"} {
+				s.write(&mailroom.Changes{
+					Threads: []*mailroom.Thread{thread(id)},
+					Runs:    []*mailroom.Run{run("run of "+id, id)},
+					Entries: [][]mailroom.Entry{entries(id, 1, "", mailroom.KindStep)},
+				})
+				all := s.everything()
+				if got := all.Threads[0].ID; got != id {
+					t.Errorf("thread id: got %q, want %q", got, id)
+				}
+				if got := all.Runs[0].Thread; got != id {
+					t.Errorf("thread of a run: got %q, want %q", got, id)
+				}
+				if got := len(all.Entries[id]); got != 1 {
+					t.Errorf("entries of %q: got %d, want 1", id, got)
+				}
+			}
+		}},
+	}
+}
+
+func entryBytesAreKept(t *testing.T, s *store) {
+	want := entries("t", 1, "r", mailroom.KindMessage, mailroom.KindStep)
+	for i, body := range []any{
+		json.RawMessage(`{"spaces":  1, "html":"<b>&amp;</b>", "sep":"\u2028 \n"}`),
+		mailroom.Message{ID: "m", Text: "two\nlines", Parts: mailroom.Text("two\nlines"), CreatedAt: base()},
+		json.RawMessage(`{}`),
+	} {
+		e, err := mailroom.NewEntry("t", int64(3+i), mailroom.KindMessage, "", 0, base(), body)
+		must(t, err)
+		want = append(want, e)
+	}
+	s.write(&mailroom.Changes{
+		Threads: []*mailroom.Thread{thread("t")}, Entries: [][]mailroom.Entry{want},
+	})
+	got := s.everything().Entries["t"]
+	if len(got) != len(want) {
+		t.Fatalf("got %d entries, want %d", len(got), len(want))
+	}
+	for i, e := range want {
+		if !bytes.Equal(got[i].JSON(), e.JSON()) {
+			t.Errorf("entry %d: got %s, want %s", e.Seq, got[i].JSON(), e.JSON())
+		}
+		decoded, err := mailroom.ParseEntry(e.JSON())
+		must(t, err)
+		wantSame(t, "fields of an entry", got[i], decoded)
+	}
+}

@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+
+	"mailroom"
+)
+
+// base is a time like those of the rows: UTC, with microseconds.
+func base() time.Time { return time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC) }
+
+// after returns a time some seconds after base.
+func after(seconds int) time.Time { return base().Add(time.Duration(seconds) * time.Second) }
+
+func thread(id string) *mailroom.Thread {
+	return &mailroom.Thread{ID: id, Agent: "echo", FirstSeq: 1, NextPlace: 1, CreatedAt: base(), UpdatedAt: base()}
+}
+
+func dueThread(id, agent string, priority int, at time.Time, alone bool) *mailroom.Thread {
+	t := thread(id)
+	t.Due = mailroom.Due{At: at, Agent: agent, Priority: priority, Alone: alone}
+	return t
+}
+
+func run(id, thread string) *mailroom.Run {
+	return &mailroom.Run{
+		ID: id, Thread: thread, Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
+		MaxAttempts: 5, Status: mailroom.Queued, CreatedAt: base(), AvailableAt: base(),
+	}
+}
+
+func key(thread, key string) mailroom.SubmitKey {
+	return mailroom.SubmitKey{Thread: thread, Key: key, Digest: "digest of " + key}
+}
+
+func partial(run string, offset int, text string) mailroom.Partial {
+	return mailroom.Partial{Thread: "t", Run: run, Attempt: 1, Message: "m", Offset: offset, Text: text}
+}
+
+// entries makes consecutive entries of a thread, one per kind.
+func entries(thread string, first int64, run string, kinds ...string) []mailroom.Entry {
+	var list []mailroom.Entry
+	for i, kind := range kinds {
+		seq := first + int64(i)
+		e, err := mailroom.NewEntry(thread, seq, kind, run, 1, after(int(seq)),
+			json.RawMessage(fmt.Sprintf(`{"n":%d,"text":"line\nbreak, ünïcödé"}`, seq)))
+		if err != nil {
+			panic(err) // the arguments are this package's own
+		}
+		list = append(list, e)
+	}
+	return list
+}
+
+// fullChanges is one of everything, with every field set.
+func fullChanges() *mailroom.Changes {
+	t := filled[mailroom.Thread](1)
+	t.Key, t.ID = 0, "t"
+	r := filled[mailroom.Run](2)
+	r.Key, r.ID, r.Thread = 0, "r", "t"
+	k := filled[mailroom.SubmitKey](3)
+	k.Thread, k.Key = "t", "k"
+	p := filled[mailroom.Partial](4)
+	p.Thread, p.Run = "t", "r"
+	w := filled[mailroom.Worker](5)
+	w.ID = "w"
+	return &mailroom.Changes{
+		Threads:  []*mailroom.Thread{&t, thread("bare")},
+		Runs:     []*mailroom.Run{&r},
+		Entries:  [][]mailroom.Entry{entries("t", 1, "r", mailroom.KindMessage, mailroom.KindQueued)},
+		Keys:     []mailroom.SubmitKey{k},
+		Partials: []mailroom.Partial{p},
+		Workers:  []*mailroom.Worker{&w},
+	}
+}
+
+// filled returns a T with every field set to something that is not zero, and
+// different for each seed: a field that a store forgets shows.
+func filled[T any](seed int) T {
+	var v T
+	f := filler{n: seed * 1000}
+	f.fill(reflect.ValueOf(&v).Elem(), 2)
+	return v
+}
+
+type filler struct{ n int }
+
+// fill sets v; depth bounds rows within rows of the same type.
+func (f *filler) fill(v reflect.Value, depth int) {
+	f.n++
+	switch p := v.Addr().Interface().(type) {
+	case *time.Time:
+		*p = base().Add(time.Duration(f.n) * time.Microsecond)
+		return
+	case *json.RawMessage:
+		*p = json.RawMessage(fmt.Sprintf(`{"n": %d, "text": "<ünïcödé> & \"quotes\""}`, f.n))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text %d <&> \"quoted\" back\\slash\nünïcödé", f.n))
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(f.n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Pointer:
+		if depth > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			f.fill(v.Elem(), depth-1)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range v.Len() {
+			f.fill(v.Index(i), depth)
+		}
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range 2 {
+			k, e := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			f.fill(k, depth)
+			f.fill(e, depth)
+			v.SetMapIndex(k, e)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f.fill(v.Field(i), depth)
+		}
+	default:
+		panic(fmt.Sprintf("a row has a field of kind %s: teach the filler", v.Kind()))
+	}
+}

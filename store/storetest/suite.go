@@ -1,0 +1,236 @@
+// Package storetest holds the suite that every [mailroom.Store] must pass: one
+// subtest per obligation of the seam's comments.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom"
+)
+
+// Run checks a kind of store. open returns a new, empty one that the suite
+// closes itself.
+func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
+	groups := []struct {
+		name  string
+		cases []testCase
+	}{
+		{"Update", updateCases()},
+		{"View", viewCases()},
+		{"Lock", lockCases()},
+		{"Due", dueCases()},
+		{"Write", writeCases()},
+		{"RoundTrip", roundTripCases()},
+		{"Copies", copyCases()},
+		{"Threads", threadCases()},
+		{"Runs", runCases()},
+		{"Entries", entryCases()},
+		{"Others", otherCases()},
+		{"Drop", dropCases()},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				t.Run(c.name, func(t *testing.T) {
+					c.test(t, opened(t, open(t)))
+				})
+			}
+		})
+	}
+}
+
+// Reopen checks that a store keeps everything over a Close. open opens the
+// store that lives in the folder dir, and makes it at the first call.
+func Reopen(t *testing.T, open func(t *testing.T, dir string) mailroom.Store) {
+	dir := t.TempDir()
+	before := opened(t, open(t, dir))
+	before.write(fullChanges())
+	want := before.everything()
+	before.close()
+
+	after := opened(t, open(t, dir))
+	if diff := cmp.Diff(want, after.everything(), same()); diff != "" {
+		t.Errorf("after reopening (-want +got):\n%s", diff)
+	}
+	next := thread("after")
+	after.write(&mailroom.Changes{Threads: []*mailroom.Thread{next}})
+	for _, old := range want.Threads {
+		if next.Key <= old.Key {
+			t.Errorf("key after reopening: got %d, want more than %d", next.Key, old.Key)
+		}
+	}
+}
+
+type testCase struct {
+	name string
+	test func(t *testing.T, s *store)
+}
+
+// store is a store in a test: what fails ends the test.
+type store struct {
+	mailroom.Store
+	t      *testing.T
+	closed bool
+}
+
+func opened(t *testing.T, s mailroom.Store) *store {
+	box := &store{Store: s, t: t}
+	t.Cleanup(func() {
+		if !box.closed {
+			box.close()
+		}
+	})
+	return box
+}
+
+func (s *store) close() {
+	s.t.Helper()
+	s.closed = true
+	if err := s.Close(); err != nil {
+		s.t.Errorf("close: %v", err)
+	}
+}
+
+// update runs f in a transaction that must commit.
+func (s *store) update(f func(tx mailroom.Tx)) {
+	s.t.Helper()
+	err := s.Update(s.t.Context(), func(tx mailroom.Tx) error {
+		f(tx)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("update: %v", err)
+	}
+}
+
+func (s *store) write(changes ...*mailroom.Changes) {
+	s.t.Helper()
+	for _, c := range changes {
+		s.update(func(tx mailroom.Tx) { must(s.t, tx.Write(c)) })
+	}
+}
+
+func (s *store) view(f func(r mailroom.Reader)) {
+	s.t.Helper()
+	err := s.View(s.t.Context(), func(r mailroom.Reader) error {
+		f(r)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("view: %v", err)
+	}
+}
+
+// contents is all that a Reader tells of a store.
+type contents struct {
+	Threads  []*mailroom.Thread
+	Runs     []*mailroom.Run
+	Entries  map[string][]mailroom.Entry
+	Partials map[string][]mailroom.Partial
+	Workers  []*mailroom.Worker
+	Agents   []string
+}
+
+func (s *store) everything() contents {
+	s.t.Helper()
+	var all contents
+	s.view(func(r mailroom.Reader) { all = read(s.t, r) })
+	return all
+}
+
+func read(t *testing.T, r mailroom.Reader) contents {
+	t.Helper()
+	all := contents{
+		Threads:  get(r.Threads(mailroom.ThreadQuery{}))(t),
+		Runs:     get(r.Runs(mailroom.RunQuery{}))(t),
+		Entries:  make(map[string][]mailroom.Entry),
+		Partials: make(map[string][]mailroom.Partial),
+		Workers:  get(r.Workers())(t),
+		Agents:   get(r.DueAgents())(t),
+	}
+	for _, row := range all.Threads {
+		all.Entries[row.ID] = get(r.Entries(mailroom.EntryQuery{Thread: row.ID}))(t)
+	}
+	for _, run := range all.Runs {
+		all.Partials[run.ID] = get(r.Partials(run.ID))(t)
+	}
+	return all
+}
+
+// get is for a call that must succeed: get(r.Runs(q))(t) is the list.
+func get[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		must(t, err)
+		return v
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantCode(t *testing.T, err error, want mailroom.Code) {
+	t.Helper()
+	if got := mailroom.CodeOf(err); err == nil || got != want {
+		t.Errorf("got error %v of code %q, want code %q", err, got, want)
+	}
+}
+
+func wantSame(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, same()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// same compares rows: nil and empty are one, and an entry is its bytes and the
+// fields decoded from them.
+func same() cmp.Options {
+	return cmp.Options{
+		cmpopts.EquateEmpty(),
+		cmp.Transformer("entry", func(e mailroom.Entry) entryView {
+			return entryView{string(e.JSON()), e.Thread, e.Seq, e.Kind, e.Run, e.Attempt, e.At, string(e.Body)}
+		}),
+	}
+}
+
+type entryView struct {
+	JSON, Thread string
+	Seq          int64
+	Kind, Run    string
+	Attempt      int
+	At           time.Time
+	Body         string
+}
+
+func threadIDs(list []*mailroom.Thread) []string {
+	var ids []string
+	for _, t := range list {
+		ids = append(ids, t.ID)
+	}
+	return ids
+}
+
+func runIDs(list []*mailroom.Run) []string {
+	var ids []string
+	for _, r := range list {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func seqs(list []mailroom.Entry) []int64 {
+	var found []int64
+	for _, e := range list {
+		found = append(found, e.Seq)
+	}
+	return found
+}

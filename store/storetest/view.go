@@ -1,0 +1,66 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"mailroom"
+)
+
+func viewCases() []testCase {
+	return []testCase{
+		{"returns f's error as it is", func(t *testing.T, s *store) {
+			refused := errors.New("refused")
+			if err := s.View(t.Context(), func(mailroom.Reader) error { return refused }); err != refused {
+				t.Errorf("got error %v, want the one that f returned", err)
+			}
+		}},
+		{"does not wait for Update and does not see it", func(t *testing.T, s *store) {
+			s.write(fullChanges())
+			before := s.everything()
+			s.update(func(tx mailroom.Tx) {
+				_, rows, err := tx.Lock(nil, []string{"t"})
+				must(t, err)
+				rows[0].Agent = "changed"
+				must(t, tx.Write(&mailroom.Changes{
+					Threads: append(rows, thread("new")),
+					Entries: [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
+				}))
+				wantSame(t, "rows seen while an update runs", s.everything(), before)
+			})
+		}},
+		{"is one snapshot while others commit", func(t *testing.T, s *store) {
+			s.write(fullChanges())
+			s.view(func(r mailroom.Reader) {
+				before := read(t, r)
+				s.update(func(tx mailroom.Tx) {
+					_, rows, err := tx.Lock(nil, []string{"t"})
+					must(t, err)
+					rows[0].Agent = "changed"
+					must(t, tx.Write(&mailroom.Changes{
+						Threads:      append(rows, thread("new")),
+						Runs:         []*mailroom.Run{run("r2", "t")},
+						Entries:      [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStep)},
+						DropPartials: []string{"r"},
+						DropWorkers:  []string{"w"},
+						DropThreads:  []string{"bare"},
+					}))
+				})
+				wantSame(t, "rows seen after another's commit", read(t, r), before)
+			})
+			if got := len(s.everything().Entries["t"]); got != 3 {
+				t.Errorf("entries of the next view: got %d, want 3", got)
+			}
+		}},
+		{"views run beside each other", func(t *testing.T, s *store) {
+			s.write(fullChanges())
+			s.view(func(mailroom.Reader) {
+				s.view(func(r mailroom.Reader) {
+					if got := len(get(r.Threads(mailroom.ThreadQuery{}))(t)); got != 2 {
+						t.Errorf("got %d threads, want 2", got)
+					}
+				})
+			})
+		}},
+	}
+}

@@ -1,0 +1,134 @@
+package storetest
+
+import (
+	"testing"
+
+	"mailroom"
+)
+
+func writeCases() []testCase {
+	return []testCase{
+		{"gives keys that grow in commit order", keysGrow},
+		{"updates all fields", updateWritesAllFields},
+		{"a row may refer to another of the same Changes", fullChangesAreWritten},
+		{"refuses what contradicts the rows as internal", contradictionsAreInternal},
+		{"writes nothing for empty Changes", func(t *testing.T, s *store) {
+			s.write(fullChanges())
+			before := s.everything()
+			s.write(&mailroom.Changes{}, &mailroom.Changes{Entries: [][]mailroom.Entry{nil}})
+			wantSame(t, "rows", s.everything(), before)
+		}},
+	}
+}
+
+func keysGrow(t *testing.T, s *store) {
+	var lastThread, lastRun int64
+	for _, id := range []string{"b", "a", "c"} {
+		row, r := thread(id), run("r"+id, id)
+		second := thread(id + "2")
+		s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row, second}, Runs: []*mailroom.Run{r}})
+		if row.Key <= lastThread || second.Key <= row.Key {
+			t.Errorf("thread keys: got %d and %d after %d, want growing ones", row.Key, second.Key, lastThread)
+		}
+		if r.Key <= lastRun {
+			t.Errorf("run key: got %d after %d, want a greater one", r.Key, lastRun)
+		}
+		lastThread, lastRun = second.Key, r.Key
+	}
+	s.write(&mailroom.Changes{DropThreads: []string{"c", "c2"}})
+	row, r := thread("d"), run("rd", "d")
+	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}})
+	if row.Key <= lastThread || r.Key <= lastRun {
+		t.Errorf("after a drop: got keys %d and %d, want more than %d and %d: a key is never given twice",
+			row.Key, r.Key, lastThread, lastRun)
+	}
+}
+
+func updateWritesAllFields(t *testing.T, s *store) {
+	c := fullChanges()
+	s.write(c)
+
+	row := filled[mailroom.Thread](11)
+	row.Key, row.ID = c.Threads[0].Key, "t"
+	r := filled[mailroom.Run](12)
+	r.Key, r.ID, r.Thread = c.Runs[0].Key, "r", "t"
+	w := filled[mailroom.Worker](13)
+	w.ID = "w"
+	s.write(&mailroom.Changes{
+		Threads: []*mailroom.Thread{&row}, Runs: []*mailroom.Run{&r}, Workers: []*mailroom.Worker{&w},
+	})
+	got := s.everything()
+	wantSame(t, "threads", got.Threads, []*mailroom.Thread{c.Threads[1], &row})
+	wantSame(t, "runs", got.Runs, []*mailroom.Run{&r})
+	wantSame(t, "workers", got.Workers, []*mailroom.Worker{&w})
+
+	zeroThread := mailroom.Thread{Key: row.Key, ID: "t"}
+	zeroRun := mailroom.Run{Key: r.Key, ID: "r", Thread: "t"}
+	zeroWorker := mailroom.Worker{ID: "w"}
+	s.write(&mailroom.Changes{
+		Threads: []*mailroom.Thread{&zeroThread}, Runs: []*mailroom.Run{&zeroRun},
+		Workers: []*mailroom.Worker{&zeroWorker},
+	})
+	got = s.everything()
+	wantSame(t, "threads set to zero", got.Threads, []*mailroom.Thread{c.Threads[1], &zeroThread})
+	wantSame(t, "runs set to zero", got.Runs, []*mailroom.Run{&zeroRun})
+	wantSame(t, "workers set to zero", got.Workers, []*mailroom.Worker{&zeroWorker})
+}
+
+func fullChangesAreWritten(t *testing.T, s *store) {
+	c := fullChanges()
+	s.write(c)
+	got := s.everything()
+	wantSame(t, "threads", got.Threads, []*mailroom.Thread{c.Threads[1], c.Threads[0]})
+	wantSame(t, "runs", got.Runs, c.Runs)
+	wantSame(t, "entries", got.Entries["t"], c.Entries[0])
+	wantSame(t, "partials", got.Partials["r"], c.Partials)
+	wantSame(t, "workers", got.Workers, c.Workers)
+	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
+	s.view(func(r mailroom.Reader) {
+		wantSame(t, "keys", get(r.Keys("t", []string{"k"}))(t), c.Keys)
+	})
+}
+
+func contradictionsAreInternal(t *testing.T, s *store) {
+	c := fullChanges()
+	s.write(c)
+	before := s.everything()
+	bareAndMore := func(more mailroom.Changes) *mailroom.Changes {
+		more.Threads = append(more.Threads, c.Threads[1])
+		return &more
+	}
+	gone := thread("gone")
+	gone.Key = 1 << 40
+	goneRun := run("gone", "t")
+	goneRun.Key = 1 << 40
+	hole := entries("bare", 1, "", mailroom.KindStep, mailroom.KindStep)
+	hole[1] = entries("bare", 3, "", mailroom.KindStep)[0]
+	for name, wrong := range map[string]*mailroom.Changes{
+		"a second thread with an id":   {Threads: []*mailroom.Thread{thread("t")}},
+		"an update of no thread":       {Threads: []*mailroom.Thread{gone}},
+		"a second run with an id":      bareAndMore(mailroom.Changes{Runs: []*mailroom.Run{run("r", "bare")}}),
+		"an update of no run":          {Runs: []*mailroom.Run{goneRun}},
+		"a run without its thread":     {Runs: []*mailroom.Run{run("r9", "bare")}},
+		"entries without their thread": {Entries: [][]mailroom.Entry{entries("bare", 1, "", mailroom.KindStep)}},
+		"a key without its thread":     {Keys: []mailroom.SubmitKey{key("bare", "k")}},
+		"entries with a hole":          bareAndMore(mailroom.Changes{Entries: [][]mailroom.Entry{hole}}),
+		"a partial of no run":          {Partials: []mailroom.Partial{partial("none", 0, "x")}},
+		"a second partial at an offset": {
+			Partials: []mailroom.Partial{partial("r", c.Partials[0].Offset, "x")},
+		},
+		"entries that are there": {
+			Threads: []*mailroom.Thread{c.Threads[0]},
+			Entries: [][]mailroom.Entry{entries("t", 1, "", mailroom.KindStep, mailroom.KindStep)},
+		},
+		"a key that is there": {
+			Threads: []*mailroom.Thread{c.Threads[0]}, Keys: []mailroom.SubmitKey{key("t", "k")},
+		},
+	} {
+		err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(wrong) })
+		if mailroom.CodeOf(err) != mailroom.Internal {
+			t.Errorf("%s: got error %v, want one of code internal", name, err)
+		}
+	}
+	wantSame(t, "rows", s.everything(), before)
+}
