@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"mailroom/agent/echo"
 )
 
 // Config are the settings of a server. Every one of them has a default, so an
@@ -16,7 +18,6 @@ type Config struct {
 	LogLevel     slog.Level
 
 	Runs          int           // runs at once in this process
-	MaxQueued     int           // runs that one thread may hold; 0: any number
 	Lease         time.Duration // how long a worker that died keeps its runs
 	Renew         time.Duration // how often a worker renews its lease
 	Sweep         time.Duration // how often the leases of others are looked at
@@ -67,7 +68,6 @@ func Default() *Config {
 		DefaultAgent:  KindEcho,
 		LogLevel:      slog.LevelInfo,
 		Runs:          64,
-		MaxQueued:     10_000,
 		Lease:         15 * time.Second,
 		Renew:         5 * time.Second,
 		Sweep:         time.Second,
@@ -75,7 +75,7 @@ func Default() *Config {
 		ShutdownGrace: 30 * time.Second,
 		RunDeadline:   time.Hour,
 		AgentGrace:    time.Minute,
-		Agents:        map[string]*Agent{KindEcho: {Kind: KindEcho, Limit: 64, Deadline: time.Hour}},
+		Agents:        map[string]*Agent{KindEcho: {Kind: KindEcho, Limit: 64, Deadline: time.Hour, Pace: echo.DefaultPace}},
 		set:           map[string]bool{},
 	}
 }
@@ -88,7 +88,6 @@ func (c *Config) settings() []setting {
 		{"default_agent", "Agent of submits to new threads that name none.", name(&c.DefaultAgent)},
 		{"log_level", "Least level that is logged: debug, info, warn or error.", level(&c.LogLevel)},
 		{"runs", "Runs at once in this process.", number(&c.Runs, 1, 100_000)},
-		{"max_queued", "Runs that one thread may hold in its queue; 0 is any number.", number(&c.MaxQueued, 0, 1_000_000_000)},
 		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, leaseMargin+time.Second, time.Hour)},
 		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
 		{"sweep", "How often the leases of other workers are looked at.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"mailroom/agent/echo"
 )
 
 func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
@@ -19,7 +21,7 @@ func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
 	if got.Lease != 15*time.Second || got.Renew != 5*time.Second || got.Runs != 64 || got.Listen != "127.0.0.1:8420" {
 		t.Errorf("defaults are %+v", got)
 	}
-	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour}
+	want := &Agent{Kind: KindEcho, Limit: 64, Deadline: time.Hour, Pace: echo.DefaultPace}
 	if diff := cmp.Diff(want, got.Agents["echo"]); diff != "" {
 		t.Errorf("the echo agent (-want +got):\n%s", diff)
 	}
@@ -148,7 +150,7 @@ func TestSyntaxErrorNamesItsLine(t *testing.T) {
 func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 	first, err := Parse("a.toml", []byte(`
 		log_level = "warn"
-		max_queued = 0
+		agent_grace = "0s"
 		[agents."v1.2"]
 		kind = "exec"
 		command = ["sh", "-c", "echo \"hi\\n\"\t\u0001"]

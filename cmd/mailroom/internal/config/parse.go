@@ -10,6 +10,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"mailroom/agent/echo"
 )
 
 // maxFile bounds what is read as a configuration.
@@ -149,6 +151,9 @@ func (r *reader) agent(key, name string, table map[string]any) {
 		}
 		r.report(key, what)
 		return
+	}
+	if a.Kind == KindEcho {
+		a.Pace = echo.DefaultPace
 	}
 	r.table(key+".", table, a.settings())
 	r.config.Agents[name] = a

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// told prints events and returns what came out.
+func told(t *testing.T, output format, events ...client.Event) (stdout, stderr string, p *replyPrinter) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	p = (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(output)
+	for _, ev := range events {
+		if err := p.event(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), talk.String(), p
+}
+
+func delta(attempt int, message string, offset int, text string) client.Event {
+	return client.Event{Delta: &mailroom.Delta{Run: "r", Attempt: attempt, Message: message, Offset: offset, Channel: "text", Text: text}}
+}
+
+func entry(t *testing.T, seq int64, kind string, attempt int, body any) client.Event {
+	t.Helper()
+	e, err := mailroom.NewEntry("t", seq, kind, "r", attempt, time.Unix(1000, 0).UTC(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.Event{Entry: &e}
+}
+
+func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) client.Event {
+	t.Helper()
+	return entry(t, seq, mailroom.KindMessage, attempt, mailroom.Message{
+		ID: id, Role: mailroom.Assistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll, Partial: partial,
+	})
+}
+
+func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
+	for name, test := range map[string]struct {
+		events []client.Event
+		want   string
+	}{
+		"only as an entry": {
+			[]client.Event{reply(t, 1, 1, "m", "hello", false)}, "hello\n",
+		},
+		"while it is written, then as an entry": {
+			[]client.Event{delta(1, "m", 0, "hel"), delta(1, "m", 3, "lo"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
+		},
+		"the entry has more than was seen": {
+			[]client.Event{delta(1, "m", 0, "hel"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
+		},
+		"the text so far again after a lost connection": {
+			[]client.Event{delta(1, "m", 0, "grüße"), delta(1, "m", 0, "grüße, al"), delta(1, "m", 7, ", alle"), reply(t, 1, 1, "m", "grüße, alle", false)}, "grüße, alle\n",
+		},
+		"a repeat": {
+			[]client.Event{delta(1, "m", 0, "hello"), delta(1, "m", 1, "ell")}, "hello\n",
+		},
+		"two messages": {
+			[]client.Event{delta(1, "m", 0, "one"), reply(t, 1, 1, "m", "one", false), delta(1, "n", 0, "two"), reply(t, 2, 1, "n", "two", false)}, "one\ntwo\n",
+		},
+		"a later attempt starts over": {
+			[]client.Event{delta(1, "m", 0, "one tw"), reply(t, 1, 1, "m", "one ", true), delta(2, "n", 0, "one two"), reply(t, 3, 2, "n", "one two", false)}, "one tw\none two\n",
+		},
+		"a later attempt of which the first was not seen to end": {
+			[]client.Event{delta(1, "m", 0, "one tw"), delta(2, "m", 0, "one two"), reply(t, 3, 2, "m", "one two", false)}, "one tw\none two\n",
+		},
+		"its own line break is enough": {
+			[]client.Event{delta(1, "m", 0, "one\n"), reply(t, 1, 1, "m", "one\n", false)}, "one\n",
+		},
+		"thinking is not the reply": {
+			[]client.Event{{Delta: &mailroom.Delta{Message: "m", Channel: "thinking", Text: "hm"}}}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _, _ := told(t, asText, test.events...)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("stdout (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
+	question := mailroom.Message{ID: "u", Role: mailroom.User, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
+	hidden := mailroom.Message{ID: "i", Role: mailroom.Assistant, Text: "not for you", Visibility: mailroom.VisibleInternal}
+	stdout, stderr, p := told(t, asText,
+		entry(t, 1, mailroom.KindMessage, 0, question),
+		entry(t, 2, mailroom.KindMessage, 1, hidden),
+		entry(t, 3, mailroom.KindRescheduled, 1, mailroom.RunRescheduled{
+			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(), Error: &mailroom.RunError{Class: mailroom.Transient, Message: "no\nluck"},
+		}),
+		reply(t, 4, 2, "m", "half", true),
+		entry(t, 5, mailroom.KindFailed, 2, mailroom.RunFailed{Error: mailroom.RunError{Class: mailroom.Permanent, Message: "bad input"}}),
+		entry(t, 6, mailroom.KindCancelled, 2, mailroom.RunStop{Reason: mailroom.BySupersede}),
+		client.Event{Gap: &client.Gap{After: 1, Oldest: 3, Last: 9}},
+	)
+	if stdout != "half\n" {
+		t.Errorf("stdout is %q, want only the reply", stdout)
+	}
+	want := `user: two lines[2J
+run r: attempt 1 failed: transient: no luck; next attempt in 250ms
+(the reply breaks off here)
+run r failed: permanent: bad input
+run r cancelled: superseded
+entries after 1 are gone or were never written; going on with 3 to 9
+`
+	if diff := cmp.Diff(want, stderr); diff != "" {
+		t.Errorf("stderr (-want +got):\n%s", diff)
+	}
+	if p.last != mailroom.Cancelled {
+		t.Errorf("the last run ended as %q, want cancelled", p.last)
+	}
+}
+
+func TestEntriesAsJSONAreTheBytesOfTheLog(t *testing.T) {
+	ev := reply(t, 1, 1, "m", "a < b", false)
+	stdout, stderr, _ := told(t, asJSON, delta(1, "m", 0, "a"), ev)
+	if want := fmt.Sprintf("%s\n", ev.Entry.JSON()); stdout != want || stderr != "" {
+		t.Errorf("stdout %q, stderr %q, want %q and nothing", stdout, stderr, want)
+	}
+}
+
+func TestTerminalsGetNoControlCharacters(t *testing.T) {
+	if got, want := harmless("a\x1b]0;x\x07b\r\n\tc\u009b1m"), "a]0;xb\n\tc1m"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestHintsCanBeTyped(t *testing.T) {
+	m := &Main{data: "my data"}
+	if got, want := m.again("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
