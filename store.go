@@ -122,7 +122,7 @@ type Changes struct {
 	Runs     []*Run
 	Entries  [][]Entry // one slice per thread
 	Keys     []SubmitKey
-	Partials []Partial // appended behind the run's others
+	Partials []Partial // one at the Offset of an older one replaces it
 	Workers  []*Worker
 
 	DropPartials []string // run ids, dropped before Partials are appended

@@ -20,6 +20,7 @@ type Renewed struct {
 	Until time.Time        // the lease's end
 	Lost  []mailroom.Claim // of those held, no longer this worker's
 	Stops []Stop           // of those held, asked to stop
+	Steer []string         // runs of those held, with steered messages
 }
 
 // Stop says that a run was asked to stop.
@@ -89,8 +90,14 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 		t := b.thread(c.Thread)
 		if !t.Holds(in.Worker, c) {
 			out.Lost = append(out.Lost, c)
-		} else if r := t.Run(c.Run); r.Stop != "" {
+			continue
+		}
+		r := t.Run(c.Run)
+		if r.Stop != "" {
 			out.Stops = append(out.Stops, Stop{Run: c.Run, Reason: r.Stop})
+		}
+		if len(r.Steers) > 0 {
+			out.Steer = append(out.Steer, r.ID)
 		}
 	}
 	return out, nil

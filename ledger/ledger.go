@@ -105,8 +105,8 @@ type op struct {
 	taken bool // it is in a batch
 	left  bool // its caller's context ended meanwhile
 
-	err   error      // owned by the goroutine of Run until done is sent
-	done  chan error // one slot
+	err  error      // owned by the goroutine of Run until done is sent
+	done chan error // one slot
 }
 
 const (

@@ -37,7 +37,7 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 		}
 	}
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		w := walk{r: r, q: q, ended: map[string]string{}, seen: map[string]bool{}}
+		w := walk{r: r, q: q, seen: map[string]bool{}}
 		if err := w.back(before); err != nil {
 			return err
 		}
@@ -50,21 +50,14 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 
 // walk reads a log backwards and collects the transcript, newest first.
 type walk struct {
-	r     mailroom.Reader
-	q     TranscriptQuery
-	ended map[string]string // run → kind of its last end, of those passed
-	seen  map[string]bool   // messages that were read at a later entry
-	out   []mailroom.Message
-	next  string
+	r    mailroom.Reader
+	q    TranscriptQuery
+	seen map[string]bool // messages that were read at a later entry
+	out  []mailroom.Message
+	next string
 }
 
 func (w *walk) back(before int64) error {
-	if before > 0 {
-		// Whether a run failed in the end may stand behind the cursor.
-		if err := w.ends(before); err != nil {
-			return err
-		}
-	}
 	for {
 		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200})
 		if err != nil || len(page) == 0 {
@@ -83,25 +76,17 @@ func (w *walk) back(before int64) error {
 	}
 }
 
-// ends looks up how the runs of partial messages before the cursor ended. Only
-// the thread's run at that place can have its end behind it.
-func (w *walk) ends(before int64) error {
-	page, err := w.r.Entries(mailroom.EntryQuery{
-		Thread: w.q.Thread, After: before - 1, Limit: 1,
+// broken reports whether the run of a partial message ended without completing.
+func (w *walk) broken(m mailroom.Message) (bool, error) {
+	ends, err := w.r.Entries(mailroom.EntryQuery{
+		Thread: m.Thread, After: m.Seq, Run: m.Run, Backward: true, Limit: 1,
 		Kinds: []string{mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled},
 	})
-	for _, e := range page {
-		w.ended[e.Run] = e.Kind
-	}
-	return err
+	return len(ends) > 0 && ends[0].Kind != mailroom.KindCompleted, err
 }
 
 func (w *walk) entry(e mailroom.Entry) error {
 	switch e.Kind {
-	case mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
-		if w.ended[e.Run] == "" {
-			w.ended[e.Run] = e.Kind
-		}
 	case mailroom.KindStarted:
 		var body mailroom.RunStarted
 		if err := e.Decode(&body); err != nil {
@@ -141,9 +126,10 @@ func (w *walk) read(seqs ...int64) error {
 
 func (w *walk) message(m mailroom.Message) error {
 	if m.Role == mailroom.Assistant {
-		end := w.ended[m.Run]
-		if m.Partial && end != mailroom.KindFailed && end != mailroom.KindCancelled {
-			return nil
+		if m.Partial {
+			if broken, err := w.broken(m); err != nil || !broken {
+				return err
+			}
 		}
 		return w.emit(m)
 	}
@@ -170,4 +156,21 @@ func (w *walk) emit(m mailroom.Message) (err error) {
 	m.State, err = messageState(w.r, &m)
 	w.out = append(w.out, m)
 	return err
+}
+
+// FirstStart is the transcript cursor before a run's own input.
+func (l *Ledger) FirstStart(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		first, err := r.Entries(mailroom.EntryQuery{
+			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{mailroom.KindStarted}, Limit: 1,
+		})
+		if err == nil && len(first) == 0 {
+			err = mailroom.Errorf(mailroom.Internal, "run %s has no run.started", run.ID)
+		}
+		if err == nil {
+			cursor = strconv.FormatInt(first[0].Seq, 10)
+		}
+		return err
+	})
+	return cursor, err
 }
