@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// face collects the operations while New registers them.
+type face struct {
+	server *Server
+	api    huma.API
+}
+
+// routes registers every operation and encodes the description of them all.
+func (s *Server) routes() {
+	config := huma.Config{
+		OpenAPI: &huma.OpenAPI{
+			OpenAPI: "3.1.0",
+			Info:    &huma.Info{Title: "Mailroom", Version: s.version()},
+			Components: &huma.Components{
+				Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
+			},
+			Security: []map[string][]string{{"token": {}}},
+		},
+		Formats:                      huma.DefaultFormats,
+		DefaultFormat:                "application/json",
+		RejectUnknownQueryParameters: true,
+		Transformers:                 []huma.Transformer{s.speak},
+	}
+	f := face{server: s, api: humago.New(s.mux, config)}
+	f.health()
+	f.threads()
+	f.messages()
+	f.runs()
+	f.streams()
+	var err error
+	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
+		panic("describe the API: " + err.Error()) // a mistake in this package's own types
+	}
+	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/openapi+json")
+		_, _ = w.Write(s.openapi) // response keeps the error for the log line
+	})
+}
+
+func (s *Server) version() string {
+	if s.options.Version == "" {
+		return "dev"
+	}
+	return s.options.Version
+}
+
+// op describes an operation: "GET /v1/threads" and what it does.
+func (f face) op(route, id, summary string) huma.Operation {
+	method, path, _ := strings.Cut(route, " ")
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary,
+		MaxBodyBytes: -1, // readBody has bounded it
+		Responses:    map[string]*huma.Response{"default": f.problem()},
+	}
+}
+
+func (f face) problem() *huma.Response {
+	schema := f.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[client.Problem](), true, "Problem")
+	return &huma.Response{
+		Description: "A refusal; code says what kind.",
+		Content:     map[string]*huma.MediaType{client.ProblemType: {Schema: schema}},
+	}
+}
+
+// handle registers an operation whose errors become problems.
+func handle[I, O any](f face, op huma.Operation, h func(context.Context, *I) (*O, error)) {
+	huma.Register(f.api, op, func(ctx context.Context, in *I) (*O, error) {
+		out, err := h(ctx, in)
+		if err != nil {
+			return nil, f.server.problemFor(ctx, err)
+		}
+		return out, nil
+	})
+}
+
+// body is an answer of one JSON value.
+type body[T any] struct{ Body T }
+
+// none is an input or an answer with nothing in it.
+type none struct{}
+
+// nothing is the body of operations that take no field; an empty object will do.
+type nothing struct {
+	Body *struct{}
+}
+
+// threadPath is the thread in a path.
+type threadPath struct {
+	Thread string `path:"thread" doc:"Id of a thread."`
+}
+
+// id returns the thread's id as the rules see it.
+func (p threadPath) id() (string, error) {
+	id, err := mailroom.CheckThreadID(p.Thread)
+	return id, within("path.", err)
+}
+
+// runPath is the run in a path.
+type runPath struct {
+	Run string `path:"run" doc:"Id of a run."`
+}
+
+func (f face) health() {
+	s := f.server
+	open := func(op huma.Operation) huma.Operation {
+		op.Security = []map[string][]string{}
+		return op
+	}
+	handle(f, open(f.op("GET /healthz", "health", "Whether the server answers")), func(context.Context, *none) (*body[client.Health], error) {
+		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
+	})
+	handle(f, open(f.op("GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *none) (*body[client.Health], error) {
+		if s.closing.Err() != nil {
+			return nil, errShutdown()
+		}
+		if err := s.options.Ready(); err != nil {
+			return nil, mailroom.Errorf(mailroom.Unavailable, "not ready: %v", err)
+		}
+		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
+	})
+}
+
+// checkAgent refuses names that nobody has declared.
+func (s *Server) checkAgent(name string) error {
+	if s.options.Agents == nil {
+		return nil
+	}
+	known := s.options.Agents()
+	for _, k := range known {
+		if k == name {
+			return nil
+		}
+	}
+	return wrong("body.agent", fmt.Sprintf("no agent %q; known: %s", short(name), strings.Join(known, ", ")), name)
+}

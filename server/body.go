@@ -1,0 +1,166 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+const (
+	maxBody  = 4 << 20
+	maxDepth = 64
+)
+
+// readBody takes the body in, whole and in time, and refuses what is not one
+// plain JSON value: the handlers' decoder would silently take the last of two
+// equal fields and overlook the case of their names.
+func (s *Server) readBody(out *response, r *http.Request) error {
+	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
+		return nil
+	}
+	if r.ContentLength > maxBody {
+		return s.unread(out, tooLarge())
+	}
+	// A writer without deadlines is a test's; a closed connection fails the read.
+	_ = out.control.SetReadDeadline(time.Now().Add(s.options.BodyTimeout))
+	raw, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
+	_ = out.control.SetReadDeadline(time.Time{}) // as above
+	switch {
+	case err == nil:
+	case isTooLarge(err):
+		return s.unread(out, tooLarge())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return s.unread(out, unreadable("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
+	default:
+		return s.unread(out, unreadable("body", "broke off"))
+	}
+	raw = bytes.TrimSpace(raw)
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	if len(raw) == 0 {
+		return nil
+	}
+	kind := r.Header.Get("Content-Type")
+	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
+		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
+		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind)))
+	}
+	return checkBody(raw)
+}
+
+// unread closes the connection after the answer: what is left of the body would
+// be taken for the next request.
+func (s *Server) unread(out *response, err error) error {
+	out.Header().Set("Connection", "close")
+	return err
+}
+
+func isTooLarge(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
+}
+
+func tooLarge() error {
+	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", maxBody)
+}
+
+// checkBody walks over the tokens of a body.
+func checkBody(raw []byte) error {
+	if !utf8.Valid(raw) {
+		return unreadable("body", "is not valid UTF-8")
+	}
+	w := bodyWalk{dec: json.NewDecoder(bytes.NewReader(raw))}
+	w.dec.UseNumber()
+	if err := w.value("body", 0, false); err != nil {
+		return err
+	}
+	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
+		return unreadable("body", "goes on after its JSON value")
+	}
+	return nil
+}
+
+type bodyWalk struct{ dec *json.Decoder }
+
+// value checks one value at the location. free: below here the names of fields
+// are the caller's.
+func (w *bodyWalk) value(at string, depth int, free bool) error {
+	t, err := w.dec.Token()
+	if err != nil {
+		return notJSON(err)
+	}
+	d, ok := t.(json.Delim)
+	if !ok {
+		return nil
+	}
+	if depth++; depth > maxDepth {
+		return unreadable("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
+	}
+	if d == '{' {
+		err = w.object(at, depth, free)
+	} else {
+		err = w.array(at, depth, free)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := w.dec.Token(); err != nil {
+		return notJSON(err)
+	}
+	return nil
+}
+
+func (w *bodyWalk) object(at string, depth int, free bool) error {
+	seen := map[string]bool{}
+	for w.dec.More() {
+		t, err := w.dec.Token()
+		if err != nil {
+			return notJSON(err)
+		}
+		name, ok := t.(string)
+		if !ok {
+			return notJSON(nil)
+		}
+		where := at + "." + short(name)
+		switch {
+		case seen[name]:
+			return wrong(where, "comes twice", nil)
+		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
+			return wrong(where, "unknown field", nil)
+		}
+		seen[name] = true
+		below := free || name == "options" || name == "metadata" || name == "data"
+		if err := w.value(where, depth, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *bodyWalk) array(at string, depth int, free bool) error {
+	for i := 0; w.dec.More(); i++ {
+		if err := w.value(fmt.Sprintf("%s[%d]", at, i), depth, free); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func notJSON(err error) error {
+	message := "is not JSON"
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		message = fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset)
+	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		message = "is not JSON: it ends in the middle"
+	}
+	return unreadable("body", message)
+}

@@ -1,0 +1,177 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+// identity is who sends a request. The one token of this version may do all.
+type identity struct {
+	name  string
+	admin bool
+}
+
+// owner is the name of the one token: it owns the threads that it makes.
+const owner = "admin"
+
+// gates lets a request through to its handler, or says why not.
+func (s *Server) gates(out *response, r *http.Request) error {
+	for _, gate := range []func(*response, *http.Request) error{
+		s.addressed, s.wellFormed, s.authenticated, s.routed, s.readBody,
+	} {
+		if err := gate(out, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addressed refuses requests that a web page makes in its reader's name: from
+// another origin, or to a name that a foreign DNS server points at us.
+func (s *Server) addressed(_ *response, r *http.Request) error {
+	if !s.hosted(r.Host) {
+		return mailroom.Errorf(mailroom.Forbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", short(r.Host))
+	}
+	if err := s.origins.Check(r); err != nil {
+		return &mailroom.Error{Code: mailroom.Forbidden, Message: "requests from web pages of another origin are refused", Cause: err}
+	}
+	return nil
+}
+
+func (s *Server) hosted(hostport string) bool {
+	host := hostport
+	if h, _, err := net.SplitHostPort(hostport); err == nil {
+		host = h
+	}
+	host = strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
+	if host == "localhost" || slices.ContainsFunc(s.options.Hosts, func(h string) bool { return strings.EqualFold(h, host) }) {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	return ip.IsLoopback() || slices.ContainsFunc(s.options.Hosts, func(h string) bool {
+		listen, err := netip.ParseAddr(h)
+		return err == nil && listen.IsUnspecified()
+	})
+}
+
+// wellFormed refuses paths that the mux would answer with a redirect to another
+// one: a submit to the thread ".." must not become a submit to a new thread.
+func (s *Server) wellFormed(_ *response, r *http.Request) error {
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
+		return unreadable("query", "is not a query: check its escapes")
+	}
+	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
+	if path == "/" || path == "*" {
+		return nil
+	}
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if segment != "" && segment != "." && segment != ".." {
+			continue
+		}
+		if inThreads && path != "" {
+			return &mailroom.Error{
+				Code: mailroom.Invalid, Message: fmt.Sprintf("%q is not a thread id", segment),
+				Fields: []mailroom.Field{{Location: "path.thread", Message: "is not a thread id", Value: segment}},
+			}
+		}
+		return noRoute(r)
+	}
+	return nil
+}
+
+// authenticated checks the token. Hashes are compared, in constant time, so
+// that neither length nor content of the token can be measured.
+func (s *Server) authenticated(out *response, r *http.Request) error {
+	switch r.URL.Path {
+	case "/healthz", "/readyz", "/openapi.json":
+		return nil
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	good := subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
+	if s.options.Token != "" && strings.EqualFold(scheme, "Bearer") && good {
+		requestOf(r.Context()).who = identity{name: owner, admin: true}
+		return nil
+	}
+	out.Header().Set("WWW-Authenticate", "Bearer")
+	return mailroom.Errorf(mailroom.Unauthenticated, "send the token as header Authorization: Bearer TOKEN")
+}
+
+// routed answers for the mux when it knows no handler, because the mux does not
+// speak in problems.
+func (s *Server) routed(out *response, r *http.Request) error {
+	h, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		return nil
+	}
+	answer := &probe{header: http.Header{}}
+	h.ServeHTTP(answer, r)
+	if answer.status != http.StatusMethodNotAllowed {
+		return noRoute(r)
+	}
+	allow := answer.header.Get("Allow")
+	out.Header().Set("Allow", allow)
+	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.Invalid, "method %s is not for this path: use %s", short(r.Method), allow))
+}
+
+// probe takes the mux's own answer, to be said in other words.
+type probe struct {
+	header http.Header
+	status int
+}
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) WriteHeader(status int)      { p.status = status }
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+func noRoute(r *http.Request) error {
+	return mailroom.Errorf(mailroom.NotFound, "there is nothing at %q: see /openapi.json", short(r.URL.Path))
+}
+
+// short cuts what a caller chose before it comes back in a message.
+func short(s string) string {
+	const most = 100
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// withStatus answers err with another status than its code's own.
+func withStatus(status int, err error) error { return &statusError{status: status, err: err} }
+
+// unreadable is the refusal of what cannot be parsed at all.
+func unreadable(location, message string) error {
+	return withStatus(http.StatusBadRequest, &mailroom.Error{
+		Code: mailroom.Invalid, Message: location + " " + message,
+		Fields: []mailroom.Field{{Location: location, Message: message}},
+	})
+}
+
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+func statusOf(err error) (int, bool) {
+	if e, ok := errors.AsType[*statusError](err); ok {
+		return e.status, true
+	}
+	return 0, false
+}

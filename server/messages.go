@@ -1,0 +1,225 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/ledger"
+)
+
+func (f face) messages() {
+	s := f.server
+	submit := f.op("POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
+	submit.DefaultStatus = 202
+	handle(f, submit, s.submit)
+	submitTo := f.op("POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	submitTo.DefaultStatus = 202
+	handle(f, submitTo, s.submitTo)
+	handle(f, f.op("GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
+	handle(f, f.op("GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
+	handle(f, f.op("PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
+	retract := f.op("DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
+	retract.DefaultStatus = 204
+	handle(f, retract, s.retractMessage)
+}
+
+type submitInput struct {
+	Key  string `header:"Idempotency-Key" doc:"The same submit under the same key is done once."`
+	Body client.Submit
+}
+
+type submitToInput struct {
+	threadPath
+	submitInput
+}
+
+func (s *Server) submit(ctx context.Context, in *submitInput) (*body[mailroom.Submitted], error) {
+	return s.take(ctx, in, "body.")
+}
+
+func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroom.Submitted], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	if other := strings.TrimSpace(in.Body.Thread); other != "" && other != id {
+		return nil, wrong("body.thread", "is another one than in the path", other)
+	}
+	in.Body.Thread = id
+	return s.take(ctx, &in.submitInput, "body.")
+}
+
+// take hands a submit to the ledger.
+func (s *Server) take(ctx context.Context, in *submitInput, at string) (*body[mailroom.Submitted], error) {
+	who, b := requestOf(ctx).who, in.Body
+	key, err := oneKey(in.Key, b.Key)
+	if err != nil {
+		return nil, err
+	}
+	drafts, err := drafts(b)
+	if err != nil {
+		return nil, err
+	}
+	if b.Agent != "" {
+		if err := s.checkAgent(b.Agent); err != nil {
+			return nil, err
+		}
+	}
+	sender := who.name
+	if b.Sender != "" {
+		if !who.admin {
+			return nil, mailroom.Errorf(mailroom.Forbidden, "sender needs a token with the scope admin")
+		}
+		sender = b.Sender
+	}
+	if err := s.checkParent(ctx, b.Parent); err != nil {
+		return nil, err
+	}
+	sub := mailroom.Submit{
+		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.name,
+		Origin: mailroom.Origin{Via: "user", Sender: sender, RequestID: requestOf(ctx).id},
+		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
+		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
+		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
+	}
+	if b.NotBefore != nil {
+		sub.NotBefore = *b.NotBefore
+	}
+	if b.MaxAttempts != nil {
+		sub.MaxAttempts = *b.MaxAttempts
+	}
+	out, err := s.options.Ledger.Submit(ctx, sub)
+	if err != nil {
+		return nil, within(at, err)
+	}
+	if out.Superseded == nil {
+		out.Superseded = []string{}
+	}
+	return &body[mailroom.Submitted]{out}, nil
+}
+
+func oneKey(header, field string) (string, error) {
+	if header != "" && field != "" && header != field {
+		return "", wrong("body.key", "is another one than in the header Idempotency-Key", field)
+	}
+	if header != "" {
+		return header, nil
+	}
+	return field, nil
+}
+
+// drafts are the messages of a submit, given as text, parts or messages.
+func drafts(b client.Submit) ([]mailroom.Draft, error) {
+	if b.Messages == nil {
+		parts, err := content("body.", b.Text, b.Parts)
+		return []mailroom.Draft{{Parts: parts}}, err
+	}
+	if b.Text != "" || b.Parts != nil {
+		return nil, wrong("body.messages", "comes with text or parts: give one of them", nil)
+	}
+	if len(b.Messages) == 0 {
+		return nil, wrong("body.messages", "is empty", nil)
+	}
+	var out []mailroom.Draft
+	for i, d := range b.Messages {
+		parts, err := content(fmt.Sprintf("body.messages[%d].", i), d.Text, d.Parts)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, mailroom.Draft{Role: d.Role, Parts: parts, Visibility: d.Visibility})
+	}
+	return out, nil
+}
+
+func content(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) {
+	switch {
+	case parts == nil:
+		return mailroom.Text(text), nil
+	case text != "":
+		return nil, wrong(at+"parts", "comes with text: give one of them", nil)
+	}
+	return parts, nil
+}
+
+func (s *Server) checkParent(ctx context.Context, run string) error {
+	if run == "" {
+		return nil
+	}
+	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		found, err := rd.Runs(mailroom.RunQuery{IDs: []string{run}})
+		if err == nil && len(found) == 0 {
+			err = wrong("body.parent", "names no run", run)
+		}
+		return err
+	})
+}
+
+type listMessagesInput struct {
+	threadPath
+	Before     string `query:"before" doc:"The next of the page that follows."`
+	Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Visibility string `query:"visibility" enum:"all,internal"`
+	All        bool   `query:"all" doc:"Also superseded, retracted and unread messages."`
+}
+
+func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[client.Page[mailroom.Message]], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	items, next, err := s.options.Ledger.Transcript(ctx, ledger.TranscriptQuery{
+		Thread: id, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All,
+	})
+	if err != nil {
+		return nil, within("query.", err)
+	}
+	if items == nil {
+		items = []mailroom.Message{}
+	}
+	return &body[client.Page[mailroom.Message]]{client.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
+}
+
+type messagePath struct {
+	threadPath
+	Message string `path:"message" doc:"Id of a message."`
+}
+
+type messageInput struct{ messagePath }
+
+func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailroom.Message], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.options.Ledger.Message(ctx, id, in.Message)
+	return &body[mailroom.Message]{m}, err
+}
+
+type editMessageInput struct {
+	messagePath
+	Body client.Edit
+}
+
+func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[mailroom.Message], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	parts, err := content("body.", in.Body.Text, in.Body.Parts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
+	return &body[mailroom.Message]{m}, within("body.", err)
+}
+
+func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*none, error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.options.Ledger.Retract(ctx, id, in.Message)
+}

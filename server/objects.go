@@ -1,0 +1,168 @@
+package server
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// showRuns makes the wire objects of runs. Worker and lease come from the rows
+// of the threads and workers, which alone know them.
+func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]client.Run, error) {
+	holders, err := claims(rd, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]client.Run, 0, len(rows))
+	for _, r := range rows {
+		shown := showRun(r)
+		if w := holders[r.ID]; w != nil {
+			shown.Worker, shown.LeaseUntil = &w.ID, known(w.LeaseUntil)
+		}
+		out = append(out, shown)
+	}
+	return out, nil
+}
+
+// claims returns who holds the runs that are running, by run id.
+func claims(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
+	var threads []string
+	for _, r := range rows {
+		if r.Status == mailroom.Running {
+			threads = append(threads, r.Thread)
+		}
+	}
+	if len(threads) == 0 {
+		return nil, nil
+	}
+	holding, err := rd.Threads(mailroom.ThreadQuery{IDs: threads})
+	if err != nil {
+		return nil, err
+	}
+	workers, err := rd.Workers()
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*mailroom.Worker{}
+	for _, w := range workers {
+		byID[w.ID] = w
+	}
+	out := map[string]*mailroom.Worker{}
+	for _, t := range holding {
+		if t.Worker == "" {
+			continue
+		}
+		out[t.Current] = byID[t.Worker]
+		if out[t.Current] == nil {
+			out[t.Current] = &mailroom.Worker{ID: t.Worker} // its row went first
+		}
+	}
+	return out, nil
+}
+
+func showRun(r *mailroom.Run) client.Run {
+	out := client.Run{
+		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: r.AgentVersion,
+		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
+		Priority: r.Priority, Place: r.Place,
+		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts,
+		AvailableAt: r.AvailableAt, NotBefore: known(r.NotBefore),
+		Key: given(r.SubmitKey), Parent: given(r.Parent), Origin: r.Origin,
+		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
+		Reply: r.Reply, Error: r.Error, Reason: given(r.Reason), Steps: r.Step,
+		CreatedAt: r.CreatedAt, StartedAt: known(r.StartedAt), FinishedAt: known(r.FinishedAt),
+	}
+	if out.Metadata == nil {
+		out.Metadata = map[string]string{}
+	}
+	for _, in := range r.Inputs {
+		out.Messages = append(out.Messages, in.Message)
+	}
+	return out
+}
+
+// given is nil for "".
+func given[S ~string](s S) *S {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// known is nil for the zero time.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+// showThreads makes the wire objects of threads. All that is not in their rows
+// is derived from those of their runs.
+func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]client.Thread, error) {
+	out := make([]client.Thread, 0, len(rows))
+	for _, t := range rows {
+		shown, err := showThread(rd, t)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, shown)
+	}
+	return out, nil
+}
+
+func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
+	out := client.Thread{
+		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
+		Parent: given(t.Parent), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+	}
+	if len(out.Metadata) == 0 {
+		out.Metadata = json.RawMessage("{}")
+	}
+	var err error
+	if out.Queued, err = countQueued(rd, t.ID); err != nil {
+		return out, err
+	}
+	if out.Status, err = threadStatus(rd, t, out.Queued); err != nil {
+		return out, err
+	}
+	if out.Status == client.ThreadWaiting {
+		out.WaitingRun = given(t.Current)
+	} else {
+		out.ActiveRun = given(t.Current)
+	}
+	latest, err := rd.Runs(mailroom.RunQuery{Thread: t.ID, Limit: 1})
+	if err == nil && len(latest) > 0 {
+		out.LatestRun = &latest[0].ID
+	}
+	return out, err
+}
+
+func countQueued(rd mailroom.Reader, thread string) (int, error) {
+	queued, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.QueueRuns})
+	if err != nil {
+		return 0, err
+	}
+	held, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.HeldRuns})
+	return queued + held, err
+}
+
+// threadStatus says what a thread does: the status of its current run, and
+// without one whether runs wait for their first start.
+func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, error) {
+	switch {
+	case t.Worker != "":
+		return client.ThreadRunning, nil
+	case t.Current == "" && queued > 0:
+		return client.ThreadQueued, nil
+	case t.Current == "":
+		return client.ThreadIdle, nil
+	}
+	current, err := rd.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
+	if err == nil && len(current) == 1 && current[0].Status == mailroom.Waiting {
+		return client.ThreadWaiting, nil
+	}
+	return client.ThreadQueued, err
+}

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// request is what the gates learn about a request. It belongs to the goroutine
+// that serves it.
+type request struct {
+	id    string
+	who   identity
+	code  mailroom.Code // of the problem it was answered with
+	cause error         // behind that problem, for the log only
+}
+
+type requestKey struct{}
+
+// requestOf returns what is known about the request that ctx belongs to.
+func requestOf(ctx context.Context) *request {
+	if q, ok := ctx.Value(requestKey{}).(*request); ok {
+		return q
+	}
+	return &request{} // not under ServeHTTP: nobody reads it
+}
+
+// ServeHTTP gives the request its id, serves it, and writes its line of log.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	q := &request{id: requestID(r)}
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+	out := newResponse(w, s.options.WriteTimeout)
+	out.Header().Set("X-Request-ID", q.id)
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	out.Header().Set("Cache-Control", "no-store")
+	defer func() {
+		abort := s.recovered(recover(), out, r)
+		s.record(start, out, r)
+		if abort {
+			panic(http.ErrAbortHandler) // the answer has begun: cut it, so that nobody takes it for whole
+		}
+	}()
+	if err := s.gates(out, r); err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	s.mux.ServeHTTP(out, r)
+}
+
+// recovered makes a panic an answer of code internal, or asks to abort when it
+// is too late for one.
+func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
+	if p == nil {
+		return false
+	}
+	q := requestOf(r.Context())
+	if out.failed == nil && p != http.ErrAbortHandler {
+		q.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		if out.status == 0 {
+			s.refuse(out, r, &mailroom.Error{Code: mailroom.Internal, Message: "panic", Cause: q.cause})
+			return false
+		}
+		q.code = mailroom.Internal
+	}
+	return true
+}
+
+// record writes the one line about a request. It holds no content, no token and
+// no thread or run id, which callers choose freely.
+func (s *Server) record(start time.Time, out *response, r *http.Request) {
+	q := requestOf(r.Context())
+	attrs := []slog.Attr{
+		slog.String("method", r.Method),
+		slog.String("path", r.Pattern),
+		slog.Int("status", out.status),
+		slog.Duration("duration", time.Since(start)),
+		slog.Int64("bytes", out.bytes),
+		slog.String("request_id", q.id),
+	}
+	if q.code != "" {
+		attrs = append(attrs, slog.String("code", string(q.code)))
+	}
+	level := slog.LevelInfo
+	switch {
+	case q.code == mailroom.Internal:
+		level = slog.LevelError
+	case q.code == mailroom.Unavailable:
+		level = slog.LevelWarn
+	}
+	if q.cause != nil && level > slog.LevelInfo {
+		attrs = append(attrs, slog.Any("error", q.cause))
+	}
+	if out.failed != nil {
+		attrs = append(attrs, slog.Bool("cut", true), slog.Any("error", out.failed))
+	}
+	s.log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// requestID takes the caller's id if it is a plain word, so that it is safe in
+// logs and headers, and else makes one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-ID")
+	if id == "" || len(id) > 64 {
+		return ledger.NewID()
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.', c == ':':
+		default:
+			return ledger.NewID()
+		}
+	}
+	return id
+}
+
+// response counts what is answered, and gives the reader a new deadline for
+// each piece, so that one who stops reading is cut off.
+type response struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	timeout time.Duration
+
+	// Owned by whoever writes; a stream has its own lock around it.
+	status int
+	bytes  int64
+	failed error // a write failed: the reader has gone or was cut off
+}
+
+func newResponse(w http.ResponseWriter, timeout time.Duration) *response {
+	out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
+	out.extend() // the deadline of the connection's previous request may have passed
+	return out
+}
+
+func (out *response) extend() {
+	// A writer without deadlines is a test's; a closed connection fails the write.
+	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
+}
+
+func (out *response) WriteHeader(status int) {
+	if out.status == 0 {
+		out.status = status
+	}
+	out.extend()
+	out.ResponseWriter.WriteHeader(status)
+}
+
+func (out *response) Write(b []byte) (int, error) {
+	if out.status == 0 {
+		out.status = http.StatusOK
+	}
+	out.extend()
+	n, err := out.ResponseWriter.Write(b)
+	out.bytes += int64(n)
+	if err != nil {
+		out.failed = err
+	}
+	return n, err
+}
+
+// FlushError sends what was written. http.ResponseController finds it.
+func (out *response) FlushError() error {
+	out.extend()
+	err := out.control.Flush()
+	if err != nil {
+		out.failed = err
+	}
+	return err
+}
+
+// Unwrap lets http.ResponseController set deadlines.
+func (out *response) Unwrap() http.ResponseWriter { return out.ResponseWriter }

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// problem is a [client.Problem] on its way out. It is what handlers return to
+// huma, which finds the status, the headers and the content type on it.
+type problem struct {
+	client.Problem
+	retryAfter int // seconds; 0: no header
+}
+
+func (p *problem) Error() string             { return p.Detail }
+func (p *problem) GetStatus() int            { return p.Status }
+func (p *problem) ContentType(string) string { return client.ProblemType }
+
+func (p *problem) GetHeaders() http.Header {
+	h := http.Header{}
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	return h
+}
+
+// problemFor makes the answer for err, and notes it for the request's log line.
+func (s *Server) problemFor(ctx context.Context, err error) *problem {
+	e, ok := errors.AsType[*mailroom.Error](err)
+	switch {
+	case ok:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		e = &mailroom.Error{Code: mailroom.Unavailable, Message: "the request ended before its outcome was known", Cause: err}
+	default:
+		e = &mailroom.Error{Code: mailroom.Internal, Message: "internal", Cause: err}
+	}
+	p := &problem{Problem: client.NewProblem(e)}
+	if status, ok := statusOf(err); ok {
+		p.Status, p.Title = status, http.StatusText(status)
+	}
+	if p.Code == mailroom.RateLimited || p.Code == mailroom.Unavailable {
+		p.retryAfter = max(1, int(math.Ceil(min(e.RetryAfter, 24*time.Hour).Seconds())))
+	}
+	s.redact(&p.Problem)
+	q := requestOf(ctx)
+	q.code, q.cause = p.Code, err
+	return p
+}
+
+// redact keeps the token out of what a caller gets back, should it have put it
+// where it does not belong.
+func (s *Server) redact(p *client.Problem) {
+	if s.options.Token == "" {
+		return
+	}
+	hide := func(text string) string { return strings.ReplaceAll(text, s.options.Token, "…") }
+	p.Detail = hide(p.Detail)
+	for i := range p.Errors {
+		f := &p.Errors[i]
+		f.Location, f.Message = hide(f.Location), hide(f.Message)
+		if text, ok := f.Value.(string); ok {
+			f.Value = hide(text)
+		}
+	}
+}
+
+// refuse answers outside of huma.
+func (s *Server) refuse(out *response, r *http.Request, err error) {
+	p := s.problemFor(r.Context(), err)
+	body, err := json.Marshal(p.Problem)
+	if err != nil { // values are cut to plain ones before
+		s.log.ErrorContext(r.Context(), "encode a problem", "error", err)
+	}
+	for k, v := range p.GetHeaders() {
+		out.Header()[k] = v
+	}
+	out.Header().Set("Content-Type", client.ProblemType)
+	out.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	out.WriteHeader(p.Status)
+	_, _ = out.Write(body) // response keeps the error for the log line
+}
+
+// speak is a huma transformer: it turns huma's own refusals, which are about
+// the form of a request, into problems with a code.
+func (s *Server) speak(hc huma.Context, _ string, v any) (any, error) {
+	switch v := v.(type) {
+	case *problem:
+		return v.Problem, nil
+	case *huma.ErrorModel:
+		return s.translate(hc.Context(), v).Problem, nil
+	}
+	return v, nil
+}
+
+func (s *Server) translate(ctx context.Context, m *huma.ErrorModel) *problem {
+	e := &mailroom.Error{Code: client.CodeOf(m.Status), Message: m.Detail}
+	for _, d := range m.Errors {
+		if d == nil {
+			continue
+		}
+		f := mailroom.Field{Location: d.Location, Message: d.Message, Value: d.Value}
+		switch {
+		case f.Message == "unexpected property":
+			f.Message, f.Value = "unknown field", nil // huma gives the whole object as the value
+		case f.Message == "unknown query parameter", f.Location == "body":
+			f.Value = nil // it may be anything, a secret too
+		}
+		e.Fields = append(e.Fields, f)
+	}
+	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
+	if len(e.Fields) > 0 {
+		e.Message = fmt.Sprintf("%s: %s", short(e.Fields[0].Location), short(e.Fields[0].Message))
+	}
+	return s.problemFor(ctx, withStatus(m.Status, e))
+}
+
+// within prefixes the locations of err's fields, which the rules name without
+// knowing where in a request they came from.
+func within(prefix string, err error) error {
+	e, ok := errors.AsType[*mailroom.Error](err)
+	if !ok || len(e.Fields) == 0 {
+		return err
+	}
+	located := *e
+	located.Fields = slices.Clone(e.Fields)
+	for i := range located.Fields {
+		located.Fields[i].Location = prefix + located.Fields[i].Location
+	}
+	return &located
+}
+
+// wrong is a refusal of one part of a request.
+func wrong(location, message string, value any) error {
+	return &mailroom.Error{
+		Code: mailroom.Invalid, Message: location + ": " + message,
+		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},
+	}
+}

@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/internal/filter"
+	"mailroom/stream"
+)
+
+func (f face) runs() {
+	s := f.server
+	handle(f, f.op("GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
+	handle(f, f.op("GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
+	handle(f, f.op("GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
+	cancel := f.op("POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	handle(f, cancel, s.cancelRun)
+	handle(f, f.op("POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
+}
+
+func runKeys() []filter.Key {
+	return []filter.Key{
+		{Name: "status", Values: []string{
+			string(mailroom.Queued), string(mailroom.Running), string(mailroom.Waiting),
+			string(mailroom.Completed), string(mailroom.Failed), string(mailroom.Cancelled),
+		}},
+		{Name: "agent"}, {Name: "thread"}, {Name: "class"}, {Name: "reason"}, {Name: "key"}, {Name: "mode"},
+	}
+}
+
+type listRunsInput struct{ listParams }
+
+func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.Page[client.Run]], error) {
+	f, err := filter.Parse(in.Q, runKeys())
+	if err != nil {
+		return nil, err
+	}
+	q := mailroom.RunQuery{}
+	q.Agent, _ = f.Exact("agent")
+	q.Thread, _ = f.Exact("thread")
+	if status, ok := f.Exact("status"); ok {
+		q.Statuses = []mailroom.Status{mailroom.Status(status)}
+	}
+	l := list[*mailroom.Run, client.Run]{
+		name: "runs", show: showRuns,
+		key: func(r *mailroom.Run) int64 { return r.Key },
+		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Run, error) {
+			q := q
+			q.From, q.Limit = from, limit
+			return rd.Runs(q)
+		},
+	}
+	if !f.Empty() {
+		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(valueOf(r)), nil }
+	}
+	return l.page(ctx, s, in.listParams)
+}
+
+func valueOf(r *mailroom.Run) func(key string) string {
+	return func(key string) string {
+		switch key {
+		case "status":
+			return string(r.Status)
+		case "agent":
+			return r.Agent
+		case "thread":
+			return r.Thread
+		case "reason":
+			return string(r.Reason)
+		case "key":
+			return r.SubmitKey
+		case "mode":
+			return string(r.Mode)
+		case "class":
+			if r.Error != nil {
+				return string(r.Error.Class)
+			}
+		}
+		return ""
+	}
+}
+
+type getRunInput struct{ runPath }
+
+func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[client.Run], error) {
+	run, _, err := s.run(ctx, in.Run)
+	return &body[client.Run]{run}, err
+}
+
+// run returns a run as it is shown, and the last seq of its thread as of then.
+func (s *Server) run(ctx context.Context, id string) (out client.Run, lastSeq int64, err error) {
+	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		r, t, err := findRun(rd, id)
+		if err != nil {
+			return err
+		}
+		lastSeq = t.LastSeq
+		shown, err := showRuns(rd, []*mailroom.Run{r})
+		if err == nil {
+			out = shown[0]
+		}
+		return err
+	})
+	return out, lastSeq, err
+}
+
+func findRun(rd mailroom.Reader, id string) (*mailroom.Run, *mailroom.Thread, error) {
+	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
+	if err == nil && len(rows) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no run %q", short(id))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := findThread(rd, rows[0].Thread)
+	return rows[0], t, err
+}
+
+const maxWait = 5 * time.Minute
+
+type waitRunInput struct {
+	runPath
+	Timeout string `query:"timeout" default:"30s" doc:"A duration such as 500ms, 30s or 2m, at most 5m."`
+}
+
+// waitRun follows the run like any reader, from where its thread is, and
+// answers with what is there when the stream ends.
+func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Run], error) {
+	timeout, err := time.ParseDuration(in.Timeout)
+	if err != nil || timeout < 0 || timeout > maxWait {
+		return nil, wrong("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
+	}
+	leave, err := s.readers.enter(requestOf(ctx).who.name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	run, seq, err := s.run(ctx, in.Run)
+	if err != nil || run.Settled() || timeout == 0 {
+		return &body[client.Run]{run}, err
+	}
+	following, cancel := s.untilClosing(ctx)
+	defer cancel()
+	following, expire := context.WithTimeout(following, timeout)
+	defer expire()
+	err = s.options.Streams.Follow(following, stream.Query{
+		Thread: run.Thread, Run: run.ID, After: stream.Cursor{Seq: seq}, Until: stream.Waiting,
+	}, func(stream.Event) error { return nil })
+	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
+		return nil, err
+	}
+	run, _, err = s.run(ctx, in.Run)
+	return &body[client.Run]{run}, err
+}
+
+type cancelRunInput struct {
+	runPath
+	nothing
+}
+
+type runAnswer struct {
+	Status int
+	Body   client.Run
+}
+
+func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
+	row, err := s.options.Ledger.Cancel(ctx, in.Run, requestOf(ctx).who.name)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.after(ctx, row)
+	out := &runAnswer{Status: http.StatusOK, Body: run}
+	if run.Stopping {
+		out.Status = http.StatusAccepted
+	}
+	return out, err
+}
+
+// after shows a run as an operation left it: later changes are left to the next
+// question, or the answer would not fit its status.
+func (s *Server) after(ctx context.Context, row *mailroom.Run) (client.Run, error) {
+	var shown []client.Run
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+		shown, err = showRuns(rd, []*mailroom.Run{row})
+		return err
+	})
+	if err != nil {
+		return client.Run{}, err
+	}
+	return shown[0], nil
+}
+
+type retryRunInput struct {
+	runPath
+	Body *client.Retry
+}
+
+func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.Run], error) {
+	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.name}
+	if b := in.Body; b != nil {
+		q.Fresh, q.SameVersion = b.Fresh, b.AgentVersion == "same"
+	}
+	row, err := s.options.Ledger.Retry(ctx, q)
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	run, err := s.after(ctx, row)
+	return &body[client.Run]{run}, err
+}

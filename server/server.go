@@ -1,0 +1,182 @@
+// Package server serves the HTTP API: requests and answers in JSON, streams as
+// server-sent events. What it takes and gives are the types of package client.
+//
+// Each request passes the same gates in the same order: a request id, the Host
+// and Origin it names, the form of its path, its token, a route, and its body.
+// Whatever a gate or a handler refuses is a problem (RFC 9457) with a code.
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/stream"
+)
+
+// Ledger is what the server asks of a ledger.
+type Ledger interface {
+	View(ctx context.Context, f func(mailroom.Reader) error) error
+	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
+	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	Interrupt(ctx context.Context, thread, by string) (mailroom.Interrupted, error)
+	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
+	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
+	Retract(ctx context.Context, thread, message string) error
+	PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error)
+	DeleteThread(ctx context.Context, thread string) error
+	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
+	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
+}
+
+// Streams is what the server asks of package stream.
+type Streams interface {
+	Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error
+	Ended(ctx context.Context, q stream.Query) (bool, error)
+}
+
+// Options configure a Server. Ledger, Streams and Token are needed; the zero
+// value of the others works.
+type Options struct {
+	Ledger  Ledger
+	Streams Streams
+	// Token is the secret that requests carry. With "" every request that
+	// needs one is refused.
+	Token string
+	// Hosts are the names and addresses, without port, that requests may be
+	// addressed to beside the loopback ones. An unspecified address (0.0.0.0
+	// or ::) stands for every IP address.
+	Hosts []string
+	// Agents returns the names of the agents that a submit may ask for. nil
+	// allows every name.
+	Agents func() []string
+	// Ready returns why the process does not run work, nil when it does.
+	Ready   func() error
+	Version string
+	Log     *slog.Logger
+
+	// Limits. 0 means the default.
+
+	HeaderTimeout time.Duration // to send a request's header: 5 s
+	BodyTimeout   time.Duration // to send a request's body: 30 s
+	WriteTimeout  time.Duration // to take each piece of an answer: 15 s
+	IdleTimeout   time.Duration // of a connection between requests: 2 min
+	Heartbeat     time.Duration // between the comments of a stream: 10 s
+	Grace         time.Duration // for requests to finish at shutdown: 10 s
+	MaxStreams    int           // streams and waits of one token at a time: 256
+}
+
+const maxHeaderBytes = 64 << 10
+
+func (o *Options) fill() {
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{
+		{&o.HeaderTimeout, 5 * time.Second},
+		{&o.BodyTimeout, 30 * time.Second},
+		{&o.WriteTimeout, 15 * time.Second},
+		{&o.IdleTimeout, 2 * time.Minute},
+		{&o.Heartbeat, 10 * time.Second},
+		{&o.Grace, 10 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.unset
+		}
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = 256
+	}
+}
+
+// Server is the API as an http.Handler.
+type Server struct {
+	// Set by New.
+	options Options
+	log     *slog.Logger
+	token   [sha256.Size]byte // of Options.Token
+	mux     *http.ServeMux
+	origins *http.CrossOriginProtection
+	openapi json.RawMessage
+
+	// closing ends with close: streams and waits end, and none begins.
+	closing context.Context
+	close   context.CancelFunc
+
+	readers slots
+}
+
+// New makes a Server. It starts nothing.
+func New(o Options) *Server {
+	o.fill()
+	closing, closeAll := context.WithCancel(context.Background())
+	s := &Server{
+		options: o, log: o.Log, token: sha256.Sum256([]byte(o.Token)),
+		mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
+		closing: closing, close: closeAll,
+		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
+	}
+	s.routes()
+	return s
+}
+
+// Serve accepts connections until ctx ends; then streams and waits end first,
+// other requests may finish within Options.Grace, and it returns nil. Any other
+// reason to stop is an error. It closes ln, and is called once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	hs := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: s.options.HeaderTimeout,
+		IdleTimeout:       s.options.IdleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	defer s.close()
+	served := make(chan error, 1)
+	go func() { served <- hs.Serve(ln) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	s.close()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
+	defer cancel()
+	err := hs.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.WarnContext(ctx, "requests cut off at shutdown", "grace", s.options.Grace)
+		err = hs.Close()
+	}
+	if closed := <-served; err == nil && !errors.Is(closed, http.ErrServerClosed) {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("stop serving %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// untilClosing is ctx, which also ends when the server begins to shut down.
+func (s *Server) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.closing, func() { cancel(errShutdown()) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+func errShutdown() error {
+	return &mailroom.Error{Code: mailroom.Unavailable, Message: "the server is shutting down", RetryAfter: time.Second}
+}

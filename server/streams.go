@@ -1,0 +1,275 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/stream"
+)
+
+// streams registers the streams. They are plain handlers, because an answer
+// that has no end is nothing that a type describes.
+func (f face) streams() {
+	s := f.server
+	s.mux.HandleFunc("GET /v1/threads/{thread}/stream", s.streamThread)
+	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
+	f.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
+	f.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
+}
+
+func (f face) describeStream(path, id, inPath string, query ...string) {
+	text := &huma.Schema{Type: huma.TypeString}
+	op := f.op("GET "+path, id, "Entries and live text, first what is there, then what comes")
+	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
+	op.Parameters = []*huma.Param{
+		{Name: inPath, In: "path", Required: true, Schema: text},
+		{Name: "Last-Event-ID", In: "header", Schema: text, Description: "Goes on behind that event; wins over after."},
+		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.Settled), string(stream.Waiting)}}},
+	}
+	for _, name := range append(query, "after") {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
+	}
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
+	op.Responses["204"] = &huma.Response{Description: "Nothing is left, now or later."}
+	f.api.OpenAPI().AddOperation(&op)
+}
+
+func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
+	s.stream(w, r, func() (stream.Query, error) {
+		id, err := threadPath{r.PathValue("thread")}.id()
+		return stream.Query{Thread: id, Run: r.URL.Query().Get("run")}, err
+	}, "run", "after", "until")
+}
+
+func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
+	s.stream(w, r, func() (stream.Query, error) {
+		run, _, err := s.run(r.Context(), r.PathValue("run"))
+		return stream.Query{Thread: run.Thread, Run: run.ID}, err
+	}, "after", "until")
+}
+
+// stream answers with a stream of what target names. params are the query
+// parameters that it knows.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (stream.Query, error), params ...string) {
+	out := w.(*response) // ServeHTTP makes no other
+	q, err := s.streamQuery(r, target, params)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	leave, err := s.readers.enter(requestOf(r.Context()).who.name)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	defer leave()
+	// Ended also says whether there is such a thread and run, before the
+	// answer begins.
+	ended, err := s.options.Streams.Ended(r.Context(), q)
+	switch {
+	case err == nil && s.closing.Err() != nil:
+		err = errShutdown()
+		fallthrough
+	case err != nil:
+		s.refuse(out, r, err)
+		return
+	case ended:
+		out.WriteHeader(http.StatusNoContent)
+		return
+	}
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	out.WriteHeader(http.StatusOK)
+	s.follow(out, r, q)
+}
+
+func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
+	given := r.URL.Query()
+	if err := onlyKnown(given, params); err != nil {
+		return stream.Query{}, err
+	}
+	q, err := target()
+	if err != nil {
+		return q, err
+	}
+	q.Until = stream.Until(given.Get("until"))
+	if q.Until != stream.Forever && q.Until != stream.Settled && q.Until != stream.Waiting {
+		return q, wrong("query.until", "must be settled or waiting", string(q.Until))
+	}
+	for _, from := range []struct{ location, value string }{
+		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // of a reconnect: newer than the URL
+		{"query.after", given.Get("after")},
+	} {
+		if from.value == "" {
+			continue
+		}
+		if q.After, err = stream.ParseCursor(from.value); err != nil {
+			return q, wrong(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
+		}
+		break
+	}
+	return q, nil
+}
+
+func onlyKnown(given url.Values, params []string) error {
+	known := map[string]bool{}
+	for _, p := range params {
+		known[p] = true
+	}
+	for name := range given {
+		if !known[name] {
+			return wrong("query."+short(name), "unknown query parameter", nil)
+		}
+	}
+	return nil
+}
+
+// follow writes events until the stream ends, its reader goes or does not keep
+// up, or the server shuts down. The heartbeat ends before follow returns.
+func (s *Server) follow(out *response, r *http.Request, q stream.Query) {
+	ctx, cancel := s.untilClosing(r.Context())
+	defer cancel()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	w := &eventWriter{out: out}
+	if err := w.flush(); err != nil {
+		return // response keeps the error for the log line
+	}
+	beats := make(chan struct{})
+	go func() {
+		defer close(beats)
+		w.heartbeat(ctx, stop, s.options.Heartbeat)
+	}()
+	err := s.options.Streams.Follow(ctx, q, w.event)
+	stop(nil)
+	<-beats
+	if err != nil && out.failed == nil && r.Context().Err() == nil && s.closing.Err() == nil {
+		s.problemFor(r.Context(), err) // the answer has begun: the log line alone can tell
+	}
+}
+
+// eventWriter writes events and heartbeats, whole and one at a time.
+type eventWriter struct {
+	mu  sync.Mutex
+	out *response // owned by mu
+	buf bytes.Buffer
+}
+
+func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFunc, every time.Duration) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := w.write(func(b *bytes.Buffer) error { b.WriteString(": still here\n\n"); return nil }); err != nil {
+			stop(err)
+			return
+		}
+	}
+}
+
+func (w *eventWriter) event(e stream.Event) error {
+	return w.write(func(b *bytes.Buffer) error {
+		name, data, err := eventData(e)
+		if err != nil {
+			return err
+		}
+		b.WriteString("event: " + name + "\nid: ")
+		b.WriteString(eventID(e))
+		b.WriteString("\ndata: ")
+		b.Write(data)
+		b.WriteString("\n\n")
+		return nil
+	})
+}
+
+// eventID is where the reader is after e. A delta's always has its N, so that
+// it cannot be taken for the id of an entry.
+func eventID(e stream.Event) string {
+	if e.Delta != nil {
+		return strconv.FormatInt(e.Cursor.Seq, 10) + ":" + strconv.Itoa(e.Cursor.Bytes)
+	}
+	return e.Cursor.String()
+}
+
+func eventData(e stream.Event) (name string, data []byte, err error) {
+	switch {
+	case e.Entry != nil:
+		name, data = client.EventEntry, e.Entry.JSON()
+		if data == nil {
+			data, err = json.Marshal(e.Entry)
+		}
+	case e.Delta != nil:
+		name = client.EventDelta
+		data, err = json.Marshal(e.Delta)
+	case e.Gap != nil:
+		name = client.EventGap
+		data, err = json.Marshal(e.Gap)
+	default:
+		err = mailroom.Errorf(mailroom.Internal, "an event with nothing in it")
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("encode an event: %w", err)
+	}
+	return name, data, nil
+}
+
+func (w *eventWriter) write(fill func(*bytes.Buffer) error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.buf.Reset()
+	if err := fill(&w.buf); err != nil {
+		return err
+	}
+	if _, err := w.out.Write(w.buf.Bytes()); err != nil {
+		return err
+	}
+	return w.out.FlushError()
+}
+
+func (w *eventWriter) flush() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.FlushError()
+}
+
+// slots bounds how many streams and waits one token has open.
+type slots struct {
+	max int
+
+	mu    sync.Mutex
+	taken map[string]int // owned by mu
+}
+
+func (s *slots) enter(who string) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken[who] >= s.max {
+		return nil, &mailroom.Error{
+			Code: mailroom.RateLimited, RetryAfter: time.Second,
+			Message: fmt.Sprintf("this token has %d streams and waits open, which is the most: close some", s.max),
+		}
+	}
+	s.taken[who]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.taken[who]--; s.taken[who] == 0 {
+			delete(s.taken, who)
+		}
+	}, nil
+}

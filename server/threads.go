@@ -1,0 +1,232 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/internal/filter"
+)
+
+func (f face) threads() {
+	s := f.server
+	handle(f, f.op("GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
+	handle(f, f.op("GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
+	handle(f, f.op("PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent or metadata"), s.patchThread)
+	deletion := f.op("DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
+	deletion.DefaultStatus = 204
+	handle(f, deletion, s.deleteThread)
+	handle(f, f.op("GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
+	handle(f, f.op("POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
+}
+
+func threadKeys() []filter.Key {
+	return []filter.Key{
+		{Name: "id"}, {Name: "agent"},
+		{Name: "status", Values: []string{client.ThreadIdle, client.ThreadQueued, client.ThreadRunning, client.ThreadWaiting}},
+	}
+}
+
+type listThreadsInput struct{ listParams }
+
+func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[client.Page[client.Thread]], error) {
+	f, err := filter.Parse(in.Q, threadKeys())
+	if err != nil {
+		return nil, err
+	}
+	q := mailroom.ThreadQuery{}
+	q.Agent, _ = f.Exact("agent")
+	l := list[*mailroom.Thread, client.Thread]{
+		name: "threads", show: showThreads,
+		key: func(t *mailroom.Thread) int64 { return t.Key },
+		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
+			q := q
+			q.From, q.Limit = from, limit
+			if id, ok := f.Exact("id"); ok {
+				return onlyBelow(rd, id, from)
+			}
+			return rd.Threads(q)
+		},
+	}
+	if !f.Empty() {
+		l.match = func(rd mailroom.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
+	}
+	return l.page(ctx, s, in.listParams)
+}
+
+// onlyBelow is the list that the filter id:ID leaves: one row, or none.
+func onlyBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, error) {
+	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+	return slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return from != 0 && t.Key >= from }), err
+}
+
+func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool, error) {
+	var failed error
+	good := f.Match(func(key string) string {
+		switch key {
+		case "id":
+			return t.ID
+		case "agent":
+			return t.Agent
+		}
+		queued, err := 0, error(nil)
+		if t.Current == "" {
+			queued, err = countQueued(rd, t.ID)
+		}
+		if err != nil {
+			failed = err
+			return ""
+		}
+		status, err := threadStatus(rd, t, queued)
+		if err != nil {
+			failed = err
+		}
+		return status
+	})
+	return good, failed
+}
+
+type getThreadInput struct{ threadPath }
+
+func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[client.Thread], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return s.thread(ctx, id)
+}
+
+func (s *Server) thread(ctx context.Context, id string) (*body[client.Thread], error) {
+	var out body[client.Thread]
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		t, err := findThread(rd, id)
+		if err == nil {
+			out.Body, err = showThread(rd, t)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+func findThread(rd mailroom.Reader, id string) (*mailroom.Thread, error) {
+	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+	if err == nil && len(rows) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no thread %q", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+type patchThreadInput struct {
+	threadPath
+	Body client.ThreadPatch
+}
+
+func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[client.Thread], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	if a := in.Body.Agent; a != nil {
+		if err := s.checkAgent(*a); err != nil {
+			return nil, err
+		}
+	}
+	p := mailroom.ThreadPatch{Agent: in.Body.Agent, Metadata: in.Body.Metadata}
+	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
+		return nil, within("body.", err)
+	}
+	return s.thread(ctx, id)
+}
+
+type deleteThreadInput struct{ threadPath }
+
+func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none, error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.options.Ledger.DeleteThread(ctx, id)
+}
+
+type interruptInput struct {
+	threadPath
+	nothing
+}
+
+func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[client.Interrupted], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who.name)
+	if err != nil {
+		return nil, err
+	}
+	if out.Superseded == nil {
+		out.Superseded = []string{}
+	}
+	return &body[client.Interrupted]{client.Interrupted(out)}, nil
+}
+
+type listEntriesInput struct {
+	threadPath
+	After  int64    `query:"after" minimum:"0" doc:"Only entries with a greater seq."`
+	Before int64    `query:"before" minimum:"0" doc:"Only entries with a smaller seq. Without after: the last ones before it."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"500" default:"100"`
+	Kind   []string `query:"kind,explode" doc:"Only these kinds; may be repeated."`
+	Run    string   `query:"run" doc:"Only entries of this run."`
+}
+
+// listEntries reads forward from after, or with before alone backward from
+// there, and gives both in order of seq.
+func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[client.Page[mailroom.Entry]], error) {
+	id, err := in.id()
+	if err != nil {
+		return nil, err
+	}
+	q := mailroom.EntryQuery{
+		Thread: id, After: in.After, Before: in.Before, Kinds: kinds(in.Kind), Run: in.Run,
+		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1,
+	}
+	var found []mailroom.Entry
+	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		_, err := findThread(rd, id)
+		if err == nil {
+			found, err = rd.Entries(q)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := client.Page[mailroom.Entry]{Items: found}
+	if len(found) > in.Limit {
+		out.Items = found[:in.Limit]
+		next := strconv.FormatInt(out.Items[in.Limit-1].Seq, 10)
+		out.Next = &next
+	}
+	if q.Backward {
+		slices.Reverse(out.Items)
+	}
+	if out.Items == nil {
+		out.Items = []mailroom.Entry{}
+	}
+	return &body[client.Page[mailroom.Entry]]{out}, nil
+}
+
+func kinds(given []string) []string {
+	var out []string
+	for _, k := range given {
+		out = append(out, strings.Split(k, ",")...)
+	}
+	return out
+}
