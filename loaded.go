@@ -319,3 +319,10 @@ func DeriveID(names ...string) string {
 	b[8] = b[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
+
+// Expected recomputes the scheduling columns at now, for checks: all runs that
+// never started must be loaded. A due time that was set once stays, so At is
+// only as good as the row's own.
+func (t *Loaded) Expected(now time.Time) (due Due, heldAt time.Time) {
+	return t.due(now), t.held.first().NotBefore
+}

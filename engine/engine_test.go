@@ -1,0 +1,31 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func TestPlainRunLeavesItsStoryInTheLog(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(say("hi"))
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindMessage, mailroom.KindCompleted}
+		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
+			t.Error(diff)
+		}
+		for _, e := range h.entries("t") {
+			if e.Run != out.Run {
+				t.Errorf("entry %d %s: got run %q, want %q", e.Seq, e.Kind, e.Run, out.Run)
+			}
+		}
+		r := h.run(out.Run)
+		if r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "hi" || r.Attempt != 1 {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
