@@ -58,7 +58,7 @@ func (m *Main) rootCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
 	root.AddCommand(
-		m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
+		m.serveCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.configCommand(), m.versionCommand(),
 	)
 	return root

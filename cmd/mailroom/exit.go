@@ -69,7 +69,7 @@ func (m *Main) refuse(ctx context.Context, err error) int {
 	} else if _, ok := errors.AsType[*settledError](err); ok {
 		return exitFailed
 	} else if _, ok := errors.AsType[*config.Error](err); ok {
-		code, hint = exitUsage, "see `"+m.again("config")+"` for all keys and what they mean"
+		code = exitUsage
 	} else if ctx.Err() != nil {
 		return exitInterrupted
 	} else if e, ok := errors.AsType[*mailroom.Error](err); ok {

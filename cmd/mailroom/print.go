@@ -14,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
 )
 
 // say prints a line of talk. That it cannot be printed changes no outcome, so
@@ -39,6 +40,16 @@ func (m *Main) printUnanswered(key string) {
 
 func (m *Main) printDetached(again string) {
 	m.say("detached; nothing was cancelled. Show it again with:\n  %s", again)
+}
+
+// printListening says where the server is, and what to type next.
+func (m *Main) printListening(url string, dir folder.Folder) {
+	m.say("listening on %s, keeping everything in %s", url, dir)
+	m.say("now type, in another terminal:\n  %s", m.again("send", "hello"))
+}
+
+func (m *Main) printStopping() {
+	m.say("shutting down; a second signal ends it at once")
 }
 
 func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {

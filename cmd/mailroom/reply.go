@@ -119,7 +119,7 @@ func (p *replyPrinter) entry(e mailroom.Entry) error {
 	}
 	line, err := talk(e)
 	if line != "" {
-		p.main.say("%s", oneLine(line))
+		p.main.say("%s", cut(oneLine(line), 300)) // an error can bring a whole stack
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"mailroom/client"
@@ -34,7 +36,9 @@ func (m *Main) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Show, cancel or retry a run",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a run? show, cancel or retry")}
+		},
 	}
 	cmd.AddCommand(m.runShowCommand(), m.runCancelCommand(), m.runRetryCommand())
 	return cmd

@@ -57,10 +57,6 @@ const (
 	KindExec = "exec"
 )
 
-// leaseMargin is how long before its end a worker gives its lease up (package
-// engine): a renewal interval must fit in what remains.
-const leaseMargin = 3 * time.Second
-
 // Default returns the settings of an empty file.
 func Default() *Config {
 	return &Config{
@@ -88,13 +84,13 @@ func (c *Config) settings() []setting {
 		{"default_agent", "Agent of submits to new threads that name none.", name(&c.DefaultAgent)},
 		{"log_level", "Least level that is logged: debug, info, warn or error.", level(&c.LogLevel)},
 		{"runs", "Runs at once in this process.", number(&c.Runs, 1, 100_000)},
-		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, leaseMargin+time.Second, time.Hour)},
+		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, time.Second, time.Hour)},
 		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
 		{"sweep", "How often the leases of other workers are looked at.", duration(&c.Sweep, 10*time.Millisecond, time.Minute)},
-		{"stop_grace", "From the request to stop, or a passed deadline, to the forced end of a run.", duration(&c.StopGrace, 0, time.Hour)},
-		{"shutdown_grace", "How long a shutdown lets runs finish before it releases them.", duration(&c.ShutdownGrace, 0, 24*time.Hour)},
+		{"stop_grace", "From the request to stop, or a passed deadline, to the forced end of a run.", duration(&c.StopGrace, time.Millisecond, time.Hour)},
+		{"shutdown_grace", "How long a shutdown lets runs finish before it releases them.", duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)},
 		{"run_deadline", "Longest time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
-		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, 0, most)},
+		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, time.Millisecond, most)},
 	}
 }
 
@@ -126,9 +122,9 @@ func (a *Agent) settings() []setting {
 // check returns what no single value is wrong about.
 func (c *Config) check() []problem {
 	var found []problem
-	if c.Renew > c.Lease-leaseMargin {
+	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
-			"%s is too long for a lease of %s: at most %s", short(c.Renew), short(c.Lease), short(c.Lease-leaseMargin))})
+			"%s is too long for a lease of %s: at most half of it, %s", short(c.Renew), short(c.Lease), short(c.Lease/2))})
 	}
 	if c.Agents[c.DefaultAgent] == nil {
 		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)

@@ -83,7 +83,7 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			"[agent.x]\nkind = \"echo\"", `f.toml:1: agent: unknown key (did you mean "agents"?)`,
 		},
 		"duration out of range": {
-			`lease = "1s"`, `f.toml:1: lease: "1s" is not a duration from 4s to 1h, such as "1m30s"`,
+			`lease = "1ms"`, `f.toml:1: lease: "1ms" is not a duration from 1s to 1h, such as "1m30s"`,
 		},
 		"duration without a unit": {
 			`sweep = 5`, `f.toml:1: sweep: 5 is not a duration from 10ms to 1m, such as "1m30s"`,
@@ -98,7 +98,7 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			`listen = "localhost"`, `f.toml:1: listen: "localhost" is not HOST:PORT, such as "127.0.0.1:8420"`,
 		},
 		"renewal longer than the lease": {
-			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s: at most 7s`,
+			"lease = \"10s\"\nrenew = \"8s\"", `f.toml:2: renew: 8s is too long for a lease of 10s: at most half of it, 5s`,
 		},
 		"default agent that is not there": {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: no agent is named "ekho" (did you mean "echo"?)`,
@@ -150,7 +150,7 @@ func TestSyntaxErrorNamesItsLine(t *testing.T) {
 func TestPrintedConfigurationLoadsAsTheSame(t *testing.T) {
 	first, err := Parse("a.toml", []byte(`
 		log_level = "warn"
-		agent_grace = "0s"
+		agent_grace = "1h30m"
 		[agents."v1.2"]
 		kind = "exec"
 		command = ["sh", "-c", "echo \"hi\\n\"\t\u0001"]

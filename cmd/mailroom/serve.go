@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+func (m *Main) serveCommand() *cobra.Command {
+	var listen, file string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server. Everything it keeps is in its data folder, which one server holds
+at a time. SIGINT and SIGTERM shut it down in order, a second one at once.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "address to listen on; port 0 picks a free one (default 127.0.0.1:8420)")
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default mailroom.toml in the data folder)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := folder.Find(m.data, m.Env)
+		if err != nil {
+			return refusal(exitUsage, "", "%w", err)
+		}
+		c, err := loadConfig(dir, file)
+		if err != nil {
+			return err
+		}
+		if listen != "" {
+			if err := c.SetListen(listen); err != nil {
+				return refusal(exitUsage, "", "%w", err)
+			}
+		}
+		if err := m.serve(cmd.Context(), dir, c); err != nil {
+			return m.unserved(err)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// unserved is why there is no server, or no longer. It is an error also when
+// the context ended meanwhile.
+func (m *Main) unserved(err error) error {
+	if held, ok := errors.AsType[*folder.HeldError](err); ok && held.PID != 0 {
+		return refusal(exitFailed, "use that one, or another folder with --data", "%w", err)
+	}
+	return refusal(exitFailed, "", "%w", err)
+}
+
+// serve holds the folder and runs a node on it until ctx ends.
+func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+	held, err := dir.Hold()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Release()) }()
+	token, err := held.MakeToken()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	n, err := openNode(ctx, dir, c, token, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.close()) }()
+	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return refusal(exitFailed, "choose another address with --listen", "%w", err)
+	}
+	url := address(ln.Addr(), c.Listen)
+	if err := held.Announce(url); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	m.printListening(url, dir)
+	defer context.AfterFunc(ctx, m.printStopping)()
+	return n.run(ctx, ln)
+}
+
+// address is the URL of a listener. One that listens everywhere is reached on
+// the loopback address.
+func address(at net.Addr, listen string) string {
+	host, _, err := net.SplitHostPort(listen)
+	_, port, portErr := net.SplitHostPort(at.String())
+	if err != nil || portErr != nil {
+		return "http://" + at.String()
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
