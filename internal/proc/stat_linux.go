@@ -1,0 +1,129 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// process is a line of /proc/PID/stat, as far as it matters here; see proc(5).
+type process struct {
+	pid, parent, group, session int
+	state                       byte
+	threads                     int
+	start                       uint64 // clock ticks after the boot
+	kernel                      bool   // a thread of the kernel
+}
+
+// alive is false for one that has ended and only waits to be reaped. A main
+// thread may look ended while others of its process live.
+func (p process) alive() bool {
+	return p.state != 'X' && (p.state != 'Z' || p.threads > 1)
+}
+
+// processes lists what runs in our pid namespace, by pid.
+func processes() ([]process, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var all []process
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue // not a process
+		}
+		p, err := readProcess(pid)
+		switch {
+		case ignoreGone(err) == nil && err != nil:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("list processes: %w", err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func readProcess(pid int) (process, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return process{}, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat reads a line of /proc/PID/stat. The program's name is in
+// parentheses and may hold anything, parentheses and spaces too.
+func parseStat(line string) (process, error) {
+	bad := func(what string) (process, error) {
+		return process{}, fmt.Errorf("read process: no %s in %q", what, line)
+	}
+	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return bad("name")
+	}
+	fields := strings.Fields(line[end+1:]) // from field 3 on
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return bad("start time")
+	}
+	p := process{state: fields[0][0]}
+	var err error
+	number := func(s string) int {
+		n, e := strconv.Atoi(s)
+		err = errors.Join(err, e)
+		return n
+	}
+	p.pid = number(strings.TrimSpace(line[:open]))
+	p.parent, p.group, p.session = number(fields[1]), number(fields[2]), number(fields[3])
+	flags, e := strconv.ParseUint(fields[6], 10, 64)
+	err = errors.Join(err, e)
+	p.threads = number(fields[17])
+	p.start, e = strconv.ParseUint(fields[19], 10, 64)
+	if err = errors.Join(err, e); err != nil {
+		return process{}, fmt.Errorf("read process: %w", err)
+	}
+	const kernelThread = 0x00200000 // PF_KTHREAD
+	p.kernel = flags&kernelThread != 0
+	return p, nil
+}
+
+// environ returns the environment that the process was started with, entries
+// ended by NUL; "" if it has ended or belongs to somebody else.
+func (p process) environ() string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}
+
+// signal sends sig to this process and to no other that got its pid: a handle
+// is opened first, and what it refers to is looked at before it is used.
+func (p process) signal(sig syscall.Signal) error {
+	handle, err := os.FindProcess(p.pid)
+	if err != nil {
+		return ignoreGone(err)
+	}
+	now, err := readProcess(p.pid)
+	if err == nil && now.start == p.start {
+		err = handle.Signal(sig)
+	}
+	return errors.Join(ignoreGone(err), handle.Release())
+}
+
+// ignoreGone makes an error nil that says that a process has ended.
+func ignoreGone(err error) error {
+	if errors.Is(err, os.ErrProcessDone) || errors.Is(err, syscall.ESRCH) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

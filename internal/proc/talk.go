@@ -1,0 +1,286 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// linger is how long the rest of a tree may take to leave by itself after
+	// the child has ended: a last filter of its output, mostly.
+	linger = 500 * time.Millisecond
+	// drain is how long a read waits after everybody found has gone, in case
+	// somebody who was not found holds the pipe, and pipeSize is the most
+	// that can still be in it.
+	drain    = time.Second
+	pipeSize = 1 << 20
+	// lastWord bounds an Emit once the child is being stopped.
+	lastWord = 10 * time.Second
+
+	pieceSize = 32 << 10
+)
+
+// Emit takes a piece of stdout. It is called from Run's goroutine, one piece
+// after the other; while it blocks, the child is not counted as silent. Its
+// error stops the child.
+type Emit func(ctx context.Context, piece []byte) error
+
+// Exit is how a child ended.
+type Exit struct {
+	Code     int    // exit status; -1 if a signal ended it
+	Signal   string // name of that signal, "" if none
+	Duration time.Duration
+	Stderr   []byte // the last Limits.Stderr bytes, as they came
+}
+
+// Success reports whether the child ended with status 0.
+func (e Exit) Success() bool { return e.Code == 0 }
+
+func (e Exit) String() string {
+	if e.Signal != "" {
+		return "signal: " + e.Signal
+	}
+	return fmt.Sprintf("exit status %d", e.Code)
+}
+
+// Run gives the child its input, closes its stdin, hands on its stdout, and
+// returns once its whole tree is gone and its pipes are drained. The error is
+// nil if the child ended by itself, whatever its status; else it tells why it
+// was stopped: the cause of ctx, an error of emit, or an Err of this package. A
+// child that does not read its input does nothing wrong.
+//
+// It is stopped by INT to every process of its tree, then TERM, then KILL, with
+// the grace of Limits after each. What it says meanwhile is still handed on, with a context
+// that is not ctx. When it ends by itself, what it leaves running gets a moment
+// to end too, then TERM and KILL. A [LeftError] in the error names processes
+// that could not be ended at all.
+func (c *Child) Run(ctx context.Context, input string, emit Emit) (Exit, error) {
+	t := c.listen(&input)
+	return c.finish(ctx, t, c.watch(ctx, t, emit), emit)
+}
+
+// talk is what goes on over the pipes of a child. Goroutines own the pipes'
+// ends; everything else belongs to the goroutine of Run.
+type talk struct {
+	out    chan []byte   // pieces of stdout; closed at its end
+	life   chan struct{} // one slot: there was something on stderr
+	stderr *tail         // of the goroutine that reads it, until done
+	pipes  sync.WaitGroup
+
+	got int64 // bytes of stdout so far
+}
+
+func (c *Child) listen(input *string) *talk {
+	t := &talk{
+		out: make(chan []byte), life: make(chan struct{}, 1),
+		stderr: &tail{max: c.spec.Limits.Stderr},
+	}
+	if input != nil {
+		t.pipes.Go(func() {
+			// Whoever does not want all of its input closes the pipe or ends;
+			// what became of it is told by its exit.
+			_, _ = io.WriteString(c.stdin, *input)
+			_ = c.stdin.Close() // as above
+		})
+	}
+	t.pipes.Go(func() {
+		defer close(t.out)
+		read(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
+	})
+	t.pipes.Go(func() {
+		read(c.stderr, func(b []byte) {
+			t.stderr.add(b)
+			select {
+			case t.life <- struct{}{}:
+			default: // the one before was not seen yet
+			}
+		})
+	})
+	return t
+}
+
+// read hands on what comes until the end of the pipe. Its deadline says that the
+// tree has gone: then what is in the pipe is the rest, with an end behind it
+// unless somebody was not found.
+func read(f *os.File, take func([]byte)) {
+	buf := make([]byte, pieceSize)
+	piece := func() (int, error) {
+		n, err := f.Read(buf)
+		if n > 0 {
+			take(buf[:n])
+		}
+		return n, err
+	}
+	var n int
+	var err error
+	for err == nil {
+		n, err = piece()
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
+	for rest := pipeSize; rest > 0; rest -= n {
+		if err := f.SetReadDeadline(time.Now().Add(drain)); err != nil {
+			return
+		}
+		if n, err = piece(); err != nil {
+			return
+		}
+	}
+}
+
+// watch follows the child until it has ended, nil, or must be stopped, why.
+func (c *Child) watch(ctx context.Context, t *talk, emit Emit) (why error) {
+	lim := c.spec.Limits
+	first, late := lim.Start, ErrStart
+	if first == 0 {
+		first, late = lim.Idle, ErrIdle
+	}
+	silence, total := newTimer(first), newTimer(lim.Total)
+	defer silence.Stop()
+	defer total.Stop()
+	alive := func() {
+		late = ErrIdle
+		silence.Stop()
+		if lim.Idle > 0 {
+			silence.Reset(lim.Idle)
+		}
+	}
+	out := t.out
+	for {
+		select {
+		case b, ok := <-out:
+			if !ok {
+				out = nil // closed its stdout; it may still do something
+				continue
+			}
+			if err := c.hand(ctx, t, b, emit); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx) // which is why emit failed
+				}
+				return err
+			}
+			alive()
+		case <-t.life:
+			alive()
+		case <-c.exited:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-silence.C:
+			return late
+		case <-total.C:
+			return ErrTotal
+		}
+	}
+}
+
+// newTimer makes a timer that never fires if d is 0.
+func newTimer(d time.Duration) *time.Timer {
+	if d > 0 {
+		return time.NewTimer(d)
+	}
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// hand gives a piece to emit, up to the limit of output.
+func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
+	room := int64(len(b))
+	if c.spec.Limits.Output > 0 {
+		room = min(room, c.spec.Limits.Output-t.got)
+	}
+	t.got += room
+	if room > 0 {
+		if err := emit(ctx, b[:room]); err != nil {
+			return err
+		}
+	}
+	if room < int64(len(b)) {
+		return ErrOutput
+	}
+	return nil
+}
+
+// finish ends the tree, reads the pipes to their end, and tells how the child
+// ended. why is nil if it ended by itself.
+func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit, error) {
+	stopped := make(chan error, 1)
+	ladder := c.ladder(why)
+	t.pipes.Go(func() {
+		left := c.tree.climb(context.Background(), ladder, c.exited)
+		c.hangUp()
+		stopped <- left
+	})
+	gone := make(chan struct{})
+	var closing sync.WaitGroup
+	closing.Go(func() { t.pipes.Wait(); close(gone) })
+	out, deaf := t.out, false
+	for open := true; open; {
+		select {
+		case b, ok := <-out:
+			if !ok {
+				out = nil
+				continue
+			}
+			if deaf {
+				continue
+			}
+			if err := c.lastWords(ctx, t, b, emit); err != nil {
+				deaf = true
+				if why == nil {
+					why = err
+				}
+			}
+		case <-gone:
+			open = false
+		}
+	}
+	closing.Wait()
+	closeAll([]*os.File{c.stdin, c.stdout, c.stderr})
+	return c.exit(t, why, <-stopped)
+}
+
+func (c *Child) lastWords(ctx context.Context, t *talk, b []byte, emit Emit) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+	defer cancel()
+	return c.hand(ctx, t, b, emit)
+}
+
+// hangUp ends the pipes after the tree has gone. Readers still get all that is
+// in them; only somebody who was not found and keeps one open is cut off.
+func (c *Child) hangUp() {
+	_ = c.stdin.Close() // nobody is left to read it; the writer may have closed it before
+	for _, f := range []*os.File{c.stdout, c.stderr} {
+		if err := f.SetReadDeadline(time.Now()); err != nil {
+			_ = f.Close() // no deadlines here: close it, or its reader might wait for ever
+		}
+	}
+}
+
+// exit reports. left is what could not be ended: the child may be among it, and
+// then the goroutine that waits for it stays until the kernel lets it go.
+func (c *Child) exit(t *talk, why, left error) (Exit, error) {
+	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started)}
+	if l, ok := errors.AsType[*LeftError](left); ok && l.holds(c.id.PID) {
+		return e, errors.Join(why, left)
+	}
+	c.owner.Wait()
+	e.Duration = c.ended.Sub(c.started)
+	if _, failed := errors.AsType[*exec.ExitError](c.waitErr); c.waitErr != nil && !failed {
+		return e, errors.Join(why, left, fmt.Errorf("wait for the child: %w", c.waitErr))
+	}
+	e.Code = c.state.ExitCode()
+	if ws, ok := c.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Signal = ws.Signal().String()
+	}
+	return e, errors.Join(why, left)
+}

@@ -1,0 +1,338 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// living returns those of the pids named in text that live.
+func living(t *testing.T, text string) []int {
+	t.Helper()
+	var live []int
+	fields := strings.Fields(text)
+	if len(fields) == 0 {
+		t.Fatal("the child named no processes")
+	}
+	for _, f := range fields {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := readProcess(pid)
+		if err == nil && p.alive() {
+			live = append(live, pid)
+		} else if ignoreGone(err) != nil {
+			t.Fatal(err)
+		}
+	}
+	return live
+}
+
+// The grandchildren that a child may leave: each line starts one and says its
+// pid. None of them ends by itself, or by INT.
+const (
+	inGroup         = "sleep 1000 & echo $!\n"
+	inSession       = "setsid sleep 1000 & echo $!\n"
+	orphan          = "(setsid sleep 1000 & echo $!)\n"
+	orphanDeaf      = "(trap '' TERM; setsid sleep 1000 & echo $!)\n"
+	silentOrphan    = "(setsid sleep 1000 >/dev/null 2>&1 & echo $!)\n"
+	bareInGroup     = "env -i sleep 1000 & echo $!\n"
+	bareInSession   = "env -i setsid sleep 1000 & echo $!\n"
+	bareOrphan      = "(env -i sleep 1000 & echo $!)\n"
+	familyInSession = "setsid sh -c 'echo $$; sleep 1000 & echo $!; wait' &\n"
+)
+
+func TestAStopEndsTheWholeTree(t *testing.T) {
+	all := inGroup + inSession + orphan + orphanDeaf + silentOrphan + bareInGroup + bareInSession + bareOrphan + familyInSession
+	// The child obeys INT at once. What it leaves is ended by TERM, without
+	// the whole grace of INT, and the deaf one by KILL.
+	limits := Limits{Interrupt: time.Hour, Terminate: 50 * time.Millisecond}
+	var got said
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	got.heard = func(all string) {
+		if strings.Count(all, "\n") == 10 {
+			cancel(errAsked)
+		}
+	}
+	if _, err := start(t, shell(t, all+"wait", limits)).Run(ctx, "", got.emit); !errors.Is(err, errAsked) {
+		t.Errorf("error %v, want %v", err, errAsked)
+	}
+	if live := living(t, got.text.String()); live != nil {
+		t.Errorf("processes %v live on", live)
+	}
+}
+
+func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
+	limits := Limits{Terminate: 50 * time.Millisecond}
+	all := inGroup + inSession + orphan + orphanDeaf + silentOrphan + bareInGroup + bareOrphan + familyInSession
+	var got said
+	// The family says its two pids in its own time.
+	exit, err := start(t, shell(t, all+"sleep 0.2", limits)).Run(t.Context(), "", got.emit)
+	if err != nil || !exit.Success() {
+		t.Errorf("ended with %v, %v; want success, whatever it left", exit, err)
+	}
+	if live := living(t, got.text.String()); live != nil {
+		t.Errorf("processes %v live on", live)
+	}
+}
+
+func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
+	var got said
+	exit, err := start(t, shell(t, "(sleep 0.1; echo last) & echo first", patient)).Run(t.Context(), "", got.emit)
+	if err != nil || !exit.Success() || got.text.String() != "first\nlast\n" {
+		t.Errorf("said %q and ended with %v, %v", got.text.String(), exit, err)
+	}
+}
+
+func TestAHolderOfThePipeThatNobodyFindsDoesNotHangUs(t *testing.T) {
+	var got said
+	exit, err := start(t, shell(t, "(env -i setsid sh -c 'echo $$; exec sleep 1000' & )", patient)).Run(t.Context(), "", got.emit)
+	if err != nil || !exit.Success() {
+		t.Errorf("ended with %v, %v; want success", exit, err)
+	}
+	for _, pid := range living(t, got.text.String()) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lines reads n lines from a child that is not run yet.
+func lines(t *testing.T, c *Child, n int) string {
+	t.Helper()
+	var got strings.Builder
+	buf := make([]byte, 100)
+	for strings.Count(got.String(), "\n") < n {
+		k, err := c.stdout.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Write(buf[:k])
+	}
+	return got.String()
+}
+
+// A tree that starts others as fast as it can must not outrun KILL, whatever
+// its processes do to their environment, group and session.
+func TestATreeThatForksWhileItIsKilled(t *testing.T) {
+	argument := fmt.Sprintf("1000.%d", os.Getpid())
+	spec := shell(t, "echo ready; i=0; while [ $i -lt 100 ]; do env -i setsid sleep "+argument+" & i=$((i+1)); done; wait", patient)
+	spec.Urgent = func(error) bool { return true }
+	var got said
+	ctx := got.stopOn(t, "ready")
+	if _, err := start(t, spec).Run(ctx, "", got.emit); !errors.Is(err, errAsked) {
+		t.Errorf("error %v, want %v", err, errAsked)
+	}
+	all, err := processes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
+		if ignoreGone(err) != nil {
+			t.Fatal(err)
+		}
+		if p.alive() && strings.Contains(string(line), argument) {
+			t.Errorf("process %d got away", p.pid)
+			if err := ignoreGone(syscall.Kill(p.pid, syscall.SIGKILL)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestLeftoversAreKilled(t *testing.T) {
+	cases := []struct {
+		name string
+		id   func(ID) ID
+	}{
+		{"known by their process and mark", func(id ID) ID { return id }},
+		{"known by their mark", func(ID) ID { return ID{} }},
+		{"the process was of another boot", func(id ID) ID { id.Boot, id.PID = "before", 1; return id }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			old := start(t, shell(t, inGroup+inSession+orphan+"wait", patient))
+			pids := lines(t, old, 3)
+			n, err := KillLeftovers(t.Context(), c.id(old.ID()), marked(t.Name()))
+			if err != nil || n != 4 {
+				t.Errorf("killed %d, %v; want 4", n, err)
+			}
+			if live := living(t, pids); live != nil {
+				t.Errorf("processes %v live on", live)
+			}
+			exit, err := old.Run(t.Context(), "", discard)
+			if err != nil || exit.Signal != "killed" {
+				t.Errorf("the earlier child ended with %v, %v; want it killed", exit, err)
+			}
+		})
+	}
+}
+
+func TestLeftoversWithoutAMarkAreFoundByTheirProcess(t *testing.T) {
+	old := start(t, shell(t, bareInGroup+bareInSession+"wait", patient))
+	pids := lines(t, old, 2)
+	n, err := KillLeftovers(t.Context(), old.ID(), nil)
+	if err != nil || n != 3 {
+		t.Errorf("killed %d, %v; want 3", n, err)
+	}
+	if live := living(t, pids); live != nil {
+		t.Errorf("processes %v live on", live)
+	}
+	exit, err := old.Run(t.Context(), "", discard)
+	if err != nil || exit.Signal != "killed" {
+		t.Errorf("the earlier child ended with %v, %v; want it killed", exit, err)
+	}
+}
+
+func TestAPidThatWasUsedAgainIsLeftAlone(t *testing.T) {
+	cases := []struct {
+		name string
+		id   func(ID) ID
+	}{
+		{"an earlier process had the pid", func(id ID) ID { id.Start--; return id }},
+		{"a later process had the pid", func(id ID) ID { id.Start++; return id }},
+		{"another host", func(id ID) ID { id.Host += "x"; return id }},
+		{"another boot", func(id ID) ID { id.Boot += "x"; return id }},
+		{"another pid namespace", func(id ID) ID { id.Namespace += "x"; return id }},
+		{"nothing is known", func(ID) ID { return ID{} }},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			stranger := start(t, shell(t, "sleep 1000 & cat; kill $!", patient))
+			n, err := KillLeftovers(t.Context(), c.id(stranger.ID()), marked("somebody else"))
+			if err != nil || n != 0 {
+				t.Errorf("killed %d, %v; want nobody", n, err)
+			}
+			var got said
+			exit, err := stranger.Run(t.Context(), "alive", got.emit)
+			if err != nil || !exit.Success() || got.text.String() != "alive" {
+				t.Errorf("said %q and ended with %v, %v; want it alive", got.text.String(), exit, err)
+			}
+		})
+	}
+}
+
+func TestKillingLeftoversEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errAsked)
+	c := start(t, shell(t, "exec sleep 1000", patient))
+	if _, err := KillLeftovers(ctx, c.ID(), marked(t.Name())); !errors.Is(err, errAsked) {
+		t.Errorf("error %v, want %v", err, errAsked)
+	}
+	if _, err := c.Run(t.Context(), "", discard); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheChildDiesWithItsParent(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	parent := exec.Command(os.Args[0])
+	parent.Env = []string{"PROC_TEST_ROLE=parent"}
+	parent.ExtraFiles = []*os.File{w} // the child inherits it: it ends when both are gone
+	parent.Stderr = os.Stderr
+	out, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		t.Fatalf("the child did not come up: %v", err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Wait(); err == nil {
+		t.Error("the parent ended by itself")
+	}
+	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the child did not die with its parent: %v", err)
+	}
+}
+
+func TestIDNamesTheProcess(t *testing.T) {
+	c := start(t, shell(t, "cat", patient))
+	id := c.ID()
+	p, err := readProcess(id.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.start != id.Start || p.group != id.Group || id.Group != id.PID {
+		t.Errorf("identified as %+v, the system says %+v", id, p)
+	}
+	if id.Boot == "" || id.Namespace == "" || id.Host == "" {
+		t.Errorf("identified as %+v, want boot, namespace and host", id)
+	}
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	// As the kernel writes it, with a name that tries to look like more.
+	const tail = "4194560 109 0 0 0 1 2 0 0 20 0 3 0 8675309 1 2 3"
+	got, err := parseStat("42 (a) R 1 (b) S 7 40 39 0 -1 " + tail)
+	want := process{pid: 42, parent: 7, group: 40, session: 39, state: 'S', threads: 3, start: 8675309}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(process{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, bad := range []string{"", "42", "42 (a", "42 (a)", "x (a) S 7 40 39 0 -1 " + tail, "42 (a) S 7 40 39 0 -1"} {
+		if p, err := parseStat(bad); err == nil {
+			t.Errorf("%q was read as %+v, want an error", bad, p)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add("sleep", 42, 7, uint64(8675309))
+	f.Add("a) R 1 (b", 1, 0, uint64(0))
+	f.Fuzz(func(t *testing.T, name string, pid, parent int, start uint64) {
+		line := fmt.Sprintf("%d (%s) S %d 40 39 0 -1 4194560 0 0 0 0 1 2 0 0 20 0 1 0 %d 1", pid, name, parent, start)
+		got, err := parseStat(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.pid != pid || got.parent != parent || got.start != start {
+			t.Errorf("%q was read as %+v", line, got)
+		}
+	})
+}
+
+func TestLookupReadsAnEnvironment(t *testing.T) {
+	const env = "A=1\x00AB=2\x00B=x=y\x00EMPTY=\x00"
+	for name, want := range map[string]string{"A": "1", "AB": "2", "B": "x=y", "EMPTY": ""} {
+		if got, ok := lookup(env, name); !ok || got != want {
+			t.Errorf("%s is %q, %v; want %q", name, got, ok, want)
+		}
+	}
+	if got, ok := lookup(env, "C"); ok {
+		t.Errorf("C is %q, want none", got)
+	}
+}

@@ -1,0 +1,55 @@
+//go:build !linux
+
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// attributes makes the child the leader of a process group. There is no way to
+// have it killed when we die.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// tree is the process group of a child.
+type tree struct {
+	group int
+	leads func() bool // whether the child was not reaped yet
+	last  syscall.Signal
+}
+
+func newTree(id ID, _ Belongs) *tree { return &tree{group: id.Group} }
+
+// signal sends sig to the group unless it was the last it got, 0 to nobody, and
+// returns the group's leader while any of it lives. KILL is repeated.
+func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
+	if sig == t.last && sig != syscall.SIGKILL {
+		sig = 0
+	}
+	err = syscall.Kill(-t.group, sig)
+	switch {
+	case errors.Is(err, syscall.ESRCH), errors.Is(err, syscall.EPERM):
+		return nil, nil // EPERM: only processes that wait to be reaped
+	case err != nil:
+		return nil, fmt.Errorf("signal the process group: %w", err)
+	}
+	if sig != 0 {
+		t.last = sig
+	}
+	return []int{t.group}, nil
+}
+
+// KillLeftovers does nothing here: there is no portable way to tell whether a
+// process is the one that it was.
+func KillLeftovers(context.Context, ID, Belongs) (int, error) { return 0, nil }
+
+func identify(pid int) (ID, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return ID{}, fmt.Errorf("host name: %w", err)
+	}
+	return ID{PID: pid, Group: pid, Host: host}, nil
+}
