@@ -27,7 +27,6 @@ type follower struct {
 
 	// Where the reader is.
 	seq     int64 // entries up to it were emitted, or are not asked for
-	start   int64 // where this call began, or went on after a gap
 	key     int64 // of the thread's row; 0 before the first page
 	writing writing
 	// knowsClaim: writing.claim is what the log says up to seq. Until then
@@ -122,9 +121,6 @@ func (f *follower) moveTo(p *page) error {
 	} else if first && p.after == p.thread.LastSeq {
 		f.writing.resume = f.q.After.Bytes
 	}
-	if first || p.gap != nil {
-		f.start = p.after
-	}
 	f.seq = p.after
 	if p.gap == nil {
 		return nil
@@ -133,14 +129,11 @@ func (f *follower) moveTo(p *page) error {
 }
 
 // join takes the claim from the current run's row: its run.started went by
-// before the reader came, and maybe messages too.
+// before the reader came, and with it maybe messages of the attempt.
 func (f *follower) join(c claim) {
 	resume := f.writing.resume
-	if f.writing.claim == c {
-		return // its start was among the entries just read
-	}
 	f.writing.begin(c)
-	f.writing.resume, f.writing.unseen = resume, f.start
+	f.writing.resume, f.writing.unseen = resume, f.seq
 }
 
 // entry emits one entry of the log and learns from it who writes.

@@ -61,14 +61,18 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 	return nil
 }
 
-// live takes live text. Text of any message but the open one sends the reader
-// to the store first: that alone tells a new message from an old one.
+// live takes live text. Text of a message that is neither the open one nor
+// plainly the next sends the reader to the store: that alone tells a new message
+// from an old one.
 func (f *follower) live(ctx context.Context, d mailroom.Delta) error {
 	c := claim{d.Run, d.Attempt}
 	if f.q.Run != "" && f.q.Run != d.Run || f.writing.stale(c, d.Message) {
 		return nil
 	}
 	f.fresh = true
+	if d.Offset == 0 && f.writing.between(c) {
+		f.writing.open(d.Message)
+	}
 	if !f.writing.at(c, d.Message) {
 		if err := f.catchUp(ctx, true); err != nil || f.enough {
 			return err

@@ -73,6 +73,12 @@ func (w *writing) at(c claim, message string) bool {
 	return c == w.claim && message == w.message && message != ""
 }
 
+// between reports whether c is known to have no message open that the reader
+// could have missed the start of, so that whatever begins now is the next one.
+func (w *writing) between(c claim) bool {
+	return c == w.claim && w.message == "" && w.resume == 0 && w.unseen == 0
+}
+
 // take adds text of the open message and returns what is new to the reader.
 // Text beyond a hole is held.
 func (w *writing) take(d mailroom.Delta) []mailroom.Delta {

@@ -1,0 +1,311 @@
+package stream_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const thread, agent, worker = "t", "echo", "w"
+
+// desk plays everybody who writes: submitters, the ledger and one worker. It
+// commits real transitions to a real store and publishes what it did.
+type desk struct {
+	t       *testing.T
+	store   *memory.Store
+	bus     *bus.Bus
+	streams *stream.Streams
+	publish func(bus.Notice) // the bus's, unless a test is unkind
+
+	runs, messages int            // made so far
+	claim          mailroom.Claim // of the run that the worker has; zero: none
+	step           int
+	open           mailroom.Said // what it is writing
+	kept           int           // bytes of open that are in the store
+
+	// What is true.
+	truth   map[writer]string // all that was ever said
+	entries []mailroom.Entry  // the log
+	started map[writer]int64  // by run and attempt: seq of its start
+	ended   map[writer]int64  // seq of the message's entry
+}
+
+// writer names a message under the claim that writes it.
+type writer struct {
+	run     string
+	attempt int
+	message string
+}
+
+func newDesk(t *testing.T) *desk {
+	d := &desk{
+		t: t, store: memory.New(), bus: bus.New(), truth: map[writer]string{},
+		started: map[writer]int64{}, ended: map[writer]int64{},
+	}
+	d.publish = d.bus.Publish
+	d.streams = stream.New(d.store, d.bus)
+	return d
+}
+
+// change commits what f does to the thread, and tells the bus.
+func (d *desk) change(f func(l *mailroom.Loaded, now time.Time) error) {
+	d.t.Helper()
+	var entries []mailroom.Entry
+	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
+		_, rows, err := tx.Lock(nil, []string{thread})
+		if err != nil {
+			return err
+		}
+		l := mailroom.Load(rows[0])
+		runs, err := tx.Runs(mailroom.RunQuery{Thread: thread})
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			l.Adopt(r)
+		}
+		l.Fill(mailroom.QueueRuns, runs, true)
+		l.Fill(mailroom.HeldRuns, runs, true)
+		if err := f(l, tx.Now()); err != nil {
+			return err
+		}
+		entries = l.Entries()
+		var c mailroom.Changes
+		l.Collect(&c)
+		return tx.Write(&c)
+	})
+	if err != nil {
+		d.t.Fatalf("change: %v", err)
+	}
+	d.committed(entries)
+}
+
+func (d *desk) committed(entries []mailroom.Entry) {
+	d.t.Helper()
+	if len(entries) == 0 {
+		return
+	}
+	d.entries = append(d.entries, entries...)
+	for _, e := range entries {
+		w := writer{run: e.Run, attempt: e.Attempt}
+		switch e.Kind {
+		case mailroom.KindStarted:
+			d.started[w] = e.Seq
+		case mailroom.KindMessage:
+			var m mailroom.Message
+			if err := e.Decode(&m); err != nil {
+				d.t.Fatal(err)
+			}
+			w.message = m.ID
+			d.ended[w] = e.Seq
+		}
+	}
+	d.publish(bus.Notice{Thread: thread, Entries: entries})
+}
+
+// submit returns the run that it is queued as.
+func (d *desk) submit() string {
+	d.t.Helper()
+	d.runs++
+	in := mailroom.Submit{
+		Thread: thread, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
+		Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text("hello")}},
+	}
+	d.change(func(l *mailroom.Loaded, now time.Time) error {
+		_, err := l.Submit(in, now)
+		return err
+	})
+	return in.Run
+}
+
+// start claims what is due; that must be something.
+func (d *desk) start() {
+	d.t.Helper()
+	d.change(func(l *mailroom.Loaded, now time.Time) error {
+		r := l.Claim(worker, 1, agent, l.Due.Alone, now)
+		if r == nil {
+			return fmt.Errorf("nothing to claim")
+		}
+		d.claim = mailroom.Claim{Thread: thread, Run: r.ID, Attempt: r.Attempt}
+		d.step = r.Step
+		return nil
+	})
+}
+
+func (d *desk) writer() writer {
+	return writer{d.claim.Run, d.claim.Attempt, d.open.ID}
+}
+
+// say streams text of the message being written.
+func (d *desk) say(text string) {
+	if d.open.ID == "" {
+		d.messages++
+		d.open = mailroom.Said{ID: fmt.Sprintf("message%d", d.messages)}
+		d.kept = 0
+	}
+	delta := mailroom.Delta{
+		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
+		Offset: len(d.open.Text), Channel: "text", Text: text,
+	}
+	d.open.Text += text
+	d.truth[d.writer()] = d.open.Text
+	d.publish(bus.Notice{Thread: thread, Delta: &delta})
+}
+
+// flush brings what was said into the store.
+func (d *desk) flush() {
+	d.t.Helper()
+	if d.open.ID == "" || d.kept == len(d.open.Text) {
+		return
+	}
+	piece := mailroom.Partial{
+		Thread: thread, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
+		Offset: d.kept, Text: d.open.Text[d.kept:],
+	}
+	d.change(func(l *mailroom.Loaded, _ time.Time) error { return l.Flush(d.claim, piece) })
+	d.kept = len(d.open.Text)
+	d.publish(bus.Notice{Thread: thread, Flushed: &bus.Flushed{
+		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Upto: d.kept,
+	}})
+}
+
+// said takes the message being written.
+func (d *desk) said() *mailroom.Said {
+	if d.open.ID == "" {
+		return nil
+	}
+	said := d.open
+	d.open = mailroom.Said{}
+	return &said
+}
+
+// append commits a step, and with it the message being written.
+func (d *desk) append() {
+	d.t.Helper()
+	a := &mailroom.Append{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.said()}
+	d.step++
+	d.change(func(l *mailroom.Loaded, now time.Time) error {
+		_, err := l.Append(a, nil, now)
+		return err
+	})
+}
+
+func (d *desk) settle(o mailroom.Outcome, f *mailroom.Failure) {
+	d.t.Helper()
+	s := &mailroom.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.said()}
+	d.claim = mailroom.Claim{}
+	d.change(func(l *mailroom.Loaded, now time.Time) error {
+		_, err := l.Settle(s, now)
+		return err
+	})
+}
+
+func (d *desk) complete() { d.t.Helper(); d.settle(mailroom.Complete, nil) }
+func (d *desk) release()  { d.t.Helper(); d.settle(mailroom.Release, nil) }
+func (d *desk) fail() {
+	d.t.Helper()
+	d.settle(mailroom.Fail, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("no")})
+}
+
+// expire takes the claim away; only what was flushed is kept.
+func (d *desk) expire() {
+	d.t.Helper()
+	said := d.said()
+	if said != nil {
+		said.Text = said.Text[:d.kept]
+	}
+	d.claim = mailroom.Claim{}
+	d.change(func(l *mailroom.Loaded, now time.Time) error {
+		l.Expire(worker, said, now)
+		return nil
+	})
+}
+
+// rewrite changes the rows of the thread and of a run as no transition does,
+// and may append an entry.
+func (d *desk) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)) {
+	d.t.Helper()
+	var entries []mailroom.Entry
+	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
+		_, threads, err := tx.Lock(nil, []string{thread})
+		if err != nil {
+			return err
+		}
+		runs, err := tx.Runs(mailroom.RunQuery{IDs: []string{run}})
+		if err != nil {
+			return err
+		}
+		t, r := threads[0], runs[0]
+		f(t, r)
+		c := &mailroom.Changes{Threads: threads, Runs: runs}
+		if kind != "" {
+			t.LastSeq++
+			e, err := mailroom.NewEntry(t.ID, t.LastSeq, kind, r.ID, r.Attempt, tx.Now(), struct{}{})
+			if err != nil {
+				return err
+			}
+			entries = []mailroom.Entry{e}
+			c.Entries = [][]mailroom.Entry{entries}
+		}
+		return tx.Write(c)
+	})
+	if err != nil {
+		d.t.Fatalf("rewrite: %v", err)
+	}
+	d.committed(entries)
+}
+
+// park leaves the run of the claim as a wait does.
+func (d *desk) park() {
+	d.t.Helper()
+	d.rewrite(d.claim.Run, "run.waiting", func(t *mailroom.Thread, r *mailroom.Run) {
+		r.Status, t.Worker, t.Round = mailroom.Waiting, "", 0
+	})
+	d.claim = mailroom.Claim{}
+}
+
+// purge lets the log begin at first.
+func (d *desk) purge(first int64) {
+	d.t.Helper()
+	d.rewrite("run1", "", func(t *mailroom.Thread, _ *mailroom.Run) { t.FirstSeq = first })
+}
+
+// log is the whole log, or that of one run.
+func (d *desk) log(run string) []mailroom.Entry {
+	var log []mailroom.Entry
+	for _, e := range d.entries {
+		if run == "" || e.Run == run {
+			log = append(log, e)
+		}
+	}
+	return log
+}
+
+func (d *desk) last() int64 { return d.entries[len(d.entries)-1].Seq }
+
+// due reports whether there is something to start.
+func (d *desk) due() bool {
+	d.t.Helper()
+	due := false
+	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		if err == nil && len(rows) == 1 {
+			at := rows[0].Due.At
+			due = !at.IsZero() && !at.After(time.Now())
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatalf("due: %v", err)
+	}
+	return due
+}

@@ -1,0 +1,290 @@
+package stream_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/stream"
+)
+
+// aLook is long enough for a reader to have looked at the store once.
+const aLook = 1100 * time.Millisecond
+
+// begun is a desk with a run that has started.
+func begun(t *testing.T) *desk {
+	d := newDesk(t)
+	d.submit()
+	d.start()
+	return d
+}
+
+// quietly does f without telling the bus.
+func (d *desk) quietly(f func()) {
+	tell := d.publish
+	d.publish = func(bus.Notice) {}
+	f()
+	d.publish = tell
+}
+
+func TestLiveTextComesAtOnceAndItsEntryEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		d.say("he")
+		synctest.Wait()
+		d.say("llo")
+		late := mailroom.Delta{
+			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 5, Channel: "text", Text: " late",
+		}
+		d.append()
+		d.publish(bus.Notice{Thread: thread, Delta: &late})
+		d.say("next")
+		synctest.Wait()
+		wants(t, "events", []string{"+he", "+llo", "step", "message", "+next"}, r.kinds())
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestReaderIsNotFooledByLateTextOfAMessageWhoseEntryItHas(t *testing.T) {
+	for _, brought := range []int64{10, 60, 143} { // a part of the entries, or all
+		synctest.Test(t, func(t *testing.T) {
+			d := begun(t)
+			var late []mailroom.Delta
+			for range 70 { // more than one page of messages
+				d.say("old")
+				late = append(late, mailroom.Delta{
+					Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Channel: "text", Text: "old",
+				})
+				d.append()
+			}
+			r := d.follow(stream.Query{After: stream.Cursor{Seq: brought}})
+			synctest.Wait()
+			for _, delta := range late {
+				d.publish(bus.Notice{Thread: thread, Delta: &delta})
+				synctest.Wait()
+			}
+			d.say("new")
+			synctest.Wait()
+			r.gotAll("", brought)
+			wants(t, "text", []string{"+new"}, r.kinds()[len(r.seqs()):])
+			r.check()
+			r.hangUp()
+		})
+	}
+}
+
+func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		d.say("first try")
+		synctest.Wait()
+		zombie := mailroom.Delta{
+			Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Offset: 9, Channel: "text", Text: "!",
+		}
+		d.expire()
+		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.start()
+		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.say("second")
+		d.publish(bus.Notice{Thread: thread, Delta: &zombie})
+		d.say(" try")
+		synctest.Wait()
+		wants(t, "events",
+			[]string{"+first try", "run.rescheduled", "run.started", "+second", "+ try"}, r.kinds())
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		asks := d.bus.Asks(8)
+		defer asks.Close()
+		d.say("zero ")
+		d.flush()
+		d.say("one ")
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		wants(t, "before any live text", []string{"+zero "}, r.kinds())
+		wants(t, "asks", 0, len(asks.C))
+
+		d.say("two ")
+		d.say("three ")
+		synctest.Wait()
+		wants(t, "held", []string{"+zero "}, r.kinds())
+		wants(t, "asks, once per hole", 1, len(asks.C))
+		wants(t, "asked for", thread, <-asks.C)
+
+		<-time.After(1500 * time.Millisecond)
+		synctest.Wait()
+		wants(t, "asks again each second", 1, len(asks.C))
+
+		d.quietly(func() { d.say("lost ") })
+		d.say("four")
+		d.flush()
+		synctest.Wait()
+		wants(t, "text", "zero one two three lost four", r.text(d.open.ID))
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestHoleWithinLiveTextIsFilledByTheNextFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		d.say("a")
+		synctest.Wait()
+		d.quietly(func() { d.say("b") })
+		d.say("c")
+		synctest.Wait()
+		d.quietly(d.flush)
+		d.say("d")
+		synctest.Wait()
+		wants(t, "before the next look", "a", r.text(d.open.ID))
+		<-time.After(aLook)
+		synctest.Wait()
+		wants(t, "after the next look", "abcd", r.text(d.open.ID))
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestWithoutAnyNoticeEverythingComesWithinASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		r := d.follow(stream.Query{})
+		synctest.Wait()
+		d.publish = func(bus.Notice) {}
+		d.say("kept")
+		d.flush()
+		d.submit()
+		<-time.After(aLook)
+		synctest.Wait()
+		r.gotAll("", 0)
+		wants(t, "text", "kept", r.text(d.open.ID))
+		d.complete()
+		<-time.After(aLook)
+		synctest.Wait()
+		r.gotAll("", 0)
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestFollowerElsewhereGetsTheTextFlushByFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		for _, text := range []string{"one ", "two ", "three"} {
+			d.quietly(func() { d.say(text) }) // its live text does not reach here
+			d.flush()
+			synctest.Wait()
+		}
+		wants(t, "events", []string{"+one ", "+two ", "+three"}, r.kinds())
+		r.check()
+		r.hangUp()
+	})
+}
+
+func TestRunFilterGivesOnlyThatRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		first := d.submit()
+		second := d.submit()
+		one, two := d.follow(stream.Query{Run: first}), d.follow(stream.Query{Run: second})
+		synctest.Wait()
+		d.start()
+		d.say("mine")
+		synctest.Wait()
+		d.submit()
+		d.complete()
+		d.start()
+		d.say("yours")
+		d.flush()
+		synctest.Wait()
+		wants(t, "events of the first", []string{
+			"message", "run.queued", "run.started", "+mine", "message", "run.completed",
+		}, one.kinds())
+		wants(t, "events of the second", []string{"message", "run.queued", "run.started", "+yours"}, two.kinds())
+		wants(t, "cursor, in seqs of the thread", stream.Cursor{Seq: d.last(), Bytes: 5}, two.at())
+		one.gotAll(first, 0)
+		two.gotAll(second, 0)
+		one.check()
+		two.check()
+		one.hangUp()
+		two.hangUp()
+
+		two.follow(stream.Query{Run: second, After: stream.Cursor{Seq: d.last(), Bytes: 2}})
+		one.follow(stream.Query{Run: first})
+		synctest.Wait()
+		wants(t, "resumed", []string{"+urs"}, two.kinds())
+		wants(t, "replayed", []string{"message", "run.queued", "run.started", "message", "run.completed"}, one.kinds())
+		one.hangUp()
+		two.hangUp()
+	})
+}
+
+func TestSlowReaderNeitherBlocksThePublisherNorMissesAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		stuck := make(chan struct{})
+		slow := &reader{desk: d, slow: func() { <-stuck }}
+		slow.follow(stream.Query{})
+		quick := d.follow(stream.Query{})
+		synctest.Wait()
+
+		for i := range 600 { // far beyond what is buffered
+			d.say("x€")
+			switch {
+			case i == 250:
+				d.append()
+			case i%100 == 0:
+				d.submit()
+			}
+			synctest.Wait()
+		}
+		d.flush()
+		synctest.Wait()
+		wants(t, "quick reader's text", strings.Repeat("x€", 349), quick.text(d.open.ID))
+
+		close(stuck)
+		synctest.Wait()
+		for _, r := range []*reader{slow, quick} {
+			r.gotAll("", 0)
+			r.check()
+		}
+		wants(t, "slow reader's text", strings.Repeat("x€", 349), slow.text(d.open.ID))
+		slow.hangUp()
+		quick.hangUp()
+	})
+}
+
+func TestHeldTextIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		d.quietly(func() { d.say("hidden ") })
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		for range 3000 {
+			d.say("x")
+			synctest.Wait()
+		}
+		d.flush()
+		synctest.Wait()
+		wants(t, "text", d.open.Text, r.text(d.open.ID))
+		r.check()
+		r.hangUp()
+	})
+}

@@ -1,0 +1,236 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/stream"
+)
+
+var errHangUp = errors.New("the reader hangs up")
+
+// reader is a client: it follows, keeps all it gets, and can come back.
+type reader struct {
+	desk *desk
+	slow func() // called in each emit; nil: quick
+
+	have int // bytes of an open message that it brought to this connection
+
+	mu     sync.Mutex
+	cursor stream.Cursor  // where it is
+	events []stream.Event // of this connection
+
+	cancel context.CancelCauseFunc
+	ended  chan error
+}
+
+// follow starts to read; synctest.Wait lets it get all there is.
+func (d *desk) follow(q stream.Query) *reader {
+	r := &reader{desk: d}
+	r.follow(q)
+	return r
+}
+
+func (r *reader) follow(q stream.Query) {
+	q.Thread = thread
+	r.have = 0
+	r.mu.Lock()
+	r.cursor, r.events = q.After, nil
+	r.mu.Unlock()
+	if q.After.Seq == r.desk.last() {
+		r.have = q.After.Bytes
+	}
+	ctx, cancel := context.WithCancelCause(r.desk.t.Context())
+	ended := make(chan error, 1)
+	r.cancel, r.ended = cancel, ended
+	go func() {
+		ended <- r.desk.streams.Follow(ctx, q, func(e stream.Event) error {
+			if r.slow != nil {
+				r.slow()
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.events, r.cursor = append(r.events, e), e.Cursor
+			return nil
+		})
+	}()
+}
+
+// got is what came so far.
+func (r *reader) got() []stream.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.events)
+}
+
+// at is the cursor of what came last.
+func (r *reader) at() stream.Cursor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cursor
+}
+
+// hangUp ends the connection.
+func (r *reader) hangUp() {
+	r.desk.t.Helper()
+	r.cancel(errHangUp)
+	if err := <-r.ended; !errors.Is(err, errHangUp) {
+		r.desk.t.Errorf("Follow returned %v, want the cause of its context", err)
+	}
+}
+
+// isOver checks that Follow has ended by itself.
+func (r *reader) isOver() {
+	r.desk.t.Helper()
+	select {
+	case err := <-r.ended:
+		if err != nil {
+			r.desk.t.Errorf("Follow returned %v, want nil", err)
+		}
+		r.cancel(nil)
+	default:
+		r.desk.t.Error("Follow goes on, want it ended")
+		r.hangUp()
+	}
+}
+
+// goesOn checks that Follow has not ended by itself.
+func (r *reader) goesOn() {
+	r.desk.t.Helper()
+	select {
+	case err := <-r.ended:
+		r.desk.t.Errorf("Follow returned %v, want it to go on", err)
+		r.ended <- err
+	default:
+	}
+}
+
+// seqs are those of the entries that came.
+func (r *reader) seqs() []int64 {
+	var seqs []int64
+	for _, e := range r.got() {
+		if e.Entry != nil {
+			seqs = append(seqs, e.Entry.Seq)
+		}
+	}
+	return seqs
+}
+
+// text joins the deltas of one message that came.
+func (r *reader) text(message string) string {
+	text := ""
+	for _, e := range r.got() {
+		if e.Delta != nil && e.Delta.Message == message {
+			text += e.Delta.Text
+		}
+	}
+	return text
+}
+
+// kinds tells the story in one word per event.
+func (r *reader) kinds() []string {
+	var kinds []string
+	for _, e := range r.got() {
+		switch {
+		case e.Entry != nil:
+			kinds = append(kinds, e.Entry.Kind)
+		case e.Delta != nil:
+			kinds = append(kinds, "+"+e.Delta.Text)
+		default:
+			kinds = append(kinds, "gap")
+		}
+	}
+	return kinds
+}
+
+func suffix(log []mailroom.Entry, after int64) []int64 {
+	var seqs []int64
+	for _, e := range log {
+		if e.Seq > after {
+			seqs = append(seqs, e.Seq)
+		}
+	}
+	return seqs
+}
+
+// gotAll checks that the entries that came are exactly those that follow after.
+func (r *reader) gotAll(run string, after int64) {
+	r.desk.t.Helper()
+	if diff := cmp.Diff(suffix(r.desk.log(run), after), r.seqs()); diff != "" {
+		r.desk.t.Errorf("entries after %d of run %q (-want +got):\n%s", after, run, diff)
+	}
+}
+
+// check holds every event of the connection against the rules: text is true,
+// whole code points, without hole or repeat, in its place of the log.
+func (r *reader) check() {
+	t := r.desk.t
+	t.Helper()
+	var open writer
+	have := r.have
+	var claim writer // of the last start that came
+	for i, e := range r.got() {
+		if entry := e.Entry; entry != nil {
+			if want := (stream.Cursor{Seq: entry.Seq}); e.Cursor != want {
+				t.Errorf("event %d: cursor %v, want %v", i, e.Cursor, want)
+			}
+			w := writer{run: entry.Run, attempt: entry.Attempt}
+			switch entry.Kind {
+			case mailroom.KindStarted:
+				claim, open, have = w, writer{}, 0
+			case mailroom.KindMessage:
+				if r.desk.ended[open] == entry.Seq || open == (writer{}) && entry.Attempt > 0 {
+					open, have = writer{}, 0
+				}
+			}
+		}
+		if e.Delta == nil {
+			continue
+		}
+		d := e.Delta
+		w := writer{d.Run, d.Attempt, d.Message}
+		if w != open && open != (writer{}) {
+			t.Errorf("event %d: text of %v while %v is open", i, w, open)
+		}
+		open = w
+		truth := r.desk.truth[w]
+		start := have
+		for start > 0 && start < len(truth) && !utf8.RuneStart(truth[start]) {
+			start--
+		}
+		have = d.Offset + len(d.Text)
+		switch {
+		case d.Offset != start:
+			t.Errorf("event %d: text of %v from %d, want from %d", i, w, d.Offset, start)
+		case have > len(truth) || d.Text != truth[d.Offset:have]:
+			t.Errorf("event %d: text %q at %d is not in %q", i, d.Text, d.Offset, truth)
+		case !utf8.ValidString(d.Text) || d.Text == "" || d.Channel != "text":
+			t.Errorf("event %d: text %q on channel %q", i, d.Text, d.Channel)
+		case e.Cursor.Bytes != have:
+			t.Errorf("event %d: cursor %v, want %d bytes", i, e.Cursor, have)
+		case claim != (writer{}) && claim != writer{run: d.Run, attempt: d.Attempt}:
+			t.Errorf("event %d: text of %v after %v has started", i, w, claim)
+		}
+		if seq, over := r.desk.ended[w]; over && seq <= e.Cursor.Seq {
+			t.Errorf("event %d: text of %v after its entry %d, at %v", i, w, seq, e.Cursor)
+		}
+		if seq := r.desk.started[writer{run: d.Run, attempt: d.Attempt}]; seq > e.Cursor.Seq {
+			t.Errorf("event %d: text of %v before its start %d, at %v", i, w, seq, e.Cursor)
+		}
+	}
+}
+
+// wants compares a test's short list.
+func wants[T any](t *testing.T, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -1,0 +1,182 @@
+package stream_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/stream"
+)
+
+func TestCursorOutsideOfWhatIsKeptGetsAGapAndGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		after stream.Cursor
+		want  *stream.Gap
+		next  int64 // where the entries go on
+	}{
+		"before the oldest":     {stream.Cursor{}, &stream.Gap{After: 0, Oldest: 3, Last: 6}, 3},
+		"one too early":         {stream.Cursor{Seq: 1, Bytes: 2}, &stream.Gap{After: 1, Oldest: 3, Last: 6}, 3},
+		"just before":           {stream.Cursor{Seq: 2}, nil, 3},
+		"inside":                {stream.Cursor{Seq: 4}, nil, 5},
+		"at the end":            {stream.Cursor{Seq: 6}, nil, 7},
+		"one too late":          {stream.Cursor{Seq: 7, Bytes: 3}, &stream.Gap{After: 7, Oldest: 3, Last: 6}, 7},
+		"of another life of it": {stream.Cursor{Seq: 99}, &stream.Gap{After: 99, Oldest: 3, Last: 6}, 7},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t)
+			d.submit()
+			d.start()
+			d.append()
+			d.submit()
+			d.purge(3)
+			d.say("open")
+			d.flush()
+			r := d.follow(stream.Query{After: c.after})
+			synctest.Wait()
+			d.submit()
+			synctest.Wait()
+
+			var got *stream.Gap
+			if got = r.got()[0].Gap; got != nil {
+				wants(t, name+": cursor after the gap", stream.Cursor{Seq: c.next - 1}, r.got()[0].Cursor)
+			}
+			wants(t, name+": gap", c.want, got)
+			wants(t, name+": entries", suffix(d.log(""), c.next-1), r.seqs())
+			wants(t, name+": text", "open", r.text(d.open.ID))
+			r.hangUp()
+		})
+	}
+}
+
+func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := begun(t)
+		stuck := make(chan struct{})
+		slow := &reader{desk: d, slow: func() { <-stuck }}
+		slow.follow(stream.Query{})
+		synctest.Wait()
+		for range 300 {
+			d.append()
+			synctest.Wait()
+		}
+		d.purge(250)
+		close(stuck)
+		synctest.Wait()
+		var got []stream.Gap
+		for _, e := range slow.got() {
+			if e.Gap != nil {
+				got = append(got, *e.Gap)
+			}
+		}
+		if len(got) == 0 || got[0].Oldest != 250 {
+			t.Errorf("gaps = %v, want one to 250", got)
+		}
+		wants(t, "last entry", d.last(), slow.at().Seq)
+		slow.hangUp()
+	})
+}
+
+func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
+	d := newDesk(t)
+	d.submit()
+	err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
+		return tx.Write(&mailroom.Changes{
+			Threads: []*mailroom.Thread{{ID: "other", FirstSeq: 1}},
+			Runs:    []*mailroom.Run{{ID: "foreign", Thread: "other", Status: mailroom.Completed}},
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		q    stream.Query
+		want mailroom.Code
+	}{
+		"unknown thread": {stream.Query{Thread: "nowhere"}, mailroom.NotFound},
+		"no thread":      {stream.Query{}, mailroom.NotFound},
+		"unknown run":    {stream.Query{Thread: thread, Run: "nobody"}, mailroom.NotFound},
+		"foreign run":    {stream.Query{Thread: thread, Run: "foreign", Until: stream.Settled}, mailroom.NotFound},
+		"wrong until":    {stream.Query{Thread: thread, Until: "done"}, mailroom.Invalid},
+		"negative seq":   {stream.Query{Thread: thread, After: stream.Cursor{Seq: -1}}, mailroom.Invalid},
+		"negative bytes": {stream.Query{Thread: thread, After: stream.Cursor{Bytes: -1}}, mailroom.Invalid},
+	} {
+		err := d.streams.Follow(t.Context(), c.q, func(stream.Event) error {
+			t.Errorf("%s: something was emitted", name)
+			return nil
+		})
+		if got := mailroom.CodeOf(err); got != c.want {
+			t.Errorf("%s: Follow returned %v, want code %s", name, err, c.want)
+		}
+		if _, err := d.streams.Ended(t.Context(), c.q); mailroom.CodeOf(err) != c.want {
+			t.Errorf("%s: Ended returned %v, want code %s", name, err, c.want)
+		}
+	}
+}
+
+func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
+	for name, again := range map[string]bool{"gone": false, "made anew": true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t)
+			d.submit()
+			r := d.follow(stream.Query{})
+			synctest.Wait()
+			err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
+				return tx.Write(&mailroom.Changes{DropThreads: []string{thread}})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again {
+				d.submit()
+			}
+			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.NotFound {
+				t.Errorf("%s: Follow returned %v, want code not_found", name, err)
+			}
+			r.cancel(nil)
+		})
+	}
+}
+
+func TestFollowEndsWithTheErrorOfEmitOrTheCauseOfItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.submit()
+		want := errors.New("the pipe is broken")
+		q := stream.Query{Thread: thread}
+		if err := d.streams.Follow(t.Context(), q, func(stream.Event) error { return want }); err != want {
+			t.Errorf("Follow returned %v, want the error of emit", err)
+		}
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errHangUp)
+		if err := d.streams.Follow(ctx, q, func(stream.Event) error { return nil }); err != errHangUp {
+			t.Errorf("Follow with an ended context returned %v, want its cause", err)
+		}
+		if _, err := d.streams.Ended(ctx, q); err != errHangUp {
+			t.Errorf("Ended with an ended context returned %v, want its cause", err)
+		}
+
+		r := d.follow(stream.Query{})
+		<-time.After(10 * time.Second) // in the middle of its waiting
+		r.hangUp()
+	})
+}
+
+func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.submit()
+		r := d.follow(stream.Query{})
+		synctest.Wait()
+		if err := d.store.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-r.ended; mailroom.CodeOf(err) != mailroom.Unavailable {
+			t.Errorf("Follow returned %v, want code unavailable", err)
+		}
+		r.cancel(nil)
+	})
+}

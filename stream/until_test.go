@@ -1,0 +1,157 @@
+package stream_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/stream"
+)
+
+func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
+	for name, end := range map[string]func(*desk){
+		"run.completed": (*desk).complete,
+		"run.failed":    (*desk).fail,
+		"run.cancelled": func(d *desk) {
+			run := d.claim.Run
+			d.change(func(l *mailroom.Loaded, now time.Time) error {
+				_, err := l.Cancel(run, "ann", now)
+				return err
+			})
+			d.fail()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t)
+			run := d.submit()
+			r := d.follow(stream.Query{Run: run, Until: stream.Settled})
+			synctest.Wait()
+			d.start()
+			d.say("bye")
+			synctest.Wait()
+			r.goesOn()
+			d.submit()
+			end(d)
+			d.start()
+			synctest.Wait()
+			r.isOver()
+			r.gotAll(run, 0)
+			wants(t, "last event", name, r.kinds()[len(r.got())-1])
+			r.check()
+
+			r.follow(stream.Query{Run: run, Until: stream.Settled})
+			synctest.Wait()
+			r.isOver()
+			r.gotAll(run, 0)
+		})
+	}
+}
+
+func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.submit()
+		d.submit()
+		r := d.follow(stream.Query{Until: stream.Settled})
+		synctest.Wait()
+		for _, step := range []func(){d.start, d.release, d.start, d.complete, d.start, d.expire, d.start} {
+			step()
+			synctest.Wait()
+			r.goesOn()
+		}
+		d.fail()
+		synctest.Wait()
+		r.isOver()
+		r.gotAll("", 0)
+
+		r.follow(stream.Query{Until: stream.Settled, After: stream.Cursor{Seq: 2}})
+		synctest.Wait()
+		r.isOver()
+		r.gotAll("", 2)
+	})
+}
+
+func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.change(func(l *mailroom.Loaded, now time.Time) error {
+			_, err := l.Submit(mailroom.Submit{
+				Thread: thread, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
+				Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text("hello")}},
+			}, now)
+			return err
+		})
+		r := d.follow(stream.Query{Until: stream.Settled})
+		<-time.After(time.Minute)
+		synctest.Wait()
+		r.goesOn()
+		d.start()
+		d.complete()
+		synctest.Wait()
+		r.isOver()
+		r.gotAll("", 0)
+	})
+}
+
+func TestUntilWaitingEndsWhenTheRunIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		run := d.submit()
+		readers := []*reader{
+			d.follow(stream.Query{Until: stream.Waiting}),
+			d.follow(stream.Query{Until: stream.Waiting, Run: run}),
+		}
+		settled := d.follow(stream.Query{Until: stream.Settled})
+		d.start()
+		synctest.Wait()
+		for _, r := range readers {
+			r.goesOn()
+		}
+		d.park()
+		synctest.Wait()
+		for _, r := range readers {
+			r.isOver()
+			r.gotAll("", 0)
+		}
+		settled.goesOn()
+		settled.hangUp()
+	})
+}
+
+func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
+	d := newDesk(t)
+	first := d.submit()
+	d.start()
+	d.complete()
+	settled := d.last()
+	second := d.submit()
+
+	for name, c := range map[string]struct {
+		q    stream.Query
+		want bool
+	}{
+		"no until":                 {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
+		"no cursor":                {stream.Query{Run: first, Until: stream.Settled}, false},
+		"an entry is left":         {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled - 1}}, false},
+		"the run is settled":       {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled}}, true},
+		"settled counts as parked": {stream.Query{Run: first, Until: stream.Waiting, After: stream.Cursor{Seq: settled}}, true},
+		"later entries of others":  {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled + 1}}, true},
+		"the other is queued":      {stream.Query{Run: second, Until: stream.Settled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"the thread is not idle":   {stream.Query{Until: stream.Settled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"a gap is to be told":      {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled + 9}}, false},
+	} {
+		c.q.Thread = thread
+		got, err := d.streams.Ended(t.Context(), c.q)
+		if err != nil || got != c.want {
+			t.Errorf("%s: Ended = %v, %v; want %v", name, got, err, c.want)
+		}
+	}
+
+	d.start()
+	d.complete()
+	q := stream.Query{Thread: thread, Until: stream.Settled, After: stream.Cursor{Seq: d.last()}}
+	if got, err := d.streams.Ended(t.Context(), q); err != nil || !got {
+		t.Errorf("idle thread: Ended = %v, %v; want true", got, err)
+	}
+}
