@@ -93,27 +93,30 @@ func handle[I, O any](f face, op huma.Operation, h func(context.Context, *I) (*O
 // body is an answer of one JSON value.
 type body[T any] struct{ Body T }
 
+// The inputs that several operations have in common are exported only because
+// huma does not look into embedded types that are not.
+
 // none is an input or an answer with nothing in it.
 type none struct{}
 
-// nothing is the body of operations that take no field; an empty object will do.
-type nothing struct {
+// Nothing is the body of operations that take no field; an empty object will do.
+type Nothing struct {
 	Body *struct{}
 }
 
-// threadPath is the thread in a path.
-type threadPath struct {
+// ThreadPath is the thread in a path.
+type ThreadPath struct {
 	Thread string `path:"thread" doc:"Id of a thread."`
 }
 
 // id returns the thread's id as the rules see it.
-func (p threadPath) id() (string, error) {
+func (p ThreadPath) id() (string, error) {
 	id, err := mailroom.CheckThreadID(p.Thread)
 	return id, within("path.", err)
 }
 
-// runPath is the run in a path.
-type runPath struct {
+// RunPath is the run in a path.
+type RunPath struct {
 	Run string `path:"run" doc:"Id of a run."`
 }
 

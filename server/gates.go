@@ -77,7 +77,10 @@ func (s *Server) wellFormed(_ *response, r *http.Request) error {
 	if path == "/" || path == "*" {
 		return nil
 	}
-	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+	if !inThreads {
+		path = strings.TrimPrefix(path, "/")
+	}
+	for segment := range strings.SplitSeq(path, "/") {
 		if segment != "" && segment != "." && segment != ".." {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"mailroom/client"
 )
 
-// listParams are the parameters of every list.
-type listParams struct {
+// ListParams are the parameters of every list.
+type ListParams struct {
 	Q      string `query:"q" doc:"Filter: terms such as status:failed, all of which must hold; - negates, * matches, quotes group."`
 	Cursor string `query:"cursor" doc:"The next of the page before."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
@@ -37,7 +37,7 @@ type list[R, W any] struct {
 }
 
 // page reads until it has limit rows and knows whether another one follows.
-func (l list[R, W]) page(ctx context.Context, s *Server, p listParams) (*body[client.Page[W]], error) {
+func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[client.Page[W]], error) {
 	from, err := l.parse(p.Cursor)
 	if err != nil {
 		return nil, err

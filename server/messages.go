@@ -26,17 +26,18 @@ func (f face) messages() {
 	handle(f, retract, s.retractMessage)
 }
 
-type submitInput struct {
+// SubmitInput is a submit with its key, which may come as a header.
+type SubmitInput struct {
 	Key  string `header:"Idempotency-Key" doc:"The same submit under the same key is done once."`
 	Body client.Submit
 }
 
 type submitToInput struct {
-	threadPath
-	submitInput
+	ThreadPath
+	SubmitInput
 }
 
-func (s *Server) submit(ctx context.Context, in *submitInput) (*body[mailroom.Submitted], error) {
+func (s *Server) submit(ctx context.Context, in *SubmitInput) (*body[mailroom.Submitted], error) {
 	return s.take(ctx, in, "body.")
 }
 
@@ -49,11 +50,11 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 		return nil, wrong("body.thread", "is another one than in the path", other)
 	}
 	in.Body.Thread = id
-	return s.take(ctx, &in.submitInput, "body.")
+	return s.take(ctx, &in.SubmitInput, "body.")
 }
 
 // take hands a submit to the ledger.
-func (s *Server) take(ctx context.Context, in *submitInput, at string) (*body[mailroom.Submitted], error) {
+func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	key, err := oneKey(in.Key, b.Key)
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 }
 
 type listMessagesInput struct {
-	threadPath
+	ThreadPath
 	Before     string `query:"before" doc:"The next of the page that follows."`
 	Limit      int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 	Visibility string `query:"visibility" enum:"all,internal"`
@@ -168,6 +169,9 @@ type listMessagesInput struct {
 func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body[client.Page[mailroom.Message]], error) {
 	id, err := in.id()
 	if err != nil {
+		return nil, err
+	}
+	if _, err := s.thread(ctx, id); err != nil {
 		return nil, err
 	}
 	items, next, err := s.options.Ledger.Transcript(ctx, ledger.TranscriptQuery{
@@ -182,12 +186,13 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 	return &body[client.Page[mailroom.Message]]{client.Page[mailroom.Message]{Items: items, Next: given(next)}}, nil
 }
 
-type messagePath struct {
-	threadPath
+// MessagePath is the message in a path.
+type MessagePath struct {
+	ThreadPath
 	Message string `path:"message" doc:"Id of a message."`
 }
 
-type messageInput struct{ messagePath }
+type messageInput struct{ MessagePath }
 
 func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailroom.Message], error) {
 	id, err := in.id()
@@ -199,7 +204,7 @@ func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailro
 }
 
 type editMessageInput struct {
-	messagePath
+	MessagePath
 	Body client.Edit
 }
 
@@ -212,6 +217,9 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if err != nil {
 		return nil, err
 	}
+	if err := s.known(ctx, id, in.Message); err != nil {
+		return nil, err
+	}
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
 	return &body[mailroom.Message]{m}, within("body.", err)
 }
@@ -221,5 +229,15 @@ func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*none, e
 	if err != nil {
 		return nil, err
 	}
+	if err := s.known(ctx, id, in.Message); err != nil {
+		return nil, err
+	}
 	return nil, s.options.Ledger.Retract(ctx, id, in.Message)
+}
+
+// known refuses ids that no message of the thread has: the rules of edit and
+// retract see only messages that can still be changed, and call the others read.
+func (s *Server) known(ctx context.Context, thread, message string) error {
+	_, err := s.options.Ledger.Message(ctx, thread, message)
+	return err
 }

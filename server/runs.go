@@ -31,7 +31,7 @@ func runKeys() []filter.Key {
 	}
 }
 
-type listRunsInput struct{ listParams }
+type listRunsInput struct{ ListParams }
 
 func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.Page[client.Run]], error) {
 	f, err := filter.Parse(in.Q, runKeys())
@@ -56,7 +56,7 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.
 	if !f.Empty() {
 		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(valueOf(r)), nil }
 	}
-	return l.page(ctx, s, in.listParams)
+	return l.page(ctx, s, in.ListParams)
 }
 
 func valueOf(r *mailroom.Run) func(key string) string {
@@ -83,7 +83,7 @@ func valueOf(r *mailroom.Run) func(key string) string {
 	}
 }
 
-type getRunInput struct{ runPath }
+type getRunInput struct{ RunPath }
 
 func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[client.Run], error) {
 	run, _, err := s.run(ctx, in.Run)
@@ -122,7 +122,7 @@ func findRun(rd mailroom.Reader, id string) (*mailroom.Run, *mailroom.Thread, er
 const maxWait = 5 * time.Minute
 
 type waitRunInput struct {
-	runPath
+	RunPath
 	Timeout string `query:"timeout" default:"30s" doc:"A duration such as 500ms, 30s or 2m, at most 5m."`
 }
 
@@ -157,8 +157,8 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 }
 
 type cancelRunInput struct {
-	runPath
-	nothing
+	RunPath
+	Nothing
 }
 
 type runAnswer struct {
@@ -194,7 +194,7 @@ func (s *Server) after(ctx context.Context, row *mailroom.Run) (client.Run, erro
 }
 
 type retryRunInput struct {
-	runPath
+	RunPath
 	Body *client.Retry
 }
 

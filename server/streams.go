@@ -47,7 +47,7 @@ func (f face) describeStream(path, id, inPath string, query ...string) {
 
 func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, func() (stream.Query, error) {
-		id, err := threadPath{r.PathValue("thread")}.id()
+		id, err := ThreadPath{r.PathValue("thread")}.id()
 		return stream.Query{Thread: id, Run: r.URL.Query().Get("run")}, err
 	}, "run", "after", "until")
 }

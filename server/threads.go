@@ -30,7 +30,7 @@ func threadKeys() []filter.Key {
 	}
 }
 
-type listThreadsInput struct{ listParams }
+type listThreadsInput struct{ ListParams }
 
 func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[client.Page[client.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
@@ -54,7 +54,7 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 	if !f.Empty() {
 		l.match = func(rd mailroom.Reader, t *mailroom.Thread) (bool, error) { return matchThread(rd, f, t) }
 	}
-	return l.page(ctx, s, in.listParams)
+	return l.page(ctx, s, in.ListParams)
 }
 
 // onlyBelow is the list that the filter id:ID leaves: one row, or none.
@@ -89,7 +89,7 @@ func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool,
 	return good, failed
 }
 
-type getThreadInput struct{ threadPath }
+type getThreadInput struct{ ThreadPath }
 
 func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[client.Thread], error) {
 	id, err := in.id()
@@ -126,7 +126,7 @@ func findThread(rd mailroom.Reader, id string) (*mailroom.Thread, error) {
 }
 
 type patchThreadInput struct {
-	threadPath
+	ThreadPath
 	Body client.ThreadPatch
 }
 
@@ -140,6 +140,9 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 			return nil, err
 		}
 	}
+	if m := in.Body.Metadata; m != nil && m[0] != '{' {
+		return nil, wrong("body.metadata", "must be a JSON object", string(m))
+	}
 	p := mailroom.ThreadPatch{Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
 		return nil, within("body.", err)
@@ -147,7 +150,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 	return s.thread(ctx, id)
 }
 
-type deleteThreadInput struct{ threadPath }
+type deleteThreadInput struct{ ThreadPath }
 
 func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none, error) {
 	id, err := in.id()
@@ -158,8 +161,8 @@ func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none
 }
 
 type interruptInput struct {
-	threadPath
-	nothing
+	ThreadPath
+	Nothing
 }
 
 func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[client.Interrupted], error) {
@@ -178,7 +181,7 @@ func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[clien
 }
 
 type listEntriesInput struct {
-	threadPath
+	ThreadPath
 	After  int64    `query:"after" minimum:"0" doc:"Only entries with a greater seq."`
 	Before int64    `query:"before" minimum:"0" doc:"Only entries with a smaller seq. Without after: the last ones before it."`
 	Limit  int      `query:"limit" minimum:"1" maximum:"500" default:"100"`

@@ -1,0 +1,241 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+const token = "a-token-that-nobody-guesses"
+
+// fixture is a server on a loopback port over a memory store. Nothing runs the
+// agents: a test claims and settles runs itself.
+type fixture struct {
+	t      *testing.T
+	url    string
+	ledger *ledger.Ledger
+	bus    *bus.Bus
+	client *client.Client
+	log    *logBuffer
+	stop   context.CancelFunc // begins the server's shutdown
+	served chan error         // what Serve returned
+	round  int64
+}
+
+func start(t *testing.T, change ...func(*server.Options)) *fixture {
+	t.Helper()
+	f := &fixture{t: t, bus: bus.New(), log: &logBuffer{}, served: make(chan error, 1)}
+	f.ledger = ledger.New(memory.New(), ledger.Options{
+		Version: func(string) string { return "0123456789ab" },
+		Publish: func(thread string, entries []mailroom.Entry) {
+			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+	})
+	o := server.Options{
+		Ledger: f.ledger, Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
+		Log: slog.New(slog.NewJSONHandler(f.log, nil)), Agents: func() []string { return []string{"echo", "codex"} },
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http://" + ln.Addr().String()
+	f.client = client.New(f.url, token)
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	committer, stopCommitter := context.WithCancel(context.Background())
+	committed := make(chan error, 1)
+	go func() { committed <- f.ledger.Run(committer) }()
+	go func() { f.served <- server.New(o).Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-f.served; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+		stopCommitter()
+		if err := <-committed; err != nil {
+			t.Errorf("ledger: %v", err)
+		}
+	})
+	return f
+}
+
+// logBuffer collects the log.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer // owned by mu
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) problem(t *testing.T) client.Problem {
+	t.Helper()
+	if got := a.header.Get("Content-Type"); got != client.ProblemType {
+		t.Errorf("content type %q, want %q (status %d, body %.200s)", got, client.ProblemType, a.status, a.body)
+	}
+	var p client.Problem
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil {
+		t.Fatalf("%v in %.200s", err, a.body)
+	}
+	if p.Status != a.status {
+		t.Errorf("the problem says status %d, the answer %d", p.Status, a.status)
+	}
+	if p.Errors == nil || p.Title == "" || p.Detail == "" || p.Type == "" {
+		t.Errorf("a problem lacks a member: %s", a.body)
+	}
+	return p
+}
+
+// call sends "METHOD path" with the token and headers ("Name: value").
+func (f *fixture) call(route, body string, headers ...string) answer {
+	f.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	req, err := http.NewRequest(method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if name == "Host" {
+			req.Host = value
+			continue
+		}
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		f.t.Fatalf("%s: %v", route, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatalf("%s: %v", route, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(raw)}
+}
+
+// ask is a call that must succeed, decoded into T.
+func ask[T any](f *fixture, route, body string) T {
+	f.t.Helper()
+	a := f.call(route, body)
+	if a.status > 299 {
+		f.t.Fatalf("%s: status %d: %s", route, a.status, a.body)
+	}
+	var out T
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil {
+		f.t.Fatalf("%s: %v in %.200s", route, err, a.body)
+	}
+	return out
+}
+
+func (f *fixture) submit(thread, text string) mailroom.Submitted {
+	f.t.Helper()
+	body, err := json.Marshal(client.Submit{Text: text})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", string(body))
+}
+
+// claim starts the run that is due next, as worker "w".
+func (f *fixture) claim() ledger.Work {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	defer cancel()
+	if f.round == 0 {
+		if _, err := f.ledger.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"echo", "codex"}}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.round++
+	work, err := f.ledger.Claim(ctx, ledger.ClaimRequest{
+		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1, "codex": 1}, Wait: true,
+	})
+	if err != nil || len(work) != 1 {
+		f.t.Fatalf("claim: %d runs, %v", len(work), err)
+	}
+	return work[0]
+}
+
+// end settles a claimed run with a reply.
+func (f *fixture) end(w ledger.Work, outcome mailroom.Outcome, reply string) {
+	f.t.Helper()
+	s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
+	if reply != "" {
+		s.Message = &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
+	}
+	if outcome == mailroom.Fail {
+		s.Failure = &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("the model said no")}
+	}
+	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// written says all that the store holds, to be compared before and after.
+func (f *fixture) written() string {
+	f.t.Helper()
+	var out strings.Builder
+	err := f.ledger.View(f.t.Context(), func(r mailroom.Reader) error {
+		threads, err := r.Threads(mailroom.ThreadQuery{})
+		if err != nil {
+			return err
+		}
+		runs, err := r.Runs(mailroom.RunQuery{})
+		if err != nil {
+			return err
+		}
+		for _, t := range threads {
+			fmt.Fprintln(&out, t.ID, t.Agent, string(t.Metadata), t.LastSeq)
+		}
+		for _, run := range runs {
+			fmt.Fprintln(&out, run.ID, run.Status, run.Stop)
+		}
+		return nil
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return out.String()
+}

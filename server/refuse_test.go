@@ -1,0 +1,508 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "hello")
+	run, message := sent.Run, sent.Message
+	long := strings.Repeat("x", 300)
+	deep := `{"text":"a","options":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`
+	for _, tc := range []struct {
+		route, body string
+		status      int
+		location    string // of the first of the problem's errors, "" for none
+		header      string
+	}{
+		{"POST /v1/messages", ``, 400, "", ""},
+		{"POST /v1/messages", `{`, 400, "body", ""},
+		{"POST /v1/messages", `{"text":"a"`, 400, "body", ""},
+		{"POST /v1/messages", `{"text":"a"} {}`, 400, "body", ""},
+		{"POST /v1/messages", `{"text":"a",}`, 400, "body", ""},
+		{"POST /v1/messages", "{\"text\":\"\xff\"}", 400, "body", ""},
+		{"POST /v1/messages", deep, 400, "body", ""},
+		{"POST /v1/messages", `null`, 422, "body", ""},
+		{"POST /v1/messages", `[]`, 422, "body", ""},
+		{"POST /v1/messages", `"text"`, 422, "body", ""},
+		{"POST /v1/messages", `{}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"text":" "}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"text":"a","text":"b"}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"text":"a","Text":"b"}`, 422, "body.Text", ""},
+		{"POST /v1/messages", `{"text":"a","colour":"red"}`, 422, "body.colour", ""},
+		{"POST /v1/messages", `{"messages":[{"text":"a","colour":1}]}`, 422, "body.messages[0].colour", ""},
+		{"POST /v1/messages", `{"text":1}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"text":"a\u0000b"}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"text":"a","parts":[{"type":"text","text":"b"}]}`, 422, "body.parts", ""},
+		{"POST /v1/messages", `{"text":"a","messages":[{"text":"b"}]}`, 422, "body.messages", ""},
+		{"POST /v1/messages", `{"messages":[]}`, 422, "body.messages", ""},
+		{"POST /v1/messages", `{"messages":[{"text":"a","role":"assistant"}]}`, 422, "body.role", ""},
+		{"POST /v1/messages", `{"messages":[{"text":"a"},{"text":"b","role":"assistant"}]}`, 422, "body.messages[1].role", ""},
+		{"POST /v1/messages", `{"parts":[]}`, 422, "body.text", ""},
+		{"POST /v1/messages", `{"parts":[{"type":"film"}]}`, 422, "body.parts[0].type", ""},
+		{"POST /v1/messages", `{"text":"a","mode":"later"}`, 422, "body.mode", ""},
+		{"POST /v1/messages", `{"text":"a","priority":256}`, 422, "body.priority", ""},
+		{"POST /v1/messages", `{"text":"a","priority":-1}`, 422, "body.priority", ""},
+		{"POST /v1/messages", `{"text":"a","priority":1.5}`, 422, "body.priority", ""},
+		{"POST /v1/messages", `{"text":"a","max_attempts":0}`, 422, "body.max_attempts", ""},
+		{"POST /v1/messages", `{"text":"a","max_attempts":101}`, 422, "body.max_attempts", ""},
+		{"POST /v1/messages", `{"text":"a","not_before":"tomorrow"}`, 422, "body.not_before", ""},
+		{"POST /v1/messages", `{"text":"a","mode":"steer","not_before":"2030-01-01T00:00:00Z"}`, 422, "body.not_before", ""},
+		{"POST /v1/messages", `{"text":"a","expect_run":"r"}`, 422, "body.expect_run", ""},
+		{"POST /v1/messages", `{"text":"a","agent":"nobody"}`, 422, "body.agent", ""},
+		{"POST /v1/messages", `{"text":"a","parent":"nobody"}`, 422, "body.parent", ""},
+		{"POST /v1/messages", `{"text":"a","thread":"a/b"}`, 422, "body.thread", ""},
+		{"POST /v1/messages", `{"text":"a","thread":".."}`, 422, "body.thread", ""},
+		{"POST /v1/messages", `{"text":"a","thread":"` + long + `"}`, 422, "body.thread", ""},
+		{"POST /v1/messages", `{"text":"a","key":"` + long + `"}`, 422, "body.key", ""},
+		{"POST /v1/messages", `{"text":"a","key":"k"}`, 422, "body.key", "Idempotency-Key: other"},
+		{"POST /v1/messages", `{"text":"a","metadata":{"n":1}}`, 422, "body.metadata.n", ""},
+		{"POST /v1/messages", `{"text":"a","options":"` + strings.Repeat("x", 65<<10) + `"}`, 422, "body.options", ""},
+		{"POST /v1/messages?thread=t", `{"text":"a"}`, 422, "query.thread", ""},
+		{"POST /v1/messages?%zz", `{"text":"a"}`, 400, "query", ""},
+		{"POST /v1/messages", `text=a`, 415, "header.Content-Type", "Content-Type: application/x-www-form-urlencoded"},
+		{"POST /v1/messages", `{"text":"a"}`, 415, "header.Content-Type", "Content-Type: text/plain"},
+		{"POST /v1/messages", `{"text":"a"}`, 415, "header.Content-Type", "Content-Type: application/json; charset=latin1"},
+		{"POST /v1/threads/t/messages", `{"text":"a","thread":"u"}`, 422, "body.thread", ""},
+		{"POST /v1/threads/a%2Fb/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/%2E%2E/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/../messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads//messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/%20/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/a%00b/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/a%FFb/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"POST /v1/threads/" + long + "/messages", `{"text":"a"}`, 422, "path.thread", ""},
+		{"PATCH /v1/threads/t", `{"agent":"nobody"}`, 422, "body.agent", ""},
+		{"PATCH /v1/threads/t", `{"metadata":[]}`, 422, "body.metadata", ""},
+		{"PATCH /v1/threads/t", `{"owner":"me"}`, 422, "body.owner", ""},
+		{"PATCH /v1/threads/t/messages/" + message, `{}`, 422, "body.text", ""},
+		{"POST /v1/threads/t/interrupt", `{"force":true}`, 422, "body.force", ""},
+		{"POST /v1/runs/" + run + "/cancel", `{"force":true}`, 422, "body.force", ""},
+		{"POST /v1/runs/" + run + "/retry", `{"agent_version":"old"}`, 422, "body.agent_version", ""},
+		{"GET /v1/threads?limit=0", ``, 422, "query.limit", ""},
+		{"GET /v1/threads?limit=501", ``, 422, "query.limit", ""},
+		{"GET /v1/threads?limit=many", ``, 422, "query.limit", ""},
+		{"GET /v1/threads?cursor=abc", ``, 422, "query.cursor", ""},
+		{"GET /v1/threads?q=colour:red", ``, 422, "query.q", ""},
+		{"GET /v1/threads?q=status:broken", ``, 422, "query.q", ""},
+		{"GET /v1/threads?page=2", ``, 422, "query.page", ""},
+		{"GET /v1/runs?q=id:r", ``, 422, "query.q", ""},
+		{"GET /v1/runs?status=failed", ``, 422, "query.status", ""},
+		{"GET /v1/threads/t?full=1", ``, 422, "query.full", ""},
+		{"GET /v1/threads/t/entries?after=-1", ``, 422, "query.after", ""},
+		{"GET /v1/threads/t/entries?limit=501", ``, 422, "query.limit", ""},
+		{"GET /v1/threads/t/messages?before=abc", ``, 422, "query.before", ""},
+		{"GET /v1/threads/t/messages?visibility=mine", ``, 422, "query.visibility", ""},
+		{"GET /v1/runs/" + run + "/wait?timeout=6m", ``, 422, "query.timeout", ""},
+		{"GET /v1/runs/" + run + "/wait?timeout=-1s", ``, 422, "query.timeout", ""},
+		{"GET /v1/runs/" + run + "/wait?timeout=soon", ``, 422, "query.timeout", ""},
+		{"GET /v1/threads/t/stream?after=x", ``, 422, "query.after", ""},
+		{"GET /v1/threads/t/stream?after=1:", ``, 422, "query.after", ""},
+		{"GET /v1/threads/t/stream", ``, 422, "header.Last-Event-ID", "Last-Event-ID: x"},
+		{"GET /v1/threads/t/stream?until=never", ``, 422, "query.until", ""},
+		{"GET /v1/threads/t/stream?token=" + token, ``, 422, "query.token", ""},
+		{"GET /v1/runs/" + run + "/stream?run=" + run, ``, 422, "query.run", ""},
+	} {
+		before := f.written()
+		var headers []string
+		if tc.header != "" {
+			headers = append(headers, tc.header)
+		}
+		a := f.call(tc.route, tc.body, headers...)
+		name := fmt.Sprintf("%.80s %.60s", tc.route, tc.body)
+		if a.status != tc.status {
+			t.Errorf("%s: status %d, want %d: %s", name, a.status, tc.status, a.body)
+			continue
+		}
+		p := a.problem(t)
+		if p.Code != mailroom.Invalid {
+			t.Errorf("%s: code %q, want invalid", name, p.Code)
+		}
+		got := ""
+		if len(p.Errors) > 0 {
+			got = p.Errors[0].Location
+		}
+		if got != tc.location {
+			t.Errorf("%s: location %q, want %q: %s", name, got, tc.location, a.body)
+		}
+		if after := f.written(); after != before {
+			t.Errorf("%s: it was refused and yet wrote:\n%s\nbefore:\n%s", name, after, before)
+		}
+		if strings.Contains(a.body, token) || len(a.body) > 1500 {
+			t.Errorf("%s: the problem says too much: %s", name, a.body)
+		}
+	}
+}
+
+func TestValuesAreCutAndUnknownFieldsNotEchoed(t *testing.T) {
+	f := start(t)
+	long := strings.Repeat("é", 150)
+	p := f.call("POST /v1/messages", `{"text":"a","agent":"`+long+`"}`).problem(t)
+	if got, want := p.Errors[0].Value, strings.Repeat("é", 100)+"…"; got != want {
+		t.Errorf("value %q, want it cut at 100 characters", got)
+	}
+	if !strings.Contains(p.Detail, "echo, codex") {
+		t.Errorf("%q does not name the known agents", p.Detail)
+	}
+	a := f.call("POST /v1/messages", `{"text":"a","password":"hunter2"}`)
+	if a.problem(t); strings.Contains(a.body, "hunter2") {
+		t.Errorf("the value of an unknown field came back: %s", a.body)
+	}
+	a = f.call("POST /v1/messages", `{"text":"a","agent":"`+token+`"}`)
+	if a.problem(t); strings.Contains(a.body, token) {
+		t.Errorf("the token came back: %s", a.body)
+	}
+}
+
+func TestWhatIsNotThereIsNotFound(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "hello")
+	other := f.submit("u", "hello")
+	for _, route := range []string{
+		"GET /v1/threads/none", "PATCH /v1/threads/none", "DELETE /v1/threads/none",
+		"GET /v1/threads/none/entries", "GET /v1/threads/none/messages", "GET /v1/threads/none/messages/m",
+		"GET /v1/threads/t/messages/m", "PATCH /v1/threads/t/messages/m", "DELETE /v1/threads/t/messages/m",
+		"GET /v1/threads/t/messages/" + other.Message, "DELETE /v1/threads/t/messages/" + other.Message,
+		"POST /v1/threads/none/interrupt", "GET /v1/threads/none/stream", "GET /v1/threads/none/stream?after=3&until=settled",
+		"GET /v1/threads/t/stream?run=none", "GET /v1/threads/t/stream?run=" + other.Run,
+		"GET /v1/runs/none", "GET /v1/runs/none/wait", "GET /v1/runs/none/stream",
+		"POST /v1/runs/none/cancel", "POST /v1/runs/none/retry",
+		"GET /", "GET /v1", "GET /v1/", "GET /v1/threads/", "GET /v1/nothing", "GET /v1/runs/a/b/c", "GET /v1//runs",
+		"GET /v1/runs/../threads", "GET /openapi.yaml", "GET /docs",
+	} {
+		body := ""
+		if strings.HasPrefix(route, "PATCH") {
+			body = `{}`
+			if strings.Contains(route, "messages") {
+				body = `{"text":"x"}`
+			}
+		}
+		a := f.call(route, body)
+		if p := a.problem(t); p.Code != mailroom.NotFound || a.status != 404 {
+			t.Errorf("%s: %d %s, want 404 not_found", route, a.status, a.body)
+		}
+	}
+	if got := f.call("GET /v1/runs/"+sent.Run, "").status; got != 200 {
+		t.Errorf("a run that is there: status %d", got)
+	}
+}
+
+func TestWrongMethodIsAProblemThatNamesTheRightOnes(t *testing.T) {
+	f := start(t)
+	for route, allow := range map[string]string{
+		"PUT /v1/threads/t":         "DELETE, GET, HEAD, PATCH",
+		"GET /v1/messages":          "POST",
+		"OPTIONS /v1/runs":          "GET, HEAD",
+		"POST /healthz":             "GET, HEAD",
+		"POST /v1/threads/t/stream": "GET, HEAD",
+	} {
+		a := f.call(route, "")
+		if p := a.problem(t); a.status != 405 || p.Code != mailroom.Invalid || a.header.Get("Allow") != allow {
+			t.Errorf("%s: %d, Allow %q, %s; want 405 invalid, Allow %q", route, a.status, a.header.Get("Allow"), a.body, allow)
+		}
+	}
+}
+
+func TestOnlyTheTokenInItsHeaderOpens(t *testing.T) {
+	f := start(t)
+	for _, auth := range []string{
+		"", "Bearer", "Bearer ", "Bearer " + token + "x", "Bearer " + token[1:], "Basic " + token, token, "Bearer x " + token,
+	} {
+		for _, route := range []string{"GET /v1/threads", "GET /v1/nothing", "POST /v1/messages?token=" + token, "GET /v1/threads/t/stream"} {
+			a := f.call(route, "", "Authorization: "+auth)
+			if p := a.problem(t); a.status != 401 || p.Code != mailroom.Unauthenticated || a.header.Get("WWW-Authenticate") != "Bearer" {
+				t.Errorf("%q %s: %d %s, want 401 unauthenticated", auth, route, a.status, a.body)
+			}
+		}
+	}
+	for _, route := range []string{"GET /healthz", "GET /readyz", "GET /openapi.json"} {
+		if a := f.call(route, "", "Authorization: "); a.status != 200 {
+			t.Errorf("%s without a token: %d %s, want 200", route, a.status, a.body)
+		}
+	}
+	if a := f.call("GET /v1/threads", "", "Authorization: bearer "+token); a.status != 200 {
+		t.Errorf("the scheme in lower case: %d, want 200", a.status)
+	}
+	closed := start(t, func(o *server.Options) { o.Token = "" })
+	if a := closed.call("GET /v1/threads", "", "Authorization: Bearer "); a.status != 401 {
+		t.Errorf("a server without a token: %d, want 401", a.status)
+	}
+}
+
+func TestForeignHostsAndOriginsAreForbidden(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Hosts = []string{"mail.example"} })
+	wide := start(t, func(o *server.Options) { o.Hosts = []string{"0.0.0.0"} })
+	for _, tc := range []struct {
+		f       *fixture
+		route   string
+		headers []string
+		want    int
+	}{
+		{f, "GET /v1/threads", []string{"Host: localhost"}, 200},
+		{f, "GET /v1/threads", []string{"Host: LOCALHOST.:8420"}, 200},
+		{f, "GET /v1/threads", []string{"Host: 127.0.0.2:1"}, 200},
+		{f, "GET /v1/threads", []string{"Host: [::1]:8420"}, 200},
+		{f, "GET /v1/threads", []string{"Host: mail.example:8420"}, 200},
+		{f, "GET /v1/threads", []string{"Host: evil.example"}, 403},
+		{f, "GET /healthz", []string{"Host: evil.example"}, 403},
+		{f, "GET /v1/threads", []string{"Host: localhost.evil.example"}, 403},
+		{f, "GET /v1/threads", []string{"Host: 10.0.0.1:8420"}, 403},
+		{wide, "GET /v1/threads", []string{"Host: 10.0.0.1:8420"}, 200},
+		{wide, "GET /v1/threads", []string{"Host: evil.example"}, 403},
+		{f, "POST /v1/messages", []string{"Origin: http://evil.example"}, 403},
+		{f, "POST /v1/messages", []string{"Origin: null"}, 403},
+		{f, "POST /v1/messages", []string{"Sec-Fetch-Site: cross-site"}, 403},
+		{f, "POST /v1/messages", []string{"Sec-Fetch-Site: same-origin"}, 202},
+		{f, "POST /v1/messages", []string{"Host: localhost:8420", "Origin: http://localhost:8420"}, 202},
+	} {
+		body := ""
+		if strings.HasPrefix(tc.route, "POST") {
+			body = `{"text":"a"}`
+		}
+		a := tc.f.call(tc.route, body, tc.headers...)
+		if a.status != tc.want {
+			t.Errorf("%s %v: %d %s, want %d", tc.route, tc.headers, a.status, a.body, tc.want)
+		}
+		if tc.want == 403 && a.problem(t).Code != mailroom.Forbidden {
+			t.Errorf("%s %v: %s, want the code forbidden", tc.route, tc.headers, a.body)
+		}
+	}
+}
+
+func TestBodyLimit(t *testing.T) {
+	f := start(t)
+	// A body of exactly 4 MiB is read; what it says is another matter.
+	head, tail := `{"text":"a","options":"`, `"}`
+	fits := head + strings.Repeat("x", 4<<20-len(head)-len(tail)) + tail
+	if p := f.call("POST /v1/messages", fits).problem(t); p.Code != mailroom.Invalid {
+		t.Errorf("4 MiB: %v, want invalid for the options", p)
+	}
+	a := f.call("POST /v1/messages", fits+" ")
+	if p := a.problem(t); a.status != 413 || p.Code != mailroom.TooLarge {
+		t.Errorf("one byte more: %d %s, want 413 too_large", a.status, a.body)
+	}
+	// Without a length, the server finds out while it reads.
+	req, err := http.NewRequest("POST", f.url+"/v1/messages", &endless{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 413 {
+		t.Errorf("a body without end: %d, want 413", resp.StatusCode)
+	}
+	if got := f.written(); got != "" {
+		t.Errorf("refused bodies wrote %s", got)
+	}
+}
+
+type endless struct{}
+
+func (*endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// stub answers every submit with an error, or panics with one.
+type stub struct {
+	server.Ledger
+	err   error
+	panic bool
+}
+
+func (s *stub) Submit(context.Context, mailroom.Submit) (mailroom.Submitted, error) {
+	if s.panic {
+		panic(s.err)
+	}
+	return mailroom.Submitted{}, s.err
+}
+
+func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
+	s := &stub{}
+	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
+	once := client.New(f.url, token, client.WithTries(1))
+	for code, want := range map[mailroom.Code]int{
+		mailroom.Invalid: 422, mailroom.Unauthenticated: 401, mailroom.Forbidden: 403, mailroom.NotFound: 404,
+		mailroom.Conflict: 409, mailroom.Busy: 409, mailroom.LeaseLost: 409, mailroom.Gone: 410,
+		mailroom.TooLarge: 413, mailroom.RateLimited: 429, mailroom.Internal: 500, mailroom.Unavailable: 503,
+	} {
+		s.err = &mailroom.Error{
+			Code: code, Message: "because of", RetryAfter: 1500 * time.Millisecond, Cause: fmt.Errorf("a secret"),
+			Fields: []mailroom.Field{{Location: "text", Message: "is wrong", Value: "v"}},
+		}
+		a := f.call("POST /v1/messages", `{"text":"a"}`)
+		p := a.problem(t)
+		if a.status != want || p.Code != code {
+			t.Errorf("%s: %d %s, want status %d", code, a.status, a.body, want)
+		}
+		if strings.Contains(a.body, "secret") {
+			t.Errorf("%s: the cause came out: %s", code, a.body)
+		}
+		retry := ""
+		if code == mailroom.RateLimited || code == mailroom.Unavailable {
+			retry = "2"
+		}
+		if got := a.header.Get("Retry-After"); got != retry {
+			t.Errorf("%s: Retry-After %q, want %q", code, got, retry)
+		}
+		_, err := once.Submit(t.Context(), client.Submit{Text: "a"})
+		if got := mailroom.CodeOf(err); got != code {
+			t.Errorf("%s came back from the client as %s: %v", code, got, err)
+		}
+		if code != mailroom.Internal && (p.Detail != "because of" || p.Errors[0].Location != "body.text") {
+			t.Errorf("%s: %s", code, a.body)
+		}
+	}
+	s.err = fmt.Errorf("disk /dev/sda1 is on fire")
+	if a := f.call("POST /v1/messages", `{"text":"a"}`); a.status != 500 || strings.Contains(a.body, "fire") {
+		t.Errorf("an unknown error: %d %s, want a plain 500", a.status, a.body)
+	}
+	if !strings.Contains(f.log.String(), "on fire") {
+		t.Error("the log does not have the reason of an internal error")
+	}
+	s.err = context.DeadlineExceeded
+	if a := f.call("POST /v1/messages", `{"text":"a"}`); a.status != 503 || a.header.Get("Retry-After") == "" {
+		t.Errorf("an operation that was not waited for: %d %s, want 503 with Retry-After", a.status, a.body)
+	}
+}
+
+func TestAPanicIsInternalAndItsStackIsLogged(t *testing.T) {
+	s := &stub{panic: true, err: fmt.Errorf("index out of luck")}
+	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
+	a := f.call("POST /v1/messages", `{"text":"a"}`)
+	if p := a.problem(t); a.status != 500 || p.Code != mailroom.Internal || strings.Contains(a.body, "luck") {
+		t.Errorf("got %d %s, want a plain 500", a.status, a.body)
+	}
+	f.stopped()
+	if log := f.log.String(); !strings.Contains(log, "out of luck") || !strings.Contains(log, "refuse_test.go") {
+		t.Errorf("the log has not the panic and its stack: %s", log)
+	}
+}
+
+// stopped waits until the server has ended in order, so that its log is whole.
+func (f *fixture) stopped() {
+	f.t.Helper()
+	f.stop()
+	err := <-f.served
+	f.served <- err
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func TestOneLineOfLogPerRequestWithoutContent(t *testing.T) {
+	f := start(t)
+	f.call("POST /v1/threads/private-thread/messages", `{"text":"my secret diary"}`, "X-Request-ID: req-1")
+	f.call("GET /v1/threads/private-thread?token="+token, "", "X-Request-ID: req-2")
+	f.call("GET /v1/threads", "", "X-Request-ID: bad id\t")
+	f.stopped()
+	log := f.log.String()
+	for _, never := range []string{"secret diary", token, "private-thread", "bad id"} {
+		if strings.Contains(log, never) {
+			t.Errorf("the log holds %q:\n%s", never, log)
+		}
+	}
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines for 3 requests:\n%s", len(lines), log)
+	}
+	var line struct {
+		Msg, Method, Path, Code string
+		Status                  int
+		Duration, Bytes         int64
+		RequestID               string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
+		t.Fatal(err)
+	}
+	if line.Msg != "request" || line.Method != "GET" || line.Path != "GET /v1/threads/{thread}" || line.Code != "invalid" ||
+		line.Status != 422 || line.Duration <= 0 || line.Bytes == 0 || line.RequestID != "req-2" {
+		t.Errorf("got the line %s", lines[1])
+	}
+}
+
+func TestRequestIDIsTakenEchoedAndKept(t *testing.T) {
+	f := start(t)
+	a := f.call("POST /v1/messages", `{"text":"a"}`, "X-Request-ID: req:1.a_b-C")
+	if got := a.header.Get("X-Request-ID"); got != "req:1.a_b-C" {
+		t.Errorf("echoed as %q", got)
+	}
+	var sent mailroom.Submitted
+	if err := json.Unmarshal([]byte(a.body), &sent); err != nil {
+		t.Fatal(err)
+	}
+	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	if want := (mailroom.Origin{Via: "user", Sender: "admin", RequestID: "req:1.a_b-C"}); run.Origin != want {
+		t.Errorf("origin %+v, want %+v", run.Origin, want)
+	}
+	for _, bad := range []string{"", "a b", strings.Repeat("x", 65), "é"} {
+		got := f.call("GET /healthz", "", "X-Request-ID: "+bad).header.Get("X-Request-ID")
+		if got == bad || len(got) != 36 {
+			t.Errorf("for the id %q the server made %q, want a UUID", bad, got)
+		}
+	}
+}
+
+func TestReadyTellsWhyNot(t *testing.T) {
+	var reason error
+	f := start(t, func(o *server.Options) { o.Ready = func() error { return reason } })
+	if a := f.call("GET /readyz", ""); a.status != 200 {
+		t.Errorf("ready: %d %s", a.status, a.body)
+	}
+	reason = fmt.Errorf("no sweep yet")
+	a := f.call("GET /readyz", "")
+	if p := a.problem(t); a.status != 503 || !strings.Contains(p.Detail, "no sweep yet") || a.header.Get("Retry-After") == "" {
+		t.Errorf("not ready: %d %s", a.status, a.body)
+	}
+	if a := f.call("GET /healthz", ""); a.status != 200 {
+		t.Errorf("healthz while not ready: %d, want 200", a.status)
+	}
+}
+
+func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
+	f := start(t)
+	spec := ask[struct {
+		OpenAPI string
+		Paths   map[string]map[string]any
+	}](f, "GET /openapi.json", "")
+	if !strings.HasPrefix(spec.OpenAPI, "3.1") {
+		t.Errorf("version %q, want 3.1", spec.OpenAPI)
+	}
+	var got []string
+	for path, methods := range spec.Paths {
+		for method := range methods {
+			got = append(got, strings.ToUpper(method)+" "+path)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}",
+		"GET /healthz", "GET /readyz", "GET /v1/runs", "GET /v1/runs/{run}", "GET /v1/runs/{run}/stream", "GET /v1/runs/{run}/wait",
+		"GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",
+		"GET /v1/threads/{thread}/messages/{message}", "GET /v1/threads/{thread}/stream",
+		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}",
+		"POST /v1/messages", "POST /v1/runs/{run}/cancel", "POST /v1/runs/{run}/retry",
+		"POST /v1/threads/{thread}/interrupt", "POST /v1/threads/{thread}/messages",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("routes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
