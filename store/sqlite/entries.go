@@ -1,0 +1,99 @@
+package sqlite
+
+import (
+	"bytes"
+	"math"
+	"slices"
+
+	"mailroom"
+)
+
+const (
+	insertEntry = "INSERT INTO entry (thread, last_seq, first_seq, lines) VALUES (?, ?, ?, ?)"
+
+	// The reader stops by itself at Before.
+	entriesForward = `SELECT first_seq, lines FROM entry
+		WHERE thread = (SELECT key FROM thread WHERE id = ?) AND last_seq > ? ORDER BY last_seq`
+
+	// The last row that has entries before a seq is the first that ends at
+	// the seq before it or later; with none such, all rows qualify.
+	entriesBackward = `WITH of (thread, before) AS (SELECT (SELECT key FROM thread WHERE id = ?), ?)
+		SELECT e.first_seq, e.lines FROM of CROSS JOIN entry e
+		WHERE e.thread = of.thread AND e.last_seq > ? AND e.last_seq <= coalesce(
+			(SELECT min(last_seq) FROM entry WHERE thread = of.thread AND last_seq >= of.before - 1), of.before)
+		ORDER BY e.last_seq DESC`
+)
+
+// joinEntries puts entries into the form of a row: their lines.
+func joinEntries(list []mailroom.Entry) ([]byte, error) {
+	size := 0
+	for i, e := range list {
+		raw := e.JSON()
+		if e.Thread != list[0].Thread || e.Seq != list[0].Seq+int64(i) {
+			return nil, mailroom.Errorf(mailroom.Internal,
+				"entry %d of thread %q does not follow in the entries of thread %q from %d",
+				e.Seq, e.Thread, list[0].Thread, list[0].Seq)
+		}
+		if len(raw) == 0 || bytes.IndexByte(raw, '\n') >= 0 {
+			return nil, mailroom.Errorf(mailroom.Internal, "entry %d of thread %q is not one line of JSON", e.Seq, e.Thread)
+		}
+		size += len(raw) + 1
+	}
+	lines := make([]byte, 0, size)
+	for i, e := range list {
+		if i > 0 {
+			lines = append(lines, '\n')
+		}
+		lines = append(lines, e.JSON()...)
+	}
+	return lines, nil
+}
+
+// Entries reads rows, which hold several entries each, until it has enough.
+func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	if q.Before == 0 {
+		q.Before = math.MaxInt64
+	}
+	text, args := entriesForward, []any{q.Thread, q.After}
+	if q.Backward {
+		text, args = entriesBackward, []any{q.Thread, q.Before, q.After}
+	}
+	var found []mailroom.Entry
+	err := r.query("read entries", 2, text, args, func(row []any) (bool, error) {
+		first, _ := row[0].(int64)
+		lines, _ := row[1].([]byte)
+		if !q.Backward && first >= q.Before {
+			return false, nil
+		}
+		several, err := splitEntries(lines, first, q)
+		found = append(found, several...)
+		return q.Limit <= 0 || len(found) < q.Limit, err
+	})
+	if q.Limit > 0 && len(found) > q.Limit {
+		found = found[:q.Limit]
+	}
+	return found, err
+}
+
+// splitEntries returns those entries of one row that q asks for, in its order.
+// Lines outside of its bounds are not decoded.
+func splitEntries(lines []byte, first int64, q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	var found []mailroom.Entry
+	seq := first
+	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
+		if q.After < seq && seq < q.Before {
+			e, err := mailroom.ParseEntry(line)
+			if err != nil {
+				return nil, err
+			}
+			if (len(q.Kinds) == 0 || slices.Contains(q.Kinds, e.Kind)) && (q.Run == "" || e.Run == q.Run) {
+				found = append(found, e)
+			}
+		}
+		seq++
+	}
+	if q.Backward {
+		slices.Reverse(found)
+	}
+	return found, nil
+}

@@ -1,0 +1,128 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"; errors.go reads its errors
+)
+
+// oldest is the first SQLite without the bug that lets a WAL reset at the wrong
+// moment lose commits (https://sqlite.org/wal.html#walresetbug).
+const oldest = "3.51.3"
+
+// walLimit is what is left of the WAL file after it was longer for a while, in
+// bytes. A file that keeps its length makes the next commits cheaper.
+const walLimit = 16 << 20
+
+// openFile opens the database file. Every connection of a store comes from
+// here, so that a test can put it on another file layer.
+func openFile(path string, pragmas ...string) (*sql.DB, error) {
+	if path == "" || strings.ContainsRune(path, 0) {
+		return nil, fmt.Errorf("open database: %q is not the path of a file", path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{
+		"_txlock": {"immediate"}, // for the migrations; the sessions begin by themselves
+		"_pragma": pragmas,
+	}.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return db, nil
+}
+
+// openWriter opens the database for the one connection that writes, creating
+// the file if need be.
+func openWriter(path string, busy time.Duration) (*sql.DB, error) {
+	db, err := openFile(path,
+		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")", // first: the next may meet a lock
+		"journal_mode(wal)",
+		"synchronous(full)",
+		"wal_autocheckpoint(0)", // the keeper does it
+		"journal_size_limit("+strconv.Itoa(walLimit)+")",
+		"cache_size(-65536)",
+		"temp_store(memory)",
+	)
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
+}
+
+func openReaders(path string, busy time.Duration, n int) (*sql.DB, error) {
+	db, err := openFile(path,
+		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")",
+		"query_only(true)",
+		"wal_autocheckpoint(0)",
+		"cache_size(-8192)",
+		"temp_store(memory)",
+	)
+	if err == nil {
+		db.SetMaxOpenConns(n)
+	}
+	return db, err
+}
+
+// check refuses a SQLite that is too old, and a file that is not in WAL mode
+// in spite of the pragma, as on file systems without shared memory.
+func check(ctx context.Context, db *sql.DB) error {
+	var version, mode string
+	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
+		return err
+	}
+	if err := supported(version); err != nil {
+		return err
+	}
+	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fmt.Errorf("the journal mode is %q, not wal: put the file on a local disk", mode)
+	}
+	return nil
+}
+
+func supported(version string) error {
+	got, err := parseVersion(version)
+	if err != nil {
+		return err
+	}
+	least, err := parseVersion(oldest)
+	if err != nil {
+		return err
+	}
+	for i := range least {
+		if got[i] != least[i] {
+			if got[i] < least[i] {
+				return fmt.Errorf("SQLite %s may lose commits: at least %s is needed", version, oldest)
+			}
+			break
+		}
+	}
+	return nil
+}
+
+func parseVersion(s string) (v [3]int, err error) {
+	parts := strings.Split(s, ".")
+	if len(parts) < len(v) {
+		return v, errors.New("no version of SQLite: " + strconv.Quote(s))
+	}
+	for i := range v {
+		if v[i], err = strconv.Atoi(parts[i]); err != nil {
+			return v, fmt.Errorf("no version of SQLite: %q", s)
+		}
+	}
+	return v, nil
+}

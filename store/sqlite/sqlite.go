@@ -1,0 +1,283 @@
+// Package sqlite keeps the rows in one SQLite file.
+//
+// One connection writes and commits with fsync; a pool of others reads
+// snapshots beside it. The writer also checkpoints, between transactions, so
+// that the write-ahead log starts anew again and again and stays short.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"time"
+
+	"mailroom"
+)
+
+// Options of a store. The zero value is right for most.
+type Options struct {
+	// Readers is how many Views run at a time; 0 is 4. More wait.
+	Readers int
+	// BusyTimeout is how long an Update waits for another handle that writes
+	// the same file; 0 is 5 s.
+	BusyTimeout time.Duration
+}
+
+// Store is a [mailroom.Store] in a file.
+type Store struct {
+	writerDB, readerDB *sql.DB
+
+	// Owned by whoever is in turn: the one Update that runs, the keeper, or
+	// Close. A channel, so that waiting for it ends with a context.
+	turn     chan struct{}
+	writer   *session
+	args     []any // buffer for the arguments of a statement
+	walPages int   // written since the WAL was last reset, at least
+	retryAt  int   // pages at which to try again when readers keep the WAL
+	broken   error // why nothing may be written any more
+
+	// The free readers; nil ones are not open yet.
+	readers chan *session
+
+	// The keeper is told of commits by wake and waited for by Close.
+	wake   chan struct{}
+	keeper sync.WaitGroup
+
+	closing   chan struct{} // closed by Close
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open opens the database file at path, creating it and its tables if need be.
+// Handles of several processes may use one file, but the folder of a database
+// must exist and be on a local disk.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	if o.Readers <= 0 {
+		o.Readers = 4
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 5 * time.Second
+	}
+	s := &Store{
+		turn:    make(chan struct{}, 1),
+		readers: make(chan *session, o.Readers),
+		wake:    make(chan struct{}, 1),
+		closing: make(chan struct{}),
+	}
+	for range o.Readers {
+		s.readers <- nil
+	}
+	if err := s.open(ctx, path, o); err != nil {
+		// The first error tells more than one of closing what is half open.
+		_ = s.closeDatabases()
+		return nil, fmt.Errorf("open store %s: %w", path, err)
+	}
+	s.keeper.Go(s.keep)
+	return s, nil
+}
+
+func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
+	if s.writerDB, err = openWriter(path, o.BusyTimeout); err != nil {
+		return err
+	}
+	if err := check(ctx, s.writerDB); err != nil {
+		return err
+	}
+	if err := migrate(ctx, s.writerDB); err != nil {
+		return err
+	}
+	conn, err := s.writerDB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	s.writer = newSession(conn)
+	s.readerDB, err = openReaders(path, o.BusyTimeout, o.Readers)
+	return err
+}
+
+// Update implements [mailroom.Store]. An I/O error ends all writing by this
+// handle: this Update and the later ones fail as Unavailable. A context that
+// ends before f has returned ends the transaction with nothing written; the
+// commit itself is not interrupted.
+func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	if err := s.takeTurn(ctx); err != nil {
+		return err
+	}
+	tooLong := false
+	defer func() {
+		<-s.turn
+		if tooLong {
+			select {
+			case s.wake <- struct{}{}:
+			default: // it is awake
+			}
+		}
+	}()
+	if s.broken != nil {
+		return s.broken
+	}
+	// The driver pays for a context with a goroutine per statement, so only
+	// the wait for another handle gets it.
+	if _, err := s.writer.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		err = s.refuse(ctx, "begin", err)
+		s.rollback() // the end of ctx may have crossed a BEGIN that succeeded
+		return err
+	}
+	committed := false
+	defer func() {
+		if !committed {
+			s.rollback() // also when f panics
+		}
+	}()
+	t := &tx{
+		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer},
+		store:  s,
+		now:    time.Now().UTC().Truncate(time.Microsecond),
+	}
+	if err := f(t); err != nil {
+		return err
+	}
+	if t.failed != nil {
+		return t.failed
+	}
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	if _, err := s.writer.exec(context.Background(), "COMMIT"); err != nil {
+		return s.refuse(context.Background(), "commit", err)
+	}
+	committed = true
+	tooLong = s.countPages()
+	return nil
+}
+
+// takeTurn waits until nobody else writes; <-s.turn ends it.
+func (s *Store) takeTurn(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return cancelled(ctx)
+	case <-s.closing:
+		return errClosed()
+	}
+	select {
+	case <-s.closing:
+		<-s.turn
+		return errClosed()
+	default:
+		return nil
+	}
+}
+
+// refuse turns an error of the writer's connection into a refusal, and stops
+// all writing when it has to.
+func (s *Store) refuse(ctx context.Context, doing string, err error) error {
+	refused, broken := refusal(ctx, doing, err)
+	if broken && s.broken == nil {
+		s.broken = &mailroom.Error{
+			Code:    mailroom.Unavailable,
+			Message: "the store writes nothing more until it is opened again",
+			Cause:   err,
+		}
+	}
+	return refused
+}
+
+func (s *Store) rollback() {
+	// Its failure means that no transaction is open any more: SQLite has
+	// rolled back by itself, as it does after most I/O errors.
+	_, _ = s.writer.exec(context.Background(), "ROLLBACK")
+}
+
+// View implements [mailroom.Store]. More than Options.Readers of them wait for
+// each other.
+func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err error) {
+	session, err := s.takeReader(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { s.readers <- session }()
+	fail := func(doing string, err error) error {
+		refused, _ := refusal(ctx, doing, err)
+		return refused
+	}
+	defer func() {
+		// Nothing was written, so the end of the snapshot cannot fail; a
+		// BEGIN that failed leaves none to end.
+		_, _ = session.exec(context.Background(), "ROLLBACK")
+	}()
+	if _, err := session.exec(ctx, "BEGIN"); err != nil {
+		return fail("begin", err)
+	}
+	return f(reader{ctx: ctx, session: session})
+}
+
+func (s *Store) takeReader(ctx context.Context) (*session, error) {
+	if ctx.Err() != nil {
+		return nil, cancelled(ctx)
+	}
+	select {
+	case <-s.closing:
+		return nil, errClosed()
+	default:
+	}
+	select {
+	case reader := <-s.readers:
+		if reader != nil {
+			return reader, nil
+		}
+	case <-ctx.Done():
+		return nil, cancelled(ctx)
+	case <-s.closing:
+		return nil, errClosed()
+	}
+	conn, err := s.readerDB.Conn(ctx)
+	if err != nil {
+		s.readers <- nil
+		refused, _ := refusal(ctx, "open a reader", err)
+		return nil, refused
+	}
+	return newSession(conn), nil
+}
+
+// Close waits for the Update and the Views that run, and then closes the file.
+// Later calls fail as Unavailable.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		s.keeper.Wait()
+		s.turn <- struct{}{}
+		defer func() { <-s.turn }()
+		s.closeErr = s.closeDatabases()
+	})
+	return s.closeErr
+}
+
+// closeDatabases closes the readers first: the last connection empties the WAL.
+func (s *Store) closeDatabases() error {
+	var first error
+	note := func(err error) {
+		if err != nil && first == nil {
+			first = fmt.Errorf("close store: %w", err)
+		}
+	}
+	for range cap(s.readers) {
+		if reader := <-s.readers; reader != nil {
+			note(reader.close())
+		}
+	}
+	if s.readerDB != nil {
+		note(s.readerDB.Close())
+	}
+	if s.writer != nil {
+		note(s.writer.close())
+	}
+	if s.writerDB != nil {
+		note(s.writerDB.Close())
+	}
+	return first
+}

@@ -1,0 +1,179 @@
+package sqlite
+
+import (
+	"database/sql"
+
+	"mailroom"
+)
+
+const (
+	insertKey     = "INSERT INTO submit_key (thread, key, digest, result) VALUES (?, ?, ?, ?)"
+	insertPartial = `INSERT INTO partial (run, start, attempt, message, text)
+		SELECT key, ?, ?, ?, ? FROM run WHERE id = ?`
+
+	dropPartials = "DELETE FROM partial WHERE run = (SELECT key FROM run WHERE id = ?)"
+	dropWorker   = "DELETE FROM worker WHERE id = ?"
+)
+
+// dropThread holds what is deleted of a thread, what refers to it first.
+var dropThread = [...]string{
+	`DELETE FROM partial WHERE run IN
+		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`,
+	"DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)",
+	"DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)",
+	"DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)",
+	"DELETE FROM thread WHERE id = ?",
+}
+
+func (t *tx) Write(c *mailroom.Changes) error {
+	if t.failed != nil {
+		return t.failed
+	}
+	if err := t.write(c); err != nil {
+		return t.fail("write", err)
+	}
+	return nil
+}
+
+func (t *tx) write(c *mailroom.Changes) error {
+	if err := t.drop(c); err != nil {
+		return err
+	}
+	keys := make(map[string]int64, len(c.Threads)) // of the threads by id
+	for _, row := range c.Threads {
+		if err := t.writeThread(row); err != nil {
+			return err
+		}
+		keys[row.ID] = row.Key
+	}
+	for _, run := range c.Runs {
+		if err := t.writeRun(run, keys); err != nil {
+			return err
+		}
+	}
+	for _, list := range c.Entries {
+		if err := t.appendEntries(list, keys); err != nil {
+			return err
+		}
+	}
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		thread, ok := keys[k.Thread]
+		if !ok {
+			return mailroom.Errorf(mailroom.Internal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
+		}
+		if _, err := t.exec(insertKey, thread, k.Key, k.Digest, encodeSubmitted(&k.Result)); err != nil {
+			return err
+		}
+	}
+	for i := range c.Partials {
+		p := &c.Partials[i]
+		res, err := t.exec(insertPartial, int64(p.Offset), int64(p.Attempt), p.Message, p.Text, p.Run)
+		if err := wrote(res, err, "run", p.Run, 0); err != nil {
+			return err
+		}
+	}
+	for _, w := range c.Workers {
+		var agents any
+		if len(w.Agents) > 0 {
+			agents = idList(w.Agents)
+		}
+		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), agents,
+			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) drop(c *mailroom.Changes) error {
+	for _, id := range c.DropThreads {
+		for _, text := range dropThread {
+			if _, err := t.exec(text, id); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range c.DropWorkers {
+		if _, err := t.exec(dropWorker, id); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.DropPartials {
+		if _, err := t.exec(dropPartials, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) writeThread(row *mailroom.Thread) (err error) {
+	args := bindThread(t.store.args[:0], row)
+	t.store.args = args
+	if row.Key == 0 {
+		row.Key, err = t.insert(insertThread, args)
+		return err
+	}
+	res, err := t.exec(updateThread, append(args, row.Key)...)
+	return wrote(res, err, "thread", row.ID, row.Key)
+}
+
+func (t *tx) writeRun(run *mailroom.Run, threads map[string]int64) error {
+	args, err := bindRun(t.store.args[:0], run)
+	if err != nil {
+		return err
+	}
+	t.store.args = args
+	if run.Key == 0 {
+		thread, ok := threads[run.Thread]
+		if !ok {
+			return mailroom.Errorf(mailroom.Internal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
+		}
+		run.Key, err = t.insert(insertRun, append(args, thread))
+		return err
+	}
+	res, err := t.exec(updateRun, append(args, run.Key)...)
+	return wrote(res, err, "run", run.ID, run.Key)
+}
+
+func (t *tx) appendEntries(list []mailroom.Entry, threads map[string]int64) error {
+	if len(list) == 0 {
+		return nil
+	}
+	thread, ok := threads[list[0].Thread]
+	if !ok {
+		return mailroom.Errorf(mailroom.Internal, "entries of thread %q, which is not written with them", list[0].Thread)
+	}
+	lines, err := joinEntries(list)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(insertEntry, thread, list[len(list)-1].Seq, list[0].Seq, lines)
+	return err
+}
+
+func (t *tx) exec(text string, args ...any) (sql.Result, error) {
+	return t.session.exec(t.ctx, text, args...)
+}
+
+func (t *tx) insert(text string, args []any) (int64, error) {
+	res, err := t.exec(text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.LastInsertId()
+}
+
+// wrote refuses a statement that found no row to work on.
+func wrote(res sql.Result, err error, what, id string, key int64) error {
+	if err != nil {
+		return err
+	}
+	switch n, err := res.RowsAffected(); {
+	case err != nil:
+		return err
+	case n == 0:
+		return mailroom.Errorf(mailroom.Internal, "%s %q with key %d is not there", what, id, key)
+	}
+	return nil
+}
