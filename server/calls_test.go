@@ -1,0 +1,397 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
+	f := start(t)
+	got := ask[mailroom.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
+	want := mailroom.Submitted{
+		Message: got.Message, Run: got.Run, Thread: "Chat ✓", Seq: 1, Place: 1,
+		Status: mailroom.Queued, Disposition: mailroom.WasQueued, Superseded: []string{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	again := ask[mailroom.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
+	want.Disposition = mailroom.WasDuplicate
+	if diff := cmp.Diff(want, again); diff != "" {
+		t.Errorf("repeated: %s", diff)
+	}
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"other"}`, "Idempotency-Key: k"); a.problem(t).Code != mailroom.Conflict {
+		t.Errorf("the key with other content: %d %s, want conflict", a.status, a.body)
+	}
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"x","mode":"reject"}`); a.problem(t).Code != mailroom.Busy {
+		t.Errorf("mode reject: %d %s, want busy", a.status, a.body)
+	}
+	if a := f.call("POST /v1/messages", `{"text":"x"}`, "Content-Type: application/json; charset=UTF-8"); a.status != 202 {
+		t.Errorf("a new thread: %d %s, want 202", a.status, a.body)
+	}
+}
+
+func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
+	f := start(t)
+	one := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a"}`)
+	two := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","thread":" "}`)
+	if one.Thread == two.Thread || one.Thread == "" {
+		t.Errorf("two blank submits went to %q and %q", one.Thread, two.Thread)
+	}
+	k1 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	k2 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
+	if k1.Run != k2.Run || k2.Disposition != mailroom.WasDuplicate {
+		t.Errorf("the same key twice gave %+v and %+v", k1, k2)
+	}
+}
+
+func TestRunFromSubmitToEnd(t *testing.T) {
+	f := start(t)
+	sent := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
+		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
+	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	key := "k"
+	want := client.Run{
+		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: "0123456789ab", Status: mailroom.Queued, Mode: mailroom.ModeQueue,
+		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
+		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
+		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},
+		Wait: []byte("null"), Progress: []byte("null"), Usage: []byte("null"), CreatedAt: run.CreatedAt,
+	}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Errorf("queued: %s", diff)
+	}
+
+	w := f.claim()
+	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	if run.Status != mailroom.Running || run.Attempt != 1 || run.Worker == nil || *run.Worker != "w" ||
+		run.LeaseUntil == nil || !run.LeaseUntil.After(run.CreatedAt) || run.StartedAt == nil || run.FinishedAt != nil {
+		t.Errorf("running: %+v", run)
+	}
+	f.end(w, mailroom.Complete, "hello yourself")
+	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
+	if run.Status != mailroom.Completed || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
+		t.Errorf("completed: %+v", run)
+	}
+
+	page := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	var said []string
+	for _, m := range page.Items {
+		said = append(said, fmt.Sprintf("%s %s %s: %s", m.Role, m.Sender, m.State, m.Text))
+	}
+	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello", "assistant echo done: hello yourself"}, said); diff != "" {
+		t.Error(diff)
+	}
+	if got := ask[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.Done || got.Text != "hello" {
+		t.Errorf("message: %+v", got)
+	}
+}
+
+func TestThreadSaysWhatItDoes(t *testing.T) {
+	f := start(t)
+	show := func() client.Thread {
+		t.Helper()
+		got := ask[client.Thread](f, "GET /v1/threads/t", "")
+		got.CreatedAt, got.UpdatedAt = time.Time{}, time.Time{}
+		return got
+	}
+	one, two := f.submit("t", "one"), f.submit("t", "two")
+	want := client.Thread{
+		ID: "t", Agent: "echo", Owner: "admin", Status: client.ThreadQueued, LastSeq: 4, OldestSeq: 1,
+		LatestRun: &two.Run, Queued: 2, Metadata: []byte(`{}`),
+	}
+	if diff := cmp.Diff(want, show()); diff != "" {
+		t.Errorf("queued: %s", diff)
+	}
+	w := f.claim()
+	want.Status, want.LastSeq, want.Queued, want.ActiveRun = client.ThreadRunning, 5, 1, &one.Run
+	if diff := cmp.Diff(want, show()); diff != "" {
+		t.Errorf("running: %s", diff)
+	}
+	f.end(w, mailroom.Complete, "")
+	f.end(f.claim(), mailroom.Complete, "")
+	want.Status, want.LastSeq, want.Queued, want.ActiveRun = client.ThreadIdle, 8, 0, nil
+	if diff := cmp.Diff(want, show()); diff != "" {
+		t.Errorf("idle: %s", diff)
+	}
+	patched := ask[client.Thread](f, "PATCH /v1/threads/t", `{"agent":"codex","metadata":{"title":"x"}}`)
+	if patched.Agent != "codex" || string(patched.Metadata) != `{"title":"x"}` {
+		t.Errorf("patched: %+v", patched)
+	}
+	f.submit("t", "three")
+	if a := f.call("DELETE /v1/threads/t", ""); a.problem(t).Code != mailroom.Conflict {
+		t.Errorf("deleting a busy thread: %d %s, want conflict", a.status, a.body)
+	}
+	f.end(f.claim(), mailroom.Complete, "")
+	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 || a.body != "" {
+		t.Errorf("deleting an idle thread: %d %s, want 204", a.status, a.body)
+	}
+	if got := f.written(); got != "" {
+		t.Errorf("deleted, and yet there is %s", got)
+	}
+}
+
+func TestEditAndRetractUntilRead(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "one")
+	path := "/v1/threads/t/messages/" + sent.Message
+	if got := ask[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.Accepted {
+		t.Errorf("edited: %+v", got)
+	}
+	f.claim()
+	for _, route := range []string{"PATCH " + path, "DELETE " + path} {
+		body := ""
+		if route[0] == 'P' {
+			body = `{"text":"three"}`
+		}
+		if a := f.call(route, body); a.problem(t).Code != mailroom.Conflict {
+			t.Errorf("%s once read: %d %s, want conflict", route, a.status, a.body)
+		}
+	}
+	next := f.submit("t", "oops")
+	if a := f.call("DELETE /v1/threads/t/messages/"+next.Message, ""); a.status != 204 {
+		t.Errorf("retract: %d %s, want 204", a.status, a.body)
+	}
+	run := ask[client.Run](f, "GET /v1/runs/"+next.Run, "")
+	if run.Status != mailroom.Cancelled || run.Reason == nil || *run.Reason != mailroom.ByRetract {
+		t.Errorf("the run of a retracted message: %+v", run)
+	}
+	all := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
+	read := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages", "")
+	if len(all.Items) != 2 || len(read.Items) != 1 || read.Items[0].Text != "two" {
+		t.Errorf("transcript %+v, with all %+v", read.Items, all.Items)
+	}
+}
+
+func TestCancelStatuses(t *testing.T) {
+	f := start(t)
+	cancel := func(run string) (int, client.Run) {
+		t.Helper()
+		a := f.call("POST /v1/runs/"+run+"/cancel", "{}")
+		if a.status > 299 {
+			return a.status, client.Run{}
+		}
+		return a.status, ask[client.Run](f, "POST /v1/runs/"+run+"/cancel", "")
+	}
+	running := f.submit("t", "one")
+	queued := f.submit("t", "two")
+	w := f.claim()
+	if status, run := cancel(queued.Run); status != 200 || run.Status != mailroom.Cancelled || run.Stopping {
+		t.Errorf("queued: %d %+v, want 200 cancelled", status, run)
+	}
+	if status, run := cancel(running.Run); status != 202 || run.Status != mailroom.Running || !run.Stopping {
+		t.Errorf("running: %d %+v, want 202 stopping", status, run)
+	}
+	f.end(w, mailroom.Release, "")
+	if status, run := cancel(running.Run); status != 200 || run.Status != mailroom.Cancelled || run.Stopping {
+		t.Errorf("cancelled: %d %+v, want 200", status, run)
+	}
+	done := f.submit("t", "three")
+	f.end(f.claim(), mailroom.Complete, "")
+	if status, _ := cancel(done.Run); status != 409 {
+		t.Errorf("completed: %d, want 409", status)
+	}
+}
+
+func TestRetryQueuesADeadLetterAgain(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "one")
+	if a := f.call("POST /v1/runs/"+sent.Run+"/retry", ""); a.problem(t).Code != mailroom.Conflict {
+		t.Errorf("retry of a queued run: %d %s, want conflict", a.status, a.body)
+	}
+	f.end(f.claim(), mailroom.Fail, "")
+	failed := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
+	if failed.Status != mailroom.Failed || failed.Error == nil || failed.Error.Class != mailroom.Permanent {
+		t.Fatalf("failed: %+v", failed)
+	}
+	run := ask[client.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
+	if run.Status != mailroom.Queued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
+		t.Errorf("retried: %+v", run)
+	}
+}
+
+func TestInterruptTellsWhatItStopped(t *testing.T) {
+	f := start(t)
+	one := f.submit("t", "one")
+	f.claim()
+	two := f.submit("t", "two")
+	got := ask[client.Interrupted](f, "POST /v1/threads/t/interrupt", "")
+	want := client.Interrupted{Superseded: []string{two.Run}, Stopping: &one.Run}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	f.submit("u", "one")
+	f.call("POST /v1/threads/u/interrupt", "{}")
+	got = ask[client.Interrupted](f, "POST /v1/threads/u/interrupt", "")
+	if diff := cmp.Diff(client.Interrupted{Superseded: []string{}}, got); diff != "" {
+		t.Errorf("an idle thread: %s", diff)
+	}
+}
+
+func TestListsAreFilteredAndPaged(t *testing.T) {
+	f := start(t)
+	for i := range 7 {
+		f.submit(fmt.Sprintf("t%d", i), "hello")
+	}
+	ask[mailroom.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
+	f.end(f.claim(), mailroom.Fail, "")
+	for _, tc := range []struct {
+		list, q string
+		want    []string
+	}{
+		{"threads", "", []string{"t6", "t5", "t4", "t3", "t2", "t1", "t0"}},
+		{"threads", "agent:codex", []string{"t1"}},
+		{"threads", "-agent:codex id:t*", []string{"t6", "t5", "t4", "t3", "t2", "t0"}},
+		{"threads", "id:t3", []string{"t3"}},
+		{"threads", "id:t3 agent:codex", nil},
+		{"threads", "status:idle", []string{"t0"}},
+		{"threads", "-status:queued", []string{"t0"}},
+		{"runs", "", []string{"t1", "t6", "t5", "t4", "t3", "t2", "t1", "t0"}},
+		{"runs", "status:queued", []string{"t1", "t6", "t5", "t4", "t3", "t2"}},
+		{"runs", "thread:t1", []string{"t1", "t1"}},
+		{"runs", "thread:t1 -status:cancelled", []string{"t1"}},
+		{"runs", "agent:codex", []string{"t1"}},
+		{"runs", "agent:code?", nil},
+		{"runs", "reason:superseded", []string{"t1"}},
+		{"runs", "class:permanent", []string{"t0"}},
+		{"runs", `key:"k 1"`, []string{"t1"}},
+		{"runs", "mode:l*t", []string{"t1"}},
+		{"runs", `-key:"" status:queued`, []string{"t1"}},
+	} {
+		for _, limit := range []int{1, 3, 7, 50} {
+			got, pages := f.pages(tc.list, tc.q, limit)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s %q, %d a page: %s", tc.list, tc.q, limit, diff)
+			}
+			if most := max(1, (len(tc.want)+limit-1)/limit); pages != most {
+				t.Errorf("%s %q, %d a page: %d pages, want %d", tc.list, tc.q, limit, pages, most)
+			}
+		}
+	}
+	runs := ask[client.Page[client.Run]](f, "GET /v1/runs?limit=1", "")
+	if a := f.call("GET /v1/threads?cursor="+*runs.Next, ""); a.status != 422 {
+		t.Errorf("a cursor of another list: %d, want 422", a.status)
+	}
+}
+
+// pages reads a whole list, a page at a time, and returns its thread ids.
+func (f *fixture) pages(list, q string, limit int) (threads []string, pages int) {
+	f.t.Helper()
+	query := url.Values{"limit": {fmt.Sprint(limit)}}
+	if q != "" {
+		query.Set("q", q)
+	}
+	for {
+		page := ask[client.Page[struct{ ID, Thread string }]](f, "GET /v1/"+list+"?"+query.Encode(), "")
+		pages++
+		if len(page.Items) > limit {
+			f.t.Errorf("a page of %d, asked for %d", len(page.Items), limit)
+		}
+		for _, item := range page.Items {
+			if list == "threads" {
+				item.Thread = item.ID
+			}
+			threads = append(threads, item.Thread)
+		}
+		if page.Next == nil {
+			return threads, pages
+		}
+		query.Set("cursor", *page.Next)
+	}
+}
+
+func TestEntriesForwardAndBackward(t *testing.T) {
+	f := start(t)
+	for range 4 {
+		f.submit("t", "hello")
+	}
+	read := func(query string) (seqs []int64, next string) {
+		t.Helper()
+		page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?"+query, "")
+		for _, e := range page.Items {
+			seqs = append(seqs, e.Seq)
+		}
+		if page.Next != nil {
+			next = *page.Next
+		}
+		return seqs, next
+	}
+	for _, tc := range []struct {
+		query string
+		want  []int64
+		next  string
+	}{
+		{"", []int64{1, 2, 3, 4, 5, 6, 7, 8}, ""},
+		{"limit=3", []int64{1, 2, 3}, "3"},
+		{"after=3&limit=3", []int64{4, 5, 6}, "6"},
+		{"after=6&limit=3", []int64{7, 8}, ""},
+		{"after=8", nil, ""},
+		{"after=2&before=5", []int64{3, 4}, ""},
+		{"before=9&limit=3", []int64{6, 7, 8}, "6"},
+		{"before=6&limit=3", []int64{3, 4, 5}, "3"},
+		{"before=3&limit=3", []int64{1, 2}, ""},
+		{"kind=message", []int64{1, 3, 5, 7}, ""},
+		{"kind=run.queued&after=4", []int64{6, 8}, ""},
+		{"kind=run.queued&kind=message&limit=2", []int64{1, 2}, "2"},
+		{"kind=run.queued,message&limit=2", []int64{1, 2}, "2"},
+		{"kind=x.nothing", nil, ""},
+	} {
+		got, next := read(tc.query)
+		if !slices.Equal(got, tc.want) || next != tc.next {
+			t.Errorf("%q: %v, next %q; want %v, next %q", tc.query, got, next, tc.want, tc.next)
+		}
+	}
+}
+
+func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "one")
+	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.Queued {
+		t.Errorf("at the time-out: %s, want queued", run.Status)
+	}
+	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.Queued {
+		t.Errorf("without waiting: %s, want queued", run.Status)
+	}
+	got := make(chan client.Run, 1)
+	failed := make(chan error, 1)
+	go func() {
+		run, err := f.client.WaitRun(t.Context(), sent.Run, time.Minute)
+		got <- run
+		failed <- err
+	}()
+	begin := time.Now()
+	f.end(f.claim(), mailroom.Complete, "done")
+	if run, err := <-got, <-failed; err != nil || run.Status != mailroom.Completed {
+		t.Errorf("waited: %+v, %v", run, err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s to hear of the end", took)
+	}
+}
+
+func TestHeadIsAnsweredLikeGet(t *testing.T) {
+	f := start(t)
+	f.submit("t", "one")
+	req, err := http.NewRequest("HEAD", f.url+"/v1/threads/t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 200 {
+		t.Errorf("HEAD: %d, want 200", resp.StatusCode)
+	}
+}
