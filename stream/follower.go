@@ -102,11 +102,11 @@ func (f *follower) catchUp(ctx context.Context, text bool) error {
 		if !p.last {
 			continue
 		}
-		f.seq = max(f.seq, p.thread.LastSeq)
+		f.seq = p.thread.LastSeq
 		if p.claim != (claim{}) && !f.knowsClaim {
 			f.join(p.claim)
 		}
-		f.knowsClaim = f.knowsClaim || text
+		f.knowsClaim = true
 		f.judged, f.enough = f.seq, p.enough
 		return f.deltas(f.writing.flushed(p.partials))
 	}

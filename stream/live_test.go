@@ -1,7 +1,9 @@
 package stream_test
 
 import (
+	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,6 +228,11 @@ func TestRunFilterGivesOnlyThatRun(t *testing.T) {
 		one.hangUp()
 		two.hangUp()
 
+		two.follow(stream.Query{Run: second})
+		synctest.Wait()
+		wants(t, "cursor after a replay", stream.Cursor{Seq: d.last(), Bytes: 5}, two.at())
+		two.hangUp()
+
 		two.follow(stream.Query{Run: second, After: stream.Cursor{Seq: d.last(), Bytes: 2}})
 		one.follow(stream.Query{Run: first})
 		synctest.Wait()
@@ -286,5 +293,72 @@ func TestHeldTextIsBounded(t *testing.T) {
 		wants(t, "text", d.open.Text, r.text(d.open.ID))
 		r.check()
 		r.hangUp()
+	})
+}
+
+func TestMissedBeginningThatIsFlushedComesWithTheNextLiveText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.submit()
+		r := d.follow(stream.Query{After: stream.Cursor{Seq: d.last()}})
+		synctest.Wait()
+		d.start()
+		synctest.Wait()
+		d.quietly(func() { d.say("missed "); d.flush() })
+		d.say("live")
+		synctest.Wait()
+		wants(t, "events", []string{"run.started", "+missed ", "+live"}, r.kinds())
+		r.hangUp()
+	})
+}
+
+// counter counts the views of a store.
+type counter struct {
+	stream.Viewer
+	views atomic.Int64
+}
+
+func (c *counter) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	c.views.Add(1)
+	return c.Viewer.View(ctx, f)
+}
+
+func TestWhatConcernsNobodyCostsTheStoreNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		views := &counter{Viewer: d.store}
+		d.streams = stream.New(views, d.bus)
+		first := d.submit()
+		all, one := d.follow(stream.Query{}), d.follow(stream.Query{Run: first, Until: stream.Settled})
+		synctest.Wait()
+		d.start()
+		zombie := mailroom.Delta{Run: first, Attempt: d.claim.Attempt, Message: "zombie", Channel: "text", Text: "!"}
+		late := bus.Notice{Thread: thread, Delta: &zombie, Flushed: &bus.Flushed{
+			Run: first, Attempt: zombie.Attempt, Message: "zombie", Upto: 9,
+		}}
+		d.expire()
+		synctest.Wait()
+		d.publish(late)
+		d.start()
+		synctest.Wait()
+		before := views.views.Load()
+		for range 100 {
+			d.publish(late)
+			d.submit() // of other runs, for one of the two
+			d.say("own text")
+			synctest.Wait()
+		}
+		wants(t, "views", 0, views.views.Load()-before)
+
+		d.release()
+		synctest.Wait()
+		before = views.views.Load()
+		for range 100 {
+			d.publish(late)
+			synctest.Wait()
+		}
+		wants(t, "views once nobody writes, at most one for each", true, views.views.Load()-before <= 2)
+		all.hangUp()
+		one.hangUp()
 	})
 }

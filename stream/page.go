@@ -18,8 +18,8 @@ type page struct {
 	entries []mailroom.Entry
 	last    bool // entries reach the end of the log: what follows is set, as of then
 
-	claim    claim              // who writes, if that was asked for
-	partials []mailroom.Partial // of the thread's current run, if text was asked for
+	claim    claim              // who writes, if the reader does not know
+	partials []mailroom.Partial // what was flushed of it, if text was asked for
 	enough   bool               // the Until condition holds
 }
 
@@ -32,11 +32,7 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 			return err
 		}
 		p = &page{thread: t, after: f.seq}
-		first := f.key == 0
-		if p.gap = gap(t, f.seq); p.gap != nil && !first && f.seq > t.LastSeq {
-			p.gap = nil // only a cursor that came from outside can be ahead
-		}
-		if p.gap != nil {
+		if p.gap = gap(t, f.seq); p.gap != nil {
 			p.after = max(t.FirstSeq-1, min(f.seq, t.LastSeq))
 		}
 		if p.after < t.LastSeq {
@@ -50,17 +46,37 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 		if p.last = len(p.entries) < pageSize; !p.last {
 			return nil
 		}
-		if first || f.judged != t.LastSeq {
+		if f.key == 0 || f.judged != t.LastSeq {
 			if p.enough, err = satisfied(r, f.q, t); err != nil {
 				return err
 			}
 		}
-		if text && t.Worker != "" && (f.q.Run == "" || f.q.Run == t.Current) {
-			return f.readText(r, p)
-		}
-		return nil
+		return f.readText(r, p, text)
 	})
 	return p, err
+}
+
+// readText adds who writes now, if the reader must be told, and with text what
+// is flushed of it.
+func (f *follower) readText(r mailroom.Reader, p *page, text bool) error {
+	t := p.thread
+	if t.Worker == "" || f.q.Run != "" && f.q.Run != t.Current {
+		return nil // nobody writes what is asked for
+	}
+	if p.gap != nil || !f.knowsClaim {
+		run, err := findRun(r, t.Current)
+		if err != nil {
+			return err
+		}
+		if run != nil {
+			p.claim = claim{run: run.ID, attempt: run.Attempt}
+		}
+	}
+	var err error
+	if text {
+		p.partials, err = r.Partials(t.Current)
+	}
+	return err
 }
 
 // findThread returns the row of the thread that is followed. Before the first
@@ -74,22 +90,6 @@ func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 		return nil, unknownThread(t.ID) // deleted, and made anew under its id
 	}
 	return t, err
-}
-
-// readText adds the flushed text of the current run, which is running.
-func (f *follower) readText(r mailroom.Reader, p *page) error {
-	if !f.knowsClaim {
-		run, err := findRun(r, p.thread.Current)
-		if err != nil {
-			return err
-		}
-		if run != nil {
-			p.claim = claim{run: run.ID, attempt: run.Attempt}
-		}
-	}
-	var err error
-	p.partials, err = r.Partials(p.thread.Current)
-	return err
 }
 
 // target returns the thread of a query whose run, if it names one, is of that

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/bus"
 	"mailroom/stream"
 )
 
@@ -46,6 +47,34 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 			r.gotAll(run, 0)
 		})
 	}
+}
+
+func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		run := d.submit()
+		r := d.follow(stream.Query{Run: run, Until: stream.Settled})
+		d.start()
+		synctest.Wait()
+		var held []bus.Notice
+		d.publish = func(n bus.Notice) { held = append(held, n) }
+		d.fail()
+		d.change(func(l *mailroom.Loaded, now time.Time) error {
+			_, err := l.Retry(mailroom.Retry{Run: run, By: "ann"}, now)
+			return err
+		})
+		for _, n := range held {
+			d.bus.Publish(n)
+		}
+		synctest.Wait()
+		r.isOver()
+		wants(t, "events", []string{"message", "run.queued", "run.started", "run.failed"}, r.kinds())
+
+		r.follow(stream.Query{Run: run, Until: stream.Settled})
+		synctest.Wait()
+		r.goesOn() // it is queued again, and that is in the log
+		r.hangUp()
+	})
 }
 
 func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {

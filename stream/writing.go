@@ -76,7 +76,7 @@ func (w *writing) at(c claim, message string) bool {
 // between reports whether c is known to have no message open that the reader
 // could have missed the start of, so that whatever begins now is the next one.
 func (w *writing) between(c claim) bool {
-	return c == w.claim && w.message == "" && w.resume == 0 && w.unseen == 0
+	return c == w.claim && w.message == "" && w.unseen == 0
 }
 
 // take adds text of the open message and returns what is new to the reader.
@@ -118,10 +118,7 @@ func (w *writing) hold(d mailroom.Delta) {
 	i, found := slices.BinarySearchFunc(w.held, d.Offset, func(h mailroom.Delta, offset int) int {
 		return h.Offset - offset
 	})
-	switch {
-	case found && len(w.held[i].Text) < len(d.Text):
-		w.held[i] = d
-	case !found && len(w.held) < maxHeld:
+	if !found && len(w.held) < maxHeld {
 		w.held = slices.Insert(w.held, i, d)
 	}
 }
