@@ -18,10 +18,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -92,8 +94,8 @@ type Child struct {
 }
 
 // Start starts a child, which waits for its input if it reads one. Its errors
-// are those of the system: [exec.ErrNotFound], [fs.ErrNotExist],
-// [fs.ErrPermission] and others, and never name more than the program and Dir.
+// are those of the system, [exec.ErrNotFound], [fs.ErrNotExist],
+// [fs.ErrPermission] and others, and name nothing but the program and Dir.
 func Start(spec Spec) (*Child, error) {
 	if spec.Dir != "" {
 		// A folder that is missing would look like a missing program.
@@ -102,7 +104,7 @@ func Start(spec Spec) (*Child, error) {
 			return nil, fmt.Errorf("working directory: %w", err)
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("working directory %s: %w", spec.Dir, errNotFolder)
+			return nil, fmt.Errorf("working directory: %w", &fs.PathError{Op: "chdir", Path: spec.Dir, Err: syscall.ENOTDIR})
 		}
 	}
 	cmd := exec.Command(spec.Command[0], spec.Command[1:]...)
@@ -200,13 +202,12 @@ func closeAll(files []*os.File) {
 	}
 }
 
-var errNotFolder = errors.New("is not a folder")
-
-// Kill ends a child that never got its input, at once and with its tree.
+// Kill ends a child that never got its input, at once and with its tree. Its
+// error is nil or a [LeftError].
 func (c *Child) Kill() error {
-	_, err := c.finish(context.Background(), c.listen(nil), errKilled, discard)
-	if left, ok := errors.AsType[*LeftError](err); ok {
-		return left
+	exit, _ := c.finish(context.Background(), c.listen(nil), errKilled, discard) // which is the error
+	if exit.Left != nil {
+		return exit.Left
 	}
 	return nil
 }

@@ -287,7 +287,7 @@ func TestWhatCannotBeStarted(t *testing.T) {
 		{"no such path", Spec{Command: []string{filepath.Join(dir, "none")}}, fs.ErrNotExist},
 		{"not executable", Spec{Command: []string{plain}}, fs.ErrPermission},
 		{"no such folder", Spec{Command: []string{"/bin/sh"}, Dir: filepath.Join(dir, "none")}, fs.ErrNotExist},
-		{"folder is a file", Spec{Command: []string{"/bin/sh"}, Dir: plain}, errNotFolder},
+		{"folder is a file", Spec{Command: []string{"/bin/sh"}, Dir: plain}, syscall.ENOTDIR},
 	}
 	for _, c := range cases {
 		if _, err := Start(c.spec); !errors.Is(err, c.want) {

@@ -3,7 +3,6 @@ package proc
 import (
 	"context"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 )
@@ -31,8 +30,6 @@ func (e *LeftError) Error() string {
 }
 
 func (e *LeftError) Unwrap() error { return e.Err }
-
-func (e *LeftError) holds(pid int) bool { return slices.Contains(e.PIDs, pid) }
 
 // rung is one step of stopping: a signal, 0 for none, and the time that a tree
 // has after it to be gone.

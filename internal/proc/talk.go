@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -37,7 +38,8 @@ type Exit struct {
 	Code     int    // exit status; -1 if a signal ended it
 	Signal   string // name of that signal, "" if none
 	Duration time.Duration
-	Stderr   []byte // the last Limits.Stderr bytes, as they came
+	Stderr   []byte     // the last Limits.Stderr bytes, as they came
+	Left     *LeftError // what of the tree could not be ended; nil: nothing is left
 }
 
 // Success reports whether the child ended with status 0.
@@ -59,8 +61,8 @@ func (e Exit) String() string {
 // It is stopped by INT to every process of its tree, then TERM, then KILL, with
 // the grace of Limits after each. What it says meanwhile is still handed on, with a context
 // that is not ctx. When it ends by itself, what it leaves running gets a moment
-// to end too, then TERM and KILL. A [LeftError] in the error names processes
-// that could not be ended at all.
+// to end too, then TERM and KILL. Processes that survive KILL, for some seconds,
+// are named in the Exit: they are the one thing that Run does not wait for.
 func (c *Child) Run(ctx context.Context, input string, emit Emit) (Exit, error) {
 	t := c.listen(&input)
 	return c.finish(ctx, t, c.watch(ctx, t, emit), emit)
@@ -213,10 +215,10 @@ func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
 // finish ends the tree, reads the pipes to their end, and tells how the child
 // ended. why is nil if it ended by itself.
 func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit, error) {
-	stopped := make(chan error, 1)
+	stopped := make(chan *LeftError, 1)
 	ladder := c.ladder(why)
 	t.pipes.Go(func() {
-		left := c.tree.climb(context.Background(), ladder, c.exited)
+		left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), ladder, c.exited)) // its only error
 		c.hangUp()
 		stopped <- left
 	})
@@ -268,19 +270,19 @@ func (c *Child) hangUp() {
 
 // exit reports. left is what could not be ended: the child may be among it, and
 // then the goroutine that waits for it stays until the kernel lets it go.
-func (c *Child) exit(t *talk, why, left error) (Exit, error) {
-	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started)}
-	if l, ok := errors.AsType[*LeftError](left); ok && l.holds(c.id.PID) {
-		return e, errors.Join(why, left)
+func (c *Child) exit(t *talk, why error, left *LeftError) (Exit, error) {
+	e := Exit{Code: -1, Stderr: t.stderr.bytes(), Duration: time.Since(c.started), Left: left}
+	if left != nil && slices.Contains(left.PIDs, c.id.PID) {
+		return e, why
 	}
 	c.owner.Wait()
 	e.Duration = c.ended.Sub(c.started)
 	if _, failed := errors.AsType[*exec.ExitError](c.waitErr); c.waitErr != nil && !failed {
-		return e, errors.Join(why, left, fmt.Errorf("wait for the child: %w", c.waitErr))
+		return e, errors.Join(why, fmt.Errorf("wait for the child: %w", c.waitErr))
 	}
 	e.Code = c.state.ExitCode()
 	if ws, ok := c.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		e.Signal = ws.Signal().String()
 	}
-	return e, errors.Join(why, left)
+	return e, why
 }

@@ -1,0 +1,383 @@
+package exec_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+func TestTheReplyIsWhatTheCommandWrites(t *testing.T) {
+	s := newSession(1, "one", "two")
+	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"one\ntwo"}, s.messages); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	exited := body[exec.Exited](t, s, exec.KindExited)
+	if exited.ExitCode == nil || *exited.ExitCode != 0 || exited.Stopped != "" {
+		t.Errorf("exit is %+v, want status 0", exited)
+	}
+}
+
+func TestTheProcessIsCommittedBeforeItGetsItsInput(t *testing.T) {
+	witness := filepath.Join(t.TempDir(), "witness")
+	refused := errors.New("nothing can be written")
+	s := newSession(1, "go")
+	s.onAppend = func(step mailroom.Step) error { return refused }
+	err := command(t, "read x; : >"+witness, exec.Options{}).Run(t.Context(), s)
+	if !errors.Is(err, refused) {
+		t.Errorf("error %v, want %v", err, refused)
+	}
+	if _, err := os.Stat(witness); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the command had its input though its process could not be committed: %v", err)
+	}
+
+	s = newSession(1, "go")
+	if err := command(t, "read x; echo $$", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	started := body[exec.Started](t, s, exec.KindStarted)
+	if got, want := s.messages, []string{fmt.Sprintln(started.PID)}; !slices.Equal(got, want) {
+		t.Errorf("the command calls itself %q, the entry %q", got, want)
+	}
+	if !s.steps[0].Record || s.steps[0].Checkpoint == nil {
+		t.Errorf("the first step is %+v, want a record with a checkpoint", s.steps[0])
+	}
+}
+
+func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
+	cases := []struct {
+		script string
+		error  string
+	}{
+		{"echo half; echo no luck >&2; exit 3", "the command ended with exit status 3: no luck"},
+		{"echo half; exit 1", "the command ended with exit status 1"},
+		{"echo half; kill -9 $$", "the command ended with signal: killed"},
+	}
+	for _, c := range cases {
+		s := newSession(1, "go")
+		f := mailroom.AsFailure(command(t, c.script, exec.Options{}).Run(t.Context(), s))
+		if f.Class != mailroom.Transient || f.Err.Error() != c.error {
+			t.Errorf("%s: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
+		}
+		if s.messages != nil || s.said.String() != "half\n" {
+			t.Errorf("%s: messages %q and streamed %q, want only streamed", c.script, s.messages, s.said.String())
+		}
+		body[exec.Exited](t, s, exec.KindExited)
+	}
+}
+
+func TestStderrIsKeptToItsEnd(t *testing.T) {
+	s := newSession(1, "go")
+	script := "i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"
+	f := mailroom.AsFailure(command(t, script, exec.Options{}).Run(t.Context(), s))
+	exited := body[exec.Exited](t, s, exec.KindExited)
+	if len(exited.Stderr) != 4<<10 || !strings.HasSuffix(exited.Stderr, "line 2999\n") {
+		t.Errorf("kept %d bytes that end in %q", len(exited.Stderr), exited.Stderr[max(0, len(exited.Stderr)-20):])
+	}
+	if text := f.Err.Error(); len(text) > 4<<10 || !strings.HasSuffix(text, "line 2999") {
+		t.Errorf("the error has %d bytes and ends in %q", len(text), text[max(0, len(text)-20):])
+	}
+}
+
+func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
+	short, long := 20*time.Millisecond, time.Minute
+	cases := []struct {
+		script string
+		o      exec.Options
+		class  mailroom.Class
+		error  string
+	}{
+		{"exec sleep 1000", exec.Options{StartTimeout: short, TotalTimeout: long}, mailroom.Transient,
+			"the command gave no sign of life in time (start_timeout 20ms)"},
+		{"echo one; exec sleep 1000", exec.Options{StartTimeout: long, IdleTimeout: short}, mailroom.Transient,
+			"the command was silent for too long (idle_timeout 20ms)"},
+		{"exec sleep 1000", exec.Options{TotalTimeout: short}, mailroom.Transient,
+			"the command took too long (total_timeout 20ms)"},
+		{"exec yes", exec.Options{MaxOutput: 1000}, mailroom.Permanent,
+			"the command wrote too much output (max_output 1000 bytes)"},
+	}
+	for _, c := range cases {
+		s := newSession(1, "go")
+		f := mailroom.AsFailure(command(t, c.script, c.o).Run(t.Context(), s))
+		if f.Class != c.class || f.Err.Error() != c.error {
+			t.Errorf("%v failure %q, want %v %q", f.Class, f.Err, c.class, c.error)
+		}
+		if got := body[exec.Exited](t, s, exec.KindExited).Stopped; !strings.Contains(c.error, got) || got == "" {
+			t.Errorf("the entry says %q, the error %q", got, c.error)
+		}
+	}
+}
+
+func TestAStopKeepsWhatWasStreamed(t *testing.T) {
+	for _, why := range []error{mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline} {
+		s := newSession(1, "go")
+		ctx := s.stopOn(t, "ready", why)
+		script := "trap 'kill $!; echo bye; exit 0' INT; echo ready; sleep 1000 & wait"
+		err := command(t, script, exec.Options{}).Run(ctx, s)
+		if !errors.Is(err, why) {
+			t.Errorf("error %v, want %v, whatever the exit status", err, why)
+		}
+		// A message that was cut off must not become a whole one.
+		if s.messages != nil || s.said.String() != "ready\nbye\n" {
+			t.Errorf("%v: messages %q and streamed %q", why, s.messages, s.said.String())
+		}
+		exited := body[exec.Exited](t, s, exec.KindExited)
+		if exited.Stopped != why.Error() || !s.steps[len(s.steps)-1].Record {
+			t.Errorf("%v: the entry is %+v, want a record that says so", why, exited)
+		}
+	}
+}
+
+func TestACommandThatIgnoresIntAndTermIsKilled(t *testing.T) {
+	s := newSession(1, "go")
+	ctx := s.stopOn(t, "ready", mailroom.ErrStopped)
+	grace := exec.KillGrace{Interrupt: 20 * time.Millisecond, Terminate: 20 * time.Millisecond}
+	script := "trap '' INT TERM; echo ready; while :; do sleep 1000; done"
+	err := command(t, script, exec.Options{KillGrace: grace}).Run(ctx, s)
+	if !errors.Is(err, mailroom.ErrStopped) {
+		t.Errorf("error %v, want %v", err, mailroom.ErrStopped)
+	}
+	if got := body[exec.Exited](t, s, exec.KindExited).Signal; got != "killed" {
+		t.Errorf("ended by signal %q, want killed", got)
+	}
+}
+
+func TestALostClaimKillsAtOnceAndWritesNothing(t *testing.T) {
+	script := "trap '' INT TERM; echo ready; while :; do sleep 1000; done"
+	hour := exec.KillGrace{Interrupt: time.Hour, Terminate: time.Hour}
+
+	s := newSession(1, "go")
+	ctx := s.stopOn(t, "ready", mailroom.ErrLeaseLost)
+	if err := command(t, script, exec.Options{KillGrace: hour}).Run(ctx, s); !errors.Is(err, mailroom.ErrLeaseLost) {
+		t.Errorf("error %v, want %v", err, mailroom.ErrLeaseLost)
+	}
+	if len(s.steps) != 1 {
+		t.Errorf("%d steps, want only the start", len(s.steps))
+	}
+
+	s = newSession(1, "go")
+	s.onStream = func(string) error { return mailroom.Errorf(mailroom.LeaseLost, "taken away") }
+	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(), s); mailroom.CodeOf(err) != mailroom.LeaseLost {
+		t.Errorf("error %v, want code lease_lost", err)
+	}
+	if len(s.steps) != 1 {
+		t.Errorf("%d steps, want only the start", len(s.steps))
+	}
+}
+
+func TestACommandThatSucceededIsNotRunAgain(t *testing.T) {
+	count := filepath.Join(t.TempDir(), "count")
+	a := command(t, "echo x >>"+count, exec.Options{})
+	s := newSession(1, "go")
+	if err := a.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s.run.Attempt = 2 // the worker was lost before it could settle
+	if err := a.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(count); err != nil || string(got) != "x\n" {
+		t.Errorf("ran as %q, %v; want once", got, err)
+	}
+
+	// Until that is committed, it is.
+	refused := errors.New("nothing can be written")
+	s = newSession(1, "go")
+	s.onAppend = func(step mailroom.Step) error {
+		if !step.Record {
+			return refused
+		}
+		return nil
+	}
+	if err := a.Run(t.Context(), s); !errors.Is(err, refused) {
+		t.Errorf("error %v, want %v: the reply is not written", err, refused)
+	}
+	s.onAppend = nil
+	s.run.Attempt = 2
+	if err := a.Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(count); err != nil || string(got) != "x\nx\nx\n" {
+		t.Errorf("ran as %q, %v; want twice more", got, err)
+	}
+}
+
+func TestWhatCannotBeStartedIsPermanent(t *testing.T) {
+	dir := t.TempDir()
+	plain := filepath.Join(dir, "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		o    exec.Options
+		want error
+	}{
+		{exec.Options{Command: []string{"no-such-program-anywhere", "argument"}}, osexec.ErrNotFound},
+		{exec.Options{Command: []string{filepath.Join(dir, "none")}}, fs.ErrNotExist},
+		{exec.Options{Command: []string{plain}}, fs.ErrPermission},
+		{exec.Options{Command: []string{"/bin/sh"}, Dir: filepath.Join(dir, "none")}, fs.ErrNotExist},
+		{exec.Options{Command: []string{"/bin/echo", strings.Repeat("x", 1<<20)}}, nil},
+	}
+	for _, c := range cases {
+		s := newSession(1, "go")
+		f := mailroom.AsFailure(agent(t, c.o).Run(t.Context(), s))
+		if f.Class != mailroom.Permanent || c.want != nil && !errors.Is(f, c.want) {
+			t.Errorf("%s: %v, want permanent: %v", c.o.Command[0], f, c.want)
+		}
+		if len(f.Error()) > 1000 || len(s.steps) > 0 {
+			t.Errorf("%s: an error of %d bytes and %d steps", c.o.Command[0], len(f.Error()), len(s.steps))
+		}
+	}
+}
+
+func TestACommandNeedNotReadItsInput(t *testing.T) {
+	s := newSession(1, strings.Repeat("x", 1<<20))
+	if err := command(t, "echo done", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"done\n"}, s.messages); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+func TestOutputOfAnySizeComesWholeAndInOrder(t *testing.T) {
+	want := strings.Repeat("zwölf Boxkämpfer 世界\n", 150_000)
+	s := newSession(1, want)
+	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.messages) != 1 || s.messages[0] != want {
+		t.Errorf("%d messages, want one of %d bytes as they went in", len(s.messages), len(want))
+	}
+}
+
+func TestOutputIsMadeText(t *testing.T) {
+	s := newSession(1, "go")
+	// The character comes in two pieces; the command waits for nobody, so
+	// that they are two is only likely here, and certain in TestClean.
+	script := `printf 'caf\303'; sleep 0.02; printf '\251 a\000b \377 \342\202'`
+	if err := command(t, script, exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"café ab \ufffd \ufffd\ufffd"}, s.messages); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheEnvironmentIsWhatWasAllowed(t *testing.T) {
+	t.Setenv("EXEC_TEST_CANARY", "a canary")
+	t.Setenv("EXEC_TEST_ALLOWED", "allowed")
+	t.Setenv("LANG", "C.UTF-8")
+	cases := []struct {
+		name string
+		o    exec.Options
+		want []string // beside MAILROOM_…
+		not  []string
+	}{
+		{"default", exec.Options{Env: []string{"A=1", "A=2"}}, []string{"A=2", "LANG=C.UTF-8"}, []string{"A=1", "EXEC_TEST_CANARY=a canary"}},
+		{"list", exec.Options{EnvAllow: []string{"EXEC_TEST_ALLOWED", "EXEC_TEST_UNSET"}}, []string{"EXEC_TEST_ALLOWED=allowed"}, []string{"LANG=C.UTF-8", "EXEC_TEST_UNSET="}},
+		{"ours win", exec.Options{EnvAllow: []string{}, Env: []string{"MAILROOM_RUN=x"}}, nil, []string{"MAILROOM_RUN=x"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			c.o.Command = []string{"/usr/bin/env"}
+			s := newSession(3, "go")
+			if err := agent(t, c.o).Run(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Split(s.messages[0], "\n")
+			want := append(c.want, "MAILROOM_RUN=run-1", "MAILROOM_THREAD=a thread", "MAILROOM_ATTEMPT=3", "MAILROOM_IDEMPOTENCY_KEY=run-1")
+			for _, v := range want {
+				if !slices.Contains(got, v) {
+					t.Errorf("no %s in %q", v, got)
+				}
+			}
+			for _, v := range c.not {
+				if slices.Contains(got, v) {
+					t.Errorf("%s in %q", v, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Setenv("EXEC_TEST_TOKEN", "from-our-environment")
+	o := exec.Options{
+		Env:      []string{"API_KEY=given-in-the-options", "PATH=" + os.Getenv("PATH")},
+		EnvAllow: []string{"EXEC_TEST_TOKEN"},
+	}
+	s := newSession(1, "go")
+	script := `echo "with $API_KEY and $EXEC_TEST_TOKEN" >&2; exit 1`
+	err := command(t, script, o).Run(t.Context(), s)
+	entry := body[exec.Exited](t, s, exec.KindExited).Stderr
+	if want := "with [API_KEY] and [EXEC_TEST_TOKEN]\n"; entry != want {
+		t.Errorf("the entry says %q, want %q", entry, want)
+	}
+	if text := err.Error(); strings.Contains(text, "given-in") || strings.Contains(text, "from-our") {
+		t.Errorf("the error says %q", text)
+	}
+}
+
+func TestOptionsThatCannotBeRight(t *testing.T) {
+	sh := []string{"/bin/sh"}
+	for name, o := range map[string]exec.Options{
+		"no command":      {},
+		"empty program":   {Command: []string{""}},
+		"NUL in argument": {Command: []string{"sh", "a\x00b"}},
+		"no variable":     {Command: sh, Env: []string{"canary"}},
+		"no name":         {Command: sh, Env: []string{"=canary"}},
+		"NUL in value":    {Command: sh, Env: []string{"A=canary\x00"}},
+		"bad name":        {Command: sh, EnvAllow: []string{"A=canary"}},
+		"negative time":   {Command: sh, IdleTimeout: -1},
+		"negative grace":  {Command: sh, KillGrace: exec.KillGrace{Terminate: -1}},
+		"negative output": {Command: sh, MaxOutput: -1},
+	} {
+		if _, err := exec.New(o); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: error %v, want one that shows no value", name, err)
+		}
+	}
+}
+
+func TestOneAgentServesManyRunsAtOnce(t *testing.T) {
+	a := command(t, "cat", exec.Options{})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			text := fmt.Sprint("run ", i)
+			s := newSession(1, text)
+			s.run.ID = text
+			if err := a.Run(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff([]string{text}, s.messages); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestACheckpointThatCannotBeReadIsPermanent(t *testing.T) {
+	s := newSession(2, "go")
+	s.run.Checkpoint = []byte(`"of another agent"`)
+	f := mailroom.AsFailure(command(t, "cat", exec.Options{}).Run(t.Context(), s))
+	if f.Class != mailroom.Permanent {
+		t.Errorf("%v, want permanent", f)
+	}
+}

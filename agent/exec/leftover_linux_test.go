@@ -1,0 +1,169 @@
+package exec_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	osexec "os/exec"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+// The test binary is also a worker that can be killed in the middle of a run.
+func TestMain(m *testing.M) {
+	if os.Getenv("EXEC_TEST_ROLE") == "worker" {
+		worker()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// worker makes attempt 1 of a run whose command starts processes and then never
+// ends. It tells the checkpoint and what the command said, a line each.
+func worker() {
+	s := newSession(1, "go")
+	s.onAppend = func(step mailroom.Step) error {
+		_, err := fmt.Printf("%s\n", step.Checkpoint)
+		return err
+	}
+	s.onStream = func(all string) error {
+		if !strings.HasSuffix(all, "ready\n") {
+			return nil
+		}
+		_, err := fmt.Println(strings.Join(strings.Fields(all), " "))
+		return err
+	}
+	a, err := exec.New(exec.Options{Command: []string{"/bin/sh", "-c",
+		"echo $$; sleep 1000 & echo $!; setsid sleep 1000 & echo $!; (setsid sleep 1000 & echo $!); echo ready; wait"}})
+	if err == nil {
+		err = a.Run(context.Background(), s)
+	}
+	fmt.Fprintln(os.Stderr, "the command ended:", err)
+	os.Exit(1)
+}
+
+func living(t *testing.T, pids []string) (live []string) {
+	t.Helper()
+	for _, pid := range pids {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err == nil && !strings.Contains(string(stat), ") Z ") {
+			live = append(live, pid)
+		}
+	}
+	return live
+}
+
+func TestALaterAttemptKillsWhatAnEarlierOneLeft(t *testing.T) {
+	w := osexec.Command(os.Args[0])
+	w.Env = append(os.Environ(), "EXEC_TEST_ROLE=worker")
+	w.Stderr = os.Stderr
+	out, err := w.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	saved, err := lines.ReadBytes('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Wait(); err == nil {
+		t.Fatal("the worker ended by itself")
+	}
+	pids := strings.Fields(strings.TrimSuffix(said, " ready\n"))
+	if len(pids) != 4 {
+		t.Fatalf("the command said %q, want four pids", said)
+	}
+
+	s := newSession(2, "go")
+	s.run.Checkpoint = json.RawMessage(saved)
+	// When the new command has its input, nothing of the old one is left.
+	s.onAppend = func(step mailroom.Step) error {
+		if live := living(t, pids); live != nil {
+			t.Errorf("processes %v live on when the next attempt starts", live)
+		}
+		return nil
+	}
+	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if n := body[exec.Started](t, s, exec.KindStarted).Leftovers; n < 3 {
+		t.Errorf("the entry says that %d were left, want those that did not die with the worker", n)
+	}
+}
+
+func TestAPidThatWasUsedAgainIsNotKilled(t *testing.T) {
+	// A stranger runs with the pid of the checkpoint.
+	stranger := osexec.Command("cat")
+	in, err := stranger.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// Learn what a checkpoint of this place looks like, then name the stranger.
+	s := newSession(1, "go")
+	var saved struct {
+		Process map[string]any `json:"process"`
+	}
+	s.onAppend = func(step mailroom.Step) error {
+		if saved.Process != nil {
+			return nil
+		}
+		return json.Unmarshal(step.Checkpoint, &saved)
+	}
+	if err := command(t, "cat", exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	saved.Process["pid"], saved.Process["group"] = stranger.Process.Pid, stranger.Process.Pid
+	saved.Process["start"] = 1
+	next := newSession(2, "go")
+	if next.run.Checkpoint, err = json.Marshal(saved); err != nil {
+		t.Fatal(err)
+	}
+	if err := command(t, "cat", exec.Options{}).Run(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	if n := body[exec.Started](t, next, exec.KindStarted).Leftovers; n != 0 {
+		t.Errorf("killed %d processes, want none", n)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Wait(); err != nil {
+		t.Errorf("the stranger did not end by itself: %v", err)
+	}
+}
+
+func TestNothingOfACommandOutlivesItsRun(t *testing.T) {
+	s := newSession(1, "go")
+	script := "setsid sleep 1000 & echo $!; (setsid sleep 1000 & echo $!)"
+	if err := command(t, script, exec.Options{}).Run(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	pids := strings.Fields(strings.Join(s.messages, ""))
+	if live := living(t, pids); len(pids) != 2 || live != nil {
+		t.Errorf("of processes %v, %v live on", pids, live)
+	}
+}

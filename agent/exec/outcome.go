@@ -1,0 +1,214 @@
+package exec
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	osexec "os/exec"
+	"strings"
+	"syscall"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/internal/proc"
+)
+
+// Kinds of the entries that an attempt writes.
+const (
+	KindStarted = "x.exec.started" // Started, before the command gets its input
+	KindExited  = "x.exec.exited"  // Exited, unless the claim was lost
+)
+
+// Started is the process of an attempt. Leftovers is how many processes of
+// earlier attempts were killed first.
+type Started struct {
+	proc.ID
+	Leftovers int `json:"leftovers,omitempty"`
+}
+
+// Exited tells how the command ended. Either ExitCode or Signal is set, or
+// neither if it could not be ended.
+type Exited struct {
+	ExitCode   *int   `json:"exit_code,omitempty"`
+	Signal     string `json:"signal,omitempty"`  // such as "killed"
+	Stopped    string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
+	DurationMS int64  `json:"duration_ms"`
+	Stderr     string `json:"stderr,omitempty"` // its end, at most 4 KiB
+	Left       []int  `json:"left,omitempty"`   // processes that could not be ended
+}
+
+const (
+	maxStderr = 4 << 10
+	// quoted is how much of stderr an error holds. The root package cuts the
+	// end of an error at 4 KiB, and the end of stderr is what says why.
+	quoted = 3 << 10
+)
+
+// checkpoint is what a later attempt must know.
+type checkpoint struct {
+	Process *proc.ID `json:"process,omitempty"` // of the latest attempt
+	Done    bool     `json:"done,omitempty"`    // the command has succeeded
+}
+
+func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
+	if len(raw) == 0 {
+		return c, nil
+	}
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return c, fmt.Errorf("read checkpoint: %w", err)
+	}
+	return c, nil
+}
+
+// step makes a step of one entry. A nil checkpoint leaves the run's.
+func step(kind string, body any, c *checkpoint) (mailroom.Step, error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return mailroom.Step{}, fmt.Errorf("encode %s: %w", kind, err)
+	}
+	st := mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: b}}}
+	if c != nil {
+		if st.Checkpoint, err = json.Marshal(c); err != nil {
+			return mailroom.Step{}, fmt.Errorf("encode checkpoint: %w", err)
+		}
+	}
+	return st, nil
+}
+
+func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int) error {
+	st, err := step(KindStarted, Started{ID: id, Leftovers: killed}, &checkpoint{Process: &id})
+	if err != nil {
+		return err
+	}
+	st.Record = true
+	return s.Append(ctx, st)
+}
+
+// ending is how an attempt's command ended: its exit, why it was stopped, and
+// the end of its stderr as it may be shown.
+type ending struct {
+	exit   proc.Exit
+	why    error
+	stderr string
+}
+
+// conclude writes how the command ended and returns what that means for the
+// run. After a success the entry, the reply and the checkpoint that says so are
+// one step: a worker that is lost right after it does not make the command run
+// again. Any other end is a record, which must not pass off what was streamed as
+// a whole message.
+func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) error {
+	verdict := a.verdict(e)
+	if lost(e.why) {
+		return verdict // nothing can be written any more
+	}
+	var done *checkpoint
+	if verdict == nil {
+		done = &checkpoint{Done: true}
+	}
+	st, err := step(KindExited, e.exited(), done)
+	if err == nil {
+		st.Record = verdict != nil
+		err = finally(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
+	}
+	switch {
+	case err == nil:
+		return verdict
+	case verdict == nil, lost(err):
+		return err
+	}
+	err = fmt.Errorf("write %s: %w", KindExited, err)
+	if f, ok := errors.AsType[*mailroom.Failure](verdict); ok {
+		return &mailroom.Failure{Class: f.Class, Err: errors.Join(f.Err, err)}
+	}
+	return errors.Join(verdict, err)
+}
+
+func (e ending) exited() Exited {
+	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr}
+	if e.exit.Code >= 0 {
+		x.ExitCode = &e.exit.Code
+	}
+	if e.why != nil {
+		x.Stopped = e.stopped()
+	}
+	if e.exit.Left != nil {
+		x.Left = e.exit.Left.PIDs
+	}
+	return x
+}
+
+// stopped says why the command was stopped, if that is for everybody to read.
+func (e ending) stopped() string {
+	for _, known := range []error{
+		proc.ErrStart, proc.ErrIdle, proc.ErrTotal, proc.ErrOutput,
+		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline,
+	} {
+		if errors.Is(e.why, known) {
+			return known.Error()
+		}
+	}
+	return "its output could not be handed on"
+}
+
+// verdict returns what the run's attempt ends with.
+func (a *agent) verdict(e ending) error {
+	o := a.options
+	var left error
+	if e.exit.Left != nil {
+		left = e.exit.Left
+	}
+	failure := func(class mailroom.Class, format string, args ...any) error {
+		err := fmt.Errorf("the command "+format, args...)
+		return &mailroom.Failure{Class: class, Err: errors.Join(left, e.quote(err))}
+	}
+	switch {
+	case e.why == nil && e.exit.Success():
+		return nil // what it left behind is named in the entry
+	case e.why == nil:
+		return failure(mailroom.Transient, "ended with %v", e.exit)
+	case errors.Is(e.why, proc.ErrStart):
+		return failure(mailroom.Transient, "gave %w (start_timeout %v)", e.why, o.StartTimeout)
+	case errors.Is(e.why, proc.ErrIdle):
+		return failure(mailroom.Transient, "was %w (idle_timeout %v)", e.why, o.IdleTimeout)
+	case errors.Is(e.why, proc.ErrTotal):
+		return failure(mailroom.Transient, "%w (total_timeout %v)", e.why, o.TotalTimeout)
+	case errors.Is(e.why, proc.ErrOutput):
+		return failure(mailroom.Permanent, "wrote %w (max_output %d bytes)", e.why, o.MaxOutput)
+	case left != nil:
+		return errors.Join(e.why, left)
+	}
+	return e.why
+}
+
+// quote adds the end of stderr to an error.
+func (e ending) quote(err error) error {
+	text := strings.TrimSpace(e.stderr)
+	if text == "" {
+		return err
+	}
+	if len(text) > quoted {
+		text = text[len(text)-quoted:]
+		for !utf8.RuneStart(text[0]) {
+			text = text[1:]
+		}
+	}
+	return fmt.Errorf("%w: %s", err, text)
+}
+
+// startFailure gives the error of a start its class: what is wrong with the
+// command stays wrong, a machine that is out of something recovers.
+func startFailure(err error) error {
+	class := mailroom.Transient
+	for _, wrong := range []error{
+		osexec.ErrNotFound, osexec.ErrDot, fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ENOEXEC,
+		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
+	} {
+		if errors.Is(err, wrong) {
+			class = mailroom.Permanent
+		}
+	}
+	return &mailroom.Failure{Class: class, Err: fmt.Errorf("start the command: %w", err)}
+}

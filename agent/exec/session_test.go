@@ -1,0 +1,134 @@
+package exec_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+// session is a Session in memory. It does as the engine does: a step makes a
+// message of what was streamed before it, unless it is a record.
+type session struct {
+	mailroom.Session // what a command has no business with: nil
+
+	run   *mailroom.Run
+	input []mailroom.Message
+
+	// Called, if set, before what they are named after; their error is its.
+	onStream func(all string) error
+	onAppend func(mailroom.Step) error
+
+	mu       sync.Mutex // guards what follows
+	said     strings.Builder
+	messages []string
+	steps    []mailroom.Step
+}
+
+func newSession(attempt int, texts ...string) *session {
+	s := &session{run: &mailroom.Run{ID: "run-1", Thread: "a thread", Attempt: attempt}}
+	for _, text := range texts {
+		s.input = append(s.input, mailroom.Message{Text: text, Parts: mailroom.Text(text)})
+	}
+	return s
+}
+
+func (s *session) Run() *mailroom.Run { return s.run }
+
+func (s *session) Input(context.Context) ([]mailroom.Message, error) { return s.input, nil }
+
+func (s *session) Stream(ctx context.Context, text string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said.WriteString(text)
+	if s.onStream != nil {
+		return s.onStream(s.said.String())
+	}
+	return nil
+}
+
+func (s *session) Append(ctx context.Context, step mailroom.Step) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.onAppend != nil {
+		if err := s.onAppend(step); err != nil {
+			return err
+		}
+	}
+	s.steps = append(s.steps, step)
+	if step.Checkpoint != nil {
+		s.run.Checkpoint = step.Checkpoint
+	}
+	if !step.Record && s.said.Len() > 0 {
+		s.messages = append(s.messages, s.said.String())
+		s.said.Reset()
+	}
+	return nil
+}
+
+// body decodes the one entry of that kind. It fails the test if there is not
+// exactly one.
+func body[T any](t *testing.T, s *session, kind string) T {
+	t.Helper()
+	var v T
+	n := 0
+	for _, step := range s.steps {
+		for _, e := range step.Entries {
+			if e.Kind == kind {
+				n++
+				if err := json.Unmarshal(e.Body, &v); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if n != 1 {
+		t.Fatalf("%d entries of kind %s in %d steps, want one", n, kind, len(s.steps))
+	}
+	return v
+}
+
+// command makes the agent of a script.
+func command(t *testing.T, script string, o exec.Options) mailroom.Agent {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Command = []string{"/bin/sh", path}
+	return agent(t, o)
+}
+
+func agent(t *testing.T, o exec.Options) mailroom.Agent {
+	t.Helper()
+	a, err := exec.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// stopOn cancels a context once the command has said word.
+func (s *session) stopOn(t *testing.T, word string, why error) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	s.onStream = func(all string) error {
+		if strings.Contains(all, word) {
+			cancel(why)
+		}
+		return nil
+	}
+	return ctx
+}

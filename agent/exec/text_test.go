@@ -1,0 +1,92 @@
+package exec
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestClean(t *testing.T) {
+	cases := []struct {
+		pieces []string
+		want   string
+	}{
+		{[]string{"plain"}, "plain"},
+		{[]string{"caf\xc3", "\xa9"}, "café"},
+		{[]string{"\xe4", "\xb8", "\x96"}, "世"},
+		{[]string{"\xf0\x9f", "\x98\x80"}, "😀"},
+		{[]string{"a\x00b", "\x00"}, "ab"},
+		{[]string{"\xff", "\xfe"}, "\ufffd\ufffd"},
+		{[]string{"\xe4", "x"}, "\ufffdx"},
+		{[]string{"\xe4\xb8"}, "\ufffd\ufffd"},
+		{[]string{"\xe4\xb8", "", "\x96"}, "世"},
+		{[]string{"\ufffd"}, "\ufffd"},
+		{nil, ""},
+	}
+	for _, c := range cases {
+		var k clean
+		var got strings.Builder
+		for _, p := range c.pieces {
+			got.WriteString(k.add([]byte(p)))
+		}
+		got.WriteString(k.rest())
+		if got.String() != c.want {
+			t.Errorf("%q became %q, want %q", c.pieces, got.String(), c.want)
+		}
+	}
+}
+
+// However bytes are cut into pieces, the text is the same, and each piece of it
+// is one that a message may hold.
+func FuzzClean(f *testing.F) {
+	f.Add("café 世界 😀", 3)
+	f.Add("\xf0\x9f\x00\xff\xe4\xb8", 1)
+	f.Fuzz(func(t *testing.T, s string, size int) {
+		var once, cut clean
+		want := once.add([]byte(s)) + once.rest()
+		if valid := strings.ReplaceAll(s, "\x00", ""); utf8.ValidString(s) && want != valid {
+			t.Errorf("%q became %q, want it as it was without NULs", s, want)
+		}
+		var got strings.Builder
+		for b := []byte(s); len(b) > 0; {
+			n := min(len(b), 1+(size&7))
+			piece := cut.add(b[:n])
+			if !utf8.ValidString(piece) || strings.ContainsRune(piece, 0) {
+				t.Fatalf("a piece of %q is %q", s, piece)
+			}
+			got.WriteString(piece)
+			b = b[n:]
+		}
+		got.WriteString(cut.rest())
+		if got.String() != want {
+			t.Errorf("%q in pieces became %q, want %q", s, got.String(), want)
+		}
+	})
+}
+
+func TestRedact(t *testing.T) {
+	secrets := []secret{{"LONG", "a-long-secret"}, {"PART", "secret"}}
+	cases := []struct {
+		name  string
+		raw   string
+		limit int
+		want  string
+	}{
+		{"whole", "say a-long-secret twice: a-long-secret", 100, "say [LONG] twice: [LONG]"},
+		{"a secret in a secret", "a-long-secret, secret", 100, "[LONG], [PART]"},
+		{"cut before", "xx a-long-secret end", 17, "[LONG] end"},
+		{"cut within", "xx a-long-secret end", 10, " end"},
+		{"cut at its last byte", "xx a-long-secret end", 5, " end"},
+		{"cut after", "xx a-long-secret end", 4, " end"},
+		{"cut within the second", "a-long-secret a-long-secret end", 10, " end"},
+		{"one begins in the cut other", "a-long-secretsecret end", 12, "[PART] end"},
+		{"cut within a character", "a 世界", 5, "界"},
+		{"not text", "a\x00\xff", 100, "a\ufffd"},
+		{"nothing", "", 100, ""},
+	}
+	for _, c := range cases {
+		if got := redact([]byte(c.raw), secrets, c.limit); got != c.want {
+			t.Errorf("%s: %q became %q, want %q", c.name, c.raw, got, c.want)
+		}
+	}
+}
