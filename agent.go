@@ -43,6 +43,20 @@ type Session interface {
 	// Append commits one durable step. The message being written, if any,
 	// comes first.
 	Append(ctx context.Context, step Step) error
+	// State returns what this agent keeps for the conversation; an Append
+	// with Step.State replaces it. nil at first.
+	State() json.RawMessage
+	// Do calls f once under a name that comes from something durable, such
+	// as a tool call's id, and remembers its value: a later attempt gets it
+	// without a call. An error is not remembered. When an earlier attempt
+	// ended between the call and its record the effect is unknown, and what
+	// happens then is up to e; see [Effect].
+	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error)
+	// Wait returns the named tickets once all of them, or with any at least
+	// one, are no longer open; asks that are new are opened. If it has to
+	// wait it fails with ErrParked, and so does every later call: the agent
+	// must return, and Run is entered from its top when the wait is over.
+	Wait(ctx context.Context, any bool, asks ...Ask) ([]Ticket, error)
 	// Steered returns the messages handed over since the last call, or since
 	// the last covered step of an earlier attempt. It does not wait.
 	Steered(ctx context.Context) ([]Message, error)
@@ -53,7 +67,11 @@ type Step struct {
 	Name       string          // of the step entry; "" writes none
 	Entries    []Note          // tool.started, tool.finished, or kinds under "x."
 	Checkpoint json.RawMessage // replaces the run's; nil leaves it
+	Tickets    []Ask
 	Sends      []Send
+	State      json.RawMessage // replaces the agent's state in the thread; nil leaves it
+	Usage      Usage           // added to the run's
+	Progress   string          // shown with the run; "" leaves it
 	// Record marks a step that notes a circumstance, such as a child's pid,
 	// and is no progress: it leaves the count of crashes as it is.
 	Record bool
@@ -72,7 +90,29 @@ type Send struct {
 	Thread string // "" makes a new thread, the same one for the same name
 	Agent  string // as in Submit
 	Parts  []Part
+	// Answer says whether the end of the run it becomes is waited for, under
+	// Name as a ticket, or comes back as a message.
+	Answer AnswerMode
 }
+
+// Effect names a side effect of a run.
+type Effect struct {
+	Name  string
+	Input json.RawMessage // what it is about: the same name with other input is a conflict
+	// Idempotent says that calling again with the same key does no harm.
+	Idempotent bool
+	// Reconcile, if set, finds out whether an unknown effect happened. done
+	// false means that it did not and is called again.
+	Reconcile func(ctx context.Context, key string) (value json.RawMessage, done bool, err error)
+}
+
+// ErrParked is what Wait fails with when the run has to wait. An agent returns
+// it, or an error that wraps it.
+var ErrParked = errors.New("the run waits")
+
+// ErrUnknown is returned by the function of an effect that cannot tell whether
+// it happened.
+var ErrUnknown = errors.New("the outcome of the effect is unknown")
 
 // Why the context of an agent was cancelled, as its [context.Cause].
 var (

@@ -96,6 +96,9 @@ func (in *Submit) checkMode() error {
 }
 
 func (in *Submit) checkDrafts() error {
+	if len(in.Messages) == 0 && len(in.Decisions) > 0 {
+		return nil
+	}
 	if len(in.Messages) == 0 {
 		return invalid("text", "is empty; give text, parts or messages", "")
 	}
@@ -193,5 +196,6 @@ func (in *Submit) digest() string {
 		Priority  int
 		NotBefore time.Time
 		Options   json.RawMessage
-	}{in.Messages, agent, in.Mode, in.priority(), in.NotBefore, in.Options})
+		Decisions []Decision
+	}{in.Messages, agent, in.Mode, in.priority(), in.NotBefore, in.Options, in.Decisions})
 }

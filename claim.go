@@ -7,29 +7,63 @@ import "time"
 // run. It returns nil, and sets Due right, if nothing that fits is due.
 func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now time.Time) *Run {
 	t.promote(now)
+	t.fire(now)
 	r := t.next(now)
 	if r == nil || r.Agent != agent || r.LastChance() != alone {
 		t.schedule(now)
 		return nil
 	}
-	body := RunStarted{Worker: worker, Messages: []int64{}}
-	if !r.Started {
-		for _, in := range r.Inputs {
-			if !in.Retracted {
-				body.Messages = append(body.Messages, in.Seq)
-			}
-		}
+	kind, body := KindStarted, RunStarted{Worker: worker, Messages: r.reads()}
+	if r.Resumes {
+		kind = KindResumed
+		body.Tickets = t.answered(r)
 	}
-	r.Status, r.Started = Running, true
+	r.Status, r.Started, r.Resumes, r.Wait = Running, true, false, nil
 	r.Attempt++
 	if r.StartedAt.IsZero() {
 		r.StartedAt = now
 	}
 	t.Current, t.Worker, t.Round = r.ID, worker, round
 	t.touch(r)
-	t.append(KindStarted, r, now, body)
+	t.append(kind, r, now, body)
 	t.schedule(now)
 	return r
+}
+
+// reads marks what the run reads by being claimed, and returns the seqs: its
+// inputs at its first start, and after a wait the messages that came meanwhile.
+func (r *Run) reads() []int64 {
+	seqs := []int64{}
+	if !r.Started {
+		for _, in := range r.Inputs {
+			if !in.Retracted {
+				seqs = append(seqs, in.Seq)
+			}
+		}
+	}
+	if r.Resumes {
+		for i := range r.Steers {
+			if s := &r.Steers[i]; !s.Read && !s.Retracted {
+				s.Read, s.Own = true, nil
+				seqs = append(seqs, s.Seq)
+			}
+		}
+	}
+	return seqs
+}
+
+// answered are the tickets of a wait that are no longer open.
+func (t *Loaded) answered(r *Run) []string {
+	var ids []string
+	if r.Wait == nil {
+		return nil
+	}
+	for _, name := range r.Wait.Names {
+		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State != TicketOpen {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
 }
 
 // next is what a claim at now would start.

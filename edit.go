@@ -9,15 +9,16 @@ import (
 type Retry struct {
 	Run          string
 	By           string
-	Fresh        bool   // forget the checkpoint
+	Fresh        bool   // forget the checkpoint, the effects and the decisions
 	SameVersion  bool   // keep the agent version it was pinned to
 	AgentVersion string // the current one
 }
 
 // ThreadPatch changes what a thread says of itself; nil leaves it.
 type ThreadPatch struct {
-	Agent    *string
-	Metadata json.RawMessage // a JSON object
+	Agent     *string
+	DeliverTo *string
+	Metadata  json.RawMessage // a JSON object
 }
 
 // Retry puts a finished run back at the end of the queue. The attempt goes on
@@ -39,14 +40,19 @@ func (t *Loaded) Retry(in Retry, now time.Time) (*Run, error) {
 	r.Stop, r.StopBy, r.Reason, r.Error, r.Reply = "", "", "", nil, nil
 	r.StartedAt, r.FinishedAt = time.Time{}, time.Time{}
 	r.Held, r.NotBefore, r.AvailableAt = false, time.Time{}, now
+	r.Wait, r.Resumes = nil, false
 	if in.Fresh {
 		r.Checkpoint = nil
+		for _, k := range t.ticketsOf(r) {
+			k.State = TicketVoid
+			t.touchTicket(k)
+		}
 	}
 	if !in.SameVersion {
 		r.AgentVersion = in.AgentVersion
 	}
 	t.touch(r)
-	t.append(KindRetried, r, now, RunRetried{By: in.By})
+	t.append(KindRetried, r, now, RunRetried{By: in.By, Fresh: in.Fresh})
 	t.schedule(now)
 	return r, nil
 }
@@ -136,6 +142,9 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 	}
 	if p.Agent != nil {
 		t.Agent = *p.Agent
+	}
+	if p.DeliverTo != nil {
+		t.DeliverTo = *p.DeliverTo
 	}
 	t.UpdatedAt = now
 	t.touched = true

@@ -39,6 +39,15 @@ const (
 	KindToolStarted = "tool.started"       // {call, name, arguments}, by the agent
 	KindToolDone    = "tool.finished"      // {call, ok, summary}, by the agent
 	KindSend        = "send"               // Sent
+	KindWaiting     = "run.waiting"        // RunWaiting
+
+	KindTicketOpened  = "ticket.opened"  // Ticket
+	KindTicketDecided = "ticket.decided" // TicketDecision
+	KindTicketExpired = "ticket.expired" // TicketRef
+
+	KindEffectIntended = "effect.intended" // Effect
+	KindEffectSettled  = "effect.settled"  // Effect
+	KindEffectUnknown  = "effect.unknown"  // Effect
 )
 
 // Bodies of entries, by kind.
@@ -66,9 +75,26 @@ type (
 	// RunStarted lists in Messages the seqs of the entries whose messages the
 	// run reads now for the first time: all of its inputs at its first start,
 	// none at a later attempt.
+	// A run.resumed lists the messages that came while it waited.
 	RunStarted struct {
-		Worker   string  `json:"worker"`
-		Messages []int64 `json:"messages"`
+		Worker   string   `json:"worker"`
+		Tickets  []string `json:"tickets,omitempty"`
+		Messages []int64  `json:"messages"`
+	}
+	RunWaiting struct {
+		Tickets []string   `json:"tickets"`
+		Any     bool       `json:"any,omitempty"`
+		Until   *time.Time `json:"until"`
+	}
+	TicketRef struct {
+		Ticket string `json:"ticket"`
+	}
+	TicketDecision struct {
+		Ticket    string          `json:"ticket"`
+		Decision  Verdict         `json:"decision"`
+		Answer    json.RawMessage `json:"answer"`
+		Reason    string          `json:"reason"`
+		DecidedBy string          `json:"decided_by"`
 	}
 	RunRescheduled struct {
 		Reason      string    `json:"reason"` // retry, lease_lost or released
@@ -84,6 +110,7 @@ type (
 	RunCompleted struct {
 		Reply *string `json:"reply"`
 		Steps int     `json:"steps"`
+		Usage Usage   `json:"usage"`
 	}
 	RunFailed struct {
 		Error    RunError `json:"error"`
@@ -91,7 +118,8 @@ type (
 		Crashes  int      `json:"crashes"`
 	}
 	RunRetried struct {
-		By string `json:"by"`
+		By    string `json:"by"`
+		Fresh bool   `json:"fresh,omitempty"` // checkpoint, effects and decisions forgotten
 	}
 	StepNamed struct {
 		Name string `json:"name"`
@@ -100,6 +128,7 @@ type (
 		Thread  string `json:"thread"`
 		Message string `json:"message"`
 		Run     string `json:"run"`
+		Answer  bool   `json:"answer"`
 	}
 )
 

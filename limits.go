@@ -13,6 +13,10 @@ const (
 	MaxCheckpoint = 256 << 10
 	MaxNote       = 256 << 10
 	MaxSends      = 100 // in one step
+	MaxHops       = 16  // threads that a run was sent through
+	MaxState      = 16 << 10
+	MaxEffect     = 1 << 20 // of a remembered value
+	MaxQueued     = 10_000  // runs in one thread's queue, by default
 
 	DefaultPriority = 128
 	DefaultAttempts = 5

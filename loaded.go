@@ -21,10 +21,11 @@ import (
 type Loaded struct {
 	Thread
 
-	runs  map[string]*Run // all that is loaded or made, one value per run
-	queue window          // ready runs that never started, by (Priority, Place)
-	held  window          // held runs, by (NotBefore, Place)
-	known map[string]SubmitKey
+	runs    map[string]*Run // all that is loaded or made, one value per run
+	queue   window          // ready runs that never started, by (Priority, Place)
+	held    window          // held runs, by (NotBefore, Place)
+	known   map[string]SubmitKey
+	tickets map[string]*Ticket // of the current run, and those an operation names
 
 	touched bool
 	dirty   []*Run // changed runs, in order of their first change
@@ -33,6 +34,10 @@ type Loaded struct {
 	keys    []SubmitKey
 	dropped []string  // runs whose flushed pieces go
 	pieces  []Partial // flushed after that
+
+	dirtyTickets []string // ids, in order of their first change
+	outgoing     []Submit // to other threads, see Outgoing
+	ended        []ChildEnd
 }
 
 // Load begins with a row as [Tx.Lock] or [Tx.Due] returned it.
@@ -41,6 +46,7 @@ func Load(row *Thread) *Loaded {
 		Thread:  *row,
 		runs:    map[string]*Run{},
 		known:   map[string]SubmitKey{},
+		tickets: map[string]*Ticket{},
 		isDirty: map[string]bool{},
 		queue:   window{less: byPlace, member: inQueue},
 		held:    window{less: byNotBefore, member: isHeld},
@@ -138,6 +144,9 @@ func (t *Loaded) Collect(c *Changes) {
 		c.Entries = append(c.Entries, t.entries)
 	}
 	c.Keys = append(c.Keys, t.keys...)
+	for _, id := range t.dirtyTickets {
+		c.Tickets = append(c.Tickets, t.tickets[id])
+	}
 	c.DropPartials = append(c.DropPartials, t.dropped...)
 	c.Partials = append(c.Partials, t.pieces...)
 }
@@ -210,10 +219,14 @@ func (t *Loaded) schedule(now time.Time) {
 
 func (t *Loaded) due(now time.Time) Due {
 	if c := t.current(); c != nil {
-		if c.Status == Queued {
-			return Due{At: c.AvailableAt, Agent: c.Agent, Priority: c.Priority, Alone: c.LastChance()}
+		at := c.AvailableAt
+		if c.Status == Waiting {
+			at = t.expiry(c)
 		}
-		return Due{}
+		if c.Status == Running || at.IsZero() {
+			return Due{}
+		}
+		return Due{At: at, Agent: c.Agent, Priority: c.Priority, Alone: c.LastChance()}
 	}
 	if len(t.queue.runs) > 0 {
 		at := now
@@ -298,13 +311,15 @@ func byNotBefore(a, b *Run) bool {
 }
 
 // digest of a value's JSON, to recognise a repeat.
-func digest(v any) string {
+func digest(v any) string { return longDigest(v)[:32] }
+
+func longDigest(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // only plain data and checked JSON is digested
 	}
 	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:16])
+	return hex.EncodeToString(sum[:])
 }
 
 // DeriveID makes an id that is the same for the same names, in the form of a

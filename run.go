@@ -53,8 +53,10 @@ type Run struct {
 	Mode         Mode
 	Priority     int // 0 to 255, lower first
 	Place        int64
-	SubmitKey    string // the idempotency key it was submitted with, or ""
-	Parent       string // run that this one descends from, or ""
+	SubmitKey    string   // the idempotency key it was submitted with, or ""
+	Parent       string   // run that this one descends from, or ""
+	Caller       *Caller  `json:",omitempty"` // the run that sent it and wants its answer, or nil
+	Lineage      []string `json:",omitempty"` // threads of the runs that sent it on, outermost first
 	Origin       Origin
 	Options      json.RawMessage // handed to the agent unread, at most MaxOptions
 	Metadata     map[string]string
@@ -81,6 +83,11 @@ type Run struct {
 	Started    bool            // Inputs were listed by a run.started
 	Steers     []Steer         // handed in while it is current, not yet covered by a step
 	Checkpoint json.RawMessage // the agent's own state, at most MaxCheckpoint
+	Wait       *Wait           // what it waits for, until it goes on
+	Resumes    bool            // its next attempt follows a wait
+	Asked      int             // tickets opened so far
+	Usage      Usage
+	Progress   string
 
 	Reply  *string // text of its last complete assistant message
 	Error  *RunError
@@ -97,6 +104,30 @@ type Origin struct {
 	Via       string `json:"via"` // user, run, channel:NAME, …
 	Sender    string `json:"sender"`
 	RequestID string `json:"request_id,omitempty"`
+}
+
+// Caller is a run that sent this one to its thread and wants to know its end.
+type Caller struct {
+	Thread string
+	Run    string
+	Name   string // of the send
+	Answer AnswerMode
+}
+
+// AnswerMode says how the end of a run that was sent reaches its sender.
+type AnswerMode string
+
+const (
+	AnswerNone AnswerMode = ""     // not at all
+	AnswerWait AnswerMode = "wait" // as the decision of a ticket named like the send
+	AnswerWake AnswerMode = "wake" // as an internal message to the sender's thread
+)
+
+// Usage adds up what a run consumed.
+type Usage struct {
+	InputTokens  int64   `json:"input_tokens,omitempty"`
+	OutputTokens int64   `json:"output_tokens,omitempty"`
+	CostUSD      float64 `json:"cost_usd,omitempty"`
 }
 
 // RunError is why an attempt or a run failed.

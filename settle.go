@@ -12,6 +12,7 @@ const (
 	Complete Outcome = "complete" // the agent is done
 	Fail     Outcome = "fail"     // with an error; its class decides what follows
 	Release  Outcome = "release"  // given back untouched, it counts as nothing
+	Park     Outcome = "wait"     // it waits; its claim ends
 )
 
 // Settle ends an attempt.
@@ -21,6 +22,8 @@ type Settle struct {
 	Outcome Outcome
 	Message *Said    // what was being written: whole if the outcome is Complete, else partial
 	Failure *Failure // of Fail
+	Wait    *Wait    // of Park: what for
+	Asks    []Ask    // of Park: tickets opened with it
 	Jitter  float64  // 0 to 1, lengthens a retry's delay by up to a fifth
 	Forced  bool     // the agent did not stop in time and is cut off
 }
@@ -34,7 +37,8 @@ func (s *Settle) digest() string {
 		Outcome Outcome
 		Message *Said
 		Failure string
-	}{s.Outcome, s.Message, why})
+		Wait    *Wait
+	}{s.Outcome, s.Message, why, s.Wait})
 }
 
 // Settle ends an attempt and returns the run as it is then. A repeat of the
@@ -60,6 +64,11 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Outcome == Park {
+		if err := t.mayPark(r, s); err != nil {
+			return nil, err
+		}
+	}
 	t.promote(now)
 	t.settle(r, s, now)
 	r.LastStep = StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.digest(), Seq: t.LastSeq}
@@ -69,12 +78,14 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 }
 
 func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
-	t.write(r, s.Message, s.Outcome != Complete, now)
+	t.write(r, s.Message, s.Outcome != Complete && s.Outcome != Park, now)
 	switch {
 	case s.Outcome == Complete:
-		t.finish(r, Completed, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step})
+		t.finish(r, Completed, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step, Usage: r.Usage})
 	case r.Stop != "":
 		t.endStopped(r, s.Forced, now)
+	case s.Outcome == Park:
+		t.park(r, s, now)
 	case s.Outcome == Release:
 		t.reschedule(r, "released", now, nil, now)
 	default:
@@ -160,7 +171,10 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 		t.Current, t.Worker, t.Round = "", "", 0
 		t.drop(r.ID)
 	}
-	t.append(kind, r, now, body)
+	seq := t.append(kind, r, now, body)
+	t.voidTickets(r)
+	t.report(r, seq, now)
+	r.Wait, r.Resumes = nil, false
 	kept := r.Steers[:0:0]
 	for _, s := range r.Steers {
 		switch {
@@ -222,8 +236,10 @@ func (t *Loaded) ReleaseUnheld(worker string, round int64, now time.Time) bool {
 // Orphan fails what is due for an agent that exists nowhere.
 func (t *Loaded) Orphan(agent string, now time.Time) bool {
 	t.promote(now)
+	t.fire(now)
 	r := t.next(now)
 	if r == nil || r.Agent != agent {
+		t.schedule(now)
 		return false
 	}
 	t.die(r, RunError{Class: Permanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)

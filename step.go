@@ -1,7 +1,9 @@
 package mailroom
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +45,14 @@ func (a *Append) Check() error {
 		if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
 			return err
 		}
+	}
+	if a.Step.State != nil {
+		if err := checkJSON("state", a.Step.State, MaxState); err != nil {
+			return err
+		}
+	}
+	if !cleanText(a.Step.Progress) || len(a.Step.Progress) > maxErrorLen {
+		return invalid("progress", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", maxErrorLen), "")
 	}
 	names := map[string]bool{}
 	for _, s := range a.Step.Sends {
@@ -96,10 +106,42 @@ func (t *Loaded) Admit(a *Append) (seq int64, repeat bool, err error) {
 		if _, lost := t.fence(a.Claim); lost != nil {
 			return 0, false, lost
 		}
-		return 0, false, err
+		if err != nil {
+			return 0, false, err
+		}
+		return 0, false, t.mayStep(r, a)
 	}
 	_, err = t.fence(a.Claim)
 	return 0, false, err
+}
+
+// mayStep refuses questions and sends that could never be answered.
+func (t *Loaded) mayStep(r *Run, a *Append) error {
+	for _, s := range a.Step.Sends {
+		if len(r.Lineage) >= MaxHops {
+			return invalid("sends", fmt.Sprintf("went through %d threads already", MaxHops), s.Name)
+		}
+		target := s.Target(r.ID)
+		if s.Answer == AnswerWait && (target == t.ID || slices.Contains(r.Lineage, target)) {
+			return invalid("sends", "cannot wait for the run's own thread or one that waits for it", target)
+		}
+	}
+	return t.mayAsk(r, a.asks(r.ID))
+}
+
+// asks are the tickets of a step: its own, and one per send that is waited for.
+func (a *Append) asks(run string) []Ask {
+	asks := slices.Clone(a.Step.Tickets)
+	for _, s := range a.Step.Sends {
+		if s.Answer == AnswerWait {
+			args, err := json.Marshal(map[string]string{"thread": s.Target(run)})
+			if err != nil {
+				panic(err) // strings always encode
+			}
+			asks = append(asks, Ask{Name: s.Name, Kind: Child, Arguments: args})
+		}
+	}
+	return asks
 }
 
 // Append commits a step that Admit let in; sent are the answers of its sends,
@@ -117,12 +159,11 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	for _, n := range a.Step.Entries {
 		t.append(n.Kind, r, now, n.Body)
 	}
-	for _, s := range sent {
-		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run})
+	t.ask(r, a.asks(r.ID), now)
+	for i, s := range sent {
+		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
 	}
-	if a.Step.Checkpoint != nil {
-		r.Checkpoint = a.Step.Checkpoint
-	}
+	t.keep(r, &a.Step)
 	if !a.Step.Record {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
@@ -131,6 +172,27 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	t.touch(r)
 	t.schedule(now)
 	return t.LastSeq, nil
+}
+
+// keep stores what a step says of the run and the conversation.
+func (t *Loaded) keep(r *Run, s *Step) {
+	if s.Checkpoint != nil {
+		r.Checkpoint = s.Checkpoint
+	}
+	if s.State != nil {
+		state := maps.Clone(t.State)
+		if state == nil {
+			state = map[string]json.RawMessage{}
+		}
+		state[r.Agent] = s.State
+		t.State = state
+	}
+	if s.Progress != "" {
+		r.Progress = s.Progress
+	}
+	r.Usage.InputTokens += s.Usage.InputTokens
+	r.Usage.OutputTokens += s.Usage.OutputTokens
+	r.Usage.CostUSD += s.Usage.CostUSD
 }
 
 // cover forgets the steered messages up to seq: a step has made them part of
@@ -151,7 +213,7 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 	if s == nil || s.Text == "" {
 		return
 	}
-	t.append(KindMessage, r, now, Message{
+	seq := t.append(KindMessage, r, now, Message{
 		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: Assistant, Sender: r.Agent,
 		Text: s.Text, Parts: Text(s.Text), Visibility: VisibleAll, Run: r.ID, State: Done,
 		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
@@ -159,6 +221,7 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 	if !partial {
 		text := s.Text
 		r.Reply = &text
+		t.deliver(r, seq, Text(s.Text), now)
 	}
 	t.drop(r.ID)
 }
@@ -232,6 +295,10 @@ func (s Send) Submit(r *Run, from *Thread) Submit {
 		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner,
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
+		Lineage: append(slices.Clone(r.Lineage), from.ID),
+	}
+	if s.Answer != AnswerNone {
+		in.Caller = &Caller{Thread: from.ID, Run: r.ID, Name: s.Name, Answer: s.Answer}
 	}
 	return in
 }

@@ -66,6 +66,9 @@ type Reader interface {
 	Partials(run string) ([]Partial, error)
 	// Workers returns all worker rows by ID.
 	Workers() ([]*Worker, error)
+	Tickets(q TicketQuery) ([]*Ticket, error)
+	// Definitions returns the kept versions of agents, by Agent and Version.
+	Definitions() ([]Definition, error)
 	// DueAgents returns the names in Due.Agent of all due or later due threads.
 	DueAgents() ([]string, error)
 }
@@ -87,6 +90,7 @@ type RunQuery struct {
 	IDs      []string // these; in no promised order
 	Thread   string
 	Agent    string
+	Parent   string // runs that descend from this run
 	Statuses []Status
 	Set      RunSet
 	From     int64 // only Keys below it; 0: from the newest; not with a Set
@@ -102,6 +106,18 @@ const (
 	HeldRuns         // never started and held, by (NotBefore, Place)
 )
 
+// TicketQuery selects tickets: all fields that are set must hold. The order is
+// newest first (by Key, descending).
+type TicketQuery struct {
+	IDs    []string // these; in no promised order
+	Runs   []string // of these runs; in no promised order
+	Thread string
+	States []TicketState
+	Kinds  []TicketKind
+	From   int64 // only Keys below it; 0: from the newest
+	Limit  int   // 0: all
+}
+
 // EntryQuery selects a slice of one thread's log, in order of Seq, or in
 // descending order with Backward. Kinds and Run filter what is in it.
 type EntryQuery struct {
@@ -114,6 +130,12 @@ type EntryQuery struct {
 	Limit    int // 0: all
 }
 
+// Prefix is the part of a thread's log below Seq.
+type Prefix struct {
+	Thread string
+	Seq    int64
+}
+
 // Changes are the rows that one transaction writes. Entries of one thread are
 // consecutive and become one row. A thread whose entries, keys or new runs are
 // written is among Threads.
@@ -124,8 +146,12 @@ type Changes struct {
 	Keys     []SubmitKey
 	Partials []Partial // one at the Offset of an older one replaces it
 	Workers  []*Worker
+	Tickets  []*Ticket    // inserted if Key is 0, else updated; they name a thread and a run
+	Kept     []Definition // one of the same Agent and Version stays as it is
 
 	DropPartials []string // run ids, dropped before Partials are appended
 	DropWorkers  []string
-	DropThreads  []string // with all that belongs to them, before anything is written
+	DropThreads  []string     // with all that belongs to them, before anything is written
+	DropEntries  []Prefix     // whole rows that end below it
+	DropKept     []Definition // by Agent and Version
 }

@@ -28,6 +28,11 @@ type Submit struct {
 	Parent       string
 	ParentThread string // of the thread this submit makes
 	Metadata     map[string]string
+	Decisions    []Decision // made in the same transaction, on tickets of this thread
+	Caller       *Caller
+	Lineage      []string
+	Queued       int // runs in the thread's queue now
+	MaxQueued    int // 0: any
 
 	sum string // digest, once checked
 }
@@ -60,6 +65,7 @@ const (
 	WasQueued    Disposition = "queued"
 	WasSteered   Disposition = "steered"
 	WasCollected Disposition = "collected"
+	WasResumed   Disposition = "resumed"
 	WasDuplicate Disposition = "duplicate"
 )
 
@@ -101,7 +107,10 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 	if k, ok := t.known[in.Key]; ok && in.Key != "" {
 		return t.repeat(k, in.sum)
 	}
-	if in.Mode == ModeReject && !t.idle() {
+	if err := t.mayTake(&in, now); err != nil {
+		return Submitted{}, err
+	}
+	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in) == "" {
 		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
@@ -117,6 +126,16 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 }
 
 func (t *Loaded) take(in *Submit, now time.Time) Submitted {
+	if len(in.Decisions) > 0 {
+		k := t.decideAll(in.Decisions, now)
+		if len(in.Messages) == 0 {
+			r := t.runs[k.Run]
+			return Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: WasResumed, Superseded: []string{}}
+		}
+	}
+	if kind := t.resumedBy(in); kind != "" {
+		return t.resume(kind, in, now)
+	}
 	switch in.Mode {
 	case ModeSteer:
 		if t.steerable(in) {
@@ -182,7 +201,7 @@ func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
 	r := &Run{
 		ID: id, Thread: t.ID, Agent: in.Agent, AgentVersion: in.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
-		Parent: in.Parent, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
+		Parent: in.Parent, Caller: in.Caller, Lineage: in.Lineage, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
 		MaxAttempts: in.MaxAttempts, Status: Queued, AvailableAt: now, CreatedAt: now,
 		FirstSeq: t.LastSeq + 1,
 	}
@@ -223,7 +242,7 @@ func (r *Run) queuedBody() RunQueued {
 // steerable: the current run can still take the message in.
 func (t *Loaded) steerable(in *Submit) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != Waiting || t.waitsFor(c) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
 // steer hands the messages to the current run. Each keeps the run it becomes,

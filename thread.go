@@ -13,6 +13,12 @@ type Thread struct {
 	Owner    string // name of the token that made it
 	Parent   string // thread whose run made it, or ""
 	Metadata json.RawMessage
+	// State is what belongs to the conversation, one JSON object per agent;
+	// written only under a claim, in the transaction of the run's entries.
+	State map[string]json.RawMessage
+	// DeliverTo is the thread that is sent what this one says, asks and ends
+	// without saying, in the same transaction; "" for none.
+	DeliverTo string
 
 	Current string // id of the run that has started and is not finished, or ""
 	Worker  string // holds the claim of Current; "" unless Current is running
@@ -45,6 +51,14 @@ type SubmitKey struct {
 	Key    string
 	Digest string // of the content as first submitted
 	Result Submitted
+}
+
+// Definition is the row of one version of an agent's definition, kept so that
+// a run pinned to it can go on after the configuration changed.
+type Definition struct {
+	Agent   string
+	Version string
+	Body    json.RawMessage
 }
 
 // Worker is the row of one process's lease. Ids are never used twice.

@@ -1,0 +1,109 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// ChildEnd tells a thread that a run which one of its runs waits for has ended.
+type ChildEnd struct {
+	Thread string // of the run that waits
+	Run    string
+	Name   string // of its ticket
+	Child  string
+	Answer json.RawMessage
+}
+
+// Outgoing hands over what the transitions since the last call send to other
+// threads. It commits with them or not at all.
+func (t *Loaded) Outgoing() (sends []Submit, ended []ChildEnd) {
+	sends, ended = t.outgoing, t.ended
+	t.outgoing, t.ended = nil, nil
+	return sends, ended
+}
+
+// Implies are the threads that transitions on t and r may send to, which must
+// be locked with it.
+func (t *Loaded) Implies(r *Run) []string {
+	var ids []string
+	if t.DeliverTo != "" {
+		ids = append(ids, t.DeliverTo)
+	}
+	if r != nil && r.Caller != nil {
+		ids = append(ids, r.Caller.Thread)
+	}
+	return ids
+}
+
+// deliver sends what entry seq says to the thread that this one delivers to.
+func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
+	if t.DeliverTo == "" || len(r.Lineage) >= MaxHops {
+		return
+	}
+	at := strconv.FormatInt(seq, 10)
+	t.outgoing = append(t.outgoing, Submit{
+		Thread: t.DeliverTo, Run: DeriveID("deliver", r.ID, at), Key: r.ID + "/" + at,
+		Messages: []Draft{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner,
+		Origin: Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
+		Lineage: append(slices.Clone(r.Lineage), t.ID),
+	})
+}
+
+func ticketParts(k *Ticket) []Part {
+	return []Part{{Type: "data", Data: mustJSON(map[string]any{"ticket": k})}}
+}
+
+// report tells the caller of a run, and the thread it delivers to, that it has
+// ended. What was superseded or retracted is nobody's news.
+func (t *Loaded) report(r *Run, seq int64, now time.Time) {
+	if r.Reply == nil && r.Reason != BySupersede && r.Reason != ByRetract {
+		t.deliver(r, seq, []Part{{Type: "data", Data: r.ending()}}, now)
+	}
+	c := r.Caller
+	switch {
+	case c == nil:
+	case c.Answer == AnswerWait:
+		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.ending()})
+	case c.Answer == AnswerWake:
+		t.outgoing = append(t.outgoing, Submit{
+			Thread: c.Thread, Run: DeriveID("answer", r.ID, strconv.Itoa(r.Attempt)), Key: fmt.Sprintf("%s/answer/%d", r.ID, r.Attempt),
+			Messages: []Draft{{Parts: []Part{{Type: "data", Data: r.ending()}}, Visibility: VisibleInternal}},
+			Sender:   r.Agent, Owner: t.Owner, Origin: Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
+		})
+	}
+}
+
+// ending is how a run ended, as its caller is told. A reply that is too long is
+// left to be read where it is.
+func (r *Run) ending() json.RawMessage {
+	out := struct {
+		Run    string    `json:"run"`
+		Thread string    `json:"thread"`
+		Status Status    `json:"status"`
+		Reply  *string   `json:"reply"`
+		Cut    bool      `json:"cut,omitempty"` // the reply is too long; read it in the run
+		Error  *RunError `json:"error,omitempty"`
+		Reason Reason    `json:"reason,omitempty"`
+	}{r.ID, r.Thread, r.Status, r.Reply, false, r.Error, r.Reason}
+	b := mustJSON(out)
+	if len(b) > MaxAnswer {
+		out.Reply, out.Cut = nil, true
+		b = mustJSON(out)
+	}
+	return b
+}
+
+// ChildEnded decides the ticket of a child that has ended, if anybody still
+// waits for it.
+func (t *Loaded) ChildEnded(e ChildEnd, now time.Time) {
+	k := t.tickets[TicketID(e.Run, e.Name)]
+	if k == nil || k.State != TicketOpen || t.runs[k.Run] == nil {
+		return
+	}
+	t.promote(now)
+	t.decide(k, Decision{Verdict: Answer, Answer: e.Answer, By: "run:" + e.Child}, now)
+	t.schedule(now)
+}

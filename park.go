@@ -1,0 +1,145 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// mayPark refuses a wait that names what is not asked.
+func (t *Loaded) mayPark(r *Run, s *Settle) error {
+	if s.Wait == nil || len(s.Wait.Names) == 0 {
+		return invalid("wait", "names no ticket", "")
+	}
+	for _, name := range s.Wait.Names {
+		asked := slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Name == name })
+		if !asked && t.tickets[TicketID(r.ID, name)] == nil {
+			return invalid("wait", "names a ticket that was not asked", name)
+		}
+	}
+	return t.mayAsk(r, s.Asks)
+}
+
+// park ends an attempt that has to wait. If what it waits for is there already,
+// or a steered message that answers a question, it goes on at once.
+func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
+	t.ask(r, s.Asks, now)
+	r.Status, r.Wait = Waiting, s.Wait
+	t.Worker, t.Round = "", 0
+	t.drop(r.ID)
+	t.touch(r)
+	body := RunWaiting{Tickets: []string{}, Any: s.Wait.Any}
+	for _, name := range s.Wait.Names {
+		body.Tickets = append(body.Tickets, TicketID(r.ID, name))
+	}
+	if until := t.expiry(r); !until.IsZero() {
+		body.Until = &until
+	}
+	t.append(KindWaiting, r, now, body)
+	unread := slices.ContainsFunc(r.Steers, func(s Steer) bool { return !s.Read && !s.Retracted })
+	if t.satisfied(r) || unread && t.waitsFor(r) == Question {
+		t.requeue(r, now)
+	}
+}
+
+// resumedBy says as what a message goes to a parked run instead of the queue:
+// as the answer to a question, or to a run that waits for nothing that a message
+// concerns. It returns "" if it does not. What a run says answers no question.
+func (t *Loaded) resumedBy(in *Submit) TicketKind {
+	c := t.current()
+	if c == nil || c.Status != Waiting || c.Stop != "" || in.Mode == ModeInterrupt ||
+		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 {
+		return ""
+	}
+	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
+	switch kind := t.waitsFor(c); {
+	case kind == Question && !fromRun, kind == Event && in.Mode != ModeReject:
+		return kind
+	}
+	return ""
+}
+
+// resume hands the messages to the parked run, and answers its first open
+// question with them.
+func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
+	superseded := []string{}
+	if in.Mode == ModeLatest {
+		superseded = t.supersede(nil, in.Sender, now)
+	}
+	c := t.current()
+	out := t.steer(in, now)
+	if kind == Question {
+		if k := t.firstQuestion(c); k != nil {
+			t.decide(k, Decision{Verdict: Answer, Answer: messageAnswer(out.Message, in), By: in.Sender}, now)
+		}
+	} else {
+		t.requeue(c, now)
+	}
+	out.Status, out.Disposition, out.Superseded = c.Status, WasResumed, superseded
+	return out
+}
+
+func (t *Loaded) firstQuestion(r *Run) *Ticket {
+	for _, name := range r.Wait.Names {
+		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State == TicketOpen && k.Kind == Question {
+			return k
+		}
+	}
+	return nil
+}
+
+// messageAnswer is what a ticket that was answered by a message says: its id
+// and as much of its text as fits.
+func messageAnswer(id string, in *Submit) json.RawMessage {
+	text := ""
+	for _, d := range in.Messages {
+		text = JoinText(append(Text(text), d.Parts...))
+	}
+	if len(in.Messages) == 1 {
+		text = JoinText(in.Messages[0].Parts)
+	}
+	return mustJSON(map[string]string{"message": id, "text": cut(text, MaxAnswer/2)})
+}
+
+// mayTake refuses a submit whose decisions do not fit, or that finds no room.
+func (t *Loaded) mayTake(in *Submit, now time.Time) error {
+	for i := range in.Decisions {
+		d := &in.Decisions[i]
+		if _, _, err := t.mayDecide(d, now); err != nil {
+			return err
+		}
+	}
+	if in.MaxQueued > 0 && in.Queued >= in.MaxQueued && in.Mode != ModeSteer && in.Mode != ModeCollect &&
+		in.Mode != ModeInterrupt && in.Mode != ModeLatest {
+		return &Error{
+			Code: RateLimited, RetryAfter: time.Second,
+			Message: fmt.Sprintf("thread %q has %d runs in its queue, which is the most", t.ID, in.Queued),
+		}
+	}
+	return nil
+}
+
+// decideAll makes the decisions that are not made yet and returns the last
+// ticket.
+func (t *Loaded) decideAll(all []Decision, now time.Time) *Ticket {
+	var last *Ticket
+	for _, d := range all {
+		k, repeat, err := t.mayDecide(&d, now)
+		if err == nil && !repeat {
+			t.decide(k, d, now)
+		}
+		if k != nil {
+			last = k
+		}
+	}
+	return last
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // only plain data is encoded here
+	}
+	return b
+}

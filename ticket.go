@@ -1,0 +1,362 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TicketKind says what a ticket waits for.
+type TicketKind string
+
+const (
+	Approval TicketKind = "approval" // somebody allows or forbids an action
+	Question TicketKind = "input"    // somebody answers
+	Child    TicketKind = "children" // a run that was sent to another thread ends
+	Timer    TicketKind = "timer"    // a time comes
+	Event    TicketKind = "event"    // something outside happens
+)
+
+// TicketState is where a ticket stands.
+type TicketState string
+
+const (
+	TicketOpen    TicketState = "open"
+	TicketDecided TicketState = "decided"
+	TicketExpired TicketState = "expired" // its time came first; never an approval
+	TicketVoid    TicketState = "void"    // its run ended without it
+)
+
+// Verdict is what is decided on a ticket.
+type Verdict string
+
+const (
+	Approve Verdict = "approve"
+	Deny    Verdict = "deny"
+	Answer  Verdict = "answer"
+)
+
+// Ticket is the row of something that a run needs before it goes on.
+type Ticket struct {
+	Key       int64           `json:"-"` // the store's own; 0 until written
+	ID        string          `json:"id"`
+	Thread    string          `json:"thread"`
+	Run       string          `json:"run"`
+	Name      string          `json:"name"` // unique in the run
+	Kind      TicketKind      `json:"kind"`
+	Prompt    string          `json:"prompt"`
+	Action    string          `json:"action"`
+	Arguments json.RawMessage `json:"arguments"`
+	// Digest is the SHA-256, in hex, of exactly what is asked.
+	Digest    string          `json:"digest"`
+	State     TicketState     `json:"state"`
+	ExpiresAt *time.Time      `json:"expires_at"`
+	Decision  Verdict         `json:"decision"`
+	Answer    json.RawMessage `json:"answer"`
+	Reason    string          `json:"reason"`
+	DecidedBy string          `json:"decided_by"`
+	DecidedAt *time.Time      `json:"decided_at"`
+	// Answers allows an approval to be answered with data as well.
+	Answers bool `json:"answers,omitempty"`
+}
+
+// Ask is a question under a name. Asking it again returns the ticket there is;
+// asking something else under the same name is a conflict.
+type Ask struct {
+	Name      string
+	Kind      TicketKind
+	Prompt    string
+	Action    string
+	Arguments json.RawMessage
+	Expires   time.Time     // when the ticket expires, or a timer fires; zero: never
+	After     time.Duration // instead of Expires: that long after it was first asked
+	Answers   bool          // an Approval that may be answered with data
+}
+
+// Wait is what a parked run waits for: all of the named tickets, or any.
+type Wait struct {
+	Any   bool     `json:"any,omitempty"`
+	Names []string `json:"names"`
+}
+
+// Decision is an answer to a ticket. Digest is what was shown, or its first 16
+// characters or more; an approval needs it.
+type Decision struct {
+	Ticket  string
+	Verdict Verdict
+	Answer  json.RawMessage
+	Reason  string
+	Digest  string
+	By      string
+}
+
+// MaxAnswer bounds the answer of a ticket, in bytes.
+const MaxAnswer = 64 << 10
+
+// TicketID is the id of a run's ticket of that name.
+func TicketID(run, name string) string { return DeriveID("ticket", run, name) }
+
+func (a *Ask) digest() string {
+	return longDigest(struct {
+		Kind           TicketKind
+		Prompt, Action string
+		Arguments      json.RawMessage
+		Answers        bool
+	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
+}
+
+func (a *Ask) check() error {
+	if a.Name == "" || !cleanText(a.Name+a.Prompt+a.Action) {
+		return invalid("tickets", "need a name, and text without NUL", a.Name)
+	}
+	switch a.Kind {
+	case Approval, Question, Event, Child:
+	case Timer:
+		if a.Expires.IsZero() && a.After <= 0 {
+			return invalid("tickets", "of kind timer need a time", a.Name)
+		}
+	default:
+		return invalid("tickets", "have kind approval, input, timer or event", string(a.Kind))
+	}
+	if a.Answers && a.Kind != Approval {
+		return invalid("tickets", "answers goes with kind approval", a.Name)
+	}
+	if a.Arguments != nil {
+		return checkJSON("arguments", a.Arguments, MaxAnswer)
+	}
+	return nil
+}
+
+// AdoptTicket adds a loaded ticket, unless it is there already.
+func (t *Loaded) AdoptTicket(row *Ticket) *Ticket {
+	if k, ok := t.tickets[row.ID]; ok {
+		return k
+	}
+	t.tickets[row.ID] = row
+	return row
+}
+
+// mayAsk refuses questions that contradict ones asked before.
+func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
+	for i := range asks {
+		if err := asks[i].check(); err != nil {
+			return err
+		}
+		old := t.tickets[TicketID(r.ID, asks[i].Name)]
+		if old != nil && old.State != TicketVoid && old.Digest != asks[i].digest() {
+			return Errorf(Conflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
+		}
+	}
+	return nil
+}
+
+// ask opens the tickets that are not there yet.
+func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
+	for i := range asks {
+		a := &asks[i]
+		id := TicketID(r.ID, a.Name)
+		if old := t.tickets[id]; old != nil && old.State != TicketVoid {
+			continue
+		}
+		k := &Ticket{
+			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
+			Arguments: a.Arguments, Digest: a.digest(), State: TicketOpen, Answers: a.Answers,
+		}
+		if old := t.tickets[id]; old != nil {
+			k.Key = old.Key
+		}
+		if at := a.Expires; !at.IsZero() || a.After > 0 {
+			if at.IsZero() {
+				at = now.Add(a.After)
+			}
+			at = at.UTC().Truncate(time.Microsecond)
+			k.ExpiresAt = &at
+		}
+		r.Asked++
+		t.tickets[id] = k
+		t.touchTicket(k)
+		seq := t.append(KindTicketOpened, r, now, k)
+		t.deliver(r, seq, ticketParts(k), now)
+	}
+}
+
+func (t *Loaded) touchTicket(k *Ticket) {
+	t.touched = true
+	t.tickets[k.ID] = k
+	if !slices.Contains(t.dirtyTickets, k.ID) {
+		t.dirtyTickets = append(t.dirtyTickets, k.ID)
+	}
+}
+
+// ticketsOf returns the loaded tickets of a run, in one order everywhere.
+func (t *Loaded) ticketsOf(r *Run) []*Ticket {
+	var of []*Ticket
+	for _, k := range t.tickets {
+		if k.Run == r.ID {
+			of = append(of, k)
+		}
+	}
+	slices.SortFunc(of, func(a, b *Ticket) int { return strings.Compare(a.ID, b.ID) })
+	return of
+}
+
+// satisfied reports whether a run that waits may go on.
+func (t *Loaded) satisfied(r *Run) bool {
+	if r.Wait == nil {
+		return true
+	}
+	open := 0
+	for _, name := range r.Wait.Names {
+		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State == TicketOpen {
+			open++
+		}
+	}
+	return open == 0 || r.Wait.Any && open < len(r.Wait.Names)
+}
+
+// waitsFor is what a parked run's open tickets make it: Question if it can be
+// answered by a message, Approval, or Event for everything that no message
+// concerns.
+func (t *Loaded) waitsFor(r *Run) TicketKind {
+	kind := Event
+	for _, name := range r.Wait.Names {
+		k := t.tickets[TicketID(r.ID, name)]
+		switch {
+		case k == nil || k.State != TicketOpen:
+		case k.Kind == Question:
+			return Question
+		case k.Kind == Approval:
+			kind = Approval
+		}
+	}
+	return kind
+}
+
+// requeue makes a parked run due.
+func (t *Loaded) requeue(r *Run, now time.Time) {
+	r.Status, r.Resumes, r.AvailableAt, r.Failures = Queued, true, now, 0
+	t.touch(r)
+}
+
+// expiry is the earliest time at which an open ticket of r expires or fires.
+func (t *Loaded) expiry(r *Run) time.Time {
+	var first time.Time
+	for _, k := range t.ticketsOf(r) {
+		if k.State == TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
+			first = *k.ExpiresAt
+		}
+	}
+	return first
+}
+
+// fire expires what is due of a parked run, and makes it due if its wait is
+// satisfied then.
+func (t *Loaded) fire(now time.Time) {
+	r := t.current()
+	if r == nil || r.Status != Waiting {
+		return
+	}
+	for _, k := range t.ticketsOf(r) {
+		if k.State == TicketOpen && k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
+			k.State = TicketExpired
+			t.touchTicket(k)
+			t.append(KindTicketExpired, r, now, TicketRef{Ticket: k.ID})
+		}
+	}
+	if t.satisfied(r) {
+		t.requeue(r, now)
+	}
+}
+
+// voidTickets closes what an ended run still asked.
+func (t *Loaded) voidTickets(r *Run) {
+	for _, k := range t.ticketsOf(r) {
+		if k.State == TicketOpen {
+			k.State = TicketVoid
+			t.touchTicket(k)
+		}
+	}
+}
+
+// Decide answers a ticket, once. The same decision again returns the ticket.
+func (t *Loaded) Decide(d Decision, now time.Time) (*Ticket, error) {
+	k, repeat, err := t.mayDecide(&d, now)
+	if err != nil || repeat {
+		return k, err
+	}
+	t.promote(now)
+	t.decide(k, d, now)
+	t.schedule(now)
+	return k, nil
+}
+
+func (t *Loaded) decide(k *Ticket, d Decision, now time.Time) {
+	k.State, k.Decision, k.Answer, k.Reason, k.DecidedBy = TicketDecided, d.Verdict, d.Answer, d.Reason, d.By
+	at := now
+	k.DecidedAt = &at
+	t.touchTicket(k)
+	r := t.runs[k.Run]
+	t.append(KindTicketDecided, r, now, TicketDecision{
+		Ticket: k.ID, Decision: k.Decision, Answer: k.Answer, Reason: k.Reason, DecidedBy: k.DecidedBy,
+	})
+	if r.Status == Waiting && t.satisfied(r) {
+		t.requeue(r, now)
+	}
+}
+
+// mayDecide refuses a decision that does not fit its ticket.
+func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
+	k = t.tickets[d.Ticket]
+	if k == nil || t.runs[k.Run] == nil {
+		return nil, false, Errorf(NotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
+	}
+	if d.Answer != nil {
+		if err := checkJSON("answer", d.Answer, MaxAnswer); err != nil {
+			return nil, false, err
+		}
+	}
+	if !cleanText(d.Reason) {
+		return nil, false, invalid("reason", "must be valid UTF-8 without NUL", "")
+	}
+	if err := k.takes(d); err != nil {
+		return nil, false, err
+	}
+	switch {
+	case k.State == TicketDecided && k.Decision == d.Verdict && string(k.Answer) == string(d.Answer):
+		return k, true, nil
+	case k.State == TicketDecided:
+		return nil, false, Errorf(Conflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)
+	case k.State == TicketVoid:
+		return nil, false, Errorf(Conflict, "ticket %s is void: its run has ended", k.ID)
+	case k.State == TicketExpired, k.ExpiresAt != nil && !k.ExpiresAt.After(now):
+		return nil, false, Errorf(Gone, "ticket %s expired at %s", k.ID, k.ExpiresAt.Format(time.RFC3339))
+	}
+	return k, false, nil
+}
+
+// takes says whether the kind of ticket takes the decision, and whether what was
+// shown is what is asked.
+func (k *Ticket) takes(d *Decision) error {
+	ok := false
+	switch k.Kind {
+	case Approval:
+		ok = d.Verdict == Approve || d.Verdict == Deny || d.Verdict == Answer && k.Answers
+	case Question, Event:
+		ok = d.Verdict == Answer
+	}
+	if !ok {
+		return invalid("decision", fmt.Sprintf("does not fit a ticket of kind %s", k.Kind), string(d.Verdict))
+	}
+	if d.Verdict == Answer && d.Answer == nil {
+		return invalid("answer", "is needed for the decision answer", "")
+	}
+	if d.Digest == "" && d.Verdict == Approve {
+		return invalid("digest", "is needed for an approval: send the digest that was shown", "")
+	}
+	if d.Digest != "" && (len(d.Digest) < 16 || !strings.HasPrefix(k.Digest, strings.ToLower(d.Digest))) {
+		return Errorf(Conflict, "ticket %s asks something else than what was shown: its digest is %s", k.ID, k.Digest)
+	}
+	return nil
+}
