@@ -254,13 +254,14 @@ func (s *Steer) own() *Run {
 	return s.Own
 }
 
-// collectable is the newest run that has not started and fits: same agent and
-// sender, and nobody's child.
+// collectable is the newest run that was never claimed and fits: same agent and
+// sender, and nobody's child. A run that was retried by hand has listed its
+// messages already, one that joined it would be in no transcript.
 func (t *Loaded) collectable(in *Submit) *Run {
 	var newest *Run
 	for _, w := range []*window{&t.queue, &t.held} {
 		for _, r := range w.runs {
-			if r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
+			if !r.Started && r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
 				(newest == nil || r.Place > newest.Place) {
 				newest = r
 			}
