@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -161,20 +162,13 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 		t.drop(r.ID)
 	}
 	t.append(kind, r, now, body)
-	kept := r.Steers[:0:0]
-	for _, s := range r.Steers {
-		switch {
-		case s.Retracted:
-			kept = append(kept, s) // it says so of its message
-		case s.Read && status != Completed:
-			kept = append(kept, s) // a retry by hand gets it again
-		case !s.Read:
-			own := s.own()
-			t.touch(own)
-			t.append(KindQueued, own, now, own.queuedBody())
-		}
+	for _, own := range r.disinherit(func(*Run) bool { return true }) {
+		t.touch(own)
+		t.append(KindQueued, own, now, own.queuedBody())
 	}
-	r.Steers = kept
+	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
+		return s.Read && status == Completed // else a retry by hand gets it again
+	})
 	t.touch(r)
 }
 
