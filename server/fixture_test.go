@@ -33,6 +33,7 @@ type fixture struct {
 	ledger *ledger.Ledger
 	bus    *bus.Bus
 	client *client.Client
+	http   *http.Transport
 	log    *logBuffer
 	stop   context.CancelFunc // begins the server's shutdown
 	served chan error         // what Serve returned
@@ -41,7 +42,7 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, bus: bus.New(), log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
+	f := &fixture{t: t, bus: bus.New(), http: &http.Transport{}, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -60,7 +61,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.url = "http://" + ln.Addr().String()
-	f.client = client.New(f.url, token)
+	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: f.http}))
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	committer, stopCommitter := context.WithCancel(context.Background())
@@ -68,6 +69,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	go func() { committed <- f.ledger.Run(committer) }()
 	go func() { f.served <- server.New(o).Serve(ctx, narrow{ln}) }()
 	t.Cleanup(func() {
+		f.http.CloseIdleConnections()
 		stop()
 		if err := <-f.served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -177,7 +179,7 @@ func (f *fixture) call(route, body string, headers ...string) answer {
 		}
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := f.http.RoundTrip(req)
 	if err != nil {
 		f.t.Fatalf("%s: %v", route, err)
 	}

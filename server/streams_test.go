@@ -43,7 +43,7 @@ func (f *fixture) open(status int, path string, headers ...string) *reader {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := f.http.RoundTrip(req)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 
 func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.WriteTimeout = 50 * time.Millisecond })
-	text := strings.Repeat("x", 256<<10)
+	text := strings.Repeat("x", 64<<10)
 	for range 4 {
 		f.submit("t", text)
 	}
@@ -279,7 +279,7 @@ func TestDribblingBodiesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := f.http.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
 	}
