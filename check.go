@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -42,12 +43,26 @@ func (in *Submit) Check() error {
 		in.MaxAttempts = DefaultAttempts
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
-	for _, check := range []func() error{in.checkOptions, in.checkMode, in.checkDrafts} {
+	in.Messages = slices.Clone(in.Messages) // the caller's own stay as they are
+	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkDrafts} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
 	in.sum = in.digest()
+	return nil
+}
+
+func (in *Submit) checkNames() error {
+	for _, n := range []struct{ location, name string }{
+		{"agent", in.Agent}, {"agent_version", in.AgentVersion}, {"sender", in.Sender}, {"owner", in.Owner},
+		{"parent", in.Parent}, {"expect_run", in.ExpectRun}, {"origin", in.Origin.Via},
+		{"origin", in.Origin.Sender}, {"origin", in.Origin.RequestID},
+	} {
+		if !cleanText(n.name) {
+			return invalid(n.location, "must be valid UTF-8 without NUL", n.name)
+		}
+	}
 	return nil
 }
 
@@ -61,10 +76,10 @@ func (in *Submit) checkOptions() error {
 	if in.MaxAttempts < 1 || in.MaxAttempts > 100 {
 		return invalid("max_attempts", "must be between 1 and 100", in.MaxAttempts)
 	}
-	if len(in.Options) > 0 {
-		if err := checkJSON("options", in.Options, MaxOptions); err != nil {
-			return err
-		}
+	if len(in.Options) == 0 {
+		in.Options = nil
+	} else if err := checkJSON("options", in.Options, MaxOptions); err != nil {
+		return err
 	}
 	size := 0
 	for k, v := range in.Metadata {
@@ -88,6 +103,9 @@ func (in *Submit) checkMode() error {
 		}
 	default:
 		return invalid("mode", "must be queue, steer, interrupt, latest, collect or reject", string(in.Mode))
+	}
+	if y := in.NotBefore.Year(); y > 9999 || y < 1 {
+		return invalid("not_before", "is not a time between the years 1 and 9999", in.NotBefore)
 	}
 	if in.ExpectRun != "" && in.Mode != ModeSteer {
 		return invalid("expect_run", "goes with mode steer", in.ExpectRun)
@@ -134,20 +152,25 @@ func checkParts(at string, parts []Part) error {
 	size, empty := 0, true
 	for i, p := range parts {
 		where := fmt.Sprintf("%sparts[%d]", at, i)
-		switch p.Type {
-		case "text":
-			if !cleanText(p.Text) {
-				return invalid(at+"text", "must be valid UTF-8 without NUL", "")
-			}
-			size += len(p.Text)
-			empty = empty && strings.TrimSpace(p.Text) == ""
-		case "data":
+		if !cleanText(p.Text) {
+			return invalid(at+"text", "must be valid UTF-8 without NUL", "")
+		}
+		if !cleanText(p.URI + p.Name + p.MimeType) {
+			return invalid(where, "must be valid UTF-8 without NUL", "")
+		}
+		if len(p.Data) > 0 || p.Type == "data" {
 			if err := checkJSON(where+".data", p.Data, MaxText); err != nil {
 				return err
 			}
+		}
+		size += len(p.Text)
+		switch p.Type {
+		case "text":
+			empty = empty && strings.TrimSpace(p.Text) == ""
+		case "data":
 			empty = false
 		case "file":
-			if p.URI == "" || !cleanText(p.URI+p.Name+p.MimeType) {
+			if p.URI == "" {
 				return invalid(where+".uri", "is needed for a file part", p.URI)
 			}
 			empty = false

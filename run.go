@@ -144,12 +144,13 @@ type Input struct {
 	Retracted bool   `json:"retracted,omitempty"`
 }
 
-// Steer is a message handed to a current run. Own is the run that it becomes
-// if the current run ends before reading it.
+// Steer is a message handed to a current run. Own is the run that the messages
+// of one submit become if the current run ends before reading them; the first
+// of them has it, until they are read.
 type Steer struct {
 	Input
 	Read bool `json:"read,omitempty"` // handed to the agent
-	Own  *Run `json:"own,omitempty"`  // nil once read
+	Own  *Run `json:"own,omitempty"`
 }
 
 // StepMark remembers the last step or settle of a run, to answer its repeat.

@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -175,18 +176,13 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 	t.voidTickets(r)
 	t.report(r, seq, now)
 	r.Wait, r.Resumes = nil, false
-	kept := r.Steers[:0:0]
-	for _, s := range r.Steers {
-		switch {
-		case s.Read && status != Completed:
-			kept = append(kept, s) // a retry by hand gets it again
-		case !s.Read && !s.Retracted:
-			own := s.own()
-			t.touch(own)
-			t.append(KindQueued, own, now, own.queuedBody())
-		}
+	for _, own := range r.disinherit(func(*Run) bool { return true }) {
+		t.touch(own)
+		t.append(KindQueued, own, now, own.queuedBody())
 	}
-	r.Steers = kept
+	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
+		return s.Read && status == Completed // else a retry by hand gets it again
+	})
 	t.touch(r)
 }
 
@@ -199,21 +195,27 @@ func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
 	}
 	t.promote(now)
 	t.write(r, said, true, now)
-	r.Crashes++
-	r.Lost++
-	switch {
-	case r.Stop != "":
-		t.endStopped(r, false, now)
-	case r.Crashes >= MaxCrashes || r.Lost >= MaxLost:
-		t.die(r, RunError{Class: Crashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
-	default:
-		at := now
-		if r.Crashes > 1 {
-			at = now.Add(time.Second)
-		}
-		t.reschedule(r, "lease_lost", at, nil, now)
+	if r.Stop != "" {
+		t.endStopped(r, false, now) // the loss counts for nothing any more
+	} else {
+		t.lose(r, now)
 	}
 	t.schedule(now)
+}
+
+// lose counts a lost claim and decides what it means for the run.
+func (t *Loaded) lose(r *Run, now time.Time) {
+	r.Crashes++
+	r.Lost++
+	if r.Crashes >= MaxCrashes || r.Lost >= MaxLost {
+		t.die(r, RunError{Class: Crashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
+		return
+	}
+	at := now
+	if r.Crashes > 1 {
+		at = now.Add(time.Second)
+	}
+	t.reschedule(r, "lease_lost", at, nil, now)
 }
 
 // ReleaseUnheld gives back a claim of round or before which the worker said it

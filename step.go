@@ -195,18 +195,6 @@ func (t *Loaded) keep(r *Run, s *Step) {
 	r.Usage.CostUSD += s.Usage.CostUSD
 }
 
-// cover forgets the steered messages up to seq: a step has made them part of
-// what the run did.
-func (r *Run) cover(seq int64) {
-	kept := r.Steers[:0:0]
-	for _, s := range r.Steers {
-		if !s.Read || s.Seq > seq {
-			kept = append(kept, s)
-		}
-	}
-	r.Steers = kept
-}
-
 // write appends a message of the agent and drops its flushed pieces. Nothing
 // said writes nothing.
 func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
@@ -262,29 +250,6 @@ func (t *Loaded) drop(run string) {
 	if !slices.Contains(t.dropped, run) {
 		t.dropped = append(t.dropped, run)
 	}
-}
-
-// Steered marks the unread steered messages as read. It returns all that no
-// step covers yet, so a repeat returns them again.
-func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
-	r, err := t.fence(c)
-	if err != nil {
-		return nil, err
-	}
-	var all []Input
-	for i := range r.Steers {
-		s := &r.Steers[i]
-		if s.Retracted {
-			continue
-		}
-		if !s.Read {
-			s.Read, s.Own = true, nil
-			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message, Seq: s.Seq})
-			t.touch(r)
-		}
-		all = append(all, s.Input)
-	}
-	return all, nil
 }
 
 // Submit makes the submit of a named send of run r, which runs on thread t. Its

@@ -80,27 +80,3 @@ func (t *Loaded) supersede(spare *Run, by string, now time.Time) []string {
 	}
 	return ids
 }
-
-// supersedeSteers cancels the runs that unread steered messages would become:
-// an interrupt speaks instead of them too.
-func (t *Loaded) supersedeSteers(by string, now time.Time) []string {
-	ids := []string{}
-	c := t.current()
-	if c == nil {
-		return ids
-	}
-	kept := c.Steers[:0:0]
-	for _, s := range c.Steers {
-		if s.Read || s.Retracted {
-			kept = append(kept, s)
-			continue
-		}
-		own := s.own()
-		own.Reason = BySupersede
-		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
-		ids = append(ids, own.ID)
-	}
-	c.Steers = kept
-	t.touch(c)
-	return ids
-}

@@ -214,16 +214,17 @@ func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
 	return r
 }
 
-// say appends the messages of in for r and makes them r's inputs. Message ids
-// are "<run>.<seq>", so that an id alone finds its entry.
-func (t *Loaded) say(r *Run, idRun string, in *Submit, now time.Time) {
+// say appends the messages of in and makes them the inputs of r; run is the one
+// that they are for, r or the current one. Message ids are "<r>.<seq>", so that
+// an id alone finds its entry.
+func (t *Loaded) say(r *Run, run string, in *Submit, now time.Time) {
 	for _, d := range in.Messages {
 		m := Message{
-			ID: fmt.Sprintf("%s.%d", idRun, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
+			ID: fmt.Sprintf("%s.%d", r.ID, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
 			Role: d.Role, Sender: in.Sender, Text: JoinText(d.Parts), Parts: d.Parts,
-			Visibility: d.Visibility, Run: idRun, State: Accepted, CreatedAt: now,
+			Visibility: d.Visibility, Run: run, State: Accepted, CreatedAt: now,
 		}
-		seq := t.append(KindMessage, &Run{ID: idRun}, now, m)
+		seq := t.append(KindMessage, &Run{ID: run}, now, m)
 		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})
 	}
 }
@@ -239,47 +240,14 @@ func (r *Run) queuedBody() RunQueued {
 	return b
 }
 
-// steerable: the current run can still take the message in.
-func (t *Loaded) steerable(in *Submit) bool {
-	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != Waiting || t.waitsFor(c) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
-}
-
-// steer hands the messages to the current run. Each keeps the run it becomes,
-// at the place of its submission, should the current run end first.
-func (t *Loaded) steer(in *Submit, now time.Time) Submitted {
-	c := t.current()
-	drafts := in.Messages
-	var out Submitted
-	for _, d := range drafts {
-		in.Messages = []Draft{d}
-		own := t.newRun("", in, now)
-		t.say(own, c.ID, in, now)
-		own.ID = DeriveID("steer", own.Inputs[0].Message)
-		s := Steer{Input: own.Inputs[0], Own: own}
-		c.Steers = append(c.Steers, s)
-		out = Submitted{Message: s.Message, Seq: s.Seq, Place: own.Place}
-	}
-	in.Messages = drafts
-	t.touch(c)
-	out.Run, out.Thread, out.Status = c.ID, t.ID, c.Status
-	out.Disposition, out.Superseded = WasSteered, []string{}
-	return out
-}
-
-// own is the run that an unread steered message becomes, with its present content.
-func (s *Steer) own() *Run {
-	s.Own.Inputs = []Input{s.Input}
-	return s.Own
-}
-
-// collectable is the newest run that has not started and fits: same agent and
-// sender, and nobody's child.
+// collectable is the newest run that was never claimed and fits: same agent and
+// sender, and nobody's child. A run that was retried by hand has listed its
+// messages already, one that joined it would be in no transcript.
 func (t *Loaded) collectable(in *Submit) *Run {
 	var newest *Run
 	for _, w := range []*window{&t.queue, &t.held} {
 		for _, r := range w.runs {
-			if r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
+			if !r.Started && r.Agent == in.Agent && r.Origin.Sender == in.Origin.Sender && r.Parent == "" &&
 				(newest == nil || r.Place > newest.Place) {
 				newest = r
 			}

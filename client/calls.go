@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 
 	"mailroom"
@@ -25,19 +24,16 @@ func (c *Client) Submit(ctx context.Context, in Submit) (mailroom.Submitted, err
 		method: http.MethodPost, path: "/v1/messages", body: in,
 		header: http.Header{"Idempotency-Key": {in.Key}},
 	}
-	return backoff.Retry(ctx, func() (mailroom.Submitted, error) {
+	again := c.newReconnect()
+	for {
 		out, err := ask[mailroom.Submitted](ctx, c, q)
-		return out, repeatable(ctx, err)
-	}, backoff.WithBackOff(c.pauses()), backoff.WithMaxTries(c.options.tries), backoff.WithMaxElapsedTime(0))
-}
-
-// repeatable marks what must not be tried again: all but an unknown outcome,
-// and that too once the caller has gone.
-func repeatable(ctx context.Context, err error) error {
-	if err == nil || mailroom.CodeOf(err) == mailroom.Unavailable && ctx.Err() == nil {
-		return err
+		if mailroom.CodeOf(err) != mailroom.Unavailable {
+			return out, err
+		}
+		if err := again.pause(ctx, err); err != nil {
+			return mailroom.Submitted{}, err
+		}
 	}
-	return backoff.Permanent(err)
 }
 
 // ListQuery selects a page of a list, newest first. Q is a filter such as

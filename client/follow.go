@@ -262,6 +262,9 @@ func (r *reconnect) pause(ctx context.Context, err error) error {
 	if r.connected && r.options.patience > 0 && away > r.options.patience {
 		return fmt.Errorf("gave up after %s: %w", away.Round(time.Second), err)
 	}
+	if ctx.Err() != nil {
+		return err // which has the cause in its tree
+	}
 	wait := r.pauses.NextBackOff()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		wait = max(wait, e.RetryAfter)

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"mailroom"
@@ -76,14 +77,19 @@ type Engine struct {
 	state   state // what Ready reports
 
 	// Owned by the goroutine of Run.
-	worker   string
+	lease    lease
 	round    int64 // last claim round that was asked for
 	answered int64 // last claim round whose answer is here
+	asking   *asking
+	pause    <-chan time.Time // after a claim that failed
 	active   map[mailroom.Claim]*session
-	byRun    map[string]*session // the latest of a run
-	asking   *asking             // the standing claim
-	lease    lease
+	taken    map[string]int // sessions by agent
+	alone    int            // sessions on their last chance
+	stopping bool           // nothing is claimed any more
+	fatal    error          // what ended the store
 
+	// Answers to the goroutine of Run, from goroutines of crew, which it waits for.
+	crew    sync.WaitGroup
 	claims  chan claimed
 	results chan *session
 	renewed chan renewal
@@ -96,7 +102,7 @@ func New(l *ledger.Ledger, b *bus.Bus, o Options) *Engine {
 	return &Engine{
 		ledger: l, bus: b, options: o,
 		active:  map[mailroom.Claim]*session{},
-		byRun:   map[string]*session{},
+		taken:   map[string]int{},
 		claims:  make(chan claimed, 1),
 		results: make(chan *session, o.Runs),
 		renewed: make(chan renewal, 1),
@@ -104,193 +110,117 @@ func New(l *ledger.Ledger, b *bus.Bus, o Options) *Engine {
 	}
 }
 
-// asking is the standing claim that is out.
-type asking struct {
-	request ledger.ClaimRequest
-	cancel  context.CancelFunc
-}
-
-// claimed is the answer to a standing claim.
-type claimed struct {
-	round int64
-	work  []ledger.Work
-	err   error
-}
-
 // Ready returns nil while the engine holds a live lease and has looked at the
 // others' once; otherwise the reason why it is not.
 func (e *Engine) Ready() error { return e.state.ready() }
 
 // Run serves the agents until ctx ends. Then it claims nothing more, lets runs
-// finish for ShutdownGrace, releases the rest, and gives up its lease.
+// finish for ShutdownGrace, releases the rest, and gives up its lease. It
+// returns an error if the store closed: then every run is cancelled, and none
+// can be settled any more. An agent that does not return when it should is left
+// behind; its claim ends with the lease.
 func (e *Engine) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
-	hints := e.bus.Subscribe("", 4096)
-	defer hints.Close()
+	life, end := context.WithCancel(work)
+	defer end()
+	e.loop(ctx, life)
+	left := len(e.active)
+	end()
+	e.crew.Wait()
+	e.lease.stop()
+	e.state.end(errors.New("the engine has stopped"))
+	switch {
+	case e.fatal != nil:
+		return e.fatal
+	case left > 0:
+		e.options.Log.Error("agents did not return in time; their runs are freed with the lease", "worker", e.lease.worker, "runs", left)
+		return nil
+	}
+	return e.leave(work)
+}
+
+// loop returns when nothing is active any more after ctx ended, or when what is
+// has had its time.
+func (e *Engine) loop(ctx, life context.Context) {
 	asks := e.bus.Asks(256)
 	defer asks.Close()
-	if err := e.register(work); err != nil {
-		return err
-	}
-	defer e.state.end(errors.New("the engine has stopped"))
-
 	renew := time.NewTicker(e.options.Renew)
 	defer renew.Stop()
 	sweep := time.NewTicker(e.options.Sweep)
 	defer sweep.Stop()
-	e.sweep(work)
+	e.renew(life)
 
 	quit := ctx.Done()
 	var grace, cut <-chan time.Time
-	for {
-		if quit != nil {
-			e.ask(work)
-		} else if len(e.active) == 0 && e.asking == nil && e.lease.quiet() {
-			return e.leave(work)
-		}
+	for !e.stopping || len(e.active) > 0 || e.asking != nil {
+		e.ask(life)
 		select {
 		case c := <-e.claims:
-			e.take(work, c, quit == nil)
+			e.take(life, c)
 		case s := <-e.results:
 			e.drop(s)
-		case n := <-hints.C:
-			e.hint(n)
 		case thread := <-asks.C:
 			e.flushThread(thread)
+		case <-e.pause:
+			e.pause = nil
 		case <-renew.C:
-			e.renew(work)
-		case r := <-e.renewed:
-			if err := e.onRenewed(work, r); err != nil {
-				return err
-			}
+			e.renew(life)
 		case <-e.lease.again:
-			e.renew(work)
+			e.renew(life)
+		case r := <-e.renewed:
+			e.onRenewed(life, r)
 		case <-e.lease.end():
-			e.loseAll("the lease could not be renewed in time")
+			e.lose("the lease could not be renewed in time")
 		case <-sweep.C:
-			e.sweep(work)
+			e.sweep(life)
 		case err := <-e.swept:
 			e.onSwept(err)
 		case <-quit:
 			quit = nil
 			e.state.end(errors.New("shutting down"))
-			e.stopAsking()
+			e.stop()
 			grace = time.After(e.options.ShutdownGrace)
 		case <-grace:
 			e.cancelAll(mailroom.ErrReleased)
 			cut = time.After(e.options.StopGrace)
 		case <-cut:
-			e.options.Log.Error("agents did not return in time; their runs are freed with the lease", "runs", len(e.active))
-			return e.leave(work)
+			return
+		}
+		if e.fatal != nil && cut == nil {
+			cut = time.After(e.options.StopGrace)
 		}
 	}
 }
 
-// ask keeps a standing claim out for the free slots. It is replaced when an
-// agent that had none gets one.
-func (e *Engine) ask(ctx context.Context) {
-	free := e.free()
-	if e.asking != nil {
-		old := e.asking.request
-		grown := free.Alone && !old.Alone
-		for agent := range free.Agents {
-			grown = grown || old.Agents[agent] == 0
-		}
-		if grown {
-			e.asking.cancel() // its answer comes first, with or without work
-		}
-		return
-	}
-	if free.Slots == 0 || len(free.Agents) == 0 {
-		return
-	}
-	e.round++
-	free.Round = e.round
-	askCtx, cancel := context.WithCancel(ctx)
-	e.asking = &asking{request: free, cancel: cancel}
-	go func() { // ends with the claim; take waits for it
-		defer cancel()
-		work, err := e.ledger.Claim(askCtx, free)
-		e.claims <- claimed{round: free.Round, work: work, err: err}
-	}()
+// stop ends the claiming.
+func (e *Engine) stop() {
+	e.stopping = true
+	e.stopAsking()
 }
 
-func (e *Engine) stopAsking() {
-	if e.asking != nil {
-		e.asking.cancel()
+// closed notes an error that says that the store takes no further write.
+// Nothing can be settled then.
+func (e *Engine) closed(err error) bool {
+	if !errors.Is(err, mailroom.ErrStoreClosed) {
+		return false
 	}
-}
-
-// free counts the slots that are not taken.
-func (e *Engine) free() ledger.ClaimRequest {
-	c := ledger.ClaimRequest{
-		Worker: e.worker, Slots: e.options.Runs - len(e.active),
-		Agents: map[string]int{}, Alone: true, Wait: true,
+	if e.fatal == nil {
+		e.fatal = err
+		e.state.end(err)
+		e.stop()
+		e.cancelAll(mailroom.ErrLeaseLost)
 	}
-	taken := map[string]int{}
-	for _, s := range e.active {
-		taken[s.agent]++
-		c.Alone = c.Alone && !s.alone
-	}
-	for name, a := range e.options.Agents {
-		n := c.Slots
-		if a.Limit > 0 {
-			n = min(n, a.Limit-taken[name])
-		}
-		if n > 0 {
-			c.Agents[name] = n
-		}
-	}
-	return c
-}
-
-// take starts what was claimed. Claims that come while shutting down are
-// released at once.
-func (e *Engine) take(ctx context.Context, c claimed, quitting bool) {
-	e.asking = nil
-	e.answered = c.round
-	switch {
-	case c.err == nil, errors.Is(c.err, context.Canceled):
-	case mailroom.CodeOf(c.err) == mailroom.LeaseLost:
-		e.lease.expireNow()
-	default:
-		e.options.Log.Error("claim failed", "worker", e.worker, "error", c.err)
-	}
-	for _, w := range c.work {
-		s := e.newSession(ctx, w)
-		e.active[w.Claim], e.byRun[w.Claim.Run] = s, s
-		if quitting {
-			s.cancel(mailroom.ErrReleased)
-		}
-		go func() { // owned by Run, which waits for its result
-			s.work()
-			e.results <- s
-		}()
-	}
+	return true
 }
 
 // drop forgets a session that has settled and whose agent has returned.
 func (e *Engine) drop(s *session) {
 	delete(e.active, s.claim)
-	if run := s.claim.Run; e.byRun[run] == s {
-		delete(e.byRun, run)
+	e.taken[s.agent]--
+	if s.alone {
+		e.alone--
 	}
-}
-
-// hint reacts to what was committed for runs that are active here.
-func (e *Engine) hint(n bus.Notice) {
-	for _, entry := range n.Entries {
-		s := e.byRun[entry.Run]
-		if s == nil {
-			continue
-		}
-		switch entry.Kind {
-		case mailroom.KindStop:
-			s.cancel(mailroom.ErrStopped)
-		case mailroom.KindMessage:
-			s.steered.Store(true)
-		}
-	}
+	e.closed(s.failed)
 }
 
 func (e *Engine) flushThread(thread string) {

@@ -15,51 +15,52 @@ import (
 
 // session is one attempt of one run, and what its agent sees of it.
 type session struct {
+	// Set once, before it works.
 	engine *Engine
-	worker string
+	worker string // that claimed it
 	claim  mailroom.Claim
 	agent  string
-	alone  bool // it was claimed on its last chance
-	ctx    context.Context
+	alone  bool            // it was claimed on its last chance
+	life   context.Context // the engine's: what must be written is tried until it ends
+	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
 
-	steered atomic.Bool   // there may be steered messages to read
-	kick    chan struct{} // one slot: somebody wants the text flushed
+	row     atomic.Pointer[mailroom.Run] // what Run returns
+	steered atomic.Bool                  // there may be steered messages to read
+	closed  atomic.Bool                  // no call does anything any more; set within turn
+	kick    chan struct{}                // one slot: somebody wants the text flushed
 
 	// The gates let one through at a time; taken in this order, so that no
 	// flushed piece is written behind its message.
 	flushing gate // a flush, or what must come after it
 	turn     gate // what reads or changes the fields below
 
-	run     *mailroom.Run // replaced when a step commits
 	step    int
 	handed  int64 // seq of the last steered message handed over
 	input   []mailroom.Message
 	text    message
 	flusher sync.WaitGroup
 	started bool // the flusher runs
-	closed  bool
+
+	failed error // why it could not be settled; read when work has returned
 }
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(ctx context.Context, w ledger.Work) *session {
+func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) *session {
 	s := &session{
-		engine: e, worker: e.worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
-		run: w.Run, step: w.Run.Step,
+		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
+		life: life, step: w.Run.Step,
 		kick: make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s.ctx, s.cancel = context.WithCancelCause(life)
+	s.row.Store(w.Run)
 	s.steered.Store(len(w.Run.Steers) > 0)
 	s.text = message{claim: w.Claim}
 	return s
 }
 
-func (s *session) Run() *mailroom.Run {
-	s.turn.enter(context.Background()) // held for moments, or a commit
-	defer s.turn.leave()
-	return s.run
-}
+func (s *session) Run() *mailroom.Run { return s.row.Load() }
 
 func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 	if err := s.enter(ctx); err != nil {
@@ -70,7 +71,7 @@ func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 		return s.input, nil
 	}
 	var seqs []int64
-	for _, in := range s.run.Inputs {
+	for _, in := range s.Run().Inputs {
 		if !in.Retracted {
 			seqs = append(seqs, in.Seq)
 		}
@@ -83,12 +84,21 @@ func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 }
 
 func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message, error) {
-	before, err := s.engine.ledger.FirstStart(ctx, s.run)
+	if s.closed.Load() {
+		return nil, s.ended()
+	}
+	if limit <= 0 {
+		return nil, nil
+	}
+	before, err := s.engine.ledger.FirstStart(ctx, s.Run())
 	if err != nil {
 		return nil, err
 	}
 	items, _, err := s.engine.ledger.Transcript(ctx, ledger.TranscriptQuery{Thread: s.claim.Thread, Before: before, Limit: limit})
-	return items, err
+	if err != nil {
+		return nil, err
+	}
+	return items[max(0, len(items)-limit):], nil // a page does not split messages read together
 }
 
 func (s *session) Stream(ctx context.Context, text string) error {
@@ -106,15 +116,14 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
 	if !s.started {
 		s.started = true
-		s.flusher.Add(1)
-		go s.flushLoop()
+		s.flusher.Go(s.flushLoop)
 	}
 	return nil
 }
 
 func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	if err := s.flushing.enter(ctx); err != nil {
-		return err
+		return s.refused(err)
 	}
 	defer s.flushing.leave()
 	if err := s.enter(ctx); err != nil {
@@ -122,7 +131,9 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	}
 	defer s.turn.leave()
 	in := mailroom.Append{Claim: s.claim, Number: s.step + 1, Step: step, Message: s.text.said(), Covers: s.handed}
-	err := s.repeat(ctx, func() error {
+	// Once begun it is seen to its end: who does not know whether a step was
+	// written cannot number the next one.
+	err := s.repeat(func(ctx context.Context) error {
 		_, err := s.engine.ledger.Append(ctx, in)
 		return err
 	})
@@ -132,25 +143,35 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	s.step++
 	s.text.next()
 	if step.Checkpoint != nil {
-		run := *s.run
+		run := *s.Run()
 		run.Checkpoint = append(json.RawMessage(nil), step.Checkpoint...)
-		s.run = &run
+		s.row.Store(&run)
 	}
 	return nil
 }
 
 func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
-	if !s.steered.Swap(false) {
-		return nil, ctx.Err()
-	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.turn.leave()
+	if !s.steered.Swap(false) {
+		return nil, nil
+	}
+	messages, err := s.handOver(ctx)
+	if err != nil {
+		s.steered.Store(true) // the next call gets them
+		return nil, s.lost(err)
+	}
+	return messages, nil
+}
+
+// handOver takes the steered messages that this attempt has not had yet. It is
+// within turn.
+func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
 	inputs, err := s.engine.ledger.Steered(ctx, s.claim)
 	if err != nil {
-		s.steered.Store(true)
-		return nil, s.lost(err)
+		return nil, err
 	}
 	var seqs []int64
 	last := s.handed
@@ -162,7 +183,6 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 	}
 	messages, err := s.engine.ledger.Messages(ctx, s.claim.Thread, seqs)
 	if err != nil {
-		s.steered.Store(true)
 		return nil, err
 	}
 	s.handed = last
@@ -172,13 +192,28 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 // enter takes the turn, or refuses when the session is closed.
 func (s *session) enter(ctx context.Context) error {
 	if err := s.turn.enter(ctx); err != nil {
-		return err
+		return s.refused(err)
 	}
-	if s.closed {
+	if s.closed.Load() {
 		s.turn.leave()
-		return mailroom.Errorf(mailroom.LeaseLost, "the session of run %s has ended", s.claim.Run)
+		return s.ended()
 	}
 	return nil
+}
+
+// refused says why a call whose context has ended does nothing.
+func (s *session) refused(err error) error {
+	switch {
+	case s.closed.Load():
+		return s.ended()
+	case context.Cause(s.ctx) == mailroom.ErrLeaseLost:
+		return mailroom.Errorf(mailroom.LeaseLost, "attempt %d of run %s: %w", s.claim.Attempt, s.claim.Run, mailroom.ErrLeaseLost)
+	}
+	return err
+}
+
+func (s *session) ended() error {
+	return mailroom.Errorf(mailroom.LeaseLost, "attempt %d of run %s has ended", s.claim.Attempt, s.claim.Run)
 }
 
 // lost cancels the attempt when a write was refused for good.
@@ -192,10 +227,9 @@ func (s *session) lost(err error) error {
 // close ends the session: no call does anything from here on. It returns the
 // text that was being written, and the number of the settle.
 func (s *session) close() (*mailroom.Said, int) {
-	ctx := context.WithoutCancel(s.ctx)
-	s.flushing.enter(ctx) // cannot fail: ctx does not end
-	s.turn.enter(ctx)
-	s.closed = true
+	s.flushing.lock()
+	s.turn.lock()
+	s.closed.Store(true)
 	said, number := s.text.said(), s.step+1
 	s.turn.leave()
 	s.flushing.leave()
@@ -203,22 +237,3 @@ func (s *session) close() (*mailroom.Said, int) {
 	s.flusher.Wait()
 	return said, number
 }
-
-// gate lets one goroutine through at a time; waiting for it ends with a context.
-type gate chan struct{}
-
-func newGate() gate { return make(gate, 1) }
-
-func (g gate) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
-	}
-	select {
-	case g <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (g gate) leave() { <-g }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -67,35 +66,36 @@ func (s *session) wantFlush() {
 // flushLoop keeps streamed text about once a second, so that little is lost
 // with the process, and at once when a reader asks for it.
 func (s *session) flushLoop() {
-	defer s.flusher.Done()
-	ctx := context.WithoutCancel(s.ctx)
 	tick := time.NewTicker(s.engine.options.Flush)
 	defer tick.Stop()
 	for {
+		asked := false
 		select {
 		case <-tick.C:
 		case <-s.kick:
+			asked = true
 		}
-		if !s.flush(ctx) {
+		if !s.flush(asked) {
 			return
 		}
 	}
 }
 
-// flush writes what is not in the store yet. It reports false when the session
-// is over or has lost its claim.
-func (s *session) flush(ctx context.Context) bool {
-	s.flushing.enter(ctx) // cannot fail: ctx does not end
+// flush writes what is not in the store yet, and tells how much is there, each
+// time anew: a reader may have missed it. It reports false when the session is
+// over or has lost its claim.
+func (s *session) flush(asked bool) bool {
+	s.flushing.lock()
 	defer s.flushing.leave()
-	s.turn.enter(ctx)
-	closed, m := s.closed, s.text
+	s.turn.lock()
+	m := s.text
 	s.turn.leave()
-	if closed {
+	if s.closed.Load() {
 		return false
 	}
 	if len(m.text) > m.flushed {
 		piece := mailroom.Partial{Message: m.id(), Offset: m.flushed, Text: string(m.text[m.flushed:])}
-		switch err := s.engine.ledger.Flush(ctx, s.claim, piece); {
+		switch err := s.engine.ledger.Flush(s.life, s.claim, piece); {
 		case mailroom.CodeOf(err) == mailroom.LeaseLost:
 			s.cancel(mailroom.ErrLeaseLost)
 			return false
@@ -103,9 +103,11 @@ func (s *session) flush(ctx context.Context) bool {
 			s.engine.options.Log.Warn("flush failed, trying again", "run", s.claim.Run, "error", err)
 			return true
 		}
-		s.turn.enter(ctx)
+		s.turn.lock()
 		s.text.flushed = len(m.text)
 		s.turn.leave()
+	} else if len(m.text) == 0 && !asked {
+		return true
 	}
 	s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Flushed: &bus.Flushed{
 		Run: s.claim.Run, Attempt: s.claim.Attempt, Message: m.id(), Upto: len(m.text),

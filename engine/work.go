@@ -9,70 +9,106 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/bus"
 )
 
 // work runs the agent once and settles. It returns when the agent has returned,
-// which for one that was cut off is after its run went on without it.
+// which for one that was cut off is after its run went on without it, or when
+// the engine's life has ended.
 func (s *session) work() {
 	defer s.cancel(context.Canceled)
 	begin := time.Now()
-	agent, ok := s.engine.options.Agents[s.agent]
-	if !ok {
-		s.settle(mailroom.Settle{Outcome: mailroom.Release}, nil, begin)
-		return
-	}
+	hints := s.engine.bus.Subscribe(s.claim.Thread, 16)
+	defer hints.Close()
+	agent := s.engine.options.Agents[s.agent]
 	limit := agent.Deadline
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
-	if s.stoppedBefore(ctx) {
-		s.settle(mailroom.Settle{Outcome: mailroom.Release}, mailroom.ErrStopped, begin)
+	if err := s.look(ctx); err != nil {
+		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
 	done := make(chan error, 1)
-	go func() { done <- call(ctx, agent.Agent, s) }() // waited for below
-	err, forced := s.await(ctx, done)
+	go func() { done <- call(ctx, agent.Agent, s) }() // waited for below, as long as the engine lives
+	err, forced := s.await(ctx, limit, done, hints)
 	s.settle(outcome(ctx, err, limit, forced), err, begin)
 	if forced {
-		<-done // the slot stays taken
+		select { // the slot stays taken
+		case <-done:
+		case <-s.life.Done():
+		}
 	}
 }
 
-// stoppedBefore reports whether the run was asked to stop before it began: then
-// its agent is not entered at all.
-func (s *session) stoppedBefore(ctx context.Context) bool {
-	var stop bool
-	err := s.engine.ledger.View(ctx, func(r mailroom.Reader) error {
-		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{s.claim.Run}})
-		for _, run := range runs {
-			stop = run.Stop != ""
-		}
+// look reads what became of the run since it was claimed, and returns an error
+// if its agent must not be entered, or must stop.
+func (s *session) look(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	var runs []*mailroom.Run
+	err := s.engine.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{s.claim.Run}})
 		return err
 	})
-	return err != nil || stop
+	for _, r := range runs {
+		if r.Stop != "" {
+			s.cancel(mailroom.ErrStopped)
+		}
+		if len(r.Steers) > 0 {
+			s.steered.Store(true)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("look at run %s: %w", s.claim.Run, err)
+	}
+	return context.Cause(ctx)
+}
+
+// hint reacts to what was committed in the thread while the agent works.
+func (s *session) hint(n bus.Notice) {
+	for _, e := range n.Entries {
+		switch {
+		case e.Run != s.claim.Run:
+		case e.Kind == mailroom.KindStop:
+			s.cancel(mailroom.ErrStopped)
+		case e.Kind == mailroom.KindMessage && e.Attempt == 0: // not one that the run wrote
+			s.steered.Store(true)
+		}
+	}
 }
 
 // await waits for the agent. One that does not return in time after a stop or
-// its deadline is given up.
-func (s *session) await(ctx context.Context, done <-chan error) (err error, forced bool) {
-	select {
-	case err := <-done:
-		return err, false
-	case <-ctx.Done():
-	}
-	cause := context.Cause(ctx)
-	if !errors.Is(cause, mailroom.ErrStopped) && !errors.Is(cause, mailroom.ErrDeadline) {
-		return <-done, false // a claim is given back only after the agent has returned
-	}
-	grace := time.NewTimer(s.engine.options.StopGrace)
-	defer grace.Stop()
-	select {
-	case err := <-done:
-		return err, false
-	case <-grace.C:
-		return cause, true
+// its deadline is given up; a claim is given back only after it has returned.
+func (s *session) await(ctx context.Context, limit time.Duration, done <-chan error, hints *bus.Subscription) (err error, forced bool) {
+	grace := s.engine.options.StopGrace
+	cut := time.NewTimer(limit + grace)
+	defer cut.Stop()
+	cancelled := ctx.Done()
+	for {
+		select {
+		case err := <-done:
+			return err, false
+		case n := <-hints.C:
+			s.hint(n)
+			if hints.Lost() {
+				if err := s.look(ctx); err != nil && ctx.Err() == nil {
+					s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
+				}
+			}
+		case <-cancelled:
+			cancelled = nil
+			if errors.Is(context.Cause(ctx), mailroom.ErrStopped) {
+				cut.Reset(grace)
+			}
+		case <-cut.C:
+			return context.Cause(ctx), true
+		case <-s.life.Done():
+			return context.Cause(ctx), true
+		}
 	}
 }
 
@@ -89,12 +125,15 @@ func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error)
 // outcome says how an attempt ends whose agent returned err.
 func outcome(ctx context.Context, err error, limit time.Duration, forced bool) mailroom.Settle {
 	out := mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Forced: forced}
-	switch cause := context.Cause(ctx); {
+	cause := context.Cause(ctx)
+	stopped := errors.Is(cause, mailroom.ErrStopped)
+	taken := errors.Is(cause, mailroom.ErrReleased) || errors.Is(cause, mailroom.ErrLeaseLost)
+	switch {
 	case err == nil:
 		out.Outcome = mailroom.Complete
-	case errors.Is(cause, mailroom.ErrStopped), errors.Is(cause, mailroom.ErrReleased), errors.Is(cause, mailroom.ErrLeaseLost):
+	case stopped, taken && !forced:
 		out.Outcome = mailroom.Release
-	case errors.Is(cause, mailroom.ErrDeadline):
+	case forced, errors.Is(cause, mailroom.ErrDeadline):
 		out.Failure = &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the run deadline of %s has passed", limit)}
 	default:
 		out.Failure = mailroom.AsFailure(err)
@@ -103,16 +142,17 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) m
 }
 
 // settle ends the attempt. It is repeated while the outcome is unknown; the
-// claim itself says when that is pointless.
+// claim itself says when that is pointless. An end that the store refuses
+// becomes a failure, so that it is counted and seen.
 func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
-	ctx := context.WithoutCancel(s.ctx)
 	in.Claim = s.claim
 	in.Message, in.Number = s.close()
-	var run *mailroom.Run
-	err := s.repeat(ctx, func() (err error) {
-		run, err = s.engine.ledger.Settle(ctx, in)
-		return err
-	})
+	run, err := s.end(in)
+	if code := mailroom.CodeOf(err); err != nil && code != mailroom.LeaseLost && code != mailroom.Unavailable {
+		refusal := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
+		in.Outcome, in.Failure, in.Message = mailroom.Fail, refusal, nil
+		run, err = s.end(in)
+	}
 	log := s.engine.options.Log.With("run", s.claim.Run, "thread", s.claim.Thread, "agent", s.agent,
 		"attempt", s.claim.Attempt, "outcome", in.Outcome, "duration", time.Since(begin))
 	switch {
@@ -121,17 +161,27 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 	case mailroom.CodeOf(err) == mailroom.LeaseLost:
 		log.Warn("attempt ended without its claim", "cause", cause)
 	default:
+		s.failed = err
 		log.Error("attempt could not be settled; its claim is freed with the lease", "cause", cause, "error", err)
 	}
 }
 
-// repeat calls f until its outcome is known, or a lease has passed.
-func (s *session) repeat(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.engine.options.Lease)
+func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
+	err = s.repeat(func(ctx context.Context) error {
+		run, err = s.engine.ledger.Settle(ctx, in)
+		return err
+	})
+	return run, err
+}
+
+// repeat calls f until its outcome is known, or a lease has passed. It does not
+// end with the attempt.
+func (s *session) repeat(f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.life, s.engine.options.Lease)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {
-		err := f()
+		err := f(ctx)
 		if mailroom.CodeOf(err) != mailroom.Unavailable || errors.Is(err, mailroom.ErrStoreClosed) {
 			return err
 		}

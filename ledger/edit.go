@@ -66,8 +66,8 @@ func (l *Ledger) Interrupt(ctx context.Context, thread, by string) (mailroom.Int
 
 // Edit replaces the content of a message that nobody has read yet.
 func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	_, err := onThread(ctx, l, "edit", thread, mailroom.ScopeHead, holders(message), func(b *batch, t *mailroom.Loaded) (struct{}, error) {
-		return struct{}{}, t.Edit(message, parts, b.now)
+	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.Loaded) error {
+		return t.Edit(message, parts, b.now)
 	})
 	if err != nil {
 		return mailroom.Message{}, err
@@ -77,17 +77,25 @@ func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailr
 
 // Retract takes a message back that nobody has read yet.
 func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
-	_, err := onThread(ctx, l, "retract", thread, mailroom.ScopeHead, holders(message), func(b *batch, t *mailroom.Loaded) (struct{}, error) {
-		return struct{}{}, t.Retract(message, b.now)
+	return l.onMessage(ctx, "retract", thread, message, func(b *batch, t *mailroom.Loaded) error {
+		return t.Retract(message, b.now)
 	})
-	return err
 }
 
-// holders are the runs that may hold an input message: the one in its id, or
-// the one it became because that one ended before reading it.
-func holders(message string) []string {
-	id, _, _ := strings.Cut(message, ".")
-	return []string{id, mailroom.DeriveID("steer", message)}
+// onMessage runs a transition of a message, whose holder is the run in its id,
+// or the current one if it was steered.
+func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.Loaded) error) error {
+	run, _, _ := strings.Cut(message, ".")
+	_, err := onThread(ctx, l, name, thread, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+		err := f(b, t)
+		if mailroom.CodeOf(err) == mailroom.Conflict {
+			if _, missing := findMessage(b.tx, thread, message); mailroom.CodeOf(missing) == mailroom.NotFound {
+				err = missing
+			}
+		}
+		return struct{}{}, err
+	})
+	return err
 }
 
 // PatchThread changes the agent or the metadata of a thread.

@@ -81,40 +81,76 @@ func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error
 // findMessage resolves a message id: "<run>.<seq>" for what was submitted, and
 // "<run>.<attempt>-<n>" for what a run wrote, among its entries.
 func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error) {
-	var none mailroom.Message
-	missing := mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
 	run, rest, _ := strings.Cut(id, ".")
+	if seq, err := strconv.ParseInt(rest, 10, 64); err == nil {
+		return findSubmitted(r, thread, id, seq)
+	}
+	var m mailroom.Message
+	missing := mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
 	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
 	if err != nil {
-		return none, err
+		return m, err
 	}
 	if len(runs) == 0 || runs[0].Thread != thread {
-		return none, missing
-	}
-	if seq, err := strconv.ParseInt(rest, 10, 64); err == nil {
-		if in := inputOf(runs[0], id); in != nil {
-			seq = in.Seq
-		}
-		m, err := messageAt(r, thread, seq)
-		if err == nil && m.ID != id {
-			err = missing
-		}
-		return m, err
+		return m, missing
 	}
 	said, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{mailroom.KindMessage}})
 	if err != nil {
-		return none, err
+		return m, err
 	}
 	for _, e := range said {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
-			return none, err
+			return m, err
 		}
 		if m.ID == id {
 			return m, nil
 		}
 	}
-	return none, missing
+	return m, missing
+}
+
+// findSubmitted reads the message whose first entry is seq, with its present
+// content: that of its last edit, which the run that holds it knows, or else the
+// entry which says that it was read.
+func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Message, error) {
+	m, err := messageAt(r, thread, seq)
+	if code := mailroom.CodeOf(err); code == mailroom.NotFound || err == nil && m.ID != id {
+		return mailroom.Message{}, mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
+	}
+	if err != nil {
+		return m, err
+	}
+	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(&m)})
+	if err != nil {
+		return m, err
+	}
+	for _, run := range runs {
+		if in := inputOf(run, id); in != nil {
+			return messageAt(r, thread, in.Seq)
+		}
+	}
+	reads, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq, Run: m.Run, Kinds: []string{mailroom.KindMessageRead}})
+	if err != nil {
+		return m, err
+	}
+	for _, e := range reads {
+		var ref mailroom.MessageRef
+		if err := e.Decode(&ref); err != nil {
+			return m, err
+		}
+		if ref.Message == id {
+			return messageAt(r, thread, ref.Seq)
+		}
+	}
+	return m, nil
+}
+
+// holders are the runs that may hold a submitted message: the one in its id,
+// and the one that it was handed to while that one was current.
+func holders(m *mailroom.Message) []string {
+	id, _, _ := strings.Cut(m.ID, ".")
+	return []string{id, m.Run}
 }
 
 func inputOf(r *mailroom.Run, id string) *mailroom.Input {
@@ -137,7 +173,7 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	if m.Role == mailroom.Assistant {
 		return mailroom.Done, nil
 	}
-	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(m.ID)})
+	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(m)})
 	if err != nil {
 		return "", err
 	}

@@ -9,8 +9,10 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"mailroom"
@@ -78,6 +80,9 @@ func checkBody(raw []byte) error {
 	if !utf8.Valid(raw) {
 		return unreadable("body", "is not valid UTF-8")
 	}
+	if halfRune(raw) {
+		return unreadable("body", `has one half of a character (\ud800 to \udfff) without the other`)
+	}
 	w := bodyWalk{dec: json.NewDecoder(bytes.NewReader(raw))}
 	w.dec.UseNumber()
 	if err := w.value("body", 0, false); err != nil {
@@ -87,6 +92,38 @@ func checkBody(raw []byte) error {
 		return unreadable("body", "goes on after its JSON value")
 	}
 	return nil
+}
+
+// halfRune finds the escape of a lone surrogate, which the decoder would
+// replace without a word. A backslash is nowhere but in strings.
+func halfRune(raw []byte) bool {
+	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
+		width := 2
+		if r := escaped(raw[i:]); utf16.IsSurrogate(r) {
+			width = 12
+			if i+6 > len(raw) || utf16.DecodeRune(r, escaped(raw[i+6:])) == utf8.RuneError {
+				return true
+			}
+		}
+		next := bytes.IndexByte(raw[min(i+width, len(raw)):], '\\')
+		if next < 0 {
+			return false
+		}
+		i += width + next
+	}
+	return false
+}
+
+// escaped is the value of the escape \uXXXX at the start of b, -1 for none.
+func escaped(b []byte) rune {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }
 
 type bodyWalk struct{ dec *json.Decoder }

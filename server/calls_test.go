@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"testing"
@@ -381,17 +380,9 @@ func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
 func TestHeadIsAnsweredLikeGet(t *testing.T) {
 	f := start(t)
 	f.submit("t", "one")
-	req, err := http.NewRequest("HEAD", f.url+"/v1/threads/t", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != 200 {
-		t.Errorf("HEAD: %d, want 200", resp.StatusCode)
+	for path, want := range map[string]int{"/v1/threads/t": 200, "/v1/threads/t/stream": 200, "/v1/threads/u": 404, "/v1/threads/u/stream": 404} {
+		if a := f.call("HEAD "+path, ""); a.status != want || a.body != "" {
+			t.Errorf("HEAD %s: %d %q, want %d and no body", path, a.status, a.body, want)
+		}
 	}
 }

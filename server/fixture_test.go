@@ -33,6 +33,7 @@ type fixture struct {
 	ledger *ledger.Ledger
 	bus    *bus.Bus
 	client *client.Client
+	http   *http.Transport
 	log    *logBuffer
 	stop   context.CancelFunc // begins the server's shutdown
 	served chan error         // what Serve returned
@@ -41,7 +42,7 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, bus: bus.New(), log: &logBuffer{}, served: make(chan error, 1)}
+	f := &fixture{t: t, bus: bus.New(), http: &http.Transport{}, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -60,14 +61,15 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 		t.Fatal(err)
 	}
 	f.url = "http://" + ln.Addr().String()
-	f.client = client.New(f.url, token)
+	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: f.http}))
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	committer, stopCommitter := context.WithCancel(context.Background())
 	committed := make(chan error, 1)
 	go func() { committed <- f.ledger.Run(committer) }()
-	go func() { f.served <- server.New(o).Serve(ctx, ln) }()
+	go func() { f.served <- server.New(o).Serve(ctx, narrow{ln}) }()
 	t.Cleanup(func() {
+		f.http.CloseIdleConnections()
 		stop()
 		if err := <-f.served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -80,16 +82,50 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	return f
 }
 
+// narrow gives connections small buffers, so that little is in flight to a
+// reader that does not read.
+type narrow struct{ net.Listener }
+
+func (n narrow) Accept() (net.Conn, error) {
+	conn, err := n.Listener.Accept()
+	if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+		err = tcp.SetWriteBuffer(16 << 10)
+	}
+	return conn, err
+}
+
 // logBuffer collects the log.
 type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // owned by mu
+	mu    sync.Mutex
+	buf   bytes.Buffer  // owned by mu
+	wrote chan struct{} // owned by mu; closed by the next line
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	close(l.wrote)
+	l.wrote = make(chan struct{})
 	return l.buf.Write(p)
+}
+
+// wait returns once the log holds text.
+func (l *logBuffer) wait(t *testing.T, text string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		l.mu.Lock()
+		found, wrote := bytes.Contains(l.buf.Bytes(), []byte(text)), l.wrote
+		l.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-wrote:
+		case <-late:
+			t.Fatalf("the log does not come to say %q:\n%s", text, l)
+		}
+	}
 }
 
 func (l *logBuffer) String() string {
@@ -143,7 +179,7 @@ func (f *fixture) call(route, body string, headers ...string) answer {
 		}
 		req.Header.Set(name, value)
 	}
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	resp, err := f.http.RoundTrip(req)
 	if err != nil {
 		f.t.Fatalf("%s: %v", route, err)
 	}

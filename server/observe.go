@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -76,9 +77,10 @@ func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
 // no thread or run id, which callers choose freely.
 func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	q := requestOf(r.Context())
+	_, pattern, _ := strings.Cut(r.Pattern, " ")
 	attrs := []slog.Attr{
 		slog.String("method", r.Method),
-		slog.String("path", r.Pattern),
+		slog.String("path", pattern),
 		slog.Int("status", out.status),
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),

@@ -91,7 +91,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 	out.Header().Set("Content-Type", "text/event-stream")
 	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 	out.WriteHeader(http.StatusOK)
-	s.follow(out, r, q)
+	if r.Method != http.MethodHead { // whose answer has an end: there is no body
+		s.follow(out, r, q)
+	}
 }
 
 func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {

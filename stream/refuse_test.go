@@ -62,7 +62,12 @@ func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 			d.append()
 			synctest.Wait()
 		}
-		d.purge(250)
+		d.complete()
+		d.submit()
+		d.start()
+		d.purge(d.last() + 1)
+		d.say("after all")
+		d.flush()
 		close(stuck)
 		synctest.Wait()
 		var got []stream.Gap
@@ -71,9 +76,10 @@ func TestReaderOvertakenByAPurgeIsTold(t *testing.T) {
 				got = append(got, *e.Gap)
 			}
 		}
-		if len(got) == 0 || got[0].Oldest != 250 {
-			t.Errorf("gaps = %v, want one to 250", got)
+		if len(got) != 1 || got[0].Oldest != d.last()+1 {
+			t.Errorf("gaps = %v, want one up to %d", got, d.last()+1)
 		}
+		wants(t, "text", "after all", slow.text(d.open.ID))
 		wants(t, "last entry", d.last(), slow.at().Seq)
 		slow.hangUp()
 	})

@@ -1,6 +1,7 @@
 package exec_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,8 +28,8 @@ func TestTheReplyIsWhatTheCommandWrites(t *testing.T) {
 	if diff := cmp.Diff([]string{"one\ntwo"}, s.messages); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	exited := body[exec.Exited](t, s, exec.KindExited)
-	if exited.ExitCode == nil || *exited.ExitCode != 0 || exited.Stopped != "" {
+	exited := s.exited(t)
+	if exited == nil || exited.ExitCode == nil || *exited.ExitCode != 0 || exited.Stopped != "" {
 		t.Errorf("exit is %+v, want status 0", exited)
 	}
 }
@@ -64,9 +65,9 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 		script string
 		error  string
 	}{
-		{"echo half; echo no luck >&2; exit 3", "the command ended with exit status 3: no luck"},
-		{"echo half; exit 1", "the command ended with exit status 1"},
-		{"echo half; kill -9 $$", "the command ended with signal: killed"},
+		{"echo no luck >&2; exit 3", "the command ended with exit status 3: no luck"},
+		{"exit 1", "the command ended with exit status 1"},
+		{"kill -9 $$", "the command ended with signal: killed"},
 	}
 	for _, c := range cases {
 		s := newSession(1, "go")
@@ -74,10 +75,19 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 		if f.Class != mailroom.Transient || f.Err.Error() != c.error {
 			t.Errorf("%s: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
 		}
+		if x := s.exited(t); x == nil || !s.steps[len(s.steps)-1].Record {
+			t.Errorf("%s: steps %+v, want a record of the exit at the end", c.script, s.steps)
+		}
+
+		// Half a reply must not become a whole message.
+		s = newSession(1, "go")
+		f = mailroom.AsFailure(command(t, "echo half; "+c.script, exec.Options{}).Run(t.Context(), s))
+		if f.Class != mailroom.Transient || f.Err.Error() != c.error {
+			t.Errorf("%s after a word: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
+		}
 		if s.messages != nil || s.said.String() != "half\n" {
 			t.Errorf("%s: messages %q and streamed %q, want only streamed", c.script, s.messages, s.said.String())
 		}
-		body[exec.Exited](t, s, exec.KindExited)
 	}
 }
 
@@ -85,7 +95,7 @@ func TestStderrIsKeptToItsEnd(t *testing.T) {
 	s := newSession(1, "go")
 	script := "i=0; while [ $i -lt 3000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1"
 	f := mailroom.AsFailure(command(t, script, exec.Options{}).Run(t.Context(), s))
-	exited := body[exec.Exited](t, s, exec.KindExited)
+	exited := s.exited(t)
 	if len(exited.Stderr) != 4<<10 || !strings.HasSuffix(exited.Stderr, "line 2999\n") {
 		t.Errorf("kept %d bytes that end in %q", len(exited.Stderr), exited.Stderr[max(0, len(exited.Stderr)-20):])
 	}
@@ -117,8 +127,8 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		if f.Class != c.class || f.Err.Error() != c.error {
 			t.Errorf("%v failure %q, want %v %q", f.Class, f.Err, c.class, c.error)
 		}
-		if got := body[exec.Exited](t, s, exec.KindExited).Stopped; !strings.Contains(c.error, got) || got == "" {
-			t.Errorf("the entry says %q, the error %q", got, c.error)
+		if x := s.exited(t); x != nil && (!strings.Contains(c.error, x.Stopped) || x.Stopped == "") {
+			t.Errorf("the entry says %q, the error %q", x.Stopped, c.error)
 		}
 	}
 }
@@ -136,10 +146,24 @@ func TestAStopKeepsWhatWasStreamed(t *testing.T) {
 		if s.messages != nil || s.said.String() != "ready\nbye\n" {
 			t.Errorf("%v: messages %q and streamed %q", why, s.messages, s.said.String())
 		}
-		exited := body[exec.Exited](t, s, exec.KindExited)
-		if exited.Stopped != why.Error() || !s.steps[len(s.steps)-1].Record {
-			t.Errorf("%v: the entry is %+v, want a record that says so", why, exited)
+	}
+}
+
+func TestAStopIsRecorded(t *testing.T) {
+	s := newSession(1, "go")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	s.onAppend = func(step mailroom.Step) error {
+		if step.Entries[0].Kind == exec.KindStarted {
+			cancel(mailroom.ErrStopped)
 		}
+		return nil
+	}
+	if err := command(t, "exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err, mailroom.ErrStopped) {
+		t.Errorf("error %v, want %v", err, mailroom.ErrStopped)
+	}
+	if x := s.exited(t); x == nil || x.Stopped != mailroom.ErrStopped.Error() || x.Signal != "interrupt" {
+		t.Errorf("the entry is %+v, want one that says so", x)
 	}
 }
 
@@ -151,9 +175,6 @@ func TestACommandThatIgnoresIntAndTermIsKilled(t *testing.T) {
 	err := command(t, script, exec.Options{KillGrace: grace}).Run(ctx, s)
 	if !errors.Is(err, mailroom.ErrStopped) {
 		t.Errorf("error %v, want %v", err, mailroom.ErrStopped)
-	}
-	if got := body[exec.Exited](t, s, exec.KindExited).Signal; got != "killed" {
-		t.Errorf("ended by signal %q, want killed", got)
 	}
 }
 

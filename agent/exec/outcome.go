@@ -18,7 +18,7 @@ import (
 // Kinds of the entries that an attempt writes.
 const (
 	KindStarted = "x.exec.started" // Started, before the command gets its input
-	KindExited  = "x.exec.exited"  // Exited, unless the claim was lost
+	KindExited  = "x.exec.exited"  // Exited; see conclude for when there is none
 )
 
 // Started is the process of an attempt. Leftovers is how many processes of
@@ -86,23 +86,25 @@ func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int
 	return s.Append(ctx, st)
 }
 
-// ending is how an attempt's command ended: its exit, why it was stopped, and
-// the end of its stderr as it may be shown.
+// ending is how an attempt's command ended: its exit, why it was stopped, the
+// end of its stderr as it may be shown, and whether something was streamed.
 type ending struct {
-	exit   proc.Exit
-	why    error
-	stderr string
+	exit     proc.Exit
+	why      error
+	stderr   string
+	streamed bool
 }
 
 // conclude writes how the command ended and returns what that means for the
 // run. After a success the entry, the reply and the checkpoint that says so are
 // one step: a worker that is lost right after it does not make the command run
-// again. Any other end is a record, which must not pass off what was streamed as
-// a whole message.
+// again. Any other end is a record, and only if nothing was streamed: a step
+// makes a whole message of that, and it is a partial one, which is for the end
+// of the run to write. The error then tells what the entry would.
 func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) error {
 	verdict := a.verdict(e)
-	if lost(e.why) {
-		return verdict // nothing can be written any more
+	if lost(e.why) || verdict != nil && e.streamed {
+		return verdict
 	}
 	var done *checkpoint
 	if verdict == nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // session is a Session in memory. It does as the engine does: a step makes a
-// message of what was streamed before it, unless it is a record.
+// message of what was streamed before it.
 type session struct {
 	mailroom.Session // what a command has no business with: nil
 
@@ -29,6 +29,20 @@ type session struct {
 	said     strings.Builder
 	messages []string
 	steps    []mailroom.Step
+}
+
+// exited returns how the entry says that the command ended, nil without one.
+func (s *session) exited(t *testing.T) *exec.Exited {
+	t.Helper()
+	for _, step := range s.steps {
+		for _, e := range step.Entries {
+			if e.Kind == exec.KindExited {
+				x := body[exec.Exited](t, s, exec.KindExited)
+				return &x
+			}
+		}
+	}
+	return nil
 }
 
 func newSession(attempt int, texts ...string) *session {
@@ -71,7 +85,7 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	if step.Checkpoint != nil {
 		s.run.Checkpoint = step.Checkpoint
 	}
-	if !step.Record && s.said.Len() > 0 {
+	if s.said.Len() > 0 {
 		s.messages = append(s.messages, s.said.String())
 		s.said.Reset()
 	}

@@ -90,7 +90,7 @@ func TestNothingOfATreeOutlivesTheChild(t *testing.T) {
 
 func TestTheLastFilterOfTheOutputMayFinish(t *testing.T) {
 	var got said
-	exit, err := start(t, shell(t, "(sleep 0.1; echo last) & echo first", patient)).Run(t.Context(), "", got.emit)
+	exit, err := start(t, shell(t, "(while kill -0 $$ 2>/dev/null; do :; done; echo last) & echo first", patient)).Run(t.Context(), "", got.emit)
 	if err != nil || !exit.Success() || got.text.String() != "first\nlast\n" {
 		t.Errorf("said %q and ended with %v, %v", got.text.String(), exit, err)
 	}
@@ -167,7 +167,7 @@ func TestLeftoversAreKilled(t *testing.T) {
 			old := start(t, shell(t, inGroup+inSession+orphan+"wait", patient))
 			pids := lines(t, old, 3)
 			n, err := KillLeftovers(t.Context(), c.id(old.ID()), marked(t.Name()))
-			if err != nil || n != 4 {
+			if err != nil || n < 4 { // the subshell may not have ended yet
 				t.Errorf("killed %d, %v; want 4", n, err)
 			}
 			if live := living(t, pids); live != nil {

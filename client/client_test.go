@@ -1,0 +1,252 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// script is a server whose n-th request is answered by the n-th function; more
+// requests than that fail the test.
+func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *atomic.Int32) {
+	t.Helper()
+	var asked atomic.Int32
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := int(asked.Add(1))
+		if n > len(answers) {
+			t.Errorf("request %d was not expected: %s %s", n, r.Method, r.URL)
+			w.WriteHeader(http.StatusTeapot)
+			return
+		}
+		answers[n-1](w, r)
+	}))
+	t.Cleanup(s.Close)
+	return New(s.URL+"/", "secret", WithBackoff(time.Millisecond, 5*time.Millisecond)), &asked
+}
+
+// hangUp closes the connection without an answer.
+func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func refuse(code mailroom.Code, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", ProblemType)
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		p := NewProblem(&mailroom.Error{Code: code, Message: "says the server", Fields: []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}})
+		w.WriteHeader(p.Status)
+		if err := json.NewEncoder(w).Encode(p); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func answer(v any) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
+	var keys []string
+	note := func(next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			var in Submit
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+				t.Error(err)
+			}
+			if header := r.Header.Get("Idempotency-Key"); header != in.Key || r.Header.Get("Authorization") != "Bearer secret" {
+				t.Errorf("header key %q, body key %q, authorization %q", header, in.Key, r.Header.Get("Authorization"))
+			}
+			keys = append(keys, in.Key)
+			next(w, r)
+		}
+	}
+	want := mailroom.Submitted{Run: "r", Disposition: mailroom.WasDuplicate}
+	cut := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		fmt.Fprint(w, `{"run":`)
+	}
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.Unavailable)), note(cut), note(answer(want)))
+	got, err := c.Submit(t.Context(), Submit{Text: "hello"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if len(keys) != 4 || keys[0] == "" || keys[0] != keys[1] || keys[0] != keys[3] {
+		t.Errorf("keys %q, want the same one four times", keys)
+	}
+}
+
+func TestASubmitGivesUpAndKeepsTheCallersKey(t *testing.T) {
+	key := func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Idempotency-Key"); got != "mine" {
+			t.Errorf("key %q, want mine", got)
+		}
+		hangUp(w, r)
+	}
+	c, asked := script(t, key, key, key, key, key)
+	_, err := c.Submit(t.Context(), Submit{Text: "hello", Key: "mine"})
+	if got := mailroom.CodeOf(err); got != mailroom.Unavailable || asked.Load() != 5 {
+		t.Errorf("after %d tries: %v, want unavailable after 5", asked.Load(), err)
+	}
+}
+
+func TestARefusedSubmitIsNotRepeated(t *testing.T) {
+	for _, code := range []mailroom.Code{
+		mailroom.Invalid, mailroom.Unauthenticated, mailroom.Forbidden, mailroom.Conflict, mailroom.Busy, mailroom.RateLimited, mailroom.Internal,
+	} {
+		c, _ := script(t, refuse(code, "Retry-After", "7"))
+		_, err := c.Submit(t.Context(), Submit{Text: "hello"})
+		e, ok := errors.AsType[*mailroom.Error](err)
+		if !ok || e.Code != code || e.RetryAfter != 7*time.Second {
+			t.Errorf("%s: got %#v", code, err)
+		}
+		if code != mailroom.Internal {
+			want := []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}
+			if diff := cmp.Diff(want, e.Fields); diff != "" || e.Message != "says the server" {
+				t.Errorf("%s: %q, %s", code, e.Message, diff)
+			}
+		}
+	}
+}
+
+func TestTheCallersContextEndsItAll(t *testing.T) {
+	gone := errors.New("the caller has gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	leave := func(http.ResponseWriter, *http.Request) { cancel(gone); <-ctx.Done() }
+	c, asked := script(t, leave)
+	_, err := c.Submit(ctx, Submit{Text: "hello"})
+	if !errors.Is(err, gone) || mailroom.CodeOf(err) != mailroom.Unavailable {
+		t.Errorf("submit: %v, want unavailable because of the caller", err)
+	}
+	if err := c.Follow(ctx, FollowQuery{Thread: "t"}, nil); !errors.Is(err, gone) {
+		t.Errorf("follow: %v, want the cause", err)
+	}
+	if _, err := c.WaitRun(ctx, "r", 0); !errors.Is(err, gone) {
+		t.Errorf("wait: %v, want the cause", err)
+	}
+	if asked.Load() != 1 {
+		t.Errorf("%d requests, want 1", asked.Load())
+	}
+}
+
+func TestCodesAndStatusesMapBothWays(t *testing.T) {
+	for _, m := range mappings() {
+		if got := StatusOf(m.code); CodeOf(got) != m.code && got != http.StatusConflict {
+			t.Errorf("%s has status %d, which stands for %s", m.code, got, CodeOf(got))
+		}
+		back := NewProblem(&mailroom.Error{Code: m.code, Message: "m"}).Err(0)
+		if back.Code != m.code {
+			t.Errorf("%s comes back as %s", m.code, back.Code)
+		}
+	}
+	for status, want := range map[int]mailroom.Code{418: mailroom.Invalid, 502: mailroom.Unavailable, 599: mailroom.Internal, 409: mailroom.Conflict} {
+		if got := CodeOf(status); got != want {
+			t.Errorf("status %d stands for %s, want %s", status, got, want)
+		}
+	}
+	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.Internal || strings.Contains(p.Detail, "secret") {
+		t.Errorf("an unknown code became %+v", p)
+	}
+}
+
+func TestAnswersThatAreNoProblemsStillHaveACode(t *testing.T) {
+	for status, want := range map[int]mailroom.Code{404: mailroom.NotFound, 502: mailroom.Unavailable, 500: mailroom.Internal, 401: mailroom.Unauthenticated} {
+		c, _ := script(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			w.WriteHeader(status)
+			fmt.Fprint(w, "<h1>nginx</h1>")
+		})
+		_, err := c.Thread(t.Context(), "t")
+		if got := mailroom.CodeOf(err); got != want || strings.Contains(err.Error(), "nginx") {
+			t.Errorf("%d: %v, want the code %s", status, err, want)
+		}
+	}
+}
+
+func TestValuesAreCutToWhatMayBeShown(t *testing.T) {
+	for _, tc := range []struct{ in, want any }{
+		{nil, nil}, {true, true}, {7, 7}, {1.5, 1.5}, {"short", "short"},
+		{strings.Repeat("é", 100), strings.Repeat("é", 100)},
+		{strings.Repeat("é", 101), strings.Repeat("é", 100) + "…"},
+		{"a\xffb", "a\uFFFDb"},
+		{map[string]int{"a": 1}, `{"a":1}`},
+		{[]string{strings.Repeat("x", 200)}, `["` + strings.Repeat("x", 98) + "…"},
+		{make(chan int), nil},
+	} {
+		got := CutValue(tc.in)
+		if _, isChan := tc.in.(chan int); isChan {
+			if _, ok := got.(string); !ok {
+				t.Errorf("what JSON cannot say came back as %T, want text", got)
+			}
+			continue
+		}
+		if got != tc.want {
+			t.Errorf("%.20v: got %v, want %v", tc.in, got, tc.want)
+		}
+	}
+}
+
+func TestIDsAreEscapedIntoOneSegment(t *testing.T) {
+	for id, want := range map[string]string{
+		"t": "/v1/threads/t", "a b": "/v1/threads/a%20b", "a/b": "/v1/threads/a%2Fb", "..": "/v1/threads/%2E%2E",
+		"a?b#c%": "/v1/threads/a%3Fb%23c%25", "✓": "/v1/threads/%E2%9C%93",
+	} {
+		c, _ := script(t, func(w http.ResponseWriter, r *http.Request) {
+			if got := r.URL.EscapedPath(); got != want {
+				t.Errorf("%q went to %s, want %s", id, got, want)
+			}
+			answer(Thread{ID: id})(w, r)
+		})
+		if got, err := c.Thread(t.Context(), id); err != nil || got.ID != id {
+			t.Errorf("%q: %+v, %v", id, got, err)
+		}
+	}
+}
+
+func TestAWrongURLIsInvalid(t *testing.T) {
+	for _, base := range []string{"", "localhost:8420", "http://", ":", "ftp//x"} {
+		_, err := New(base, "").Submit(t.Context(), Submit{Text: "a"})
+		if got := mailroom.CodeOf(err); got != mailroom.Invalid {
+			t.Errorf("%q: %v, want invalid", base, err)
+		}
+	}
+}
+
+func TestWaitRunGoesOnUntilTheRunIsSettled(t *testing.T) {
+	c, _ := script(t,
+		hangUp,
+		answer(Run{ID: "r", Status: mailroom.Running}),
+		refuse(mailroom.Unavailable),
+		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the first tries: it was reached before
+		answer(Run{ID: "r", Status: mailroom.Waiting}),
+	)
+	got, err := c.WaitRun(t.Context(), "r", 0)
+	if err != nil || got.Status != mailroom.Waiting {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	c, _ = script(t, answer(Run{ID: "r", Status: mailroom.Running}), answer(Run{ID: "r", Status: mailroom.Running}))
+	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.Running {
+		t.Errorf("at the time-out: %+v, %v, want the run as it is", got, err)
+	}
+	c, _ = script(t, refuse(mailroom.NotFound))
+	if _, err = c.WaitRun(t.Context(), "r", 0); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("an unknown run: %v, want not_found", err)
+	}
+}

@@ -1,0 +1,182 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// sse answers with events: "SEQ kind" is an entry, "SEQ:N text" a delta, "gap
+// AFTER LAST" a gap, ":" a heartbeat, "half" the beginning of an event, and
+// "hang" waits until the reader goes. It checks where the reader comes from.
+func sse(t *testing.T, from string, events ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Last-Event-ID"); got != from {
+			t.Errorf("Last-Event-ID %q, want %q", got, from)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, e := range events {
+			id, what, _ := strings.Cut(e, " ")
+			seq, n, isDelta := strings.Cut(id, ":")
+			switch {
+			case e == ":":
+				fmt.Fprint(w, ": still here\n\n")
+			case e == "half":
+				fmt.Fprint(w, "event: entry\nid: 999\ndata: {\"seq\":999")
+			case e == "hang":
+				if err := http.NewResponseController(w).Flush(); err != nil {
+					t.Error(err)
+				}
+				<-r.Context().Done()
+			case id == "gap":
+				after, last, _ := strings.Cut(what, " ")
+				fmt.Fprintf(w, "event: gap\nid: %s\ndata: {\"after\":%s,\"oldest\":1,\"last\":%s}\n\n", last, after, last)
+			case id == "new":
+				fmt.Fprint(w, "event: weather\ndata: {}\n\n")
+			case isDelta:
+				fmt.Fprintf(w, "event: delta\nid: %s:%s\ndata: {\"text\":%q}\n\n", seq, n, what)
+			default:
+				fmt.Fprintf(w, "event: entry\nid: %s\ndata: {\"seq\":%s,\"kind\":%q}\n\n", seq, seq, what)
+			}
+		}
+	}
+}
+
+func noContent(t *testing.T, from string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Last-Event-ID"); got != from {
+			t.Errorf("Last-Event-ID %q, want %q", got, from)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+// follow collects what Follow emits.
+func follow(t *testing.T, c *Client, q FollowQuery) ([]string, error) {
+	t.Helper()
+	var got []string
+	err := c.Follow(t.Context(), q, func(e Event) error {
+		switch {
+		case e.Entry != nil:
+			got = append(got, e.ID+" "+e.Entry.Kind)
+		case e.Delta != nil:
+			got = append(got, e.ID+" "+e.Delta.Text)
+		case e.Gap != nil:
+			got = append(got, fmt.Sprintf("gap %d %d", e.Gap.After, e.Gap.Last))
+		}
+		return nil
+	})
+	return got, err
+}
+
+func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
+	c, _ := script(t,
+		sse(t, "0", "1 message", ":", "2 run.queued", "half"),
+		hangUp,
+		refuse(mailroom.Unavailable),
+		refuse(mailroom.RateLimited),
+		sse(t, "2", "2 run.queued", "new", "3 run.started", "3:2 he", "3:5 llo"),
+		sse(t, "3:5", "3:6 !", "4 message", "5 run.completed"),
+		noContent(t, "5"),
+	)
+	got, err := follow(t, c, FollowQuery{Thread: "t", Until: UntilSettled})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1 message", "2 run.queued", "3 run.started", "3:2 he", "3:5 llo", "3:6 !", "4 message", "5 run.completed"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFollowStartsWhereItIsTold(t *testing.T) {
+	c, _ := script(t, func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.URL.String(), "/v1/runs/r/stream?until=waiting"; got != want {
+			t.Errorf("it went to %s, want %s", got, want)
+		}
+		sse(t, "7:3", "7:5 lo", "8 message")(w, r)
+	}, noContent(t, "8"))
+	got, err := follow(t, c, FollowQuery{Run: "r", After: "7:3", Until: UntilWaiting})
+	if diff := cmp.Diff([]string{"7:5 lo", "8 message"}, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+	c, _ = script(t, func(w http.ResponseWriter, r *http.Request) {
+		if got, want := r.URL.String(), "/v1/threads/a%2Fb/stream?run=r"; got != want {
+			t.Errorf("it went to %s, want %s", got, want)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	})
+	if _, err := follow(t, c, FollowQuery{Thread: "a/b", Run: "r"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAfterAGapBehindTheLogItsEntriesAreNew(t *testing.T) {
+	c, _ := script(t, sse(t, "50", "gap 50 4", "5 message"), noContent(t, "5"))
+	got, err := follow(t, c, FollowQuery{Thread: "t", After: "50"})
+	if diff := cmp.Diff([]string{"gap 50 4", "5 message"}, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+func TestASilentStreamIsMadeAgain(t *testing.T) {
+	c, _ := script(t, sse(t, "0", "1 message", "hang"), sse(t, "1", "2 run.queued"), noContent(t, "2"))
+	WithSilence(20 * time.Millisecond)(&c.options)
+	got, err := follow(t, c, FollowQuery{Thread: "t"})
+	if diff := cmp.Diff([]string{"1 message", "2 run.queued"}, got); diff != "" || err != nil {
+		t.Error(err, diff)
+	}
+}
+
+func TestFollowEndsWithTheCallersErrorAsItIs(t *testing.T) {
+	enough := mailroom.Errorf(mailroom.Unavailable, "enough") // even one that would be tried again
+	c, _ := script(t, sse(t, "0", "1 message", "2 message"))
+	var seen int
+	err := c.Follow(t.Context(), FollowQuery{Thread: "t"}, func(Event) error { seen++; return enough })
+	if err != error(enough) || seen != 1 {
+		t.Errorf("%v after %d events, want the caller's error after 1", err, seen)
+	}
+}
+
+func TestFollowDoesNotRepeatARefusal(t *testing.T) {
+	c, _ := script(t, refuse(mailroom.NotFound))
+	if _, err := follow(t, c, FollowQuery{Thread: "t"}); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("%v, want not_found", err)
+	}
+	for _, q := range []FollowQuery{{}, {Thread: "t", After: "yesterday"}} {
+		if _, err := follow(t, c, q); mailroom.CodeOf(err) != mailroom.Invalid {
+			t.Errorf("%+v: %v, want invalid", q, err)
+		}
+	}
+}
+
+func TestFollowTriesAFirstConnectionOnlySoOften(t *testing.T) {
+	c, asked := script(t, hangUp, hangUp, hangUp, hangUp, hangUp)
+	_, err := follow(t, c, FollowQuery{Thread: "t"})
+	if mailroom.CodeOf(err) != mailroom.Unavailable || asked.Load() != 5 {
+		t.Errorf("%v after %d tries, want unavailable after 5", err, asked.Load())
+	}
+}
+
+func TestPatienceEnds(t *testing.T) {
+	answers := []http.HandlerFunc{sse(t, "0", "1 message")}
+	for range 1000 {
+		answers = append(answers, hangUp)
+	}
+	c, asked := script(t, answers...)
+	WithPatience(30 * time.Millisecond)(&c.options)
+	_, err := follow(t, c, FollowQuery{Thread: "t"})
+	if mailroom.CodeOf(err) != mailroom.Unavailable || asked.Load() < 3 {
+		t.Errorf("%v after %d requests, want unavailable after some", err, asked.Load())
+	}
+	if e, ok := errors.AsType[*mailroom.Error](err); !ok || e.Cause == nil {
+		t.Errorf("%v has no cause", err)
+	}
+}

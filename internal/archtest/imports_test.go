@@ -1,0 +1,148 @@
+package archtest
+
+import (
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors gives each folder its floor; a folder inside one of them shares it. A
+// package imports only from floors below its own.
+var floors = map[string]int{
+	".":            0, // standard library only
+	"ledger":       1,
+	"bus":          1,
+	"store":        1,
+	"engine":       2,
+	"stream":       2,
+	"agent":        2,
+	"client":       2, // the wire types and the Go client
+	"server":       3,
+	"cmd/mailroom": 4,
+}
+
+// concrete stores are named by commands and tests only.
+var concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
+
+const leaf = -1 // the floor of internal: anybody may use it, it uses only the root
+
+func floor(folder string) (int, bool) {
+	if within(folder, "internal") {
+		return leaf, true
+	}
+	if n, ok := floors[folder]; ok {
+		return n, true
+	}
+	for base := path.Dir(folder); base != "."; base = path.Dir(base) {
+		if n, ok := floors[base]; ok {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+func within(folder, base string) bool {
+	return folder == base || strings.HasPrefix(folder, base+"/")
+}
+
+func checkImports(f *file) []string {
+	if f.test {
+		return nil // tests look at whatever they need
+	}
+	from := f.folder()
+	at, ok := floor(from)
+	if !ok {
+		return []string{f.finding(f.ast.Package, "folder %s has no floor: give it one in floors", from)}
+	}
+	var found []string
+	for _, imp := range f.ast.Imports {
+		target, err := strconv.Unquote(imp.Path.Value)
+		if err != nil {
+			found = append(found, f.finding(imp.Pos(), "%v", err))
+			continue
+		}
+		own := target == module || strings.HasPrefix(target, module+"/")
+		if !own {
+			first, _, _ := strings.Cut(target, "/")
+			if from == "." && strings.Contains(first, ".") {
+				found = append(found, f.finding(imp.Pos(), "the root imports %s, but may only use the standard library", target))
+			}
+			continue
+		}
+		to := strings.TrimPrefix(strings.TrimPrefix(target, module), "/")
+		if to == "" {
+			to = "."
+		}
+		if why := forbidden(from, at, to); why != "" {
+			found = append(found, f.finding(imp.Pos(), "%s imports %s: %s", from, target, why))
+		}
+	}
+	return found
+}
+
+// forbidden says why the code in folder from, on floor at, may not import
+// folder to; "" if it may.
+func forbidden(from string, at int, to string) string {
+	below, ok := floor(to)
+	for _, store := range concrete {
+		if within(to, store) && !within(from, store) && !within(from, "cmd") {
+			return "only commands and tests name a concrete store"
+		}
+	}
+	switch {
+	case !ok:
+		return "it has no floor"
+	case at == leaf && to != ".":
+		return "what is internal uses only the root"
+	case at == leaf, below == leaf:
+		return ""
+	case within(to, from) && from != ".":
+		return "" // its own inner packages
+	case below >= at:
+		return "arrows point down, from floor " + strconv.Itoa(at) + " not to " + strconv.Itoa(below)
+	}
+	return ""
+}
+
+func TestImportsPointDown(t *testing.T) { report(t, checkImports) }
+
+func TestEveryFloorHasAFolder(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range tree(t) {
+		for base := range floors {
+			seen[base] = seen[base] || within(f.folder(), base)
+		}
+	}
+	for base := range floors {
+		if !seen[base] {
+			t.Errorf("floors names %s, which is not there", base)
+		}
+	}
+}
+
+func TestImportRulesSeeWhatIsWrong(t *testing.T) {
+	imports := func(target string) string { return "package x\nimport _ \"" + target + "\"\n" }
+	for _, e := range []example{
+		{"root, standard library", "x.go", imports("net/http"), 0},
+		{"root, a library", "x.go", imports("github.com/google/uuid"), 1},
+		{"root, anything of ours", "x.go", imports("mailroom/bus"), 1},
+		{"root, in a test", "x_test.go", imports("mailroom/store/memory"), 0},
+		{"down", "engine/x.go", imports("mailroom/ledger"), 0},
+		{"down to the root", "stream/x.go", imports("mailroom"), 0},
+		{"sideways", "bus/x.go", imports("mailroom/ledger"), 1},
+		{"sideways within a family", "agent/exec/x.go", imports("mailroom/agent/echo"), 1},
+		{"up", "bus/x.go", imports("mailroom/engine"), 1},
+		{"own inner package", "store/sqlite/x.go", imports("mailroom/store/sqlite/schema"), 0},
+		{"concrete store", "server/x.go", imports("mailroom/store/sqlite"), 1},
+		{"concrete store, test", "server/x_test.go", imports("mailroom/store/sqlite"), 0},
+		{"concrete store, command", "cmd/mailroom/x.go", imports("mailroom/store/sqlite"), 0},
+		{"internal", "agent/exec/x.go", imports("mailroom/internal/proc"), 0},
+		{"internal uses the root", "internal/filter/x.go", imports("mailroom"), 0},
+		{"internal uses more", "internal/filter/x.go", imports("mailroom/bus"), 1},
+		{"no floor", "attic/x.go", "package x", 1},
+		{"from nowhere", "server/x.go", imports("mailroom/attic"), 1},
+	} {
+		e.run(t, checkImports)
+	}
+}

@@ -1,0 +1,382 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/server"
+	"mailroom/stream"
+)
+
+// reader reads a stream as it is on the wire.
+type reader struct {
+	t    *testing.T
+	resp *http.Response
+	in   *bufio.Reader
+}
+
+// open starts a stream. It fails the test unless the answer has that status.
+func (f *fixture) open(status int, path string, headers ...string) *reader {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	f.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", f.url+path, nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := f.http.RoundTrip(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != status {
+		raw, err := io.ReadAll(resp.Body)
+		f.t.Fatalf("%s: status %d, want %d: %s %v", path, resp.StatusCode, status, raw, err)
+	}
+	return &reader{f.t, resp, bufio.NewReader(resp.Body)}
+}
+
+// block returns the lines up to the next empty one; "" at the end.
+func (r *reader) block() string {
+	r.t.Helper()
+	var lines []string
+	for {
+		line, err := r.in.ReadString('\n')
+		if line == "\n" {
+			return strings.Join(lines, "\n")
+		}
+		if errors.Is(err, io.EOF) && len(lines) == 0 && line == "" {
+			return ""
+		}
+		if err != nil {
+			r.t.Fatalf("the stream broke: %v after %q", err, lines)
+		}
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// event skips heartbeats and returns "name id what".
+func (r *reader) event() string {
+	r.t.Helper()
+	for {
+		b := r.block()
+		if strings.HasPrefix(b, ":") {
+			continue
+		}
+		if b == "" {
+			return "end"
+		}
+		lines := strings.Split(b, "\n")
+		if len(lines) != 3 {
+			r.t.Fatalf("an event of %d lines: %q", len(lines), b)
+		}
+		name, ok1 := strings.CutPrefix(lines[0], "event: ")
+		id, ok2 := strings.CutPrefix(lines[1], "id: ")
+		data, ok3 := strings.CutPrefix(lines[2], "data: ")
+		var what struct{ Kind, Text string }
+		if err := json.Unmarshal([]byte(data), &what); err != nil || !ok1 || !ok2 || !ok3 {
+			r.t.Fatalf("%v in the event %q", err, b)
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s%s", name, id, what.Kind, what.Text))
+	}
+}
+
+func (r *reader) want(events ...string) {
+	r.t.Helper()
+	for _, want := range events {
+		if got := r.event(); got != want {
+			r.t.Fatalf("event %q, want %q", got, want)
+		}
+	}
+}
+
+// say publishes live text of a claimed run.
+func (f *fixture) say(run mailroom.Claim, offset int, text string) {
+	f.bus.Publish(bus.Notice{Thread: run.Thread, Delta: &mailroom.Delta{
+		Run: run.Run, Attempt: run.Attempt, Message: fmt.Sprintf("%s.%d-1", run.Run, run.Attempt),
+		Offset: offset, Channel: "text", Text: text,
+	}})
+}
+
+func TestStreamReplaysThenFollowsThenEnds(t *testing.T) {
+	f := start(t)
+	f.submit("t", "one")
+	r := f.open(200, "/v1/threads/t/stream?until=settled")
+	if got := r.resp.Header.Get("Content-Type"); got != "text/event-stream" {
+		t.Errorf("content type %q", got)
+	}
+	r.want("entry 1 message", "entry 2 run.queued")
+	w := f.claim()
+	r.want("entry 3 run.started")
+	f.say(w.Claim, 0, "hél")
+	r.want("delta 3:4 hél")
+	f.say(w.Claim, 4, "lo")
+	r.want("delta 3:6 lo")
+	f.end(w, mailroom.Complete, "héllo")
+	r.want("entry 4 message", "entry 5 run.completed", "end")
+}
+
+func TestStreamResumesBehindTheEventThatIsKnown(t *testing.T) {
+	f := start(t)
+	run := f.submit("t", "one").Run
+	f.end(f.claim(), mailroom.Complete, "reply")
+	f.open(200, "/v1/threads/t/stream?after=3").want("entry 4 message", "entry 5 run.completed")
+	f.open(200, "/v1/threads/t/stream?after=1", "Last-Event-ID: 3").want("entry 4 message")
+	f.open(200, "/v1/threads/t/stream?after=3:17").want("entry 4 message")
+	f.open(200, "/v1/threads/t/stream?after=4&until=settled").want("entry 5 run.completed", "end")
+	f.open(200, "/v1/runs/"+run+"/stream?after=4&until=settled").want("entry 5 run.completed", "end")
+	f.open(204, "/v1/threads/t/stream?after=5&until=settled")
+	f.open(204, "/v1/threads/t/stream?until=waiting", "Last-Event-ID: 5")
+	f.open(204, "/v1/runs/"+run+"/stream?until=settled", "Last-Event-ID: 5")
+
+	r := f.open(200, "/v1/threads/t/stream?after=5")
+	next := f.submit("t", "two").Run
+	r.want("entry 6 message", "entry 7 run.queued")
+	f.open(200, "/v1/threads/t/stream?after=99").want("gap 7")
+	f.open(200, "/v1/threads/t/stream?run="+next).want("entry 6 message", "entry 7 run.queued")
+	f.open(200, "/v1/runs/"+run+"/stream?until=settled").want(
+		"entry 1 message", "entry 2 run.queued", "entry 3 run.started", "entry 4 message", "entry 5 run.completed", "end")
+}
+
+func TestQuietStreamsBeat(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Heartbeat = 5 * time.Millisecond })
+	f.submit("t", "one")
+	r := f.open(200, "/v1/threads/t/stream?after=2")
+	for range 3 {
+		if got := r.block(); !strings.HasPrefix(got, ":") {
+			t.Fatalf("got %q, want a comment", got)
+		}
+	}
+	f.submit("t", "two")
+	r.want("entry 3 message")
+}
+
+func TestStreamsOfOneTokenAreBounded(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.MaxStreams = 2 })
+	run := f.submit("t", "one").Run
+	one := f.open(200, "/v1/threads/t/stream")
+	f.open(200, "/v1/threads/t/stream")
+	for _, route := range []string{"GET /v1/threads/t/stream", "GET /v1/runs/" + run + "/wait"} {
+		a := f.call(route, "")
+		if p := a.problem(t); a.status != 429 || p.Code != mailroom.RateLimited || a.header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %s, want 429 with Retry-After", route, a.status, a.body)
+		}
+	}
+	one.resp.Body.Close()
+	f.log.wait(t, `"status":200,"duration"`) // of a stream: its line comes when it has ended
+	if a := f.call("GET /v1/runs/"+run+"/wait?timeout=0s", ""); a.status != 200 {
+		t.Errorf("after one was closed: %d %s, want 200", a.status, a.body)
+	}
+}
+
+func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.WriteTimeout = 50 * time.Millisecond })
+	text := strings.Repeat("x", 64<<10)
+	for range 4 {
+		f.submit("t", text)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.(*net.TCPConn).SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(conn, "GET /v1/threads/t/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", token); err != nil {
+		t.Fatal(err)
+	}
+	f.log.wait(t, `"cut":true`) // conn is never read
+}
+
+func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
+	f := start(t)
+	run := f.submit("t", "one").Run
+	got := make(chan string, 100)
+	followed := make(chan error, 1)
+	go func() {
+		followed <- f.client.Follow(t.Context(), client.FollowQuery{Run: run, Until: client.UntilSettled}, func(e client.Event) error {
+			switch {
+			case e.Entry != nil:
+				got <- e.ID + " " + e.Entry.Kind
+			case e.Delta != nil:
+				got <- e.ID + " " + e.Delta.Text
+			}
+			return nil
+		})
+		close(got)
+	}()
+	w := f.claim()
+	var events []string
+	for e := range got {
+		events = append(events, e)
+		switch e {
+		case "3 run.started":
+			f.say(w.Claim, 0, "hello")
+		case "3:5 hello":
+			f.end(w, mailroom.Complete, "hello")
+		}
+	}
+	if err := <-followed; err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"1 message", "2 run.queued", "3 run.started", "3:5 hello", "4 message", "5 run.completed"}
+	if diff := cmp.Diff(want, events); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDribblingHeadersAreRefused(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.HeaderTimeout = 100 * time.Millisecond })
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: "); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for range ticker.C { // one byte at a time, for ever, if the server lets it
+		if _, err := io.WriteString(conn, "a"); err != nil {
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal("the server still reads a header that does not end")
+			}
+			return
+		}
+	}
+}
+
+func TestDribblingBodiesAreRefused(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
+	body, keepOpen := io.Pipe()
+	defer keepOpen.Close()
+	req, err := http.NewRequest("POST", f.url+"/v1/messages", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := f.http.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 400 {
+		t.Errorf("a body that does not come: %d, want 400", resp.StatusCode)
+	}
+}
+
+func TestHugeHeadersAreRefused(t *testing.T) {
+	f := start(t)
+	if a := f.call("GET /healthz", "", "X-A: "+strings.Repeat("a", 128<<10)); a.status != 431 {
+		t.Errorf("a header of 128 KiB: %d, want 431", a.status)
+	}
+}
+
+func TestShutdownEndsStreamsAndLetsRequestsFinish(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	f := start(t, func(o *server.Options) {
+		o.Ledger = &slow{Ledger: o.Ledger, entered: entered, leave: leave}
+	})
+	run := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"one"}`).Run
+	r := f.open(200, "/v1/threads/t/stream")
+	r.want("entry 1 message", "entry 2 run.queued")
+
+	type result struct {
+		status int
+		err    error
+	}
+	get := func(path string) chan result {
+		done := make(chan result, 1)
+		go func() {
+			req, err := http.NewRequest("GET", f.url+path, nil)
+			if err != nil {
+				done <- result{err: err}
+				return
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+			if err != nil {
+				done <- result{err: err}
+				return
+			}
+			defer resp.Body.Close()
+			_, err = io.ReadAll(resp.Body)
+			done <- result{resp.StatusCode, err}
+		}()
+		return done
+	}
+	working := get("/v1/threads/t/messages/" + run + ".1")
+	<-entered
+	f.stop()
+	r.want("end") // first the streams
+	select {
+	case err := <-f.served:
+		t.Fatalf("Serve returned %v while a request was working", err)
+	default:
+	}
+	close(leave)
+	if got := <-working; got.err != nil || got.status != 200 {
+		t.Errorf("a request at work while the server shuts down: %+v, want 200", got)
+	}
+	f.stopped()
+}
+
+// slow holds back the answer to one call.
+type slow struct {
+	server.Ledger
+	entered, leave chan struct{}
+}
+
+func (s *slow) Message(ctx context.Context, thread, message string) (mailroom.Message, error) {
+	close(s.entered)
+	<-s.leave
+	return s.Ledger.Message(ctx, thread, message)
+}
+
+func TestShutdownAnswersWaits(t *testing.T) {
+	following := make(chan struct{})
+	f := start(t, func(o *server.Options) { o.Streams = &noticed{Streams: o.Streams, following: following} })
+	run := f.submit("t", "one").Run
+	waited := make(chan answer, 1)
+	go func() { waited <- f.call("GET /v1/runs/"+run+"/wait?timeout=5m", "") }()
+	<-following
+	f.stop()
+	if a := <-waited; a.status != 200 || !strings.Contains(a.body, `"status":"queued"`) {
+		t.Errorf("a wait at shutdown: %d %s, want the run as it is", a.status, a.body)
+	}
+}
+
+// noticed tells when a reader begins to follow.
+type noticed struct {
+	server.Streams
+	following chan struct{}
+}
+
+func (n *noticed) Follow(ctx context.Context, q stream.Query, emit func(stream.Event) error) error {
+	close(n.following)
+	return n.Streams.Follow(ctx, q, emit)
+}

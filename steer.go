@@ -1,0 +1,114 @@
+package mailroom
+
+import "time"
+
+// steerable: the current run can still take the message in.
+func (t *Loaded) steerable(in *Submit) bool {
+	c := t.current()
+	return c != nil && c.Stop == "" && (c.Status != Waiting || t.waitsFor(c) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+}
+
+// steer hands the messages to the current run. They keep the run they become,
+// at the place of their submission, should the current run end first.
+func (t *Loaded) steer(in *Submit, now time.Time) Submitted {
+	c := t.current()
+	own := t.newRun(in.Run, in, now)
+	t.say(own, c.ID, in, now)
+	last := own.Inputs[len(own.Inputs)-1]
+	for i, input := range own.Inputs {
+		s := Steer{Input: input}
+		if i == 0 {
+			s.Own = own
+		}
+		c.Steers = append(c.Steers, s)
+	}
+	own.Inputs = nil // they may be edited where they are
+	t.touch(c)
+	return Submitted{
+		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
+		Status: c.Status, Disposition: WasSteered, Superseded: []string{},
+	}
+}
+
+// Steered marks the unread steered messages as read. It returns all that no
+// step covers yet, so a repeat returns them again.
+func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
+	r, err := t.fence(c)
+	if err != nil {
+		return nil, err
+	}
+	var all []Input
+	for i := range r.Steers {
+		s := &r.Steers[i]
+		s.Own = nil
+		if s.Retracted {
+			continue
+		}
+		if !s.Read {
+			s.Read = true
+			t.append(KindMessageRead, r, now, MessageRef{Message: s.Message, Seq: s.Seq})
+			t.touch(r)
+		}
+		all = append(all, s.Input)
+	}
+	return all, nil
+}
+
+// cover forgets the steered messages up to seq: a step has made them part of
+// what the run did.
+func (r *Run) cover(seq int64) {
+	kept := r.Steers[:0:0]
+	for _, s := range r.Steers {
+		if !s.Read || s.Seq > seq {
+			kept = append(kept, s)
+		}
+	}
+	r.Steers = kept
+}
+
+// disinherit takes unread steered messages away from r and returns the runs
+// that they become, with their present content, where take says so.
+func (r *Run) disinherit(take func(own *Run) bool) []*Run {
+	var runs []*Run
+	kept := r.Steers[:0:0]
+	for i, n := 0, 0; i < len(r.Steers); i += n {
+		n = 1
+		own := r.Steers[i].Own
+		if own == nil {
+			kept = append(kept, r.Steers[i])
+			continue
+		}
+		for i+n < len(r.Steers) && r.Steers[i+n].Own == nil {
+			n++
+		}
+		group := r.Steers[i : i+n]
+		own.Inputs = nil
+		for _, s := range group {
+			own.Inputs = append(own.Inputs, s.Input)
+		}
+		if own.live() > 0 && take(own) {
+			runs = append(runs, own)
+		} else {
+			kept = append(kept, group...)
+		}
+	}
+	r.Steers = kept
+	return runs
+}
+
+// supersedeSteers cancels the runs that unread steered messages would become,
+// but for children: an interrupt speaks instead of them too.
+func (t *Loaded) supersedeSteers(by string, now time.Time) []string {
+	ids := []string{}
+	c := t.current()
+	if c == nil {
+		return ids
+	}
+	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" }) {
+		own.Reason = BySupersede
+		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
+		ids = append(ids, own.ID)
+	}
+	t.touch(c)
+	return ids
+}
