@@ -161,3 +161,9 @@ func (t *Loaded) Deletable() error {
 	}
 	return nil
 }
+
+// Purge forgets the entries below seq.
+func (t *Loaded) Purge(seq int64) {
+	t.FirstSeq = seq
+	t.touched = true
+}

@@ -133,6 +133,17 @@ func (t *Loaded) Entries() []Entry { return t.entries }
 // Changed reports whether a transition changed anything.
 func (t *Loaded) Changed() bool { return t.touched }
 
+// Fresh counts the runs in the queue that the store does not have yet.
+func (t *Loaded) Fresh() int {
+	n := 0
+	for _, r := range t.dirty {
+		if r.Key == 0 && r.NeverStarted() {
+			n++
+		}
+	}
+	return n
+}
+
 // Collect adds what the transitions changed to c.
 func (t *Loaded) Collect(c *Changes) {
 	if !t.touched {

@@ -27,6 +27,9 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	n, bytes := 0, 0
 	for n < len(l.queue) && n < maxBatch && (n == 0 || bytes+l.queue[n].size <= maxBytes) {
+		if l.queue[n].rank == rankPurge && n > 0 {
+			break
+		}
 		bytes += l.queue[n].size
 		n++
 	}
@@ -225,12 +228,90 @@ func (b *batch) loadRuns(ids []string) error {
 	if err != nil {
 		return err
 	}
+	var asked []string
 	for _, r := range rows {
-		if t := b.threads[r.Thread]; t != nil {
+		if t := b.threads[r.Thread]; t != nil && t.Run(r.ID) == nil {
 			t.Adopt(r)
+			if r.Asked > 0 {
+				asked = append(asked, r.ID)
+			}
 		}
 	}
+	return b.loadTickets(asked)
+}
+
+// loadTickets loads what runs have asked: only those that did cost a query.
+func (b *batch) loadTickets(runs []string) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	rows, err := b.tx.Tickets(mailroom.TicketQuery{Runs: runs})
+	if err != nil {
+		return err
+	}
+	for _, k := range rows {
+		b.threads[k.Thread].AdoptTicket(k)
+	}
 	return nil
+}
+
+// reach returns a thread that turned out to be needed, loading it if no
+// operation of the batch named it.
+func (b *batch) reach(id string) (*mailroom.Loaded, error) {
+	if t := b.threads[id]; t != nil {
+		return t, nil
+	}
+	_, rows, err := b.tx.Lock(nil, []string{id})
+	if err != nil {
+		return nil, err
+	}
+	if err := b.load(rows, nil); err != nil {
+		return nil, err
+	}
+	return b.threads[id], nil
+}
+
+// forward brings what the transitions sent to other threads there, in the same
+// transaction: replies to where a thread delivers, ends of runs to who waits
+// for them. What arrives may send again.
+func (b *batch) forward() error {
+	for i := 0; i < len(b.order); i++ {
+		sends, ended := b.order[i].Outgoing()
+		if len(sends)+len(ended) == 0 {
+			continue
+		}
+		for _, in := range sends {
+			if err := b.forwardSubmit(in); err != nil {
+				return err
+			}
+		}
+		for _, e := range ended {
+			t, err := b.reach(e.Thread)
+			if err != nil {
+				return err
+			}
+			if err := b.loadRuns([]string{e.Run}); err != nil {
+				return err
+			}
+			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+				return err
+			}
+			t.ChildEnded(e, b.now)
+		}
+		i = -1 // what arrived may have sent to a thread that was passed
+	}
+	return nil
+}
+
+func (b *batch) forwardSubmit(in mailroom.Submit) error {
+	if _, err := b.reach(in.Thread); err != nil {
+		return err
+	}
+	if err := in.Check(); err != nil {
+		return err
+	}
+	_, err := b.submit(in)
+	return err
 }
 
 // apply runs one operation. Only what must end this try comes back as an error.
@@ -246,6 +327,11 @@ func (b *batch) apply(o *op) (fatal error) {
 		}
 	}()
 	o.err = o.apply(b)
+	if o.err == nil {
+		if err := b.forward(); err != nil {
+			o.err = poison{err} // its own changes are made already
+		}
+	}
 	var bad poison
 	switch {
 	case o.err == nil:

@@ -29,7 +29,10 @@ type Options struct {
 	// Poll is how often a standing claim looks for due work that nobody
 	// announced; 0 is 1 s.
 	Poll time.Duration
-	Log  *slog.Logger
+	// MaxQueued bounds the runs in one thread's queue; 0 is 10,000, less is
+	// any number.
+	MaxQueued int
+	Log       *slog.Logger
 }
 
 // Ledger is the only writer of a store's rows. Its methods may be called
@@ -69,6 +72,12 @@ func New(store mailroom.Store, o Options) *Ledger {
 	}
 	if o.Poll == 0 {
 		o.Poll = time.Second
+	}
+	switch {
+	case o.MaxQueued == 0:
+		o.MaxQueued = mailroom.MaxQueued
+	case o.MaxQueued < 0:
+		o.MaxQueued = 0
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -113,6 +122,7 @@ const (
 	rankRenew = iota
 	rankPlain
 	rankClaim
+	rankPurge // only when nothing else waits
 )
 
 // run sends an operation through the committer and waits for its result.

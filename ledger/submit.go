@@ -30,6 +30,14 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 		return mailroom.Submitted{}, err
 	}
 	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}}
+	in.MaxQueued = l.options.MaxQueued
+	if len(in.Decisions) > 0 {
+		runs, err := l.ticketRuns(ctx, in.Decisions)
+		if err != nil {
+			return mailroom.Submitted{}, err
+		}
+		o.runs = runs
+	}
 	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) { return b.submit(in) })
 }
 
@@ -50,7 +58,27 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {
 		return mailroom.Submitted{}, err
 	}
+	if err := b.count(t, &in); err != nil {
+		return mailroom.Submitted{}, err
+	}
 	return t.Submit(in, b.now)
+}
+
+// count says how long the queue is, where there is a bound that may be met: a
+// thread that never gave as many places has no such queue.
+func (b *batch) count(t *mailroom.Loaded, in *mailroom.Submit) error {
+	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
+		return nil
+	}
+	for _, set := range []mailroom.RunSet{mailroom.QueueRuns, mailroom.HeldRuns} {
+		n, err := b.tx.CountRuns(mailroom.RunQuery{Thread: t.ID, Set: set})
+		if err != nil {
+			return err
+		}
+		in.Queued += n
+	}
+	in.Queued += t.Fresh()
+	return nil
 }
 
 // know loads a submit key and the run it names.

@@ -1,0 +1,93 @@
+package ledger
+
+import (
+	"context"
+	"time"
+
+	"mailroom"
+)
+
+// purgeStep is how many entries one transaction of a purge removes.
+const purgeStep = 500
+
+// Purge removes what is older than the retention from a thread's log: a prefix,
+// up to the first entry of the oldest run that is open or younger. It works in
+// small transactions and lets everything else go first.
+func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
+	for {
+		upto, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
+		if err != nil || upto == 0 {
+			return err
+		}
+		o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
+		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
+			t := b.thread(thread)
+			next := min(upto, t.FirstSeq+purgeStep)
+			if next <= t.FirstSeq {
+				return false, nil
+			}
+			t.Purge(next)
+			b.changes.DropEntries = append(b.changes.DropEntries, mailroom.Prefix{Thread: thread, Seq: next})
+			return next < upto, nil
+		})
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+// purgeable is the first seq that has to stay, 0 if all of it has to.
+func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto int64, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		upto, err = keepFrom(r, rows[0], before)
+		if upto <= rows[0].FirstSeq {
+			upto = 0
+		}
+		return err
+	})
+	return upto, err
+}
+
+// keepFrom walks over the thread's runs to the oldest that is open or ended
+// after before.
+func keepFrom(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, error) {
+	keep := t.LastSeq + 1
+	for from := int64(0); ; {
+		runs, err := r.Runs(mailroom.RunQuery{Thread: t.ID, From: from, Limit: purgeStep})
+		if err != nil {
+			return 0, err
+		}
+		for _, run := range runs {
+			if !run.Status.Finished() || run.FinishedAt.After(before) {
+				keep = min(keep, run.FirstSeq)
+			}
+			from = run.Key
+		}
+		if len(runs) < purgeStep {
+			return keep, nil
+		}
+	}
+}
+
+// Define keeps the present versions of agents, so that runs pinned to them can
+// go on after a change.
+func (l *Ledger) Define(ctx context.Context, kept []mailroom.Definition) error {
+	_, err := run(ctx, l, op{name: "define", rank: rankPlain}, func(b *batch) (struct{}, error) {
+		b.changes.Kept = append(b.changes.Kept, kept...)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Definitions returns the kept versions of agents.
+func (l *Ledger) Definitions(ctx context.Context) (kept []mailroom.Definition, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		kept, err = r.Definitions()
+		return err
+	})
+	return kept, err
+}

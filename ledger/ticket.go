@@ -1,0 +1,100 @@
+package ledger
+
+import (
+	"context"
+
+	"mailroom"
+)
+
+// Decide answers a ticket, once. The same decision again returns the ticket.
+func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+	k, err := l.Ticket(ctx, d.Ticket)
+	if err != nil {
+		return nil, err
+	}
+	o := op{name: "decide", rank: rankPlain, size: len(d.Answer), threads: []string{k.Thread}, runs: []string{k.Run}}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Ticket, error) {
+		t := b.thread(k.Thread)
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return nil, err
+		}
+		k, err := t.Decide(d, b.now)
+		if err != nil {
+			return nil, err
+		}
+		decided := *k // later operations of the batch may change it
+		return &decided, nil
+	})
+}
+
+// Ticket returns one ticket.
+func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error) {
+	found, err := l.Tickets(ctx, mailroom.TicketQuery{IDs: []string{id}})
+	if err == nil && len(found) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no ticket %q", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found[0], nil
+}
+
+// Tickets returns the tickets of a query.
+func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) (found []*mailroom.Ticket, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		found, err = r.Tickets(q)
+		return err
+	})
+	return found, err
+}
+
+// ticketRuns are the runs that asked what the decisions answer.
+func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) ([]string, error) {
+	var runs []string
+	for _, d := range decisions {
+		k, err := l.Ticket(ctx, d.Ticket)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, k.Run)
+	}
+	return runs, nil
+}
+
+// maxDescendants bounds how many runs a cancel with children ends.
+const maxDescendants = 1000
+
+// CancelTree cancels a run and the open runs that descend from it.
+func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, error) {
+	top, err := l.Cancel(ctx, id, by)
+	if err != nil {
+		return nil, err
+	}
+	for todo, n := []string{id}, 0; len(todo) > 0 && n < maxDescendants; {
+		children, err := l.openChildren(ctx, todo[0])
+		if err != nil {
+			return nil, err
+		}
+		todo = todo[1:]
+		for _, c := range children {
+			n++
+			_, err := l.Cancel(ctx, c.ID, by)
+			if code := mailroom.CodeOf(err); err != nil && code != mailroom.Conflict {
+				return nil, err // a conflict: it has just ended by itself
+			}
+			todo = append(todo, c.ID)
+		}
+	}
+	return top, nil
+}
+
+func (l *Ledger) openChildren(ctx context.Context, id string) (found []*mailroom.Run, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		found, err = r.Runs(mailroom.RunQuery{
+			Parent: id, Limit: maxDescendants,
+			Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting},
+		})
+		return err
+	})
+	return found, err
+}
