@@ -23,40 +23,69 @@ type Said struct {
 	Truncated bool // cut at MaxText
 }
 
-// Check refuses an Append that breaks a rule by itself.
+// Check refuses an Append that breaks a rule by itself. It also writes the
+// targets of its sends as thread ids are written.
 func (a *Append) Check() error {
-	if len(a.Step.Sends) > MaxSends {
-		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
-	}
 	if !cleanText(a.Step.Name) {
-		return invalid("name", "must be valid UTF-8 without NUL", "")
+		return invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
 	}
 	for _, n := range a.Step.Entries {
-		if n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
+		if !cleanText(n.Kind) || n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
 			return invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
 		}
 		if err := checkJSON("body", n.Body, MaxNote); err != nil {
 			return err
 		}
-	}
-	if a.Step.Checkpoint != nil {
-		if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
-			return err
+		if !isObject(n.Body) {
+			return invalid("body", "must be a JSON object", cut(string(n.Body), 80))
 		}
 	}
-	names := map[string]bool{}
-	for _, s := range a.Step.Sends {
-		if s.Name == "" || names[s.Name] {
-			return invalid("sends", "need names that are unique in the run", s.Name)
-		}
-		names[s.Name] = true
+	if len(a.Step.Checkpoint) == 0 {
+		a.Step.Checkpoint = nil
+	} else if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
+		return err
+	}
+	if err := a.checkSends(); err != nil {
+		return err
 	}
 	return a.Message.check()
 }
 
+func (a *Append) checkSends() error {
+	if len(a.Step.Sends) > MaxSends {
+		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
+	}
+	a.Step.Sends = slices.Clone(a.Step.Sends) // the caller's own stay as they are
+	names := map[string]bool{}
+	for i := range a.Step.Sends {
+		s := &a.Step.Sends[i]
+		if s.Name == "" || names[s.Name] {
+			return invalid("sends", "need names that are unique in the run", s.Name)
+		}
+		names[s.Name] = true
+		if s.Thread = strings.TrimSpace(s.Thread); s.Thread != "" {
+			id, err := CheckThreadID(s.Thread)
+			if err != nil {
+				return err
+			}
+			s.Thread = id
+		}
+		in := s.Submit(&Run{ID: a.Run}, &Thread{})
+		if err := in.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Said) check() error {
-	if s != nil && (!cleanText(s.Text) || len(s.Text) > MaxText) {
+	switch {
+	case s == nil:
+		return nil
+	case !cleanText(s.Text) || len(s.Text) > MaxText:
 		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", MaxText), len(s.Text))
+	case !cleanText(s.ID):
+		return invalid("message", "must be valid UTF-8 without NUL", s.ID)
 	}
 	return nil
 }

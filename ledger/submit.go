@@ -78,16 +78,6 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
 		return 0, err
 	}
 	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
-	for i, s := range a.Step.Sends {
-		if strings.TrimSpace(s.Thread) == "" {
-			continue
-		}
-		id, err := mailroom.CheckThreadID(s.Thread)
-		if err != nil {
-			return 0, err
-		}
-		a.Step.Sends[i].Thread = id
-	}
 	for _, s := range a.Step.Sends {
 		o.threads = append(o.threads, s.Target(a.Run))
 	}
