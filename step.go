@@ -180,11 +180,16 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 	t.drop(r.ID)
 }
 
-// Flush keeps a piece of the message that a run is writing.
+// Flush keeps a piece of the message that a run is writing. A repeat, at the
+// same offset, replaces it.
 func (t *Loaded) Flush(c Claim, p Partial) error {
 	if _, err := t.fence(c); err != nil {
 		return err
 	}
+	if !cleanText(p.Text) || p.Offset < 0 || p.Offset+len(p.Text) > MaxText {
+		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL within the first %d bytes", MaxText), p.Offset)
+	}
+	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
 	t.touched = true
 	return nil
@@ -199,13 +204,13 @@ func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
 	}
 	var s *Said
 	for _, p := range append(slices.Clone(stored), t.pieces...) {
-		switch {
-		case p.Run != run:
-		case s == nil:
-			s = &Said{ID: p.Message, Text: p.Text}
-		default:
-			s.Text += p.Text
+		if p.Run != run {
+			continue
 		}
+		if s == nil {
+			s = &Said{ID: p.Message}
+		}
+		s.Text = s.Text[:min(p.Offset, len(s.Text))] + p.Text
 	}
 	return s
 }
