@@ -111,8 +111,9 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 			return err
 		}
 	}
-	for _, o := range claims {
+	for i, o := range claims {
 		if err := l.commit(ctx, nil, []*op{o}); err != nil {
+			l.refuse(claims[i+1:], err)
 			return err
 		}
 	}
