@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"mailroom"
@@ -157,5 +158,6 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 		return nil
 	}
 	c := *r
+	c.Inputs, c.Steers = slices.Clone(r.Inputs), slices.Clone(r.Steers)
 	return &c
 }
