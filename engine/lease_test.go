@@ -166,7 +166,7 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 		var attempts atomic.Int32
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			attempts.Add(1)
-			return work(20 * time.Second)(ctx, s)
+			return work(20*time.Second)(ctx, s)
 		}))
 		out := h.send("t", "hello")
 		h.wait(time.Second)
