@@ -197,6 +197,11 @@ func checkJSON(where string, raw json.RawMessage, limit int) error {
 	return nil
 }
 
+// isObject reports whether valid JSON is an object.
+func isObject(raw json.RawMessage) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(raw, " \t\r\n"), []byte("{"))
+}
+
 func cleanText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 func (in *Submit) priority() int {

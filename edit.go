@@ -138,6 +138,14 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 		if err := checkJSON("metadata", p.Metadata, MaxMetadata); err != nil {
 			return err
 		}
+		if !isObject(p.Metadata) {
+			return invalid("metadata", "must be a JSON object", cut(string(p.Metadata), 80))
+		}
+	}
+	if p.Agent != nil && !cleanText(*p.Agent) {
+		return invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
+	}
+	if p.Metadata != nil {
 		t.Metadata = p.Metadata
 	}
 	if p.Agent != nil {

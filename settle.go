@@ -3,6 +3,7 @@ package mailroom
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,6 +30,26 @@ type Settle struct {
 	Forced  bool     // the agent did not stop in time and is cut off
 }
 
+// Check refuses a Settle that breaks a rule by itself.
+func (s *Settle) Check() error {
+	switch s.Outcome {
+	case Complete, Release:
+		if s.Failure != nil {
+			return invalid("failure", "goes with the outcome fail", s.Failure.Error())
+		}
+	case Fail:
+		if s.Failure == nil {
+			return invalid("failure", "is needed with the outcome fail", nil)
+		}
+	default:
+		return invalid("outcome", "must be complete, fail or release", string(s.Outcome))
+	}
+	if !(s.Jitter >= 0 && s.Jitter <= 1) { // also not a number
+		return invalid("jitter", "must be between 0 and 1", s.Jitter)
+	}
+	return s.Message.check()
+}
+
 func (s *Settle) digest() string {
 	why := ""
 	if s.Failure != nil {
@@ -46,7 +67,7 @@ func (s *Settle) digest() string {
 // same settle changes nothing. A run that was asked to stop ends cancelled,
 // unless it completed.
 func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
-	if err := s.Message.check(); err != nil {
+	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	if r := t.runs[s.Run]; r != nil {
@@ -96,7 +117,7 @@ func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
 
 // fail decides what an error means for the run.
 func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
-	e := RunError{Class: f.Class, Message: cut(fmt.Sprint(f.Err), maxErrorLen)}
+	e := RunError{Class: f.Class, Message: cut(readable(fmt.Sprint(f.Err)), maxErrorLen)}
 	switch f.Class {
 	case Permanent:
 		t.die(r, e, now)
@@ -140,7 +161,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 		d = min(retryBase<<shift, limit)
 	}
 	d += time.Duration(float64(d) * 0.2 * jitter)
-	return max(d, after).Round(time.Microsecond)
+	return (max(d, after) + time.Microsecond - 1).Truncate(time.Microsecond)
 }
 
 // reschedule gives the claim back; the run stays the thread's current one.
@@ -247,6 +268,12 @@ func (t *Loaded) Orphan(agent string, now time.Time) bool {
 	t.die(r, RunError{Class: Permanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
 	t.schedule(now)
 	return true
+}
+
+// readable makes text of what an agent's error says: a program's last output may
+// hold any bytes.
+func readable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 func cut(s string, n int) string {

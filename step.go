@@ -25,48 +25,77 @@ type Said struct {
 	Truncated bool // cut at MaxText
 }
 
-// Check refuses an Append that breaks a rule by itself.
+// Check refuses an Append that breaks a rule by itself. It also writes the
+// targets of its sends as thread ids are written.
 func (a *Append) Check() error {
-	if len(a.Step.Sends) > MaxSends {
-		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
-	}
 	if !cleanText(a.Step.Name) {
-		return invalid("name", "must be valid UTF-8 without NUL", "")
+		return invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
 	}
 	for _, n := range a.Step.Entries {
-		if n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
+		if !cleanText(n.Kind) || n.Kind != KindToolStarted && n.Kind != KindToolDone && !strings.HasPrefix(n.Kind, "x.") {
 			return invalid("kind", "must be tool.started, tool.finished, or begin with x.", n.Kind)
 		}
 		if err := checkJSON("body", n.Body, MaxNote); err != nil {
 			return err
 		}
-	}
-	if a.Step.Checkpoint != nil {
-		if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
-			return err
+		if !isObject(n.Body) {
+			return invalid("body", "must be a JSON object", cut(string(n.Body), 80))
 		}
 	}
-	if a.Step.State != nil {
-		if err := checkJSON("state", a.Step.State, MaxState); err != nil {
-			return err
-		}
+	if len(a.Step.State) == 0 {
+		a.Step.State = nil
+	} else if err := checkJSON("state", a.Step.State, MaxState); err != nil {
+		return err
 	}
 	if !cleanText(a.Step.Progress) || len(a.Step.Progress) > maxErrorLen {
 		return invalid("progress", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", maxErrorLen), "")
 	}
-	names := map[string]bool{}
-	for _, s := range a.Step.Sends {
-		if s.Name == "" || names[s.Name] {
-			return invalid("sends", "need names that are unique in the run", s.Name)
-		}
-		names[s.Name] = true
+	if len(a.Step.Checkpoint) == 0 {
+		a.Step.Checkpoint = nil
+	} else if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
+		return err
+	}
+	if err := a.checkSends(); err != nil {
+		return err
 	}
 	return a.Message.check()
 }
 
+func (a *Append) checkSends() error {
+	if len(a.Step.Sends) > MaxSends {
+		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
+	}
+	a.Step.Sends = slices.Clone(a.Step.Sends) // the caller's own stay as they are
+	names := map[string]bool{}
+	for i := range a.Step.Sends {
+		s := &a.Step.Sends[i]
+		if s.Name == "" || names[s.Name] {
+			return invalid("sends", "need names that are unique in the run", s.Name)
+		}
+		names[s.Name] = true
+		if s.Thread = strings.TrimSpace(s.Thread); s.Thread != "" {
+			id, err := CheckThreadID(s.Thread)
+			if err != nil {
+				return err
+			}
+			s.Thread = id
+		}
+		in := s.Submit(&Run{ID: a.Run}, &Thread{})
+		if err := in.Check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Said) check() error {
-	if s != nil && (!cleanText(s.Text) || len(s.Text) > MaxText) {
+	switch {
+	case s == nil:
+		return nil
+	case !cleanText(s.Text) || len(s.Text) > MaxText:
 		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", MaxText), len(s.Text))
+	case !cleanText(s.ID):
+		return invalid("message", "must be valid UTF-8 without NUL", s.ID)
 	}
 	return nil
 }
@@ -214,11 +243,16 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 	t.drop(r.ID)
 }
 
-// Flush keeps a piece of the message that a run is writing.
+// Flush keeps a piece of the message that a run is writing. A repeat, at the
+// same offset, replaces it.
 func (t *Loaded) Flush(c Claim, p Partial) error {
 	if _, err := t.fence(c); err != nil {
 		return err
 	}
+	if !cleanText(p.Text) || p.Offset < 0 || p.Offset+len(p.Text) > MaxText {
+		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL within the first %d bytes", MaxText), p.Offset)
+	}
+	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
 	t.touched = true
 	return nil
@@ -233,13 +267,13 @@ func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
 	}
 	var s *Said
 	for _, p := range append(slices.Clone(stored), t.pieces...) {
-		switch {
-		case p.Run != run:
-		case s == nil:
-			s = &Said{ID: p.Message, Text: p.Text}
-		default:
-			s.Text += p.Text
+		if p.Run != run {
+			continue
 		}
+		if s == nil {
+			s = &Said{ID: p.Message}
+		}
+		s.Text = s.Text[:min(p.Offset, len(s.Text))] + p.Text
 	}
 	return s
 }

@@ -2,60 +2,39 @@ package engine_test
 
 import (
 	"context"
-	"log/slog"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"mailroom"
-	"mailroom/bus"
 	"mailroom/engine"
-	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
 )
 
-// house is a store with a ledger over it, and the engines started on it.
+// house is a store with what runs over it: its own ledger, which nothing
+// disturbs, and processes that may be stopped, killed or cut off.
 type house struct {
-	t      *testing.T
-	store  mailroom.Store
-	bus    *bus.Bus
-	ledger *ledger.Ledger
-	ctx    context.Context
-	wg     sync.WaitGroup
-	stop   context.CancelFunc
+	*process // the house's own, with the ledger that tests submit through
+	t        *testing.T
+	store    mailroom.Store
+	others   []*process
 }
 
-// inHouse runs f in a bubble of virtual time, on a fresh memory store.
+// inHouse runs f in a bubble of virtual time, on a fresh memory store, and
+// checks the invariants of what f leaves behind. Leaving the bubble waits for
+// every goroutine that was started in it.
 func inHouse(t *testing.T, f func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, memory.New())
+		h := &house{t: t, store: memory.New()}
+		h.process = h.newProcess()
 		f(h)
-		h.close()
+		for _, p := range append(h.others, h.process) {
+			p.stop()
+		}
+		h.check()
+		h.must(h.store.Close())
 	})
-}
-
-func newHouse(t *testing.T, store mailroom.Store) *house {
-	h := &house{t: t, store: store, bus: bus.New()}
-	h.ledger = ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
-		h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	h.ctx, h.stop = context.WithCancel(context.Background())
-	ctx, stop := context.WithCancel(context.Background())
-	inner := h.stop
-	h.stop = func() { inner(); h.wg.Wait(); stop() }
-	done := make(chan struct{})
-	go func() { defer close(done); h.must(h.ledger.Run(ctx)) }()
-	old := h.stop
-	h.stop = func() { old(); <-done }
-	return h
-}
-
-func (h *house) close() {
-	h.stop()
-	h.check()
-	h.must(h.store.Close())
 }
 
 // check verifies the invariants of the whole store.
@@ -75,27 +54,22 @@ func (h *house) must(err error) {
 	}
 }
 
-// start runs an engine until the house closes, or until the returned stop.
-func (h *house) start(o engine.Options) (stop func()) {
-	h.t.Helper()
-	if o.Log == nil {
-		o.Log = slog.New(slog.NewTextHandler(h.t.Output(), nil))
-	}
-	e := engine.New(h.ledger, h.bus, o)
-	ctx, cancel := context.WithCancel(h.ctx)
-	done := make(chan struct{})
-	h.wg.Go(func() {
-		defer close(done)
-		if err := e.Run(ctx); err != nil {
-			h.t.Errorf("engine: %v", err)
-		}
-	})
-	return func() { cancel(); <-done }
+// serve starts an engine with one agent, "a", in the house's own process.
+func (h *house) serve(f mailroom.AgentFunc) *worker {
+	return h.start(serving(f))
 }
 
-// serve starts an engine with one agent, "a".
-func (h *house) serve(f mailroom.AgentFunc) (stop func()) {
-	return h.start(engine.Options{Agents: map[string]engine.Agent{"a": {Agent: f}}})
+// elsewhere starts an engine in a process of its own.
+func (h *house) elsewhere(o engine.Options) *process {
+	p := h.newProcess()
+	h.others = append(h.others, p)
+	p.start(o)
+	return p
+}
+
+// serving are the options of an engine that serves agent "a".
+func serving(f mailroom.AgentFunc) engine.Options {
+	return engine.Options{Agents: map[string]engine.Agent{"a": {Agent: f}}}
 }
 
 // send submits text for agent a and returns the answer.
@@ -105,29 +79,51 @@ func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) mailro
 	for _, f := range edit {
 		f(&in)
 	}
-	out, err := h.ledger.Submit(h.ctx, in)
+	out, err := h.ledger.Submit(context.Background(), in)
 	h.must(err)
 	return out
 }
 
+func mode(m mailroom.Mode) func(*mailroom.Submit) {
+	return func(in *mailroom.Submit) { in.Mode = m }
+}
+
+func (h *house) cancel(out mailroom.Submitted) {
+	h.t.Helper()
+	_, err := h.ledger.Cancel(context.Background(), out.Run, "somebody")
+	h.must(err)
+}
+
 func (h *house) run(id string) *mailroom.Run {
 	h.t.Helper()
-	var found []*mailroom.Run
-	h.must(h.ledger.View(context.Background(), func(r mailroom.Reader) (err error) {
-		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
-		return err
-	}))
+	found := query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	})
 	if len(found) != 1 {
 		h.t.Fatalf("run %s: %d found", id, len(found))
 	}
 	return found[0]
 }
 
-func (h *house) entries(thread string) []mailroom.Entry {
+// workers are the rows of the leases, by id.
+func (h *house) workers() []*mailroom.Worker {
 	h.t.Helper()
-	var found []mailroom.Entry
-	h.must(h.ledger.View(context.Background(), func(r mailroom.Reader) (err error) {
-		found, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+	return query(h, mailroom.Reader.Workers)
+}
+
+// entries are a thread's, of these kinds or all.
+func (h *house) entries(thread string, kinds ...string) []mailroom.Entry {
+	h.t.Helper()
+	return query(h, func(r mailroom.Reader) ([]mailroom.Entry, error) {
+		return r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+	})
+}
+
+// query reads from the house's store.
+func query[T any](h *house, f func(mailroom.Reader) ([]T, error)) (found []T) {
+	h.t.Helper()
+	h.must(h.store.View(context.Background(), func(r mailroom.Reader) (err error) {
+		found, err = f(r)
 		return err
 	}))
 	return found
@@ -142,10 +138,36 @@ func (h *house) kinds(thread string) []string {
 	return kinds
 }
 
-// wait lets virtual time pass until everything sleeps, then some more.
+// texts are what was said in a thread, in order of the log.
+func (h *house) texts(thread string) []string {
+	h.t.Helper()
+	var texts []string
+	for _, e := range h.entries(thread, mailroom.KindMessage) {
+		texts = append(texts, body[mailroom.Message](h, e).Text)
+	}
+	return texts
+}
+
+func body[T any](h *house, e mailroom.Entry) (v T) {
+	h.t.Helper()
+	h.must(e.Decode(&v))
+	return v
+}
+
+// wait lets virtual time pass, and then everything come to rest.
 func (h *house) wait(d time.Duration) {
 	<-time.After(d) // of the bubble: no real time passes
 	synctest.Wait()
+}
+
+// status checks how a run stands.
+func (h *house) status(id string, want mailroom.Status) *mailroom.Run {
+	h.t.Helper()
+	r := h.run(id)
+	if r.Status != want {
+		h.t.Errorf("run %s: got %s (error %v), want %s", id, r.Status, r.Error, want)
+	}
+	return r
 }
 
 // say streams the reply and completes.

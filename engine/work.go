@@ -32,7 +32,11 @@ func (s *session) work() {
 		return
 	}
 	done := make(chan error, 1)
-	go func() { done <- call(ctx, agent.Agent, s) }() // waited for below, as long as the engine lives
+	go func() { // waited for below, as long as the engine lives
+		err := errors.New("the agent ended its goroutine")
+		defer func() { done <- err }()
+		err = call(ctx, agent.Agent, s)
+	}()
 	err, forced := s.await(ctx, limit, done, hints)
 	s.settle(outcome(ctx, err, limit, forced), err, begin)
 	if forced {

@@ -18,13 +18,13 @@ const (
 	maxBytes = 8 << 20
 )
 
-// take moves what has gathered into a batch: operations by rank, and the
-// standing claims for which something may be due. Claims alone make a batch
-// only when their time has come.
+// take moves what has gathered into a batch: renewals before anything else, the
+// others as they came, and then by rank; and the standing claims for which
+// something may be due. Claims alone make a batch only when their time has come.
 func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
+	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(min(a.rank, rankPlain), min(b.rank, rankPlain)) })
 	n, bytes := 0, 0
 	for n < len(l.queue) && n < maxBatch && (n == 0 || bytes+l.queue[n].size <= maxBytes) {
 		if l.queue[n].rank == rankPurge && n > 0 {
@@ -35,6 +35,7 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	}
 	ops = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
+	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	if n > 0 || !l.due(now).After(now) {
 		claims, l.claims = l.claims, nil
 	}
@@ -114,8 +115,9 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 			return err
 		}
 	}
-	for _, o := range claims {
+	for i, o := range claims {
 		if err := l.commit(ctx, nil, []*op{o}); err != nil {
+			l.refuse(claims[i+1:], err)
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type Work struct {
 func (c *ClaimRequest) wants() []mailroom.Want {
 	var wants []mailroom.Want
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
-		if c.Agents[agent] <= 0 {
+		if c.Agents[agent] <= 0 || c.Slots <= 0 {
 			continue
 		}
 		wants = append(wants, mailroom.Want{Agent: agent})
@@ -116,7 +116,7 @@ func (b *batch) candidates(c *ClaimRequest) ([]*mailroom.Loaded, error) {
 				due = append(due, t)
 			}
 		}
-		if known, ok := b.l.idle[w]; ok && known.After(b.now) {
+		if known, ok := b.l.idle[w]; ok && known.After(b.now) && c.Wait {
 			continue
 		}
 		stored, err := b.stored(c, w)

@@ -77,8 +77,8 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 	out := Renewed{Until: w.LeaseUntil}
 	for _, id := range threads {
 		t := b.thread(id)
-		_, holds := held[t.Current]
-		if t.Worker != in.Worker || holds || t.Round > in.Round {
+		c, holds := held[t.Current]
+		if t.Worker != in.Worker || holds && t.Holds(in.Worker, c) || t.Round > in.Round {
 			continue
 		}
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {

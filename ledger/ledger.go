@@ -157,6 +157,11 @@ func (l *Ledger) do(ctx context.Context, o *op) error {
 	if o.claim != nil {
 		return <-o.done // a claim that is being made must not get lost
 	}
+	select {
+	case err := <-o.done:
+		return err
+	default:
+	}
 	return mailroom.Errorf(mailroom.Unavailable, "%s was not waited for, its outcome is unknown: %w", o.name, ctx.Err())
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"mailroom"
@@ -106,16 +107,6 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
 		return 0, err
 	}
 	o := op{name: "append", rank: rankPlain, size: a.Size(), threads: []string{a.Thread}, runs: []string{a.Run}}
-	for i, s := range a.Step.Sends {
-		if strings.TrimSpace(s.Thread) == "" {
-			continue
-		}
-		id, err := mailroom.CheckThreadID(s.Thread)
-		if err != nil {
-			return 0, err
-		}
-		a.Step.Sends[i].Thread = id
-	}
 	for _, s := range a.Step.Sends {
 		o.threads = append(o.threads, s.Target(a.Run))
 	}
@@ -195,5 +186,6 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 		return nil
 	}
 	c := *r
+	c.Inputs, c.Steers = slices.Clone(r.Inputs), slices.Clone(r.Steers)
 	return &c
 }

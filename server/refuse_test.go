@@ -16,18 +16,18 @@ import (
 	"mailroom/server"
 )
 
-func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
-	f := start(t)
-	sent := f.submit("t", "hello")
-	run, message := sent.Run, sent.Message
+// badInput is a request that must be refused as invalid.
+type badInput struct {
+	route, body string
+	status      int
+	location    string // of the first of the problem's errors, "" for none
+	header      string
+}
+
+func badSubmits() []badInput {
 	long := strings.Repeat("x", 300)
 	deep := `{"text":"a","options":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`
-	for _, tc := range []struct {
-		route, body string
-		status      int
-		location    string // of the first of the problem's errors, "" for none
-		header      string
-	}{
+	return []badInput{
 		{"POST /v1/messages", ``, 400, "", ""},
 		{"POST /v1/messages", `{`, 400, "body", ""},
 		{"POST /v1/messages", `{"text":"a"`, 400, "body", ""},
@@ -77,6 +77,12 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 		{"POST /v1/messages", `text=a`, 415, "header.Content-Type", "Content-Type: application/x-www-form-urlencoded"},
 		{"POST /v1/messages", `{"text":"a"}`, 415, "header.Content-Type", "Content-Type: text/plain"},
 		{"POST /v1/messages", `{"text":"a"}`, 415, "header.Content-Type", "Content-Type: application/json; charset=latin1"},
+	}
+}
+
+func badChanges(run, message string) []badInput {
+	long := strings.Repeat("x", 300)
+	return []badInput{
 		{"POST /v1/threads/t/messages", `{"text":"a","thread":"u"}`, 422, "body.thread", ""},
 		{"POST /v1/threads/a%2Fb/messages", `{"text":"a"}`, 422, "path.thread", ""},
 		{"POST /v1/threads/%2E%2E/messages", `{"text":"a"}`, 422, "path.thread", ""},
@@ -93,6 +99,11 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 		{"POST /v1/threads/t/interrupt", `{"force":true}`, 422, "body.force", ""},
 		{"POST /v1/runs/" + run + "/cancel", `{"force":true}`, 422, "body.force", ""},
 		{"POST /v1/runs/" + run + "/retry", `{"agent_version":"old"}`, 422, "body.agent_version", ""},
+	}
+}
+
+func badQueries(run string) []badInput {
+	return []badInput{
 		{"GET /v1/threads?limit=0", ``, 422, "query.limit", ""},
 		{"GET /v1/threads?limit=501", ``, 422, "query.limit", ""},
 		{"GET /v1/threads?limit=many", ``, 422, "query.limit", ""},
@@ -116,7 +127,13 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 		{"GET /v1/threads/t/stream?until=never", ``, 422, "query.until", ""},
 		{"GET /v1/threads/t/stream?token=" + token, ``, 422, "query.token", ""},
 		{"GET /v1/runs/" + run + "/stream?run=" + run, ``, 422, "query.run", ""},
-	} {
+	}
+}
+
+func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
+	f := start(t)
+	sent := f.submit("t", "hello")
+	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run)) {
 		before := f.written()
 		var headers []string
 		if tc.header != "" {

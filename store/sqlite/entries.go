@@ -17,11 +17,11 @@ const (
 
 	// The last row that has entries before a seq is the first that ends at
 	// the seq before it or later; with none such, all rows qualify.
-	entriesBackward = `WITH of (thread, before) AS (SELECT (SELECT key FROM thread WHERE id = ?), ?)
-		SELECT e.first_seq, e.lines FROM of CROSS JOIN entry e
-		WHERE e.thread = of.thread AND e.last_seq > ? AND e.last_seq <= coalesce(
-			(SELECT min(last_seq) FROM entry WHERE thread = of.thread AND last_seq >= of.before - 1), of.before)
-		ORDER BY e.last_seq DESC`
+	entriesBackward = `SELECT first_seq, lines FROM entry
+		WHERE thread = (SELECT key FROM thread WHERE id = ?1) AND last_seq > ?2 AND last_seq <= coalesce(
+			(SELECT min(last_seq) FROM entry
+				WHERE thread = (SELECT key FROM thread WHERE id = ?1) AND last_seq >= ?3 - 1), ?3)
+		ORDER BY last_seq DESC`
 )
 
 // joinEntries puts entries into the form of a row: their lines.
@@ -56,7 +56,7 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	}
 	text, args := entriesForward, []any{q.Thread, q.After}
 	if q.Backward {
-		text, args = entriesBackward, []any{q.Thread, q.Before, q.After}
+		text, args = entriesBackward, []any{q.Thread, q.After, q.Before}
 	}
 	var found []mailroom.Entry
 	err := r.query("read entries", 2, text, args, func(row []any) (bool, error) {

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -24,144 +25,90 @@ type sel struct {
 }
 
 func (q *sel) cond(text string, args ...any) {
-	q.text.WriteString(map[bool]string{false: " WHERE ", true: " AND "}[q.where])
+	if q.where {
+		q.text.WriteString(" AND ")
+	} else {
+		q.text.WriteString(" WHERE ")
+	}
 	q.text.WriteString(text)
 	q.args = append(q.args, args...)
 	q.where = true
 }
 
-func (q *sel) add(text string, args ...any) {
-	q.text.WriteString(text)
-	q.args = append(q.args, args...)
+func (q *sel) add(text string) { q.text.WriteString(text) }
+
+// distinct sorts ids and drops repeats.
+func distinct(ids []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(ids)))
 }
 
-// limit is for SQL, where -1 is none.
-func limit(n int) int64 {
-	if n <= 0 {
-		return -1
+// full reports whether n rows are all that a limit allows; 0 allows any number.
+func full(n, limit int) bool { return limit > 0 && n >= limit }
+
+// first cuts list at limit; 0 is no limit.
+func first[T any](list []T, limit int) []T {
+	if limit > 0 && len(list) > limit {
+		return list[:limit]
 	}
-	return int64(n)
+	return list
 }
-
-func idList(ids []string) string { return string(appendTexts(nil, ids)) }
 
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	if len(q.IDs) > 0 {
+		return r.theseThreads(q)
+	}
 	var s sel
 	s.add("SELECT " + threadColumns + " FROM thread t")
-	if len(q.IDs) > 0 {
-		s.cond("t.id IN (SELECT value FROM json_each(?))", idList(q.IDs))
-	}
 	if q.Worker != "" {
-		s.cond(unlessIDs(q.IDs, "t.worker = ?"), q.Worker)
+		s.cond("t.worker = ?", q.Worker)
 	}
 	if q.Agent != "" {
 		s.cond("t.agent = ?", q.Agent)
 	}
 	if q.From != 0 && q.Oldest {
-		s.cond(unlessIDs(q.IDs, "t.key > ?"), q.From)
+		s.cond("t.key > ?", q.From)
 	} else if q.From != 0 {
-		s.cond(unlessIDs(q.IDs, "t.key < ?"), q.From)
+		s.cond("t.key < ?", q.From)
 	}
-	if q.Oldest {
-		s.add(" ORDER BY t.key LIMIT ?", limit(q.Limit))
-	} else {
-		s.add(" ORDER BY t.key DESC LIMIT ?", limit(q.Limit))
+	s.add(" ORDER BY t.key")
+	if !q.Oldest {
+		s.add(" DESC")
 	}
 	var found []*mailroom.Thread
 	err := r.query("read threads", nThread, s.text.String(), s.args, func(row []any) (bool, error) {
 		found = append(found, scanThread(row))
-		return true, nil
+		return !full(len(found), q.Limit), nil
 	})
 	return found, err
 }
 
-// unlessIDs keeps SQLite from choosing the index of a condition when the rows
-// are named by id, which is always the better way to them.
-func unlessIDs(ids []string, cond string) string {
-	if len(ids) > 0 {
-		return "+" + cond
-	}
-	return cond
-}
-
-func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
-	var s sel
-	// CROSS JOIN keeps the order: from the runs to their threads.
-	s.add("SELECT " + runColumns + " FROM run r CROSS JOIN thread t ON t.key = r.thread")
-	if !s.whichRuns(q) {
-		return nil, nil
-	}
-	if q.From != 0 {
-		s.cond(unlessIDs(q.IDs, "r.key < ?"), q.From)
-	}
-	switch q.Set {
-	case mailroom.QueueRuns:
-		s.add(" ORDER BY r.priority, r.place, r.key LIMIT ?", limit(q.Limit))
-	case mailroom.HeldRuns:
-		s.add(" ORDER BY r.not_before, r.place, r.key LIMIT ?", limit(q.Limit))
-	default:
-		s.add(" ORDER BY r.key DESC LIMIT ?", limit(q.Limit))
-	}
-	var found []*mailroom.Run
-	err := r.query("read runs", nRun, s.text.String(), s.args, func(row []any) (bool, error) {
-		run, err := scanRun(row)
-		found = append(found, run)
-		return true, err
-	})
-	return found, err
-}
-
-func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
-	var s sel
-	s.add("SELECT count(*) FROM run r")
-	if !s.whichRuns(q) {
-		return 0, nil
-	}
-	var n int64
-	err := r.query("count runs", 1, s.text.String(), s.args, func(row []any) (bool, error) {
-		n, _ = row[0].(int64)
-		return false, nil
-	})
-	return int(n), err
-}
-
-// whichRuns adds the conditions of q but From. It reports false when no run
-// can match.
-func (s *sel) whichRuns(q mailroom.RunQuery) bool {
-	if len(q.IDs) > 0 {
-		s.cond("r.id IN (SELECT value FROM json_each(?))", idList(q.IDs))
-	}
-	if q.Thread != "" {
-		s.cond(unlessIDs(q.IDs, "r.thread = (SELECT key FROM thread WHERE id = ?)"), q.Thread)
-	}
-	if q.Agent != "" {
-		s.cond("r.agent = ?", q.Agent)
-	}
-	if len(q.Statuses) > 0 {
-		// Literals, because a partial index serves no parameter.
-		var known []string
-		for _, status := range []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting,
-			mailroom.Completed, mailroom.Failed, mailroom.Cancelled} {
-			if slices.Contains(q.Statuses, status) {
-				known = append(known, "'"+string(status)+"'")
+// theseThreads reads the rows that are named; they are few.
+func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	for args := range inLists(distinct(q.IDs)) {
+		err := r.query("read threads", nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
+			t := scanThread(row)
+			switch {
+			case q.Worker != "" && t.Worker != q.Worker:
+			case q.Agent != "" && t.Agent != q.Agent:
+			case q.From != 0 && q.Oldest && t.Key <= q.From:
+			case q.From != 0 && !q.Oldest && t.Key >= q.From:
+			default:
+				found = append(found, t)
 			}
-		}
-		switch len(known) {
-		case 0:
-			return false
-		case 1:
-			s.cond("r.status = " + known[0])
-		default:
-			s.cond("r.status IN (" + strings.Join(known, ", ") + ")")
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	switch q.Set {
-	case mailroom.QueueRuns:
-		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 0")
-	case mailroom.HeldRuns:
-		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 1")
-	}
-	return true
+	slices.SortFunc(found, func(a, b *mailroom.Thread) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
+	return first(found, q.Limit), nil
 }
 
 func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {

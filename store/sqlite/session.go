@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
+	"strings"
 )
 
 // session is one connection with its prepared statements. One goroutine at a
@@ -58,6 +60,36 @@ func (s *session) query(ctx context.Context, columns int, text string, args []an
 	}
 	return rows.Err()
 }
+
+// inLists splits values, which must be different, into the arguments of IN lists
+// of few lengths, so that there are few statements. One that is not full repeats
+// its last value. (A json_each of one argument, or LIMIT with one, would make
+// SQLite plan the statement again at every execution.)
+func inLists[T any](values []T) iter.Seq[[]any] {
+	return func(yield func([]any) bool) {
+		for len(values) > 0 {
+			size := 64
+			switch {
+			case len(values) == 1:
+				size = 1
+			case len(values) <= 8:
+				size = 8
+			}
+			n := min(size, len(values))
+			list := make([]any, size)
+			for i := range list {
+				list[i] = values[min(i, n-1)]
+			}
+			if !yield(list) {
+				return
+			}
+			values = values[n:]
+		}
+	}
+}
+
+// in is the text of an IN list for so many arguments.
+func in(args []any) string { return "IN (?" + strings.Repeat(", ?", len(args)-1) + ")" }
 
 // prepared returns the statement of a text, prepared at its first use. The
 // number of texts is bounded: what varies freely is an argument.

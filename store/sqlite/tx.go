@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	lockThreads = "SELECT " + threadColumns + ` FROM json_each(?) asked CROSS JOIN thread t ON t.id = asked.value`
-	lockWorkers = "SELECT " + workerColumns + ` FROM worker WHERE id IN (SELECT value FROM json_each(?))`
+	threadsWith = "SELECT " + threadColumns + " FROM thread t WHERE " // … IN list
+	workersWith = "SELECT " + workerColumns + " FROM worker WHERE id "
 
-	// Reads the index in its order. Where it meets a thread that is due
+	// Reads the index alone, in its order. Where it meets a thread that is due
 	// later, all others of that priority are too: Due goes on behind it.
-	dueBehind = "SELECT " + threadColumns + ` FROM thread t
+	dueBehind = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_at IS NOT NULL AND due_agent = ? AND due_alone = ? AND due_priority > ?
-		ORDER BY due_priority, due_at, key LIMIT ?`
+		ORDER BY due_priority, due_at, key`
 )
 
 // tx is the transaction of an Update. SQLite has one writer, so Lock and Due
@@ -36,80 +36,121 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 			"Lock after another call that locks: the order of locks is lost"))
 	}
 	t.locked = true
-	ws := make([]*mailroom.Worker, len(workers))
-	if len(workers) > 0 {
-		found := make(map[string]*mailroom.Worker, len(workers))
-		err := t.session.query(t.ctx, nWorker, lockWorkers, []any{idList(workers)}, func(row []any) (bool, error) {
+	ws, err := t.lockWorkers(workers)
+	if err != nil {
+		return nil, nil, t.fail("lock workers", err)
+	}
+	ts, err := t.lockThreads(threads)
+	if err != nil {
+		return nil, nil, t.fail("lock threads", err)
+	}
+	return ws, ts, nil
+}
+
+func (t *tx) lockWorkers(ids []string) ([]*mailroom.Worker, error) {
+	found := make(map[string]*mailroom.Worker, len(ids))
+	for args := range inLists(ids) {
+		err := t.session.query(t.ctx, nWorker, workersWith+in(args), args, func(row []any) (bool, error) {
 			w, err := scanWorker(row)
 			found[w.ID] = w
 			return true, err
 		})
 		if err != nil {
-			return nil, nil, t.fail("lock workers", err)
-		}
-		for i, id := range workers {
-			ws[i] = found[id]
+			return nil, err
 		}
 	}
-	ts := make([]*mailroom.Thread, len(threads))
-	if len(threads) > 0 {
-		found := make(map[string]*mailroom.Thread, len(threads))
-		err := t.session.query(t.ctx, nThread, lockThreads, []any{idList(threads)}, func(row []any) (bool, error) {
-			row1 := scanThread(row)
-			found[row1.ID] = row1
+	rows := make([]*mailroom.Worker, len(ids))
+	for i, id := range ids {
+		rows[i] = found[id]
+	}
+	return rows, nil
+}
+
+func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
+	found := make(map[string]*mailroom.Thread, len(ids))
+	for args := range inLists(ids) {
+		err := t.session.query(t.ctx, nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
+			thread := scanThread(row)
+			found[thread.ID] = thread
 			return true, nil
 		})
 		if err != nil {
-			return nil, nil, t.fail("lock threads", err)
-		}
-		for i, id := range threads {
-			if ts[i] = found[id]; ts[i] == nil {
-				ts[i] = &mailroom.Thread{ID: id}
-			}
+			return nil, err
 		}
 	}
-	return ws, ts, nil
+	rows := make([]*mailroom.Thread, len(ids))
+	for i, id := range ids {
+		if rows[i] = found[id]; rows[i] == nil {
+			rows[i] = &mailroom.Thread{ID: id}
+		}
+	}
+	return rows, nil
 }
 
 func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
 	t.locked = true
+	var keys []int64
 	for _, want := range wants {
 		ready, later, err := t.dueOf(now, want)
 		if err != nil {
 			return nil, time.Time{}, t.fail("find due threads", err)
 		}
-		due = append(due, ready...)
+		keys = append(keys, ready...)
 		if len(ready) < want.Slots && !later.IsZero() && (next.IsZero() || later.Before(next)) {
 			next = later
 		}
 	}
+	if due, err = t.withKeys(keys); err != nil {
+		return nil, time.Time{}, t.fail("read due threads", err)
+	}
 	return due, next, nil
 }
 
-// dueOf returns the threads of one want that are due, and the first time at
-// which one is due later in the priorities that were looked at.
-func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []*mailroom.Thread, later time.Time, err error) {
+// dueOf returns the keys of the threads of one want that are due, and the first
+// time at which one is due later in the priorities that were looked at.
+func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []int64, later time.Time, err error) {
 	behind := int64(math.MinInt64)
 	for len(ready) < want.Slots {
 		met := false
-		args := []any{want.Agent, bit(want.Alone), behind, int64(want.Slots - len(ready))}
-		err := t.session.query(t.ctx, nThread, dueBehind, args, func(row []any) (bool, error) {
-			thread := scanThread(row)
-			if thread.Due.At.After(now) {
-				if later.IsZero() || thread.Due.At.Before(later) {
-					later = thread.Due.At
-				}
-				behind, met = int64(thread.Due.Priority), true
-				return false, nil
+		args := []any{want.Agent, bit(want.Alone), behind}
+		err := t.session.query(t.ctx, 3, dueBehind, args, func(row []any) (bool, error) {
+			c := columns{row: row}
+			key, at, priority := c.int64(), c.time(), c.int64()
+			if !at.After(now) {
+				ready = append(ready, key)
+				return len(ready) < want.Slots, nil
 			}
-			ready = append(ready, thread)
-			return true, nil
+			if later.IsZero() || at.Before(later) {
+				later = at
+			}
+			behind, met = priority, true
+			return false, nil
 		})
 		if err != nil || !met {
 			return ready, later, err
 		}
 	}
 	return ready, later, nil
+}
+
+// withKeys returns the threads of the keys, in their order.
+func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
+	found := make(map[int64]*mailroom.Thread, len(keys))
+	for args := range inLists(keys) {
+		err := t.session.query(t.ctx, nThread, threadsWith+"t.key "+in(args), args, func(row []any) (bool, error) {
+			thread := scanThread(row)
+			found[thread.Key] = thread
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	threads := make([]*mailroom.Thread, len(keys))
+	for i, key := range keys {
+		threads[i] = found[key]
+	}
+	return threads, nil
 }
 
 // fail makes err the transaction's end, also if f goes on.

@@ -76,7 +76,7 @@ func (t *tx) write(c *mailroom.Changes) error {
 	for _, w := range c.Workers {
 		var agents any
 		if len(w.Agents) > 0 {
-			agents = idList(w.Agents)
+			agents = string(appendTexts(nil, w.Agents))
 		}
 		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), agents,
 			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead)); err != nil {

@@ -1,0 +1,55 @@
+# What can be done with this tree. `make` alone prints it.
+
+GO         ?= go
+STATICCHECK = $(GO) tool -modfile=tools.mod staticcheck
+
+# The product needs no C; only the race detector does.
+export CGO_ENABLED = 0
+
+# Go refuses to build where git refuses to read, for example in a tree that
+# somebody else owns. The build then goes without the revision.
+ifneq ($(shell git status --porcelain >/dev/null 2>&1 || echo refused),)
+export GOFLAGS := $(GOFLAGS) -buildvcs=false
+endif
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help build run test lint bench cover compiler clean
+
+help: ## print this
+	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
+
+build: ## build bin/mailroom
+	$(GO) build -trimpath -o bin/mailroom ./cmd/mailroom
+
+run: build ## build and start the server; DATA=folder keeps everything there
+	@exec bin/mailroom serve $(if $(DATA),--data '$(DATA)')
+
+test: compiler lint build ## everything: format, vet, staticcheck, build, tests with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
+		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+cover: ## how much of the code the tests reach; details in bin/cover.html
+	@mkdir -p bin
+	$(GO) test -coverpkg=./... -coverprofile=bin/cover.out ./...
+	@$(GO) tool cover -html=bin/cover.out -o bin/cover.html
+	@$(GO) tool cover -func=bin/cover.out | tail -n 1
+
+compiler: ## make sure of the C compiler that the race detector needs
+	@cc=$$($(GO) env CC); \
+	works() { echo '#include <stdlib.h>' | $$cc -E - >/dev/null 2>&1; }; \
+	if ! works && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends gcc libc6-dev; \
+	fi; \
+	works || { echo "the race detector needs a C compiler ($$cc does not work): install gcc and the C library's headers, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+clean: ## remove what was built
+	rm -rf bin

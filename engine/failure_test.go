@@ -1,0 +1,355 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+// seen keeps what agents report from their own goroutines.
+type seen[T any] struct {
+	mu    sync.Mutex
+	items []T
+}
+
+func (s *seen[T]) add(v T) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items = append(s.items, v)
+}
+
+func (s *seen[T]) all() []T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.items)
+}
+
+func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var starts seen[time.Time]
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			starts.add(time.Now())
+			return errors.New("who knows")
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Minute)
+		at := starts.all()
+		if len(at) != mailroom.DefaultAttempts {
+			t.Fatalf("got %d attempts, want %d", len(at), mailroom.DefaultAttempts)
+		}
+		for i, base := range []time.Duration{250, 500, 1000, 2000} {
+			base *= time.Millisecond
+			got := at[i+1].Sub(at[i])
+			// Claimed at its time, with nobody to wake the engine: exactly.
+			if got < base || got > base+base/5 {
+				t.Errorf("retry %d came after %v, want %v and up to a fifth more", i+1, got, base)
+			}
+		}
+		r := h.status(out.Run, mailroom.Failed)
+		want := &mailroom.RunError{Class: mailroom.Exhausted, Message: "who knows"}
+		if diff := cmp.Diff(want, r.Error); diff != "" {
+			t.Error(diff)
+		}
+		var again []string
+		for _, e := range h.entries("t", mailroom.KindRescheduled) {
+			b := body[mailroom.RunRescheduled](h, e)
+			again = append(again, fmt.Sprintf("%s %d %s", b.Reason, b.Attempt, b.Error.Class))
+		}
+		if diff := cmp.Diff([]string{"retry 1 transient", "retry 2 transient", "retry 3 transient", "retry 4 transient"}, again); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var starts seen[time.Time]
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			starts.add(time.Now())
+			if s.Run().Attempt > 1 {
+				return nil
+			}
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.Outage, RetryAfter: 90 * time.Second, Err: errors.New("429")})
+		})
+		out := h.send("t", "hello")
+		h.wait(2 * time.Minute)
+		h.status(out.Run, mailroom.Completed)
+		if at := starts.all(); len(at) != 2 || at[1].Sub(at[0]) != 90*time.Second {
+			t.Errorf("got starts at %v, want the second 90 s after the first", at)
+		}
+	})
+}
+
+func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
+	inHouse(t, func(h *house) {
+		up := time.Now().Add(time.Hour)
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			if time.Now().Before(up) {
+				return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("no model available")}
+			}
+			return s.Stream(ctx, "at last")
+		})
+		var runs []mailroom.Submitted
+		for i := range 20 {
+			runs = append(runs, h.send(fmt.Sprint("t", i), "hello"))
+		}
+		h.wait(time.Hour + 7*time.Minute)
+		for _, out := range runs {
+			if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
+				t.Errorf("got %d failures in %d attempts, want none, and more than a few attempts but no storm", r.Failures, r.Attempt)
+			}
+		}
+	})
+}
+
+func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var entered seen[string]
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			entered.add(s.Run().ID)
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("content filtered")})
+		})
+		var runs []mailroom.Submitted
+		for i := range 50 {
+			runs = append(runs, h.send(fmt.Sprint("t", i%10), "hello"))
+		}
+		h.wait(10 * time.Minute)
+		if got := len(entered.all()); got != 50 {
+			t.Errorf("got %d attempts, want 50", got)
+		}
+		want := &mailroom.RunError{Class: mailroom.Permanent, Message: "content filtered"}
+		for _, out := range runs {
+			if diff := cmp.Diff(want, h.status(out.Run, mailroom.Failed).Error); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
+
+func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			in, err := s.Input(ctx)
+			if err != nil {
+				return err
+			}
+			if in[0].Text == "bad" {
+				return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}
+			}
+			return s.Stream(ctx, "re: "+in[0].Text)
+		})
+		bad, good := h.send("t", "bad"), h.send("t", "good")
+		h.wait(time.Second)
+		h.status(bad.Run, mailroom.Failed)
+		h.status(good.Run, mailroom.Completed)
+
+		// It can be retried by hand, and is attempted once more.
+		_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: bad.Run, By: "somebody"})
+		h.must(err)
+		h.wait(time.Second)
+		if r := h.status(bad.Run, mailroom.Failed); r.Attempt != 2 {
+			t.Errorf("got attempt %d, want 2", r.Attempt)
+		}
+	})
+}
+
+func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var order seen[string]
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			in, err := s.Input(ctx)
+			if err != nil {
+				return err
+			}
+			order.add(in[0].Text)
+			if s.Run().Attempt == 1 && in[0].Text == "first" {
+				return errors.New("once")
+			}
+			return nil
+		})
+		h.send("t", "first")
+		h.send("t", "second")
+		h.wait(100 * time.Millisecond)
+		h.send("other", "elsewhere")
+		h.wait(time.Second)
+		want := []string{"first", "elsewhere", "first", "second"}
+		if diff := cmp.Diff(want, order.all()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(say("hi"))
+		ghost := func(in *mailroom.Submit) { in.Agent = "ghost" }
+		h.wait(2 * time.Minute) // the engine has been up for long enough to judge
+		begin := time.Now()
+		out := h.send("t", "hello", ghost)
+		h.wait(55 * time.Second)
+		h.status(out.Run, mailroom.Queued)
+		h.wait(20 * time.Second)
+		r := h.status(out.Run, mailroom.Failed)
+		if got := r.FinishedAt.Sub(begin); got < time.Minute || got > 75*time.Second {
+			t.Errorf("failed after %v, want the grace of a minute", got)
+		}
+		if r.Attempt != 0 || r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, `"ghost"`) {
+			t.Errorf("got attempt %d, error %v; want none, permanent and naming the agent", r.Attempt, r.Error)
+		}
+		h.wait(10 * time.Minute)
+		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindFailed}
+		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(say("hi"))
+		other := serving(say("late"))
+		other.Agents = map[string]engine.Agent{"b": {Agent: work(3 * time.Minute)}}
+		other.Runs = 1
+		h.elsewhere(other)
+		toB := func(in *mailroom.Submit) { in.Agent = "b" }
+		h.send("t1", "keeps the only slot", toB)
+		out := h.send("t2", "waits", toB)
+		h.wait(2*time.Minute + 30*time.Second)
+		h.status(out.Run, mailroom.Queued)
+		h.wait(5 * time.Minute)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
+// 200 runs share a worker and one of them kills it. Each loses its claim with
+// the others twice; then a run on its last chance runs without another such
+// beside it, and only the culprit is left when the worker dies a third time.
+func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var deaths int
+		var poison string
+		killed := make(chan struct{}, 1)
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().ID != poison {
+				return work(3*time.Second)(ctx, s)
+			}
+			killed <- struct{}{}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		o.Runs, o.Local = 200, true
+		var runs []mailroom.Submitted
+		for i := range 200 {
+			runs = append(runs, h.send(fmt.Sprint("t", i), "hello"))
+		}
+		poison = runs[77].Run
+		all := time.After(15 * time.Minute)
+		for running := true; running; {
+			p := h.newProcess()
+			h.must(p.ledger.EndLocal(context.Background()))
+			p.start(o)
+			select {
+			case <-killed:
+				deaths++
+				h.wait(time.Second)
+				p.kill()
+			case <-all:
+				p.stop()
+				running = false
+			}
+		}
+		if deaths != mailroom.MaxCrashes {
+			t.Errorf("the worker died %d times, want %d", deaths, mailroom.MaxCrashes)
+		}
+		for _, out := range runs {
+			if out.Run != poison {
+				h.status(out.Run, mailroom.Completed)
+				continue
+			}
+			if r := h.status(out.Run, mailroom.Failed); r.Error.Class != mailroom.Crashed || r.Failures != 0 {
+				t.Errorf("got class %s, %d failures, want %s and none", r.Error.Class, r.Failures, mailroom.Crashed)
+			}
+		}
+	})
+}
+
+// explode panics; the stack of the error names it.
+func explode() { panic("boom") }
+
+func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Attempt == 1 {
+				explode()
+			}
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		h.status(out.Run, mailroom.Completed)
+		again := h.entries("t", mailroom.KindRescheduled)
+		if len(again) != 1 {
+			t.Fatalf("got %d reschedules, want 1", len(again))
+		}
+		e := body[mailroom.RunRescheduled](h, again[0]).Error
+		if e.Class != mailroom.Transient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message, "engine_test.explode") {
+			t.Errorf("got %+v, want a transient error with the panic and its stack", e)
+		}
+	})
+}
+
+func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Attempt == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 {
+			t.Errorf("got %d failures, want 1", r.Failures)
+		}
+	})
+}
+
+// An end that the store refuses, for whatever reason, must not make the run go
+// round for ever, costing nothing each time.
+func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var entered seen[int]
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			entered.add(s.Run().Attempt)
+			return s.Stream(ctx, "unwritable")
+		}))
+		p.line.onWrite(func(c *mailroom.Changes) error {
+			for _, r := range c.Runs {
+				if r.Status == mailroom.Completed {
+					return errors.New("constraint failed")
+				}
+			}
+			return nil
+		}, nil)
+		out := h.send("t", "hello")
+		h.wait(10 * time.Minute)
+		r := h.status(out.Run, mailroom.Failed)
+		if r.Failures != mailroom.DefaultAttempts || !strings.Contains(r.Error.Message, "constraint failed") {
+			t.Errorf("got %d failures, error %v; want %d and the reason", r.Failures, r.Error, mailroom.DefaultAttempts)
+		}
+		if n := len(entered.all()); n != mailroom.DefaultAttempts {
+			t.Errorf("entered %d times, want %d", n, mailroom.DefaultAttempts)
+		}
+	})
+}

@@ -1,0 +1,423 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+// renewals returns a hook that gives its verdict on each write of a live
+// worker's row, n counting from 1.
+func renewals(verdict func(n int) error) func(*mailroom.Changes) error {
+	n := 0
+	return func(c *mailroom.Changes) error {
+		for _, w := range c.Workers {
+			if !w.Dead {
+				n++
+				return verdict(n)
+			}
+		}
+		return nil
+	}
+}
+
+// onlyWorker returns the row of the one worker there is.
+func (h *house) onlyWorker() *mailroom.Worker {
+	h.t.Helper()
+	all := h.workers()
+	if len(all) != 1 {
+		h.t.Fatalf("got %d workers, want 1", len(all))
+	}
+	return all[0]
+}
+
+// work returns an agent that takes d, or ends with its context.
+func work(d time.Duration) mailroom.AgentFunc {
+	return func(ctx context.Context, s mailroom.Session) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func TestLeaseIsRenewedWhileRunsAreActive(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(work(3 * time.Minute))
+		rival := h.elsewhere(engine.Options{}) // serves nothing, and sweeps
+		out := h.send("t", "a long run")
+		h.wait(time.Second)
+		for range 170 {
+			h.wait(time.Second)
+			for _, w := range h.workers() {
+				if w.Dead || !w.LeaseUntil.After(time.Now()) {
+					t.Fatalf("worker %+v at %v: the lease was not renewed", w, time.Now())
+				}
+			}
+		}
+		h.wait(20 * time.Second)
+		rival.stop()
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+	})
+}
+
+func TestRenewalThatFailsOnceIsTriedAgain(t *testing.T) {
+	for name, hook := range map[string]func(l *line, f func(*mailroom.Changes) error){
+		"and was not written": func(l *line, f func(*mailroom.Changes) error) { l.onWrite(f, nil) },
+		"though it was":       func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(h *house) {
+				p := h.elsewhere(serving(work(time.Minute)))
+				h.elsewhere(engine.Options{})
+				out := h.send("t", "hello")
+				h.wait(time.Second)
+				var failed []time.Time
+				hook(p.line, renewals(func(n int) error {
+					if n%2 == 0 {
+						return nil
+					}
+					failed = append(failed, time.Now())
+					return unknown()
+				}))
+				h.wait(2 * time.Minute)
+				p.line.onWrite(nil, nil)
+				if len(failed) < 5 {
+					t.Errorf("got %d failed renewals, want every second one", len(failed))
+				}
+				if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+					t.Errorf("got attempt %d, want 1", r.Attempt)
+				}
+			})
+		})
+	}
+}
+
+// A worker that cannot reach the store cancels its runs before its lease ends;
+// strictly after that, and within one sweep, somebody else has them. What the
+// first one writes later is refused.
+func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
+	inHouse(t, func(h *house) {
+		cancelled := make(chan time.Time, 1)
+		overtaken := make(chan struct{})
+		refusals := make(chan error, 5)
+		zombie := func(ctx context.Context, s mailroom.Session) error {
+			h.must(s.Stream(ctx, "before"))
+			<-ctx.Done()
+			if cause := context.Cause(ctx); cause != mailroom.ErrLeaseLost {
+				t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
+			}
+			cancelled <- time.Now()
+			<-overtaken
+			late := context.WithoutCancel(ctx)
+			refusals <- s.Append(late, mailroom.Step{Name: "late", Checkpoint: []byte(`"late"`)})
+			refusals <- s.Append(late, mailroom.Step{Sends: []mailroom.Send{{Name: "n", Thread: "x", Parts: mailroom.Text("late")}}})
+			_, err := s.Steered(ctx)
+			refusals <- err
+			return nil // which would complete the run
+		}
+		first := h.elsewhere(serving(zombie))
+		out := h.send("t", "hello")
+		h.wait(7 * time.Second)
+		first.line.freeze()
+		leaseEnd := h.onlyWorker().LeaseUntil
+
+		started := make(chan time.Time, 1)
+		h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			started <- time.Now()
+			return work(time.Minute)(ctx, s)
+		}))
+		if at := <-cancelled; !at.Before(leaseEnd) {
+			t.Errorf("cancelled at %v, want before the lease ends at %v", at, leaseEnd)
+		}
+		at := <-started
+		if !at.After(leaseEnd) || at.After(leaseEnd.Add(2*time.Second)) {
+			t.Errorf("taken over at %v, want after the lease's end at %v, within one sweep and one poll", at, leaseEnd)
+		}
+		first.line.thaw()
+		close(overtaken)
+		for range 3 {
+			if err := <-refusals; mailroom.CodeOf(err) != mailroom.LeaseLost {
+				t.Errorf("a late write: got %v, want code %s", err, mailroom.LeaseLost)
+			}
+		}
+		h.wait(2 * time.Minute)
+		r := h.status(out.Run, mailroom.Completed)
+		if r.Attempt != 2 || r.Crashes != 1 || r.Checkpoint != nil || r.Step != 0 {
+			t.Errorf("got attempt %d, crashes %d, checkpoint %s, step %d; want 2, 1, none, 0", r.Attempt, r.Crashes, r.Checkpoint, r.Step)
+		}
+		if got := h.entries("x"); len(got) != 0 {
+			t.Errorf("a late send arrived: %v", got)
+		}
+	})
+}
+
+func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var attempts atomic.Int32
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			attempts.Add(1)
+			return work(20*time.Second)(ctx, s)
+		}))
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		p.line.freeze()
+		h.wait(time.Minute) // nobody else is there to expire it
+		if err := p.engines[0].Ready(); err == nil {
+			t.Error("ready without a lease")
+		}
+		if n := attempts.Load(); n != 1 {
+			t.Errorf("the agent was entered %d times while there was no lease, want 1", n)
+		}
+		p.line.thaw()
+		h.wait(time.Minute)
+		h.must(p.engines[0].Ready())
+		if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Crashes != 0 {
+			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
+		}
+		h.onlyWorker() // it is still the same one
+	})
+}
+
+func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
+	inHouse(t, func(h *house) {
+		sleeper := h.elsewhere(serving(say("hi")))
+		h.wait(time.Second)
+		self := h.onlyWorker().ID
+		dead := h.elsewhere(serving(say("hi")))
+		h.wait(time.Second)
+		sleeper.line.freeze()
+		dead.kill()
+		h.wait(10 * time.Minute)
+
+		buried := make(chan time.Time, 1)
+		sleeper.line.onWrite(nil, func(c *mailroom.Changes) error {
+			for _, w := range c.Workers {
+				if !w.Dead {
+					continue
+				}
+				if w.ID == self {
+					t.Error("it expired itself")
+				}
+				for _, row := range h.workers() {
+					if row.ID == self && !row.LeaseUntil.After(time.Now()) {
+						t.Errorf("it judged at %v with a lease until %v", time.Now(), row.LeaseUntil)
+					}
+				}
+				buried <- time.Now()
+			}
+			return nil
+		})
+		woke := time.Now()
+		sleeper.line.thaw()
+		if at := <-buried; at.Sub(woke) > 3*time.Second {
+			t.Errorf("the lost worker was found after %v", at.Sub(woke))
+		}
+		h.wait(time.Minute)
+		sleeper.line.onWrite(nil, nil)
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
+func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
+	inHouse(t, func(h *house) {
+		causes := make(chan error, 1)
+		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Attempt == 1 {
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return context.Cause(ctx)
+			}
+			return s.Stream(ctx, "second")
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		old := h.onlyWorker().ID
+		h.must(h.ledger.Leave(context.Background(), old)) // as a judge would
+		if cause := <-causes; cause != mailroom.ErrLeaseLost {
+			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
+		}
+		h.wait(5 * time.Second)
+		r := h.status(out.Run, mailroom.Completed)
+		if r.Attempt != 2 || r.Crashes != 0 && r.Crashes != 1 {
+			t.Errorf("got %d attempts, want 2", r.Attempt)
+		}
+		h.must(w.Ready())
+		if n := len(h.workers()); n != 2 {
+			t.Errorf("got %d worker rows, want the old and the new", n)
+		}
+	})
+}
+
+func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.newProcess()
+		h.others = append(h.others, p)
+		p.line.onWrite(renewals(func(n int) error {
+			if n <= 3 {
+				return unknown()
+			}
+			return nil
+		}), nil)
+		w := p.start(serving(say("hi")))
+		out := h.send("t", "hello")
+		h.wait(100 * time.Millisecond)
+		if w.Ready() == nil {
+			t.Error("ready without a lease")
+		}
+		h.wait(5 * time.Second)
+		h.must(w.Ready())
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
+func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
+	inHouse(t, func(h *house) {
+		local := serving(work(time.Minute))
+		local.Local = true
+		p := h.elsewhere(local)
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		p.kill()
+
+		next := h.newProcess()
+		h.others = append(h.others, next)
+		started := make(chan time.Duration, 1)
+		begin := time.Now()
+		h.must(next.ledger.EndLocal(context.Background()))
+		next.start(serving(func(ctx context.Context, s mailroom.Session) error {
+			started <- time.Since(begin)
+			return nil
+		}))
+		if took := <-started; took > 2*time.Second {
+			t.Errorf("the run started after %v, want at once", took)
+		}
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
+			t.Errorf("got attempt %d, crashes %d, want 2 and 1", r.Attempt, r.Crashes)
+		}
+	})
+}
+
+func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var by [2]atomic.Int32
+		for i := range by {
+			o := serving(func(ctx context.Context, s mailroom.Session) error {
+				by[i].Add(1)
+				return work(time.Second)(ctx, s)
+			})
+			o.Runs = 5
+			h.start(o)
+		}
+		var runs []mailroom.Submitted
+		for range 40 {
+			runs = append(runs, h.send("", "hello"))
+		}
+		h.wait(10 * time.Second)
+		for _, out := range runs {
+			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+				t.Errorf("got attempt %d, want 1", r.Attempt)
+			}
+		}
+		for i := range by {
+			if n := by[i].Load(); n != 20 {
+				t.Errorf("engine %d ran %d, want half of 40", i, n)
+			}
+		}
+	})
+}
+
+// The answer to a claim may be lost on its way: the claim is there and nobody
+// knows. The worker's next renewal does not name it, and so releases it.
+func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
+	inHouse(t, func(h *house) {
+		entered := make(chan int, 10)
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			entered <- s.Run().Attempt
+			return nil
+		}))
+		h.wait(time.Second)
+		lost := false
+		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+			for _, r := range c.Runs {
+				if r.Status == mailroom.Running && !lost {
+					lost = true
+					return unknown()
+				}
+			}
+			return nil
+		})
+		begin := time.Now()
+		out := h.send("t", "hello")
+		if n := <-entered; n != 2 {
+			t.Errorf("entered at attempt %d, want 2: the first was claimed and not known", n)
+		}
+		if took := time.Since(begin); took > 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		h.wait(time.Second)
+		r := h.status(out.Run, mailroom.Completed)
+		if r.Failures != 0 || r.Crashes != 0 {
+			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
+		}
+	})
+}
+
+func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
+	inHouse(t, func(h *house) {
+		causes := make(chan error, 1)
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		}))
+		h.send("t", "hello")
+		h.wait(time.Second)
+		begin := time.Now()
+		p.kill()
+		if cause := <-causes; !errors.Is(cause, mailroom.ErrLeaseLost) {
+			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if p.engines[0].Ready() == nil {
+			t.Error("ready with a closed store")
+		}
+		h.must(h.ledger.EndLocal(context.Background()))
+		h.wait(20 * time.Second)
+		h.must(h.ledger.Sweep(context.Background(), ""))
+	})
+}
+
+func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(say("hi")))
+		h.wait(time.Second)
+		tries := 0
+		p.line.onWrite(func(*mailroom.Changes) error {
+			tries++
+			return unknown()
+		}, nil)
+		out := h.send("t", "hello")
+		h.wait(10 * time.Second)
+		p.line.onWrite(nil, nil)
+		if tries < 5 || tries > 100 {
+			t.Errorf("got %d tries in 10 s", tries)
+		}
+		h.wait(5 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}

@@ -1,0 +1,203 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+)
+
+// process is what lives and dies together: a ledger with its line to the store,
+// a bus, and the engines over them.
+type process struct {
+	t       *testing.T
+	line    *line
+	bus     *bus.Bus
+	ledger  *ledger.Ledger
+	engines []*worker
+	end     context.CancelFunc
+	ended   chan struct{}
+	err     error // of the ledger, once ended
+}
+
+func (h *house) newProcess() *process {
+	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
+	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+	}, Log: p.log()})
+	ctx, end := context.WithCancel(context.Background())
+	p.end = end
+	go func() {
+		defer close(p.ended)
+		p.err = p.ledger.Run(ctx)
+	}()
+	return p
+}
+
+func (p *process) log() *slog.Logger { return slog.New(slog.NewTextHandler(p.t.Output(), nil)) }
+
+// worker is one engine that runs.
+type worker struct {
+	*engine.Engine
+	quit context.CancelFunc
+	done chan struct{}
+	err  error // of Run, once done
+}
+
+// start runs an engine until the process ends, or the worker is stopped.
+func (p *process) start(o engine.Options) *worker {
+	if o.Log == nil {
+		o.Log = p.log()
+	}
+	ctx, quit := context.WithCancel(context.Background())
+	w := &worker{Engine: engine.New(p.ledger, p.bus, o), quit: quit, done: make(chan struct{})}
+	p.engines = append(p.engines, w)
+	go func() {
+		defer close(w.done)
+		w.err = w.Run(ctx)
+	}()
+	return w
+}
+
+// stop shuts the worker down in order and waits for it.
+func (w *worker) stop() {
+	w.quit()
+	<-w.done
+}
+
+// stop shuts the process down in order. It is repeatable.
+func (p *process) stop() {
+	p.t.Helper()
+	for _, w := range p.engines {
+		if w.stop(); w.err != nil && !p.line.isDead() {
+			p.t.Errorf("engine: %v", w.err)
+		}
+	}
+	p.end()
+	<-p.ended
+	if p.err != nil && !p.line.isDead() {
+		p.t.Errorf("ledger: %v", p.err)
+	}
+}
+
+// kill ends the process at once: nothing of it reaches the store any more. It
+// returns when its engines have found out and ended too.
+func (p *process) kill() {
+	p.t.Helper()
+	p.line.die()
+	for _, w := range p.engines {
+		if <-w.done; !errors.Is(w.err, mailroom.ErrStoreClosed) {
+			p.t.Errorf("engine of a dead process: got %v, want %v", w.err, mailroom.ErrStoreClosed)
+		}
+	}
+	p.end()
+	<-p.ended
+}
+
+// line is the store as one process sees it.
+type line struct {
+	mailroom.Store
+
+	mu     sync.Mutex
+	dead   bool
+	frozen chan struct{} // an Update begins when it is closed; nil: at once
+	// before may refuse a Write, after may report one that happened as failed.
+	before, after func(*mailroom.Changes) error
+}
+
+func (l *line) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+func (l *line) die() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+}
+
+// freeze makes Updates wait until thaw.
+func (l *line) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.frozen = make(chan struct{})
+}
+
+func (l *line) thaw() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.frozen)
+	l.frozen = nil
+}
+
+// onWrite sets the hooks, each of which may be nil.
+func (l *line) onWrite(before, after func(*mailroom.Changes) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.before, l.after = before, after
+}
+
+func (l *line) state() (dead error, frozen chan struct{}, before, after func(*mailroom.Changes) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		dead = mailroom.Errorf(mailroom.Unavailable, "a dead process writes: %w", mailroom.ErrStoreClosed)
+	}
+	return dead, l.frozen, l.before, l.after
+}
+
+func (l *line) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	if _, frozen, _, _ := l.state(); frozen != nil {
+		<-frozen
+	}
+	dead, _, before, after := l.state()
+	if dead != nil {
+		return dead
+	}
+	var wrote *mailroom.Changes
+	err := l.Store.Update(ctx, func(tx mailroom.Tx) error {
+		return f(watched{Tx: tx, write: func(c *mailroom.Changes) error {
+			wrote = c
+			if before == nil {
+				return nil
+			}
+			return before(c)
+		}})
+	})
+	if err == nil && after != nil && wrote != nil {
+		return after(wrote)
+	}
+	return err
+}
+
+func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	if dead, _, _, _ := l.state(); dead != nil {
+		return dead
+	}
+	return l.Store.View(ctx, f)
+}
+
+// watched is a transaction whose Write is looked at first.
+type watched struct {
+	mailroom.Tx
+	write func(*mailroom.Changes) error
+}
+
+func (w watched) Write(c *mailroom.Changes) error {
+	if err := w.write(c); err != nil {
+		return err
+	}
+	return w.Tx.Write(c)
+}
+
+// unknown is what a store says when it does not know whether it wrote.
+func unknown() error {
+	return mailroom.Errorf(mailroom.Unavailable, "an injected fault")
+}

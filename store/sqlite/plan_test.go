@@ -1,0 +1,176 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func openTest(t *testing.T, o Options) *Store {
+	t.Helper()
+	return openAt(t, filepath.Join(t.TempDir(), "mail.db"), o)
+}
+
+func openAt(t *testing.T, path string, o Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), path, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// usual runs every kind of query that the ledger makes in its transactions, and
+// every kind of write, so that their statements are prepared.
+func usual(t *testing.T, s *Store) {
+	t.Helper()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: now, Agent: "a"}}
+	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.Queued}
+	held := &mailroom.Run{ID: "h", Thread: "t", Status: mailroom.Queued, Held: true, NotBefore: now}
+	entry, err := mailroom.NewEntry("t", 1, mailroom.KindStep, "r", 1, now, mailroom.StepNamed{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
+		_, _, err := tx.Lock([]string{"w"}, []string{"t", "u"})
+		if err != nil {
+			return err
+		}
+		c := &mailroom.Changes{
+			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Entries: [][]mailroom.Entry{{entry}},
+			Keys:     []mailroom.SubmitKey{{Thread: "t", Key: "k"}},
+			Partials: []mailroom.Partial{{Run: "r"}},
+			Workers:  []*mailroom.Worker{{ID: "w"}},
+		}
+		if err := tx.Write(c); err != nil {
+			return err
+		}
+		return tx.Write(&mailroom.Changes{
+			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held},
+			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
+		due, _, err := tx.Due(now, []mailroom.Want{{Agent: "a", Slots: 2}})
+		if err == nil && len(due) != 1 {
+			t.Errorf("got %d due threads, want 1", len(due))
+		}
+		queries := []func() error{
+			func() error { _, err := tx.DueAgents(); return err },
+			func() error { _, err := tx.Keys("t", []string{"k"}); return err },
+			func() error { _, err := tx.Partials("r"); return err },
+			func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },
+			func() error {
+				_, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5, Backward: true})
+				return err
+			},
+			func() error { _, err := tx.Threads(mailroom.ThreadQuery{IDs: []string{"t"}}); return err },
+			func() error { _, err := tx.Threads(mailroom.ThreadQuery{Worker: "w", Limit: 5}); return err },
+		}
+		for _, q := range []mailroom.RunQuery{
+			{IDs: []string{"r"}, Thread: "t"},
+			{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.Queued}},
+			{Thread: "t", Set: mailroom.QueueRuns, Limit: 1},
+			{Thread: "t", Set: mailroom.HeldRuns, Limit: 1},
+			{Thread: "t", Limit: 5},
+			{Thread: "t", From: 7, Limit: 5},
+			{Statuses: []mailroom.Status{mailroom.Failed}, Limit: 5},
+			{Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
+		} {
+			queries = append(queries,
+				func() error { _, err := tx.Runs(q); return err },
+				func() error { _, err := tx.CountRuns(q); return err })
+		}
+		for _, query := range queries {
+			if err := query(); err != nil {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// explain returns the steps of SQLite's plan for a statement.
+func explain(t *testing.T, s *Store, text string) []string {
+	t.Helper()
+	var plan []string
+	err := s.writer.query(t.Context(), 4, "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?")),
+		func(row []any) (bool, error) {
+			plan = append(plan, row[3].(string))
+			return true, nil
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// statements returns the texts that a transaction prepared.
+func statements(t *testing.T, s *Store) []string {
+	t.Helper()
+	usual(t, s)
+	var texts []string
+	for text := range s.writer.stmts {
+		if verb, _, _ := strings.Cut(text, " "); !slices.Contains([]string{"BEGIN", "COMMIT", "ROLLBACK"}, verb) {
+			texts = append(texts, text)
+		}
+	}
+	if len(texts) < 30 {
+		t.Fatalf("got %d statements: the test does not run them all", len(texts))
+	}
+	return texts
+}
+
+func TestNoStatementOfATransactionScansATableOrSorts(t *testing.T) {
+	s := openTest(t, Options{})
+	for _, text := range statements(t, s) {
+		plan := explain(t, s, text)
+		for _, step := range plan {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s\nplan: %s", text, strings.Join(plan, "\n      "))
+			}
+		}
+	}
+}
+
+func TestDueReadsItsIndexAlone(t *testing.T) {
+	s := openTest(t, Options{})
+	got := strings.Join(explain(t, s, dueBehind), "; ")
+	want := "SEARCH thread USING COVERING INDEX thread_due (due_agent=? AND due_alone=? AND due_priority>?)"
+	if got != want {
+		t.Errorf("got plan %q, want %q", got, want)
+	}
+}
+
+func TestEveryIndexServesAQuery(t *testing.T) {
+	s := openTest(t, Options{})
+	var plans strings.Builder
+	for _, text := range statements(t, s) {
+		if strings.HasPrefix(text, "SELECT") || strings.HasPrefix(text, "WITH") {
+			plans.WriteString(strings.Join(explain(t, s, text), "\n"))
+		}
+	}
+	for _, index := range []string{
+		"thread_due", "thread_worker", "run_thread", "run_queue", "run_held", "run_failed", "run_waiting", "entry_thread",
+	} {
+		if !strings.Contains(plans.String(), "INDEX "+index+" ") {
+			t.Errorf("no query uses the index %s", index)
+		}
+	}
+}

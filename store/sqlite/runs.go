@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+// CROSS JOIN keeps the order: from the runs to their threads.
+const runsWith = "SELECT " + runColumns + " FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE " // … IN list
+
+// Runs finds the keys first and then reads those rows: a query costs by its
+// columns too, and a look at an empty queue is the most frequent one.
+func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	if len(q.IDs) > 0 {
+		return r.theseRuns(q)
+	}
+	keys, err := r.runKeys(q)
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[int64]int, len(keys))
+	for i, key := range keys {
+		at[key] = i
+	}
+	runs := make([]*mailroom.Run, len(keys))
+	for args := range inLists(keys) {
+		err := r.eachRun("r.key ", args, func(run *mailroom.Run) { runs[at[run.Key]] = run })
+		if err != nil {
+			return nil, err
+		}
+	}
+	return runs, nil
+}
+
+// theseRuns reads the rows that are named; they are few.
+func (r reader) theseRuns(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	var found []*mailroom.Run
+	for args := range inLists(distinct(q.IDs)) {
+		err := r.eachRun("r.id ", args, func(run *mailroom.Run) {
+			if matches(run, q) {
+				found = append(found, run)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Run) int { return cmp.Compare(b.Key, a.Key) })
+	return first(found, q.Limit), nil
+}
+
+func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
+	switch {
+	case q.Thread != "" && run.Thread != q.Thread,
+		q.Agent != "" && run.Agent != q.Agent,
+		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
+		q.From != 0 && run.Key >= q.From,
+		q.Set != mailroom.AnyRuns && !(run.NeverStarted() && run.Held == (q.Set == mailroom.HeldRuns)):
+		return false
+	}
+	return true
+}
+
+func (r reader) eachRun(column string, args []any, each func(*mailroom.Run)) error {
+	return r.query("read runs", nRun, runsWith+column+in(args), args, func(row []any) (bool, error) {
+		run, err := scanRun(row)
+		if err == nil {
+			each(run)
+		}
+		return true, err
+	})
+}
+
+// runKeys returns the keys of the runs that q asks for, in its order.
+func (r reader) runKeys(q mailroom.RunQuery) ([]int64, error) {
+	var s sel
+	s.add("SELECT r.key FROM run r")
+	if !s.whichRuns(q) {
+		return nil, nil
+	}
+	switch q.Set {
+	case mailroom.QueueRuns:
+		s.add(" ORDER BY r.priority, r.place, r.key")
+	case mailroom.HeldRuns:
+		s.add(" ORDER BY r.not_before, r.place, r.key")
+	default:
+		s.add(" ORDER BY r.key DESC")
+	}
+	var keys []int64
+	err := r.query("find runs", 1, s.text.String(), s.args, func(row []any) (bool, error) {
+		c := columns{row: row}
+		keys = append(keys, c.int64())
+		return !full(len(keys), q.Limit), nil
+	})
+	return keys, err
+}
+
+func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
+	q.From, q.Limit = 0, 0
+	if len(q.IDs) > 0 {
+		runs, err := r.theseRuns(q)
+		return len(runs), err
+	}
+	var s sel
+	s.add("SELECT count(*) FROM run r")
+	if !s.whichRuns(q) {
+		return 0, nil
+	}
+	n := 0
+	err := r.query("count runs", 1, s.text.String(), s.args, func(row []any) (bool, error) {
+		c := columns{row: row}
+		n = c.int()
+		return false, nil
+	})
+	return n, err
+}
+
+// whichRuns adds the conditions of q but IDs. It reports false when no run can
+// match.
+func (s *sel) whichRuns(q mailroom.RunQuery) bool {
+	if q.Thread != "" {
+		s.cond("r.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+	}
+	if q.Agent != "" {
+		s.cond("r.agent = ?", q.Agent)
+	}
+	if q.From != 0 {
+		s.cond("r.key < ?", q.From)
+	}
+	if len(q.Statuses) > 0 {
+		// Literals, because a partial index serves no parameter.
+		var known []string
+		for _, status := range []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting,
+			mailroom.Completed, mailroom.Failed, mailroom.Cancelled} {
+			if slices.Contains(q.Statuses, status) {
+				known = append(known, "'"+string(status)+"'")
+			}
+		}
+		switch len(known) {
+		case 0:
+			return false
+		case 1:
+			s.cond("r.status = " + known[0])
+		default:
+			s.cond("r.status IN (" + strings.Join(known, ", ") + ")")
+		}
+	}
+	switch q.Set {
+	case mailroom.QueueRuns:
+		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 0")
+	case mailroom.HeldRuns:
+		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 1")
+	}
+	return true
+}

@@ -1,0 +1,452 @@
+package mailroom_test
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// world is one thread with its rows, kept between operations as a store keeps
+// them: every operation loads what it needs, and no more, and writes what it
+// changed. A refusal that changed anything fails the test.
+type world struct {
+	t    *testing.T
+	now  time.Time
+	row  mailroom.Thread
+	runs map[string]*mailroom.Run
+	log  []mailroom.Entry
+	keys map[string]mailroom.SubmitKey
+	part map[string][]mailroom.Partial
+}
+
+func newWorld(t *testing.T) *world {
+	return &world{
+		t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		row:  mailroom.Thread{ID: "t"},
+		runs: map[string]*mailroom.Run{},
+		keys: map[string]mailroom.SubmitKey{},
+		part: map[string][]mailroom.Partial{},
+	}
+}
+
+func (w *world) wait(d time.Duration) { w.now = w.now.Add(d) }
+
+// load makes a Loaded as the ledger does.
+func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.Loaded {
+	row := w.row
+	l := mailroom.Load(&row)
+	if k, ok := w.keys[key]; ok {
+		l.Know(k)
+		runs = append(runs, k.Result.Run)
+	}
+	for _, id := range append(runs, w.row.Current) {
+		if r := w.runs[id]; r != nil {
+			l.Adopt(copyRun(r))
+		}
+	}
+	for {
+		queue, held := l.Need(s, w.now)
+		if queue == 0 && held == 0 {
+			return l
+		}
+		w.fill(l, mailroom.HeldRuns, held)
+		w.fill(l, mailroom.QueueRuns, queue)
+	}
+}
+
+func (w *world) fill(l *mailroom.Loaded, set mailroom.RunSet, n int) {
+	if n == 0 {
+		return
+	}
+	rows := w.set(set)
+	whole := len(rows) < n
+	rows = slices.Clone(rows[:min(n, len(rows))])
+	for i, r := range rows {
+		rows[i] = copyRun(r)
+	}
+	l.Fill(set, rows, whole)
+}
+
+// set returns the runs that a store has in a set, in its order.
+func (w *world) set(set mailroom.RunSet) []*mailroom.Run {
+	var rows []*mailroom.Run
+	for _, r := range w.runs {
+		if r.NeverStarted() && r.Held == (set == mailroom.HeldRuns) {
+			rows = append(rows, r)
+		}
+	}
+	slices.SortFunc(rows, func(a, b *mailroom.Run) int {
+		if set == mailroom.HeldRuns {
+			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place))
+		}
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place))
+	})
+	return rows
+}
+
+// apply runs one operation and keeps what it changed.
+func (w *world) apply(l *mailroom.Loaded, untouched *mailroom.Loaded, f func(*mailroom.Loaded) error) error {
+	w.t.Helper()
+	if err := f(l); err != nil {
+		if diff := gocmp.Diff(untouched, l, everything()); diff != "" {
+			w.t.Errorf("refused with %q and yet changed (-before +after):\n%s", err, diff)
+		}
+		return err
+	}
+	var c mailroom.Changes
+	l.Collect(&c)
+	for _, row := range c.Threads {
+		w.row = *row
+		if w.row.Key == 0 {
+			w.row.Key = 1
+		}
+	}
+	for _, r := range c.Runs {
+		if r.Key == 0 {
+			r.Key = int64(len(w.runs) + 1)
+		}
+		w.runs[r.ID] = copyRun(r)
+	}
+	for _, list := range c.Entries {
+		w.log = append(w.log, list...)
+	}
+	for _, k := range c.Keys {
+		w.keys[k.Key] = k
+	}
+	for _, id := range c.DropPartials {
+		delete(w.part, id)
+	}
+	for _, p := range c.Partials {
+		w.part[p.Run] = append(w.part[p.Run], p)
+	}
+	w.check()
+	return nil
+}
+
+// do is apply over what an operation of this scope loads.
+func (w *world) do(s mailroom.Scope, runs []string, f func(*mailroom.Loaded) error) error {
+	w.t.Helper()
+	return w.apply(w.load(s, "", runs...), w.load(s, "", runs...), f)
+}
+
+// check holds after every operation: the log has no hole and the scheduling
+// columns are those that the whole of the runs gives.
+func (w *world) check() {
+	w.t.Helper()
+	for i, e := range w.log {
+		if e.Seq != int64(i+1) {
+			w.t.Fatalf("entry %d has seq %d", i+1, e.Seq)
+		}
+	}
+	if w.row.LastSeq != int64(len(w.log)) {
+		w.t.Fatalf("last seq is %d after %d entries", w.row.LastSeq, len(w.log))
+	}
+	l := w.load(mailroom.ScopeAll, "")
+	due, held := l.Expected(w.now)
+	got := w.row.Due
+	if w.row.Current == "" && len(w.set(mailroom.QueueRuns)) > 0 && !got.At.IsZero() && !got.At.After(w.now) {
+		due.At = got.At // any time since the queue began
+	}
+	if got != due || !w.row.HeldAt.Equal(held) {
+		w.t.Fatalf("due is %+v, held %v; the runs say %+v, held %v", got, w.row.HeldAt, due, held)
+	}
+}
+
+// everything lets cmp look at all of a value but its functions.
+func everything() gocmp.Options {
+	return gocmp.Options{
+		gocmp.Exporter(func(reflect.Type) bool { return true }),
+		gocmp.FilterPath(func(p gocmp.Path) bool { return p.Last().Type().Kind() == reflect.Func }, gocmp.Ignore()),
+	}
+}
+
+func copyRun(r *mailroom.Run) *mailroom.Run {
+	c := *r
+	c.Inputs = slices.Clone(r.Inputs)
+	c.Steers = slices.Clone(r.Steers)
+	for i, s := range c.Steers {
+		if s.Own != nil {
+			c.Steers[i].Own = copyRun(s.Own)
+		}
+	}
+	return &c
+}
+
+// The operations, with what the tests do not care about filled in.
+
+func text(run, s string) mailroom.Submit {
+	return mailroom.Submit{
+		Thread: "t", Run: run, Messages: []mailroom.Draft{{Parts: mailroom.Text(s)}},
+		Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Agent: "echo",
+	}
+}
+
+func in(mode mailroom.Mode, run string) mailroom.Submit {
+	s := text(run, "say "+run)
+	s.Mode = mode
+	return s
+}
+
+func (w *world) submit(in mailroom.Submit) (out mailroom.Submitted, err error) {
+	w.t.Helper()
+	scope := in.Scope(&w.row)
+	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *mailroom.Loaded) error {
+		out, err = l.Submit(in, w.now)
+		return err
+	})
+	return out, err
+}
+
+func (w *world) must(in mailroom.Submit) mailroom.Submitted {
+	w.t.Helper()
+	out, err := w.submit(in)
+	if err != nil {
+		w.t.Fatalf("submit: %v", err)
+	}
+	return out
+}
+
+// start claims what is due for any agent, nil if nothing is.
+func (w *world) start() *mailroom.Run {
+	w.t.Helper()
+	var r *mailroom.Run
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
+			r = l.Claim("w1", 1, d.Agent, d.Alone, w.now)
+		}
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) mustStart(id string) mailroom.Claim {
+	w.t.Helper()
+	r := w.start()
+	if r == nil || r.ID != id {
+		w.t.Fatalf("started %v, want run %s", r, id)
+	}
+	return claimOf(r)
+}
+
+func claimOf(r *mailroom.Run) mailroom.Claim {
+	return mailroom.Claim{Thread: "t", Run: r.ID, Attempt: r.Attempt}
+}
+
+// claim is the claim that holds now.
+func (w *world) claim() mailroom.Claim { return claimOf(w.runs[w.row.Current]) }
+
+func (w *world) settle(s mailroom.Settle) (r *mailroom.Run, err error) {
+	w.t.Helper()
+	if s.Claim == (mailroom.Claim{}) {
+		s.Claim = w.claim()
+	}
+	if s.Number == 0 && w.runs[s.Run] != nil {
+		s.Number = w.runs[s.Run].Step + 1
+	}
+	err = w.do(mailroom.ScopeHead, []string{s.Run}, func(l *mailroom.Loaded) error {
+		r, err = l.Settle(&s, w.now)
+		return err
+	})
+	return r, err
+}
+
+func (w *world) end(s mailroom.Settle) *mailroom.Run {
+	w.t.Helper()
+	r, err := w.settle(s)
+	if err != nil {
+		w.t.Fatalf("settle: %v", err)
+	}
+	return r
+}
+
+func said(s string) *mailroom.Said { return &mailroom.Said{ID: "said", Text: s} }
+
+func completed(reply string) mailroom.Settle {
+	return mailroom.Settle{Outcome: mailroom.Complete, Message: said(reply)}
+}
+
+func failed(class mailroom.Class) mailroom.Settle {
+	return mailroom.Settle{Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
+}
+
+func released() mailroom.Settle { return mailroom.Settle{Outcome: mailroom.Release} }
+
+func (w *world) append(a mailroom.Append) (seq int64, err error) {
+	w.t.Helper()
+	if a.Claim == (mailroom.Claim{}) {
+		a.Claim = w.claim()
+	}
+	if a.Number == 0 {
+		a.Number = w.runs[a.Run].Step + 1
+	}
+	if err := a.Check(); err != nil {
+		return 0, err
+	}
+	err = w.do(mailroom.ScopeRow, []string{a.Run}, func(l *mailroom.Loaded) error {
+		var repeat bool
+		if seq, repeat, err = l.Admit(&a); err != nil || repeat {
+			return err
+		}
+		seq, err = l.Append(&a, nil, w.now)
+		return err
+	})
+	return seq, err
+}
+
+func (w *world) step(a mailroom.Append) int64 {
+	w.t.Helper()
+	seq, err := w.append(a)
+	if err != nil {
+		w.t.Fatalf("append: %v", err)
+	}
+	return seq
+}
+
+func (w *world) steered() []mailroom.Input {
+	w.t.Helper()
+	var all []mailroom.Input
+	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) (err error) {
+		all, err = l.Steered(w.claim(), w.now)
+		return err
+	})
+	if err != nil {
+		w.t.Fatalf("steered: %v", err)
+	}
+	return all
+}
+
+func (w *world) cancel(run string) (r *mailroom.Run, err error) {
+	w.t.Helper()
+	err = w.do(mailroom.ScopeHead, []string{run}, func(l *mailroom.Loaded) error {
+		r, err = l.Cancel(run, "bob", w.now)
+		return err
+	})
+	return r, err
+}
+
+func (w *world) interrupt() (out mailroom.Interrupted) {
+	w.t.Helper()
+	err := w.do(mailroom.ScopeAll, nil, func(l *mailroom.Loaded) error {
+		out = l.Interrupt("bob", w.now)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) expire() {
+	w.t.Helper()
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+		l.Expire("w1", l.Unfinished(l.Current, w.part[l.Current]), w.now)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
+	w.t.Helper()
+	err = w.do(mailroom.ScopeHead, []string{in.Run}, func(l *mailroom.Loaded) error {
+		r, err = l.Retry(in, w.now)
+		return err
+	})
+	return r, err
+}
+
+func (w *world) edit(message, to string) error {
+	w.t.Helper()
+	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.Loaded) error {
+		return l.Edit(message, mailroom.Text(to), w.now)
+	})
+}
+
+func (w *world) retract(message string) error {
+	w.t.Helper()
+	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.Loaded) error {
+		return l.Retract(message, w.now)
+	})
+}
+
+func holder(message string) []string {
+	run, _, _ := strings.Cut(message, ".")
+	return []string{run}
+}
+
+// What the tests look at.
+
+// since tells the entries after seq, as "kind run, kind run".
+func (w *world) since(seq int64) string {
+	var list []string
+	for _, e := range w.log[seq:] {
+		list = append(list, strings.TrimSpace(e.Kind+" "+e.Run))
+	}
+	return strings.Join(list, ", ")
+}
+
+// queue tells the runs that never started and are not held, in order.
+func (w *world) queue() string {
+	var ids []string
+	for _, r := range w.set(mailroom.QueueRuns) {
+		ids = append(ids, r.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func body[T any](t *testing.T, e mailroom.Entry) T {
+	t.Helper()
+	var v T
+	if err := e.Decode(&v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func (w *world) last() mailroom.Entry { return w.log[len(w.log)-1] }
+
+func (w *world) wantSince(seq int64, want string) {
+	w.t.Helper()
+	if got := w.since(seq); got != want {
+		w.t.Errorf("entries:\ngot  %s\nwant %s", got, want)
+	}
+}
+
+func wantCode(t *testing.T, err error, want mailroom.Code) {
+	t.Helper()
+	if got := mailroom.CodeOf(err); got != want {
+		t.Errorf("got error %v of code %q, want code %q", err, got, want)
+	}
+}
+
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got, gocmp.Comparer(func(a, b json.RawMessage) bool { return string(a) == string(b) })); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func (w *world) state(run string) string {
+	r := w.runs[run]
+	if r == nil {
+		return "none"
+	}
+	if r.Reason != "" {
+		return fmt.Sprintf("%s/%s", r.Status, r.Reason)
+	}
+	return string(r.Status)
+}
