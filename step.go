@@ -14,8 +14,9 @@ type Append struct {
 	Claim
 	Number  int // the run's Step + 1
 	Step    Step
-	Message *Said // the message that was being written, complete
-	Covers  int64 // seq of the last steered message handed over before
+	Message *Said  // the message that was being written, complete
+	Covers  int64  // seq of the last steered message handed over before
+	Effects []Note // of kind effect.*, which only a Session writes
 }
 
 // Said is the text of a message that a run writes.
@@ -121,7 +122,8 @@ func (a *Append) digest() string {
 		Step    Step
 		Message *Said
 		Covers  int64
-	}{a.Step, a.Message, a.Covers})
+		Effects []Note
+	}{a.Step, a.Message, a.Covers, a.Effects})
 }
 
 // Admit says whether a may be written: the claim holds and the number fits. A
@@ -185,7 +187,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 		t.append(KindStep, r, now, StepNamed{Name: a.Step.Name})
 	}
 	t.write(r, a.Message, false, now)
-	for _, n := range a.Step.Entries {
+	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
 		t.append(n.Kind, r, now, n.Body)
 	}
 	t.ask(r, a.asks(r.ID), now)

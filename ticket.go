@@ -98,7 +98,8 @@ const MaxAnswer = 64 << 10
 // TicketID is the id of a run's ticket of that name.
 func TicketID(run, name string) string { return DeriveID("ticket", run, name) }
 
-func (a *Ask) digest() string {
+// Digest is the SHA-256, in hex, of exactly what is asked.
+func (a *Ask) Digest() string {
 	return longDigest(struct {
 		Kind           TicketKind
 		Prompt, Action string
@@ -145,7 +146,7 @@ func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
 			return err
 		}
 		old := t.tickets[TicketID(r.ID, asks[i].Name)]
-		if old != nil && old.State != TicketVoid && old.Digest != asks[i].digest() {
+		if old != nil && old.State != TicketVoid && old.Digest != asks[i].Digest() {
 			return Errorf(Conflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
 		}
 	}
@@ -162,7 +163,7 @@ func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
 		}
 		k := &Ticket{
 			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: a.digest(), State: TicketOpen, Answers: a.Answers,
+			Arguments: a.Arguments, Digest: a.Digest(), State: TicketOpen, Answers: a.Answers,
 		}
 		if old := t.tickets[id]; old != nil {
 			k.Key = old.Key
@@ -207,13 +208,21 @@ func (t *Loaded) satisfied(r *Run) bool {
 	if r.Wait == nil {
 		return true
 	}
-	open := 0
-	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State == TicketOpen {
-			open++
+	return r.Wait.Over(func(name string) bool {
+		k := t.tickets[TicketID(r.ID, name)]
+		return k != nil && k.State == TicketOpen
+	})
+}
+
+// Over reports whether the wait has ended, given which of its tickets are open.
+func (w *Wait) Over(open func(name string) bool) bool {
+	left := 0
+	for _, name := range w.Names {
+		if open(name) {
+			left++
 		}
 	}
-	return open == 0 || r.Wait.Any && open < len(r.Wait.Names)
+	return left == 0 || w.Any && left < len(w.Names)
 }
 
 // waitsFor is what a parked run's open tickets make it: Question if it can be

@@ -6,6 +6,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -24,6 +25,23 @@ type Agent struct {
 	Version  string
 	Limit    int           // runs at once; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
+	// Kept are the versions before that a run may be pinned to.
+	Kept map[string]mailroom.Agent
+}
+
+// pinned is the agent in the version that a run was submitted for; never in
+// another one.
+func (a Agent) pinned(r *mailroom.Run) (Agent, error) {
+	if r.AgentVersion == "" || r.AgentVersion == a.Version {
+		return a, nil
+	}
+	old, ok := a.Kept[r.AgentVersion]
+	if !ok {
+		return a, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(
+			"version %s of agent %q is no longer kept; retry the run to use version %s", r.AgentVersion, r.Agent, a.Version)}
+	}
+	a.Agent, a.Version = old, r.AgentVersion
+	return a, nil
 }
 
 // Options configure an Engine. A zero duration is the default in brackets.

@@ -38,6 +38,10 @@ type session struct {
 	step    int
 	handed  int64 // seq of the last steered message handed over
 	input   []mailroom.Message
+	state   json.RawMessage // the agent's, in the thread
+	effects map[string]*effect
+	parked  *mailroom.Wait // what Wait was called for: no further call does anything
+	asks    []mailroom.Ask // to be opened when the run parks
 	text    message
 	flusher sync.WaitGroup
 	started bool // the flusher runs
@@ -57,6 +61,7 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) 
 	s.row.Store(w.Run)
 	s.steered.Store(len(w.Run.Steers) > 0)
 	s.text = message{claim: w.Claim}
+	s.state = w.Thread.State[s.agent]
 	return s
 }
 
@@ -130,7 +135,17 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 		return err
 	}
 	defer s.turn.leave()
-	in := mailroom.Append{Claim: s.claim, Number: s.step + 1, Step: step, Message: s.text.said(), Covers: s.handed}
+	return s.append(step, nil)
+}
+
+// append commits a step. It is within both gates.
+func (s *session) append(step mailroom.Step, effects []mailroom.Note) error {
+	in := mailroom.Append{
+		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
+	}
+	if !step.Record {
+		in.Message = s.text.said()
+	}
 	// Once begun it is seen to its end: who does not know whether a step was
 	// written cannot number the next one.
 	err := s.repeat(func(ctx context.Context) error {
@@ -141,13 +156,24 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 		return s.lost(err)
 	}
 	s.step++
-	s.text.next()
+	if !step.Record {
+		s.text.next()
+	}
 	if step.Checkpoint != nil {
 		run := *s.Run()
 		run.Checkpoint = append(json.RawMessage(nil), step.Checkpoint...)
 		s.row.Store(&run)
 	}
+	if step.State != nil {
+		s.state = append(json.RawMessage(nil), step.State...)
+	}
 	return nil
+}
+
+func (s *session) State() json.RawMessage {
+	s.turn.lock()
+	defer s.turn.leave()
+	return s.state
 }
 
 func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
@@ -197,6 +223,10 @@ func (s *session) enter(ctx context.Context) error {
 	if s.closed.Load() {
 		s.turn.leave()
 		return s.ended()
+	}
+	if s.parked != nil {
+		s.turn.leave()
+		return mailroom.ErrParked
 	}
 	return nil
 }

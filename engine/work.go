@@ -20,14 +20,18 @@ func (s *session) work() {
 	begin := time.Now()
 	hints := s.engine.bus.Subscribe(s.claim.Thread, 16)
 	defer hints.Close()
-	agent := s.engine.options.Agents[s.agent]
+	agent, keptErr := s.engine.options.Agents[s.agent].pinned(s.Run())
 	limit := agent.Deadline
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
-	if err := s.look(ctx); err != nil {
+	err := s.look(ctx)
+	if err == nil {
+		err = keptErr
+	}
+	if err != nil {
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
@@ -38,7 +42,11 @@ func (s *session) work() {
 		err = call(ctx, agent.Agent, s)
 	}()
 	err, forced := s.await(ctx, limit, done, hints)
-	s.settle(outcome(ctx, err, limit, forced), err, begin)
+	out := outcome(ctx, err, limit, forced)
+	if out.Outcome != mailroom.Release && !forced {
+		s.parkInstead(&out)
+	}
+	s.settle(out, err, begin)
 	if forced {
 		select { // the slot stays taken
 		case <-done:
@@ -143,6 +151,16 @@ func outcome(ctx context.Context, err error, limit time.Duration, forced bool) m
 		out.Failure = mailroom.AsFailure(err)
 	}
 	return out
+}
+
+// parkInstead makes the end of an attempt that called Wait a park, whatever its
+// agent returned.
+func (s *session) parkInstead(out *mailroom.Settle) {
+	s.turn.lock()
+	defer s.turn.leave()
+	if s.parked != nil {
+		out.Outcome, out.Failure, out.Wait, out.Asks = mailroom.Park, nil, s.parked, s.asks
+	}
 }
 
 // settle ends the attempt. It is repeated while the outcome is unknown; the

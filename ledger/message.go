@@ -188,3 +188,18 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	}
 	return state, nil
 }
+
+// Effects returns what the log says of a run's named effects.
+func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[string]*mailroom.EffectState, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		entries, err := r.Entries(mailroom.EntryQuery{
+			Thread: run.Thread, After: run.FirstSeq, Run: run.ID,
+			Kinds: []string{mailroom.KindRetried, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown},
+		})
+		if err == nil {
+			states, err = mailroom.FoldEffects(entries)
+		}
+		return err
+	})
+	return states, err
+}

@@ -1,0 +1,176 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"mailroom"
+)
+
+// effect is one named effect of the run, as its log says and as this attempt
+// goes on.
+type effect struct {
+	busy  gate // one call at a time
+	state mailroom.EffectState
+}
+
+// Do calls f once under a name and remembers its value; see [mailroom.Session].
+func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error) {
+	body, err := mailroom.NewEffect(s.claim.Run, e)
+	if err != nil {
+		return nil, err
+	}
+	eff, err := s.effect(ctx, e.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := eff.busy.enter(ctx); err != nil {
+		return nil, s.refused(err)
+	}
+	defer eff.busy.leave()
+	if eff.state.Last == "" {
+		eff.state.EffectEntry = body
+	}
+	if eff.state.Input != body.Input {
+		return nil, mailroom.Errorf(mailroom.Conflict, "effect %q was begun with other input", e.Name)
+	}
+	for {
+		switch {
+		case eff.state.Last == mailroom.KindEffectSettled && !eff.state.Failed():
+			return eff.state.Result, nil
+		case eff.state.Last == mailroom.KindEffectIntended, eff.state.Last == mailroom.KindEffectUnknown:
+			again, err := s.resolve(ctx, e, eff)
+			if err != nil {
+				return nil, err
+			}
+			if !again {
+				continue
+			}
+		}
+		if err := s.call(ctx, eff, f); !errors.Is(err, mailroom.ErrUnknown) || e.Idempotent || e.Reconcile != nil {
+			return eff.state.Result, err
+		}
+	}
+}
+
+// effect finds the state of a name; the log is read once in an attempt.
+func (s *session) effect(ctx context.Context, name string) (*effect, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.turn.leave()
+	if s.effects == nil {
+		states, err := s.engine.ledger.Effects(ctx, s.Run())
+		if err != nil {
+			return nil, err
+		}
+		s.effects = map[string]*effect{}
+		for n, state := range states {
+			s.effects[n] = &effect{busy: newGate(), state: *state}
+		}
+	}
+	eff := s.effects[name]
+	if eff == nil {
+		eff = &effect{busy: newGate()}
+		s.effects[name] = eff
+	}
+	return eff, nil
+}
+
+// resolve decides about an effect of which nobody knows whether it happened:
+// again says that it is to be called, else it is settled now.
+func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
+	if eff.state.Last == mailroom.KindEffectIntended {
+		if err := s.record(eff, mailroom.KindEffectUnknown, nil, nil); err != nil {
+			return false, err
+		}
+	}
+	if e.Idempotent {
+		return true, nil
+	}
+	if e.Reconcile != nil {
+		value, done, err := e.Reconcile(ctx, eff.state.Key)
+		if err != nil || !done {
+			return err == nil, err
+		}
+		return false, s.record(eff, mailroom.KindEffectSettled, value, nil)
+	}
+	return s.askAbout(ctx, e, eff)
+}
+
+// askAbout asks what became of an unknown effect.
+func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
+	if err := s.enter(ctx); err != nil {
+		return false, err
+	}
+	tickets, err := s.wait(ctx, false, []mailroom.Ask{eff.state.Doubt(e.Input)})
+	s.turn.leave()
+	if err != nil {
+		return false, err
+	}
+	switch k := tickets[0]; k.Decision {
+	case mailroom.Approve:
+		return true, nil
+	case mailroom.Answer:
+		return false, s.record(eff, mailroom.KindEffectSettled, k.Answer, nil)
+	}
+	return false, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("effect %q is unknown, and was not allowed to be repeated", e.Name)}
+}
+
+// call records the intention, calls, and records the result, which is done also
+// when the attempt is asked to end meanwhile.
+func (s *session) call(ctx context.Context, eff *effect, f func(context.Context, string) (json.RawMessage, error)) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if err := s.record(eff, mailroom.KindEffectIntended, nil, nil); err != nil {
+		return err
+	}
+	value, err := f(ctx, eff.state.Key)
+	switch {
+	case err == nil:
+		if len(value) > 0 && !json.Valid(value) {
+			err = fmt.Errorf("effect %q returned what is not JSON", eff.state.Name)
+			return errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+		}
+		return s.record(eff, mailroom.KindEffectSettled, value, nil)
+	case errors.Is(err, mailroom.ErrUnknown), ctx.Err() != nil:
+		return errors.Join(err, s.record(eff, mailroom.KindEffectUnknown, nil, nil))
+	}
+	return errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+}
+
+// record appends an entry of an effect. It goes through also when the attempt is
+// parked or stopped: what was begun must be told.
+func (s *session) record(eff *effect, kind string, value json.RawMessage, failed error) error {
+	s.flushing.lock()
+	defer s.flushing.leave()
+	s.turn.lock()
+	defer s.turn.leave()
+	if s.closed.Load() {
+		return s.ended()
+	}
+	body := eff.state.EffectEntry
+	body.Result, body.Cut, body.Error = value, len(value) > mailroom.MaxEffect, ""
+	if body.Cut {
+		body.Result = nil
+	}
+	if failed != nil {
+		body.Error = failed.Error()
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode effect %q: %w", body.Name, err)
+	}
+	step := mailroom.Step{Record: kind != mailroom.KindEffectSettled}
+	if err := s.append(step, []mailroom.Note{{Kind: kind, Body: raw}}); err != nil {
+		return err
+	}
+	eff.state.EffectEntry, eff.state.Last = body, kind
+	if kind == mailroom.KindEffectIntended {
+		eff.state.Tries++
+	}
+	return nil
+}

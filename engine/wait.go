@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+
+	"mailroom"
+)
+
+// Wait returns the tickets if the wait is over, and else parks the run: the
+// settle that follows when the agent returns opens what is new.
+func (s *session) Wait(ctx context.Context, any bool, asks ...mailroom.Ask) ([]mailroom.Ticket, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.turn.leave()
+	return s.wait(ctx, any, asks)
+}
+
+// wait is Wait within turn.
+func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]mailroom.Ticket, error) {
+	known, err := s.tickets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &mailroom.Wait{Any: any}
+	var fresh []mailroom.Ask
+	for i := range asks {
+		a := &asks[i]
+		w.Names = append(w.Names, a.Name)
+		k, ok := known[a.Name]
+		switch {
+		case !ok && a.Kind == "":
+			return nil, mailroom.Errorf(mailroom.Invalid, "no ticket %q was asked: give it a kind to ask it", a.Name)
+		case !ok:
+			fresh = append(fresh, *a)
+		case a.Kind != "" && a.Digest() != k.Digest:
+			return nil, mailroom.Errorf(mailroom.Conflict, "ticket %q asks something else already", a.Name)
+		}
+	}
+	open := func(name string) bool {
+		k, ok := known[name]
+		return !ok || k.State == mailroom.TicketOpen
+	}
+	if len(w.Names) == 0 || !w.Over(open) {
+		if len(w.Names) == 0 {
+			return nil, mailroom.Errorf(mailroom.Invalid, "a wait needs a ticket")
+		}
+		s.parked, s.asks = w, fresh
+		return nil, mailroom.ErrParked
+	}
+	var out []mailroom.Ticket
+	for _, name := range w.Names {
+		if k, ok := known[name]; ok {
+			out = append(out, *k)
+		}
+	}
+	return out, nil
+}
+
+// tickets are what the run has asked so far, by name.
+func (s *session) tickets(ctx context.Context) (map[string]*mailroom.Ticket, error) {
+	found, err := s.engine.ledger.Tickets(ctx, mailroom.TicketQuery{Runs: []string{s.claim.Run}})
+	known := map[string]*mailroom.Ticket{}
+	for _, k := range found {
+		if k.State != mailroom.TicketVoid { // void: of before a fresh retry
+			known[k.Name] = k
+		}
+	}
+	return known, err
+}
