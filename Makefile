@@ -23,7 +23,7 @@ build: ## build bin/mailroom
 	$(GO) build -trimpath -o bin/mailroom ./cmd/mailroom
 
 run: build ## build and start the server; DATA=folder keeps everything there
-	@exec bin/mailroom serve $(if $(DATA),--data '$(DATA)')
+	@exec bin/mailroom serve $(if $(DATA),--data "$$DATA")
 
 test: compiler lint build ## everything: format, vet, staticcheck, build, tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...

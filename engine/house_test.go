@@ -54,6 +54,14 @@ func (h *house) must(err error) {
 	}
 }
 
+// expect is must for an agent, whose goroutine is not the test's.
+func (h *house) expect(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Error(err)
+	}
+}
+
 // serve starts an engine with one agent, "a", in the house's own process.
 func (h *house) serve(f mailroom.AgentFunc) *worker {
 	return h.start(serving(f))

@@ -11,12 +11,17 @@ import (
 
 func main() { os.Exit(run()) }
 
-// run ends the context of the command at the first signal and restores the
-// default, by which the second one ends the process at once.
+// run ends the context of the command at the first signal. By then the default
+// is restored, by which the second one ends the process at once.
 func run() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	defer context.AfterFunc(ctx, stop)()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer context.AfterFunc(signalled, func() {
+		stop()
+		cancel()
+	})()
 	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv}
 	return m.Run(ctx, os.Args[1:])
 }

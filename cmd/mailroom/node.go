@@ -15,33 +15,26 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/bus"
 	"mailroom/cmd/mailroom/internal/config"
-	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/engine"
 	"mailroom/ledger"
 	"mailroom/server"
-	"mailroom/store/sqlite"
 	"mailroom/stream"
 )
 
 // node is one server: the parts over one store.
 type node struct {
-	store  mailroom.Store
 	ledger *ledger.Ledger
 	engine *engine.Engine
 	server *server.Server
 }
 
-// openNode opens the store and puts the parts together. It starts nothing.
-func openNode(ctx context.Context, dir folder.Folder, c *config.Config, token string, log *slog.Logger) (*node, error) {
+// newNode puts the parts together. It starts nothing.
+func newNode(store mailroom.Store, c *config.Config, token string, log *slog.Logger) (*node, error) {
 	agents, err := buildAgents(c)
 	if err != nil {
 		return nil, err
 	}
-	store, err := sqlite.Open(ctx, dir.Database())
-	if err != nil {
-		return nil, fmt.Errorf("open the store %s: %w", dir.Database(), err)
-	}
-	n := &node{store: store}
+	n := &node{}
 	b := bus.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -76,16 +69,27 @@ func buildAgents(c *config.Config) (map[string]engine.Agent, error) {
 		case config.KindEcho:
 			built.Agent = echo.New(echo.Options{Pace: a.Pace})
 		case config.KindExec:
-			built.Agent = exec.New(exec.Options{
-				Command: a.Command, Dir: a.Dir, Env: a.Env, EnvAllow: a.EnvAllow,
+			built.Agent, err = exec.New(exec.Options{
+				Command: a.Command, Dir: a.Dir, Env: variables(a.Env), EnvAllow: a.EnvAllow,
 				StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout,
 			})
 		default:
-			return nil, fmt.Errorf("agent %s: nothing can run the kind %q", name, a.Kind)
+			err = fmt.Errorf("nothing can run the kind %q", a.Kind)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
 		agents[name] = built
 	}
 	return agents, nil
+}
+
+func variables(env map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, name+"="+env[name])
+	}
+	return list
 }
 
 // hosts are the names that requests may be addressed to beside the loopback ones.
@@ -122,11 +126,4 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 	})
 	group.Go(func() error { return n.ledger.Run(ledgerCtx) })
 	return group.Wait()
-}
-
-func (n *node) close() error {
-	if err := n.store.Close(); err != nil {
-		return fmt.Errorf("close the store: %w", err)
-	}
-	return nil
 }

@@ -44,8 +44,7 @@ func (m *Main) printDetached(again string) {
 
 // printListening says where the server is, and what to type next.
 func (m *Main) printListening(url string, dir folder.Folder) {
-	m.say("listening on %s, keeping everything in %s", url, dir)
-	m.say("now type, in another terminal:\n  %s", m.again("send", "hello"))
+	m.say("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.again("send", "hello"))
 }
 
 func (m *Main) printStopping() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 //	crash               end it with SIGKILL
 //	exits CODE CMD…     as exec, for a command that must exit with CODE
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
+//	open TEXT           write into the pipe named gate, once somebody reads it
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
 func TestSessions(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -40,10 +41,11 @@ func TestSessions(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MAILROOM_DATA", env.WorkDir+"/data")
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit under -race
 			s := &process{}
 			env.Values[processKey{}] = s
 			env.Defer(func() { s.kill() })
-			return nil
+			return syscall.Mkfifo(env.WorkDir+"/gate", 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"server":   scriptServer,
@@ -52,6 +54,9 @@ func TestSessions(t *testing.T) {
 			"exits":    scriptExits,
 			"await":    scriptAwait,
 			"field":    scriptField,
+			"open": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(open(ts.MkAbs("gate"), strings.Join(args, " ")))
+			},
 		},
 	})
 }
@@ -113,6 +118,16 @@ func await(dir folder.Folder, thread, kind string) error {
 	return nil
 }
 
+// open lets through who waits for the gate.
+func open(gate, text string) error {
+	f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
 // patience bounds waits of tests that hang only when they fail.
 const patience = 30 * time.Second
 
@@ -141,13 +156,13 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], fmt.Sprint(v))
 }
 
-// process is a server of its own process. It belongs to one test.
+// process is a server in a process of its own. It belongs to one test.
 type process struct {
-	cmd    *exec.Cmd
+	cmd    *exec.Cmd // nil: there is none
 	url    string
-	lines  *bufio.Reader // its standard error
-	log    *os.File      // a copy of it
-	drains chan error    // one: the end of copying it
+	talk   *transcript
+	exited chan struct{} // closed when it has ended, with exit set
+	exit   error
 }
 
 // start runs mailroom serve until it listens. Its standard error goes to
@@ -156,35 +171,44 @@ func (p *process) start(dir string, env []string, args ...string) error {
 	if p.cmd != nil {
 		return errors.New("the server is already there")
 	}
-	p.cmd = exec.Command("mailroom", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	p.cmd.Dir, p.cmd.Env = dir, env
-	stderr, err := p.cmd.StderrPipe()
+	log, err := os.Create(dir + "/server.log")
 	if err != nil {
 		return err
 	}
-	if p.log, err = os.Create(dir + "/server.log"); err != nil {
-		return err
+	cmd := exec.Command("mailroom", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	p.talk, p.exited = &transcript{log: log, grown: make(chan struct{}, 1)}, make(chan struct{})
+	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, p.talk
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, log.Close())
 	}
-	if err := p.cmd.Start(); err != nil {
-		return err
-	}
-	p.lines, p.drains = bufio.NewReader(io.TeeReader(stderr, p.log)), make(chan error, 1)
+	p.cmd = cmd
+	go func() { // ends with the process; shutdown and kill wait for it
+		p.exit = errors.Join(cmd.Wait(), log.Close())
+		close(p.exited)
+	}()
 	line, err := p.until("listening on ")
-	_, p.url, _ = strings.Cut(line, "listening on ")
-	p.url, _, _ = strings.Cut(p.url, ",")
 	if err != nil {
 		p.kill()
-		return fmt.Errorf("the server does not listen: %w", err)
+		return err
 	}
+	_, p.url, _ = strings.Cut(line, "listening on ")
+	p.url, _, _ = strings.Cut(p.url, ",")
 	return nil
 }
 
-// until reads the server's talk up to a line with these words.
+// until waits for a line of the server's talk with these words.
 func (p *process) until(words string) (string, error) {
+	late := time.After(patience)
 	for {
-		line, err := p.lines.ReadString('\n')
-		if err != nil || strings.Contains(line, words) {
-			return line, err
+		if line := p.talk.line(words); line != "" {
+			return line, nil
+		}
+		select {
+		case <-p.talk.grown:
+		case <-p.exited:
+			return "", fmt.Errorf("the server has ended: %w", p.exit)
+		case <-late:
+			return "", fmt.Errorf("the server never said %q", words)
 		}
 	}
 }
@@ -194,14 +218,9 @@ func (p *process) shutdown() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	return p.wait()
-}
-
-func (p *process) wait() error {
-	_, err := io.Copy(io.Discard, p.lines)
-	err = errors.Join(err, p.cmd.Wait(), p.log.Close())
+	<-p.exited
 	p.cmd = nil
-	return err
+	return p.exit
 }
 
 // kill ends the server at once, if it is there.
@@ -210,5 +229,43 @@ func (p *process) kill() {
 		return
 	}
 	_ = p.cmd.Process.Kill() // it may have ended already
-	_ = p.wait()             // which says that it was killed
+	<-p.exited
+	p.cmd = nil
+}
+
+// transcript keeps what a server says.
+type transcript struct {
+	log   io.Writer
+	grown chan struct{} // one slot: there is more
+
+	mu   sync.Mutex
+	text strings.Builder // owned by mu
+}
+
+func (t *transcript) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	t.text.Write(b)
+	t.mu.Unlock()
+	select {
+	case t.grown <- struct{}{}:
+	default:
+	}
+	return t.log.Write(b)
+}
+
+func (t *transcript) line(words string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for line := range strings.Lines(t.text.String()) {
+		if strings.Contains(line, words) && strings.HasSuffix(line, "\n") {
+			return line
+		}
+	}
+	return ""
+}
+
+func (t *transcript) all() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
 }

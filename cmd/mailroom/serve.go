@@ -10,6 +10,7 @@ import (
 
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/store/sqlite"
 )
 
 func (m *Main) serveCommand() *cobra.Command {
@@ -66,11 +67,15 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
-	n, err := openNode(ctx, dir, c, token, log)
+	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, n.close()) }()
+	defer func() { err = errors.Join(err, store.Close()) }()
+	n, err := newNode(store, c, token, log)
+	if err != nil {
+		return err
+	}
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return refusal(exitFailed, "choose another address with --listen", "%w", err)

@@ -196,10 +196,16 @@ func (t *tx) appendPartial(piece mailroom.Partial) error {
 		return t.fail("partial of run %q, which is not there", piece.Run)
 	}
 	pieces, _ := t.partials.get(piece.Run)
-	if len(pieces) > 0 && pieces[len(pieces)-1].Offset >= piece.Offset {
-		return t.fail("partial of run %q at %d is there already", piece.Run, piece.Offset)
+	i, found := slices.BinarySearchFunc(pieces, piece.Offset, func(p mailroom.Partial, offset int) int {
+		return cmp.Compare(p.Offset, offset)
+	})
+	pieces = slices.Clone(pieces) // older states hold it
+	if found {
+		pieces[i] = piece
+	} else {
+		pieces = slices.Insert(pieces, i, piece)
 	}
-	t.partials.put(piece.Run, append(pieces, piece))
+	t.partials.put(piece.Run, pieces)
 	return nil
 }
 

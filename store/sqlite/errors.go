@@ -10,6 +10,17 @@ import (
 	"mailroom"
 )
 
+const primary = 0xff // the part of a result code that says what kind of error it is
+
+func isBusy(err error) bool {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) {
+		return false
+	}
+	code := failed.Code() & primary
+	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+}
+
 // refusal gives an error of the database its code. broken tells that what the
 // file holds is no longer sure: nothing may be written until it is opened again.
 func refusal(ctx context.Context, doing string, err error) (refused *mailroom.Error, broken bool) {
@@ -27,10 +38,10 @@ func refusal(ctx context.Context, doing string, err error) (refused *mailroom.Er
 	if !errors.As(err, &failed) {
 		return mailroom.Errorf(mailroom.Internal, "%s: %w", doing, err), false
 	}
-	const primary = 0xff // the rest of a result code says more precisely what it was
-	switch failed.Code() & primary {
-	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+	if isBusy(err) {
 		return mailroom.Errorf(mailroom.Unavailable, "%s: the database is busy: %w", doing, err), false
+	}
+	switch failed.Code() & primary {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL,
 		sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS:

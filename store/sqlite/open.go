@@ -75,6 +75,24 @@ func openReaders(path string, busy time.Duration, n int) (*sql.DB, error) {
 	return db, err
 }
 
+// connect makes the first connection. It waits for a handle that makes the same
+// file at the same time, because the change to WAL mode, unlike all else, fails
+// at once when it meets a lock.
+func connect(ctx context.Context, db *sql.DB, busy time.Duration) error {
+	const again = 5 * time.Millisecond
+	for deadline := time.Now().Add(busy); ; {
+		err := db.PingContext(ctx)
+		if !isBusy(err) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(again):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // check refuses a SQLite that is too old, and a file that is not in WAL mode
 // in spite of the pragma, as on file systems without shared memory.
 func check(ctx context.Context, db *sql.DB) error {

@@ -81,6 +81,9 @@ func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
 	if s.writerDB, err = openWriter(path, o.BusyTimeout); err != nil {
 		return err
 	}
+	if err := connect(ctx, s.writerDB, o.BusyTimeout); err != nil {
+		return err
+	}
 	if err := check(ctx, s.writerDB); err != nil {
 		return err
 	}

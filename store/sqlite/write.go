@@ -9,7 +9,9 @@ import (
 const (
 	insertKey     = "INSERT INTO submit_key (thread, key, digest, result) VALUES (?, ?, ?, ?)"
 	insertPartial = `INSERT INTO partial (run, start, attempt, message, text)
-		SELECT key, ?, ?, ?, ? FROM run WHERE id = ?`
+		SELECT key, ?, ?, ?, ? FROM run WHERE id = ?
+		ON CONFLICT (run, start) DO UPDATE SET attempt = excluded.attempt, message = excluded.message,
+		text = excluded.text`
 
 	dropPartials = "DELETE FROM partial WHERE run = (SELECT key FROM run WHERE id = ?)"
 	dropWorker   = "DELETE FROM worker WHERE id = ?"

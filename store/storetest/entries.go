@@ -63,20 +63,19 @@ func entryCases() []testCase {
 			s.write(&mailroom.Changes{Threads: c.Threads[:1], Entries: [][]mailroom.Entry{batch}})
 		}
 	}
-	var list []testCase
-	for _, tc := range cases {
-		list = append(list, testCase{tc.name, func(t *testing.T, s *store) {
-			write(s)
-			s.view(func(r mailroom.Reader) {
+	return []testCase{{"by", func(t *testing.T, s *store) {
+		write(s)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
 				q := tc.query
 				q.Thread = "t"
-				if got := seqs(get(r.Entries(q))(t)); !slices.Equal(got, tc.want) {
+				got := seqs(get1(t, s, func(r mailroom.Reader) ([]mailroom.Entry, error) { return r.Entries(q) }))
+				if !slices.Equal(got, tc.want) {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
 			})
-		}})
-	}
-	return append(list, testCase{"of a thread without any", func(t *testing.T, s *store) {
+		}
+	}}, {"of a thread without any", func(t *testing.T, s *store) {
 		write(s)
 		s.view(func(r mailroom.Reader) {
 			for _, id := range []string{"empty", "none"} {
@@ -88,7 +87,7 @@ func entryCases() []testCase {
 				t.Errorf("entries of u: got %v, want %v", got, want)
 			}
 		})
-	}}, testCase{"every page, forward and backward", everyPage})
+	}}, {"every page, forward and backward", everyPage}}
 }
 
 // everyPage reads a log of batches of 1 to 7 entries in pages of all sizes.

@@ -37,6 +37,17 @@ func otherCases() []testCase {
 				wantSame(t, "partials of no run", get(r.Partials("none"))(t), []mailroom.Partial(nil))
 			})
 		}},
+		{"A partial replaces one at the same offset", func(t *testing.T, s *store) {
+			c := &mailroom.Changes{
+				Threads:  []*mailroom.Thread{thread("t")},
+				Runs:     []*mailroom.Run{run("r", "t")},
+				Partials: []mailroom.Partial{partial("r", 0, "one "), partial("r", 4, "tw")},
+			}
+			s.write(c, &mailroom.Changes{Partials: []mailroom.Partial{partial("r", 4, "two "), partial("r", 8, "thr")}},
+				&mailroom.Changes{Partials: []mailroom.Partial{partial("r", 8, "three"), partial("r", 8, "three and")}})
+			wantSame(t, "partials of r", s.everything().Partials["r"], []mailroom.Partial{
+				partial("r", 0, "one "), partial("r", 4, "two "), partial("r", 8, "three and")})
+		}},
 		{"Workers come by id", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Workers: []*mailroom.Worker{{ID: "c"}, {ID: "a"}, {ID: "b", Dead: true}}})
 			wantSame(t, "workers", s.everything().Workers, []*mailroom.Worker{{ID: "a"}, {ID: "b", Dead: true}, {ID: "c"}})

@@ -52,13 +52,12 @@ func threadCases() []testCase {
 		{"of an agent", func(*mailroom.Changes) query { return query{Agent: "x", Limit: 9} }, []string{"a", "d"}, false},
 		{"of nobody", func(*mailroom.Changes) query { return query{Worker: "none"} }, nil, false},
 	}
-	var list []testCase
-	for _, tc := range cases {
-		list = append(list, testCase{tc.name, func(t *testing.T, s *store) {
-			c := rows()
-			s.write(c)
-			s.view(func(r mailroom.Reader) {
-				got := threadIDs(get(r.Threads(tc.query(c)))(t))
+	return []testCase{{"by", func(t *testing.T, s *store) {
+		c := rows()
+		s.write(c)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				got := threadIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(tc.query(c)) }))
 				if tc.any {
 					slices.Sort(got)
 				}
@@ -66,9 +65,8 @@ func threadCases() []testCase {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
 			})
-		}})
-	}
-	return list
+		}
+	}}}
 }
 
 // someRuns are runs of thread t (and one of u) in many states, oldest first.
@@ -148,28 +146,27 @@ func runCases() []testCase {
 			want: []string{"held1", "held2"}},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
-	var list []testCase
-	for _, tc := range cases {
-		list = append(list, testCase{tc.name, func(t *testing.T, s *store) {
-			c := someRuns()
-			s.write(c)
-			q := tc.query
-			if tc.from != nil {
-				q.From = tc.from(c)
-			}
-			s.view(func(r mailroom.Reader) {
-				got := runIDs(get(r.Runs(q))(t))
+	return []testCase{{"by", func(t *testing.T, s *store) {
+		c := someRuns()
+		s.write(c)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				q := tc.query
+				if tc.from != nil {
+					q.From = tc.from(c)
+				}
+				got := runIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Run, error) { return r.Runs(q) }))
 				if tc.any {
 					slices.Sort(got)
 				}
 				if !slices.Equal(got, tc.want) {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
-				if got := get(r.CountRuns(q))(t); got != tc.count {
-					t.Errorf("count: got %d, want %d", got, tc.count)
+				n := get1(t, s, func(r mailroom.Reader) (int, error) { return r.CountRuns(q) })
+				if n != tc.count {
+					t.Errorf("count: got %d, want %d", n, tc.count)
 				}
 			})
-		}})
-	}
-	return list
+		}
+	}}}
 }

@@ -114,9 +114,6 @@ func contradictionsAreInternal(t *testing.T, s *store) {
 		"a key without its thread":     {Keys: []mailroom.SubmitKey{key("bare", "k")}},
 		"entries with a hole":          bareAndMore(mailroom.Changes{Entries: [][]mailroom.Entry{hole}}),
 		"a partial of no run":          {Partials: []mailroom.Partial{partial("none", 0, "x")}},
-		"a second partial at an offset": {
-			Partials: []mailroom.Partial{partial("r", c.Partials[0].Offset, "x")},
-		},
 		"entries that are there": {
 			Threads: []*mailroom.Thread{c.Threads[0]},
 			Entries: [][]mailroom.Entry{entries("t", 1, "", mailroom.KindStep, mailroom.KindStep)},

@@ -240,7 +240,7 @@ func TestVersionFollowsWhatARunDoes(t *testing.T) {
 	}
 	for same, file := range map[string]string{
 		"other order and spelling":   "total_timeout = \"0m\"\ncommand = ['cat']",
-		"empty is as none":           "command = [\"cat\"]\nenv = {}\nenv_allow = []",
+		"empty is as none":           "command = [\"cat\"]\nenv = {}",
 		"how many and how long only": "command = [\"cat\"]\nlimit = 3\ndeadline = \"5m\"",
 	} {
 		if got := version(file); got != first {

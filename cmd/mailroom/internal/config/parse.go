@@ -12,6 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"mailroom/agent/echo"
+	"mailroom/agent/exec"
 )
 
 // maxFile bounds what is read as a configuration.
@@ -152,8 +153,11 @@ func (r *reader) agent(key, name string, table map[string]any) {
 		r.report(key, what)
 		return
 	}
-	if a.Kind == KindEcho {
+	switch a.Kind {
+	case KindEcho:
 		a.Pace = echo.DefaultPace
+	case KindExec:
+		a.EnvAllow = exec.DefaultEnvAllow()
 	}
 	r.table(key+".", table, a.settings())
 	r.config.Agents[name] = a

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"mailroom"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/store/memory"
+)
+
+// home is a data folder of a test, with a configuration.
+type home struct {
+	t      *testing.T
+	folder folder.Folder
+}
+
+func newHome(t *testing.T, settings string) *home {
+	t.Helper()
+	h := &home{t: t, folder: folder.Folder(t.TempDir())}
+	if err := os.WriteFile(h.folder.Config(), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(string(h.folder), "gate"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func (h *home) env(name string) string {
+	if name == "MAILROOM_DATA" {
+		return string(h.folder)
+	}
+	return ""
+}
+
+// run runs a command of the program in this process.
+func (h *home) run(ctx context.Context, stdout io.Writer, args ...string) (code int, stderr string) {
+	var talk bytes.Buffer
+	m := Main{Stdin: strings.NewReader(""), Stdout: stdout, Stderr: &talk, Env: h.env}
+	code = m.Run(ctx, args)
+	return code, talk.String()
+}
+
+// process starts a server in a process of its own.
+func (h *home) process(p *process, args ...string) {
+	h.t.Helper()
+	if err := p.start(string(h.folder), append(os.Environ(), "MAILROOM_DATA="+string(h.folder)), args...); err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		p.kill()
+		if h.t.Failed() {
+			h.t.Logf("the server said:\n%s", p.talk.all())
+		}
+	})
+}
+
+// watcher is a Stdout that does something when the first text is printed.
+type watcher struct {
+	text  strings.Builder
+	first func()
+}
+
+func (w *watcher) Write(b []byte) (int, error) {
+	w.text.Write(b)
+	if w.first != nil {
+		w.first()
+		w.first = nil
+	}
+	return len(b), nil
+}
+
+// stuck says what it is told; its first attempt then hangs.
+const stuck = `default_agent = "stuck"
+[agents.stuck]
+kind = "exec"
+command = ["sh", "-c", "cat; test $MAILROOM_ATTEMPT != 1 || cat gate"]
+`
+
+// gated says what it is told, and ends when somebody writes into the gate.
+const gated = `default_agent = "gated"
+[agents.gated]
+kind = "exec"
+command = ["sh", "-c", "cat; cat gate"]
+`
+
+func TestServeRunsUntilItsContextEnds(t *testing.T) {
+	h := newHome(t, "")
+	ctx, stop := context.WithCancel(t.Context())
+	talk := &transcript{log: io.Discard, grown: make(chan struct{}, 1)}
+	m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: talk, Env: h.env}
+	code := make(chan int, 1)
+	go func() { code <- m.Run(ctx, []string{"serve", "--listen", "127.0.0.1:0"}) }()
+	for talk.line("listening on http://127.0.0.1:") == "" {
+		select {
+		case <-talk.grown:
+		case got := <-code:
+			t.Fatalf("serve ended with %d: %s", got, talk.text.String())
+		}
+	}
+	var out bytes.Buffer
+	if got, stderr := h.run(t.Context(), &out, "send", "hello"); got != exitDone || out.String() != "hello\n" {
+		t.Errorf("send: exit code %d, %q, %s", got, out.String(), stderr)
+	}
+	stop()
+	if got := <-code; got != exitDone {
+		t.Errorf("serve: exit code %d, want %d: %s", got, exitDone, talk.text.String())
+	}
+	if _, err := os.Stat(filepath.Join(string(h.folder), "server.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the address of a server that has ended: %v, want none", err)
+	}
+}
+
+func TestCtrlCDetachesAndCancelsNothing(t *testing.T) {
+	h := newHome(t, gated)
+	h.process(&process{})
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	out := &watcher{first: interrupt}
+	code, stderr := h.run(ctx, out, "send", "--thread", "t", "one two")
+	if code != exitInterrupted || !strings.Contains(stderr, "\n  mailroom attach t\n") {
+		t.Errorf("send: exit code %d, want %d, and how to attach again: %s", code, exitInterrupted, stderr)
+	}
+	if got := out.text.String(); got != "one two\n" {
+		t.Errorf("printed %q, want the reply so far, and its line ended", got)
+	}
+	again := &watcher{first: func() {
+		if err := open(filepath.Join(string(h.folder), "gate"), ", done"); err != nil {
+			t.Error(err)
+		}
+	}}
+	code, stderr = h.run(t.Context(), again, "attach", "t")
+	if want := "one two, done\n"; code != exitDone || again.text.String() != want {
+		t.Errorf("attach: exit code %d, %q, want %d, %q: %s", code, again.text.String(), exitDone, want, stderr)
+	}
+}
+
+func TestSendGoesOnWhenItsServerIsKilled(t *testing.T) {
+	h := newHome(t, stuck)
+	p := &process{}
+	h.process(p)
+	out := &watcher{first: func() {
+		p.kill()
+		h.process(p, "--listen", strings.TrimPrefix(p.url, "http://"))
+	}}
+	const text = "one two"
+	code, stderr := h.run(t.Context(), out, "send", "--thread", "t", text)
+	if code != exitDone {
+		t.Errorf("exit code %d, want %d: %s", code, exitDone, stderr)
+	}
+	if want := text + "\n" + text + "\n"; out.text.String() != want {
+		t.Errorf("printed %q, want what the first attempt wrote, then the reply of the second, once", out.text.String())
+	}
+	if !strings.Contains(stderr, "was lost with its worker") {
+		t.Errorf("nothing is said about the lost attempt: %s", stderr)
+	}
+}
+
+func TestSecondSignalEndsTheServerAtOnce(t *testing.T) {
+	h := newHome(t, "[agents.echo]\npace = \"30s\"\n")
+	p := &process{}
+	h.process(p)
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--detach", "a b"); code != exitDone {
+		t.Fatalf("send: exit code %d: %s", code, stderr)
+	}
+	if err := await(h.folder, "t", "delta"); err != nil {
+		t.Fatal(err)
+	}
+	for _, until := range []func() error{
+		func() error { _, err := p.until("shutting down"); return err },
+		func() error { <-p.exited; return nil },
+	} {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := until(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exit, ok := errors.AsType[*exec.ExitError](p.exit)
+	if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
+		t.Errorf("the server ended with %v, want the signal", p.exit)
+	}
+}
+
+// brittle is a store that closes at its first write after broken is set, as one
+// does whose disk fails.
+type brittle struct {
+	mailroom.Store
+	broken atomic.Bool
+}
+
+func (b *brittle) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	if b.broken.Load() {
+		return mailroom.Errorf(mailroom.Unavailable, "write: %w", mailroom.ErrStoreClosed)
+	}
+	return b.Store.Update(ctx, f)
+}
+
+func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
+	settings, err := config.Parse("test.toml", []byte("renew = \"100ms\"\nlisten = \"127.0.0.1:0\""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &brittle{Store: memory.New()}
+	n, err := newNode(store, settings, "token", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", settings.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.broken.Store(true)
+	if err := n.run(t.Context(), ln); !errors.Is(err, mailroom.ErrStoreClosed) {
+		t.Errorf("got %v, want that the store is closed", err)
+	}
+}
+
+func TestAddressThatCommandsUse(t *testing.T) {
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1234}
+	for listen, want := range map[string]string{
+		"127.0.0.1:0": "http://127.0.0.1:1234", "localhost:0": "http://localhost:1234",
+		":0": "http://127.0.0.1:1234", "0.0.0.0:0": "http://127.0.0.1:1234", "[::]:0": "http://[::1]:1234", "10.0.0.1:1234": "http://10.0.0.1:1234",
+	} {
+		if got := address(at, listen); got != want {
+			t.Errorf("listening on %s: %s, want %s", listen, got, want)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package mailroom_test
+
+import (
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func TestCollectJoinsTheNewestRunThatFits(t *testing.T) {
+	with := func(f func(*mailroom.Submit)) mailroom.Submit {
+		s := in(mailroom.ModeCollect, "n")
+		f(&s)
+		return s
+	}
+	for _, c := range []struct {
+		name  string
+		extra mailroom.Submit // in the queue behind "a" of ann and echo
+		in    mailroom.Submit
+		want  string // the run that takes the message
+	}{
+		{"the newest", in("", "b"), with(func(*mailroom.Submit) {}), "b"},
+		{"not of another agent", with(func(s *mailroom.Submit) { s.Mode, s.Run, s.Agent = "queue", "b", "codex" }), in("collect", "n"), "a"},
+		{"not of another sender", with(func(s *mailroom.Submit) { s.Mode, s.Run, s.Origin.Sender = "queue", "b", "bob" }), in("collect", "n"), "a"},
+		{"not a child", with(func(s *mailroom.Submit) { s.Mode, s.Run, s.Parent = "queue", "b", "elsewhere" }), in("collect", "n"), "a"},
+		{"none of its agent", in("", "b"), with(func(s *mailroom.Submit) { s.Agent = "codex" }), "n"},
+		{"none of its sender", in("", "b"), with(func(s *mailroom.Submit) { s.Origin.Sender = "bob" }), "n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(in("", "x"))
+			w.mustStart("x")
+			w.must(in("", "a"))
+			w.must(c.extra)
+			wantEqual(t, "run", w.must(c.in).Run, c.want)
+		})
+	}
+}
+
+func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.end(failed(mailroom.Permanent))
+	if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	out := w.must(in(mailroom.ModeCollect, "n"))
+	wantEqual(t, "run", out.Run, "n")
+	wantEqual(t, "disposition", out.Disposition, mailroom.WasQueued)
+}
+
+func TestARunStartsWithAllThatItCollected(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.must(in(mailroom.ModeCollect, "n"))
+	w.must(in(mailroom.ModeCollect, "m"))
+	w.mustStart("a")
+	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{1, 3, 4})
+}
+
+func TestCollectPutsADelayedRunOff(t *testing.T) {
+	w := newWorld(t)
+	begin := w.now
+	collect := func(run string, after time.Duration) mailroom.Submitted {
+		s := in(mailroom.ModeCollect, run)
+		s.NotBefore = w.now.Add(after)
+		return w.must(s)
+	}
+	collect("a", 3*time.Second)
+	for _, want := range []time.Duration{5, 7, 9, 10, 10} {
+		w.wait(2 * time.Second)
+		if w.now.Sub(begin) >= 10*time.Second {
+			break
+		}
+		out := collect("n", 3*time.Second)
+		wantEqual(t, "run", out.Run, "a")
+		wantEqual(t, "not before", w.runs["a"].NotBefore.Sub(begin), want*time.Second)
+		wantEqual(t, "due", w.row.Due.At.Sub(begin), want*time.Second)
+	}
+	if r := w.start(); r == nil || len(r.Inputs) != 5 {
+		t.Errorf("started %v, want run a with 5 messages", r)
+	}
+}
+
+func TestCollectMovesARunNeitherBackNorOutOfTheQueue(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "held")
+	s.NotBefore = w.now.Add(time.Hour)
+	w.must(s)
+	c := in(mailroom.ModeCollect, "n")
+	c.NotBefore = w.now.Add(time.Second)
+	wantEqual(t, "run", w.must(c).Run, "held")
+	wantEqual(t, "not before", w.runs["held"].NotBefore, s.NotBefore)
+
+	w.must(in("", "a"))
+	c.Run = "m"
+	wantEqual(t, "run", w.must(c).Run, "a")
+	w.mustStart("a")
+}

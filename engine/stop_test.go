@@ -1,0 +1,335 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+// only returns the body of a thread's only entry of a kind.
+func only[T any](h *house, thread, kind string) T {
+	h.t.Helper()
+	found := h.entries(thread, kind)
+	if len(found) != 1 {
+		h.t.Fatalf("got %d entries %s in thread %s, want 1: %v", len(found), kind, thread, h.kinds(thread))
+	}
+	return body[T](h, found[0])
+}
+
+func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
+	inHouse(t, func(h *house) {
+		causes := make(chan error, 1)
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			h.expect(s.Stream(ctx, "as far as I "))
+			h.expect(s.Stream(ctx, "came"))
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		})
+		out := h.send("t", "hello")
+		h.wait(300 * time.Millisecond)
+		begin := time.Now()
+		h.cancel(out)
+		if cause := <-causes; cause != mailroom.ErrStopped {
+			t.Errorf("got cause %v, want %v", cause, mailroom.ErrStopped)
+		}
+		if took := time.Since(begin); took > 10*time.Millisecond {
+			t.Errorf("the stop took %v, want at once: a hint brings it", took)
+		}
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Cancelled); r.Reason != mailroom.ByCancel || r.Reply != nil {
+			t.Errorf("got reason %s, reply %v", r.Reason, r.Reply)
+		}
+		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindStop, mailroom.KindMessage, mailroom.KindCancelled}
+		if diff := cmp.Diff(want, h.kinds("t")); diff != "" {
+			t.Fatal(diff)
+		}
+		m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+		if m.Text != "as far as I came" || !m.Partial {
+			t.Errorf("got text %q, partial %v, want what was streamed, marked partial", m.Text, m.Partial)
+		}
+		end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled)
+		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ByCancel, By: "somebody"}, end); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.elsewhere(serving(work(time.Hour)))
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		h.cancel(out)
+		h.wait(5 * time.Second)
+		h.status(out.Run, mailroom.Cancelled)
+	})
+}
+
+func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			t.Error("the agent was entered")
+			return nil
+		}))
+		h.wait(time.Second)
+		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+			for _, r := range c.Runs {
+				if r.Status == mailroom.Running && r.Stop == "" {
+					_, err := h.ledger.Cancel(context.Background(), r.ID, "somebody") // before the claim is answered
+					return err
+				}
+			}
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+	})
+}
+
+func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
+	inHouse(t, func(h *house) {
+		order := &seen[string]{}
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			in, err := s.Input(ctx)
+			h.expect(err)
+			order.add(in[0].Text)
+			if in[0].Text != "first" {
+				return nil
+			}
+			<-ctx.Done()
+			<-time.After(3 * time.Second) // it takes its time to stop
+			return context.Cause(ctx)
+		})
+		first, queued := h.send("t", "first"), h.send("t", "queued")
+		h.wait(time.Second)
+		begin := time.Now()
+		now := h.send("t", "now", mode(mailroom.ModeInterrupt))
+		if now.Stopping == nil || *now.Stopping != first.Run {
+			t.Errorf("got stopping %v, want %s", now.Stopping, first.Run)
+		}
+		h.wait(time.Second)
+		h.status(now.Run, mailroom.Queued) // durable, and waits for the other to stop
+		h.wait(5 * time.Second)
+		if r := h.status(now.Run, mailroom.Completed); r.StartedAt.Sub(begin) != 3*time.Second {
+			t.Errorf("the replacement started after %v, want when the other had stopped, after 3 s", r.StartedAt.Sub(begin))
+		}
+		if r := h.status(first.Run, mailroom.Cancelled); r.Reason != mailroom.ByInterrupt {
+			t.Errorf("got reason %s", r.Reason)
+		}
+		if r := h.status(queued.Run, mailroom.Cancelled); r.Reason != mailroom.BySupersede {
+			t.Errorf("got reason %s", r.Reason)
+		}
+		if diff := cmp.Diff([]string{"first", "now"}, order.all()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
+	inHouse(t, func(h *house) {
+		release := make(chan struct{})
+		late := make(chan error, 1)
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			if in, err := s.Input(ctx); err != nil || in[0].Text != "deaf" {
+				return err
+			}
+			h.expect(s.Stream(ctx, "half a "))
+			<-release
+			late <- s.Append(context.WithoutCancel(ctx), mailroom.Step{Name: "late"})
+			return s.Stream(context.WithoutCancel(ctx), "sentence")
+		})
+		o.Runs = 2
+		h.start(o)
+		deaf := h.send("t", "deaf")
+		h.wait(time.Second)
+		begin := time.Now()
+		next := h.send("t", "next", mode(mailroom.ModeInterrupt))
+		h.wait(9 * time.Second)
+		h.status(deaf.Run, mailroom.Running)
+		h.wait(2 * time.Second)
+		r := h.status(deaf.Run, mailroom.Cancelled)
+		if got := r.FinishedAt.Sub(begin); got != 10*time.Second {
+			t.Errorf("forced after %v, want the stop grace of 10 s", got)
+		}
+		if end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled); !end.Forced || end.Reason != mailroom.ByInterrupt {
+			t.Errorf("got %+v, want forced by the interrupt", end)
+		}
+		if r := h.status(next.Run, mailroom.Completed); r.StartedAt.Sub(begin) > 10*time.Second+10*time.Millisecond {
+			t.Errorf("the replacement started after %v", r.StartedAt.Sub(begin))
+		}
+
+		// One of two slots is still taken by the agent that does not return.
+		slow := []mailroom.Submitted{h.send("u", "deaf"), h.send("v", "deaf")}
+		h.wait(time.Second)
+		h.status(slow[0].Run, mailroom.Running)
+		h.status(slow[1].Run, mailroom.Queued)
+		close(release)
+		refused := 0
+		for range 3 {
+			if err := <-late; mailroom.CodeOf(err) == mailroom.LeaseLost {
+				refused++
+			} else {
+				h.expect(err)
+			}
+		}
+		if refused != 1 {
+			t.Errorf("got %d late steps refused, want that of the forced run", refused)
+		}
+		h.wait(time.Second)
+		for _, out := range slow {
+			h.status(out.Run, mailroom.Completed)
+		}
+		if diff := cmp.Diff([]string{"deaf", "next", "half a "}, h.texts("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
+	inHouse(t, func(h *house) {
+		release := make(chan struct{})
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			<-release
+			return nil
+		})
+		o.Runs = 1
+		h.start(o)
+		deaf := h.send("t", "deaf")
+		h.wait(time.Second)
+		next := h.send("t", "next", mode(mailroom.ModeInterrupt))
+		h.wait(time.Minute)
+		h.status(deaf.Run, mailroom.Cancelled)
+		h.status(next.Run, mailroom.Queued)
+		close(release)
+		h.wait(time.Second)
+		h.status(next.Run, mailroom.Completed)
+	})
+}
+
+func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.start(engine.Options{}) // sweeps
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			h.expect(s.Stream(ctx, "a beginning"))
+			<-ctx.Done()
+			return nil
+		}))
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		h.cancel(out)
+		p.kill()
+		h.wait(20 * time.Second)
+		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 || r.Reason != mailroom.ByCancel {
+			t.Errorf("got attempt %d, reason %s", r.Attempt, r.Reason)
+		}
+		if diff := cmp.Diff([]string{"hello", "a beginning"}, h.texts("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			h.expect(s.Stream(ctx, "done anyway"))
+			<-ctx.Done()
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		h.cancel(out)
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != "done anyway" {
+			t.Errorf("got reply %v", r.Reply)
+		}
+	})
+}
+
+func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
+	inHouse(t, func(h *house) {
+		causes := make(chan error, 5)
+		h.start(engine.Options{Agents: map[string]engine.Agent{"a": {
+			Deadline: 2 * time.Minute,
+			Agent: mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+				if s.Run().Attempt > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return ctx.Err()
+			}),
+		}}})
+		out := h.send("t", "hello")
+		begin := time.Now()
+		if cause := <-causes; cause != mailroom.ErrDeadline || time.Since(begin) != 2*time.Minute {
+			t.Errorf("got cause %v after %v, want %v after 2m", cause, time.Since(begin), mailroom.ErrDeadline)
+		}
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 || r.Attempt != 2 {
+			t.Errorf("got %d failures, %d attempts, want 1 and 2", r.Failures, r.Attempt)
+		}
+		want := &mailroom.RunError{Class: mailroom.Transient, Message: "the run deadline of 2m0s has passed"}
+		if diff := cmp.Diff(want, only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled).Error); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
+	inHouse(t, func(h *house) {
+		release := make(chan struct{})
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Attempt == 1 {
+				<-release
+			}
+			return nil
+		})
+		o.Deadline = time.Minute
+		h.start(o)
+		out := h.send("t", "hello")
+		h.wait(69 * time.Second)
+		h.status(out.Run, mailroom.Running)
+		h.wait(2 * time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 || r.Attempt != 2 {
+			t.Errorf("got %d failures, %d attempts, want 1 and 2", r.Failures, r.Attempt)
+		}
+		close(release)
+	})
+}
+
+// An agent that did not notice that the lease was lost keeps its claim when the
+// lease comes back, but no longer than its deadline.
+func TestStuckAgentOfALeaseThatCameBackIsCutByItsRunDeadline(t *testing.T) {
+	inHouse(t, func(h *house) {
+		release := make(chan struct{})
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Attempt == 1 {
+				<-release
+			}
+			return nil
+		})
+		o.Deadline = 2 * time.Minute
+		p := h.elsewhere(o)
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		p.line.freeze()
+		h.wait(time.Minute)
+		p.line.thaw()
+		h.wait(30 * time.Second)
+		h.status(out.Run, mailroom.Running)
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 {
+			t.Errorf("got attempt %d, want 2", r.Attempt)
+		}
+		close(release)
+	})
+}

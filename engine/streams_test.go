@@ -1,0 +1,309 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+)
+
+// flushed joins what is in the store of the message that a run is writing.
+func (h *house) flushed(run string) string {
+	h.t.Helper()
+	text := ""
+	for _, p := range query(h, func(r mailroom.Reader) ([]mailroom.Partial, error) { return r.Partials(run) }) {
+		if p.Offset != len(text) {
+			h.t.Errorf("a piece at %d follows %d bytes", p.Offset, len(text))
+		}
+		text += p.Text
+	}
+	return text
+}
+
+func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
+	inHouse(t, func(h *house) {
+		writes := 0
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			for range 100 {
+				h.expect(s.Stream(ctx, "0123456789"))
+				<-time.After(100 * time.Millisecond)
+			}
+			return nil
+		}))
+		h.wait(time.Second)
+		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+			writes += len(c.Partials)
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		for range 6 {
+			h.wait(time.Second)
+			live := int(time.Since(h.run(out.Run).StartedAt).Milliseconds()) / 10
+			if kept := len(h.flushed(out.Run)); kept < live-120 || kept > live+20 {
+				t.Errorf("got %d bytes kept of about %d, want all but those of the last second", kept, live)
+			}
+		}
+		h.wait(5 * time.Second)
+		if writes < 9 || writes > 11 {
+			t.Errorf("got %d flushes in 10 s, want about one a second", writes)
+		}
+		if got := h.flushed(out.Run); got != "" {
+			t.Errorf("still flushed after the end: %d bytes", len(got))
+		}
+		if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != strings.Repeat("0123456789", 100) {
+			t.Errorf("got reply %v", r.Reply)
+		}
+	})
+}
+
+func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			<-time.After(300 * time.Millisecond)
+			h.expect(s.Stream(ctx, "so far"))
+			return work(10*time.Second)(ctx, s)
+		})
+		out := h.send("t", "hello")
+		h.wait(400 * time.Millisecond)
+		if got := h.flushed(out.Run); got != "" {
+			t.Errorf("got %q, want nothing in the store before a second has passed", got)
+		}
+		sub := h.bus.Subscribe("t", 10)
+		defer sub.Close()
+		for range 2 { // also when there is nothing new
+			h.bus.Ask("t")
+			n := <-sub.C
+			if n.Flushed == nil || n.Flushed.Upto != len("so far") || n.Flushed.Run != out.Run {
+				t.Errorf("got %+v, want told that 6 bytes are flushed", n.Flushed)
+			}
+		}
+		if got := h.flushed(out.Run); got != "so far" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			for i := range 50 {
+				h.expect(s.Stream(ctx, fmt.Sprintf("%d ", i)))
+				<-time.After(100 * time.Millisecond)
+			}
+			return work(time.Hour)(ctx, s)
+		}))
+		h.wait(time.Second)
+		n := 0
+		p.line.onWrite(nil, func(c *mailroom.Changes) error {
+			if n += len(c.Partials); len(c.Partials) > 0 && n%2 == 1 {
+				return unknown()
+			}
+			return nil
+		})
+		out := h.send("t", "hello")
+		h.wait(10 * time.Second)
+		want := ""
+		for i := range 50 {
+			want += fmt.Sprintf("%d ", i)
+		}
+		if diff := cmp.Diff(want, h.flushed(out.Run)); diff != "" {
+			t.Error(diff)
+		}
+		p.line.onWrite(nil, nil)
+		p.kill()
+		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.serve(say("whole"))
+		h.wait(5 * time.Second)
+		if diff := cmp.Diff([]string{"hello", want, "whole"}, h.texts("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			chunk := strings.Repeat("é", 50_000) // two bytes each
+			for range 12 {
+				if err := s.Stream(ctx, chunk); err != nil {
+					return err
+				}
+			}
+			h.expect(s.Append(ctx, mailroom.Step{}))
+			return s.Stream(ctx, "short")
+		})
+		out := h.send("t", "hello")
+		h.wait(5 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+		said := h.entries("t", mailroom.KindMessage)
+		if len(said) != 3 {
+			t.Fatalf("got %d messages, want 3", len(said))
+		}
+		long, short := body[mailroom.Message](h, said[1]), body[mailroom.Message](h, said[2])
+		if len(long.Text) != mailroom.MaxText || !long.Truncated || strings.Trim(long.Text, "é") != "" {
+			t.Errorf("got %d bytes, truncated %v, want %d whole characters, marked", len(long.Text), long.Truncated, mailroom.MaxText)
+		}
+		if short.Text != "short" || short.Truncated {
+			t.Errorf("got %q, truncated %v: the next message is whole", short.Text, short.Truncated)
+		}
+	})
+}
+
+func TestDeltasNameTheirPlace(t *testing.T) {
+	inHouse(t, func(h *house) {
+		sub := h.bus.Subscribe("t", 100)
+		defer sub.Close()
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			n := s.Run().Attempt
+			h.expect(s.Stream(ctx, "grüße"))
+			h.expect(s.Stream(ctx, ", world"))
+			if n == 1 {
+				return fmt.Errorf("once")
+			}
+			h.expect(s.Append(ctx, mailroom.Step{})) // ends the message
+			h.expect(s.Stream(ctx, ""))
+			h.expect(s.Append(ctx, mailroom.Step{Name: "without a message"}))
+			return s.Stream(ctx, "next")
+		})
+		run := h.send("t", "hello").Run
+		h.wait(2 * time.Second)
+		var got []mailroom.Delta
+		for len(sub.C) > 0 {
+			if n := <-sub.C; n.Delta != nil {
+				got = append(got, *n.Delta)
+			}
+		}
+		delta := func(attempt, message, offset int, text string) mailroom.Delta {
+			return mailroom.Delta{
+				Run: run, Attempt: attempt, Message: fmt.Sprintf("%s.%d-%d", run, attempt, message),
+				Offset: offset, Channel: "text", Text: text,
+			}
+		}
+		want := []mailroom.Delta{
+			delta(1, 1, 0, "grüße"), delta(1, 1, 7, ", world"),
+			delta(2, 1, 0, "grüße"), delta(2, 1, 7, ", world"), delta(2, 2, 0, "next"),
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		var ids []string
+		for _, e := range h.entries("t", mailroom.KindMessage)[1:] {
+			m := body[mailroom.Message](h, e)
+			ids = append(ids, fmt.Sprint(m.ID, " ", m.Text, " ", m.Partial))
+		}
+		wantIDs := []string{
+			run + ".1-1 grüße, world true", run + ".2-1 grüße, world false", run + ".2-2 next false",
+		}
+		if diff := cmp.Diff(wantIDs, ids); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			for i := range 35 {
+				h.expect(s.Stream(ctx, fmt.Sprint(i%10)))
+				<-time.After(100 * time.Millisecond)
+			}
+			<-ctx.Done()
+			return nil
+		}))
+		out := h.send("t", "hello")
+		h.wait(3200 * time.Millisecond)
+		p.kill()
+		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.serve(say("whole"))
+		h.wait(3 * time.Second)
+		r := h.status(out.Run, mailroom.Completed)
+		if r.Attempt != 2 {
+			t.Errorf("got attempt %d, want 2", r.Attempt)
+		}
+		m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+		if !m.Partial || len(m.Text) < 20 || !strings.HasPrefix("0123456789012345678901234567890123456789", m.Text) {
+			t.Errorf("got %q, partial %v, want the text up to the last flush", m.Text, m.Partial)
+		}
+	})
+}
+
+func TestSlowReaderNeverSlowsARun(t *testing.T) {
+	inHouse(t, func(h *house) {
+		stuck := h.bus.Subscribe("t", 1) // nobody reads it
+		defer stuck.Close()
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			for range 10_000 {
+				if err := s.Stream(ctx, "word "); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		begin := time.Now()
+		out := h.send("t", "hello")
+		h.wait(time.Millisecond)
+		if r := h.status(out.Run, mailroom.Completed); r.FinishedAt.Sub(begin) > time.Millisecond {
+			t.Errorf("it took %v", r.FinishedAt.Sub(begin))
+		}
+		if !stuck.Lost() {
+			t.Error("the reader that does not read lost nothing")
+		}
+	})
+}
+
+// A run that writes faster than its own hints are looked at loses some, and
+// with them perhaps a stop; then it looks at the store.
+func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
+	inHouse(t, func(h *house) {
+		stopped := make(chan time.Time, 1)
+		cancelled := make(chan struct{})
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			for i := 0; ctx.Err() == nil; i++ {
+				h.bus.Publish(bus.Notice{Thread: "t"})
+				if i == 100 {
+					close(cancelled)
+					<-time.After(time.Millisecond)
+				}
+				if i%1000 == 0 {
+					<-time.After(time.Millisecond)
+				}
+			}
+			stopped <- time.Now()
+			return context.Cause(ctx)
+		})
+		out := h.send("t", "hello")
+		<-cancelled
+		begin := time.Now()
+		h.cancel(out)
+		if took := (<-stopped).Sub(begin); took > 100*time.Millisecond {
+			t.Errorf("stopped after %v", took)
+		}
+		h.wait(time.Second)
+		h.status(out.Run, mailroom.Cancelled)
+	})
+}
+
+func TestTextThatIsNoTextIsRefused(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			for _, bad := range []string{"half \xc3", "nul \x00"} {
+				if err := s.Stream(ctx, bad); mailroom.CodeOf(err) != mailroom.Invalid {
+					t.Errorf("%q: got %v, want code %s", bad, err, mailroom.Invalid)
+				}
+			}
+			return s.Stream(ctx, "fine")
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); *r.Reply != "fine" {
+			t.Errorf("got %q", *r.Reply)
+		}
+	})
+}

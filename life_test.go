@@ -1,0 +1,270 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func TestThePlainLifeOfARun(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	c := w.mustStart("a")
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "think"}})
+	w.end(completed("hello"))
+	w.wantSince(0, "message a, run.queued a, run.started a, step a, message a, run.completed a")
+
+	wantEqual(t, "started", body[mailroom.RunStarted](t, w.log[2]), mailroom.RunStarted{Worker: "w1", Messages: []int64{1}})
+	reply := "hello"
+	wantEqual(t, "completed", body[mailroom.RunCompleted](t, w.log[5]), mailroom.RunCompleted{Reply: &reply, Steps: 1})
+	for _, e := range w.log[2:] {
+		wantEqual(t, "attempt of "+e.Kind, e.Attempt, c.Attempt)
+	}
+	wantEqual(t, "current, worker and round", []any{w.row.Current, w.row.Worker, w.row.Round}, []any{"", "", int64(0)})
+}
+
+func TestEveryEndWritesItsEntries(t *testing.T) {
+	partial := func(s mailroom.Settle) mailroom.Settle {
+		s.Message = said("so f")
+		return s
+	}
+	stopped := func(w *world) { states["stopping"](w) }
+	for _, c := range []struct {
+		name  string
+		begin func(w *world)
+		end   mailroom.Settle
+		want  string
+		state string
+	}{
+		{"complete", states["running"], completed("hello"), "message x, run.completed x", "completed"},
+		{"complete without a word", states["running"], mailroom.Settle{Outcome: mailroom.Complete}, "run.completed x", "completed"},
+		{"fail for good", states["running"], partial(failed(mailroom.Permanent)), "message x, run.failed x", "failed"},
+		{"retry", states["running"], partial(failed(mailroom.Transient)), "message x, run.rescheduled x", "queued"},
+		{"outage", states["running"], failed(mailroom.Outage), "run.rescheduled x", "queued"},
+		{"release", states["running"], partial(released()), "message x, run.rescheduled x", "queued"},
+		{"complete after a stop", stopped, completed("hello"), "message x, run.completed x", "completed"},
+		{"fail after a stop", stopped, partial(failed(mailroom.Permanent)), "message x, run.cancelled x", "cancelled/cancelled"},
+		{"retry after a stop", stopped, failed(mailroom.Transient), "run.cancelled x", "cancelled/cancelled"},
+		{"release after a stop", stopped, partial(released()), "message x, run.cancelled x", "cancelled/cancelled"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			c.begin(w)
+			seq := w.row.LastSeq
+			w.end(c.end)
+			w.wantSince(seq, c.want)
+			wantEqual(t, "state", w.state("x"), c.state)
+			if c.end.Message != nil {
+				m := body[mailroom.Message](t, w.log[seq])
+				wantEqual(t, "partial", m.Partial, c.end.Outcome != mailroom.Complete)
+			}
+			current := "x"
+			if w.runs["x"].Status.Finished() {
+				current = ""
+			}
+			wantEqual(t, "current and worker", []string{w.row.Current, w.row.Worker}, []string{current, ""})
+		})
+	}
+}
+
+func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.end(failed(mailroom.Transient))
+	wantEqual(t, "retry", body[mailroom.RunRescheduled](t, w.last()), mailroom.RunRescheduled{
+		Reason: "retry", Attempt: 1, AvailableAt: w.now.Add(250 * time.Millisecond),
+		Error: &mailroom.RunError{Class: mailroom.Transient, Message: "no luck"},
+	})
+	w.wait(time.Second)
+	w.mustStart("a")
+	w.expire()
+	wantEqual(t, "lost", body[mailroom.RunRescheduled](t, w.last()), mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 2, AvailableAt: w.now})
+	w.mustStart("a")
+	w.end(released())
+	wantEqual(t, "released", body[mailroom.RunRescheduled](t, w.last()), mailroom.RunRescheduled{Reason: "released", Attempt: 3, AvailableAt: w.now})
+}
+
+func TestALaterAttemptListsNoInputs(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.end(released())
+	w.mustStart("a")
+	wantEqual(t, "started", body[mailroom.RunStarted](t, w.last()).Messages, []int64{})
+}
+
+func TestAStepIsWrittenInOrder(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	c := w.mustStart("a")
+	a := mailroom.Append{
+		Claim: c, Number: 1, Message: said("I look it up."),
+		Step: mailroom.Step{
+			Name: "look up", Checkpoint: json.RawMessage(`{"at":1}`),
+			Entries: []mailroom.Note{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
+		},
+	}
+	seq := w.row.LastSeq
+	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error {
+		_, err := l.Append(&a, []mailroom.Submitted{{Thread: "u", Message: "m.1", Run: "m"}}, w.now)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantSince(seq, "step a, message a, tool.started a, x.mine a, send a")
+	wantEqual(t, "checkpoint", string(w.runs["a"].Checkpoint), `{"at":1}`)
+	wantEqual(t, "sent", body[mailroom.Sent](t, w.last()), mailroom.Sent{Thread: "u", Message: "m.1", Run: "m"})
+}
+
+func TestAStepIsRecognisedByItsNumber(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	c := w.mustStart("a")
+	named := func(number int, name string) mailroom.Append {
+		return mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{Name: name}}
+	}
+	first := w.step(named(1, "one"))
+	log := len(w.log)
+	again, err := w.append(named(1, "one"))
+	if err != nil || again != first || len(w.log) != log {
+		t.Errorf("the same step again: got seq %d, error %v and %d new entries, want seq %d", again, err, len(w.log)-log, first)
+	}
+	for _, bad := range []mailroom.Append{named(1, "other"), named(3, "hole"), named(-1, "before")} {
+		_, err := w.append(bad)
+		wantCode(t, err, mailroom.Conflict)
+	}
+	w.step(named(2, "two"))
+	_, err = w.append(named(1, "one"))
+	wantCode(t, err, mailroom.Conflict)
+}
+
+func TestASettleIsRecognisedByItsNumber(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.must(in("", "b"))
+	s := completed("hello")
+	s.Claim, s.Number = w.mustStart("a"), 1
+	w.end(s)
+	w.mustStart("b")
+	log := len(w.log)
+	r := w.end(s)
+	wantEqual(t, "status", r.Status, mailroom.Completed)
+	wantEqual(t, "entries", len(w.log), log)
+	s.Message = said("other")
+	_, err := w.settle(s)
+	wantCode(t, err, mailroom.LeaseLost)
+}
+
+func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}})
+	for _, number := range []int{1, 3} {
+		s := completed("hello")
+		s.Number = number
+		_, err := w.settle(s)
+		wantCode(t, err, mailroom.Conflict)
+	}
+}
+
+// stale tries every write of a run under claim c.
+func stale(w *world, c mailroom.Claim) map[string]error {
+	refused := map[string]error{}
+	_, refused["append"] = w.append(mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})
+	for _, s := range []mailroom.Settle{completed("late"), failed(mailroom.Permanent), released()} {
+		s.Claim, s.Number, s.Message = c, 1, said("late") // else it may be the repeat of one that came in time
+		_, refused["settle "+string(s.Outcome)] = w.settle(s)
+	}
+	refused["flush"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.Loaded) error {
+		return l.Flush(c, mailroom.Partial{Thread: "t", Run: c.Run, Text: "late"})
+	})
+	refused["steered"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.Loaded) error {
+		_, err := l.Steered(c, w.now)
+		return err
+	})
+	return refused
+}
+
+func TestALostClaimWritesNothing(t *testing.T) {
+	for name, lose := range map[string]func(w *world){
+		"lost":      func(w *world) { w.expire() },
+		"reclaimed": func(w *world) { w.expire(); w.mustStart("a") },
+		"released":  func(w *world) { w.end(released()) },
+		"finished":  func(w *world) { w.end(completed("ok")) },
+		"failed":    func(w *world) { w.end(failed(mailroom.Permanent)) },
+		"retried by hand": func(w *world) {
+			w.end(failed(mailroom.Permanent))
+			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
+				w.t.Fatal(err)
+			}
+			w.mustStart("a")
+		},
+		"another run is current": func(w *world) { w.end(completed("ok")); w.must(in("", "b")); w.mustStart("b") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(in("", "a"))
+			c := w.mustStart("a")
+			lose(w)
+			log := len(w.log)
+			for op, err := range stale(w, c) {
+				if mailroom.CodeOf(err) != mailroom.LeaseLost {
+					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+				}
+			}
+			wantEqual(t, "entries", len(w.log), log)
+		})
+	}
+}
+
+func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	for name, claim := range map[string]func(l *mailroom.Loaded) *mailroom.Run{
+		"another agent": func(l *mailroom.Loaded) *mailroom.Run { return l.Claim("w", 1, "codex", false, w.now) },
+		"last chance":   func(l *mailroom.Loaded) *mailroom.Run { return l.Claim("w", 1, "echo", true, w.now) },
+	} {
+		if r := claim(w.load(mailroom.ScopeHead, "")); r != nil {
+			t.Errorf("%s: started %s", name, r.ID)
+		}
+	}
+	w.mustStart("a")
+	if r := w.load(mailroom.ScopeHead, "").Claim("w", 1, "echo", false, w.now); r != nil {
+		t.Errorf("started %s beside the current run", r.ID)
+	}
+}
+
+func TestAnUnheldClaimIsReleased(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		worker string
+		round  int64
+		want   bool
+	}{
+		{"of this round", "w1", 1, true},
+		{"of an earlier round", "w1", 2, true},
+		{"of a later round", "w1", 0, false},
+		{"of another worker", "w2", 1, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(in("", "a"))
+			w.mustStart("a")
+			var got bool
+			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+				got = l.ReleaseUnheld(c.worker, c.round, w.now)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			wantEqual(t, "released", got, c.want)
+			wantEqual(t, "due at once", !w.row.Due.At.IsZero(), c.want)
+			wantEqual(t, "crashes", w.runs["a"].Crashes, 0)
+		})
+	}
+}
