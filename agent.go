@@ -73,7 +73,8 @@ type Step struct {
 	Usage      Usage           // added to the run's
 	Progress   string          // shown with the run; "" leaves it
 	// Record marks a step that notes a circumstance, such as a child's pid,
-	// and is no progress: it leaves the count of crashes as it is.
+	// and is no progress: it leaves the count of crashes as it is, and the
+	// message being written goes on.
 	Record bool
 }
 

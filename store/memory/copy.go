@@ -14,6 +14,19 @@ import (
 func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c := *t
 	c.Metadata = bytes.Clone(t.Metadata)
+	c.State = maps.Clone(t.State)
+	for agent, state := range c.State {
+		c.State[agent] = bytes.Clone(state)
+	}
+	return &c
+}
+
+func copyTicket(k *mailroom.Ticket) *mailroom.Ticket {
+	c := *k
+	c.Arguments = bytes.Clone(k.Arguments)
+	c.Answer = bytes.Clone(k.Answer)
+	c.ExpiresAt = copyOf(k.ExpiresAt)
+	c.DecidedAt = copyOf(k.DecidedAt)
 	return &c
 }
 
@@ -31,6 +44,11 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	c.Checkpoint = bytes.Clone(r.Checkpoint)
 	c.Reply = copyOf(r.Reply)
 	c.Error = copyOf(r.Error)
+	c.Caller = copyOf(r.Caller)
+	c.Lineage = slices.Clone(r.Lineage)
+	if c.Wait = copyOf(r.Wait); c.Wait != nil {
+		c.Wait.Names = slices.Clone(r.Wait.Names)
+	}
 	return &c
 }
 

@@ -30,12 +30,16 @@ type state struct {
 	keys     table[keyID, mailroom.SubmitKey]
 	partials table[string, []mailroom.Partial] // run id to pieces, by Offset
 	workers  table[string, *mailroom.Worker]
+	tickets  table[string, *mailroom.Ticket]
+	kept     table[versionID, mailroom.Definition]
 
 	// Keys given so far. They are never given again, also not after a drop.
-	lastThread, lastRun int64
+	lastThread, lastRun, lastTicket int64
 }
 
 type keyID struct{ thread, key string }
+
+type versionID struct{ agent, version string }
 
 // New returns an empty store.
 func New() *Store {
@@ -48,6 +52,8 @@ func New() *Store {
 		keys:     newTable[keyID, mailroom.SubmitKey](),
 		partials: newTable[string, []mailroom.Partial](),
 		workers:  newTable[string, *mailroom.Worker](),
+		tickets:  newTable[string, *mailroom.Ticket](),
+		kept:     newTable[versionID, mailroom.Definition](),
 	})
 	return s
 }
@@ -57,7 +63,8 @@ func (st *state) share() *state {
 	return &state{
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
-		workers: st.workers.share(), lastThread: st.lastThread, lastRun: st.lastRun,
+		workers: st.workers.share(), tickets: st.tickets.share(), kept: st.kept.share(),
+		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket,
 	}
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -95,6 +96,7 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 	switch {
 	case q.Thread != "" && run.Thread != q.Thread,
 		q.Agent != "" && run.Agent != q.Agent,
+		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
 		q.From != 0 && run.Key >= q.From:
 		return false
@@ -133,6 +135,40 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 			return nil, err
 		}
 	}
+	return found, nil
+}
+
+func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+	var found []*mailroom.Ticket
+	for _, k := range r.tickets.all() {
+		switch {
+		case len(q.IDs) > 0 && !slices.Contains(q.IDs, k.ID):
+		case len(q.Runs) > 0 && !slices.Contains(q.Runs, k.Run):
+		case q.Thread != "" && k.Thread != q.Thread:
+		case len(q.States) > 0 && !slices.Contains(q.States, k.State):
+		case len(q.Kinds) > 0 && !slices.Contains(q.Kinds, k.Kind):
+		case q.From != 0 && k.Key >= q.From:
+		default:
+			found = append(found, k)
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
+	found = first(found, q.Limit)
+	for i, k := range found {
+		found[i] = copyTicket(k)
+	}
+	return found, nil
+}
+
+func (r reader) Definitions() ([]mailroom.Definition, error) {
+	var found []mailroom.Definition
+	for _, d := range r.kept.all() {
+		d.Body = bytes.Clone(d.Body)
+		found = append(found, d)
+	}
+	slices.SortFunc(found, func(a, b mailroom.Definition) int {
+		return cmp.Or(strings.Compare(a.Agent, b.Agent), strings.Compare(a.Version, b.Version))
+	})
 	return found, nil
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"time"
@@ -12,17 +13,12 @@ import (
 type tx struct {
 	reader
 	now    time.Time
-	locked bool  // Lock or Due was called
 	failed error // what Write refused: such a transaction must not commit
 }
 
 func (t *tx) Now() time.Time { return t.now }
 
 func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
-	if t.locked {
-		return nil, nil, t.fail("Lock after another call that locks: the order of locks is lost")
-	}
-	t.locked = true
 	ws := make([]*mailroom.Worker, len(workers))
 	for i, id := range workers {
 		if w, ok := t.workers.get(id); ok {
@@ -41,7 +37,6 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 }
 
 func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
-	t.locked = true
 	for _, want := range wants {
 		var ready []*mailroom.Thread
 		var later time.Time
@@ -83,6 +78,12 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	for _, id := range c.DropPartials {
 		t.partials.drop(id)
 	}
+	for _, p := range c.DropEntries {
+		t.dropPrefix(p)
+	}
+	for _, d := range c.DropKept {
+		t.kept.drop(versionID{d.Agent, d.Version})
+	}
 	among := make(map[string]bool, len(c.Threads))
 	for _, row := range c.Threads {
 		if err := t.writeThread(row); err != nil {
@@ -113,7 +114,69 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	for _, w := range c.Workers {
 		t.workers.put(w.ID, copyWorker(w))
 	}
+	for _, k := range c.Tickets {
+		if err := t.writeTicket(k); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Kept {
+		id := versionID{d.Agent, d.Version}
+		if _, ok := t.kept.get(id); !ok {
+			d.Body = bytes.Clone(d.Body)
+			t.kept.put(id, d)
+		}
+	}
 	return nil
+}
+
+func (t *tx) writeTicket(k *mailroom.Ticket) error {
+	old, ok := t.tickets.get(k.ID)
+	switch {
+	case k.Key == 0 && ok:
+		return t.fail("ticket %q is there already", k.ID)
+	case k.Key == 0:
+		t.lastTicket++
+		k.Key = t.lastTicket
+	case !ok || old.Key != k.Key:
+		return t.fail("ticket %q with key %d is not there", k.ID, k.Key)
+	}
+	if _, ok := t.runs.get(k.Run); !ok {
+		return t.fail("ticket %q of run %q, which is not there", k.ID, k.Run)
+	}
+	t.tickets.put(k.ID, copyTicket(k))
+	return nil
+}
+
+// dropPrefix forgets entries, and the runs whose first entry is among them.
+func (t *tx) dropPrefix(p mailroom.Prefix) {
+	log, _ := t.logs.get(p.Thread)
+	n, _ := slices.BinarySearchFunc(log, p.Seq, func(e mailroom.Entry, seq int64) int { return cmp.Compare(e.Seq, seq) })
+	t.logs.put(p.Thread, slices.Clone(log[n:]))
+	ids, _ := t.runsOf.get(p.Thread)
+	var stay []string
+	for _, id := range ids {
+		if run, _ := t.runs.get(id); run.FirstSeq >= p.Seq {
+			stay = append(stay, id)
+			continue
+		}
+		t.dropRun(id)
+	}
+	t.runsOf.put(p.Thread, stay)
+	for k, row := range t.keys.all() {
+		if _, ok := t.runs.get(row.Result.Run); k.thread == p.Thread && !ok {
+			t.keys.drop(k)
+		}
+	}
+}
+
+func (t *tx) dropRun(id string) {
+	t.runs.drop(id)
+	t.partials.drop(id)
+	for ticket, k := range t.tickets.all() {
+		if k.Run == id {
+			t.tickets.drop(ticket)
+		}
+	}
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {
@@ -212,8 +275,7 @@ func (t *tx) appendPartial(piece mailroom.Partial) error {
 func (t *tx) dropThread(id string) {
 	ids, _ := t.runsOf.get(id)
 	for _, run := range ids {
-		t.runs.drop(run)
-		t.partials.drop(run)
+		t.dropRun(run)
 	}
 	for k := range t.keys.all() {
 		if k.thread == id {
