@@ -33,7 +33,7 @@ type Settle struct {
 // Check refuses a Settle that breaks a rule by itself.
 func (s *Settle) Check() error {
 	switch s.Outcome {
-	case Complete, Release:
+	case Complete, Release, Park:
 		if s.Failure != nil {
 			return invalid("failure", "goes with the outcome fail", s.Failure.Error())
 		}
@@ -42,7 +42,7 @@ func (s *Settle) Check() error {
 			return invalid("failure", "is needed with the outcome fail", nil)
 		}
 	default:
-		return invalid("outcome", "must be complete, fail or release", string(s.Outcome))
+		return invalid("outcome", "must be complete, fail, release or wait", string(s.Outcome))
 	}
 	if !(s.Jitter >= 0 && s.Jitter <= 1) { // also not a number
 		return invalid("jitter", "must be between 0 and 1", s.Jitter)

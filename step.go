@@ -192,7 +192,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	}
 	t.ask(r, a.asks(r.ID), now)
 	for i, s := range sent {
-		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
+		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: i < len(a.Step.Sends) && a.Step.Sends[i].Answer != AnswerNone})
 	}
 	t.keep(r, &a.Step)
 	if !a.Step.Record {
