@@ -47,6 +47,10 @@ func (m *Main) printListening(url string, dir folder.Folder) {
 	m.say("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.again("send", "hello"))
 }
 
+func (m *Main) printExposed() {
+	m.say("other machines may reach this address: the token protects it, but nothing encrypts what is sent")
+}
+
 func (m *Main) printStopping() {
 	m.say("shutting down; a second signal ends it at once")
 }

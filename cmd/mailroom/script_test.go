@@ -243,6 +243,7 @@ type transcript struct {
 }
 
 func (t *transcript) Write(b []byte) (int, error) {
+	n, err := t.log.Write(b) // first: who has seen a line finds it in the log
 	t.mu.Lock()
 	t.text.Write(b)
 	t.mu.Unlock()
@@ -250,7 +251,7 @@ func (t *transcript) Write(b []byte) (int, error) {
 	case t.grown <- struct{}{}:
 	default:
 	}
-	return t.log.Write(b)
+	return n, err
 }
 
 func (t *transcript) line(words string) string {

@@ -52,6 +52,9 @@ func (m *Main) unserved(err error) error {
 	if held, ok := errors.AsType[*folder.HeldError](err); ok && held.PID != 0 {
 		return refusal(exitFailed, "use that one, or another folder with --data", "%w", err)
 	}
+	if _, ok := errors.AsType[*exitError](err); ok {
+		return err
+	}
 	return refusal(exitFailed, "", "%w", err)
 }
 
@@ -85,6 +88,9 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		return errors.Join(err, ln.Close())
 	}
 	m.printListening(url, dir)
+	if at, ok := ln.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+		m.printExposed()
+	}
 	defer context.AfterFunc(ctx, m.printStopping)()
 	return n.run(ctx, ln)
 }

@@ -15,17 +15,14 @@ const (
 
 	dropPartials = "DELETE FROM partial WHERE run = (SELECT key FROM run WHERE id = ?)"
 	dropWorker   = "DELETE FROM worker WHERE id = ?"
-)
 
-// dropThread holds what is deleted of a thread, what refers to it first.
-var dropThread = [...]string{
-	`DELETE FROM partial WHERE run IN
-		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`,
-	"DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)",
-	"DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)",
-	"DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)",
-	"DELETE FROM thread WHERE id = ?",
-}
+	dropThreadPartials = `DELETE FROM partial WHERE run IN
+		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`
+	dropThreadKeys    = "DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadEntries = "DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadRuns    = "DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThread        = "DELETE FROM thread WHERE id = ?"
+)
 
 func (t *tx) Write(c *mailroom.Changes) error {
 	if t.failed != nil {
@@ -90,7 +87,9 @@ func (t *tx) write(c *mailroom.Changes) error {
 
 func (t *tx) drop(c *mailroom.Changes) error {
 	for _, id := range c.DropThreads {
-		for _, text := range dropThread {
+		for _, text := range [...]string{ // what refers to the thread goes first
+			dropThreadPartials, dropThreadKeys, dropThreadEntries, dropThreadRuns, dropThread,
+		} {
 			if _, err := t.exec(text, id); err != nil {
 				return err
 			}

@@ -9,21 +9,6 @@ import (
 
 func entryCases() []testCase {
 	type query = mailroom.EntryQuery
-	// Seqs 1 to 10, written as the batches 1-3, 4, 5-9 and 10.
-	rows := func() *mailroom.Changes {
-		return &mailroom.Changes{
-			Threads: []*mailroom.Thread{thread("t"), thread("u"), thread("empty")},
-			Entries: [][]mailroom.Entry{
-				entries("t", 1, "r1", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted),
-				entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued),
-			},
-		}
-	}
-	more := [][]mailroom.Entry{
-		entries("t", 4, "r1", mailroom.KindStep),
-		entries("t", 5, "r2", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStep, mailroom.KindStep, mailroom.KindMessage),
-		entries("t", 10, "r1", mailroom.KindCompleted),
-	}
 	cases := []struct {
 		name  string
 		query query
@@ -56,15 +41,8 @@ func entryCases() []testCase {
 		{"of a run that is not there", query{Run: "none"}, nil},
 		{"limit over batches", query{Limit: 7}, []int64{1, 2, 3, 4, 5, 6, 7}},
 	}
-	write := func(s *store) {
-		c := rows()
-		s.write(c)
-		for _, batch := range more {
-			s.write(&mailroom.Changes{Threads: c.Threads[:1], Entries: [][]mailroom.Entry{batch}})
-		}
-	}
 	return []testCase{{"by", func(t *testing.T, s *store) {
-		write(s)
+		writeLogs(s)
 		for _, tc := range cases {
 			t.Run(tc.name, func(t *testing.T) {
 				q := tc.query
@@ -76,7 +54,7 @@ func entryCases() []testCase {
 			})
 		}
 	}}, {"of a thread without any", func(t *testing.T, s *store) {
-		write(s)
+		writeLogs(s)
 		s.view(func(r mailroom.Reader) {
 			for _, id := range []string{"empty", "none"} {
 				if got := get(r.Entries(query{Thread: id}))(t); len(got) != 0 {
@@ -88,6 +66,26 @@ func entryCases() []testCase {
 			}
 		})
 	}}, {"every page, forward and backward", everyPage}}
+}
+
+// writeLogs writes the entries 1 to 10 of thread t as the batches 1-3, 4, 5-9
+// and 10, and some of u.
+func writeLogs(s *store) {
+	c := &mailroom.Changes{
+		Threads: []*mailroom.Thread{thread("t"), thread("u"), thread("empty")},
+		Entries: [][]mailroom.Entry{
+			entries("t", 1, "r1", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted),
+			entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued),
+		},
+	}
+	s.write(c)
+	for _, batch := range [][]mailroom.Entry{
+		entries("t", 4, "r1", mailroom.KindStep),
+		entries("t", 5, "r2", mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStep, mailroom.KindStep, mailroom.KindMessage),
+		entries("t", 10, "r1", mailroom.KindCompleted),
+	} {
+		s.write(&mailroom.Changes{Threads: c.Threads[:1], Entries: [][]mailroom.Entry{batch}})
+	}
 }
 
 // everyPage reads a log of batches of 1 to 7 entries in pages of all sizes.

@@ -69,28 +69,30 @@ func lockCases() []testCase {
 				}
 			}
 		}},
-		{"takes many", func(t *testing.T, s *store) {
-			var ids []string
-			c := &mailroom.Changes{}
-			for i := range 1000 {
-				ids = append(ids, string(rune('一'+i)))
-				if i%2 == 0 {
-					c.Threads = append(c.Threads, thread(ids[i]))
-				}
-			}
-			s.write(c)
-			s.update(func(tx mailroom.Tx) {
-				_, rows, err := tx.Lock(nil, ids)
-				must(t, err)
-				if got := threadIDs(rows); !slices.Equal(got, ids) {
-					t.Errorf("got %d threads, not those asked for in their order", len(got))
-				}
-				for i, row := range rows {
-					if there := row.Key != 0; there != (i%2 == 0) {
-						t.Errorf("thread %d: got key %d", i, row.Key)
-					}
-				}
-			})
-		}},
+		{"takes many", lockTakesMany},
 	}
+}
+
+func lockTakesMany(t *testing.T, s *store) {
+	var ids []string
+	c := &mailroom.Changes{}
+	for i := range 1000 {
+		ids = append(ids, string(rune('一'+i)))
+		if i%2 == 0 {
+			c.Threads = append(c.Threads, thread(ids[i]))
+		}
+	}
+	s.write(c)
+	s.update(func(tx mailroom.Tx) {
+		_, rows, err := tx.Lock(nil, ids)
+		must(t, err)
+		if got := threadIDs(rows); !slices.Equal(got, ids) {
+			t.Errorf("got %d threads, not those asked for in their order", len(got))
+		}
+		for i, row := range rows {
+			if there := row.Key != 0; there != (i%2 == 0) {
+				t.Errorf("thread %d: got key %d", i, row.Key)
+			}
+		}
+	})
 }

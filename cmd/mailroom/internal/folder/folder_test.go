@@ -97,7 +97,7 @@ func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
 	if got, err := f.Token(); err != nil || got != first {
 		t.Errorf("read %q, %v, want %q", got, err, first)
 	}
-	for path, want := range map[string]fs.FileMode{string(f): 0o700, f.path("token"): 0o600, f.path("lock"): 0o600} {
+	for path, want := range map[string]fs.FileMode{string(f): 0o700, f.path("token"): 0o600, f.path("lock"): 0o600, f.Database(): 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v, want mode %v", path, info.Mode(), err, want)
 		}

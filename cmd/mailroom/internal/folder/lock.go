@@ -49,11 +49,25 @@ func (f Folder) Hold() (*Held, error) {
 		}
 		return nil, held
 	}
+	// The store's files take their mode from the first of them: nobody else
+	// reads the messages, also where the folder was made by somebody else.
+	if err := touch(f.Database()); err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
 	// What a killed server left is no server's address any more.
 	if err := f.withdraw(); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
 	return &Held{Folder: f, lock: lock}, nil
+}
+
+// touch makes an empty file for its owner unless there is one.
+func touch(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	return file.Close()
 }
 
 // Release removes the address, so that no token is sent to whoever gets the

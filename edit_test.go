@@ -1,0 +1,260 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+// threeMessages submits run a with the messages a.1, a.2 and a.3.
+func threeMessages(w *world) {
+	s := in("", "a")
+	s.Messages = []mailroom.Draft{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	w.must(s)
+}
+
+func TestARunStartsWithTheEditedMessage(t *testing.T) {
+	w := newWorld(t)
+	threeMessages(w)
+	if err := w.edit("a.2", "zwei"); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "entry", body[mailroom.Edited](t, w.last()), mailroom.Edited{Message: "a.2", Text: "zwei", Parts: mailroom.Text("zwei")})
+	if err := w.edit("a.2", "deux"); err != nil {
+		t.Fatal(err)
+	}
+	w.mustStart("a")
+	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{1, 6, 3})
+}
+
+func TestARetractedMessageIsNotAnInput(t *testing.T) {
+	w := newWorld(t)
+	threeMessages(w)
+	seq := w.row.LastSeq
+	if err := w.retract("a.1"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSince(seq, "message.retracted a")
+	w.mustStart("a")
+	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{2, 3})
+}
+
+func TestRetractingTheLastMessageCancelsTheRun(t *testing.T) {
+	w := newWorld(t)
+	threeMessages(w)
+	w.must(in("", "b"))
+	for _, id := range []string{"a.3", "a.1"} {
+		if err := w.retract(id); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "state", w.state("a"), "queued")
+	}
+	seq := w.row.LastSeq
+	if err := w.retract("a.2"); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSince(seq, "message.retracted a, run.cancelled a")
+	wantEqual(t, "state", w.state("a"), "cancelled/retracted")
+	wantCode(t, func() error { _, err := w.retry(mailroom.Retry{Run: "a"}); return err }(), mailroom.Conflict)
+	w.mustStart("b")
+}
+
+func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
+	for name, begin := range map[string]func(w *world){
+		"claimed":   func(w *world) { w.mustStart("a") },
+		"released":  func(w *world) { w.mustStart("a"); w.end(released()) },
+		"done":      func(w *world) { w.mustStart("a"); w.end(completed("ok")) },
+		"failed":    func(w *world) { w.mustStart("a"); w.end(failed(mailroom.Permanent)) },
+		"cancelled": func(w *world) { w.interrupt() },
+		"retracted": func(w *world) {
+			if err := w.retract("a.1"); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+		"retried after it was read": func(w *world) {
+			w.mustStart("a")
+			w.end(failed(mailroom.Permanent))
+			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			threeMessages(w)
+			begin(w)
+			wantCode(t, w.edit("a.1", "late"), mailroom.Conflict)
+			wantCode(t, w.retract("a.1"), mailroom.Conflict)
+		})
+	}
+}
+
+func TestAnEditIsAMessage(t *testing.T) {
+	w := newWorld(t)
+	threeMessages(w)
+	for _, bad := range []string{"", "  ", "\x00", "\xff"} {
+		wantCode(t, w.edit("a.1", bad), mailroom.Invalid)
+	}
+}
+
+func TestTheStateOfAMessageOverItsLife(t *testing.T) {
+	w := newWorld(t)
+	want := func(want string) {
+		t.Helper()
+		got, ok := w.runs["a"].MessageState("a.1")
+		wantEqual(t, "state", []any{got, ok}, []any{want, true})
+	}
+	w.must(in("", "a"))
+	want(mailroom.Accepted)
+	w.mustStart("a")
+	want(mailroom.Delivered)
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}})
+	want(mailroom.Read)
+	w.end(failed(mailroom.Transient))
+	want(mailroom.Read)
+	w.wait(time.Second)
+	w.mustStart("a")
+	want(mailroom.Read)
+	w.end(completed("ok"))
+	want(mailroom.Done)
+	if _, ok := w.runs["a"].MessageState("b.1"); ok {
+		t.Error("a run knows the state of another's message")
+	}
+}
+
+func TestTheStateOfAMessageThatWasNeverRead(t *testing.T) {
+	for want, end := range map[string]func(w *world) error{
+		mailroom.Superseded: func(w *world) error { w.interrupt(); return nil },
+		mailroom.Retracted:  func(w *world) error { return w.retract("a.1") },
+	} {
+		w := newWorld(t)
+		w.must(in("", "a"))
+		if err := end(w); err != nil {
+			t.Fatal(err)
+		}
+		got, _ := w.runs["a"].MessageState("a.1")
+		wantEqual(t, "state", got, want)
+	}
+}
+
+func TestRetryByHand(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "a")
+	s.AgentVersion = "v1"
+	w.must(s)
+	w.mustStart("a")
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one", Checkpoint: json.RawMessage(`{"at":1}`)}})
+	w.expire()
+	w.mustStart("a")
+	w.end(failed(mailroom.Transient))
+	w.wait(time.Second)
+	w.mustStart("a")
+	w.end(failed(mailroom.Permanent))
+	w.must(in("", "b"))
+	seq := w.row.LastSeq
+	if _, err := w.retry(mailroom.Retry{Run: "a", By: "bob", AgentVersion: "v2"}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantSince(seq, "run.retried a")
+	wantEqual(t, "entry", body[mailroom.RunRetried](t, w.last()), mailroom.RunRetried{By: "bob"})
+	r := w.runs["a"]
+	wantEqual(t, "counters", []int{r.Attempt, r.Failures, r.Crashes, r.Lost, r.Step}, []int{3, 0, 0, 0, 1})
+	wantEqual(t, "kept", []string{string(r.Checkpoint), r.AgentVersion, w.state("a")}, []string{`{"at":1}`, "v2", "queued"})
+	wantEqual(t, "queue", w.queue(), "b a")
+	w.mustStart("b")
+	w.end(completed("ok"))
+	wantEqual(t, "attempt", w.mustStart("a").Attempt, 4)
+	wantEqual(t, "inputs listed again", body[mailroom.RunStarted](t, w.last()).Messages, []int64{})
+}
+
+func TestRetryByHandCanForget(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "a")
+	s.AgentVersion = "v1"
+	w.must(s)
+	w.mustStart("a")
+	w.step(mailroom.Append{Step: mailroom.Step{Checkpoint: json.RawMessage(`{"at":1}`)}})
+	w.end(failed(mailroom.Permanent))
+	r, err := w.retry(mailroom.Retry{Run: "a", Fresh: true, SameVersion: true, AgentVersion: "v2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "checkpoint and version", []string{string(r.Checkpoint), r.AgentVersion}, []string{"", "v1"})
+}
+
+func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		begin func(w *world)
+		run   string
+		want  mailroom.Code
+	}{
+		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.Permanent)) }, "x", ""},
+		{"cancelled", func(w *world) { states["backoff"](w); w.interrupt() }, "x", ""},
+		{"superseded", func(w *world) { states["queued"](w); w.interrupt() }, "a", ""},
+		{"queued", states["queued"], "a", mailroom.Conflict},
+		{"running", states["running"], "x", mailroom.Conflict},
+		{"backoff", states["backoff"], "x", mailroom.Conflict},
+		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.Conflict},
+		{"unknown", states["queued"], "nobody", mailroom.NotFound},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			c.begin(w)
+			_, err := w.retry(mailroom.Retry{Run: c.run})
+			wantCode(t, err, c.want)
+		})
+	}
+}
+
+func TestARetriedRunThatWasNeverReadCanBeEdited(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.interrupt()
+	if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.edit("a.1", "better"); err != nil {
+		t.Fatal(err)
+	}
+	w.mustStart("a")
+	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{5})
+}
+
+func TestThreadPatch(t *testing.T) {
+	w := newWorld(t)
+	patch := func(p mailroom.ThreadPatch) error {
+		return w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error { return l.Patch(p, w.now) })
+	}
+	agent, bad := "codex", "\x00"
+	wantCode(t, patch(mailroom.ThreadPatch{Agent: &agent}), mailroom.NotFound)
+	w.must(in("", "a"))
+	for _, p := range []mailroom.ThreadPatch{
+		{Metadata: json.RawMessage(`{`)}, {Metadata: json.RawMessage(`[1]`)}, {Agent: &agent, Metadata: json.RawMessage(`null`)}, {Agent: &bad},
+	} {
+		wantCode(t, patch(p), mailroom.Invalid)
+	}
+	if err := patch(mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(` {"title":"x"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "agent and metadata", []string{w.row.Agent, string(w.row.Metadata)}, []string{"codex", ` {"title":"x"}`})
+	wantEqual(t, "agent of the run that is queued", w.runs["a"].Agent, "echo")
+}
+
+func TestOnlyAnIdleThreadCanBeDeleted(t *testing.T) {
+	for state, begin := range states {
+		w := newWorld(t)
+		if state != "idle" {
+			begin(w)
+			wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.Conflict)
+			continue
+		}
+		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.NotFound)
+		w.must(in("", "a"))
+		w.mustStart("a")
+		w.end(completed("ok"))
+		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), "")
+	}
+}

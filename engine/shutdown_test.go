@@ -1,0 +1,245 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
+	inHouse(t, func(h *house) {
+		causes := make(chan error, 1)
+		first := h.serve(func(ctx context.Context, s mailroom.Session) error {
+			h.expect(s.Stream(ctx, "half"))
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return context.Cause(ctx)
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		started := make(chan time.Time, 1)
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			started <- time.Now()
+			return s.Stream(ctx, "whole")
+		})
+		begin := time.Now()
+		first.stop()
+		if cause := <-causes; cause != mailroom.ErrReleased {
+			t.Errorf("got cause %v, want %v", cause, mailroom.ErrReleased)
+		}
+		if at := <-started; at.Sub(begin) != 30*time.Second {
+			t.Errorf("started elsewhere after %v, want after the shutdown grace of 30 s and no more", at.Sub(begin))
+		}
+		h.wait(time.Second)
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 0 || r.Failures != 0 {
+			t.Errorf("got attempt %d, %d crashes, %d failures, want 2 and none", r.Attempt, r.Crashes, r.Failures)
+		}
+		again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled)
+		if again.Reason != "released" || again.Attempt != 1 || again.Error != nil {
+			t.Errorf("got %+v, want attempt 1 released", again)
+		}
+		if diff := cmp.Diff([]string{"hello", "half", "whole"}, h.texts("t")); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestRunsThatFinishWithinTheGraceComplete(t *testing.T) {
+	inHouse(t, func(h *house) {
+		w := h.serve(work(20 * time.Second))
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		begin := time.Now()
+		w.stop()
+		if took := time.Since(begin); took != 19*time.Second {
+			t.Errorf("shutdown took %v, want as long as the run", took)
+		}
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+	})
+}
+
+func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
+	inHouse(t, func(h *house) {
+		w := h.serve(work(20 * time.Second))
+		h.send("t", "hello")
+		h.wait(time.Second)
+		w.quit()
+		h.wait(time.Second)
+		if w.Ready() == nil {
+			t.Error("ready while shutting down")
+		}
+		out := h.send("u", "too late")
+		behind := h.send("t", "behind")
+		<-w.done
+		for _, out := range []mailroom.Submitted{out, behind} {
+			if r := h.status(out.Run, mailroom.Queued); r.Attempt != 0 {
+				t.Errorf("got attempt %d, want none", r.Attempt)
+			}
+		}
+	})
+}
+
+func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
+	inHouse(t, func(h *house) {
+		w := h.serve(say("hi"))
+		h.wait(10 * time.Second)
+		begin := time.Now()
+		w.stop()
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		h.must(w.err)
+		if row := h.onlyWorker(); !row.Dead {
+			t.Errorf("got %+v, want a lease given up", row)
+		}
+		if w.Ready() == nil {
+			t.Error("ready after the end")
+		}
+	})
+}
+
+func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.newProcess()
+		h.others = append(h.others, p)
+		p.line.freeze()
+		w := p.start(serving(say("hi")))
+		h.wait(time.Second)
+		begin := time.Now()
+		w.stop()
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		p.line.thaw()
+	})
+}
+
+func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
+	inHouse(t, func(h *house) {
+		w := h.serve(work(time.Hour))
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		w.quit()
+		h.wait(time.Second)
+		h.cancel(out)
+		begin := time.Now()
+		<-w.done
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("shutdown took %v after its last run was stopped", took)
+		}
+		h.status(out.Run, mailroom.Cancelled)
+	})
+}
+
+func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
+	inHouse(t, func(h *house) {
+		o := serving(work(2 * time.Minute))
+		o.ShutdownGrace = 5 * time.Minute
+		w := h.start(o)
+		h.elsewhere(serving(say("stolen")))
+		h.wait(time.Second)
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		w.stop()
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 || r.Reply != nil {
+			t.Errorf("got attempt %d, reply %v, want the first attempt's", r.Attempt, r.Reply)
+		}
+	})
+}
+
+// An agent that does not return keeps its claim, which must not be given to
+// anybody else while it may still be at work; the lease ends with the process.
+func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
+	inHouse(t, func(h *house) {
+		release := make(chan struct{})
+		late := make(chan error, 1)
+		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
+			<-release
+			late <- s.Append(context.WithoutCancel(ctx), mailroom.Step{Name: "late"})
+			return nil
+		})
+		fine := h.send("u", "hello")
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		begin := time.Now()
+		w.stop()
+		if took := time.Since(begin); took != 40*time.Second {
+			t.Errorf("shutdown took %v, want the two graces, 30 s and 10 s", took)
+		}
+		h.must(w.err)
+		h.status(out.Run, mailroom.Running)
+		h.serve(say("taken over"))
+		h.wait(20 * time.Second)
+		for _, out := range []mailroom.Submitted{out, fine} {
+			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
+				t.Errorf("got attempt %d, %d crashes, want 2 and 1", r.Attempt, r.Crashes)
+			}
+		}
+		close(release)
+		if err := <-late; mailroom.CodeOf(err) != mailroom.LeaseLost {
+			t.Errorf("got %v, want code %s", err, mailroom.LeaseLost)
+		}
+	})
+}
+
+func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
+	for name, hook := range map[string]func(l *line, f func(*mailroom.Changes) error){
+		"not written": func(l *line, f func(*mailroom.Changes) error) { l.onWrite(f, nil) },
+		"written":     func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(h *house) {
+				p := h.elsewhere(serving(say("hi")))
+				h.wait(time.Second)
+				n := 0
+				hook(p.line, func(c *mailroom.Changes) error {
+					for _, r := range c.Runs {
+						if r.Status == mailroom.Completed && n < 3 {
+							n++
+							return unknown()
+						}
+					}
+					return nil
+				})
+				out := h.send("t", "hello")
+				h.wait(10 * time.Second)
+				if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+					t.Errorf("got attempt %d, want 1", r.Attempt)
+				}
+				if diff := cmp.Diff([]string{"hello", "hi"}, h.texts("t")); diff != "" {
+					t.Error(diff)
+				}
+			})
+		})
+	}
+}
+
+func TestStoreThatClosesUnderRunsEndsThemAndIsToldToTheCaller(t *testing.T) {
+	inHouse(t, func(h *house) {
+		o := serving(work(time.Hour))
+		o.Runs = 1 // no slot is free: no claim stands to find out
+		p := h.elsewhere(o)
+		out := h.send("t", "hello")
+		h.wait(time.Second)
+		p.line.die()
+		begin := time.Now()
+		<-p.engines[0].done
+		if took := time.Since(begin); took > 6*time.Second {
+			t.Errorf("found out after %v, want with the next renewal", took)
+		}
+		if err := p.engines[0].err; !errors.Is(err, mailroom.ErrStoreClosed) {
+			t.Errorf("got %v, want %v", err, mailroom.ErrStoreClosed)
+		}
+		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.serve(say("again"))
+		h.wait(3 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}

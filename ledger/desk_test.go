@@ -1,0 +1,232 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// desk is a ledger that runs over a store. When its test ends, the invariants of
+// the store hold.
+type desk struct {
+	*ledger.Ledger
+	t     *testing.T
+	ctx   context.Context
+	stop  context.CancelFunc
+	ended chan error
+	round int64
+}
+
+// open starts a ledger over s, or over a new memory store.
+func open(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
+	t.Helper()
+	if s == nil {
+		s = memory.New()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	d := &desk{Ledger: ledger.New(s, o), t: t, ctx: context.Background(), stop: stop, ended: make(chan error, 1)}
+	go func() { d.ended <- d.Run(ctx) }()
+	t.Cleanup(func() {
+		if err := d.close(); err != nil {
+			t.Errorf("run: %v", err)
+		}
+		found, err := storetest.Check(context.Background(), s)
+		if err != nil && mailroom.CodeOf(err) != mailroom.Unavailable {
+			t.Errorf("check: %v", err)
+		}
+		for _, f := range found {
+			t.Errorf("check: %s", f)
+		}
+	})
+	return d
+}
+
+// close ends the ledger and returns what Run did; more than once is once.
+func (d *desk) close() error {
+	d.stop()
+	err := <-d.ended
+	d.ended <- nil
+	return err
+}
+
+func text(thread, s string) mailroom.Submit {
+	return mailroom.Submit{
+		Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text(s)}},
+		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
+	}
+}
+
+func mode(m mailroom.Mode, thread, s string) mailroom.Submit {
+	in := text(thread, s)
+	in.Mode = m
+	return in
+}
+
+func (d *desk) submit(in mailroom.Submit) mailroom.Submitted {
+	d.t.Helper()
+	return must(d.Submit(d.ctx, in))(d.t)
+}
+
+func (d *desk) register(ids ...string) {
+	d.t.Helper()
+	for _, id := range ids {
+		must(d.Register(d.ctx, mailroom.Worker{ID: id, Agents: []string{"echo"}}))(d.t)
+	}
+}
+
+// claim takes up to n due runs of the agent echo for worker, in a new round.
+func (d *desk) claim(worker string, n int) []ledger.Work {
+	d.t.Helper()
+	d.round++
+	return must(d.Claim(d.ctx, ledger.ClaimRequest{
+		Worker: worker, Round: d.round, Slots: n, Agents: map[string]int{"echo": n}, Alone: true,
+	}))(d.t)
+}
+
+// claimOne takes the one run that is due.
+func (d *desk) claimOne(worker string) ledger.Work {
+	d.t.Helper()
+	work := d.claim(worker, 2)
+	if len(work) != 1 {
+		d.t.Fatalf("claimed %d runs, want 1", len(work))
+	}
+	return work[0]
+}
+
+func (d *desk) settle(s mailroom.Settle) *mailroom.Run {
+	d.t.Helper()
+	if s.Number == 0 {
+		s.Number = d.run(s.Run).Step + 1
+	}
+	return must(d.Settle(d.ctx, s))(d.t)
+}
+
+func complete(c mailroom.Claim, reply string) mailroom.Settle {
+	return mailroom.Settle{Claim: c, Outcome: mailroom.Complete, Message: said(c, reply)}
+}
+
+func failure(c mailroom.Claim, class mailroom.Class) mailroom.Settle {
+	return mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
+}
+
+func release(c mailroom.Claim) mailroom.Settle {
+	return mailroom.Settle{Claim: c, Outcome: mailroom.Release}
+}
+
+func said(c mailroom.Claim, s string) *mailroom.Said {
+	return &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
+}
+
+// serve claims one run after the other and completes each with "re: " and its
+// last input, until nothing is due. It returns the runs in order.
+func (d *desk) serve(worker string) []string {
+	d.t.Helper()
+	var order []string
+	for {
+		work := d.claim(worker, 1)
+		if len(work) == 0 {
+			return order
+		}
+		order = append(order, work[0].Run.ID)
+		d.settle(complete(work[0].Claim, "re: "+d.input(work[0].Run)))
+	}
+}
+
+func (d *desk) input(r *mailroom.Run) string {
+	d.t.Helper()
+	var seqs []int64
+	for _, in := range r.Inputs {
+		seqs = append(seqs, in.Seq)
+	}
+	all := must(d.Messages(d.ctx, r.Thread, seqs))(d.t)
+	return all[len(all)-1].Text
+}
+
+// What the tests look at.
+
+func (d *desk) run(id string) *mailroom.Run {
+	d.t.Helper()
+	var found []*mailroom.Run
+	d.view(func(r mailroom.Reader) (err error) {
+		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+		return err
+	})
+	if len(found) != 1 {
+		d.t.Fatalf("%d runs %s", len(found), id)
+	}
+	return found[0]
+}
+
+func (d *desk) thread(id string) *mailroom.Thread {
+	d.t.Helper()
+	var found []*mailroom.Thread
+	d.view(func(r mailroom.Reader) (err error) {
+		found, err = r.Threads(mailroom.ThreadQuery{IDs: []string{id}})
+		return err
+	})
+	if len(found) != 1 {
+		return nil
+	}
+	return found[0]
+}
+
+func (d *desk) log(thread string) []mailroom.Entry {
+	d.t.Helper()
+	var log []mailroom.Entry
+	d.view(func(r mailroom.Reader) (err error) {
+		log, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+		return err
+	})
+	return log
+}
+
+func (d *desk) kinds(thread string) string {
+	d.t.Helper()
+	var kinds []string
+	for _, e := range d.log(thread) {
+		kinds = append(kinds, e.Kind)
+	}
+	return strings.Join(kinds, ", ")
+}
+
+func (d *desk) view(f func(r mailroom.Reader) error) {
+	d.t.Helper()
+	if err := d.View(d.ctx, f); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// must is for a call that has to succeed: must(f())(t).
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func wantCode(t *testing.T, err error, want mailroom.Code) {
+	t.Helper()
+	if got := mailroom.CodeOf(err); got != want {
+		t.Errorf("got error %v of code %q, want code %q", err, got, want)
+	}
+}
+
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}

@@ -1,0 +1,225 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+// That a refusal changes nothing is checked by world.apply, whatever is refused.
+
+func badSubmits() map[string]func(s *mailroom.Submit) {
+	minus, high := -1, 256
+	part := func(p mailroom.Part) func(s *mailroom.Submit) {
+		return func(s *mailroom.Submit) { s.Messages[0].Parts = []mailroom.Part{p} }
+	}
+	return map[string]func(s *mailroom.Submit){
+		"no message":            func(s *mailroom.Submit) { s.Messages = nil },
+		"no part":               func(s *mailroom.Submit) { s.Messages[0].Parts = nil },
+		"empty text":            part(mailroom.Part{Type: "text"}),
+		"blank text":            part(mailroom.Part{Type: "text", Text: " \n\t"}),
+		"text that is not":      part(mailroom.Part{Type: "text", Text: "a\xff"}),
+		"text with NUL":         part(mailroom.Part{Type: "text", Text: "a\x00"}),
+		"long text":             part(mailroom.Part{Type: "text", Text: strings.Repeat("a", mailroom.MaxText+1)}),
+		"unknown part":          part(mailroom.Part{Type: "image", URI: "x:y"}),
+		"data without data":     part(mailroom.Part{Type: "data"}),
+		"data that is not":      part(mailroom.Part{Type: "data", Data: json.RawMessage(`{`)}),
+		"data that is not text": part(mailroom.Part{Type: "data", Data: json.RawMessage("\"\xff\"")}),
+		"long data":             part(mailroom.Part{Type: "data", Data: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxText) + `"`)}),
+		"bad data elsewhere":    part(mailroom.Part{Type: "text", Text: "a", Data: json.RawMessage(`{`)}),
+		"file without uri":      part(mailroom.Part{Type: "file", Name: "a"}),
+		"file with NUL":         part(mailroom.Part{Type: "file", URI: "x:y", Name: "\x00"}),
+		"name of a text":        part(mailroom.Part{Type: "text", Text: "a", Name: "\xff"}),
+		"role assistant":        func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.Assistant },
+		"unknown visibility":    func(s *mailroom.Submit) { s.Messages[0].Visibility = "some" },
+		"101 messages": func(s *mailroom.Submit) {
+			for range 100 {
+				s.Messages = append(s.Messages, s.Messages[0])
+			}
+		},
+		"second message empty": func(s *mailroom.Submit) { s.Messages = append(s.Messages, mailroom.Draft{}) },
+		"unknown mode":         func(s *mailroom.Submit) { s.Mode = "hurry" },
+		"negative priority":    func(s *mailroom.Submit) { s.Priority = &minus },
+		"high priority":        func(s *mailroom.Submit) { s.Priority = &high },
+		"no attempts":          func(s *mailroom.Submit) { s.MaxAttempts = -1 },
+		"many attempts":        func(s *mailroom.Submit) { s.MaxAttempts = 101 },
+		"long key":             func(s *mailroom.Submit) { s.Key = strings.Repeat("k", 201) },
+		"key with NUL":         func(s *mailroom.Submit) { s.Key = "\x00" },
+		"options that are not": func(s *mailroom.Submit) { s.Options = json.RawMessage(`{]`) },
+		"large options": func(s *mailroom.Submit) {
+			s.Options = json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxOptions) + `"`)
+		},
+		"metadata without name": func(s *mailroom.Submit) { s.Metadata = map[string]string{"": "a"} },
+		"metadata with NUL":     func(s *mailroom.Submit) { s.Metadata = map[string]string{"a": "\x00"} },
+		"large metadata": func(s *mailroom.Submit) {
+			s.Metadata = map[string]string{"a": strings.Repeat("a", mailroom.MaxMetadata)}
+		},
+		"expect_run and queue": func(s *mailroom.Submit) { s.ExpectRun = "x" },
+		"a time to steer":      func(s *mailroom.Submit) { s.Mode, s.NotBefore = mailroom.ModeSteer, time.Unix(9e9, 0) },
+		"a time to interrupt":  func(s *mailroom.Submit) { s.Mode, s.NotBefore = mailroom.ModeInterrupt, time.Unix(9e9, 0) },
+		"a time to reject":     func(s *mailroom.Submit) { s.Mode, s.NotBefore = mailroom.ModeReject, time.Unix(9e9, 0) },
+		"a time after all": func(s *mailroom.Submit) {
+			s.NotBefore = time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600*5))
+		},
+		"sender with NUL":   func(s *mailroom.Submit) { s.Sender = "\x00" },
+		"agent that is not": func(s *mailroom.Submit) { s.Agent = "\xff" },
+		"origin with NUL":   func(s *mailroom.Submit) { s.Origin.RequestID = "\x00" },
+		"parent with NUL":   func(s *mailroom.Submit) { s.Parent = "\x00" },
+	}
+}
+
+func TestABadSubmitIsRefused(t *testing.T) {
+	for name, spoil := range badSubmits() {
+		t.Run(name, func(t *testing.T) {
+			for state, begin := range states {
+				w := newWorld(t)
+				begin(w)
+				s := in("", "n")
+				s.Key = "k"
+				spoil(&s)
+				_, err := w.submit(s)
+				if mailroom.CodeOf(err) != mailroom.Invalid {
+					t.Errorf("%s: got error %v, want invalid", state, err)
+				}
+				var e *mailroom.Error
+				if !errors.As(err, &e) || len(e.Fields) != 1 || e.Fields[0].Location == "" || e.Fields[0].Message == "" {
+					t.Errorf("%s: %v names no field", state, err)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsAtTheLimitIsTaken(t *testing.T) {
+	zero, top := 0, 255
+	for name, stretch := range map[string]func(s *mailroom.Submit){
+		"text":     func(s *mailroom.Submit) { s.Messages[0].Parts = mailroom.Text(strings.Repeat("a", mailroom.MaxText)) },
+		"key":      func(s *mailroom.Submit) { s.Key = strings.Repeat("ü", 200) },
+		"attempts": func(s *mailroom.Submit) { s.MaxAttempts = 100 },
+		"first":    func(s *mailroom.Submit) { s.Priority = &zero },
+		"last":     func(s *mailroom.Submit) { s.Priority = &top },
+		"options": func(s *mailroom.Submit) {
+			s.Options = json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxOptions-2) + `"`)
+		},
+		"none": func(s *mailroom.Submit) { s.Options = json.RawMessage{} },
+		"metadata": func(s *mailroom.Submit) {
+			s.Metadata = map[string]string{"a": strings.Repeat("a", mailroom.MaxMetadata-1)}
+		},
+		"data": func(s *mailroom.Submit) {
+			s.Messages[0].Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`null`)}}
+		},
+		"messages": func(s *mailroom.Submit) {
+			for range 99 {
+				s.Messages = append(s.Messages, s.Messages[0])
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := in("", "n")
+			s.Key = "k"
+			stretch(&s)
+			w.must(s)
+		})
+	}
+}
+
+func TestABadStepIsRefused(t *testing.T) {
+	send := func(change func(s *mailroom.Send)) mailroom.Step {
+		s := mailroom.Send{Name: "one", Thread: "u", Parts: mailroom.Text("hello")}
+		change(&s)
+		return mailroom.Step{Sends: []mailroom.Send{{Name: "good", Thread: "u", Parts: mailroom.Text("hello")}, s}}
+	}
+	note := func(kind, body string) mailroom.Step {
+		return mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: json.RawMessage(body)}}}
+	}
+	many := mailroom.Step{}
+	for i := range mailroom.MaxSends + 1 {
+		many.Sends = append(many.Sends, mailroom.Send{Name: fmt.Sprint(i), Thread: "u", Parts: mailroom.Text("hello")})
+	}
+	for name, a := range map[string]mailroom.Append{
+		"name that is not text":  {Step: mailroom.Step{Name: "\xff"}},
+		"our own kind":           {Step: note("run.completed", `{}`)},
+		"kind without a dot":     {Step: note("x", `{}`)},
+		"kind that is not text":  {Step: note("x.\xff", `{}`)},
+		"no body":                {Step: note("x.a", ``)},
+		"body that is not JSON":  {Step: note("x.a", `{`)},
+		"body that is a list":    {Step: note("x.a", `[]`)},
+		"large body":             {Step: note("x.a", `{"a":"`+strings.Repeat("a", mailroom.MaxNote)+`"}`)},
+		"checkpoint that is not": {Step: mailroom.Step{Checkpoint: json.RawMessage(`{`)}},
+		"large checkpoint":       {Step: mailroom.Step{Checkpoint: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxCheckpoint) + `"`)}},
+		"too many sends":         {Step: many},
+		"send without name":      {Step: send(func(s *mailroom.Send) { s.Name = "" })},
+		"send of a name twice":   {Step: send(func(s *mailroom.Send) { s.Name = "good" })},
+		"send of a long name":    {Step: send(func(s *mailroom.Send) { s.Name = strings.Repeat("a", 200) })},
+		"send to a bad thread":   {Step: send(func(s *mailroom.Send) { s.Thread = "a/b" })},
+		"send of nothing":        {Step: send(func(s *mailroom.Send) { s.Parts = nil })},
+		"send of bad data":       {Step: send(func(s *mailroom.Send) { s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}} })},
+		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
+		"message with NUL":       {Message: said("\x00")},
+		"long message":           {Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"message with a bad id":  {Message: &mailroom.Said{ID: "\xff", Text: "a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			states["running"](w)
+			_, err := w.append(a)
+			wantCode(t, err, mailroom.Invalid)
+		})
+	}
+}
+
+func TestCheckDoesNotTouchTheCallersSends(t *testing.T) {
+	sends := []mailroom.Send{{Name: "one", Thread: " u ", Parts: mailroom.Text("hello")}}
+	a := mailroom.Append{Step: mailroom.Step{Sends: sends}}
+	if err := a.Check(); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "the caller's and the checked", []string{sends[0].Thread, a.Step.Sends[0].Thread}, []string{" u ", "u"})
+}
+
+func TestABadSettleIsRefused(t *testing.T) {
+	for name, s := range map[string]mailroom.Settle{
+		"no outcome":             {},
+		"unknown outcome":        {Outcome: "wait"},
+		"failure without error":  {Outcome: mailroom.Fail},
+		"success with an error":  {Outcome: mailroom.Complete, Failure: &mailroom.Failure{}},
+		"release with an error":  {Outcome: mailroom.Release, Failure: &mailroom.Failure{}},
+		"negative jitter":        {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: -0.1},
+		"large jitter":           {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: 1.1},
+		"jitter without measure": {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
+		"message with NUL":       {Outcome: mailroom.Complete, Message: said("\x00")},
+		"long message":           {Outcome: mailroom.Release, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, state := range []string{"running", "stopping"} {
+				w := newWorld(t)
+				states[state](w)
+				_, err := w.settle(s)
+				wantCode(t, err, mailroom.Invalid)
+			}
+		})
+	}
+}
+
+func TestABadFlushIsRefused(t *testing.T) {
+	for name, p := range map[string]mailroom.Partial{
+		"half a character": {Text: "\xc3"},
+		"NUL":              {Text: "\x00"},
+		"before the start": {Offset: -1, Text: "a"},
+		"beyond the end":   {Offset: mailroom.MaxText, Text: "a"},
+	} {
+		w := newWorld(t)
+		states["running"](w)
+		err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error { return l.Flush(w.claim(), p) })
+		if mailroom.CodeOf(err) != mailroom.Invalid {
+			t.Errorf("%s: got error %v, want invalid", name, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package mailroom_test
+
+import (
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func ids(inputs []mailroom.Input) []string {
+	list := []string{}
+	for _, in := range inputs {
+		list = append(list, in.Message)
+	}
+	return list
+}
+
+// steering is a world where run x runs and the message of s waits for it.
+func steering(t *testing.T) (*world, mailroom.Submitted) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	return w, w.must(in(mailroom.ModeSteer, "s"))
+}
+
+func TestASteerReachesTheCurrentRun(t *testing.T) {
+	w, s := steering(t)
+	seq := w.row.LastSeq
+	wantEqual(t, "handed over", ids(w.steered()), []string{s.Message})
+	w.wantSince(seq, "message.read x")
+	wantEqual(t, "read", body[mailroom.MessageRef](t, w.last()), mailroom.MessageRef{Message: s.Message, Seq: s.Seq})
+
+	seq = w.row.LastSeq
+	wantEqual(t, "a repeat", ids(w.steered()), []string{s.Message})
+	w.wantSince(seq, "")
+
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "used it"}, Covers: s.Seq})
+	wantEqual(t, "after a step that covers it", ids(w.steered()), []string{})
+	w.end(completed("ok"))
+	wantEqual(t, "a run of its own", w.state("s"), "none")
+	wantEqual(t, "due", w.row.Due, mailroom.Due{})
+}
+
+func TestAStepCoversOnlyWhatWasHandedOverBefore(t *testing.T) {
+	w, first := steering(t)
+	w.steered()
+	second := w.must(in(mailroom.ModeSteer, "s2"))
+	w.steered()
+	third := w.must(in(mailroom.ModeSteer, "s3"))
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: first.Seq})
+	wantEqual(t, "left", ids(w.steered()), []string{second.Message, third.Message})
+}
+
+func TestAStepDoesNotCoverWhatIsUnread(t *testing.T) {
+	w, s := steering(t)
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: s.Seq + 100})
+	wantEqual(t, "left", ids(w.steered()), []string{s.Message})
+}
+
+func TestALaterAttemptGetsWhatWasReadAndNotCovered(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"retry":   func(w *world) { w.end(failed(mailroom.Transient)); w.wait(time.Second) },
+		"release": func(w *world) { w.end(released()) },
+		"lost":    func(w *world) { w.expire() },
+		"by hand": func(w *world) {
+			w.end(failed(mailroom.Permanent))
+			if _, err := w.retry(mailroom.Retry{Run: "x"}); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, s := steering(t)
+			w.steered()
+			end(w)
+			w.mustStart("x")
+			seq := w.row.LastSeq
+			wantEqual(t, "handed over again", ids(w.steered()), []string{s.Message})
+			w.wantSince(seq, "")
+		})
+	}
+}
+
+func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(w *world)
+		want string
+	}{
+		"complete": {func(w *world) { w.end(completed("ok")) }, "message x, run.completed x, run.queued s"},
+		"fail":     {func(w *world) { w.end(failed(mailroom.Permanent)) }, "run.failed x, run.queued s"},
+		"crash": {func(w *world) {
+			for range 3 {
+				w.expire()
+				w.wait(time.Second)
+				w.start()
+			}
+		}, "run.rescheduled x, run.started x, run.rescheduled x, run.started x, run.failed x, run.queued s, run.started a"},
+		"cancel": {func(w *world) {
+			if _, err := w.cancel("x"); err != nil {
+				w.t.Fatal(err)
+			}
+			w.end(released())
+		}, "run.stop_requested x, run.cancelled x, run.queued s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.must(in("", "x"))
+			w.mustStart("x")
+			w.must(in("", "a"))
+			w.wait(time.Second)
+			steer := in(mailroom.ModeSteer, "s")
+			steer.Options = []byte(`{"deep":true}`)
+			s := w.must(steer)
+			said := w.now
+			w.must(in("", "b"))
+			seq := w.row.LastSeq
+			c.end(w)
+			w.wantSince(seq, c.want)
+			r := w.runs["s"]
+			wantEqual(t, "place, options, created", []any{r.Place, string(r.Options), r.CreatedAt}, []any{s.Place, `{"deep":true}`, said})
+			wantEqual(t, "inputs", r.Inputs, []mailroom.Input{{Message: s.Message, Seq: s.Seq}})
+			for _, want := range []string{"a", "s", "b"} {
+				if w.row.Current != want {
+					w.mustStart(want)
+				}
+				w.end(completed("ok"))
+			}
+		})
+	}
+}
+
+func TestTheMessagesOfOneSteerBecomeOneRun(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	three := in(mailroom.ModeSteer, "s")
+	three.Key = "k"
+	three.Messages = []mailroom.Draft{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	w.must(three)
+	w.must(in(mailroom.ModeSteer, "t"))
+	if err := w.retract("s.4"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.edit("s.6", "drei"); err != nil {
+		t.Fatal(err)
+	}
+	w.end(completed("ok"))
+	wantEqual(t, "queue", w.queue(), "s t")
+	w.mustStart("s")
+	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{5, 9})
+	again := w.must(three)
+	wantEqual(t, "again", []any{again.Disposition, again.Run, again.Seq}, []any{mailroom.WasDuplicate, "x", int64(6)})
+}
+
+func TestAnEditedSteerIsReadAsEdited(t *testing.T) {
+	w, s := steering(t)
+	if err := w.edit(s.Message, "better"); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "handed over", w.steered(), []mailroom.Input{{Message: s.Message, Seq: s.Seq + 1}})
+	wantEqual(t, "read", body[mailroom.MessageRef](t, w.last()), mailroom.MessageRef{Message: s.Message, Seq: s.Seq + 1})
+}
+
+func TestARetractedSteerIsNeitherReadNorARun(t *testing.T) {
+	for _, read := range []bool{true, false} {
+		w, s := steering(t)
+		if err := w.retract(s.Message); err != nil {
+			t.Fatal(err)
+		}
+		if read {
+			wantEqual(t, "handed over", ids(w.steered()), []string{})
+		}
+		w.end(completed("ok"))
+		wantEqual(t, "run", w.state("s"), "none")
+		state, ok := w.runs["x"].MessageState(s.Message)
+		wantEqual(t, "state", []any{state, ok}, []any{mailroom.Retracted, true})
+	}
+}
+
+func TestAReadSteerCanNotBeChanged(t *testing.T) {
+	w, s := steering(t)
+	w.steered()
+	wantCode(t, w.edit(s.Message, "late"), mailroom.Conflict)
+	wantCode(t, w.retract(s.Message), mailroom.Conflict)
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: s.Seq})
+	wantCode(t, w.edit(s.Message, "late"), mailroom.Conflict)
+}

@@ -1,0 +1,205 @@
+package storetest_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/store/memory"
+	"mailroom/store/sqlite"
+)
+
+// The same random history must give the same answers from every store.
+func TestStoresAgree(t *testing.T) {
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.db")
+	if err := openSQLite(t, empty).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tables, err := os.ReadFile(empty)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		files++
+		path := filepath.Join(dir, fmt.Sprint(files))
+		if err := os.WriteFile(path, tables, 0o600); err != nil {
+			rt.Fatal(err)
+		}
+		pair := pair{want: memory.New(), got: openSQLite(t, path)}
+		defer func() {
+			if err := pair.got.Close(); err != nil {
+				rt.Error(err)
+			}
+		}()
+		for range rapid.IntRange(1, 8).Draw(rt, "updates") {
+			pair.update(rt, t, drawHistory(rt))
+			pair.view(rt, t)
+		}
+	})
+}
+
+func openSQLite(t *testing.T, path string) mailroom.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+type pair struct{ want, got mailroom.Store }
+
+// update does the same to both stores and compares what they say meanwhile.
+func (p pair) update(rt *rapid.T, t *testing.T, h history) {
+	var said [2]answers
+	var errs [2]error
+	for i, s := range []mailroom.Store{p.want, p.got} {
+		errs[i] = s.Update(t.Context(), func(tx mailroom.Tx) error { return h.apply(tx, &said[i]) })
+	}
+	if want, got := mailroom.CodeOf(errs[0]), mailroom.CodeOf(errs[1]); want != got {
+		rt.Fatalf("update: got error %v, want %v", errs[1], errs[0])
+	}
+	compare(rt, "update", said[0], said[1])
+}
+
+func (p pair) view(rt *rapid.T, t *testing.T) {
+	q := drawQueries(rt)
+	var said [2]answers
+	for i, s := range []mailroom.Store{p.want, p.got} {
+		if err := s.View(t.Context(), func(r mailroom.Reader) error { return q.ask(r, &said[i]) }); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	compare(rt, "view", said[0], said[1])
+}
+
+func compare(rt *rapid.T, what string, want, got answers) {
+	byJSON := cmp.Transformer("entry", func(e mailroom.Entry) string { return string(e.JSON()) })
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), byJSON); diff != "" {
+		rt.Fatalf("%s (-memory +sqlite):\n%s", what, diff)
+	}
+}
+
+// answers collects what a store said.
+type answers []any
+
+func (a *answers) add(v any, err error) error {
+	*a = append(*a, v)
+	return err
+}
+
+// history is one Update, told without the rows that only the stores know.
+type history struct {
+	threads []mailroom.Thread // set in the rows of these ids, made if missing
+	runs    []mailroom.Run
+	lines   map[string]int // entries to append, by thread
+	keys    []mailroom.SubmitKey
+	pieces  []string // runs that get another partial
+	workers []*mailroom.Worker
+	drops   mailroom.Changes
+	due     []mailroom.Want
+	now     time.Time
+	fails   bool
+	queries queries
+}
+
+type refused struct{}
+
+func (refused) Error() string { return "refused" }
+
+func (h history) apply(tx mailroom.Tx, said *answers) error {
+	var ids []string
+	for _, t := range h.threads {
+		ids = append(ids, t.ID)
+	}
+	workers, rows, err := tx.Lock([]string{"w1", "w2"}, ids)
+	if err := errors.Join(said.add(workers, err), said.add(rows, nil)); err != nil {
+		return err
+	}
+	due, next, err := tx.Due(h.now, h.due)
+	if err := errors.Join(said.add(due, err), said.add(next, nil)); err != nil {
+		return err
+	}
+	c := &mailroom.Changes{Threads: rows, Workers: h.workers, Keys: h.keys}
+	c.DropThreads, c.DropWorkers, c.DropPartials = h.drops.DropThreads, h.drops.DropWorkers, h.drops.DropPartials
+	if err := h.change(tx, c); err != nil {
+		return err
+	}
+	if err := tx.Write(c); err != nil {
+		return err
+	}
+	if err := said.add(c.Runs, nil); err != nil {
+		return err
+	}
+	if err := h.queries.ask(tx, said); err != nil {
+		return err
+	}
+	if h.fails {
+		return refused{}
+	}
+	return nil
+}
+
+// change sets the values of the rows that were locked, and adds the others.
+func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
+	for i, t := range h.threads {
+		row := c.Threads[i]
+		if slices.Contains(c.DropThreads, row.ID) {
+			row.Key = 0 // made anew
+		}
+		t.Key, t.LastSeq = row.Key, row.LastSeq
+		var list []mailroom.Entry
+		for range h.lines[t.ID] {
+			t.LastSeq++
+			e, err := mailroom.NewEntry(t.ID, t.LastSeq, []string{mailroom.KindStep, mailroom.KindMessage}[t.LastSeq%2],
+				fmt.Sprint("r", t.LastSeq%3), 1, t.UpdatedAt, mailroom.StepNamed{Name: "ünï\n"})
+			if err != nil {
+				return err
+			}
+			list = append(list, e)
+		}
+		c.Entries = append(c.Entries, list)
+		*row = t
+	}
+	for _, run := range h.runs {
+		old, err := tx.Runs(mailroom.RunQuery{IDs: []string{run.ID}})
+		if err != nil {
+			return err
+		}
+		if len(old) > 0 && !slices.Contains(c.DropThreads, old[0].Thread) {
+			run.Key, run.Thread = old[0].Key, old[0].Thread
+		}
+		c.Runs = append(c.Runs, &run)
+	}
+	for _, id := range h.pieces {
+		there, err := tx.Partials(id)
+		if err != nil {
+			return err
+		}
+		end := 0
+		if len(there) > 0 && !slices.Contains(c.DropPartials, id) {
+			end = there[len(there)-1].Offset + 5
+		}
+		thread := ""
+		for _, run := range c.Runs {
+			if run.ID == id {
+				thread = run.Thread
+			}
+		}
+		if thread != "" {
+			c.Partials = append(c.Partials, mailroom.Partial{Thread: thread, Run: id, Offset: end, Text: "piece"})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package storetest_test
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"mailroom"
+)
+
+// The values are few, so that rows meet: the same ids, agents, times.
+
+func id(prefix string, n int) *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		return prefix + string(rune('1'+rapid.IntRange(0, n-1).Draw(t, prefix)))
+	})
+}
+
+func ids(prefix string, n int) *rapid.Generator[[]string] {
+	return rapid.SliceOfNDistinct(id(prefix, n), 0, n, rapid.ID[string])
+}
+
+func moment() *rapid.Generator[time.Time] {
+	return rapid.Custom(func(t *rapid.T) time.Time {
+		n := rapid.IntRange(-1, 4).Draw(t, "moment")
+		if n < 0 {
+			return time.Time{}
+		}
+		return time.Date(2026, 1, 2, 3, 4, n, 5000, time.UTC)
+	})
+}
+
+func word() *rapid.Generator[string] {
+	return rapid.SampledFrom([]string{"", "plain", "<q>\"\\\n", "ünïcödé 日本"})
+}
+
+func raw() *rapid.Generator[json.RawMessage] {
+	return rapid.Map(rapid.SampledFrom([]string{"", `{"a": 1}`, `{ "t":"<\"ü\\u2028>" }`, `[]`}),
+		func(s string) json.RawMessage { return json.RawMessage(s) })
+}
+
+func drawThread(t *rapid.T, id string) mailroom.Thread {
+	row := mailroom.Thread{
+		ID: id, Agent: agent().Draw(t, "agent"), Owner: word().Draw(t, "owner"), Parent: word().Draw(t, "parent"),
+		Metadata: raw().Draw(t, "metadata"), Current: word().Draw(t, "current"),
+		Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker"),
+		Round:  rapid.Int64Range(0, 3).Draw(t, "round"), HeldAt: moment().Draw(t, "held"),
+		FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),
+		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
+	}
+	if at := moment().Draw(t, "due"); !at.IsZero() {
+		row.Due = mailroom.Due{
+			At: at, Agent: agent().Draw(t, "due agent"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+			Alone: rapid.Bool().Draw(t, "alone"),
+		}
+	}
+	return row
+}
+
+func agent() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a", "a b", "b"}) }
+
+func status() *rapid.Generator[mailroom.Status] {
+	return rapid.SampledFrom([]mailroom.Status{mailroom.Queued, mailroom.Queued, mailroom.Queued, mailroom.Running,
+		mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled})
+}
+
+func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
+	n := rapid.IntRange(0, 3)
+	r := mailroom.Run{
+		ID: id, Thread: thread, Agent: agent().Draw(t, "agent"), AgentVersion: word().Draw(t, "version"),
+		Mode: mailroom.ModeQueue, Priority: n.Draw(t, "priority"), Place: place,
+		SubmitKey: word().Draw(t, "key"), Parent: word().Draw(t, "parent"),
+		Origin:  mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"), RequestID: word().Draw(t, "request")},
+		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), FirstSeq: int64(n.Draw(t, "seq")),
+		Status: status().Draw(t, "status"), Held: rapid.Bool().Draw(t, "held"),
+		NotBefore: moment().Draw(t, "not before"), AvailableAt: moment().Draw(t, "available"),
+		Attempt: n.Draw(t, "attempt"), Failures: n.Draw(t, "failures"), Crashes: n.Draw(t, "crashes"),
+		Lost: n.Draw(t, "lost"), Outages: n.Draw(t, "outages"), OutageSince: moment().Draw(t, "outage"),
+		Step: n.Draw(t, "step"), Started: rapid.Bool().Draw(t, "started"), Checkpoint: raw().Draw(t, "checkpoint"),
+		LastStep:  mailroom.StepMark{Attempt: n.Draw(t, "mark"), Digest: word().Draw(t, "digest")},
+		Reason:    mailroom.Reason(word().Draw(t, "reason")),
+		CreatedAt: moment().Draw(t, "created"), StartedAt: moment().Draw(t, "start"), FinishedAt: moment().Draw(t, "end"),
+	}
+	for i := range n.Draw(t, "inputs") {
+		r.Inputs = append(r.Inputs, mailroom.Input{Message: word().Draw(t, "message"), Seq: int64(i), Retracted: i == 1})
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "steers") {
+		s := mailroom.Steer{Input: mailroom.Input{Message: word().Draw(t, "steer"), Seq: int64(i)}, Read: i == 1}
+		if rapid.Bool().Draw(t, "own") {
+			s.Own = &mailroom.Run{ID: "own", Options: raw().Draw(t, "own options"), CreatedAt: moment().Draw(t, "own time")}
+		}
+		r.Steers = append(r.Steers, s)
+	}
+	if rapid.Bool().Draw(t, "ended") {
+		reply := word().Draw(t, "reply")
+		r.Reply = &reply
+		r.Error = &mailroom.RunError{Class: mailroom.Transient, Message: word().Draw(t, "error")}
+		r.Metadata = map[string]string{"k": word().Draw(t, "value")}
+	}
+	return r
+}
+
+func drawHistory(t *rapid.T) history {
+	h := history{
+		lines: make(map[string]int), now: moment().Draw(t, "now"), queries: drawQueries(t),
+		fails: rapid.IntRange(0, 4).Draw(t, "fails") == 4,
+	}
+	threads := ids("t", 5).Draw(t, "threads")
+	for _, id := range threads {
+		h.threads = append(h.threads, drawThread(t, id))
+		h.lines[id] = rapid.IntRange(0, 4).Draw(t, "lines")
+	}
+	if len(threads) > 0 {
+		of := rapid.SampledFrom(threads)
+		for i, id := range ids("r", 7).Draw(t, "runs") {
+			h.runs = append(h.runs, drawRun(t, id, of.Draw(t, "thread"), int64(i)))
+		}
+		for _, key := range rapid.SliceOfN(id("k", 4), 0, 1).Draw(t, "keys") {
+			stopping := word().Draw(t, "stopping")
+			h.keys = append(h.keys, mailroom.SubmitKey{
+				Thread: of.Draw(t, "thread"), Key: key, Digest: word().Draw(t, "digest"),
+				Result: mailroom.Submitted{Message: word().Draw(t, "message"), Superseded: []string{stopping}, Stopping: &stopping},
+			})
+		}
+		h.pieces = ids("r", 7).Draw(t, "pieces")
+	}
+	for _, id := range ids("w", 3).Draw(t, "workers") {
+		h.workers = append(h.workers, &mailroom.Worker{
+			ID: id, Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
+			LeaseUntil: moment().Draw(t, "lease"), Dead: rapid.Bool().Draw(t, "dead"),
+		})
+	}
+	if rapid.IntRange(0, 3).Draw(t, "drops") == 3 {
+		h.drops = mailroom.Changes{
+			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
+			DropPartials: ids("r", 7).Draw(t, "drop partials"),
+		}
+	}
+	h.due = drawWants(t)
+	return h
+}
+
+func drawWants(t *rapid.T) []mailroom.Want {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Want {
+		return mailroom.Want{
+			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), Alone: rapid.Bool().Draw(t, "alone"),
+		}
+	}), 0, 3).Draw(t, "wants")
+}
+
+// queries are one of each kind.
+type queries struct {
+	threads []mailroom.ThreadQuery
+	runs    []mailroom.RunQuery
+	entries mailroom.EntryQuery
+	keysOf  string
+}
+
+func drawQueries(t *rapid.T) queries {
+	limit := rapid.IntRange(0, 4)
+	from := rapid.Int64Range(0, 9)
+	q := queries{
+		threads: []mailroom.ThreadQuery{{
+			Worker: rapid.SampledFrom([]string{"", "w1"}).Draw(t, "worker"),
+			Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"),
+			From:   from.Draw(t, "from"), Oldest: rapid.Bool().Draw(t, "oldest"), Limit: limit.Draw(t, "limit"),
+		}},
+		entries: mailroom.EntryQuery{
+			Thread: id("t", 6).Draw(t, "log"), After: from.Draw(t, "after"), Before: from.Draw(t, "before"),
+			Backward: rapid.Bool().Draw(t, "backward"), Limit: limit.Draw(t, "limit"),
+			Run: rapid.SampledFrom([]string{"", "r1"}).Draw(t, "run"),
+		},
+		keysOf: id("t", 6).Draw(t, "keys"),
+	}
+	these := q.threads[0]
+	these.IDs, these.Limit = ids("t", 6).Draw(t, "ids"), 0
+	q.threads = append(q.threads, these)
+	if rapid.Bool().Draw(t, "by kind") {
+		q.entries.Kinds = []string{mailroom.KindStep}
+	}
+	run := mailroom.RunQuery{
+		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "thread"),
+		Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
+		Statuses: rapid.SliceOfN(status(), 0, 2).Draw(t, "statuses"), Limit: limit.Draw(t, "limit"),
+	}
+	named := run
+	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0
+	q.runs = []mailroom.RunQuery{run, named,
+		{Thread: "t1", Set: mailroom.QueueRuns, Limit: run.Limit}, {Thread: "t2", Set: mailroom.HeldRuns, Limit: run.Limit}}
+	return q
+}
+
+func (q queries) ask(r mailroom.Reader, said *answers) error {
+	var errs []error
+	note := func(v any, err error) { errs = append(errs, said.add(v, err)) }
+	for _, tq := range q.threads {
+		rows, err := r.Threads(tq)
+		note(rows, err)
+	}
+	for _, rq := range q.runs {
+		rows, err := r.Runs(rq)
+		note(rows, err)
+		n, err := r.CountRuns(rq)
+		note(n, err)
+	}
+	list, err := r.Entries(q.entries)
+	note(list, err)
+	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
+	note(keys, err)
+	for _, run := range []string{"r1", "r2", "r3"} {
+		pieces, err := r.Partials(run)
+		note(pieces, err)
+	}
+	workers, err := r.Workers()
+	note(workers, err)
+	agents, err := r.DueAgents()
+	note(agents, err)
+	return errors.Join(errs...)
+}
