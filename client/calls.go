@@ -24,16 +24,7 @@ func (c *Client) Submit(ctx context.Context, in Submit) (mailroom.Submitted, err
 		method: http.MethodPost, path: "/v1/messages", body: in,
 		header: http.Header{"Idempotency-Key": {in.Key}},
 	}
-	again := c.newReconnect()
-	for {
-		out, err := ask[mailroom.Submitted](ctx, c, q)
-		if mailroom.CodeOf(err) != mailroom.Unavailable {
-			return out, err
-		}
-		if err := again.pause(ctx, err); err != nil {
-			return mailroom.Submitted{}, err
-		}
-	}
+	return repeat[mailroom.Submitted](ctx, c, q)
 }
 
 // ListQuery selects a page of a list, newest first. Q is a filter such as

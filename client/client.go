@@ -51,7 +51,7 @@ func WithHTTPClient(h *http.Client) Option { return func(o *options) { o.http = 
 // WithTimeout bounds one try of a call that does not stream or wait; default 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithTries bounds how often a submit is sent, and a first connection of Follow
+// WithTries bounds how often a submit or a decision is sent, and a first connection of Follow
 // or WaitRun tried, while no answer comes; default 5, at least 1.
 func WithTries(n int) Option { return func(o *options) { o.tries = uint(max(n, 1)) } }
 

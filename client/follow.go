@@ -36,12 +36,14 @@ type FollowQuery struct {
 }
 
 // Event is one event of a stream: exactly one of Entry, Delta and Gap is set.
-// ID resumes behind it ("SEQ", or "SEQ:N" behind a delta).
+// ID resumes behind it ("SEQ", or "SEQ:N" behind a delta); events of
+// [Client.Stream] have none.
 type Event struct {
-	ID    string
-	Entry *mailroom.Entry
-	Delta *mailroom.Delta
-	Gap   *Gap
+	ID     string
+	Thread string // of the entry or, from Stream, of the delta
+	Entry  *mailroom.Entry
+	Delta  *mailroom.Delta
+	Gap    *Gap
 }
 
 // Follow calls f with each event of a stream, in order, and returns nil when
@@ -105,11 +107,17 @@ var errSilent = errors.New("the stream fell silent")
 
 // connect follows over one connection. ended: the server says nothing is left.
 func (s *follower) connect(ctx context.Context) (ended bool, err error) {
+	return s.client.listen(ctx, s.request(), s.again.progress, s.event)
+}
+
+// listen reads events over one connection, until it breaks or emit fails. beat
+// is called for heartbeats. ended: the server says nothing is left.
+func (c *Client) listen(ctx context.Context, q request, beat func(), emit func(sseEvent) error) (ended bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(s.client.options.silence, func() { cancel(errSilent) })
+	watch := time.AfterFunc(c.options.silence, func() { cancel(errSilent) })
 	defer watch.Stop()
-	resp, err := s.client.send(ctx, s.request())
+	resp, err := c.send(ctx, q)
 	if err != nil {
 		return false, err
 	}
@@ -121,24 +129,24 @@ func (s *follower) connect(ctx context.Context) (ended bool, err error) {
 	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
 	var ev sseEvent
 	for lines.Scan() {
-		watch.Reset(s.client.options.silence)
+		watch.Reset(c.options.silence)
 		line := lines.Bytes()
 		switch {
 		case len(line) > 0 && line[0] == ':':
-			s.again.progress() // a heartbeat
+			beat()
 		case len(line) > 0:
 			ev.field(line)
 		default:
 			watch.Stop() // the caller may take its time
-			if err := s.event(ev); err != nil {
+			if err := emit(ev); err != nil {
 				return false, err
 			}
 			ev = sseEvent{}
-			watch.Reset(s.client.options.silence)
+			watch.Reset(c.options.silence)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return false, s.client.unanswered(ctx, err)
+		return false, c.unanswered(ctx, err)
 	}
 	return false, nil
 }
@@ -163,26 +171,9 @@ func (s *follower) request() request {
 }
 
 func (s *follower) event(ev sseEvent) error {
-	if ev.data == nil {
-		return nil
-	}
-	out := Event{ID: ev.id}
-	var into any
-	switch ev.name {
-	case EventEntry:
-		out.Entry = &mailroom.Entry{}
-		into = out.Entry
-	case EventDelta:
-		out.Delta = &mailroom.Delta{}
-		into = out.Delta
-	case EventGap:
-		out.Gap = &Gap{}
-		into = out.Gap
-	default:
-		return nil // of a newer server
-	}
-	if err := json.Unmarshal(ev.data, into); err != nil {
-		return &stopped{mailroom.Errorf(mailroom.Internal, "read an event of the stream: %w", err)}
+	out, err := ev.decode()
+	if err != nil || out == (Event{}) {
+		return err
 	}
 	s.again.progress()
 	if e := out.Entry; e != nil && e.Seq <= s.seq {
@@ -203,10 +194,70 @@ func (s *follower) event(ev sseEvent) error {
 	return nil
 }
 
+// Stream calls f with each entry and delta of all threads from now on, and
+// returns f's error, ctx's cause, or why it ended. It tells nothing twice and
+// nothing that is past, so it does not connect again by itself: an Unavailable
+// error says that the connection was lost, or that f was too slow and events
+// were dropped. What happened meanwhile is in the threads' own streams.
+func (c *Client) Stream(ctx context.Context, f func(Event) error) error {
+	q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
+	_, err := c.listen(ctx, q, func() {}, func(ev sseEvent) error {
+		out, err := ev.decode()
+		switch {
+		case err != nil || out == (Event{}):
+			return err
+		case out.Gap != nil:
+			return mailroom.Errorf(mailroom.Unavailable, "the stream was read too slowly, and events were dropped")
+		}
+		if err := f(out); err != nil {
+			return &stopped{err}
+		}
+		return nil
+	})
+	if stop, ok := errors.AsType[*stopped](err); ok {
+		return stop.err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil:
+		return mailroom.Errorf(mailroom.Unavailable, "the server at %s closed the stream", c.base)
+	}
+	return err
+}
+
 // sseEvent collects the fields of one event.
 type sseEvent struct {
 	name, id string
 	data     []byte
+}
+
+// decode reads the event; one of a newer server is the zero Event.
+func (ev *sseEvent) decode() (Event, error) {
+	if ev.data == nil {
+		return Event{}, nil
+	}
+	out := Event{ID: ev.id}
+	var err error
+	switch ev.name {
+	case EventEntry:
+		out.Entry = &mailroom.Entry{}
+		err = json.Unmarshal(ev.data, out.Entry)
+		out.Thread = out.Entry.Thread
+	case EventDelta:
+		var in ThreadDelta
+		err = json.Unmarshal(ev.data, &in)
+		out.Delta, out.Thread = &in.Delta, in.Thread
+	case EventGap:
+		out.Gap = &Gap{}
+		err = json.Unmarshal(ev.data, out.Gap)
+	default:
+		return Event{}, nil
+	}
+	if err != nil {
+		return Event{}, &stopped{mailroom.Errorf(mailroom.Internal, "read an event of the stream: %w", err)}
+	}
+	return out, nil
 }
 
 func (ev *sseEvent) field(line []byte) {

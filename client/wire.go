@@ -36,13 +36,26 @@ type Run struct {
 	Reply        *string            `json:"reply" doc:"Text of its last complete assistant message."`
 	Error        *mailroom.RunError `json:"error"`
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
-	Wait         json.RawMessage    `json:"wait"`
+	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
-	Progress     json.RawMessage    `json:"progress"`
-	Usage        json.RawMessage    `json:"usage"`
+	Progress     *string            `json:"progress" doc:"What its agent says of how far it is."`
+	Usage        *Usage             `json:"usage" doc:"What it consumed so far."`
 	CreatedAt    time.Time          `json:"created_at"`
 	StartedAt    *time.Time         `json:"started_at"`
 	FinishedAt   *time.Time         `json:"finished_at"`
+}
+
+// Wait is what a parked run needs before it goes on.
+type Wait struct {
+	Tickets []string `json:"tickets" doc:"Ids of the tickets that were asked for."`
+	Until   string   `json:"until" enum:"all,any" doc:"How many of them it needs."`
+}
+
+// Usage adds up what a run consumed, over all of its attempts.
+type Usage struct {
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+	CostUSD      float64 `json:"cost_usd"`
 }
 
 // Settled reports whether nothing will happen to the run without somebody's
@@ -63,6 +76,7 @@ type Thread struct {
 	LatestRun  *string         `json:"latest_run" doc:"The run that was submitted last."`
 	Queued     int             `json:"queued" doc:"Runs that have not started."`
 	Parent     *string         `json:"parent" doc:"Thread whose run made this one."`
+	DeliverTo  *string         `json:"deliver_to" doc:"Thread that is sent what this one says, asks and ends without saying."`
 	Metadata   json.RawMessage `json:"metadata"`
 	CreatedAt  time.Time       `json:"created_at"`
 	UpdatedAt  time.Time       `json:"updated_at"`
@@ -76,7 +90,8 @@ const (
 	ThreadWaiting = "waiting"
 )
 
-// Submit is one submit. Exactly one of Text, Parts and Messages is given.
+// Submit is one submit. Exactly one of Text, Parts and Messages is given, or
+// none of them with Decisions.
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
 	Text         string            `json:"text,omitempty"`
@@ -94,6 +109,7 @@ type Submit struct {
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
 	Sender       string            `json:"sender,omitempty" doc:"Only with the scope admin."`
+	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" maxItems:"100" doc:"Made in the same transaction, on tickets of the thread."`
 }
 
 // Draft is one of several messages of a submit. Either Text or Parts is given.
@@ -112,8 +128,9 @@ type Edit struct {
 
 // ThreadPatch changes a thread; what is absent stays.
 type ThreadPatch struct {
-	Agent    *string         `json:"agent,omitempty"`
-	Metadata json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
+	Agent     *string         `json:"agent,omitempty"`
+	DeliverTo *string         `json:"deliver_to,omitempty" doc:"A thread without a deliver_to of its own; blank for none."`
+	Metadata  json.RawMessage `json:"metadata,omitempty" doc:"A JSON object; replaces what is there."`
 }
 
 // Interrupted is the answer to an interrupt: runs that will not start, and the
@@ -149,6 +166,12 @@ type Gap struct {
 	After  int64 `json:"after"`
 	Oldest int64 `json:"oldest"`
 	Last   int64 `json:"last"`
+}
+
+// ThreadDelta is the data of a delta in the stream of all threads.
+type ThreadDelta struct {
+	Thread string `json:"thread"`
+	mailroom.Delta
 }
 
 // Names of the events of a stream.
