@@ -17,8 +17,12 @@ type Retry struct {
 // ThreadPatch changes what a thread says of itself; nil leaves it.
 type ThreadPatch struct {
 	Agent     *string
-	DeliverTo *string
+	DeliverTo *string         // "" for none
 	Metadata  json.RawMessage // a JSON object
+
+	// With a DeliverTo, what the rule about delivery threads looks at.
+	Target *Thread // the row of DeliverTo, there or not
+	Source string  // a thread that delivers to the one that is changed, or ""
 }
 
 // Retry puts a finished run back at the end of the queue. The attempt goes on
@@ -129,7 +133,7 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 	return nil, nil, Errorf(Conflict, "message %s was read already", message)
 }
 
-// Patch changes the agent or the metadata of the thread.
+// Patch changes the agent, the metadata or the delivery of the thread.
 func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 	if t.CreatedAt.IsZero() {
 		return Errorf(NotFound, "no thread %q", t.ID)
@@ -145,6 +149,9 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 	if p.Agent != nil && !cleanText(*p.Agent) {
 		return invalid("agent", "must be valid UTF-8 without NUL", *p.Agent)
 	}
+	if err := t.mayDeliver(p); err != nil {
+		return err
+	}
 	if p.Metadata != nil {
 		t.Metadata = p.Metadata
 	}
@@ -156,6 +163,22 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 	}
 	t.UpdatedAt = now
 	t.touched = true
+	return nil
+}
+
+// mayDeliver refuses chains: a delivery thread has no DeliverTo, or a reply
+// would be delivered on and on.
+func (t *Loaded) mayDeliver(p ThreadPatch) error {
+	switch {
+	case p.DeliverTo == nil || *p.DeliverTo == "":
+		return nil
+	case *p.DeliverTo == t.ID:
+		return invalid("deliver_to", "is the thread itself", *p.DeliverTo)
+	case p.Target != nil && p.Target.DeliverTo != "":
+		return Errorf(Conflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
+	case p.Source != "":
+		return Errorf(Conflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source)
+	}
 	return nil
 }
 

@@ -58,6 +58,7 @@ type Options struct {
 	AgentGrace    time.Duration // until runs of an agent that nobody serves fail [60s]
 	Host          string        // [the machine's name]
 	Local         bool          // the store belongs to this process alone
+	Observe       Observe
 	Log           *slog.Logger
 }
 
@@ -75,6 +76,7 @@ func (o Options) withDefaults() Options {
 	set(&o.StopGrace, 10*time.Second)
 	set(&o.ShutdownGrace, 30*time.Second)
 	set(&o.AgentGrace, time.Minute)
+	o.Observe.fill()
 	if o.Runs == 0 {
 		o.Runs = 64
 	}

@@ -112,6 +112,7 @@ func (e *Engine) renewal() func(context.Context) renewal {
 // was taken away makes this engine a new worker.
 func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 	e.lease.renewing = false
+	e.options.Observe.Renewal(r.err)
 	switch {
 	case r.err == nil:
 		first := e.lease.worker != r.worker

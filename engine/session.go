@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"mailroom"
@@ -21,6 +22,8 @@ type session struct {
 	claim  mailroom.Claim
 	agent  string
 	alone  bool            // it was claimed on its last chance
+	due    time.Time       // since when it could have been claimed
+	at     time.Time       // when it was
 	life   context.Context // the engine's: what must be written is tried until it ends
 	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
@@ -54,7 +57,7 @@ var _ mailroom.Session = (*session)(nil)
 func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) *session {
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
-		life: life, step: w.Run.Step,
+		due: w.Due, at: w.At, life: life, step: w.Run.Step,
 		kick: make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)

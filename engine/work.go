@@ -35,6 +35,7 @@ func (s *session) work() {
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
+	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.due, Claimed: s.at, Entered: time.Now()})
 	done := make(chan error, 1)
 	go func() { // waited for below, as long as the engine lives
 		err := errors.New("the agent ended its goroutine")
@@ -179,11 +180,14 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 		"attempt", s.claim.Attempt, "outcome", in.Outcome, "duration", time.Since(begin))
 	switch {
 	case err == nil:
+		s.engine.options.Observe.Attempt(s.agent, string(in.Outcome))
 		log.Info("attempt ended", "status", run.Status, "cause", cause)
 	case mailroom.CodeOf(err) == mailroom.LeaseLost:
+		s.engine.options.Observe.Attempt(s.agent, WithoutClaim)
 		log.Warn("attempt ended without its claim", "cause", cause)
 	default:
 		s.failed = err
+		s.engine.options.Observe.Attempt(s.agent, Unsettled)
 		log.Error("attempt could not be settled; its claim is freed with the lease", "cause", cause, "error", err)
 	}
 }

@@ -83,11 +83,14 @@ func (l *Ledger) nap(now time.Time) time.Duration {
 func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 	for {
 		b := &batch{l: l, ops: ops, claims: claims}
+		begin := time.Now()
 		err := l.store.Update(ctx, b.run)
 		switch {
 		case err == nil:
+			took := time.Since(begin)
 			b.publish()
 			b.answer()
+			b.observe(took)
 			return nil
 		case b.culprit != nil:
 			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)

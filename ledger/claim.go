@@ -27,6 +27,8 @@ type Work struct {
 	Claim  mailroom.Claim
 	Run    *mailroom.Run
 	Thread *mailroom.Thread
+	Due    time.Time // since when it could have been claimed
+	At     time.Time // when it was
 }
 
 // wants are the questions to the store, one per agent and kind.
@@ -98,6 +100,8 @@ func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
 			Claim:  mailroom.Claim{Thread: t.ID, Run: r.ID, Attempt: r.Attempt},
 			Run:    copyRun(r),
 			Thread: &row,
+			Due:    d.At,
+			At:     b.now,
 		})
 	}
 	if slots == 0 {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -98,15 +99,70 @@ func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f 
 	return err
 }
 
-// PatchThread changes the agent or the metadata of a thread.
+// PatchThread changes the agent, the metadata or the delivery of a thread.
 func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error) {
-	return onThread(ctx, l, "patch", thread, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (*mailroom.Thread, error) {
+	o := op{name: "patch", rank: rankPlain, threads: []string{thread}}
+	if p.DeliverTo != nil && *p.DeliverTo != "" {
+		to, err := mailroom.CheckThreadID(*p.DeliverTo)
+		if err != nil {
+			return nil, locate("deliver_to", err)
+		}
+		p.DeliverTo = &to
+		o.threads = append(o.threads, to)
+	}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Thread, error) {
+		t := b.thread(thread)
+		if err := b.deliveries(t, &p); err != nil {
+			return nil, err
+		}
 		if err := t.Patch(p, b.now); err != nil {
 			return nil, err
 		}
 		row := t.Thread
 		return &row, nil
 	})
+}
+
+// deliveries finds out what the rule about delivery threads looks at. The whole
+// list of threads is read, which is as rare as a new conversation of a chat.
+func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
+	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
+		return nil
+	}
+	p.Target = &b.thread(*p.DeliverTo).Thread
+	for _, other := range b.order { // as this batch has left them
+		if other.DeliverTo == t.ID {
+			p.Source = other.ID
+		}
+	}
+	for from := int64(0); p.Source == ""; {
+		const page = 500
+		rows, err := b.tx.Threads(mailroom.ThreadQuery{From: from, Limit: page})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.DeliverTo == t.ID && b.threads[row.ID] == nil {
+				p.Source = row.ID
+			}
+			from = row.Key
+		}
+		if len(rows) < page {
+			return nil
+		}
+	}
+	return nil
+}
+
+// locate says which field an error about a thread's id is about.
+func locate(location string, err error) error {
+	e, ok := errors.AsType[*mailroom.Error](err)
+	if !ok || len(e.Fields) != 1 {
+		return err
+	}
+	located := *e
+	located.Fields = []mailroom.Field{{Location: location, Message: e.Fields[0].Message, Value: e.Fields[0].Value}}
+	return &located
 }
 
 // DeleteThread removes an idle thread with all that belongs to it.

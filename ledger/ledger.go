@@ -32,6 +32,7 @@ type Options struct {
 	// MaxQueued bounds the runs in one thread's queue; 0 is 10,000, less is
 	// any number.
 	MaxQueued int
+	Observe   Observe
 	Log       *slog.Logger
 }
 
@@ -82,6 +83,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Observe.fill()
 	return &Ledger{
 		store: store, options: o,
 		wake: make(chan struct{}, 1),
@@ -139,6 +141,17 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 }
 
 func (l *Ledger) do(ctx context.Context, o *op) error {
+	begin := time.Now()
+	err := l.through(ctx, o)
+	took := time.Since(begin)
+	if o.claim != nil && o.claim.Wait {
+		took = 0
+	}
+	l.options.Observe.Operation(o.name, err, took)
+	return err
+}
+
+func (l *Ledger) through(ctx context.Context, o *op) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
