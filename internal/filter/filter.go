@@ -6,12 +6,26 @@
 // term negates it. A star matches any characters, none too. Quotes hold a value
 // with blanks together; in them a backslash makes the next character, also a
 // quote or a star, stand for itself. Letters match exactly.
+//
+// A key of text takes a value that stands anywhere in the text:
+//
+//	error:"rate limit"
+//
+// A key of a time takes a day or an RFC 3339 time, a comparison with one, or two
+// that hold a range between them, both included. A day is the whole day, UTC:
+//
+//	created:2026-11-01 created:>2026-11-01 finished:<=2026-11-01T08:30:00Z
+//	created:2026-11-01..2026-11-07 finished:"" finished:*
+//
+// So created:>2026-11-01 begins with the 2nd. The last two ask for no time and
+// for any.
 package filter
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -19,20 +33,47 @@ import (
 )
 
 // Key is a key that a list knows. With Values, a value without a star must be
-// one of them.
+// one of them. A Name that ends in ".*" stands for every longer one that begins
+// like it.
 type Key struct {
 	Name   string
 	Values []string
+	Kind   Kind
+}
+
+// Kind says how the values of a key are compared.
+type Kind int
+
+const (
+	Name Kind = iota // as a whole
+	Text             // a value without a star may stand anywhere in it
+	Time             // see the package
+)
+
+func (k Key) named(name string) bool {
+	if all, ok := strings.CutSuffix(k.Name, "*"); ok {
+		return len(name) > len(all) && strings.HasPrefix(name, all)
+	}
+	return k.Name == name
+}
+
+// Row gives the present values of the keys of what is matched. Each method is
+// called only for keys of its kind that are asked for.
+type Row struct {
+	Text func(key string) string    // of kind Name and Text
+	Time func(key string) time.Time // of kind Time; zero for none
 }
 
 // Filter is a parsed q. The zero Filter matches everything.
 type Filter struct{ terms []term }
 
 type term struct {
-	key string
-	not bool
+	key  string
+	kind Kind
+	not  bool
 	// pieces are the literal texts between stars: one piece means no star
 	pieces []string
+	span   span // of kind Time
 }
 
 // MaxLength of a q, in bytes: a longer one is no filter that somebody wrote.
@@ -68,7 +109,7 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 		return t, "", refuse(whole, "is no term: write key:value, with one of "+names(keys))
 	}
 	t.key = s[:end]
-	i := slices.IndexFunc(keys, func(k Key) bool { return k.Name == t.key })
+	i := slices.IndexFunc(keys, func(k Key) bool { return k.named(t.key) })
 	if i < 0 {
 		return t, "", refuse(t.key, fmt.Sprintf("is an unknown key %q: use one of %s", t.key, names(keys)))
 	}
@@ -76,7 +117,12 @@ func parseTerm(s string, keys []Key) (term, string, error) {
 	if err != "" {
 		return t, "", refuse(whole, err)
 	}
-	t.pieces = pieces
+	t.pieces, t.kind = pieces, keys[i].Kind
+	if t.kind == Time {
+		if t.span, err = parseSpan(pieces); err != "" {
+			return t, "", refuse(whole, err)
+		}
+	}
 	if v, exact := t.exact(); exact && keys[i].Values != nil && !slices.Contains(keys[i].Values, v) {
 		return t, "", refuse(v, fmt.Sprintf("has no such %s %q: use one of %s", t.key, v, strings.Join(keys[i].Values, ", ")))
 	}
@@ -120,11 +166,16 @@ func parseValue(s string) (pieces []string, rest string, problem string) {
 	return append(pieces, piece.String()), s, ""
 }
 
-// Match reports whether all terms hold, where value returns the present value
-// of a key. value is called only for keys that are asked for.
-func (f Filter) Match(value func(key string) string) bool {
+// Match reports whether all terms hold for a row.
+func (f Filter) Match(r Row) bool {
 	for _, t := range f.terms {
-		if t.match(value(t.key)) == t.not {
+		good := false
+		if t.kind == Time {
+			good = t.span.holds(r.Time(t.key))
+		} else {
+			good = t.match(r.Text(t.key))
+		}
+		if good == t.not {
 			return false
 		}
 	}
@@ -154,7 +205,10 @@ func (t term) exact() (string, bool) {
 
 func (t term) match(v string) bool {
 	first, last := t.pieces[0], t.pieces[len(t.pieces)-1]
-	if len(t.pieces) == 1 {
+	switch {
+	case len(t.pieces) == 1 && t.kind == Text && first != "":
+		return strings.Contains(v, first)
+	case len(t.pieces) == 1:
 		return v == first
 	}
 	rest, ok := strings.CutPrefix(v, first)

@@ -3,6 +3,7 @@ package filter
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"mailroom"
 )
@@ -10,13 +11,25 @@ import (
 func keys() []Key {
 	return []Key{
 		{Name: "status", Values: []string{"queued", "running", "failed"}},
-		{Name: "agent"}, {Name: "thread"}, {Name: "key"},
+		{Name: "agent"}, {Name: "thread"}, {Name: "key"}, {Name: "metadata.*"},
+		{Name: "error", Kind: Text}, {Name: "created", Kind: Time}, {Name: "finished", Kind: Time},
 	}
 }
 
-func run(status, agent, thread, key string) func(string) string {
-	values := map[string]string{"status": status, "agent": agent, "thread": thread, "key": key}
-	return func(k string) string { return values[k] }
+func run(status, agent, thread, key string) Row {
+	values := map[string]string{
+		"status": status, "agent": agent, "thread": thread, "key": key,
+		"metadata.team": "a b", "error": "429: the rate limit was met",
+	}
+	return Row{
+		Text: func(k string) string { return values[k] },
+		Time: func(k string) time.Time {
+			if k == "finished" {
+				return time.Time{}
+			}
+			return time.Date(2026, 11, 1, 12, 30, 15, 250_000_000, time.UTC)
+		},
+	}
 }
 
 func TestMatch(t *testing.T) {
@@ -54,6 +67,18 @@ func TestMatch(t *testing.T) {
 		{`key:""`, false},
 		{`-key:""`, true},
 		{"\tstatus:failed\n agent:codex ", true},
+		{`metadata.team:"a b"`, true},
+		{"metadata.team:a", false},
+		{"metadata.none:a", false},
+		{`metadata.none:""`, true},
+		{`error:"rate limit"`, true},
+		{"error:429", true},
+		{"error:430", false},
+		{"-error:430", true},
+		{"error:429*", true},
+		{"error:rate*", false},
+		{"error:*rate*met", true},
+		{`error:""`, false},
 	} {
 		f, err := Parse(tc.q, keys())
 		if err != nil {
@@ -61,6 +86,54 @@ func TestMatch(t *testing.T) {
 			continue
 		}
 		if got := f.Match(nightly); got != tc.want {
+			t.Errorf("%q matches: got %v, want %v", tc.q, got, tc.want)
+		}
+	}
+}
+
+func TestTimesAreDaysInstantsAndRanges(t *testing.T) {
+	for _, tc := range []struct {
+		q    string // of 2026-11-01T12:30:15.25Z
+		want bool
+	}{
+		{"created:2026-11-01", true},
+		{"created:2026-11-02", false},
+		{"created:2026-10-31", false},
+		{"created:>2026-10-31", true},
+		{"created:>2026-11-01", false},
+		{"created:>=2026-11-01", true},
+		{"created:>=2026-11-02", false},
+		{"created:<2026-11-02", true},
+		{"created:<2026-11-01", false},
+		{"created:<=2026-11-01", true},
+		{"created:<=2026-10-31", false},
+		{"created:2026-10-31..2026-11-01", true},
+		{"created:2026-11-01..2026-11-01", true},
+		{"created:2026-10-30..2026-10-31", false},
+		{"created:2026-11-01T12:30:15Z", true},
+		{"created:2026-11-01T13:30:15+01:00", true},
+		{"created:2026-11-01T12:30:15.25Z", true},
+		{"created:2026-11-01T12:30:15.24Z", false},
+		{"created:>2026-11-01T12:30:15Z", false},
+		{"created:>2026-11-01T12:30:15.2499Z", true},
+		{"created:<=2026-11-01T12:30:15.250000Z", true},
+		{"created:<2026-11-01T12:30:15.250000Z", false},
+		{`created:">2026-10-31"`, true},
+		{"-created:>2026-10-31", false},
+		{"created:*", true},
+		{`created:""`, false},
+		{"finished:*", false},
+		{`finished:""`, true},
+		{"finished:<2030-01-01", false},
+		{"-finished:<2030-01-01", true},
+		{"created:>2026-10-31 created:<2026-11-02", true},
+	} {
+		f, err := Parse(tc.q, keys())
+		if err != nil {
+			t.Errorf("Parse(%q): %v", tc.q, err)
+			continue
+		}
+		if got := f.Match(run("", "", "", "")); got != tc.want {
 			t.Errorf("%q matches: got %v, want %v", tc.q, got, tc.want)
 		}
 	}
@@ -84,6 +157,16 @@ func TestWhatIsNoFilterIsInvalidAndNamed(t *testing.T) {
 		{`thread:"nightly\`, "quote"},
 		{`thread:"nightly\"`, "quote"},
 		{"thread:\xff", "UTF-8"},
+		{"metadata.:a", `"metadata."`},
+		{"metadata:a", `"metadata"`},
+		{"created:yesterday", "needs a time"},
+		{"created:2026-13-01", "needs a time"},
+		{"created:2026-11-*", "needs a time"},
+		{"created:=2026-11-01", "needs a time"},
+		{"created:<>2026-11-01", "needs a time"},
+		{"created:2026-11-01..", "needs a time"},
+		{"created:..2026-11-01", "needs a time"},
+		{"created:>2026-11-01..2026-11-02", "needs a time"},
 		{"thread:" + strings.Repeat("x", MaxLength), "longer"},
 	} {
 		_, err := Parse(tc.q, keys())
@@ -126,6 +209,7 @@ func TestExactIsWhatAStoreCanLookFor(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, q := range []string{
 		"", "status:failed -agent:co*x", `thread:"a b" key:"\"\\\*"`, "-", "a:b", "key:\"", "key:*", "key:a*b*", `key:""`,
+		"created:>2026-11-01", "created:2026-11-01..2026-11-02", "finished:*", "error:x metadata.team:a",
 	} {
 		f.Add(q, "codex")
 	}

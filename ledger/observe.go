@@ -1,0 +1,42 @@
+package ledger
+
+import (
+	"time"
+
+	"mailroom"
+)
+
+// Observe is told what the ledger does, for metrics. Its functions must be quick
+// and must not block or call the ledger; nil ones are not called.
+type Observe struct {
+	// Operation ended, with the error it was answered with. took is from
+	// call to answer, 0 for a claim that stood until something was due.
+	Operation func(name string, err error, took time.Duration)
+	// Commit of a batch of operations succeeded; took is the transaction's.
+	Commit func(operations int, took time.Duration)
+	// Ended is called for each run that has finished, once it is durable, on
+	// whatever operation ended it. The run must not be kept or changed.
+	Ended func(r *mailroom.Run)
+}
+
+func (o *Observe) fill() {
+	if o.Operation == nil {
+		o.Operation = func(string, error, time.Duration) {}
+	}
+	if o.Commit == nil {
+		o.Commit = func(int, time.Duration) {}
+	}
+	if o.Ended == nil {
+		o.Ended = func(*mailroom.Run) {}
+	}
+}
+
+// observe tells about a batch that is durable.
+func (b *batch) observe(took time.Duration) {
+	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
+	for _, r := range b.changes.Runs {
+		if r.Status.Finished() && r.FinishedAt.Equal(b.now) {
+			b.l.options.Observe.Ended(r)
+		}
+	}
+}
