@@ -33,8 +33,11 @@ type Tx interface {
 	// Lock locks worker rows, then thread rows, each in id order, and returns
 	// them in the order asked. A worker that does not exist comes back nil. A
 	// thread that does not exist comes back with its ID and Key 0; it must
-	// not exist for anybody unless it is written. Lock is called once,
-	// before any other call that locks.
+	// not exist for anybody unless it is written. It may be called again, also
+	// after Due, for what turned out to be needed; a row that the transaction
+	// holds already comes as the transaction has left it. Such a late call is
+	// out of order: a store with several writers must end a wait in a circle
+	// by failing one of the Updates, with nothing written.
 	Lock(workers, threads []string) ([]*Worker, []*Thread, error)
 	// Due locks and returns threads that are due at now, never waiting: a
 	// row that somebody else holds is skipped. Per want they come by
@@ -138,7 +141,10 @@ type Prefix struct {
 
 // Changes are the rows that one transaction writes. Entries of one thread are
 // consecutive and become one row. A thread whose entries, keys or new runs are
-// written is among Threads.
+// written is among Threads. The ID, Thread and FirstSeq of a run, and the ID,
+// Thread and Run of a ticket, stay as they were inserted; FirstSeq is at most
+// the thread's LastSeq of then. What is dropped is dropped before anything is
+// written, and must cost by what it is, not by what stays.
 type Changes struct {
 	Threads  []*Thread
 	Runs     []*Run
@@ -146,12 +152,16 @@ type Changes struct {
 	Keys     []SubmitKey
 	Partials []Partial // one at the Offset of an older one replaces it
 	Workers  []*Worker
-	Tickets  []*Ticket    // inserted if Key is 0, else updated; they name a thread and a run
+	Tickets  []*Ticket    // of a run of their thread, there or written with them
 	Kept     []Definition // one of the same Agent and Version stays as it is
 
-	DropPartials []string // run ids, dropped before Partials are appended
+	DropPartials []string // run ids
 	DropWorkers  []string
-	DropThreads  []string     // with all that belongs to them, before anything is written
-	DropEntries  []Prefix     // whole rows that end below it
-	DropKept     []Definition // by Agent and Version
+	DropThreads  []string // with all that belongs to them
+	// DropEntries drops the entries below Seq, and the runs whose FirstSeq is
+	// below it with their tickets, partials and SubmitKeys. A key whose
+	// Result is not WasQueued, and so has no run of its own, goes when the
+	// LastSeq that its thread was written with is below Seq.
+	DropEntries []Prefix
+	DropKept    []Definition // by Agent and Version
 }

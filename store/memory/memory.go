@@ -27,10 +27,11 @@ type state struct {
 	runs     table[string, *mailroom.Run]
 	runsOf   table[string, []string]         // thread id to run ids, by Key
 	logs     table[string, []mailroom.Entry] // thread id to entries, by Seq
-	keys     table[keyID, mailroom.SubmitKey]
+	keys     table[keyID, submitKey]
 	partials table[string, []mailroom.Partial] // run id to pieces, by Offset
 	workers  table[string, *mailroom.Worker]
 	tickets  table[string, *mailroom.Ticket]
+	asked    table[string, []string] // run id to the ids of its tickets
 	kept     table[versionID, mailroom.Definition]
 
 	// Keys given so far. They are never given again, also not after a drop.
@@ -38,6 +39,12 @@ type state struct {
 }
 
 type keyID struct{ thread, key string }
+
+// submitKey is a key with the LastSeq that its thread was written with.
+type submitKey struct {
+	mailroom.SubmitKey
+	lastSeq int64
+}
 
 type versionID struct{ agent, version string }
 
@@ -49,10 +56,11 @@ func New() *Store {
 		runs:     newTable[string, *mailroom.Run](),
 		runsOf:   newTable[string, []string](),
 		logs:     newTable[string, []mailroom.Entry](),
-		keys:     newTable[keyID, mailroom.SubmitKey](),
+		keys:     newTable[keyID, submitKey](),
 		partials: newTable[string, []mailroom.Partial](),
 		workers:  newTable[string, *mailroom.Worker](),
 		tickets:  newTable[string, *mailroom.Ticket](),
+		asked:    newTable[string, []string](),
 		kept:     newTable[versionID, mailroom.Definition](),
 	})
 	return s
@@ -63,7 +71,7 @@ func (st *state) share() *state {
 	return &state{
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
-		workers: st.workers.share(), tickets: st.tickets.share(), kept: st.kept.share(),
+		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(), kept: st.kept.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket,
 	}
 }

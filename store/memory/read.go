@@ -140,9 +140,18 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 
 func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
-	for _, k := range r.tickets.all() {
+	rows := r.tickets.all()
+	if len(q.IDs) > 0 {
+		rows = r.tickets.some(q.IDs)
+	} else if len(q.Runs) > 0 {
+		var ids []string
+		for _, list := range r.asked.some(q.Runs) {
+			ids = append(ids, list...)
+		}
+		rows = r.tickets.some(ids)
+	}
+	for _, k := range rows {
 		switch {
-		case len(q.IDs) > 0 && !slices.Contains(q.IDs, k.ID):
 		case len(q.Runs) > 0 && !slices.Contains(q.Runs, k.Run):
 		case q.Thread != "" && k.Thread != q.Thread:
 		case len(q.States) > 0 && !slices.Contains(q.States, k.State):
@@ -176,7 +185,7 @@ func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error)
 	var found []mailroom.SubmitKey
 	for _, key := range keys {
 		if k, ok := r.keys.get(keyID{thread, key}); ok {
-			found = append(found, copyKey(k))
+			found = append(found, copyKey(k.SubmitKey))
 		}
 	}
 	return found, nil

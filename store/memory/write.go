@@ -84,12 +84,12 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	for _, d := range c.DropKept {
 		t.kept.drop(versionID{d.Agent, d.Version})
 	}
-	among := make(map[string]bool, len(c.Threads))
+	among := make(map[string]*mailroom.Thread, len(c.Threads))
 	for _, row := range c.Threads {
 		if err := t.writeThread(row); err != nil {
 			return err
 		}
-		among[row.ID] = true
+		among[row.ID] = row
 	}
 	for _, run := range c.Runs {
 		if err := t.writeRun(run, among); err != nil {
@@ -131,40 +131,51 @@ func (t *tx) Write(c *mailroom.Changes) error {
 
 func (t *tx) writeTicket(k *mailroom.Ticket) error {
 	old, ok := t.tickets.get(k.ID)
+	run, _ := t.runs.get(k.Run)
 	switch {
+	case run == nil || run.Thread != k.Thread:
+		return t.fail("ticket %q of run %q, which is not a run of thread %q", k.ID, k.Run, k.Thread)
 	case k.Key == 0 && ok:
 		return t.fail("ticket %q is there already", k.ID)
 	case k.Key == 0:
 		t.lastTicket++
 		k.Key = t.lastTicket
+		ids, _ := t.asked.get(k.Run)
+		t.asked.put(k.Run, append(slices.Clone(ids), k.ID)) // older states hold it
 	case !ok || old.Key != k.Key:
 		return t.fail("ticket %q with key %d is not there", k.ID, k.Key)
-	}
-	if _, ok := t.runs.get(k.Run); !ok {
-		return t.fail("ticket %q of run %q, which is not there", k.ID, k.Run)
 	}
 	t.tickets.put(k.ID, copyTicket(k))
 	return nil
 }
 
-// dropPrefix forgets entries, and the runs whose first entry is among them.
+// dropPrefix forgets entries, the runs whose first entry is among them, and the
+// keys that go with either.
 func (t *tx) dropPrefix(p mailroom.Prefix) {
-	log, _ := t.logs.get(p.Thread)
-	n, _ := slices.BinarySearchFunc(log, p.Seq, func(e mailroom.Entry, seq int64) int { return cmp.Compare(e.Seq, seq) })
-	t.logs.put(p.Thread, slices.Clone(log[n:]))
+	log, ok := t.logs.get(p.Thread)
+	if ok {
+		n, _ := slices.BinarySearchFunc(log, p.Seq, func(e mailroom.Entry, seq int64) int { return cmp.Compare(e.Seq, seq) })
+		t.logs.put(p.Thread, log[n:])
+	}
 	ids, _ := t.runsOf.get(p.Thread)
 	var stay []string
+	submitted := make(map[string]bool)
 	for _, id := range ids {
-		if run, _ := t.runs.get(id); run.FirstSeq >= p.Seq {
+		run, _ := t.runs.get(id)
+		if run.FirstSeq >= p.Seq {
 			stay = append(stay, id)
 			continue
 		}
+		submitted[run.SubmitKey] = true
 		t.dropRun(id)
 	}
-	t.runsOf.put(p.Thread, stay)
-	for k, row := range t.keys.all() {
-		if _, ok := t.runs.get(row.Result.Run); k.thread == p.Thread && !ok {
-			t.keys.drop(k)
+	if len(stay) < len(ids) {
+		t.runsOf.put(p.Thread, stay)
+	}
+	for id, k := range t.keys.all() {
+		joined := k.Result.Disposition != mailroom.WasQueued
+		if id.thread == p.Thread && (submitted[id.key] && id.key != "" || joined && k.lastSeq < p.Seq) {
+			t.keys.drop(id)
 		}
 	}
 }
@@ -172,11 +183,11 @@ func (t *tx) dropPrefix(p mailroom.Prefix) {
 func (t *tx) dropRun(id string) {
 	t.runs.drop(id)
 	t.partials.drop(id)
-	for ticket, k := range t.tickets.all() {
-		if k.Run == id {
-			t.tickets.drop(ticket)
-		}
+	ids, _ := t.asked.get(id)
+	for _, ticket := range ids {
+		t.tickets.drop(ticket)
 	}
+	t.asked.drop(id)
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {
@@ -194,12 +205,12 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 	return nil
 }
 
-func (t *tx) writeRun(run *mailroom.Run, among map[string]bool) error {
+func (t *tx) writeRun(run *mailroom.Run, among map[string]*mailroom.Thread) error {
 	old, ok := t.runs.get(run.ID)
 	switch {
 	case run.Key == 0 && ok:
 		return t.fail("run %q is there already", run.ID)
-	case run.Key == 0 && !among[run.Thread]:
+	case run.Key == 0 && among[run.Thread] == nil:
 		return t.fail("new run %q: its thread %q is not written with it", run.ID, run.Thread)
 	case run.Key == 0:
 		t.lastRun++
@@ -215,12 +226,12 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]bool) error {
 
 // appendEntries appends to the log's slice: only the newest state does, and the
 // older ones that share its array end before what is appended.
-func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]bool) error {
+func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]*mailroom.Thread) error {
 	if len(entries) == 0 {
 		return nil
 	}
 	thread := entries[0].Thread
-	if !among[thread] {
+	if among[thread] == nil {
 		return t.fail("entries of thread %q, which is not written with them", thread)
 	}
 	log, _ := t.logs.get(thread)
@@ -242,15 +253,15 @@ func (t *tx) appendEntries(entries []mailroom.Entry, among map[string]bool) erro
 	return nil
 }
 
-func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]bool) error {
+func (t *tx) writeKey(key mailroom.SubmitKey, among map[string]*mailroom.Thread) error {
 	id := keyID{key.Thread, key.Key}
-	if !among[key.Thread] {
+	if among[key.Thread] == nil {
 		return t.fail("key %q of thread %q, which is not written with it", key.Key, key.Thread)
 	}
 	if _, ok := t.keys.get(id); ok {
 		return t.fail("key %q of thread %q is there already", key.Key, key.Thread)
 	}
-	t.keys.put(id, copyKey(key))
+	t.keys.put(id, submitKey{copyKey(key), among[key.Thread].LastSeq})
 	return nil
 }
 

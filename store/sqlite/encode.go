@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 
 	"mailroom"
 )
@@ -56,6 +58,59 @@ func encodeError(e *mailroom.RunError) any {
 	b := appendText(append([]byte(nil), `{"class":`...), string(e.Class))
 	b = appendText(append(b, `,"message":`...), e.Message)
 	return string(append(b, '}'))
+}
+
+// encodeState keeps the states as texts, because the RawMessages of a map would
+// be written anew by encoding/json.
+func encodeState(state map[string]json.RawMessage) any {
+	if len(state) == 0 {
+		return nil
+	}
+	b := []byte{}
+	for i, agent := range slices.Sorted(maps.Keys(state)) {
+		b = append(b, "{,"[min(i, 1)])
+		b = append(appendText(b, agent), ':')
+		b = appendText(b, string(state[agent]))
+	}
+	return string(append(b, '}'))
+}
+
+func encodeCaller(c *mailroom.Caller) any {
+	if c == nil {
+		return nil
+	}
+	b := appendText(append([]byte(nil), `{"Thread":`...), c.Thread)
+	b = appendText(append(b, `,"Run":`...), c.Run)
+	b = appendText(append(b, `,"Name":`...), c.Name)
+	b = appendText(append(b, `,"Answer":`...), string(c.Answer))
+	return string(append(b, '}'))
+}
+
+func encodeWait(w *mailroom.Wait) any {
+	if w == nil {
+		return nil
+	}
+	b := appendTexts(append([]byte(nil), `{"names":`...), w.Names)
+	if w.Any {
+		b = append(b, `,"any":true`...)
+	}
+	return string(append(b, '}'))
+}
+
+func encodeTexts(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return string(appendTexts(nil, list))
+}
+
+// encodeUnless is for values of several types that few runs have.
+func encodeUnless(empty bool, v any) (any, error) {
+	if empty {
+		return nil, nil
+	}
+	b, err := json.Marshal(v)
+	return string(b), err
 }
 
 func encodeSubmitted(s *mailroom.Submitted) string {

@@ -76,8 +76,9 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	}
 	var found []*mailroom.Thread
 	err := r.query("read threads", nThread, s.text.String(), s.args, func(row []any) (bool, error) {
-		found = append(found, scanThread(row))
-		return !full(len(found), q.Limit), nil
+		t, err := scanThread(row)
+		found = append(found, t)
+		return !full(len(found), q.Limit), err
 	})
 	return found, err
 }
@@ -87,7 +88,7 @@ func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 	var found []*mailroom.Thread
 	for args := range inLists(distinct(q.IDs)) {
 		err := r.query("read threads", nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
-			t := scanThread(row)
+			t, err := scanThread(row)
 			switch {
 			case q.Worker != "" && t.Worker != q.Worker:
 			case q.Agent != "" && t.Agent != q.Agent:
@@ -96,7 +97,7 @@ func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 			default:
 				found = append(found, t)
 			}
-			return true, nil
+			return true, err
 		})
 		if err != nil {
 			return nil, err
@@ -152,6 +153,17 @@ func (r reader) Workers() ([]*mailroom.Worker, error) {
 			w, err := scanWorker(row)
 			found = append(found, w)
 			return true, err
+		})
+	return found, err
+}
+
+func (r reader) Definitions() ([]mailroom.Definition, error) {
+	var found []mailroom.Definition
+	err := r.query("read definitions", 3, "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
+		func(row []any) (bool, error) {
+			c := columns{row: row}
+			found = append(found, mailroom.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
+			return true, nil
 		})
 	return found, err
 }

@@ -1,10 +1,6 @@
 package sqlite
 
-import (
-	"encoding/json"
-
-	"mailroom"
-)
+import "mailroom"
 
 // The statements and the functions that bind and scan their rows name the
 // columns in one order; storetest's round trips notice a slip.
@@ -12,40 +8,43 @@ import (
 const (
 	threadColumns = `t.key, t.id, t.agent, t.owner, t.parent, t.metadata, t.current_run, t.worker, t.round,
 		t.due_at, t.due_agent, t.due_priority, t.due_alone, t.held_at,
-		t.first_seq, t.last_seq, t.next_place, t.created_at, t.updated_at`
+		t.first_seq, t.last_seq, t.next_place, t.created_at, t.updated_at, t.state, t.deliver_to`
 
 	insertThread = `INSERT INTO thread (agent, owner, parent, metadata, current_run, worker, round,
 		due_at, due_agent, due_priority, due_alone, held_at,
-		first_seq, last_seq, next_place, created_at, updated_at, id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		first_seq, last_seq, next_place, created_at, updated_at, state, deliver_to, id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// Neither statement that updates sets the id, so that the indexes on it
 	// are left alone.
 	updateThread = `UPDATE thread SET agent = ?, owner = ?, parent = ?, metadata = ?, current_run = ?,
 		worker = ?, round = ?, due_at = ?, due_agent = ?, due_priority = ?, due_alone = ?, held_at = ?,
-		first_seq = ?, last_seq = ?, next_place = ?, created_at = ?, updated_at = ?
-		WHERE id = ? AND key = ?`
+		first_seq = ?, last_seq = ?, next_place = ?, created_at = ?, updated_at = ?,
+		state = ?, deliver_to = ? WHERE id = ? AND key = ?`
 
 	runColumns = `r.key, r.id, t.id, r.agent, r.agent_version, r.mode, r.priority, r.place, r.submit_key,
 		r.parent, r.max_attempts, r.first_seq, r.status, r.stop, r.stop_by, r.held, r.not_before,
 		r.available_at, r.attempt, r.failures, r.crashes, r.lost, r.outages, r.outage_since,
 		r.step, r.started, r.reason, r.created_at, r.started_at, r.finished_at,
-		r.origin, r.last_step, r.inputs, r.steers, r.error, r.metadata, r.reply, r.options, r.checkpoint`
+		r.origin, r.last_step, r.inputs, r.steers, r.error, r.metadata, r.reply, r.options, r.checkpoint,
+		r.caller, r.lineage, r.wait, r.resumes, r.asked, r.usage, r.progress`
 
 	insertRun = `INSERT INTO run (agent, agent_version, mode, priority, place, submit_key,
 		parent, max_attempts, first_seq, status, stop, stop_by, held, not_before,
 		available_at, attempt, failures, crashes, lost, outages, outage_since,
 		step, started, reason, created_at, started_at, finished_at,
-		origin, last_step, inputs, steers, error, metadata, reply, options, checkpoint, id, thread)
+		origin, last_step, inputs, steers, error, metadata, reply, options, checkpoint,
+		caller, lineage, wait, resumes, asked, usage, progress, id, thread, late_seq)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-		?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	updateRun = `UPDATE run SET agent = ?, agent_version = ?, mode = ?, priority = ?, place = ?, submit_key = ?,
 		parent = ?, max_attempts = ?, first_seq = ?, status = ?, stop = ?, stop_by = ?, held = ?, not_before = ?,
 		available_at = ?, attempt = ?, failures = ?, crashes = ?, lost = ?, outages = ?, outage_since = ?,
 		step = ?, started = ?, reason = ?, created_at = ?, started_at = ?, finished_at = ?,
 		origin = ?, last_step = ?, inputs = ?, steers = ?, error = ?, metadata = ?, reply = ?, options = ?,
-		checkpoint = ? WHERE id = ? AND key = ?`
+		checkpoint = ?, caller = ?, lineage = ?, wait = ?, resumes = ?, asked = ?, usage = ?, progress = ?
+		WHERE id = ? AND key = ?`
 
 	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead`
 
@@ -54,7 +53,7 @@ const (
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
 		dead = excluded.dead`
 
-	nThread, nRun, nWorker = 19, 39, 8
+	nThread, nRun, nWorker = 21, 46, 8
 	maxColumns             = nRun
 )
 
@@ -62,37 +61,48 @@ const (
 func bindThread(args []any, t *mailroom.Thread) []any {
 	return append(args, t.Agent, t.Owner, t.Parent, orNull(t.Metadata), t.Current, orNull(t.Worker), t.Round,
 		micros(t.Due.At), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.Alone), micros(t.HeldAt),
-		t.FirstSeq, t.LastSeq, t.NextPlace, micros(t.CreatedAt), micros(t.UpdatedAt), t.ID)
+		t.FirstSeq, t.LastSeq, t.NextPlace, micros(t.CreatedAt), micros(t.UpdatedAt),
+		encodeState(t.State), orNull(t.DeliverTo), t.ID)
 }
 
-func scanThread(row []any) *mailroom.Thread {
+func scanThread(row []any) (*mailroom.Thread, error) {
 	c := columns{row: row}
-	return &mailroom.Thread{
+	t := &mailroom.Thread{
 		Key: c.int64(), ID: c.text(), Agent: c.text(), Owner: c.text(), Parent: c.text(), Metadata: c.raw(),
 		Current: c.text(), Worker: c.text(), Round: c.int64(),
 		Due:      mailroom.Due{At: c.time(), Agent: c.text(), Priority: c.int(), Alone: c.bool()},
 		HeldAt:   c.time(),
 		FirstSeq: c.int64(), LastSeq: c.int64(), NextPlace: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
 	}
+	t.State = c.state()
+	t.DeliverTo = c.text()
+	return t, c.err
 }
 
-// bindRun appends the values of insertRun but the thread, or of updateRun but
+// bindRun appends the values of insertRun but the last two, or of updateRun but
 // the key.
 func bindRun(args []any, r *mailroom.Run) ([]any, error) {
 	steers, err := encodeSteers(r.Steers)
 	if err != nil {
 		return nil, err
 	}
-	var metadata, reply any
-	if len(r.Metadata) > 0 {
-		b, err := json.Marshal(r.Metadata)
-		if err != nil {
-			return nil, err
-		}
-		metadata = string(b)
+	metadata, err := encodeUnless(len(r.Metadata) == 0, r.Metadata)
+	if err != nil {
+		return nil, err
 	}
+	usage, err := encodeUnless(r.Usage == mailroom.Usage{}, r.Usage)
+	if err != nil {
+		return nil, err
+	}
+	var reply, resumes, asked any
 	if r.Reply != nil {
 		reply = *r.Reply
+	}
+	if r.Resumes {
+		resumes = int64(1)
+	}
+	if r.Asked != 0 {
+		asked = int64(r.Asked)
 	}
 	return append(args, r.Agent, r.AgentVersion, string(r.Mode), int64(r.Priority), r.Place, r.SubmitKey,
 		r.Parent, int64(r.MaxAttempts), r.FirstSeq, string(r.Status), string(r.Stop), r.StopBy, bit(r.Held),
@@ -100,7 +110,9 @@ func bindRun(args []any, r *mailroom.Run) ([]any, error) {
 		int64(r.Lost), int64(r.Outages), micros(r.OutageSince), int64(r.Step), bit(r.Started), string(r.Reason),
 		micros(r.CreatedAt), micros(r.StartedAt), micros(r.FinishedAt),
 		encodeOrigin(r.Origin), encodeMark(r.LastStep), encodeInputs(r.Inputs), steers, encodeError(r.Error),
-		metadata, reply, orNull(r.Options), orNull(r.Checkpoint), r.ID), nil
+		metadata, reply, orNull(r.Options), orNull(r.Checkpoint),
+		encodeCaller(r.Caller), encodeTexts(r.Lineage), encodeWait(r.Wait), resumes, asked, usage,
+		orNull(r.Progress), r.ID), nil
 }
 
 func scanRun(row []any) (*mailroom.Run, error) {
@@ -124,6 +136,12 @@ func scanRun(row []any) (*mailroom.Run, error) {
 		r.Reply = &reply
 	}
 	r.Options, r.Checkpoint = c.raw(), c.raw()
+	c.json(&r.Caller)
+	c.json(&r.Lineage)
+	c.json(&r.Wait)
+	r.Resumes, r.Asked = c.bool(), c.int()
+	c.json(&r.Usage)
+	r.Progress = c.text()
 	if c.err == nil {
 		r.Steers, c.err = decodeSteers(steers)
 	}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"mailroom"
 )
@@ -56,6 +55,7 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 	switch {
 	case q.Thread != "" && run.Thread != q.Thread,
 		q.Agent != "" && run.Agent != q.Agent,
+		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
 		q.From != 0 && run.Key >= q.From,
 		q.Set != mailroom.AnyRuns && !(run.NeverStarted() && run.Held == (q.Set == mailroom.HeldRuns)):
@@ -127,27 +127,18 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 	if q.Agent != "" {
 		s.cond("r.agent = ?", q.Agent)
 	}
+	if q.Parent != "" {
+		s.cond("r.parent = ? AND r.parent <> ''", q.Parent) // as in the partial index
+	}
 	if q.From != 0 {
 		s.cond("r.key < ?", q.From)
 	}
-	if len(q.Statuses) > 0 {
-		// Literals, because a partial index serves no parameter.
-		var known []string
-		for _, status := range []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting,
-			mailroom.Completed, mailroom.Failed, mailroom.Cancelled} {
-			if slices.Contains(q.Statuses, status) {
-				known = append(known, "'"+string(status)+"'")
-			}
-		}
-		switch len(known) {
-		case 0:
-			return false
-		case 1:
-			s.cond("r.status = " + known[0])
-		default:
-			s.cond("r.status IN (" + strings.Join(known, ", ") + ")")
-		}
+	statuses := known(q.Statuses, mailroom.Queued, mailroom.Running, mailroom.Waiting,
+		mailroom.Completed, mailroom.Failed, mailroom.Cancelled)
+	if len(q.Statuses) > 0 && statuses == "" {
+		return false
 	}
+	s.oneOf("r.status", statuses)
 	switch q.Set {
 	case mailroom.QueueRuns:
 		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 0")

@@ -24,18 +24,12 @@ type tx struct {
 	reader
 	store  *Store
 	now    time.Time
-	locked bool  // Lock or Due was called
 	failed error // of a call that failed: such a transaction must not commit
 }
 
 func (t *tx) Now() time.Time { return t.now }
 
 func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
-	if t.locked {
-		return nil, nil, t.fail("lock", mailroom.Errorf(mailroom.Internal,
-			"Lock after another call that locks: the order of locks is lost"))
-	}
-	t.locked = true
 	ws, err := t.lockWorkers(workers)
 	if err != nil {
 		return nil, nil, t.fail("lock workers", err)
@@ -70,9 +64,9 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 	found := make(map[string]*mailroom.Thread, len(ids))
 	for args := range inLists(ids) {
 		err := t.session.query(t.ctx, nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
-			thread := scanThread(row)
+			thread, err := scanThread(row)
 			found[thread.ID] = thread
-			return true, nil
+			return true, err
 		})
 		if err != nil {
 			return nil, err
@@ -88,7 +82,6 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 }
 
 func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
-	t.locked = true
 	var keys []int64
 	for _, want := range wants {
 		ready, later, err := t.dueOf(now, want)
@@ -138,9 +131,9 @@ func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
 	found := make(map[int64]*mailroom.Thread, len(keys))
 	for args := range inLists(keys) {
 		err := t.session.query(t.ctx, nThread, threadsWith+"t.key "+in(args), args, func(row []any) (bool, error) {
-			thread := scanThread(row)
+			thread, err := scanThread(row)
 			found[thread.Key] = thread
-			return true, nil
+			return true, err
 		})
 		if err != nil {
 			return nil, err

@@ -14,6 +14,13 @@ func micros(t time.Time) any {
 	return t.UnixMicro()
 }
 
+func microsOf(t *time.Time) any {
+	if t == nil {
+		return nil
+	}
+	return micros(*t)
+}
+
 // bit is a bool as a column.
 func bit(b bool) any {
 	if b {
@@ -70,6 +77,13 @@ func (c *columns) time() time.Time {
 	return time.Time{}
 }
 
+func (c *columns) timeOrNil() *time.Time {
+	if t := c.time(); !t.IsZero() {
+		return &t
+	}
+	return nil
+}
+
 // json decodes a JSON column into v, which stays as it is when it is NULL.
 func (c *columns) json(v any) {
 	if text := c.text(); text != "" {
@@ -77,6 +91,20 @@ func (c *columns) json(v any) {
 			c.err = err
 		}
 	}
+}
+
+// state decodes what encodeState made.
+func (c *columns) state() map[string]json.RawMessage {
+	var texts map[string]string
+	c.json(&texts)
+	if texts == nil {
+		return nil
+	}
+	state := make(map[string]json.RawMessage, len(texts))
+	for agent, text := range texts {
+		state[agent] = json.RawMessage(text)
+	}
+	return state
 }
 
 // appendText appends s as a JSON string.

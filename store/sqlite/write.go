@@ -2,12 +2,13 @@ package sqlite
 
 import (
 	"database/sql"
+	"math"
 
 	"mailroom"
 )
 
 const (
-	insertKey     = "INSERT INTO submit_key (thread, key, digest, result) VALUES (?, ?, ?, ?)"
+	insertKey     = "INSERT INTO submit_key (thread, key, digest, result, joined_seq) VALUES (?, ?, ?, ?, ?)"
 	insertPartial = `INSERT INTO partial (run, start, attempt, message, text)
 		SELECT key, ?, ?, ?, ? FROM run WHERE id = ?
 		ON CONFLICT (run, start) DO UPDATE SET attempt = excluded.attempt, message = excluded.message,
@@ -16,8 +17,13 @@ const (
 	dropPartials = "DELETE FROM partial WHERE run = (SELECT key FROM run WHERE id = ?)"
 	dropWorker   = "DELETE FROM worker WHERE id = ?"
 
+	putDefinition = `INSERT INTO definition (agent, version, body) VALUES (?, ?, ?)
+		ON CONFLICT (agent, version) DO NOTHING`
+	dropDefinition = "DELETE FROM definition WHERE agent = ? AND version = ?"
+
 	dropThreadPartials = `DELETE FROM partial WHERE run IN
 		(SELECT key FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?))`
+	dropThreadTickets = "DELETE FROM ticket WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadKeys    = "DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadEntries = "DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadRuns    = "DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)"
@@ -38,30 +44,22 @@ func (t *tx) write(c *mailroom.Changes) error {
 	if err := t.drop(c); err != nil {
 		return err
 	}
-	keys := make(map[string]int64, len(c.Threads)) // of the threads by id
-	for _, row := range c.Threads {
-		if err := t.writeThread(row); err != nil {
-			return err
-		}
-		keys[row.ID] = row.Key
+	among, err := t.writeThreads(c)
+	if err != nil {
+		return err
 	}
 	for _, run := range c.Runs {
-		if err := t.writeRun(run, keys); err != nil {
+		if err := t.writeRun(run, among); err != nil {
 			return err
 		}
 	}
 	for _, list := range c.Entries {
-		if err := t.appendEntries(list, keys); err != nil {
+		if err := t.appendEntries(list, among); err != nil {
 			return err
 		}
 	}
 	for i := range c.Keys {
-		k := &c.Keys[i]
-		thread, ok := keys[k.Thread]
-		if !ok {
-			return mailroom.Errorf(mailroom.Internal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
-		}
-		if _, err := t.exec(insertKey, thread, k.Key, k.Digest, encodeSubmitted(&k.Result)); err != nil {
+		if err := t.writeKey(&c.Keys[i], among); err != nil {
 			return err
 		}
 	}
@@ -82,13 +80,23 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
+	for _, k := range c.Tickets {
+		if err := t.writeTicket(k); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.Kept {
+		if _, err := t.exec(putDefinition, d.Agent, d.Version, orNull(d.Body)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (t *tx) drop(c *mailroom.Changes) error {
 	for _, id := range c.DropThreads {
 		for _, text := range [...]string{ // what refers to the thread goes first
-			dropThreadPartials, dropThreadKeys, dropThreadEntries, dropThreadRuns, dropThread,
+			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadRuns, dropThread,
 		} {
 			if _, err := t.exec(text, id); err != nil {
 				return err
@@ -105,7 +113,47 @@ func (t *tx) drop(c *mailroom.Changes) error {
 			return err
 		}
 	}
+	for _, p := range c.DropEntries {
+		if err := t.dropPrefix(p); err != nil {
+			return err
+		}
+	}
+	for _, d := range c.DropKept {
+		if _, err := t.exec(dropDefinition, d.Agent, d.Version); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// written is a thread of the Changes that are being written.
+type written struct {
+	key     int64
+	lastSeq int64
+	// sorted is a seq: a new run that begins there or later begins after all
+	// others of the thread.
+	sorted int64
+}
+
+func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
+	rows := make([]written, len(c.Threads))
+	among := make(map[string]*written, len(c.Threads))
+	for i, row := range c.Threads {
+		if err := t.writeThread(row); err != nil {
+			return nil, err
+		}
+		rows[i] = written{key: row.Key, lastSeq: row.LastSeq, sorted: math.MaxInt64}
+		among[row.ID] = &rows[i]
+	}
+	for _, list := range c.Entries {
+		if len(list) == 0 {
+			continue
+		}
+		if w := among[list[0].Thread]; w != nil {
+			w.sorted = list[0].Seq
+		}
+	}
+	return among, nil
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) (err error) {
@@ -119,37 +167,58 @@ func (t *tx) writeThread(row *mailroom.Thread) (err error) {
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
 
-func (t *tx) writeRun(run *mailroom.Run, threads map[string]int64) error {
+func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	args, err := bindRun(t.store.args[:0], run)
 	if err != nil {
 		return err
 	}
 	t.store.args = args
 	if run.Key == 0 {
-		thread, ok := threads[run.Thread]
-		if !ok {
+		w := among[run.Thread]
+		if w == nil {
 			return mailroom.Errorf(mailroom.Internal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
 		}
-		run.Key, err = t.insert(insertRun, append(args, thread))
+		var late any
+		if run.FirstSeq < w.sorted {
+			late = run.FirstSeq
+		} else {
+			w.sorted = run.FirstSeq
+		}
+		run.Key, err = t.insert(insertRun, append(args, w.key, late))
 		return err
 	}
 	res, err := t.exec(updateRun, append(args, run.Key)...)
 	return wrote(res, err, "run", run.ID, run.Key)
 }
 
-func (t *tx) appendEntries(list []mailroom.Entry, threads map[string]int64) error {
+// writeKey notes of a key that made no run with which log it came, because it
+// goes with that; the others go with their runs.
+func (t *tx) writeKey(k *mailroom.SubmitKey, among map[string]*written) error {
+	w := among[k.Thread]
+	if w == nil {
+		return mailroom.Errorf(mailroom.Internal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
+	}
+	var joined any
+	if k.Result.Disposition != mailroom.WasQueued {
+		joined = w.lastSeq
+	}
+	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, encodeSubmitted(&k.Result), joined)
+	return err
+}
+
+func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) error {
 	if len(list) == 0 {
 		return nil
 	}
-	thread, ok := threads[list[0].Thread]
-	if !ok {
+	w := among[list[0].Thread]
+	if w == nil {
 		return mailroom.Errorf(mailroom.Internal, "entries of thread %q, which is not written with them", list[0].Thread)
 	}
 	lines, err := joinEntries(list)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(insertEntry, thread, list[len(list)-1].Seq, list[0].Seq, lines)
+	_, err = t.exec(insertEntry, w.key, list[len(list)-1].Seq, list[0].Seq, lines)
 	return err
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,7 +15,7 @@ func copyCases() []testCase {
 			c := fullChanges()
 			s.write(c)
 			before := s.everything()
-			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers})
+			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Kept: c.Kept})
 			spoilKey(&c.Keys[0])
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
@@ -54,6 +55,19 @@ func spoil(c contents) {
 	for _, t := range c.Threads {
 		t.Agent = "spoiled"
 		clear(t.Metadata)
+		for agent := range t.State {
+			clear(t.State[agent])
+			t.State[agent] = nil
+		}
+	}
+	for _, k := range c.Tickets {
+		clear(k.Arguments)
+		clear(k.Answer)
+		*k.ExpiresAt, *k.DecidedAt = time.Time{}, time.Time{}
+		k.Name = "spoiled"
+	}
+	for _, d := range c.Kept {
+		clear(d.Body)
 	}
 	for _, r := range c.Runs {
 		spoilRun(r)
@@ -78,6 +92,14 @@ func spoilRun(r *mailroom.Run) {
 	clear(r.Checkpoint)
 	clear(r.Metadata)
 	clear(r.Inputs)
+	clear(r.Lineage)
+	if r.Caller != nil {
+		r.Caller.Name = "spoiled"
+	}
+	if r.Wait != nil {
+		clear(r.Wait.Names)
+		r.Wait.Any = false
+	}
 	for _, s := range r.Steers {
 		if s.Own != nil {
 			spoilRun(s.Own)

@@ -54,22 +54,41 @@ func lockCases() []testCase {
 				t.Errorf("threads after the update: got %v, want %v", got, want)
 			}
 		}},
-		{"comes once and before Due", func(t *testing.T, s *store) {
-			for name, f := range map[string]func(mailroom.Tx) error{
-				"Lock": func(tx mailroom.Tx) error { _, _, err := tx.Lock(nil, []string{"a"}); return err },
-				"Due":  func(tx mailroom.Tx) error { _, _, err := tx.Due(base(), nil); return err },
-			} {
-				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-					must(t, f(tx))
-					_, _, err := tx.Lock(nil, []string{"b"})
-					return err
-				})
-				if mailroom.CodeOf(err) != mailroom.Internal {
-					t.Errorf("Lock after %s: got error %v, want one of code internal", name, err)
-				}
-			}
-		}},
+		{"may be called again, also after Due", lockAgain},
 		{"takes many", lockTakesMany},
+	}
+}
+
+func lockAgain(t *testing.T, s *store) {
+	s.write(&mailroom.Changes{
+		Threads: []*mailroom.Thread{thread("a"), thread("b"), dueThread("due", "echo", 1, base(), false)},
+		Workers: []*mailroom.Worker{{ID: "w"}},
+	})
+	s.update(func(tx mailroom.Tx) {
+		lock := func(workers []string, threads ...string) ([]*mailroom.Worker, []*mailroom.Thread) {
+			t.Helper()
+			ws, rows, err := tx.Lock(workers, threads)
+			must(t, err)
+			return ws, rows
+		}
+		_, first := lock(nil, "b", "new")
+		first[0].Agent, first[1].Agent = "changed", "changed"
+		must(t, tx.Write(&mailroom.Changes{Threads: first}))
+		if _, again := lock(nil, "a", "b", "new"); again[0].Agent != "echo" {
+			t.Errorf("a row that was not locked before: got agent %q, want echo", again[0].Agent)
+		} else {
+			wantSame(t, "rows locked before, as the transaction wrote them", again[1:], first)
+		}
+		due, _, err := tx.Due(base(), []mailroom.Want{{Agent: "echo", Slots: 1}})
+		must(t, err)
+		ws, rows := lock([]string{"w", "none"}, "none", "due")
+		wantSame(t, "workers after Due", ws, []*mailroom.Worker{{ID: "w"}, nil})
+		wantSame(t, "threads after Due", rows, []*mailroom.Thread{{ID: "none"}, due[0]})
+		rows[0].Agent = "made"
+		must(t, tx.Write(&mailroom.Changes{Threads: rows[:1]}))
+	})
+	if got, want := threadIDs(s.everything().Threads), []string{"none", "new", "due", "b", "a"}; !slices.Equal(got, want) {
+		t.Errorf("threads: got %v, want %v", got, want)
 	}
 }
 

@@ -100,20 +100,23 @@ func dropCases() []testCase {
 				Entries:  [][]mailroom.Entry{entries("u", 1, "ru", mailroom.KindMessage, mailroom.KindQueued)},
 				Keys:     []mailroom.SubmitKey{key("u", "k")},
 				Partials: []mailroom.Partial{{Thread: "u", Run: "ru", Text: "kept"}},
+				Tickets:  []*mailroom.Ticket{ticket("qu", "ru", "u")},
 			}
 			s.write(other)
 			want := s.everything()
 			c := fullChanges()
-			c.Workers = nil
+			c.Workers, c.Kept = nil, nil
 			s.write(c, &mailroom.Changes{DropThreads: []string{"t", "none", "bare"}})
 			wantSame(t, "rows", s.everything(), want)
 			s.view(func(r mailroom.Reader) {
 				wantSame(t, "keys of u", get(r.Keys("u", []string{"k"}))(t), other.Keys)
 				wantSame(t, "dropped partials", get(r.Partials("r"))(t), []mailroom.Partial(nil))
+				wantSame(t, "tickets of a dropped run",
+					get(r.Tickets(mailroom.TicketQuery{Runs: []string{"r"}}))(t), []*mailroom.Ticket(nil))
 				wantSame(t, "dropped entries", get(r.Entries(mailroom.EntryQuery{Thread: "t"}))(t), []mailroom.Entry(nil))
 			})
 			again := fullChanges()
-			again.Workers = nil
+			again.Workers, again.Kept = nil, nil
 			s.write(again) // nothing of the dropped thread is in its way
 			s.view(func(r mailroom.Reader) {
 				wantSame(t, "keys of t", get(r.Keys("t", []string{"k"}))(t), again.Keys)

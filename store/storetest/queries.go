@@ -97,6 +97,8 @@ func someRuns() *mailroom.Changes {
 	add("qu", "u", func(*mailroom.Run) {})
 	add("running", "u", status(mailroom.Running))
 	add("waiting", "u", status(mailroom.Waiting))
+	c.Runs[2].Parent, c.Runs[10].Parent, c.Runs[11].Parent = "parent", "parent", "other"
+	c.Runs[12].Parent = "parent"
 	return c
 }
 
@@ -144,6 +146,18 @@ func runCases() []testCase {
 			want: []string{"held1", "held2", "held3"}},
 		{name: "the first held ones", query: query{Thread: "t", Set: mailroom.HeldRuns, Limit: 2}, count: 3,
 			want: []string{"held1", "held2"}},
+		{name: "of a parent, newest first", query: query{Parent: "parent"}, count: 3, want: []string{"waiting", "qu", "cancelled"}},
+		{name: "of a parent, a page", query: query{Parent: "parent", Limit: 1}, from: func(c *mailroom.Changes) int64 {
+			return c.Runs[12].Key
+		}, count: 3, want: []string{"qu"}},
+		{name: "open ones of a parent", query: query{Parent: "parent", Statuses: []mailroom.Status{mailroom.Queued,
+			mailroom.Running, mailroom.Waiting}}, count: 2, want: []string{"waiting", "qu"}},
+		{name: "waiting ones of a parent", query: query{Parent: "parent",
+			Statuses: []mailroom.Status{mailroom.Waiting}}, count: 1, want: []string{"waiting"}},
+		{name: "of a parent in a thread", query: query{Parent: "parent", Thread: "t"}, count: 1, want: []string{"cancelled"}},
+		{name: "these of a parent", query: query{Parent: "parent", IDs: []string{"qu", "running"}}, count: 1,
+			want: []string{"qu"}, any: true},
+		{name: "of a parent without children", query: query{Parent: "qu"}},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
 	return []testCase{{"by", func(t *testing.T, s *store) {

@@ -33,6 +33,22 @@ func roundTripCases() []testCase {
 			})
 			wantSame(t, "runs", s.everything().Runs, []*mailroom.Run{&zero, &full})
 		}},
+		{"of tickets", func(t *testing.T, s *store) {
+			zero, full := mailroom.Ticket{ID: "zero", Thread: "t", Run: "r"}, filled[mailroom.Ticket](6)
+			full.Key, full.Thread, full.Run = 0, "t", "r"
+			s.write(&mailroom.Changes{
+				Threads: []*mailroom.Thread{thread("t")}, Runs: []*mailroom.Run{run("r", "t")},
+				Tickets: []*mailroom.Ticket{&full, &zero},
+			})
+			wantSame(t, "tickets", s.everything().Tickets, []*mailroom.Ticket{&zero, &full})
+		}},
+		{"of definitions", func(t *testing.T, s *store) {
+			full := filled[mailroom.Definition](7)
+			rows := []mailroom.Definition{{}, {Agent: "a"}, full}
+			s.write(&mailroom.Changes{Kept: rows})
+			wantSame(t, "definitions", s.everything().Kept, rows)
+		}},
+		{"of what may be empty and is there", emptyIsNotMissing},
 		{"of submit keys", func(t *testing.T, s *store) {
 			zero, full := mailroom.SubmitKey{Thread: "t", Key: "zero"}, filled[mailroom.SubmitKey](3)
 			full.Thread = "t"
@@ -83,6 +99,19 @@ func roundTripCases() []testCase {
 			}
 		}},
 	}
+}
+
+// emptyIsNotMissing: a pointer to nothing much is not nil.
+func emptyIsNotMissing(t *testing.T, s *store) {
+	text := ""
+	r := run("r", "t")
+	r.Reply, r.Error, r.Caller, r.Wait = &text, &mailroom.RunError{}, &mailroom.Caller{}, &mailroom.Wait{}
+	row := thread("t")
+	row.State = map[string]json.RawMessage{"": json.RawMessage(`{ }`), "a \"b\"": json.RawMessage(`{"n":  1.0}`)}
+	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}})
+	got := s.everything()
+	wantSame(t, "runs", got.Runs, []*mailroom.Run{r})
+	wantSame(t, "threads", got.Threads, []*mailroom.Thread{row})
 }
 
 func entryBytesAreKept(t *testing.T, s *store) {

@@ -40,6 +40,13 @@ func partial(run string, offset int, text string) mailroom.Partial {
 	return mailroom.Partial{Thread: "t", Run: run, Attempt: 1, Message: "m", Offset: offset, Text: text}
 }
 
+func ticket(id, run, thread string) *mailroom.Ticket {
+	return &mailroom.Ticket{
+		ID: id, Thread: thread, Run: run, Name: "name of " + id, Kind: mailroom.Approval,
+		Digest: "digest of " + id, State: mailroom.TicketOpen,
+	}
+}
+
 // entries makes consecutive entries of a thread, one per kind.
 func entries(thread string, first int64, run string, kinds ...string) []mailroom.Entry {
 	var list []mailroom.Entry
@@ -67,6 +74,8 @@ func fullChanges() *mailroom.Changes {
 	p.Thread, p.Run = "t", "r"
 	w := filled[mailroom.Worker](5)
 	w.ID = "w"
+	q := filled[mailroom.Ticket](6)
+	q.Key, q.ID, q.Thread, q.Run = 0, "q", "t", "r"
 	return &mailroom.Changes{
 		Threads:  []*mailroom.Thread{&t, thread("bare")},
 		Runs:     []*mailroom.Run{&r},
@@ -74,6 +83,8 @@ func fullChanges() *mailroom.Changes {
 		Keys:     []mailroom.SubmitKey{k},
 		Partials: []mailroom.Partial{p},
 		Workers:  []*mailroom.Worker{&w},
+		Tickets:  []*mailroom.Ticket{&q},
+		Kept:     []mailroom.Definition{filled[mailroom.Definition](7)},
 	}
 }
 
@@ -104,6 +115,8 @@ func (f *filler) fill(v reflect.Value, depth int) {
 		v.SetString(fmt.Sprintf("text %d <&> \"quoted\" back\\slash\nünïcödé", f.n))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
+	case reflect.Float64:
+		v.SetFloat(float64(f.n) / 3)
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Pointer:

@@ -30,7 +30,10 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"Runs", runCases()},
 		{"Entries", entryCases()},
 		{"Others", otherCases()},
+		{"Tickets", ticketCases()},
+		{"Definitions", definitionCases()},
 		{"Drop", dropCases()},
+		{"DropEntries", purgeCases()},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
@@ -132,6 +135,8 @@ type contents struct {
 	Entries  map[string][]mailroom.Entry
 	Partials map[string][]mailroom.Partial
 	Workers  []*mailroom.Worker
+	Tickets  []*mailroom.Ticket
+	Kept     []mailroom.Definition
 	Agents   []string
 }
 
@@ -150,6 +155,8 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Entries:  make(map[string][]mailroom.Entry),
 		Partials: make(map[string][]mailroom.Partial),
 		Workers:  get(r.Workers())(t),
+		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
+		Kept:     get(r.Definitions())(t),
 		Agents:   get(r.DueAgents())(t),
 	}
 	for _, row := range all.Threads {
@@ -223,6 +230,14 @@ func runIDs(list []*mailroom.Run) []string {
 	var ids []string
 	for _, r := range list {
 		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
+func ticketIDs(list []*mailroom.Ticket) []string {
+	var ids []string
+	for _, k := range list {
+		ids = append(ids, k.ID)
 	}
 	return ids
 }

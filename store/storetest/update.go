@@ -39,9 +39,13 @@ func failedUpdateWritesNothing(t *testing.T, s *store) {
 			Entries:      [][]mailroom.Entry{entries("t", 3, "r2", mailroom.KindMessage)},
 			Keys:         []mailroom.SubmitKey{key("t", "k2")},
 			Workers:      []*mailroom.Worker{{ID: "w2"}},
+			Tickets:      []*mailroom.Ticket{ticket("q2", "r2", "t")},
+			Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
 			DropPartials: []string{"r"},
 			DropWorkers:  []string{"w"},
 			DropThreads:  []string{"bare"},
+			DropEntries:  []mailroom.Prefix{{Thread: "t", Seq: 2}},
+			DropKept:     before.Kept,
 		}))
 		return refused
 	})

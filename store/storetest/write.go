@@ -22,25 +22,33 @@ func writeCases() []testCase {
 }
 
 func keysGrow(t *testing.T, s *store) {
-	var lastThread, lastRun int64
+	var lastThread, lastRun, lastTicket int64
 	for _, id := range []string{"b", "a", "c"} {
 		row, r := thread(id), run("r"+id, id)
 		second := thread(id + "2")
-		s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row, second}, Runs: []*mailroom.Run{r}})
+		q := ticket("q"+id, r.ID, id)
+		s.write(&mailroom.Changes{
+			Threads: []*mailroom.Thread{row, second}, Runs: []*mailroom.Run{r}, Tickets: []*mailroom.Ticket{q},
+		})
 		if row.Key <= lastThread || second.Key <= row.Key {
 			t.Errorf("thread keys: got %d and %d after %d, want growing ones", row.Key, second.Key, lastThread)
 		}
 		if r.Key <= lastRun {
 			t.Errorf("run key: got %d after %d, want a greater one", r.Key, lastRun)
 		}
-		lastThread, lastRun = second.Key, r.Key
+		if q.Key <= lastTicket {
+			t.Errorf("ticket key: got %d after %d, want a greater one", q.Key, lastTicket)
+		}
+		lastThread, lastRun, lastTicket = second.Key, r.Key, q.Key
 	}
 	s.write(&mailroom.Changes{DropThreads: []string{"c", "c2"}})
-	row, r := thread("d"), run("rd", "d")
-	s.write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}})
-	if row.Key <= lastThread || r.Key <= lastRun {
-		t.Errorf("after a drop: got keys %d and %d, want more than %d and %d: a key is never given twice",
-			row.Key, r.Key, lastThread, lastRun)
+	row, r, q := thread("d"), run("rd", "d"), ticket("qd", "rd", "d")
+	s.write(&mailroom.Changes{
+		Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{r}, Tickets: []*mailroom.Ticket{q},
+	})
+	if row.Key <= lastThread || r.Key <= lastRun || q.Key <= lastTicket {
+		t.Errorf("after a drop: got keys %d, %d and %d, want more than %d, %d and %d: a key is never given twice",
+			row.Key, r.Key, q.Key, lastThread, lastRun, lastTicket)
 	}
 }
 
@@ -54,25 +62,31 @@ func updateWritesAllFields(t *testing.T, s *store) {
 	r.Key, r.ID, r.Thread = c.Runs[0].Key, "r", "t"
 	w := filled[mailroom.Worker](13)
 	w.ID = "w"
+	q := filled[mailroom.Ticket](14)
+	q.Key, q.ID, q.Thread, q.Run = c.Tickets[0].Key, "q", "t", "r"
 	s.write(&mailroom.Changes{
 		Threads: []*mailroom.Thread{&row}, Runs: []*mailroom.Run{&r}, Workers: []*mailroom.Worker{&w},
+		Tickets: []*mailroom.Ticket{&q},
 	})
 	got := s.everything()
 	wantSame(t, "threads", got.Threads, []*mailroom.Thread{c.Threads[1], &row})
 	wantSame(t, "runs", got.Runs, []*mailroom.Run{&r})
 	wantSame(t, "workers", got.Workers, []*mailroom.Worker{&w})
+	wantSame(t, "tickets", got.Tickets, []*mailroom.Ticket{&q})
 
 	zeroThread := mailroom.Thread{Key: row.Key, ID: "t"}
 	zeroRun := mailroom.Run{Key: r.Key, ID: "r", Thread: "t"}
 	zeroWorker := mailroom.Worker{ID: "w"}
+	zeroTicket := mailroom.Ticket{Key: q.Key, ID: "q", Thread: "t", Run: "r"}
 	s.write(&mailroom.Changes{
 		Threads: []*mailroom.Thread{&zeroThread}, Runs: []*mailroom.Run{&zeroRun},
-		Workers: []*mailroom.Worker{&zeroWorker},
+		Workers: []*mailroom.Worker{&zeroWorker}, Tickets: []*mailroom.Ticket{&zeroTicket},
 	})
 	got = s.everything()
 	wantSame(t, "threads set to zero", got.Threads, []*mailroom.Thread{c.Threads[1], &zeroThread})
 	wantSame(t, "runs set to zero", got.Runs, []*mailroom.Run{&zeroRun})
 	wantSame(t, "workers set to zero", got.Workers, []*mailroom.Worker{&zeroWorker})
+	wantSame(t, "tickets set to zero", got.Tickets, []*mailroom.Ticket{&zeroTicket})
 }
 
 func fullChangesAreWritten(t *testing.T, s *store) {
@@ -84,6 +98,8 @@ func fullChangesAreWritten(t *testing.T, s *store) {
 	wantSame(t, "entries", got.Entries["t"], c.Entries[0])
 	wantSame(t, "partials", got.Partials["r"], c.Partials)
 	wantSame(t, "workers", got.Workers, c.Workers)
+	wantSame(t, "tickets", got.Tickets, c.Tickets)
+	wantSame(t, "definitions", got.Kept, c.Kept)
 	wantSame(t, "agents with due threads", got.Agents, []string{c.Threads[0].Due.Agent})
 	s.view(func(r mailroom.Reader) {
 		wantSame(t, "keys", get(r.Keys("t", []string{"k"}))(t), c.Keys)
@@ -102,6 +118,8 @@ func contradictionsAreInternal(t *testing.T, s *store) {
 	gone.Key = 1 << 40
 	goneRun := run("gone", "t")
 	goneRun.Key = 1 << 40
+	goneTicket := ticket("gone", "r", "t")
+	goneTicket.Key = 1 << 40
 	hole := entries("bare", 1, "", mailroom.KindStep, mailroom.KindStep)
 	hole[1] = entries("bare", 3, "", mailroom.KindStep)[0]
 	for name, wrong := range map[string]*mailroom.Changes{
@@ -114,6 +132,10 @@ func contradictionsAreInternal(t *testing.T, s *store) {
 		"a key without its thread":     {Keys: []mailroom.SubmitKey{key("bare", "k")}},
 		"entries with a hole":          bareAndMore(mailroom.Changes{Entries: [][]mailroom.Entry{hole}}),
 		"a partial of no run":          {Partials: []mailroom.Partial{partial("none", 0, "x")}},
+		"a second ticket with an id":   {Tickets: []*mailroom.Ticket{ticket("q", "r", "t")}},
+		"an update of no ticket":       {Tickets: []*mailroom.Ticket{goneTicket}},
+		"a ticket of no run":           {Tickets: []*mailroom.Ticket{ticket("q2", "none", "t")}},
+		"a ticket of another thread":   {Tickets: []*mailroom.Ticket{ticket("q2", "r", "bare")}},
 		"entries that are there": {
 			Threads: []*mailroom.Thread{c.Threads[0]},
 			Entries: [][]mailroom.Entry{entries("t", 1, "", mailroom.KindStep, mailroom.KindStep)},

@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"bytes"
+
+	"mailroom"
+)
+
+const (
+	threadKey = "SELECT key FROM thread WHERE id = ?"
+
+	dropEntriesBelow = "DELETE FROM entry WHERE thread = ? AND last_seq < ?"
+	entriesFrom      = `SELECT rowid, first_seq, lines FROM entry
+		WHERE thread = ? AND last_seq >= ? ORDER BY last_seq LIMIT 1`
+	cutEntries = "UPDATE entry SET first_seq = ?, lines = ? WHERE rowid = ?"
+
+	// The runs by key, which is by first_seq but for the late ones: the
+	// reader stops at the first that stays.
+	oldRuns  = "SELECT key, first_seq, submit_key FROM run WHERE thread = ? ORDER BY key"
+	lateRuns = `SELECT key, first_seq, submit_key FROM run
+		WHERE thread = ? AND late_seq IS NOT NULL AND late_seq < ?`
+
+	dropPartialsOf = "DELETE FROM partial WHERE run " // … IN list
+	dropTicketsOf  = "DELETE FROM ticket WHERE run "
+	dropRuns       = "DELETE FROM run WHERE key "
+	dropKeys       = "DELETE FROM submit_key WHERE thread = ? AND key "
+	dropJoinedKeys = "DELETE FROM submit_key WHERE thread = ? AND joined_seq IS NOT NULL AND joined_seq < ?"
+)
+
+// dropPrefix works on what it drops and on nothing else of the thread, however
+// long the log is.
+func (t *tx) dropPrefix(p mailroom.Prefix) error {
+	var thread int64
+	err := t.session.query(t.ctx, 1, threadKey, []any{p.Thread}, func(row []any) (bool, error) {
+		c := columns{row: row}
+		thread = c.int64()
+		return false, nil
+	})
+	if err != nil || thread == 0 {
+		return err
+	}
+	if err := t.dropEntries(thread, p.Seq); err != nil {
+		return err
+	}
+	if _, err := t.exec(dropJoinedKeys, thread, p.Seq); err != nil {
+		return err
+	}
+	runs, keys, err := t.runsBelow(thread, p.Seq)
+	if err != nil {
+		return err
+	}
+	for args := range inLists(runs) {
+		for _, text := range [...]string{dropPartialsOf, dropTicketsOf, dropRuns} { // what refers to the runs goes first
+			if _, err := t.exec(text+in(args), args...); err != nil {
+				return err
+			}
+		}
+	}
+	for args := range inLists(keys) {
+		if _, err := t.exec(dropKeys+in(args), append([]any{thread}, args...)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropEntries deletes the rows that end below seq and cuts the one that goes on
+// from below.
+func (t *tx) dropEntries(thread, seq int64) error {
+	if _, err := t.exec(dropEntriesBelow, thread, seq); err != nil {
+		return err
+	}
+	var row, from int64
+	var lines []byte
+	err := t.session.query(t.ctx, 3, entriesFrom, []any{thread, seq}, func(v []any) (bool, error) {
+		c := columns{row: v}
+		row, from = c.int64(), c.int64()
+		if b, ok := c.next().([]byte); ok && from < seq {
+			lines = bytes.Clone(b)
+		}
+		return false, nil
+	})
+	if err != nil || lines == nil {
+		return err
+	}
+	for ; from < seq; from++ {
+		_, lines, _ = bytes.Cut(lines, []byte{'\n'})
+	}
+	_, err = t.exec(cutEntries, from, lines, row)
+	return err
+}
+
+// runsBelow returns the keys of the runs that begin below seq, and the keys that
+// they were submitted with.
+func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
+	seen := make(map[int64]bool)
+	note := func(row []any) (bool, error) {
+		c := columns{row: row}
+		key, first, submitted := c.int64(), c.int64(), c.text()
+		if first >= seq {
+			return false, nil
+		}
+		if !seen[key] {
+			seen[key] = true
+			runs = append(runs, key)
+			if submitted != "" {
+				keys = append(keys, submitted)
+			}
+		}
+		return true, nil
+	}
+	if err := t.session.query(t.ctx, 3, oldRuns, []any{thread}, note); err != nil {
+		return nil, nil, err
+	}
+	err = t.session.query(t.ctx, 3, lateRuns, []any{thread, seq}, note)
+	return runs, keys, err
+}

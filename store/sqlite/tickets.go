@@ -1,0 +1,167 @@
+package sqlite
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+const (
+	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.state,
+		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer`
+
+	// CROSS JOIN keeps the order in which the tables are read.
+	ticketOwners  = " CROSS JOIN run r ON r.key = k.run CROSS JOIN thread t ON t.key = k.thread"
+	ticketsWith   = "SELECT " + ticketColumns + " FROM ticket k" + ticketOwners + " WHERE k.id " // … IN list
+	ticketsOfRuns = "SELECT " + ticketColumns + " FROM run r CROSS JOIN ticket k ON k.run = r.key" +
+		" CROSS JOIN thread t ON t.key = k.thread WHERE r.id " // … IN list
+
+	// The run must be one of the thread.
+	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, state,
+		expires_at, decision, reason, decided_by, decided_at, arguments, answer, id, run, thread)
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
+		FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE r.id = ? AND t.id = ?`
+
+	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, state = ?,
+		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?
+		WHERE id = ? AND key = ?`
+
+	nTicket = 18
+)
+
+// bindTicket appends the values of insertTicket but the run and the thread, or
+// of updateTicket but the key.
+func bindTicket(args []any, k *mailroom.Ticket) []any {
+	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), string(k.State),
+		microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
+		orNull(k.Arguments), orNull(k.Answer), k.ID)
+}
+
+func scanTicket(row []any) *mailroom.Ticket {
+	c := columns{row: row}
+	return &mailroom.Ticket{
+		Key: c.int64(), ID: c.text(), Thread: c.text(), Run: c.text(), Name: c.text(),
+		Kind: mailroom.TicketKind(c.text()), Prompt: c.text(), Action: c.text(), Digest: c.text(), Answers: c.bool(),
+		State: mailroom.TicketState(c.text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.text()),
+		Reason: c.text(), DecidedBy: c.text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(),
+	}
+}
+
+func (t *tx) writeTicket(k *mailroom.Ticket) error {
+	args := bindTicket(t.store.args[:0], k)
+	t.store.args = args
+	if k.Key != 0 {
+		res, err := t.exec(updateTicket, append(args, k.Key)...)
+		return wrote(res, err, "ticket", k.ID, k.Key)
+	}
+	res, err := t.exec(insertTicket, append(args, k.Run, k.Thread)...)
+	if err := wrote(res, err, "run", k.Run, 0); err != nil {
+		return err
+	}
+	k.Key, err = res.LastInsertId()
+	return err
+}
+
+// Tickets returns the rows that q names by id or run, or else those that it
+// describes.
+func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+	switch {
+	case len(q.IDs) > 0:
+		return r.theseTickets(ticketsWith, q.IDs, q)
+	case len(q.Runs) > 0:
+		return r.theseTickets(ticketsOfRuns, q.Runs, q)
+	}
+	var s sel
+	if !s.whichTickets(q) {
+		return nil, nil
+	}
+	var found []*mailroom.Ticket
+	err := r.query("read tickets", nTicket, s.text.String(), s.args, func(row []any) (bool, error) {
+		found = append(found, scanTicket(row))
+		return !full(len(found), q.Limit), nil
+	})
+	return found, err
+}
+
+// theseTickets reads the rows that are named; they are few.
+func (r reader) theseTickets(text string, names []string, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+	var found []*mailroom.Ticket
+	for args := range inLists(distinct(names)) {
+		err := r.query("read tickets", nTicket, text+in(args), args, func(row []any) (bool, error) {
+			if k := scanTicket(row); wanted(k, q) {
+				found = append(found, k)
+			}
+			return true, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
+	return first(found, q.Limit), nil
+}
+
+func wanted(k *mailroom.Ticket, q mailroom.TicketQuery) bool {
+	switch {
+	case len(q.Runs) > 0 && !slices.Contains(q.Runs, k.Run),
+		q.Thread != "" && k.Thread != q.Thread,
+		len(q.States) > 0 && !slices.Contains(q.States, k.State),
+		len(q.Kinds) > 0 && !slices.Contains(q.Kinds, k.Kind),
+		q.From != 0 && k.Key >= q.From:
+		return false
+	}
+	return true
+}
+
+// whichTickets makes the statement for a query that names no ids and no runs. It
+// reports false when no ticket can match.
+func (s *sel) whichTickets(q mailroom.TicketQuery) bool {
+	states := known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
+	kinds := known(q.Kinds, mailroom.Approval, mailroom.Question, mailroom.Child, mailroom.Timer, mailroom.Event)
+	if len(q.States) > 0 && states == "" || len(q.Kinds) > 0 && kinds == "" {
+		return false
+	}
+	s.add("SELECT " + ticketColumns + " FROM ticket k")
+	switch open := "'" + string(mailroom.TicketOpen) + "'"; { // the planner cannot know that these are few
+	case states == open && q.Thread != "":
+		s.add(" INDEXED BY ticket_open_thread")
+	case states == open:
+		s.add(" INDEXED BY ticket_open")
+	}
+	s.add(ticketOwners)
+	if q.Thread != "" {
+		s.cond("k.thread = (SELECT key FROM thread WHERE id = ?)", q.Thread)
+	}
+	s.oneOf("k.state", states)
+	s.oneOf("k.kind", kinds)
+	if q.From != 0 {
+		s.cond("k.key < ?", q.From)
+	}
+	s.add(" ORDER BY k.key DESC")
+	return true
+}
+
+// oneOf adds a condition for the values that known returned, if any.
+func (s *sel) oneOf(column, values string) {
+	switch {
+	case values == "":
+	case strings.Contains(values, ","):
+		s.cond(column + " IN (" + values + ")")
+	default:
+		s.cond(column + " = " + values)
+	}
+}
+
+// known returns those of all that are among values, as a list of literals: a
+// partial index serves no parameter.
+func known[T ~string](values []T, all ...T) string {
+	var found []string
+	for _, v := range all {
+		if slices.Contains(values, v) {
+			found = append(found, "'"+string(v)+"'")
+		}
+	}
+	return strings.Join(found, ", ")
+}

@@ -1,0 +1,142 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"mailroom"
+)
+
+// someTickets are tickets of two runs of thread t and one of u, oldest first.
+func someTickets() *mailroom.Changes {
+	c := &mailroom.Changes{
+		Threads: []*mailroom.Thread{thread("t"), thread("u")},
+		Runs:    []*mailroom.Run{run("r1", "t"), run("r2", "t"), run("ru", "u")},
+	}
+	add := func(id, run, thread string, kind mailroom.TicketKind, state mailroom.TicketState) {
+		k := ticket(id, run, thread)
+		k.Kind, k.State = kind, state
+		c.Tickets = append(c.Tickets, k)
+	}
+	add("decided", "r1", "t", mailroom.Approval, mailroom.TicketDecided)
+	add("void", "r1", "t", mailroom.Timer, mailroom.TicketVoid)
+	add("approval", "r1", "t", mailroom.Approval, mailroom.TicketOpen)
+	add("other", "ru", "u", mailroom.Approval, mailroom.TicketOpen)
+	add("question", "r2", "t", mailroom.Question, mailroom.TicketOpen)
+	add("expired", "ru", "u", mailroom.Event, mailroom.TicketExpired)
+	add("child", "r2", "t", mailroom.Child, mailroom.TicketOpen)
+	return c
+}
+
+func ticketCases() []testCase {
+	type query = mailroom.TicketQuery
+	open := []mailroom.TicketState{mailroom.TicketOpen}
+	fromQuestion := func(c *mailroom.Changes) int64 { return c.Tickets[4].Key }
+	cases := []struct {
+		name  string
+		query query
+		from  func(*mailroom.Changes) int64
+		want  []string
+		any   bool // in no promised order
+	}{
+		{name: "all, newest first", want: []string{"child", "expired", "question", "other", "approval", "void", "decided"}},
+		{name: "limit", query: query{Limit: 2}, want: []string{"child", "expired"}},
+		{name: "below a key", from: fromQuestion, want: []string{"other", "approval", "void", "decided"}},
+		{name: "open ones", query: query{States: open}, want: []string{"child", "question", "other", "approval"}},
+		{name: "open ones, a page", query: query{States: open, Limit: 1}, from: fromQuestion, want: []string{"other"}},
+		{name: "of some states", query: query{States: []mailroom.TicketState{mailroom.TicketVoid, mailroom.TicketDecided,
+			mailroom.TicketExpired, "none"}}, want: []string{"expired", "void", "decided"}},
+		{name: "of a state nobody has", query: query{States: []mailroom.TicketState{"none"}}},
+		{name: "of a thread", query: query{Thread: "t", Limit: 9}, want: []string{"child", "question", "approval", "void", "decided"}},
+		{name: "of a thread, a page", query: query{Thread: "t", Limit: 1}, from: fromQuestion, want: []string{"approval"}},
+		{name: "open ones of a thread", query: query{Thread: "t", States: open}, want: []string{"child", "question", "approval"}},
+		{name: "decided ones of a thread", query: query{Thread: "t", States: []mailroom.TicketState{mailroom.TicketDecided}},
+			want: []string{"decided"}},
+		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.Approval}}, want: []string{"other", "approval", "decided"}},
+		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.Question, mailroom.Approval, "none"},
+			States: open}, want: []string{"question", "other", "approval"}},
+		{name: "of a kind nobody has", query: query{Kinds: []mailroom.TicketKind{"none"}}},
+		{name: "of a run", query: query{Runs: []string{"r1"}}, want: []string{"approval", "decided", "void"}, any: true},
+		{name: "of some runs", query: query{Runs: []string{"ru", "none", "r2", "ru"}},
+			want: []string{"child", "expired", "other", "question"}, any: true},
+		{name: "open ones of some runs", query: query{Runs: []string{"ru", "r1"}, States: open},
+			want: []string{"approval", "other"}, any: true},
+		{name: "of some runs, below a key", query: query{Runs: []string{"ru", "r2"}}, from: fromQuestion,
+			want: []string{"other"}, any: true},
+		{name: "of runs of another thread", query: query{Runs: []string{"r1"}, Thread: "u"}},
+		{name: "these", query: query{IDs: []string{"void", "none", "child", "void"}}, want: []string{"child", "void"}, any: true},
+		{name: "these of a run", query: query{IDs: []string{"void", "child"}, Runs: []string{"r2"}}, want: []string{"child"}, any: true},
+		{name: "these of a kind and a state", query: query{IDs: []string{"decided", "approval", "child"}, States: open,
+			Kinds: []mailroom.TicketKind{mailroom.Approval}}, want: []string{"approval"}, any: true},
+		{name: "of no thread", query: query{Thread: "none"}},
+	}
+	return []testCase{{"by", func(t *testing.T, s *store) {
+		c := someTickets()
+		s.write(c)
+		for _, tc := range cases {
+			t.Run(tc.name, func(t *testing.T) {
+				q := tc.query
+				if tc.from != nil {
+					q.From = tc.from(c)
+				}
+				got := ticketIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Ticket, error) { return r.Tickets(q) }))
+				if tc.any {
+					slices.Sort(got)
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("got %v, want %v", got, tc.want)
+				}
+			})
+		}
+	}}, {"follow what is written", ticketsFollowWrites}}
+}
+
+func ticketsFollowWrites(t *testing.T, s *store) {
+	c := someTickets()
+	s.write(c)
+	open := mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}}
+	s.update(func(tx mailroom.Tx) {
+		decided, again := c.Tickets[2], c.Tickets[1]
+		decided.State, again.State = mailroom.TicketDecided, mailroom.TicketOpen
+		must(t, tx.Write(&mailroom.Changes{Tickets: []*mailroom.Ticket{decided, again, ticket("new", "r1", "t")}}))
+		want := []string{"new", "child", "question", "other", "void"}
+		if got := ticketIDs(get(tx.Tickets(open))(t)); !slices.Equal(got, want) {
+			t.Errorf("open tickets in the transaction: got %v, want %v", got, want)
+		}
+	})
+	want := []string{"new", "void", "approval", "decided"}
+	slices.Sort(want)
+	got := ticketIDs(get1(t, s, func(r mailroom.Reader) ([]*mailroom.Ticket, error) {
+		return r.Tickets(mailroom.TicketQuery{Runs: []string{"r1"}})
+	}))
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("tickets of r1: got %v, want %v", got, want)
+	}
+}
+
+func definitionCases() []testCase {
+	def := func(agent, version, body string) mailroom.Definition {
+		return mailroom.Definition{Agent: agent, Version: version, Body: []byte(body)}
+	}
+	return []testCase{
+		{"come by agent and version", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
+				&mailroom.Changes{Kept: []mailroom.Definition{def("a", "10", "4")}})
+			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{
+				def("a", "10", "4"), def("a", "2", "2"), def("ab", "0", "3"), def("b", "1", "1")})
+		}},
+		{"stay as they were kept first", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "1"), def("a", "1", "2")}},
+				&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "3"), def("a", "2", "4")}})
+			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "1", "1"), def("a", "2", "4")})
+		}},
+		{"are dropped by agent and version, and can be kept anew", func(t *testing.T, s *store) {
+			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("a", "1", "1"), def("a", "2", "2"), def("b", "1", "3")}},
+				&mailroom.Changes{
+					DropKept: []mailroom.Definition{{Agent: "a", Version: "1"}, {Agent: "b", Version: "2"}, {Agent: "b", Version: "1"}},
+					Kept:     []mailroom.Definition{def("b", "1", "4")},
+				})
+			wantSame(t, "definitions", s.everything().Kept, []mailroom.Definition{def("a", "2", "2"), def("b", "1", "4")})
+		}},
+	}
+}
