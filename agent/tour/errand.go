@@ -1,0 +1,53 @@
+package tour
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"mailroom"
+)
+
+// errandMark is the data part by which the agent knows that it plays the child.
+const errandMark = `{"tour":"errand"}`
+
+func errandParts(weather string) ([]mailroom.Part, error) {
+	text := fmt.Sprintf("Write a verse about %s. It is %s there.", place, weather)
+	return append(mailroom.Text(text), mailroom.Part{Type: "data", Data: json.RawMessage(errandMark)}), nil
+}
+
+func isErrand(input []mailroom.Message) bool {
+	return slices.ContainsFunc(input, func(m mailroom.Message) bool {
+		return slices.ContainsFunc(m.Parts, func(p mailroom.Part) bool {
+			return p.Type == "data" && string(p.Data) == errandMark
+		})
+	})
+}
+
+// errand is the run of the child. It makes no step: a later attempt of it writes
+// the verse again.
+func (t *show) errand(ctx context.Context) error {
+	return t.say(ctx, "Grey gulls, a slow tide; / the post boat rounds the light / with one letter more.")
+}
+
+// verse is what the ticket of the child says.
+func verse(k mailroom.Ticket) string {
+	var end struct {
+		Thread string             `json:"thread"`
+		Status mailroom.Status    `json:"status"`
+		Reply  *string            `json:"reply"`
+		Reason mailroom.Reason    `json:"reason"`
+		Error  *mailroom.RunError `json:"error"`
+	}
+	if err := json.Unmarshal(k.Answer, &end); err != nil {
+		return fmt.Sprintf("its answer cannot be read (%v)", err)
+	}
+	switch {
+	case end.Status == mailroom.Completed && end.Reply != nil:
+		return *end.Reply
+	case end.Error != nil:
+		return fmt.Sprintf("it %s (%s)", end.Status, end.Error.Message)
+	}
+	return fmt.Sprintf("it ended %s, with nothing to show", end.Status)
+}

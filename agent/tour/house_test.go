@@ -1,0 +1,221 @@
+package tour_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/tour"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// house is a store, a ledger that nothing disturbs, and one server after the
+// other.
+type house struct {
+	t      *testing.T
+	store  mailroom.Store
+	ledger *ledger.Ledger
+	front  *ledger.Ledger // takes the submits
+	pace   time.Duration
+	stop   func()
+}
+
+// inHouse runs f in a bubble of virtual time and checks the invariants of what
+// it leaves behind.
+func inHouse(t *testing.T, f func(h *house)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, store: memory.New(), stop: func() {}}
+		h.ledger = ledger.New(h.store, ledger.Options{Poll: time.Hour})
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- h.ledger.Run(ctx) }()
+		f(h)
+		h.stop()
+		end()
+		h.must(<-ended)
+		found, err := storetest.Check(context.Background(), h.store)
+		h.must(err)
+		for _, bad := range found {
+			t.Error(bad)
+		}
+		h.must(h.store.Close())
+	})
+}
+
+func (h *house) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// serve starts a server that writes through store; h.stop ends it.
+func (h *house) serve(store mailroom.Store) {
+	b := bus.New()
+	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		b.Publish(bus.Notice{Thread: thread, Entries: entries})
+	}})
+	h.must(h.ledger.EndLocal(h.t.Context()))
+	h.front = l
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"tour": {Agent: tour.New(tour.Options{Pace: h.pace})}}, Local: true,
+	})
+	engineCtx, quit := context.WithCancel(context.Background())
+	ledgerCtx, end := context.WithCancel(context.Background())
+	var both sync.WaitGroup
+	both.Go(func() { h.ended(l.Run(ledgerCtx)) })
+	both.Go(func() {
+		defer end()
+		h.ended(e.Run(engineCtx))
+	})
+	h.stop = func() {
+		quit()
+		both.Wait()
+	}
+}
+
+// ended checks how a part of a server came to its end.
+func (h *house) ended(err error) {
+	if err != nil && !errors.Is(err, mailroom.ErrStoreClosed) {
+		h.t.Error(err)
+	}
+}
+
+func (h *house) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+	h.t.Helper()
+	in := mailroom.Submit{Thread: thread, Agent: "tour", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text("show me")}}}
+	for _, f := range edit {
+		f(&in)
+	}
+	out, err := h.front.Submit(h.t.Context(), in)
+	h.must(err)
+	return out
+}
+
+func (h *house) run(id string) *mailroom.Run {
+	h.t.Helper()
+	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	})
+}
+
+// child is the run that the tour has sent on its errand.
+func (h *house) child(parent string) *mailroom.Run {
+	h.t.Helper()
+	return one(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(mailroom.RunQuery{Parent: parent})
+	})
+}
+
+func one[T any](h *house, f func(mailroom.Reader) ([]T, error)) T {
+	h.t.Helper()
+	var found []T
+	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+		found, err = f(r)
+		return err
+	}))
+	if len(found) != 1 {
+		h.t.Fatalf("%d found, want one", len(found))
+	}
+	return found[0]
+}
+
+func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry) {
+	h.t.Helper()
+	h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+		return err
+	}))
+	return found
+}
+
+// wait lets virtual time pass, and then everything come to rest.
+func (h *house) wait(d time.Duration) {
+	<-time.After(d) // of the bubble: no real time passes
+	synctest.Wait()
+}
+
+// open are the approvals that wait for somebody.
+func (h *house) open() []*mailroom.Ticket {
+	h.t.Helper()
+	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{
+		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.Approval},
+	})
+	h.must(err)
+	return found
+}
+
+func (h *house) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
+	h.t.Helper()
+	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: v, Reason: reason, Digest: k.Digest, By: "anna"})
+	h.must(err)
+}
+
+// mortal is the store of a server that is killed at its n-th write to a log:
+// before it happens, or just after. From then on nothing of it reaches the
+// store.
+type mortal struct {
+	mailroom.Store
+	n     int
+	after bool
+
+	mu    sync.Mutex
+	dead  bool // owned by mu
+	count int  // owned by mu
+}
+
+func (m *mortal) isDead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead
+}
+
+var errKilled = mailroom.Errorf(mailroom.Unavailable, "killed: %w", mailroom.ErrStoreClosed)
+
+func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	if m.isDead() {
+		return errKilled
+	}
+	err := m.Store.Update(ctx, func(tx mailroom.Tx) error {
+		return f(counting{Tx: tx, m: m})
+	})
+	if err == nil && m.isDead() {
+		return errKilled
+	}
+	return err
+}
+
+func (m *mortal) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	if m.isDead() {
+		return errKilled
+	}
+	return m.Store.View(ctx, f)
+}
+
+// counting counts the writes of a transaction that append entries.
+type counting struct {
+	mailroom.Tx
+	m *mortal
+}
+
+func (c counting) Write(changes *mailroom.Changes) error {
+	if len(changes.Entries) > 0 {
+		c.m.mu.Lock()
+		c.m.count++
+		c.m.dead = c.m.count == c.m.n
+		dead := c.m.dead
+		c.m.mu.Unlock()
+		if dead && !c.m.after {
+			return errKilled
+		}
+	}
+	return c.Tx.Write(changes)
+}

@@ -1,0 +1,73 @@
+package tour
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// say streams text, word by word at the pace of the show.
+func (t *show) say(ctx context.Context, text string) error {
+	t.spoke = true
+	if t.pace <= 0 {
+		return t.session.Stream(ctx, text)
+	}
+	for word := range strings.SplitAfterSeq(text, " ") {
+		if err := t.pause(ctx, 1); err != nil {
+			return err
+		}
+		if err := t.session.Stream(ctx, word); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause lets n words' time pass.
+func (t *show) pause(ctx context.Context, n int) error {
+	if t.pace > 0 {
+		timer := time.NewTimer(time.Duration(n) * t.pace)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+// tool is one call of a pretend tool.
+type tool struct {
+	id         string // the same in every attempt, as a model's would be
+	name       string
+	arguments  json.RawMessage
+	idempotent bool
+}
+
+// call shows that the tool is called, once, and calls it as an effect. What came
+// of it is told by the step that ends the scene.
+func (t *show) call(ctx context.Context, c tool, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if t.at.Calling != c.id {
+		t.at.Calling = c.id
+		started := note(mailroom.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
+		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.Note{started}}, t.at); err != nil {
+			return nil, err
+		}
+	}
+	return t.session.Do(ctx, mailroom.Effect{Name: c.id, Input: c.arguments, Idempotent: c.idempotent}, f)
+}
+
+func finished(c tool, ok bool, summary string) mailroom.Note {
+	return note(mailroom.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
+}
+
+func note(kind string, body map[string]any) mailroom.Note {
+	b, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // texts and JSON always encode
+	}
+	return mailroom.Note{Kind: kind, Body: b}
+}

@@ -1,0 +1,263 @@
+package tour_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/tour"
+)
+
+// wantEnd checks that the run has completed with a summary that holds all of
+// the lines.
+func (h *house) wantEnd(run string, lines ...string) {
+	h.t.Helper()
+	r := h.run(run)
+	if r.Status != mailroom.Completed || r.Reply == nil {
+		h.t.Fatalf("the run is %s (error %v), want a completed one with a reply", r.Status, r.Error)
+	}
+	for _, want := range lines {
+		if !strings.Contains(*r.Reply, want) {
+			h.t.Errorf("the summary has no %q:\n%s", want, *r.Reply)
+		}
+	}
+}
+
+// names are the names of the steps of a thread, in order.
+func (h *house) names(thread string) []string {
+	h.t.Helper()
+	var names []string
+	for _, e := range h.entries(thread, mailroom.KindStep) {
+		var s mailroom.StepNamed
+		h.must(e.Decode(&s))
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+var script = []string{"greet", "look", "ask", "act", "tell"}
+
+func TestTourShowsEverything(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.pace = tour.DefaultPace
+		h.serve(h.store)
+		out := h.send("t")
+		h.wait(time.Minute)
+
+		if r := h.run(out.Run); r.Status != mailroom.Waiting || r.Progress != "scene 3 of 5: ask" {
+			h.t.Fatalf("the run is %s at %q, want one that waits after it has asked", r.Status, r.Progress)
+		}
+		asked := h.open()
+		if len(asked) != 1 || asked[0].Prompt == "" || asked[0].Action != "send_postcard" || !strings.Contains(string(asked[0].Arguments), "slow tide") {
+			h.t.Fatalf("open: %+v, want one approval with prompt, action and arguments", asked)
+		}
+		if c := h.child(out.Run); c.Status != mailroom.Completed || c.Thread == "t" {
+			h.t.Errorf("the child is %s in thread %s, want it completed in a thread of its own", c.Status, c.Thread)
+		}
+		h.decide(asked[0], mailroom.Approve, "")
+		h.wait(time.Minute)
+
+		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1", "claimed 2 times", "seen 1 tours")
+		if diff := cmp.Diff(script, h.names("t")); diff != "" {
+			h.t.Errorf("steps (-want +got):\n%s", diff)
+		}
+		for kind, want := range map[string]int{
+			mailroom.KindToolStarted: 2, mailroom.KindToolDone: 2, mailroom.KindEffectSettled: 2, mailroom.KindEffectUnknown: 0,
+			mailroom.KindSend: 1, mailroom.KindTicketOpened: 2, mailroom.KindTicketDecided: 2,
+		} {
+			if got := len(h.entries("t", kind)); got != want {
+				h.t.Errorf("%d entries of kind %s, want %d", got, kind, want)
+			}
+		}
+		again := h.send("t")
+		h.wait(time.Minute)
+		h.decide(h.open()[0], mailroom.Approve, "why not")
+		h.wait(time.Minute)
+		h.wantEnd(again.Run, `anna allowed it ("why not")`, "seen 2 tours")
+	})
+}
+
+func TestTourEndsPolitelyWithoutLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer func(h *house)
+		want   string
+	}{
+		"denied": {func(h *house) { h.decide(h.open()[0], mailroom.Deny, "too wet") }, `anna said no ("too wet"): it was not sent`},
+		"expired": {func(h *house) {
+			h.stop()
+			h.wait(8 * 24 * time.Hour)
+			h.serve(h.store)
+		}, "nobody answered, and silence is no leave: it was not sent"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(h *house) {
+				h.serve(h.store)
+				out := h.send("t")
+				h.wait(time.Minute)
+				test.answer(h)
+				h.wait(time.Minute)
+				h.wantEnd(out.Run, test.want, "the post boat")
+				if got := len(h.entries("t", mailroom.KindEffectIntended)); got != 1 {
+					h.t.Errorf("%d effects, want only the look at the weather", got)
+				}
+			})
+		})
+	}
+}
+
+func TestTourKeepsWhatItIsTold(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.pace = tour.DefaultPace
+		h.serve(h.store)
+		steer := func(in *mailroom.Submit) {
+			in.Mode, in.Messages = mailroom.ModeSteer, []mailroom.Draft{{Parts: mailroom.Text("mind the gulls")}}
+		}
+		out := h.send("t")
+		h.wait(100 * time.Millisecond) // it speaks
+		h.send("t", steer)
+		h.wait(time.Minute)
+		h.send("t", steer) // it waits
+		h.decide(h.open()[0], mailroom.Approve, "")
+		h.wait(time.Minute)
+		h.wantEnd(out.Run, `you said 2 things meanwhile, the last of them "mind the gulls"`)
+		said := 0
+		for _, e := range h.entries("t", mailroom.KindMessage) {
+			var m mailroom.Message
+			h.must(e.Decode(&m))
+			said += strings.Count(m.Text, `(You say "mind the gulls".`)
+		}
+		if said != 2 {
+			h.t.Errorf("it says %d times that it has heard, want 2", said)
+		}
+	})
+}
+
+func TestTourAsksAnewAfterItWasCancelled(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		inHouse(t, func(h *house) {
+			h.serve(h.store)
+			out := h.send("t")
+			h.wait(time.Minute)
+			old := h.child(out.Run).ID
+			_, err := h.ledger.Cancel(h.t.Context(), out.Run, "anna")
+			h.must(err)
+			_, err = h.ledger.Retry(h.t.Context(), mailroom.Retry{Run: out.Run, By: "anna", Fresh: fresh})
+			h.must(err)
+			h.wait(time.Minute)
+			h.decide(h.open()[0], mailroom.Approve, "")
+			h.wait(time.Minute)
+			h.wantEnd(out.Run, "the post boat", "sent once")
+			if h.run(old).Status != mailroom.Completed {
+				h.t.Errorf("fresh %v: the first child is %s", fresh, h.run(old).Status)
+			}
+		})
+	}
+}
+
+// A tour is killed at each of its writes in turn, before it and after it, and
+// another server goes on with it.
+func TestTourSurvivesAKillAtEveryWrite(t *testing.T) {
+	for _, after := range []bool{false, true} {
+		for n, killed := 1, true; killed; n++ {
+			inHouse(t, func(h *house) { killed = h.killedTour(n, after) })
+			if n > 100 {
+				t.Fatal("a tour does not have so many writes")
+			}
+			if !killed && n < 15 {
+				t.Fatalf("a tour had only %d writes", n-1)
+			}
+		}
+	}
+}
+
+// killedTour reports whether the tour had an n-th write at which to be killed.
+func (h *house) killedTour(n int, after bool) bool {
+	m := &mortal{Store: h.store, n: n, after: after}
+	h.pace = tour.DefaultPace
+	h.serve(m)
+	h.front = h.ledger
+	out := h.send("t")
+	killed := false
+	for round := 0; !h.run(out.Run).Status.Finished(); round++ {
+		if round > 20 {
+			h.t.Fatalf("killed at write %d (after: %v): the run is still %s", n, after, h.run(out.Run).Status)
+		}
+		h.wait(10 * time.Second)
+		if m.isDead() && !killed {
+			killed = true
+			h.stop()
+			h.serve(h.store)
+			continue
+		}
+		for _, k := range h.open() {
+			h.decide(k, mailroom.Approve, "")
+		}
+	}
+	h.wantWhole(out.Run, fmt.Sprintf("killed at write %d (after: %v)", n, after))
+	return killed
+}
+
+// wantWhole checks that a tour was played once, whatever came in between.
+func (h *house) wantWhole(run, when string) {
+	h.t.Helper()
+	h.wantEnd(run, "the post boat", "anna allowed it, and it was sent once: postcard no. 1")
+	if diff := cmp.Diff(script, h.names("t")); diff != "" {
+		h.t.Errorf("%s: steps (-want +got):\n%s", when, diff)
+	}
+	if c := h.child(run); c.Status != mailroom.Completed {
+		h.t.Errorf("%s: the child is %s", when, c.Status)
+	}
+	settled := map[string]int{}
+	for _, e := range h.entries("t", mailroom.KindEffectSettled) {
+		var body mailroom.EffectEntry
+		h.must(e.Decode(&body))
+		settled[body.Name]++
+	}
+	if diff := cmp.Diff(map[string]int{"look-1": 1, "send-1": 1}, settled); diff != "" {
+		h.t.Errorf("%s: effects that have settled (-want +got):\n%s", when, diff)
+	}
+	for kind, want := range map[string]int{mailroom.KindToolStarted: 2, mailroom.KindToolDone: 2} {
+		if got := len(h.entries("t", kind)); got != want {
+			h.t.Errorf("%s: %d entries of kind %s, want %d", when, got, kind, want)
+		}
+	}
+}
+
+func TestDeniedRepeatEndsTheTourPolitely(t *testing.T) {
+	asked := false
+	for n := 1; !asked && n < 60; n++ {
+		inHouse(t, func(h *house) {
+			m := &mortal{Store: h.store, n: n, after: true}
+			h.serve(m)
+			h.front = h.ledger
+			out := h.send("t")
+			h.wait(time.Minute)
+			for range 3 {
+				if m.isDead() {
+					h.stop()
+					h.serve(h.store)
+				}
+				h.wait(time.Minute)
+				for _, k := range h.open() {
+					if k.Name == "postcard" {
+						h.decide(k, mailroom.Approve, "")
+						continue
+					}
+					asked = true
+					h.decide(k, mailroom.Deny, "")
+				}
+			}
+			h.wait(time.Minute)
+			if asked {
+				h.wantEnd(out.Run, "nobody knows whether it went out, and it was not to be repeated")
+			}
+		})
+	}
+	if !asked {
+		t.Error("no kill left open whether the postcard was sent")
+	}
+}
