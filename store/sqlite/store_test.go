@@ -320,19 +320,19 @@ func TestCloseWaitsForWhatRunsAndLeavesNoGoroutine(t *testing.T) {
 	}
 }
 
-func TestADroppedThreadLeavesNoRow(t *testing.T) {
+func TestDroppedThreadsLeaveNoRow(t *testing.T) {
 	s := openTest(t, Options{})
 	usual(t, s)
 	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
 		if err := tx.Write(&mailroom.Changes{Partials: []mailroom.Partial{{Run: "r", Text: "text"}}}); err != nil {
 			return err
 		}
-		return tx.Write(&mailroom.Changes{DropThreads: []string{"t"}})
+		return tx.Write(&mailroom.Changes{DropThreads: []string{"t", "p"}})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range []string{"thread", "run", "entry", "submit_key", "partial"} {
+	for _, table := range []string{"thread", "run", "entry", "submit_key", "partial", "ticket"} {
 		err := s.writer.query(t.Context(), 1, "SELECT count(*) FROM "+table, nil, func(row []any) (bool, error) {
 			if row[0] != int64(0) {
 				t.Errorf("rows of %s: got %v, want none", table, row[0])
