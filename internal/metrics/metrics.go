@@ -1,0 +1,184 @@
+// Package metrics counts what the parts of a process tell it and serves the
+// numbers to Prometheus. It has a registry of its own.
+//
+// Its methods are the functions that ledger.Observe and engine.Observe want. A
+// count is one look into a map that is never written and one atomic addition.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"mailroom"
+)
+
+const namespace = "mailroom"
+
+// Metrics are the numbers of one process. They are safe for concurrent use.
+type Metrics struct {
+	// Set by New.
+	serve http.Handler
+
+	ended            *family[prometheus.Counter] // agent, status
+	attempts         *family[prometheus.Counter] // agent, outcome
+	operations       *family[prometheus.Counter] // operation, result
+	operationSeconds *family[prometheus.Observer]
+	renewals         *family[prometheus.Counter] // result
+
+	runSeconds, enqueueToStart, dueToStart, claimToStart, enqueueToDone prometheus.Histogram
+	batchSize, commitSeconds                                            prometheus.Histogram
+
+	runs        *prometheus.GaugeVec // status
+	subscribers prometheus.Gauge
+}
+
+// New makes Metrics with nothing counted yet.
+func New() *Metrics {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	seconds := prometheus.ExponentialBuckets(0.0005, 4, 12) // half a millisecond to half an hour
+	short := prometheus.ExponentialBuckets(0.0001, 2.5, 12) // a tenth of a millisecond to two seconds
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+		r.MustRegister(h)
+		return h
+	}
+	m := &Metrics{
+		ended:      counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
+		attempts:   counters(r, "attempts_total", "Attempts that this process made, by how they ended.", "agent", "outcome"),
+		operations: counters(r, "operations_total", "Operations of the ledger, by their result: ok or the code of the error.", "operation", "result"),
+		renewals:   counters(r, "lease_renewals_total", "Renewals of this process's lease.", "result"),
+
+		runSeconds:     histogram("run_seconds", "From the first start of a run to its end, waits included.", seconds),
+		enqueueToStart: histogram("enqueue_to_start_seconds", "From the submit of a run to its first start.", seconds),
+		dueToStart:     histogram("due_to_start_seconds", "From when a run could be claimed to when its agent was entered, each attempt.", seconds),
+		claimToStart:   histogram("claim_to_start_seconds", "From a claim to when the agent was entered, each attempt.", seconds),
+		enqueueToDone:  histogram("enqueue_to_done_seconds", "From the submit of a run to its completion or failure.", seconds),
+		batchSize:      histogram("commit_batch_size", "Operations that shared one commit.", prometheus.ExponentialBuckets(1, 2, 9)),
+		commitSeconds:  histogram("commit_seconds", "Of one transaction, until it is durable.", short),
+
+		runs: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "runs", Help: "Runs there are, counted in the store.",
+		}, []string{"status"}),
+		subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "stream_subscribers", Help: "Streams and waits that are open.",
+		}),
+	}
+	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Namespace: namespace, Name: "operation_seconds", Buckets: short,
+		Help: "From the call of an operation to its answer; not of claims that stood until something was due.",
+	}, []string{"operation"})
+	m.operationSeconds = newFamily(1, took.WithLabelValues)
+	r.MustRegister(took, m.runs, m.subscribers)
+	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	return m
+}
+
+func counters(r *prometheus.Registry, name, help string, labels ...string) *family[prometheus.Counter] {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	r.MustRegister(v)
+	return newFamily(len(labels), v.WithLabelValues)
+}
+
+// Operation is for ledger.Observe.
+func (m *Metrics) Operation(name string, err error, took time.Duration) {
+	m.operations.of(name, result(err)).Inc()
+	if took > 0 {
+		m.operationSeconds.of(name, "").Observe(took.Seconds())
+	}
+}
+
+// result is "ok", the code of err, or "withdrawn" for an operation whose caller
+// took it back.
+func result(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case mailroom.CodeOf(err) == mailroom.Internal && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return "withdrawn"
+	}
+	return string(mailroom.CodeOf(err))
+}
+
+// Commit is for ledger.Observe.
+func (m *Metrics) Commit(operations int, took time.Duration) {
+	m.batchSize.Observe(float64(operations))
+	m.commitSeconds.Observe(took.Seconds())
+}
+
+// Ended is for ledger.Observe.
+func (m *Metrics) Ended(r *mailroom.Run) {
+	m.ended.of(r.Agent, string(r.Status)).Inc()
+	if !r.StartedAt.IsZero() {
+		m.runSeconds.Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
+	}
+	if r.Status != mailroom.Cancelled {
+		m.enqueueToDone.Observe(r.FinishedAt.Sub(r.CreatedAt).Seconds())
+	}
+}
+
+// Started is for engine.Observe, with the parts of an engine.Start.
+func (m *Metrics) Started(r *mailroom.Run, due, claimed, entered time.Time) {
+	if r.Attempt == 1 {
+		m.enqueueToStart.Observe(since(r.CreatedAt, entered))
+	}
+	m.dueToStart.Observe(since(due, entered))
+	m.claimToStart.Observe(since(claimed, entered))
+}
+
+// since is never negative: the two times may come from different clocks.
+func since(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
+
+// Attempt is for engine.Observe.
+func (m *Metrics) Attempt(agent, outcome string) { m.attempts.of(agent, outcome).Inc() }
+
+// Renewal is for engine.Observe.
+func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "").Inc() }
+
+// Present sets the numbers that are looked up when somebody asks.
+func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int) {
+	for status, n := range runs {
+		m.runs.WithLabelValues(string(status)).Set(float64(n))
+	}
+	m.subscribers.Set(float64(subscribers))
+}
+
+// ServeHTTP answers with all numbers in the text format of Prometheus.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.serve.ServeHTTP(w, r) }
+
+// family finds the metrics of one name by one or two labels, without a lock and
+// without an allocation. Labels are few and come again: a new one copies the map.
+type family[M any] struct {
+	create func(labels ...string) M
+	labels int
+	made   atomic.Pointer[map[[2]string]M]
+}
+
+func newFamily[M any](labels int, create func(...string) M) *family[M] {
+	f := &family[M]{create: create, labels: labels}
+	f.made.Store(&map[[2]string]M{})
+	return f
+}
+
+func (f *family[M]) of(first, second string) M {
+	key := [2]string{first, second}
+	for {
+		made := f.made.Load()
+		if m, ok := (*made)[key]; ok {
+			return m
+		}
+		more := maps.Clone(*made)
+		more[key] = f.create([]string{first, second}[:f.labels]...)
+		if f.made.CompareAndSwap(made, &more) {
+			return more[key]
+		}
+	}
+}

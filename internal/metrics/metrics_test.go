@@ -1,0 +1,104 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func scrape(t *testing.T, m *Metrics) map[string]string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	got := map[string]string{}
+	for line := range strings.Lines(w.Body.String()) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && name != "#" {
+			got[name] = value
+		}
+	}
+	return got
+}
+
+func TestWhatIsToldIsCounted(t *testing.T) {
+	m := New()
+	at := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	m.Operation("submit", nil, time.Millisecond)
+	m.Operation("submit", mailroom.Errorf(mailroom.Busy, "busy"), time.Millisecond)
+	m.Operation("claim", context.Canceled, 0)
+	m.Commit(3, time.Millisecond)
+	m.Started(&mailroom.Run{Attempt: 1, CreatedAt: at}, at.Add(time.Second), at.Add(2*time.Second), at.Add(4*time.Second))
+	m.Started(&mailroom.Run{Attempt: 2, CreatedAt: at}, at, at, at.Add(-time.Second))
+	m.Attempt("echo", "complete")
+	m.Renewal(nil)
+	m.Renewal(mailroom.Errorf(mailroom.LeaseLost, "gone"))
+	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.Completed, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(4 * time.Second)})
+	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.Cancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
+	m.Present(map[mailroom.Status]int{mailroom.Queued: 7}, 2)
+
+	got := scrape(t, m)
+	for name, want := range map[string]string{
+		`mailroom_operations_total{operation="submit",result="ok"}`:       "1",
+		`mailroom_operations_total{operation="submit",result="busy"}`:     "1",
+		`mailroom_operations_total{operation="claim",result="withdrawn"}`: "1",
+		`mailroom_operation_seconds_count{operation="submit"}`:            "2",
+		`mailroom_operation_seconds_count{operation="claim"}`:             "", // it stood
+		`mailroom_commit_batch_size_sum`:                                  "3",
+		`mailroom_commit_seconds_count`:                                   "1",
+		`mailroom_enqueue_to_start_seconds_sum`:                           "4",
+		`mailroom_enqueue_to_start_seconds_count`:                         "1",
+		`mailroom_due_to_start_seconds_sum`:                               "3",
+		`mailroom_due_to_start_seconds_count`:                             "2",
+		`mailroom_claim_to_start_seconds_sum`:                             "2",
+		`mailroom_enqueue_to_done_seconds_sum`:                            "4",
+		`mailroom_run_seconds_sum`:                                        "3",
+		`mailroom_run_seconds_count`:                                      "1",
+		`mailroom_runs_total{agent="echo",status="completed"}`:            "1",
+		`mailroom_runs_total{agent="echo",status="cancelled"}`:            "1",
+		`mailroom_attempts_total{agent="echo",outcome="complete"}`:        "1",
+		`mailroom_lease_renewals_total{result="ok"}`:                      "1",
+		`mailroom_lease_renewals_total{result="lease_lost"}`:              "1",
+		`mailroom_runs{status="queued"}`:                                  "7",
+		`mailroom_stream_subscribers`:                                     "2",
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+func TestNothingIsLostWhenLabelsAppearAtOnce(t *testing.T) {
+	m := New()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 200 {
+				m.Attempt(fmt.Sprintf("agent-%d", (i+j)%20), "complete")
+			}
+		})
+	}
+	all.Wait()
+	got := scrape(t, m)
+	for i := range 20 {
+		name := fmt.Sprintf(`mailroom_attempts_total{agent="agent-%d",outcome="complete"}`, i)
+		if got[name] != "80" {
+			t.Errorf("%s is %q, want 80", name, got[name])
+		}
+	}
+}
+
+func TestCountingAllocatesNothing(t *testing.T) {
+	m := New()
+	m.Operation("submit", nil, time.Millisecond) // the first of its label copies the map
+	if n := testing.AllocsPerRun(100, func() {
+		m.Operation("submit", nil, time.Millisecond)
+		m.Commit(3, time.Millisecond)
+	}); n != 0 {
+		t.Errorf("%v allocations for one operation and its commit, want none", n)
+	}
+}
