@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom"
-	"mailroom/agent/echo"
-	"mailroom/agent/exec"
 	"mailroom/bus"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
@@ -26,15 +24,23 @@ type node struct {
 	ledger *ledger.Ledger
 	engine *engine.Engine
 	server *server.Server
+	keeper *keeper
+	roster *roster
 }
 
-// newNode puts the parts together. It starts nothing.
-func newNode(store mailroom.Store, c *config.Config, token string, log *slog.Logger) (*node, error) {
-	agents, err := buildAgents(c)
+// newNode puts the parts together. It reads which versions of agents are kept,
+// and starts nothing.
+func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token string, log *slog.Logger) (*node, error) {
+	kept, err := definitions(ctx, store)
+	if err != nil {
+		return nil, fmt.Errorf("read the kept versions of agents: %w", err)
+	}
+	roster, err := newRoster(c, kept, log)
 	if err != nil {
 		return nil, err
 	}
-	n := &node{}
+	agents := roster.agents
+	n := &node{roster: roster}
 	b := bus.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -42,9 +48,11 @@ func newNode(store mailroom.Store, c *config.Config, token string, log *slog.Log
 		Publish: func(thread string, entries []mailroom.Entry) {
 			b.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
-		Lease: c.Lease,
-		Log:   log,
+		Lease:     c.Lease,
+		MaxQueued: anyIfZero(c.MaxQueued),
+		Log:       log,
 	})
+	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engine.Options{
 		Agents: agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
@@ -55,41 +63,6 @@ func newNode(store mailroom.Store, c *config.Config, token string, log *slog.Log
 		Agents: func() []string { return names }, Ready: n.engine.Ready, Version: version().Version, Log: log,
 	})
 	return n, nil
-}
-
-func buildAgents(c *config.Config) (map[string]engine.Agent, error) {
-	agents := map[string]engine.Agent{}
-	for name, a := range c.Agents {
-		version, err := a.Version()
-		if err != nil {
-			return nil, err
-		}
-		built := engine.Agent{Version: version, Limit: a.Limit, Deadline: a.Deadline}
-		switch a.Kind {
-		case config.KindEcho:
-			built.Agent = echo.New(echo.Options{Pace: a.Pace})
-		case config.KindExec:
-			built.Agent, err = exec.New(exec.Options{
-				Command: a.Command, Dir: a.Dir, Env: variables(a.Env), EnvAllow: a.EnvAllow,
-				StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout,
-			})
-		default:
-			err = fmt.Errorf("nothing can run the kind %q", a.Kind)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("agent %s: %w", name, err)
-		}
-		agents[name] = built
-	}
-	return agents, nil
-}
-
-func variables(env map[string]string) []string {
-	var list []string
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		list = append(list, name+"="+env[name])
-	}
-	return list
 }
 
 // hosts are the names that requests may be addressed to beside the loopback ones.
@@ -104,6 +77,23 @@ func hosts(listen string) []string {
 	return []string{host}
 }
 
+// definitions are the versions of agents that store keeps.
+func definitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Definition, err error) {
+	err = store.View(ctx, func(r mailroom.Reader) error {
+		kept, err = r.Definitions()
+		return err
+	})
+	return kept, err
+}
+
+// anyIfZero is the bound of the ledger, to which 0 is its default.
+func anyIfZero(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
 // run serves ln until ctx ends or a part fails; then the parts end in order:
 // the server takes nothing more, the engine settles or releases its runs, and
 // the ledger commits what was handed in.
@@ -113,17 +103,44 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 	ledgerCtx, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopEngine()
 	defer stopLedger()
+	prepared := make(chan struct{})
 	group.Go(func() error {
 		defer stopEngine()
+		select {
+		case <-prepared:
+		case <-ctx.Done():
+			return ln.Close()
+		}
 		return n.server.Serve(ctx, ln)
 	})
 	group.Go(func() error {
 		defer stopLedger()
-		if err := n.ledger.EndLocal(context.WithoutCancel(ctx)); err != nil {
-			return fmt.Errorf("end the leases of the process before: %w", err)
+		if err := n.prepare(context.WithoutCancel(ctx)); err != nil {
+			return err
 		}
+		close(prepared)
 		return n.engine.Run(engineCtx)
+	})
+	group.Go(func() error {
+		select {
+		case <-prepared:
+			n.keeper.run(ctx)
+		case <-ctx.Done():
+		}
+		return nil
 	})
 	group.Go(func() error { return n.ledger.Run(ledgerCtx) })
 	return group.Wait()
+}
+
+// prepare takes the store over from the process before, and keeps the present
+// versions of agents before a run can be pinned to them.
+func (n *node) prepare(ctx context.Context) error {
+	if err := n.ledger.EndLocal(ctx); err != nil {
+		return fmt.Errorf("end the leases of the process before: %w", err)
+	}
+	if err := n.ledger.Define(ctx, n.roster.present); err != nil {
+		return fmt.Errorf("keep the present versions of agents: %w", err)
+	}
+	return nil
 }

@@ -75,7 +75,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	n, err := newNode(store, c, token, log)
+	n, err := newNode(ctx, store, c, token, log)
 	if err != nil {
 		return err
 	}

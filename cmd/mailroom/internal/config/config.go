@@ -7,7 +7,10 @@ import (
 	"log/slog"
 	"time"
 
+	"mailroom"
 	"mailroom/agent/echo"
+	"mailroom/agent/exec"
+	"mailroom/agent/tour"
 )
 
 // Config are the settings of a server. Every one of them has a default, so an
@@ -25,6 +28,8 @@ type Config struct {
 	ShutdownGrace time.Duration // for runs to finish before they are released
 	RunDeadline   time.Duration // of one attempt
 	AgentGrace    time.Duration // before due runs of an agent that nobody has fail
+	MaxQueued     int           // runs in the queue of one thread; 0: any number
+	Retention     time.Duration // of entries; 0: for ever
 
 	Agents map[string]*Agent
 
@@ -34,11 +39,11 @@ type Config struct {
 
 // Agent is one [agents.NAME] table. Which of its fields count depends on Kind.
 type Agent struct {
-	Kind     string        // KindEcho or KindExec
+	Kind     string        // KindEcho, KindExec or KindTour
 	Limit    int           // runs of it at once in this process
 	Deadline time.Duration // of one attempt
 
-	// Of echo.
+	// Of echo and tour.
 	Pace time.Duration // between two words; 0 writes them at once
 
 	// Of exec.
@@ -55,11 +60,26 @@ type Agent struct {
 const (
 	KindEcho = "echo"
 	KindExec = "exec"
+	KindTour = "tour"
 )
+
+// newAgent returns an agent with the defaults of its kind.
+func newAgent(kind string) *Agent {
+	a := &Agent{Kind: kind}
+	switch kind {
+	case KindEcho:
+		a.Pace = echo.DefaultPace
+	case KindTour:
+		a.Pace = tour.DefaultPace
+	case KindExec:
+		a.EnvAllow = exec.DefaultEnvAllow()
+	}
+	return a
+}
 
 // Default returns the settings of an empty file.
 func Default() *Config {
-	return &Config{
+	c := &Config{
 		Listen:        "127.0.0.1:8420",
 		DefaultAgent:  KindEcho,
 		LogLevel:      slog.LevelInfo,
@@ -71,9 +91,12 @@ func Default() *Config {
 		ShutdownGrace: 30 * time.Second,
 		RunDeadline:   time.Hour,
 		AgentGrace:    time.Minute,
-		Agents:        map[string]*Agent{KindEcho: {Kind: KindEcho, Limit: 64, Deadline: time.Hour, Pace: echo.DefaultPace}},
+		MaxQueued:     mailroom.MaxQueued,
+		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindTour: newAgent(KindTour)},
 		set:           map[string]bool{},
 	}
+	c.inherit()
+	return c
 }
 
 // settings returns the top-level keys in the order in which they are printed.
@@ -91,6 +114,8 @@ func (c *Config) settings() []setting {
 		{"shutdown_grace", "How long a shutdown lets runs finish before it releases them.", duration(&c.ShutdownGrace, time.Millisecond, 24*time.Hour)},
 		{"run_deadline", "Longest time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
 		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, time.Millisecond, most)},
+		{"max_queued", "Runs in the queue of one thread, at most; 0 is any number.", number(&c.MaxQueued, 0, 100_000_000)},
+		{"retention", "How long entries are kept after their run has ended; 0s keeps them for ever.", duration(&c.Retention, 0, 100*most)},
 	}
 }
 
@@ -98,12 +123,12 @@ func (c *Config) settings() []setting {
 func (a *Agent) settings() []setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting{
-		{"kind", "echo says what it is told; exec runs a command.", oneOf(&a.Kind, KindEcho, KindExec)},
+		{"kind", "echo says what it is told; exec runs a command; tour shows what a run can do.", oneOf(&a.Kind, KindEcho, KindExec, KindTour)},
 		{"limit", "Runs of this agent at once in this process.", number(&a.Limit, 1, 100_000)},
 		{"deadline", "Longest time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
 	}
 	switch a.Kind {
-	case KindEcho:
+	case KindEcho, KindTour:
 		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
 	case KindExec:
 		all = append(all,

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom/agent/echo"
+	"mailroom/agent/tour"
 )
 
 func TestEmptyFileIsAWholeConfiguration(t *testing.T) {
@@ -58,6 +59,7 @@ func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
 	}
 	want := map[string]*Agent{
 		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Pace: 10 * time.Millisecond},
+		"tour": {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Pace: tour.DefaultPace},
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
@@ -104,10 +106,10 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: no agent is named "ekho" (did you mean "echo"?)`,
 		},
 		"kind that is none": {
-			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec`,
+			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, tour`,
 		},
 		"no kind": {
-			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo or exec`,
+			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo, exec or tour`,
 		},
 		"exec without a command": {
 			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: an exec agent needs a command, such as command = ["cat"]`,

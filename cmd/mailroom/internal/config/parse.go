@@ -10,9 +10,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
-
-	"mailroom/agent/echo"
-	"mailroom/agent/exec"
 )
 
 // maxFile bounds what is read as a configuration.
@@ -143,22 +140,17 @@ func (r *reader) agent(key, name string, table map[string]any) {
 			r.report(key+".kind", err.Error())
 			return
 		}
-	} else if name == KindEcho {
-		a.Kind = KindEcho
+	} else if name == KindEcho || name == KindTour {
+		a.Kind = name
 	} else {
-		what := "it needs a kind: echo or exec"
+		what := "it needs a kind: echo, exec or tour"
 		if near := nearest("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
 		r.report(key, what)
 		return
 	}
-	switch a.Kind {
-	case KindEcho:
-		a.Pace = echo.DefaultPace
-	case KindExec:
-		a.EnvAllow = exec.DefaultEnvAllow()
-	}
+	a = newAgent(a.Kind)
 	r.table(key+".", table, a.settings())
 	r.config.Agents[name] = a
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// keeper throws away what need not be kept: definitions that nothing is pinned
+// to, once, and entries that are older than the retention, in turn.
+type keeper struct {
+	ledger    *ledger.Ledger
+	old       []mailroom.Definition // those that are not present
+	retention time.Duration         // 0: entries are kept for ever
+	log       *slog.Logger
+}
+
+// keepPage is how many rows are read at a time.
+const keepPage = 500
+
+// run works until ctx ends. What fails is tried again in the next turn: nothing
+// depends on it.
+func (k *keeper) run(ctx context.Context) {
+	if err := k.forget(ctx); err != nil && ctx.Err() == nil {
+		k.log.Warn("older versions of agents were not dropped; the next start tries again", "error", err)
+	}
+	if k.retention == 0 {
+		return
+	}
+	turn := time.NewTicker(min(max(k.retention/10, time.Second), time.Hour))
+	defer turn.Stop()
+	for {
+		if err := k.purge(ctx); err != nil && ctx.Err() == nil {
+			k.log.Warn("old entries were not purged", "error", err)
+		}
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// forget drops the older definitions that no open run is pinned to.
+func (k *keeper) forget(ctx context.Context) error {
+	if len(k.old) == 0 {
+		return nil
+	}
+	used, err := pinned(ctx, k.ledger)
+	if err != nil {
+		return fmt.Errorf("find the versions of agents that are in use: %w", err)
+	}
+	unused := slices.DeleteFunc(slices.Clone(k.old), func(d mailroom.Definition) bool {
+		return used[agentVersion{d.Agent, d.Version}]
+	})
+	if len(unused) == 0 {
+		return nil
+	}
+	return k.ledger.Forget(ctx, unused)
+}
+
+// agentVersion is one version of an agent.
+type agentVersion struct{ agent, version string }
+
+// pinned are the versions that open runs are pinned to.
+func pinned(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
+	used := map[agentVersion]bool{}
+	q := mailroom.RunQuery{
+		Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: keepPage,
+	}
+	for {
+		var page []*mailroom.Run
+		err := l.View(ctx, func(r mailroom.Reader) (err error) {
+			page, err = r.Runs(q)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			used[agentVersion{r.Agent, r.AgentVersion}] = true
+			q.From = r.Key
+		}
+		if len(page) < keepPage {
+			return used, nil
+		}
+	}
+}
+
+// purge goes through all threads, the oldest first. The ledger lets everything
+// else go before it.
+func (k *keeper) purge(ctx context.Context) error {
+	q := mailroom.ThreadQuery{Oldest: true, Limit: keepPage}
+	for {
+		var page []*mailroom.Thread
+		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+			page, err = r.Threads(q)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range page {
+			q.From = t.Key
+			if t.FirstSeq > t.LastSeq {
+				continue // nothing is left of its log
+			}
+			if err := k.ledger.Purge(ctx, t.ID, k.retention); err != nil {
+				return fmt.Errorf("thread %s: %w", t.ID, err)
+			}
+		}
+		if len(page) < keepPage {
+			return nil
+		}
+	}
+}
