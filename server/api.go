@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,6 +44,8 @@ func (s *Server) routes() {
 	f.threads()
 	f.messages()
 	f.runs()
+	f.tickets()
+	f.fleet()
 	f.streams()
 	var err error
 	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
@@ -77,6 +80,12 @@ func (f face) problem() *huma.Response {
 		Description: "A refusal; code says what kind.",
 		Content:     map[string]*huma.MediaType{client.ProblemType: {Schema: schema}},
 	}
+}
+
+// answer describes an answer beside the usual one.
+func (f face) answer(t reflect.Type, text string) *huma.Response {
+	schema := f.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
 // handle registers an operation whose errors become problems.
@@ -140,14 +149,21 @@ func (f face) health() {
 	})
 }
 
-// checkAgent refuses names that nobody has declared.
-func (s *Server) checkAgent(name string) error {
+// checkAgent refuses names that nobody has declared and no live worker serves.
+func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if s.options.Agents == nil {
 		return nil
 	}
 	known := s.options.Agents()
-	for _, k := range known {
-		if k == name {
+	if slices.Contains(known, name) {
+		return nil
+	}
+	workers, err := s.workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range workers {
+		if slices.Contains(w.Agents, name) {
 			return nil
 		}
 	}

@@ -175,7 +175,7 @@ func (w *bodyWalk) object(at string, depth int, free bool) error {
 			return wrong(where, "unknown field", nil)
 		}
 		seen[name] = true
-		below := free || name == "options" || name == "metadata" || name == "data"
+		below := free || name == "options" || name == "metadata" || name == "data" || name == "answer"
 		if err := w.value(where, depth, below); err != nil {
 			return err
 		}

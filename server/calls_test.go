@@ -64,7 +64,7 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
 		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},
-		Wait: []byte("null"), Progress: []byte("null"), Usage: []byte("null"), CreatedAt: run.CreatedAt,
+		CreatedAt: run.CreatedAt,
 	}
 	if diff := cmp.Diff(want, run); diff != "" {
 		t.Errorf("queued: %s", diff)

@@ -17,6 +17,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/store/memory"
@@ -28,30 +29,33 @@ const token = "a-token-that-nobody-guesses"
 // fixture is a server on a loopback port over a memory store. Nothing runs the
 // agents: a test claims and settles runs itself.
 type fixture struct {
-	t      *testing.T
-	url    string
-	ledger *ledger.Ledger
-	bus    *bus.Bus
-	client *client.Client
-	http   *http.Transport
-	log    *logBuffer
-	stop   context.CancelFunc // begins the server's shutdown
-	served chan error         // what Serve returned
-	round  int64
+	t       *testing.T
+	url     string
+	ledger  *ledger.Ledger
+	bus     *bus.Bus
+	metrics *metrics.Metrics
+	client  *client.Client
+	http    *http.Transport
+	log     *logBuffer
+	stop    context.CancelFunc // begins the server's shutdown
+	served  chan error         // what Serve returned
+	round   int64
 }
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, bus: bus.New(), http: &http.Transport{}, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
+	f := &fixture{t: t, bus: bus.New(), metrics: metrics.New(), http: &http.Transport{}, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
 			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
+		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, Ended: f.metrics.Ended},
 	})
 	o := server.Options{
 		Ledger: f.ledger, Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.NewJSONHandler(f.log, nil)), Agents: func() []string { return []string{"echo", "codex"} },
+		Bus: f.bus, Metrics: f.metrics,
 	}
 	for _, c := range change {
 		c(&o)

@@ -65,7 +65,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 		return nil, err
 	}
 	if b.Agent != "" {
-		if err := s.checkAgent(b.Agent); err != nil {
+		if err := s.checkAgent(ctx, b.Agent); err != nil {
 			return nil, err
 		}
 	}
@@ -85,6 +85,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
+		Decisions: decisions(b.Decisions, sender),
 	}
 	if b.NotBefore != nil {
 		sub.NotBefore = *b.NotBefore
@@ -114,6 +115,9 @@ func oneKey(header, field string) (string, error) {
 
 // drafts are the messages of a submit, given as text, parts or messages.
 func drafts(b client.Submit) ([]mailroom.Draft, error) {
+	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
+		return nil, nil
+	}
 	if b.Messages == nil {
 		parts, err := content("body.", b.Text, b.Parts)
 		return []mailroom.Draft{{Parts: parts}}, err

@@ -72,13 +72,32 @@ func showRun(r *mailroom.Run) client.Run {
 		Key: given(r.SubmitKey), Parent: given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
 		Reply: r.Reply, Error: r.Error, Reason: given(r.Reason), Steps: r.Step,
+		Wait: showWait(r), Progress: given(r.Progress),
 		CreatedAt: r.CreatedAt, StartedAt: known(r.StartedAt), FinishedAt: known(r.FinishedAt),
 	}
 	if out.Metadata == nil {
 		out.Metadata = map[string]string{}
 	}
+	if r.Usage != (mailroom.Usage{}) {
+		u := client.Usage(r.Usage)
+		out.Usage = &u
+	}
 	for _, in := range r.Inputs {
 		out.Messages = append(out.Messages, in.Message)
+	}
+	return out
+}
+
+func showWait(r *mailroom.Run) *client.Wait {
+	if r.Wait == nil || r.Status != mailroom.Waiting {
+		return nil
+	}
+	out := &client.Wait{Tickets: []string{}, Until: "all"}
+	if r.Wait.Any {
+		out.Until = "any"
+	}
+	for _, name := range r.Wait.Names {
+		out.Tickets = append(out.Tickets, mailroom.TicketID(r.ID, name))
 	}
 	return out
 }
@@ -116,7 +135,7 @@ func showThreads(rd mailroom.Reader, rows []*mailroom.Thread) ([]client.Thread, 
 func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
 	out := client.Thread{
 		ID: t.ID, Agent: t.Agent, Owner: t.Owner, LastSeq: t.LastSeq, OldestSeq: t.FirstSeq,
-		Parent: given(t.Parent), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
+		Parent: given(t.Parent), DeliverTo: given(t.DeliverTo), Metadata: t.Metadata, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 	}
 	if len(out.Metadata) == 0 {
 		out.Metadata = json.RawMessage("{}")

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"net/http"
+	"reflect"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -17,8 +19,10 @@ func (f face) runs() {
 	handle(f, f.op("GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
 	handle(f, f.op("GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
 	cancel := f.op("POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	cancel.Responses["202"] = f.answer(reflect.TypeFor[client.Run](), "It was asked to stop.")
 	handle(f, cancel, s.cancelRun)
 	handle(f, f.op("POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
+	handle(f, f.op("POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
@@ -27,22 +31,32 @@ func runKeys() []filter.Key {
 			string(mailroom.Queued), string(mailroom.Running), string(mailroom.Waiting),
 			string(mailroom.Completed), string(mailroom.Failed), string(mailroom.Cancelled),
 		}},
-		{Name: "agent"}, {Name: "thread"}, {Name: "class"}, {Name: "reason"}, {Name: "key"}, {Name: "mode"},
+		{Name: "agent"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
+		{Name: "error", Kind: filter.Text}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
+		{Name: "created", Kind: filter.Time}, {Name: "finished", Kind: filter.Time}, {Name: "metadata.*"},
 	}
+}
+
+// runsLike reads a filter of runs, and makes the query for as much of it as a
+// store can look for.
+func runsLike(at, text string) (filter.Filter, mailroom.RunQuery, error) {
+	f, err := filter.Parse(text, runKeys())
+	q := mailroom.RunQuery{}
+	q.Agent, _ = f.Exact("agent")
+	q.Thread, _ = f.Exact("thread")
+	q.Parent, _ = f.Exact("parent")
+	if status, ok := f.Exact("status"); ok {
+		q.Statuses = []mailroom.Status{mailroom.Status(status)}
+	}
+	return f, q, within(at, err)
 }
 
 type listRunsInput struct{ ListParams }
 
 func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.Page[client.Run]], error) {
-	f, err := filter.Parse(in.Q, runKeys())
+	f, q, err := runsLike("query.", in.Q)
 	if err != nil {
 		return nil, err
-	}
-	q := mailroom.RunQuery{}
-	q.Agent, _ = f.Exact("agent")
-	q.Thread, _ = f.Exact("thread")
-	if status, ok := f.Exact("status"); ok {
-		q.Statuses = []mailroom.Status{mailroom.Status(status)}
 	}
 	l := list[*mailroom.Run, client.Run]{
 		name: "runs", show: showRuns,
@@ -54,13 +68,14 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(valueOf(r)), nil }
+		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(rowOf(r)), nil }
 	}
 	return l.page(ctx, s, in.ListParams)
 }
 
-func valueOf(r *mailroom.Run) func(key string) string {
-	return func(key string) string {
+// rowOf gives a run's values to a filter.
+func rowOf(r *mailroom.Run) filter.Row {
+	text := func(key string) string {
 		switch key {
 		case "status":
 			return string(r.Status)
@@ -68,19 +83,35 @@ func valueOf(r *mailroom.Run) func(key string) string {
 			return r.Agent
 		case "thread":
 			return r.Thread
+		case "parent":
+			return r.Parent
 		case "reason":
 			return string(r.Reason)
 		case "key":
 			return r.SubmitKey
 		case "mode":
 			return string(r.Mode)
-		case "class":
-			if r.Error != nil {
+		case "via":
+			return r.Origin.Via
+		case "class", "error":
+			if r.Error == nil {
+				return ""
+			}
+			if key == "class" {
 				return string(r.Error.Class)
 			}
+			return r.Error.Message
 		}
-		return ""
+		label, _ := strings.CutPrefix(key, "metadata.")
+		return r.Metadata[label]
 	}
+	at := func(key string) time.Time {
+		if key == "created" {
+			return r.CreatedAt
+		}
+		return r.FinishedAt
+	}
+	return filter.Row{Text: text, Time: at}
 }
 
 type getRunInput struct{ RunPath }
@@ -158,7 +189,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 
 type cancelRunInput struct {
 	RunPath
-	Nothing
+	Body *client.Cancel
 }
 
 type runAnswer struct {
@@ -167,7 +198,11 @@ type runAnswer struct {
 }
 
 func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
-	row, err := s.options.Ledger.Cancel(ctx, in.Run, requestOf(ctx).who.name)
+	cancel := s.options.Ledger.Cancel
+	if in.Body != nil && in.Body.Children {
+		cancel = s.options.Ledger.CancelTree
+	}
+	row, err := cancel(ctx, in.Run, requestOf(ctx).who.name)
 	if err != nil {
 		return nil, err
 	}

@@ -18,21 +18,30 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/bus"
+	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/stream"
 )
 
 // Ledger is what the server asks of a ledger.
 type Ledger interface {
+	Messages
 	View(ctx context.Context, f func(mailroom.Reader) error) error
-	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	CancelTree(ctx context.Context, run, by string) (*mailroom.Run, error)
 	Interrupt(ctx context.Context, thread, by string) (mailroom.Interrupted, error)
 	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
-	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
-	Retract(ctx context.Context, thread, message string) error
+	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
 	PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error)
 	DeleteThread(ctx context.Context, thread string) error
+}
+
+// Messages is the part of a ledger that is about messages.
+type Messages interface {
+	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
+	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
+	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
 }
@@ -58,6 +67,14 @@ type Options struct {
 	// Agents returns the names of the agents that a submit may ask for. nil
 	// allows every name.
 	Agents func() []string
+	// Describe tells more about an agent that Agents names.
+	Describe func(name string) Description
+	// Bus carries what is committed and streamed in all threads. nil: there
+	// is no stream of everything.
+	Bus *bus.Bus
+	// Metrics are served at /metrics. nil: new ones, that nobody else tells
+	// anything.
+	Metrics *metrics.Metrics
 	// Ready returns why the process does not run work, nil when it does.
 	Ready   func() error
 	Version string
@@ -74,11 +91,25 @@ type Options struct {
 	MaxStreams    int           // streams and waits of one token at a time: 256
 }
 
+// Description is what a process knows of an agent that it declares. What is ""
+// is not known.
+type Description struct {
+	Kind    string
+	Version string
+	Problem string // why it cannot run now
+}
+
 const maxHeaderBytes = 64 << 10
 
 func (o *Options) fill() {
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
+	}
+	if o.Describe == nil {
+		o.Describe = func(string) Description { return Description{} }
+	}
+	if o.Metrics == nil {
+		o.Metrics = metrics.New()
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -26,6 +26,8 @@ func (f face) streams() {
 	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
 	f.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
 	f.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
+	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
+	f.describeStreamAll()
 }
 
 func (f face) describeStream(path, id, inPath string, query ...string) {
@@ -88,12 +90,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	out.Header().Set("Content-Type", "text/event-stream")
-	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
-	out.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead { // whose answer has an end: there is no body
-		s.follow(out, r, q)
-	}
+	s.follow(out, r, func(ctx context.Context, w *eventWriter) error {
+		return s.options.Streams.Follow(ctx, q, w.event)
+	})
 }
 
 func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
@@ -137,9 +136,16 @@ func onlyKnown(given url.Values, params []string) error {
 	return nil
 }
 
-// follow writes events until the stream ends, its reader goes or does not keep
-// up, or the server shuts down. The heartbeat ends before follow returns.
-func (s *Server) follow(out *response, r *http.Request, q stream.Query) {
+// follow begins a stream and lets feed write events until it ends, its reader
+// goes or does not keep up, or the server shuts down. The heartbeat ends before
+// follow returns.
+func (s *Server) follow(out *response, r *http.Request, feed func(context.Context, *eventWriter) error) {
+	out.Header().Set("Content-Type", "text/event-stream")
+	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
+	out.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead { // whose answer has an end: there is no body
+		return
+	}
 	ctx, cancel := s.untilClosing(r.Context())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
@@ -153,7 +159,7 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query) {
 		defer close(beats)
 		w.heartbeat(ctx, stop, s.options.Heartbeat)
 	}()
-	err := s.options.Streams.Follow(ctx, q, w.event)
+	err := feed(ctx, w)
 	stop(nil)
 	<-beats
 	if err != nil && out.failed == nil && r.Context().Err() == nil && s.closing.Err() == nil {
@@ -190,13 +196,20 @@ func (w *eventWriter) event(e stream.Event) error {
 		if err != nil {
 			return err
 		}
-		b.WriteString("event: " + name + "\nid: ")
-		b.WriteString(eventID(e))
-		b.WriteString("\ndata: ")
-		b.Write(data)
-		b.WriteString("\n\n")
+		writeEvent(b, name, eventID(e), data)
 		return nil
 	})
+}
+
+// writeEvent writes one event; without an id it is no place to resume from.
+func writeEvent(b *bytes.Buffer, name, id string, data []byte) {
+	b.WriteString("event: " + name)
+	if id != "" {
+		b.WriteString("\nid: " + id)
+	}
+	b.WriteString("\ndata: ")
+	b.Write(data)
+	b.WriteString("\n\n")
 }
 
 // eventID is where the reader is after e. A delta's always has its N, so that
@@ -255,6 +268,17 @@ type slots struct {
 
 	mu    sync.Mutex
 	taken map[string]int // owned by mu
+}
+
+// open is how many are taken, by all tokens.
+func (s *slots) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, taken := range s.taken {
+		n += taken
+	}
+	return n
 }
 
 func (s *slots) enter(who string) (leave func(), err error) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/client"
@@ -15,7 +16,7 @@ func (f face) threads() {
 	s := f.server
 	handle(f, f.op("GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
 	handle(f, f.op("GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
-	handle(f, f.op("PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent or metadata"), s.patchThread)
+	handle(f, f.op("PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
 	deletion := f.op("DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
 	deletion.DefaultStatus = 204
 	handle(f, deletion, s.deleteThread)
@@ -25,7 +26,7 @@ func (f face) threads() {
 
 func threadKeys() []filter.Key {
 	return []filter.Key{
-		{Name: "id"}, {Name: "agent"},
+		{Name: "id"}, {Name: "agent"}, {Name: "owner"}, {Name: "updated", Kind: filter.Time},
 		{Name: "status", Values: []string{client.ThreadIdle, client.ThreadQueued, client.ThreadRunning, client.ThreadWaiting}},
 	}
 }
@@ -35,7 +36,7 @@ type listThreadsInput struct{ ListParams }
 func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[client.Page[client.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
 	if err != nil {
-		return nil, err
+		return nil, within("query.", err)
 	}
 	q := mailroom.ThreadQuery{}
 	q.Agent, _ = f.Exact("agent")
@@ -65,12 +66,14 @@ func onlyBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, e
 
 func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool, error) {
 	var failed error
-	good := f.Match(func(key string) string {
+	text := func(key string) string {
 		switch key {
 		case "id":
 			return t.ID
 		case "agent":
 			return t.Agent
+		case "owner":
+			return t.Owner
 		}
 		queued, err := 0, error(nil)
 		if t.Current == "" {
@@ -85,7 +88,9 @@ func matchThread(rd mailroom.Reader, f filter.Filter, t *mailroom.Thread) (bool,
 			failed = err
 		}
 		return status
-	})
+	}
+	updated := func(string) time.Time { return t.UpdatedAt }
+	good := f.Match(filter.Row{Text: text, Time: updated})
 	return good, failed
 }
 
@@ -136,7 +141,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 		return nil, err
 	}
 	if a := in.Body.Agent; a != nil {
-		if err := s.checkAgent(*a); err != nil {
+		if err := s.checkAgent(ctx, *a); err != nil {
 			return nil, err
 		}
 	}
@@ -144,6 +149,10 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 		return nil, wrong("body.metadata", "must be a JSON object", string(m))
 	}
 	p := mailroom.ThreadPatch{Agent: in.Body.Agent, Metadata: in.Body.Metadata}
+	if to := in.Body.DeliverTo; to != nil {
+		blank := strings.TrimSpace(*to)
+		p.DeliverTo = &blank
+	}
 	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
 		return nil, within("body.", err)
 	}

@@ -270,6 +270,6 @@ func refuse(value, message string) error {
 	return &mailroom.Error{
 		Code:    mailroom.Invalid,
 		Message: "the filter q " + message,
-		Fields:  []mailroom.Field{{Location: "query.q", Message: message, Value: value}},
+		Fields:  []mailroom.Field{{Location: "q", Message: message, Value: value}},
 	}
 }

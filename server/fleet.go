@@ -1,0 +1,175 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// fleet registers what tells about the agents, the workers and the work there is.
+func (f face) fleet() {
+	s := f.server
+	handle(f, f.op("GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
+	handle(f, f.op("GET /v1/workers", "list-workers", "All workers that have a lease, by id"), s.listWorkers)
+	handle(f, f.op("GET /v1/stats", "stats", "Counts of what there is"), s.stats)
+	s.mux.HandleFunc("GET /metrics", s.metrics)
+	op := f.op("GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+	text := &huma.Schema{Type: huma.TypeString}
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
+	f.api.OpenAPI().AddOperation(&op)
+}
+
+// workers returns the workers whose lease has not ended.
+func (s *Server) workers(ctx context.Context) (live []*mailroom.Worker, err error) {
+	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+		live, err = liveWorkers(rd)
+		return err
+	})
+	return live, err
+}
+
+func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
+	rows, err := rd.Workers()
+	now := time.Now()
+	return slices.DeleteFunc(rows, func(w *mailroom.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
+}
+
+func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[client.Agent]], error) {
+	agents := map[string]*client.Agent{}
+	if s.options.Agents != nil {
+		for _, name := range s.options.Agents() {
+			d := s.options.Describe(name)
+			agents[name] = &client.Agent{Name: name, Kind: given(d.Kind), Version: given(d.Version), Reason: given(d.Problem)}
+		}
+	}
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		workers, err := liveWorkers(rd)
+		if err != nil {
+			return err
+		}
+		for _, w := range workers {
+			for _, name := range w.Agents {
+				if agents[name] == nil {
+					agents[name] = &client.Agent{Name: name}
+				}
+				agents[name].Workers++
+			}
+		}
+		for name, a := range agents {
+			a.Running, err = rd.CountRuns(mailroom.RunQuery{Agent: name, Statuses: []mailroom.Status{mailroom.Running}})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := client.Page[client.Agent]{Items: []client.Agent{}}
+	for _, name := range slices.Sorted(maps.Keys(agents)) {
+		a := agents[name]
+		if a.Reason == nil && a.Workers == 0 {
+			a.Reason = given("no live worker serves it")
+		}
+		a.Available = a.Reason == nil
+		out.Items = append(out.Items, *a)
+	}
+	return &body[client.Page[client.Agent]]{out}, nil
+}
+
+func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[client.Worker]], error) {
+	out := client.Page[client.Worker]{Items: []client.Worker{}}
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		rows, err := liveWorkers(rd)
+		if err != nil {
+			return err
+		}
+		for _, w := range rows {
+			held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
+			if err != nil {
+				return err
+			}
+			agents := slices.Sorted(slices.Values(w.Agents))
+			out.Items = append(out.Items, client.Worker{
+				ID: w.ID, Host: w.Host, PID: w.PID, Agents: append([]string{}, agents...),
+				Running: len(held), LeaseUntil: w.LeaseUntil,
+			})
+		}
+		return nil
+	})
+	slices.SortFunc(out.Items, func(a, b client.Worker) int { return cmp.Compare(a.ID, b.ID) })
+	return &body[client.Page[client.Worker]]{out}, err
+}
+
+// stats counts rows. Threads are read a page at a time, so that no view is held
+// for long; the parts are of different moments.
+func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error) {
+	runs, err := s.countRuns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := client.Stats{Runs: runs}
+	now := time.Now()
+	oldest := now
+	for from, end := int64(0), false; !end; {
+		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+			rows, err := rd.Threads(mailroom.ThreadQuery{From: from, Limit: scanPage})
+			for _, t := range rows {
+				from = t.Key
+				if at := t.Due.At; !at.IsZero() && at.Before(oldest) {
+					oldest = at
+				}
+			}
+			out.Threads += len(rows)
+			end = len(rows) < scanPage
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	out.OldestDueMS = now.Sub(oldest).Milliseconds()
+	return &body[client.Stats]{out}, nil
+}
+
+func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
+	runs := map[mailroom.Status]int{}
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		for _, status := range []mailroom.Status{
+			mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+		} {
+			n, err := rd.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{status}})
+			if err != nil {
+				return err
+			}
+			runs[status] = n
+		}
+		return nil
+	})
+	return runs, err
+}
+
+// metrics answers a scrape; what is counted in rows is counted now.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	out := w.(*response) // ServeHTTP makes no other
+	err := onlyKnown(r.URL.Query(), nil)
+	var runs map[mailroom.Status]int
+	if err == nil {
+		runs, err = s.countRuns(r.Context())
+	}
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	s.options.Metrics.Present(runs, s.readers.open())
+	s.options.Metrics.ServeHTTP(out, r)
+}

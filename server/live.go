@@ -1,0 +1,102 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+)
+
+// liveDepth is how many notices a reader of everything may be behind.
+const liveDepth = 1024
+
+func (f face) describeStreamAll() {
+	text := &huma.Schema{Type: huma.TypeString}
+	op := f.op("GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
+	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
+		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
+	f.api.OpenAPI().AddOperation(&op)
+}
+
+func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
+	out := w.(*response) // ServeHTTP makes no other
+	leave, err := s.enterAll(r)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	defer leave()
+	// Subscribed before the answer begins: whoever has read its header misses
+	// nothing that comes after.
+	sub := s.options.Bus.Subscribe("", liveDepth)
+	defer sub.Close()
+	s.follow(out, r, func(ctx context.Context, w *eventWriter) error { return tellAll(ctx, sub, w) })
+}
+
+func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
+	switch {
+	case s.options.Bus == nil:
+		return nil, mailroom.Errorf(mailroom.NotFound, "this server has no stream of everything")
+	case s.closing.Err() != nil:
+		return nil, errShutdown()
+	}
+	if err := onlyKnown(r.URL.Query(), nil); err != nil {
+		return nil, err
+	}
+	return s.readers.enter(requestOf(r.Context()).who.name)
+}
+
+// tellAll writes what is announced until the reader is too slow for it.
+func tellAll(ctx context.Context, sub *bus.Subscription, w *eventWriter) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case n := <-sub.C:
+			if err := w.notice(n); err != nil {
+				return err
+			}
+		}
+		if sub.Lost() {
+			return w.write(func(b *bytes.Buffer) error {
+				data, err := json.Marshal(client.Gap{})
+				writeEvent(b, client.EventGap, "", data)
+				return err
+			})
+		}
+	}
+}
+
+// notice writes the events of one notice, in one piece. Those about flushed text
+// have none.
+func (w *eventWriter) notice(n bus.Notice) error {
+	if len(n.Entries) == 0 && n.Delta == nil {
+		return nil
+	}
+	return w.write(func(b *bytes.Buffer) error {
+		for i := range n.Entries {
+			data, err := n.Entries[i].MarshalJSON()
+			if err != nil {
+				return fmt.Errorf("encode an entry: %w", err)
+			}
+			writeEvent(b, client.EventEntry, "", data)
+		}
+		if n.Delta == nil {
+			return nil
+		}
+		data, err := json.Marshal(client.ThreadDelta{Thread: n.Thread, Delta: *n.Delta})
+		if err != nil {
+			return fmt.Errorf("encode a delta: %w", err)
+		}
+		writeEvent(b, client.EventDelta, "", data)
+		return nil
+	})
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/internal/filter"
+)
+
+func (f face) tickets() {
+	s := f.server
+	handle(f, f.op("GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
+	handle(f, f.op("GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
+	handle(f, f.op("POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
+}
+
+func ticketKeys() []filter.Key {
+	return []filter.Key{
+		{Name: "state", Values: []string{
+			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired), string(mailroom.TicketVoid),
+		}},
+		{Name: "kind", Values: []string{
+			string(mailroom.Approval), string(mailroom.Question), string(mailroom.Child), string(mailroom.Timer), string(mailroom.Event),
+		}},
+		{Name: "thread"}, {Name: "run"},
+	}
+}
+
+type listTicketsInput struct{ ListParams }
+
+func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[client.Page[client.Ticket]], error) {
+	f, err := filter.Parse(in.Q, ticketKeys())
+	if err != nil {
+		return nil, within("query.", err)
+	}
+	q := mailroom.TicketQuery{}
+	q.Thread, _ = f.Exact("thread")
+	if run, ok := f.Exact("run"); ok {
+		q.Runs = []string{run}
+	}
+	if state, ok := f.Exact("state"); ok {
+		q.States = []mailroom.TicketState{mailroom.TicketState(state)}
+	}
+	if kind, ok := f.Exact("kind"); ok {
+		q.Kinds = []mailroom.TicketKind{mailroom.TicketKind(kind)}
+	}
+	l := list[*mailroom.Ticket, client.Ticket]{
+		name: "tickets", show: showTickets,
+		key: func(k *mailroom.Ticket) int64 { return k.Key },
+		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
+			q := q
+			q.From, q.Limit = from, limit
+			return rd.Tickets(q)
+		},
+	}
+	if !f.Empty() {
+		l.match = func(_ mailroom.Reader, k *mailroom.Ticket) (bool, error) {
+			return f.Match(filter.Row{Text: func(key string) string {
+				switch key {
+				case "state":
+					return string(k.State)
+				case "kind":
+					return string(k.Kind)
+				case "thread":
+					return k.Thread
+				}
+				return k.Run
+			}}), nil
+		}
+	}
+	return l.page(ctx, s, in.ListParams)
+}
+
+func showTickets(_ mailroom.Reader, rows []*mailroom.Ticket) ([]client.Ticket, error) {
+	out := make([]client.Ticket, 0, len(rows))
+	for _, k := range rows {
+		out = append(out, showTicket(k))
+	}
+	return out, nil
+}
+
+func showTicket(k *mailroom.Ticket) client.Ticket {
+	return client.Ticket{
+		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
+		Prompt: given(k.Prompt), Action: given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
+		State: k.State, ExpiresAt: k.ExpiresAt, Answers: k.Answers,
+		Decision: given(k.Decision), Answer: k.Answer, Reason: given(k.Reason),
+		DecidedBy: given(k.DecidedBy), DecidedAt: k.DecidedAt,
+	}
+}
+
+// TicketPath is the ticket in a path.
+type TicketPath struct {
+	Ticket string `path:"ticket" doc:"Id of a ticket."`
+}
+
+type ticketInput struct{ TicketPath }
+
+func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[client.Ticket], error) {
+	var found []*mailroom.Ticket
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
+		found, err = rd.Tickets(mailroom.TicketQuery{IDs: []string{in.Ticket}})
+		return err
+	})
+	if err == nil && len(found) == 0 {
+		err = mailroom.Errorf(mailroom.NotFound, "no ticket %q", short(in.Ticket))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &body[client.Ticket]{showTicket(found[0])}, nil
+}
+
+type decideInput struct {
+	TicketPath
+	Body client.Decision
+}
+
+func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Ticket], error) {
+	who, b := requestOf(ctx).who, in.Body
+	by := who.name
+	if b.DecidedBy != "" {
+		if !who.admin {
+			return nil, mailroom.Errorf(mailroom.Forbidden, "decided_by needs a token with the scope admin")
+		}
+		by = b.DecidedBy
+	}
+	k, err := s.options.Ledger.Decide(ctx, mailroom.Decision{
+		Ticket: in.Ticket, Verdict: b.Decision, Answer: plain(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
+	})
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Ticket]{showTicket(k)}, nil
+}
+
+// decisions are those of a submit, made by its sender.
+func decisions(made []client.SubmitDecision, by string) []mailroom.Decision {
+	var out []mailroom.Decision
+	for _, d := range made {
+		out = append(out, mailroom.Decision{
+			Ticket: d.Ticket, Verdict: d.Decision, Answer: plain(d.Answer), Reason: d.Reason, Digest: d.Digest, By: by,
+		})
+	}
+	return out
+}
+
+// plain drops the blanks of an answer, so that the same one written otherwise is
+// the same; null is none.
+func plain(answer json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if err := json.Compact(&b, answer); err != nil || b.String() == "null" {
+		return nil // what is no JSON was refused with its body; an absent answer is empty
+	}
+	return b.Bytes()
+}
