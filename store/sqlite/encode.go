@@ -104,11 +104,8 @@ func encodeTexts(list []string) any {
 	return string(appendTexts(nil, list))
 }
 
-// encodeUnless is for values of several types that few runs have.
-func encodeUnless(empty bool, v any) (any, error) {
-	if empty {
-		return nil, nil
-	}
+// encodeJSON is for what few runs have.
+func encodeJSON(v any) (any, error) {
 	b, err := json.Marshal(v)
 	return string(b), err
 }

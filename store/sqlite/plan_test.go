@@ -58,6 +58,7 @@ func usual(t *testing.T, s *Store) {
 		if err := tx.Write(c); err != nil {
 			return err
 		}
+		held.Asked = 1
 		return tx.Write(&mailroom.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Tickets: []*mailroom.Ticket{asked},
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},

@@ -29,22 +29,29 @@ const (
 		r.origin, r.last_step, r.inputs, r.steers, r.error, r.metadata, r.reply, r.options, r.checkpoint,
 		r.caller, r.lineage, r.wait, r.resumes, r.asked, r.usage, r.progress`
 
-	insertRun = `INSERT INTO run (agent, agent_version, mode, priority, place, submit_key,
+	// Plain runs have none of the columns from caller to progress, and a value
+	// that is not bound is the cheapest one.
+	insertRun = insertRunFields + `id, thread, late_seq)
+		VALUES (` + marks + `, ?, ?, ?)`
+	insertRunMore = insertRunFields + `caller, lineage, wait, resumes, asked, usage, progress, id, thread, late_seq)
+		VALUES (` + marks + `, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertRunFields = `INSERT INTO run (agent, agent_version, mode, priority, place, submit_key,
 		parent, max_attempts, first_seq, status, stop, stop_by, held, not_before,
 		available_at, attempt, failures, crashes, lost, outages, outage_since,
 		step, started, reason, created_at, started_at, finished_at,
-		origin, last_step, inputs, steers, error, metadata, reply, options, checkpoint,
-		caller, lineage, wait, resumes, asked, usage, progress, id, thread, late_seq)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		origin, last_step, inputs, steers, error, metadata, reply, options, checkpoint, `
+	marks = `?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?`
 
-	updateRun = `UPDATE run SET agent = ?, agent_version = ?, mode = ?, priority = ?, place = ?, submit_key = ?,
+	updateRun = updateRunFields + `caller = NULL, lineage = NULL, wait = NULL, resumes = NULL, asked = NULL,
+		usage = NULL, progress = NULL WHERE id = ? AND key = ?`
+	updateRunMore = updateRunFields + `caller = ?, lineage = ?, wait = ?, resumes = ?, asked = ?,
+		usage = ?, progress = ? WHERE id = ? AND key = ?`
+	updateRunFields = `UPDATE run SET agent = ?, agent_version = ?, mode = ?, priority = ?, place = ?, submit_key = ?,
 		parent = ?, max_attempts = ?, first_seq = ?, status = ?, stop = ?, stop_by = ?, held = ?, not_before = ?,
 		available_at = ?, attempt = ?, failures = ?, crashes = ?, lost = ?, outages = ?, outage_since = ?,
 		step = ?, started = ?, reason = ?, created_at = ?, started_at = ?, finished_at = ?,
 		origin = ?, last_step = ?, inputs = ?, steers = ?, error = ?, metadata = ?, reply = ?, options = ?,
-		checkpoint = ?, caller = ?, lineage = ?, wait = ?, resumes = ?, asked = ?, usage = ?, progress = ?
-		WHERE id = ? AND key = ?`
+		checkpoint = ?, `
 
 	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead`
 
@@ -79,40 +86,59 @@ func scanThread(row []any) (*mailroom.Thread, error) {
 	return t, c.err
 }
 
-// bindRun appends the values of insertRun but the last two, or of updateRun but
-// the key.
+// bindRun appends the values of an insert but the last two, or of an update but
+// the key: of insertRun or updateRun, or, unless the run isPlain, of those with More.
 func bindRun(args []any, r *mailroom.Run) ([]any, error) {
 	steers, err := encodeSteers(r.Steers)
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := encodeUnless(len(r.Metadata) == 0, r.Metadata)
-	if err != nil {
-		return nil, err
+	var metadata, reply any
+	if len(r.Metadata) > 0 {
+		if metadata, err = encodeJSON(r.Metadata); err != nil {
+			return nil, err
+		}
 	}
-	usage, err := encodeUnless(r.Usage == mailroom.Usage{}, r.Usage)
-	if err != nil {
-		return nil, err
-	}
-	var reply, resumes, asked any
 	if r.Reply != nil {
 		reply = *r.Reply
 	}
+	args = append(args, r.Agent, r.AgentVersion, string(r.Mode), int64(r.Priority), r.Place, r.SubmitKey,
+		r.Parent, int64(r.MaxAttempts), r.FirstSeq, string(r.Status), string(r.Stop), r.StopBy, bit(r.Held),
+		micros(r.NotBefore), micros(r.AvailableAt), int64(r.Attempt), int64(r.Failures), int64(r.Crashes),
+		int64(r.Lost), int64(r.Outages), micros(r.OutageSince), int64(r.Step), bit(r.Started), string(r.Reason),
+		micros(r.CreatedAt), micros(r.StartedAt), micros(r.FinishedAt),
+		encodeOrigin(r.Origin), encodeMark(r.LastStep), encodeInputs(r.Inputs), steers, encodeError(r.Error),
+		metadata, reply, orNull(r.Options), orNull(r.Checkpoint))
+	if !isPlain(r) {
+		if args, err = bindMore(args, r); err != nil {
+			return nil, err
+		}
+	}
+	return append(args, r.ID), nil
+}
+
+// isPlain reports whether bindMore would bind nothing but NULL.
+func isPlain(r *mailroom.Run) bool {
+	return r.Caller == nil && len(r.Lineage) == 0 && r.Wait == nil && !r.Resumes && r.Asked == 0 &&
+		r.Usage == mailroom.Usage{} && r.Progress == ""
+}
+
+func bindMore(args []any, r *mailroom.Run) ([]any, error) {
+	var resumes, asked, usage any
 	if r.Resumes {
 		resumes = int64(1)
 	}
 	if r.Asked != 0 {
 		asked = int64(r.Asked)
 	}
-	return append(args, r.Agent, r.AgentVersion, string(r.Mode), int64(r.Priority), r.Place, r.SubmitKey,
-		r.Parent, int64(r.MaxAttempts), r.FirstSeq, string(r.Status), string(r.Stop), r.StopBy, bit(r.Held),
-		micros(r.NotBefore), micros(r.AvailableAt), int64(r.Attempt), int64(r.Failures), int64(r.Crashes),
-		int64(r.Lost), int64(r.Outages), micros(r.OutageSince), int64(r.Step), bit(r.Started), string(r.Reason),
-		micros(r.CreatedAt), micros(r.StartedAt), micros(r.FinishedAt),
-		encodeOrigin(r.Origin), encodeMark(r.LastStep), encodeInputs(r.Inputs), steers, encodeError(r.Error),
-		metadata, reply, orNull(r.Options), orNull(r.Checkpoint),
-		encodeCaller(r.Caller), encodeTexts(r.Lineage), encodeWait(r.Wait), resumes, asked, usage,
-		orNull(r.Progress), r.ID), nil
+	if r.Usage != (mailroom.Usage{}) {
+		var err error
+		if usage, err = encodeJSON(r.Usage); err != nil {
+			return nil, err
+		}
+	}
+	return append(args, encodeCaller(r.Caller), encodeTexts(r.Lineage), encodeWait(r.Wait), resumes, asked, usage,
+		orNull(r.Progress)), nil
 }
 
 func scanRun(row []any) (*mailroom.Run, error) {

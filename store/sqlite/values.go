@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -95,9 +96,13 @@ func (c *columns) json(v any) {
 
 // state decodes what encodeState made.
 func (c *columns) state() map[string]json.RawMessage {
+	text := c.text()
+	if text == "" {
+		return nil
+	}
 	var texts map[string]string
-	c.json(&texts)
-	if texts == nil {
+	if err := json.Unmarshal([]byte(text), &texts); err != nil {
+		c.err = cmp.Or(c.err, err)
 		return nil
 	}
 	state := make(map[string]json.RawMessage, len(texts))

@@ -173,6 +173,10 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 		return err
 	}
 	t.store.args = args
+	insert, update := insertRun, updateRun
+	if !isPlain(run) {
+		insert, update = insertRunMore, updateRunMore
+	}
 	if run.Key == 0 {
 		w := among[run.Thread]
 		if w == nil {
@@ -184,10 +188,10 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 		} else {
 			w.sorted = run.FirstSeq
 		}
-		run.Key, err = t.insert(insertRun, append(args, w.key, late))
+		run.Key, err = t.insert(insert, append(args, w.key, late))
 		return err
 	}
-	res, err := t.exec(updateRun, append(args, run.Key)...)
+	res, err := t.exec(update, append(args, run.Key)...)
 	return wrote(res, err, "run", run.ID, run.Key)
 }
 
