@@ -1,0 +1,248 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/ledger"
+)
+
+// park ends the attempt of a claimed run, which waits for all of what it asks.
+func (f *fixture) park(w ledger.Work, asks ...mailroom.Ask) {
+	f.t.Helper()
+	wait := &mailroom.Wait{}
+	for _, a := range asks {
+		wait.Names = append(wait.Names, a.Name)
+	}
+	f.settle(mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.Park, Wait: wait, Asks: asks})
+}
+
+func (f *fixture) settle(s mailroom.Settle) {
+	f.t.Helper()
+	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func askFor(kind mailroom.TicketKind) mailroom.Ask {
+	a := mailroom.Ask{Name: "q", Kind: kind, Prompt: "May I?"}
+	if kind == mailroom.Timer {
+		a.After = time.Hour
+	}
+	return a
+}
+
+// situation is a thread before a submit. Its current run is "" if there is none,
+// and queued that of a run that has not started, or "".
+type situation struct {
+	f               *fixture
+	current, queued string
+}
+
+// stateOf brings thread t into a state, with or without a run in its queue.
+func stateOf(t *testing.T, state string, queue bool) situation {
+	s := situation{f: start(t)}
+	if state != "idle" {
+		s.current = s.f.submit("t", "one").Run
+	}
+	if state == "queued only" {
+		s.queued, s.current = s.current, ""
+	}
+	if s.current == "" {
+		return s
+	}
+	w := s.f.claim()
+	if queue {
+		s.queued = s.f.submit("t", "two").Run
+	}
+	if state == "stopping" {
+		if a := s.f.call("POST /v1/runs/"+s.current+"/cancel", ""); a.status != 202 {
+			t.Fatalf("cancel of a running run: %d %s", a.status, a.body)
+		}
+	}
+	if kind, ok := strings.CutPrefix(state, "waits for "); ok {
+		s.f.park(w, askFor(mailroom.TicketKind(kind)))
+	}
+	return s
+}
+
+// send submits in a mode and says in the words of the table what happened. It
+// checks that the answer and the rows say the same.
+func (s situation) send(t *testing.T, mode mailroom.Mode) string {
+	t.Helper()
+	a := s.f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":"new","mode":%q}`, mode))
+	if a.status == 409 {
+		if p := a.problem(t); p.Code != mailroom.Busy {
+			t.Errorf("refused as %s, want busy", p.Code)
+		}
+		return "409"
+	}
+	var out mailroom.Submitted
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != 202 {
+		t.Fatalf("status %d, %v: %s", a.status, err, a.body)
+	}
+	var words []string
+	if s.queued != "" {
+		gone := s.status(s.queued) == mailroom.Cancelled
+		if listed := slices.Equal(out.Superseded, []string{s.queued}); listed != gone {
+			t.Errorf("superseded %v, but the queued run %s is %s", out.Superseded, s.queued, s.status(s.queued))
+		}
+		if gone {
+			words = append(words, "supersedes")
+		}
+	}
+	if out.Stopping != nil {
+		if *out.Stopping != s.current || s.status(s.current) != mailroom.Running {
+			t.Errorf("stopping %s, which is %s", *out.Stopping, s.status(*out.Stopping))
+		}
+		words = append(words, "asks to stop")
+	}
+	if s.current != "" && s.status(s.current) == mailroom.Cancelled {
+		words = append(words, "cancels it")
+	}
+	words = append(words, s.disposition(out, len(words))...)
+	return strings.Join(append(words, s.tickets()...), ", ")
+}
+
+func (s situation) disposition(out mailroom.Submitted, said int) []string {
+	switch out.Disposition {
+	case mailroom.WasSteered, mailroom.WasResumed:
+		if out.Run != s.current {
+			return []string{"went to another run"}
+		}
+		return []string{string(out.Disposition)}
+	case mailroom.WasCollected:
+		if out.Run != s.queued {
+			return []string{"joined another run"}
+		}
+		return []string{"joins"}
+	}
+	switch {
+	case out.Run == s.current || out.Run == s.queued || s.status(out.Run) != mailroom.Queued:
+		return []string{"made no run"}
+	case said > 0:
+		return nil
+	case s.current == "" && s.queued == "":
+		return []string{"queued"}
+	}
+	return []string{"behind"}
+}
+
+// tickets says what became of the ticket, unless it stays what it was while
+// nothing happens to its run.
+func (s situation) tickets() []string {
+	page := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets", "")
+	if len(page.Items) == 0 {
+		return nil
+	}
+	switch state := page.Items[0].State; {
+	case state == mailroom.TicketVoid:
+		return []string{"tickets void"}
+	case state == mailroom.TicketDecided:
+		return []string{"answered"}
+	case s.status(s.current) == mailroom.Queued:
+		return []string{"tickets stay open"}
+	}
+	return nil
+}
+
+func (s situation) status(run string) mailroom.Status {
+	s.f.t.Helper()
+	return ask[client.Run](s.f, "GET /v1/runs/"+run, "").Status
+}
+
+// TestSubmitModes checks every cell of the table of modes in the contract, with
+// a run in the queue behind the current one and without, and prints it.
+func TestSubmitModes(t *testing.T) {
+	const (
+		stop  = "asks to stop"
+		drops = "supersedes"
+		ends  = "cancels it, tickets void"
+		open  = "resumed, tickets stay open"
+	)
+	modes := []mailroom.Mode{
+		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt,
+		mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
+	}
+	answered := "resumed, answered"
+	var table strings.Builder
+	fmt.Fprintf(&table, "\n| thread is | %s |\n|%s", joinModes(modes), strings.Repeat(" --- |", len(modes)+1))
+	for _, row := range []struct {
+		state string
+		queue bool
+		want  [6]string
+	}{
+		{"idle", false, [6]string{"queued", "queued", "queued", "queued", "queued", "queued"}},
+		{"queued only", false, [6]string{"behind", "behind", drops, drops, "joins", "409"}},
+		{"running", false, [6]string{"behind", "steered", stop, "behind", "behind", "409"}},
+		{"running", true, [6]string{"behind", "steered", drops + ", " + stop, drops, "joins", "409"}},
+		{"stopping", false, [6]string{"behind", "behind", stop, "behind", "behind", "409"}},
+		{"stopping", true, [6]string{"behind", "behind", drops + ", " + stop, drops, "joins", "409"}},
+		{"waits for input", false, [6]string{answered, answered, ends, answered, answered, answered}},
+		{"waits for input", true, [6]string{answered, answered, drops + ", " + ends, drops + ", " + answered, answered, answered}},
+		{"waits for approval", false, [6]string{"behind", "steered", ends, "behind", "behind", "409"}},
+		{"waits for approval", true, [6]string{"behind", "steered", drops + ", " + ends, drops, "joins", "409"}},
+		{"waits for children", false, [6]string{open, open, ends, open, open, "409"}},
+		{"waits for children", true, [6]string{open, open, drops + ", " + ends, drops + ", " + open, open, "409"}},
+		{"waits for timer", false, [6]string{open, open, ends, open, open, "409"}},
+		{"waits for timer", true, [6]string{open, open, drops + ", " + ends, drops + ", " + open, open, "409"}},
+		{"waits for event", false, [6]string{open, open, ends, open, open, "409"}},
+		{"waits for event", true, [6]string{open, open, drops + ", " + ends, drops + ", " + open, open, "409"}},
+	} {
+		name := row.state
+		if row.queue {
+			name += ", one queued"
+		}
+		fmt.Fprintf(&table, "\n| %s |", name)
+		for i, mode := range modes {
+			t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
+				got := stateOf(t, row.state, row.queue).send(t, mode)
+				fmt.Fprintf(&table, " %s |", got)
+				if got != row.want[i] {
+					t.Errorf("got %q, want %q", got, row.want[i])
+				}
+			})
+		}
+	}
+	t.Log(table.String())
+}
+
+func joinModes(modes []mailroom.Mode) string {
+	var names []string
+	for _, m := range modes {
+		names = append(names, string(m))
+	}
+	return strings.Join(names, " | ")
+}
+
+func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
+	s := stateOf(t, "waits for approval", false)
+	steered := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
+	path := "GET /v1/threads/t/messages/" + steered.Message
+	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.Accepted {
+		t.Errorf("while it waits the message is %s, want accepted", got.State)
+	}
+	ticket := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
+	ask[client.Ticket](s.f, "POST /v1/tickets/"+ticket.ID, `{"decision":"approve","digest":"`+ticket.Digest+`"}`)
+	w := s.f.claim()
+	if _, err := s.f.ledger.Steered(t.Context(), w.Claim); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.Read || w.Claim.Run != s.current {
+		t.Errorf("once run %s goes on the message is %s, want read", w.Claim.Run, got.State)
+	}
+}
+
+func TestAnUnstartedRunIsJoinedByItsOwnAgentOnly(t *testing.T) {
+	s := stateOf(t, "running", true)
+	got := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
+	if got.Disposition != mailroom.WasQueued || got.Run == s.queued {
+		t.Errorf("a collect for another agent was %s, want queued", got.Disposition)
+	}
+}
