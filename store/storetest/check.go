@@ -82,7 +82,11 @@ func (c *checker) thread(t *mailroom.Thread) error {
 		}
 	}
 	c.current(t, byID[t.Current])
-	if err := c.due(t, runs); err != nil {
+	tickets, err := c.tickets(t, byID)
+	if err != nil {
+		return err
+	}
+	if err := c.due(t, runs, tickets); err != nil {
 		return err
 	}
 	if err := c.keys(t, runs); err != nil {
@@ -117,7 +121,7 @@ func (c *checker) run(t *mailroom.Thread, r *mailroom.Run) error {
 	if r.Status == mailroom.Failed && r.Error == nil {
 		c.bad(t, "run %s failed without an error", r.ID)
 	}
-	if r.FirstSeq < t.FirstSeq && !r.Status.Finished() {
+	if r.FirstSeq < t.FirstSeq {
 		c.bad(t, "run %s begins at %d, before the first entry kept, %d", r.ID, r.FirstSeq, t.FirstSeq)
 	}
 	for _, s := range r.Steers {
@@ -148,8 +152,11 @@ func (c *checker) partials(t *mailroom.Thread, r *mailroom.Run) error {
 }
 
 // due recomputes the scheduling columns.
-func (c *checker) due(t *mailroom.Thread, runs []*mailroom.Run) error {
+func (c *checker) due(t *mailroom.Thread, runs []*mailroom.Run, tickets []*mailroom.Ticket) error {
 	loaded := mailroom.Load(t)
+	for _, k := range tickets {
+		loaded.AdoptTicket(k)
+	}
 	var queue, held []*mailroom.Run
 	for _, r := range runs {
 		loaded.Adopt(r)
@@ -234,7 +241,9 @@ func (c *checker) entry(t *mailroom.Thread, e mailroom.Entry, attempts map[strin
 		c.bad(t, "entry %d of run %s has attempt %d after %d", e.Seq, e.Run, e.Attempt, attempts[e.Run])
 	}
 	attempts[e.Run] = e.Attempt
-	if r := runs[e.Run]; r == nil {
+	if r := runs[e.Run]; r == nil && t.FirstSeq > 1 {
+		return // it began before the first entry kept, and went with that
+	} else if r == nil {
 		c.bad(t, "entry %d names run %s, which does not exist", e.Seq, e.Run)
 	} else if e.Attempt > r.Attempt {
 		c.bad(t, "entry %d of run %s has attempt %d, the run says %d", e.Seq, e.Run, e.Attempt, r.Attempt)

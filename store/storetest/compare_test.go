@@ -105,13 +105,18 @@ type history struct {
 	runs    []mailroom.Run
 	lines   map[string]int // entries to append, by thread
 	keys    []mailroom.SubmitKey
+	tickets []mailroom.Ticket
+	kept    []mailroom.Definition
 	pieces  []string // runs that get another partial
 	workers []*mailroom.Worker
 	drops   mailroom.Changes
 	due     []mailroom.Want
 	now     time.Time
 	fails   bool
-	queries queries
+
+	repeated bool     // the other partial is in the place of the last one
+	again    []string // threads that are locked later
+	queries  queries
 }
 
 type refused struct{}
@@ -131,15 +136,22 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	if err := errors.Join(said.add(due, err), said.add(next, nil)); err != nil {
 		return err
 	}
-	c := &mailroom.Changes{Threads: rows, Workers: h.workers, Keys: h.keys}
-	c.DropThreads, c.DropWorkers, c.DropPartials = h.drops.DropThreads, h.drops.DropWorkers, h.drops.DropPartials
+	workers, late, err := tx.Lock([]string{"w2", "w3"}, h.again)
+	if err := errors.Join(said.add(workers, err), said.add(late, nil)); err != nil {
+		return err
+	}
+	c := &mailroom.Changes{
+		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept,
+		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
+		DropEntries: h.drops.DropEntries, DropKept: h.drops.DropKept,
+	}
 	if err := h.change(tx, c); err != nil {
 		return err
 	}
 	if err := tx.Write(c); err != nil {
 		return err
 	}
-	if err := said.add(c.Runs, nil); err != nil {
+	if err := errors.Join(said.add(c.Runs, nil), said.add(c.Tickets, nil)); err != nil {
 		return err
 	}
 	if err := h.queries.ask(tx, said); err != nil {
@@ -173,14 +185,20 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 		*row = t
 	}
 	for _, run := range h.runs {
-		old, err := tx.Runs(mailroom.RunQuery{IDs: []string{run.ID}})
+		old, err := h.runThatStays(tx, run.ID)
 		if err != nil {
 			return err
 		}
-		if len(old) > 0 && !slices.Contains(c.DropThreads, old[0].Thread) {
-			run.Key, run.Thread = old[0].Key, old[0].Thread
+		if old != nil {
+			run.Key, run.Thread, run.FirstSeq = old.Key, old.Thread, old.FirstSeq
+		} else {
+			row := c.Threads[slices.IndexFunc(c.Threads, func(t *mailroom.Thread) bool { return t.ID == run.Thread })]
+			run.FirstSeq = max(row.LastSeq-run.FirstSeq, 0)
 		}
 		c.Runs = append(c.Runs, &run)
+	}
+	if err := h.ask(tx, c); err != nil {
+		return err
 	}
 	for _, id := range h.pieces {
 		there, err := tx.Partials(id)
@@ -190,6 +208,9 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 		end := 0
 		if len(there) > 0 && !slices.Contains(c.DropPartials, id) {
 			end = there[len(there)-1].Offset + 5
+			if h.repeated {
+				end -= 5
+			}
 		}
 		thread := ""
 		for _, run := range c.Runs {
@@ -200,6 +221,49 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 		if thread != "" {
 			c.Partials = append(c.Partials, mailroom.Partial{Thread: thread, Run: id, Offset: end, Text: "piece"})
 		}
+	}
+	return nil
+}
+
+// runThatStays returns a run that is there and is not dropped by h, or nil.
+func (h history) runThatStays(r mailroom.Reader, id string) (*mailroom.Run, error) {
+	rows, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+	if err != nil || len(rows) == 0 || slices.Contains(h.drops.DropThreads, rows[0].Thread) {
+		return nil, err
+	}
+	for _, p := range h.drops.DropEntries {
+		if p.Thread == rows[0].Thread && rows[0].FirstSeq < p.Seq {
+			return nil, nil
+		}
+	}
+	return rows[0], nil
+}
+
+// ask adds the tickets: those that stay are changed, others are made if their
+// run is written too.
+func (h history) ask(r mailroom.Reader, c *mailroom.Changes) error {
+	for _, k := range h.tickets {
+		old, err := r.Tickets(mailroom.TicketQuery{IDs: []string{k.ID}})
+		if err != nil {
+			return err
+		}
+		if len(old) > 0 {
+			run, err := h.runThatStays(r, old[0].Run)
+			if err != nil {
+				return err
+			}
+			if run != nil {
+				k.Key, k.Run, k.Thread = old[0].Key, old[0].Run, old[0].Thread
+			}
+		}
+		if k.Key == 0 {
+			i := slices.IndexFunc(c.Runs, func(run *mailroom.Run) bool { return run.ID == k.Run })
+			if i < 0 {
+				continue
+			}
+			k.Thread = c.Runs[i].Thread
+		}
+		c.Tickets = append(c.Tickets, &k)
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 		Round:  rapid.Int64Range(0, 3).Draw(t, "round"), HeldAt: moment().Draw(t, "held"),
 		FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),
 		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
+		DeliverTo: word().Draw(t, "deliver to"), State: rapid.MapOfN(agent(), raw(), 0, 2).Draw(t, "state"),
 	}
 	if at := moment().Draw(t, "due"); !at.IsZero() {
 		row.Due = mailroom.Due{
@@ -71,7 +72,7 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 	r := mailroom.Run{
 		ID: id, Thread: thread, Agent: agent().Draw(t, "agent"), AgentVersion: word().Draw(t, "version"),
 		Mode: mailroom.ModeQueue, Priority: n.Draw(t, "priority"), Place: place,
-		SubmitKey: word().Draw(t, "key"), Parent: word().Draw(t, "parent"),
+		SubmitKey: rapid.SampledFrom([]string{"", "k1", "k2", "plain"}).Draw(t, "key"), Parent: word().Draw(t, "parent"),
 		Origin:  mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"), RequestID: word().Draw(t, "request")},
 		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), FirstSeq: int64(n.Draw(t, "seq")),
 		Status: status().Draw(t, "status"), Held: rapid.Bool().Draw(t, "held"),
@@ -83,6 +84,7 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		Reason:    mailroom.Reason(word().Draw(t, "reason")),
 		CreatedAt: moment().Draw(t, "created"), StartedAt: moment().Draw(t, "start"), FinishedAt: moment().Draw(t, "end"),
 	}
+	drawWaits(t, &r)
 	for i := range n.Draw(t, "inputs") {
 		r.Inputs = append(r.Inputs, mailroom.Input{Message: word().Draw(t, "message"), Seq: int64(i), Retracted: i == 1})
 	}
@@ -100,6 +102,57 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		r.Metadata = map[string]string{"k": word().Draw(t, "value")}
 	}
 	return r
+}
+
+// drawWaits sets what most runs do not have.
+func drawWaits(t *rapid.T, r *mailroom.Run) {
+	if rapid.Bool().Draw(t, "plain") {
+		return
+	}
+	r.Resumes, r.Asked = rapid.Bool().Draw(t, "resumes"), rapid.IntRange(0, 3).Draw(t, "asked")
+	r.Lineage = rapid.SliceOfN(word(), 0, 2).Draw(t, "lineage")
+	r.Progress = word().Draw(t, "progress")
+	r.Usage = mailroom.Usage{
+		InputTokens: rapid.Int64Range(0, 1<<60).Draw(t, "tokens"), CostUSD: rapid.Float64Range(0, 1).Draw(t, "cost"),
+	}
+	if rapid.Bool().Draw(t, "child") {
+		r.Caller = &mailroom.Caller{Thread: word().Draw(t, "caller"), Answer: mailroom.AnswerMode(word().Draw(t, "answer"))}
+	}
+	if rapid.Bool().Draw(t, "waits") {
+		r.Wait = &mailroom.Wait{Any: rapid.Bool().Draw(t, "any"), Names: rapid.SliceOfN(word(), 0, 2).Draw(t, "names")}
+	}
+}
+
+func ticketState() *rapid.Generator[mailroom.TicketState] {
+	return rapid.SampledFrom([]mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketOpen, mailroom.TicketDecided,
+		mailroom.TicketExpired, mailroom.TicketVoid})
+}
+
+func ticketKind() *rapid.Generator[mailroom.TicketKind] {
+	return rapid.SampledFrom([]mailroom.TicketKind{mailroom.Approval, mailroom.Question, mailroom.Child, mailroom.Timer})
+}
+
+func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
+	k := mailroom.Ticket{
+		ID: id, Run: run, Name: word().Draw(t, "name"), Kind: ticketKind().Draw(t, "kind"),
+		Prompt: word().Draw(t, "prompt"), Action: word().Draw(t, "action"), Arguments: raw().Draw(t, "arguments"),
+		Digest: word().Draw(t, "digest"), State: ticketState().Draw(t, "state"), Answer: raw().Draw(t, "answer"),
+		Decision: mailroom.Verdict(word().Draw(t, "decision")), Reason: word().Draw(t, "reason"),
+		DecidedBy: word().Draw(t, "by"), Answers: rapid.Bool().Draw(t, "answers"),
+	}
+	if at := moment().Draw(t, "expires"); !at.IsZero() {
+		k.ExpiresAt = &at
+	}
+	if at := moment().Draw(t, "decided"); !at.IsZero() {
+		k.DecidedAt = &at
+	}
+	return k
+}
+
+func definitions() *rapid.Generator[[]mailroom.Definition] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Definition {
+		return mailroom.Definition{Agent: agent().Draw(t, "agent"), Version: id("v", 3).Draw(t, "version"), Body: raw().Draw(t, "body")}
+	}), 0, 2)
 }
 
 func drawHistory(t *rapid.T) history {
@@ -121,11 +174,17 @@ func drawHistory(t *rapid.T) history {
 			stopping := word().Draw(t, "stopping")
 			h.keys = append(h.keys, mailroom.SubmitKey{
 				Thread: of.Draw(t, "thread"), Key: key, Digest: word().Draw(t, "digest"),
-				Result: mailroom.Submitted{Message: word().Draw(t, "message"), Superseded: []string{stopping}, Stopping: &stopping},
+				Result: mailroom.Submitted{Message: word().Draw(t, "message"), Disposition: rapid.SampledFrom(
+					[]mailroom.Disposition{mailroom.WasQueued, mailroom.WasSteered, mailroom.WasCollected}).Draw(t, "disposition"), Superseded: []string{stopping}, Stopping: &stopping},
 			})
 		}
 		h.pieces = ids("r", 7).Draw(t, "pieces")
+		h.repeated = rapid.Bool().Draw(t, "repeated")
+		for _, name := range ids("q", 5).Draw(t, "tickets") {
+			h.tickets = append(h.tickets, drawTicket(t, name, id("r", 7).Draw(t, "run")))
+		}
 	}
+	h.kept, h.again = definitions().Draw(t, "kept"), ids("t", 6).Draw(t, "again")
 	for _, id := range ids("w", 3).Draw(t, "workers") {
 		h.workers = append(h.workers, &mailroom.Worker{
 			ID: id, Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
@@ -135,7 +194,12 @@ func drawHistory(t *rapid.T) history {
 	if rapid.IntRange(0, 3).Draw(t, "drops") == 3 {
 		h.drops = mailroom.Changes{
 			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
-			DropPartials: ids("r", 7).Draw(t, "drop partials"),
+			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropKept: definitions().Draw(t, "drop kept"),
+		}
+	}
+	if rapid.Bool().Draw(t, "purges") {
+		for _, id := range ids("t", 5).Draw(t, "purge") {
+			h.drops.DropEntries = append(h.drops.DropEntries, mailroom.Prefix{Thread: id, Seq: rapid.Int64Range(0, 12).Draw(t, "below")})
 		}
 	}
 	h.due = drawWants(t)
@@ -155,6 +219,7 @@ type queries struct {
 	threads []mailroom.ThreadQuery
 	runs    []mailroom.RunQuery
 	entries mailroom.EntryQuery
+	tickets []mailroom.TicketQuery
 	keysOf  string
 }
 
@@ -183,12 +248,22 @@ func drawQueries(t *rapid.T) queries {
 	run := mailroom.RunQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "thread"),
 		Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
+		Parent:   rapid.SampledFrom([]string{"", "plain"}).Draw(t, "parent"),
 		Statuses: rapid.SliceOfN(status(), 0, 2).Draw(t, "statuses"), Limit: limit.Draw(t, "limit"),
 	}
 	named := run
 	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0
 	q.runs = []mailroom.RunQuery{run, named,
 		{Thread: "t1", Set: mailroom.QueueRuns, Limit: run.Limit}, {Thread: "t2", Set: mailroom.HeldRuns, Limit: run.Limit}}
+	tickets := mailroom.TicketQuery{
+		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
+		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),
+		Limit: limit.Draw(t, "limit"),
+	}
+	theseTickets, ofRuns := tickets, tickets
+	theseTickets.IDs, theseTickets.Limit = ids("q", 6).Draw(t, "tickets"), 0
+	ofRuns.Runs, ofRuns.Limit = ids("r", 8).Draw(t, "runs"), 0
+	q.tickets = []mailroom.TicketQuery{tickets, theseTickets, ofRuns}
 	return q
 }
 
@@ -207,6 +282,12 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	}
 	list, err := r.Entries(q.entries)
 	note(list, err)
+	for _, kq := range q.tickets {
+		rows, err := r.Tickets(kq)
+		note(rows, err)
+	}
+	kept, err := r.Definitions()
+	note(kept, err)
 	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
 	note(keys, err)
 	for _, run := range []string{"r1", "r2", "r3"} {
