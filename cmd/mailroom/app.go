@@ -59,7 +59,8 @@ func (m *Main) rootCommand() *cobra.Command {
 	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
 	root.AddCommand(
 		m.serveCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
-		m.runCommand(), m.interruptCommand(), m.configCommand(), m.versionCommand(),
+		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
+		m.agentsCommand(), m.workersCommand(), m.configCommand(), m.versionCommand(),
 	)
 	return root
 }
@@ -68,7 +69,8 @@ const rootHelp = `A durable mailbox for agents.
 
 Start a server with "mailroom serve", then hand a message to an agent with
 "mailroom send". Nothing that was accepted is lost: the run goes on when you
-close the terminal, and "mailroom attach" shows it again.
+close the terminal, and "mailroom attach" shows it again. "mailroom send --agent
+tour hello" shows what a run can do, with no model and no key.
 
 Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
 decision, 4 no server or not allowed, 130 Ctrl-C.`

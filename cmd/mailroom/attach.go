@@ -19,7 +19,9 @@ func (m *Main) attachCommand() *cobra.Command {
 		Long: `Show the reply of a thread or run, and follow it until it is done.
 
 Without --after it starts where the run began: the current one of the thread, or
-the latest if nothing is going on. Ctrl-C detaches and cancels nothing.`,
+the latest if nothing is going on. Ctrl-C detaches and cancels nothing. When the
+run waits for a decision the exit code is 3, and the commands that give it are
+shown.`,
 		Example: `  mailroom attach notes
   mailroom attach notes --after 12`,
 		Args: cobra.ExactArgs(1),
@@ -54,7 +56,7 @@ func (m *Main) attach(ctx context.Context, id, after string, output format) erro
 
 // toFollow finds the thread, or else the run, that id names.
 func toFollow(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
-	q := client.FollowQuery{After: after, Until: client.UntilSettled}
+	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
 	if mailroom.CodeOf(err) == mailroom.NotFound {
 		r, err := c.Run(ctx, id)

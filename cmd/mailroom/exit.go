@@ -18,6 +18,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1 // also: cancelled
 	exitUsage       = 2 // or invalid input
+	exitWaits       = 3 // for a decision
 	exitServer      = 4 // none, or not allowed
 	exitInterrupted = 130
 )
@@ -68,6 +69,8 @@ func (m *Main) refuse(ctx context.Context, err error) int {
 		code, hint = e.code, e.hint
 	} else if _, ok := errors.AsType[*settledError](err); ok {
 		return exitFailed
+	} else if _, ok := errors.AsType[*waitsError](err); ok {
+		return exitWaits
 	} else if _, ok := errors.AsType[*config.Error](err); ok {
 		code = exitUsage
 	} else if ctx.Err() != nil {

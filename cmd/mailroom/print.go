@@ -134,7 +134,8 @@ func (m *Main) printRun(r client.Run, output format) error {
 	return m.printTable([][]string{
 		{"run", r.ID}, {"thread", r.Thread}, {"agent", r.Agent + " " + r.AgentVersion}, {"status", status(r)},
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
-		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"steps", fmt.Sprint(r.Steps)},
+		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", orDash(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
 		{"created", m.when(&r.CreatedAt)}, {"started", m.when(r.StartedAt)}, {"finished", m.when(r.FinishedAt)},
 		{"detail", detail(r)},
 	})
@@ -296,10 +297,26 @@ func detail(r client.Run) string {
 		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
 	case r.Reason != nil:
 		return string(*r.Reason)
+	case !r.Status.Finished() && r.Progress != nil:
+		return *r.Progress
 	case r.Reply != nil:
 		return *r.Reply
 	}
 	return "-"
+}
+
+func waitsFor(r client.Run) string {
+	if r.Wait == nil {
+		return "-"
+	}
+	return r.Wait.Until + " of " + strings.Join(r.Wait.Tickets, " ")
+}
+
+func usage(u *client.Usage) string {
+	if u == nil || *u == (client.Usage{}) {
+		return "-"
+	}
+	return fmt.Sprintf("%d tokens in, %d out, %.4f USD", u.InputTokens, u.OutputTokens, u.CostUSD)
 }
 
 func orDash(s *string) string {

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"mailroom"
 	"mailroom/client"
@@ -17,6 +15,9 @@ type replyPrinter struct {
 	main   *Main
 	output format
 	last   mailroom.Status // of the run that ended last, "" if none did
+	cursor string          // behind the event that was printed last
+	talk   talk
+	later  []string // lines of talk for when the message being written has ended
 
 	// The message being written.
 	message string // its id, "" between two messages
@@ -26,7 +27,7 @@ type replyPrinter struct {
 }
 
 func (m *Main) newReplyPrinter(output format) *replyPrinter {
-	return &replyPrinter{main: m, output: output}
+	return &replyPrinter{main: m, output: output, talk: talk{names: map[string]string{}}}
 }
 
 // submitted prints the answer to a submit. asked is the thread that was named.
@@ -40,6 +41,8 @@ func (p *replyPrinter) submitted(asked string, s mailroom.Submitted) error {
 	switch s.Disposition {
 	case mailroom.WasSteered:
 		p.main.say("handed to run %s, which has already started", s.Run)
+	case mailroom.WasResumed:
+		p.main.say("run %s goes on with it", s.Run)
 	case mailroom.WasCollected:
 		p.main.say("joined run %s, which has not started yet", s.Run)
 	case mailroom.WasDuplicate:
@@ -56,13 +59,19 @@ func (p *replyPrinter) submitted(asked string, s mailroom.Submitted) error {
 
 // event prints one event of the stream.
 func (p *replyPrinter) event(ev client.Event) error {
+	if ev.ID != "" {
+		p.cursor = ev.ID
+	}
 	switch {
 	case ev.Gap != nil:
 		p.main.say("entries after %d are gone or were never written; going on with %d to %d", ev.Gap.After, ev.Gap.Oldest, ev.Gap.Last)
 	case ev.Delta != nil && p.output == asText && ev.Delta.Channel == "text":
 		return p.delta(ev.Delta)
 	case ev.Entry != nil:
-		return p.entry(*ev.Entry)
+		if err := p.entry(*ev.Entry); err != nil || ev.Entry.Kind == mailroom.KindStep {
+			return err
+		}
+		p.sayLater()
 	}
 	return nil
 }
@@ -96,10 +105,21 @@ func (p *replyPrinter) write(text string) error {
 // close ends the message being written and its line.
 func (p *replyPrinter) close() error {
 	p.message, p.attempt, p.printed = "", 0, 0
-	if !p.open {
-		return nil
+	if p.open {
+		if err := p.write("\n"); err != nil {
+			return err
+		}
 	}
-	return p.write("\n")
+	p.sayLater()
+	return nil
+}
+
+// sayLater says what had to wait for the end of a line on Stdout.
+func (p *replyPrinter) sayLater() {
+	for _, line := range p.later {
+		p.main.say("%s", line)
+	}
+	p.later = nil
 }
 
 func (p *replyPrinter) entry(e mailroom.Entry) error {
@@ -117,10 +137,16 @@ func (p *replyPrinter) entry(e mailroom.Entry) error {
 	if e.Kind == mailroom.KindMessage {
 		return p.said(e)
 	}
-	line, err := talk(e)
-	if line != "" {
-		p.main.say("%s", cut(oneLine(line), 300)) // an error can bring a whole stack
+	line, err := p.talk.line(e)
+	if line == "" {
+		return err
 	}
+	line = cut(oneLine(line), 300) // an error can bring a whole stack
+	if e.Kind == mailroom.KindStep && p.open {
+		p.later = append(p.later, line) // the message of the step comes after it
+		return err
+	}
+	p.main.say("%s", line)
 	return err
 }
 
@@ -154,57 +180,4 @@ func (p *replyPrinter) said(e mailroom.Entry) error {
 		p.main.say("(the reply breaks off here)")
 	}
 	return nil
-}
-
-// talk says what an entry means for who waits for a reply, "" for nothing.
-func talk(e mailroom.Entry) (string, error) {
-	switch e.Kind {
-	case mailroom.KindRescheduled:
-		var b mailroom.RunRescheduled
-		err := e.Decode(&b)
-		return rescheduled(e, b), err
-	case mailroom.KindStop:
-		var b mailroom.RunStop
-		err := e.Decode(&b)
-		return fmt.Sprintf("run %s was asked to stop", e.Run), err
-	case mailroom.KindFailed:
-		var b mailroom.RunFailed
-		err := e.Decode(&b)
-		return fmt.Sprintf("run %s failed: %s: %s", e.Run, b.Error.Class, b.Error.Message), err
-	case mailroom.KindCancelled:
-		var b mailroom.RunStop
-		err := e.Decode(&b)
-		return fmt.Sprintf("run %s %s", e.Run, ended(b.Reason)), err
-	case mailroom.KindToolStarted:
-		var b struct{ Name string }
-		err := e.Decode(&b)
-		return "tool " + b.Name, err
-	}
-	return "", nil
-}
-
-func ended(reason mailroom.Reason) string {
-	if reason == mailroom.ByCancel {
-		return "cancelled"
-	}
-	return "cancelled: " + string(reason)
-}
-
-func rescheduled(e mailroom.Entry, b mailroom.RunRescheduled) string {
-	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
-	switch b.Reason {
-	case "lease_lost":
-		line += "was lost with its worker"
-	case "released":
-		line += "was given back by its worker"
-	default:
-		line += "failed"
-	}
-	if b.Error != nil {
-		line += fmt.Sprintf(": %s: %s", b.Error.Class, b.Error.Message)
-	}
-	if wait := b.AvailableAt.Sub(e.At); wait > 0 {
-		line += fmt.Sprintf("; next attempt in %s", wait.Round(10*time.Millisecond))
-	}
-	return line
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -9,26 +10,26 @@ import (
 )
 
 func (m *Main) runsCommand() *cobra.Command {
-	var q client.ListQuery
+	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "runs",
 		Short: "List runs, newest first",
-		Args:  cobra.NoArgs,
+		Long: `List runs, newest first. A filter knows status, agent, thread, parent, class,
+reason, error, key, mode, via, created, finished and metadata.NAME.`,
+		Example: `  mailroom runs
+  mailroom runs --filter 'status:failed agent:coder error:"*rate limit*"'
+  mailroom runs --filter 'thread:notes -status:completed' --limit 5`,
+		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	listFlags(cmd, &q)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := m.connect()
-		if err != nil {
-			return err
-		}
+	listFlags(cmd, &q, "")
+	return m.calling(cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Runs(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
 		return m.printRuns(page, *output)
-	}
-	return cmd
+	})
 }
 
 func (m *Main) runCommand() *cobra.Command {
@@ -46,70 +47,100 @@ func (m *Main) runCommand() *cobra.Command {
 
 func (m *Main) runShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show RUN",
-		Short: "Show a run",
-		Args:  cobra.ExactArgs(1),
+		Use:     "show RUN",
+		Short:   "Show a run",
+		Example: `  mailroom run show 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b`,
+		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := m.connect()
-		if err != nil {
-			return err
-		}
+	return m.calling(cmd, func(c *client.Client, args []string) error {
 		r, err := c.Run(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		return m.printRun(r, *output)
-	}
-	return cmd
+	})
 }
 
 func (m *Main) runCancelCommand() *cobra.Command {
+	children := false
 	cmd := &cobra.Command{
 		Use:   "cancel RUN",
 		Short: "Cancel a run, or ask it to stop if it is running",
-		Args:  cobra.ExactArgs(1),
+		Long: `Cancel a run, or ask it to stop if it is running. The runs that it has sent to
+other threads go on, unless --children cancels them too.`,
+		Example: `  mailroom run cancel 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --children`,
+		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := m.connect()
-		if err != nil {
-			return err
+	cmd.Flags().BoolVar(&children, "children", false, "cancel the open runs that descend from it too")
+	return m.calling(cmd, func(c *client.Client, args []string) error {
+		cancel := c.CancelRun
+		if children {
+			cancel = c.CancelTree
 		}
-		r, err := c.CancelRun(cmd.Context(), args[0])
+		r, err := cancel(cmd.Context(), args[0])
 		if err != nil {
 			return err
 		}
 		return m.printChanged(r, *output)
-	}
-	return cmd
+	})
 }
 
 func (m *Main) runRetryCommand() *cobra.Command {
-	var fresh, same bool
+	var fresh, same, dry bool
+	var q string
 	cmd := &cobra.Command{
-		Use:   "retry RUN",
-		Short: "Queue a failed or cancelled run again",
-		Args:  cobra.ExactArgs(1),
+		Use:   "retry RUN | --filter FILTER",
+		Short: "Queue failed or cancelled runs again",
+		Long: `Queue a failed or cancelled run again, or all of those that a filter matches. See
+"mailroom runs" for what a filter knows.`,
+		Example: `  mailroom run retry 019f2c6e-5a30-7cc1-b2d4-0a8d8a4c1f6b --fresh
+  mailroom run retry --filter 'status:failed error:"*rate limit*"' --dry-run
+  mailroom run retry --filter 'status:failed error:"*rate limit*"'`,
+		Args: cobra.MaximumNArgs(1),
 	}
 	output := formatFlag(cmd)
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "start from nothing: drop what it had done")
 	cmd.Flags().BoolVar(&same, "same-version", false, "keep the agent version it had (default: the current one)")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.Flags().StringVar(&q, "filter", "", "retry all failed or cancelled runs that match")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "with --filter: count them only")
+	return m.calling(cmd, func(c *client.Client, args []string) error {
+		many := cmd.Flags().Changed("filter")
+		switch {
+		case many == (len(args) == 1):
+			return &usageError{command: cmd.CommandPath(), err: errors.New("name a run, or runs with --filter")}
+		case many && (fresh || same), !many && dry:
+			return &usageError{command: cmd.CommandPath(), err: errors.New("--dry-run goes with --filter, --fresh and --same-version with one run")}
+		case many:
+			return m.retryMany(cmd.Context(), c, client.RetryMany{Q: q, DryRun: dry}, *output)
+		}
 		in := client.Retry{Fresh: fresh}
 		if same {
 			in.AgentVersion = "same"
-		}
-		c, err := m.connect()
-		if err != nil {
-			return err
 		}
 		r, err := c.RetryRun(cmd.Context(), args[0], in)
 		if err != nil {
 			return err
 		}
 		return m.printChanged(r, *output)
+	})
+}
+
+// retryMany repeats the request until all that matched at first are retried: one
+// request does a bounded part. Those that fail again meanwhile are left.
+func (m *Main) retryMany(ctx context.Context, c *client.Client, in client.RetryMany, output format) error {
+	all, err := c.RetryRuns(ctx, in)
+	if err != nil {
+		return err
 	}
-	return cmd
+	for last := all.Retried; !in.DryRun && last > 0 && all.Retried < all.Matched; {
+		more, err := c.RetryRuns(ctx, in)
+		if err != nil {
+			return err
+		}
+		last = more.Retried
+		all.Retried += more.Retried
+	}
+	return m.printRetried(all, in.DryRun, output)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -27,9 +26,11 @@ func (m *Main) sendCommand() *cobra.Command {
 		Long: `Send a message and show the reply as it is written.
 
 The reply goes to standard output, everything else to standard error. "-" as the
-text reads standard input. Ctrl-C detaches and cancels nothing.`,
+text reads standard input. Ctrl-C detaches and cancels nothing. When the run waits
+for a decision the exit code is 3, and the commands that give it are shown.`,
 		Example: `  mailroom send "hello"
   mailroom send --thread notes --agent echo "remember the milk"
+  mailroom send --agent tour "show me"
   git diff | mailroom send --thread review -`,
 		Args: cobra.MinimumNArgs(1),
 	}
@@ -90,44 +91,20 @@ func (m *Main) send(ctx context.Context, in client.Submit, detach bool, output f
 	if err := p.submitted(in.Thread, done); err != nil {
 		return err
 	}
-	q := client.FollowQuery{Run: done.Run, After: fmt.Sprint(done.Seq), Until: client.UntilSettled}
-	return m.follow(ctx, c, q, p, m.again("attach", done.Thread))
-}
-
-// follow prints a stream until it is settled. again is the command that shows
-// the rest of it after Ctrl-C.
-func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
-	err := c.Follow(ctx, q, p.event)
-	err = errors.Join(err, p.close())
-	if err != nil {
-		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.Unavailable {
-			m.printDetached(again)
-		}
-		return err
-	}
-	last := p.last
-	if last == "" {
-		if last, err = lastStatus(ctx, c, q); err != nil {
+	if done.Disposition == mailroom.WasQueued {
+		if err := m.blocked(ctx, c, done); err != nil {
 			return err
 		}
 	}
-	if last == mailroom.Failed || last == mailroom.Cancelled {
-		return &settledError{status: last}
-	}
-	return nil
+	q := client.FollowQuery{Run: done.Run, After: fmt.Sprint(done.Seq)}
+	return m.follow(ctx, c, q, p, m.again("attach", done.Thread))
 }
 
-// lastStatus asks what became of a run, or of the latest one of a thread, that
-// ended before the place from which it was followed.
-func lastStatus(ctx context.Context, c *client.Client, q client.FollowQuery) (mailroom.Status, error) {
-	id := q.Run
-	if id == "" {
-		t, err := c.Thread(ctx, q.Thread)
-		if err != nil || t.LatestRun == nil {
-			return "", err
-		}
-		id = *t.LatestRun
+// blocked says how to decide what the run before waits for, if it does.
+func (m *Main) blocked(ctx context.Context, c *client.Client, done mailroom.Submitted) error {
+	t, err := c.Thread(ctx, done.Thread)
+	if err != nil || t.WaitingRun == nil || *t.WaitingRun == done.Run {
+		return err
 	}
-	r, err := c.Run(ctx, id)
-	return r.Status, err
+	return m.undecided(ctx, c, *t.WaitingRun)
 }

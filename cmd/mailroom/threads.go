@@ -7,30 +7,31 @@ import (
 )
 
 func (m *Main) threadsCommand() *cobra.Command {
-	var q client.ListQuery
+	q := client.ListQuery{}
 	cmd := &cobra.Command{
 		Use:   "threads",
 		Short: "List threads, newest first",
-		Args:  cobra.NoArgs,
+		Long:  "List threads, newest first. A filter knows id, agent, owner, status and updated.",
+		Example: `  mailroom threads
+  mailroom threads --filter 'status:waiting agent:tour'
+  mailroom threads show notes`,
+		Args: cobra.NoArgs,
 	}
 	output := formatFlag(cmd)
-	listFlags(cmd, &q)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := m.connect()
-		if err != nil {
-			return err
-		}
+	listFlags(cmd, &q, "")
+	cmd.AddCommand(m.threadsShowCommand())
+	return m.calling(cmd, func(c *client.Client, _ []string) error {
 		page, err := c.Threads(cmd.Context(), q)
 		if err != nil {
 			return err
 		}
 		return m.printThreads(page, *output)
-	}
-	cmd.AddCommand(m.threadsShowCommand())
-	return cmd
+	})
 }
 
-func listFlags(cmd *cobra.Command, q *client.ListQuery) {
+// listFlags adds the flags of a list. usual is the filter without --filter.
+func listFlags(cmd *cobra.Command, q *client.ListQuery, usual string) {
+	cmd.Flags().StringVar(&q.Q, "filter", usual, "show those that match, such as 'agent:echo -thread:\"old*\"'")
 	cmd.Flags().IntVar(&q.Limit, "limit", 50, "how many, at most 500")
 	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "go on where an earlier list ended")
 }
@@ -40,7 +41,9 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show THREAD",
 		Short: "Show a thread with its last messages",
-		Args:  cobra.ExactArgs(1),
+		Example: `  mailroom threads show notes
+  mailroom threads show notes --all -o json`,
+		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
 	cmd.Flags().IntVar(&q.Limit, "limit", 20, "how many messages")
@@ -65,9 +68,10 @@ func (m *Main) threadsShowCommand() *cobra.Command {
 
 func (m *Main) interruptCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "interrupt THREAD",
-		Short: "Stop what runs in a thread and drop what is queued",
-		Args:  cobra.ExactArgs(1),
+		Use:     "interrupt THREAD",
+		Short:   "Stop what runs in a thread and drop what is queued",
+		Example: `  mailroom interrupt notes`,
+		Args:    cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

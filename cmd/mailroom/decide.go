@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// decide makes a decision on the ticket that id names, or that the run or the
+// thread of that name waits for.
+func (m *Main) decide(ctx context.Context, c *client.Client, id string, d client.Decision, output format) error {
+	k, err := m.toDecide(ctx, c, id, d.Decision)
+	if err != nil {
+		return err
+	}
+	m.printAsked(k)
+	if d.Digest == "" {
+		d.Digest = k.Digest
+	}
+	done, err := c.Decide(ctx, k.ID, d)
+	if err != nil {
+		return err
+	}
+	if err := m.printTicket(done, output); err != nil {
+		return err
+	}
+	m.say("the run goes on; show it with:\n  %s", m.again("attach", k.Run))
+	return nil
+}
+
+// toDecide finds a ticket by its id, or as the one that is open for this
+// decision in a run or a thread.
+func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (client.Ticket, error) {
+	k, err := c.Ticket(ctx, id)
+	if mailroom.CodeOf(err) != mailroom.NotFound {
+		return k, err
+	}
+	for _, key := range []string{"run", "thread"} {
+		page, err := c.Tickets(ctx, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, quoteFilter(id)), Limit: 500})
+		if err != nil {
+			return k, err
+		}
+		open := slices.DeleteFunc(page.Items, func(k client.Ticket) bool { return !takes(k, v) })
+		switch len(open) {
+		case 0:
+		case 1:
+			return open[0], nil
+		default:
+			for _, k := range open {
+				m.printAsked(k)
+			}
+			return k, refusal(exitUsage, "name one of them", "%s %s has %d open tickets to %s", key, id, len(open), v)
+		}
+	}
+	if _, err := toFollow(ctx, c, id, "0"); err != nil {
+		return k, err
+	}
+	return k, refusal(exitFailed, "", "%s has no open ticket to %s", id, v)
+}
+
+// takes says whether a person can decide a ticket so.
+func takes(k client.Ticket, v mailroom.Verdict) bool {
+	switch k.Kind {
+	case mailroom.Approval:
+		return v != mailroom.Answer || k.Answers
+	case mailroom.Question, mailroom.Event:
+		return v == mailroom.Answer
+	}
+	return false
+}
+
+// verdicts are the decisions that a ticket takes.
+func verdicts(k client.Ticket) []mailroom.Verdict {
+	return slices.DeleteFunc([]mailroom.Verdict{mailroom.Approve, mailroom.Deny, mailroom.Answer}, func(v mailroom.Verdict) bool { return !takes(k, v) })
+}
+
+// waitsError ends a command whose run waits for a decision. How to give it has
+// been said by then.
+type waitsError struct{ run string }
+
+func (e *waitsError) Error() string { return "run " + e.run + " waits for a decision" }
+
+// undecided returns the error that says that a run waits for somebody, after it
+// has said how to decide; nil if nobody can do anything for the run.
+func (m *Main) undecided(ctx context.Context, c *client.Client, run string) error {
+	page, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + quoteFilter(run), Limit: 500})
+	if err != nil {
+		return err
+	}
+	open := slices.DeleteFunc(page.Items, func(k client.Ticket) bool { return len(verdicts(k)) == 0 })
+	if len(open) == 0 {
+		return nil
+	}
+	m.say("run %s waits for a decision:", run)
+	for _, k := range open {
+		m.printAsked(k)
+		for _, v := range verdicts(k) {
+			words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
+			if v == mailroom.Answer {
+				words = append(words, "TEXT")
+			}
+			m.say("  %s", m.again(words...))
+		}
+	}
+	return &waitsError{run: run}
+}
+
+// quoteFilter writes a value so that a filter reads it as it is.
+func quoteFilter(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
+}

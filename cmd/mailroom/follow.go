@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// follow prints what q names until nothing is left to be done, or until it waits
+// for somebody's decision. again is the command that shows the rest of it after
+// Ctrl-C.
+func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
+	err := m.followOn(ctx, c, q, p)
+	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.Unavailable) {
+		m.printDetached(again)
+	}
+	return err
+}
+
+func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+	q.Until = client.UntilWaiting
+	for {
+		err := c.Follow(ctx, q, p.event)
+		if err := errors.Join(err, p.close()); err != nil {
+			return err
+		}
+		q.After = p.after(q.After)
+		at, err := standing(ctx, c, q)
+		switch {
+		case err != nil:
+			return err
+		case at.waiting != "":
+			if err := m.undecided(ctx, c, at.waiting); err != nil {
+				return err
+			}
+			if err := untilResumed(ctx, c, q, p); err != nil {
+				return err
+			}
+			q.After = p.after(q.After)
+		case at.over:
+			return p.end(at.last)
+		}
+	}
+}
+
+// stand is how what is followed stands.
+type stand struct {
+	waiting string // the run that waits, or ""
+	over    bool   // nothing is left to be done
+	last    mailroom.Status
+}
+
+func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stand, error) {
+	id := q.Run
+	if id == "" {
+		t, err := c.Thread(ctx, q.Thread)
+		switch {
+		case err != nil:
+			return stand{}, err
+		case t.WaitingRun != nil:
+			return stand{waiting: *t.WaitingRun}, nil
+		case t.Status != client.ThreadIdle:
+			return stand{}, nil
+		case t.LatestRun == nil:
+			return stand{over: true}, nil
+		}
+		id = *t.LatestRun
+	}
+	r, err := c.Run(ctx, id)
+	switch {
+	case err != nil:
+		return stand{}, err
+	case r.Status == mailroom.Waiting:
+		return stand{waiting: r.ID}, nil
+	}
+	return stand{over: r.Status.Finished(), last: r.Status}, nil
+}
+
+// untilResumed prints what comes while the run waits for what nobody decides,
+// such as the end of another run.
+func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+	q.Until = client.Forever
+	resumed := errors.New("resumed")
+	err := c.Follow(ctx, q, func(ev client.Event) error {
+		if err := p.event(ev); err != nil {
+			return err
+		}
+		if ev.Entry != nil {
+			switch ev.Entry.Kind {
+			case mailroom.KindResumed, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+				return resumed
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, resumed) {
+		return nil
+	}
+	return errors.Join(err, p.close())
+}
+
+// after is the place behind what was printed last, or from if nothing was.
+func (p *replyPrinter) after(from string) string {
+	if p.cursor == "" {
+		return from
+	}
+	return p.cursor
+}
+
+// end is the outcome of what was followed to its end. last is how the latest run
+// of it stands, in case that no end was seen.
+func (p *replyPrinter) end(last mailroom.Status) error {
+	if p.last != "" {
+		last = p.last
+	}
+	if last == mailroom.Failed || last == mailroom.Cancelled {
+		return &settledError{status: last}
+	}
+	return nil
+}

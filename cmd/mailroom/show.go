@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func (m *Main) printTickets(page client.Page[client.Ticket], output format) error {
+	if output == asJSON {
+		return m.printJSON(page)
+	}
+	rows := [][]string{{"TICKET", "THREAD", "KIND", "STATE", "EXPIRES", "ASKS"}}
+	for _, k := range page.Items {
+		expires := "-"
+		if k.ExpiresAt != nil {
+			expires = m.when(k.ExpiresAt)
+		}
+		rows = append(rows, []string{k.ID, k.Thread, string(k.Kind), state(k), expires, cut(asks(k), 60)})
+	}
+	return m.printList(rows, page.Next, "no tickets match")
+}
+
+// printAsked shows exactly what a ticket asks, as talk: Stdout is for what
+// became of it.
+func (m *Main) printAsked(k client.Ticket) {
+	m.say("%s %s of run %s in thread %s: %s", k.Kind, oneLine(k.Name), k.Run, oneLine(k.Thread), oneLine(text(k.Prompt)))
+	if text(k.Action) != "" || len(k.Arguments) > 0 {
+		m.say("  %s", oneLine(strings.TrimSpace(text(k.Action)+" "+string(k.Arguments))))
+	}
+	if k.ExpiresAt != nil && k.State == mailroom.TicketOpen {
+		m.say("  expires %s", m.when(k.ExpiresAt))
+	}
+}
+
+func (m *Main) printTicket(k client.Ticket, output format) error {
+	if output == asJSON {
+		return m.printJSON(k)
+	}
+	return m.printTable([][]string{{k.ID, state(k)}})
+}
+
+// state is where a ticket stands, with what was decided.
+func state(k client.Ticket) string {
+	if k.Decision == nil {
+		return string(k.State)
+	}
+	return past(*k.Decision)
+}
+
+// asks is what a ticket wants, in a cell of a table.
+func asks(k client.Ticket) string {
+	line := text(k.Prompt)
+	if line == "" {
+		line = k.Name
+	}
+	if a := text(k.Action); a != "" {
+		line += " (" + a + ")"
+	}
+	return line
+}
+
+func (m *Main) printAgents(agents []client.Agent, output format) error {
+	if output == asJSON {
+		return m.printJSON(client.Page[client.Agent]{Items: agents})
+	}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "AVAILABLE", "WORKERS", "RUNNING"}}
+	for _, a := range agents {
+		available := "yes"
+		if !a.Available {
+			available = "no: " + text(a.Reason)
+		}
+		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running)})
+	}
+	return m.printList(rows, nil, "no agents")
+}
+
+func (m *Main) printWorkers(workers []client.Worker, output format) error {
+	if output == asJSON {
+		return m.printJSON(client.Page[client.Worker]{Items: workers})
+	}
+	rows := [][]string{{"WORKER", "HOST", "PID", "RUNNING", "LEASE UNTIL", "AGENTS"}}
+	for _, w := range workers {
+		rows = append(rows, []string{
+			w.ID, w.Host, fmt.Sprint(w.PID), fmt.Sprint(w.Running), m.when(&w.LeaseUntil), strings.Join(w.Agents, " "),
+		})
+	}
+	return m.printList(rows, nil, "no workers")
+}
+
+func (m *Main) printRetried(r client.Retried, dry bool, output format) error {
+	if output == asJSON {
+		return m.printJSON(r)
+	}
+	rows := [][]string{{"matched", fmt.Sprint(r.Matched)}, {"retried", fmt.Sprint(r.Retried)}}
+	if dry {
+		m.say("nothing was done: without --dry-run they are queued again")
+	}
+	return m.printTable(rows)
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"mailroom"
+)
+
+// talk says in one line what an entry means for who waits for a reply. It
+// remembers how tools and tickets were called when they were first named.
+type talk struct {
+	names map[string]string // by call or ticket
+}
+
+// line returns "" for an entry of which nothing needs to be said.
+func (t talk) line(e mailroom.Entry) (string, error) {
+	switch e.Kind {
+	case mailroom.KindStep, mailroom.KindToolStarted, mailroom.KindToolDone, mailroom.KindSend,
+		mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
+		return t.done(e)
+	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
+		return t.ticket(e)
+	}
+	return t.run(e)
+}
+
+func (t talk) run(e mailroom.Entry) (string, error) {
+	switch e.Kind {
+	case mailroom.KindRescheduled:
+		var b mailroom.RunRescheduled
+		err := e.Decode(&b)
+		return rescheduled(e, b), err
+	case mailroom.KindStop:
+		return fmt.Sprintf("run %s was asked to stop", e.Run), nil
+	case mailroom.KindFailed:
+		var b mailroom.RunFailed
+		err := e.Decode(&b)
+		return fmt.Sprintf("run %s failed: %s: %s", e.Run, b.Error.Class, b.Error.Message), err
+	case mailroom.KindCancelled:
+		var b mailroom.RunStop
+		err := e.Decode(&b)
+		return fmt.Sprintf("run %s %s", e.Run, ended(b.Reason)), err
+	case mailroom.KindWaiting:
+		var b mailroom.RunWaiting
+		err := e.Decode(&b)
+		line := "waiting"
+		if b.Until != nil {
+			line += ", until " + b.Until.UTC().Format(time.RFC3339) + " at most"
+		}
+		return line, err
+	case mailroom.KindResumed:
+		return fmt.Sprintf("going on, attempt %d", e.Attempt), nil
+	}
+	return "", nil
+}
+
+// done is what an agent tells of what it did.
+func (t talk) done(e mailroom.Entry) (string, error) {
+	switch e.Kind {
+	case mailroom.KindStep:
+		var b mailroom.StepNamed
+		err := e.Decode(&b)
+		return "step " + b.Name, err
+	case mailroom.KindToolStarted:
+		var b struct {
+			Call, Name string
+			Arguments  json.RawMessage
+		}
+		err := e.Decode(&b)
+		t.names[b.Call] = b.Name
+		return fmt.Sprintf("tool %s %s", b.Name, b.Arguments), err
+	case mailroom.KindToolDone:
+		var b struct {
+			Call, Summary string
+			OK            bool
+		}
+		err := e.Decode(&b)
+		if !b.OK {
+			return fmt.Sprintf("tool %s failed: %s", t.name(b.Call), b.Summary), err
+		}
+		return fmt.Sprintf("tool %s: %s", t.name(b.Call), b.Summary), err
+	case mailroom.KindSend:
+		var b mailroom.Sent
+		err := e.Decode(&b)
+		if b.Answer {
+			return fmt.Sprintf("child run %s in thread %s", b.Run, b.Thread), err
+		}
+		return fmt.Sprintf("message to thread %s, for run %s", b.Thread, b.Run), err
+	}
+	var b mailroom.EffectEntry
+	err := e.Decode(&b)
+	switch {
+	case e.Kind == mailroom.KindEffectUnknown:
+		return fmt.Sprintf("effect %s: nobody knows whether it happened", b.Name), err
+	case b.Error != "":
+		return fmt.Sprintf("effect %s failed: %s", b.Name, b.Error), err
+	}
+	return fmt.Sprintf("effect %s is done", b.Name), err
+}
+
+// ticket is what a run asks, and what it is told.
+func (t talk) ticket(e mailroom.Entry) (string, error) {
+	switch e.Kind {
+	case mailroom.KindTicketOpened:
+		var k mailroom.Ticket
+		err := e.Decode(&k)
+		t.names[k.ID] = k.Name
+		switch k.Kind {
+		case mailroom.Child:
+			return "", err // the send tells
+		case mailroom.Timer:
+			if k.ExpiresAt == nil {
+				return "", err
+			}
+			return "timer until " + k.ExpiresAt.UTC().Format(time.RFC3339), err
+		}
+		return fmt.Sprintf("%s %s: %s", k.Kind, k.Name, k.Prompt), err
+	case mailroom.KindTicketExpired:
+		var b mailroom.TicketRef
+		err := e.Decode(&b)
+		return t.name(b.Ticket) + ": its time has come", err
+	}
+	var b mailroom.TicketDecision
+	if err := e.Decode(&b); err != nil {
+		return "", err
+	}
+	return t.decided(b), nil
+}
+
+func (t talk) decided(b mailroom.TicketDecision) string {
+	var child struct{ Run, Status, Reply string }
+	if json.Unmarshal(b.Answer, &child) == nil && child.Run != "" && b.DecidedBy == "run:"+child.Run {
+		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, cut(child.Reply, 120))
+	}
+	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), past(b.Decision), b.DecidedBy)
+	if b.Decision == mailroom.Answer {
+		line += ": " + cut(string(b.Answer), 120)
+	}
+	if b.Reason != "" {
+		line += fmt.Sprintf(" (%s)", b.Reason)
+	}
+	return line
+}
+
+func past(v mailroom.Verdict) string {
+	switch v {
+	case mailroom.Approve:
+		return "approved"
+	case mailroom.Deny:
+		return "denied"
+	}
+	return "answered"
+}
+
+// name is what a call or a ticket was called, or its id if that was not seen.
+func (t talk) name(id string) string {
+	if name, ok := t.names[id]; ok {
+		return name
+	}
+	return id
+}
+
+func ended(reason mailroom.Reason) string {
+	if reason == mailroom.ByCancel {
+		return "cancelled"
+	}
+	return "cancelled: " + string(reason)
+}
+
+func rescheduled(e mailroom.Entry, b mailroom.RunRescheduled) string {
+	line := fmt.Sprintf("run %s: attempt %d ", e.Run, b.Attempt)
+	switch b.Reason {
+	case "lease_lost":
+		line += "was lost with its worker"
+	case "released":
+		line += "was given back by its worker"
+	default:
+		line += "failed"
+	}
+	if b.Error != nil {
+		line += fmt.Sprintf(": %s: %s", b.Error.Class, b.Error.Message)
+	}
+	if wait := b.AvailableAt.Sub(e.At); wait > 0 {
+		line += fmt.Sprintf("; next attempt in %s", wait.Round(10*time.Millisecond))
+	}
+	return line
+}
