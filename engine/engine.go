@@ -220,7 +220,6 @@ func (e *Engine) drop(s *session) {
 	if s.alone {
 		e.alone--
 	}
-	e.closed(s.failed)
 }
 
 func (e *Engine) flushThread(thread string) {

@@ -41,8 +41,6 @@ type session struct {
 	text    message
 	flusher sync.WaitGroup
 	started bool // the flusher runs
-
-	failed error // why it could not be settled; read when work has returned
 }
 
 var _ mailroom.Session = (*session)(nil)

@@ -165,7 +165,6 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 	case mailroom.CodeOf(err) == mailroom.LeaseLost:
 		log.Warn("attempt ended without its claim", "cause", cause)
 	default:
-		s.failed = err
 		log.Error("attempt could not be settled; its claim is freed with the lease", "cause", cause, "error", err)
 	}
 }
