@@ -24,6 +24,8 @@ type session struct {
 	life   context.Context // the engine's: what must be written is tried until it ends
 	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
+	hints  *bus.Subscription // to its thread
+	unsure error             // why it is not known whether the run was stopped meanwhile
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
@@ -49,7 +51,8 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) 
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
 		life: life, step: w.Run.Step,
-		kick: make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
+		hints: e.bus.Subscribe(w.Claim.Thread, 16),
+		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	s.row.Store(w.Run)

@@ -106,6 +106,29 @@ func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
 	})
 }
 
+func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			t.Error("the agent was entered")
+			return nil
+		}))
+		h.wait(time.Second)
+		p.line.freeze()
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second) // the claim is on its way
+		p.engines[0].quit()
+		h.wait(time.Minute)
+		p.line.thaw()
+		<-p.engines[0].done
+		if r := h.status(out.Run, mailroom.Running); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+		h.serve(say("hi"))
+		h.wait(3 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
 func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 	inHouse(t, func(h *house) {
 		w := h.serve(say("hi"))
