@@ -51,7 +51,7 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) 
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
 		life: life, step: w.Run.Step,
-		hints: e.bus.Subscribe(w.Claim.Thread, 16),
+		hints: e.bus.SubscribeEntries(w.Claim.Thread, 16),
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)

@@ -286,7 +286,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 			}) {
 				p.line.onView(nil)
 				for range 100 { // nobody reads them yet
-					p.bus.Publish(bus.Notice{Thread: r.Thread})
+					p.bus.Publish(bus.Notice{Thread: r.Thread, Entries: []mailroom.Entry{{}}})
 				}
 				h.cancel(mailroom.Submitted{Run: r.ID})
 				begin = time.Now()
