@@ -3,6 +3,7 @@ package mailroom
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -52,10 +53,16 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errorf makes an Error; an operand of %w becomes its cause as in [fmt.Errorf].
+// Errorf makes an Error. An operand of %w becomes its cause as in [fmt.Errorf];
+// one at the end, after a colon, stays out of Message, because what went wrong
+// inside is not for the caller.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+	e := &Error{Code: code, Message: err.Error(), Cause: errors.Unwrap(err)}
+	if e.Cause != nil {
+		e.Message = strings.TrimSuffix(e.Message, ": "+e.Cause.Error())
+	}
+	return e
 }
 
 // CodeOf returns the code of the first Error in err's tree, Internal for any

@@ -67,11 +67,15 @@ func (t *Loaded) supersede(spare *Run, by string, now time.Time) []string {
 	ids := []string{}
 	var old []*Run
 	for _, w := range []*window{&t.queue, &t.held} {
+		var kept []*Run // taken out at once: one by one costs the square of a backlog
 		for _, r := range w.runs {
-			if r != spare && r.Parent == "" {
+			if r == spare || r.Parent != "" {
+				kept = append(kept, r)
+			} else {
 				old = append(old, r)
 			}
 		}
+		w.runs = kept
 	}
 	for _, r := range old {
 		r.Reason = BySupersede

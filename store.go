@@ -61,7 +61,7 @@ type Want struct {
 type Reader interface {
 	Threads(q ThreadQuery) ([]*Thread, error)
 	Runs(q RunQuery) ([]*Run, error)
-	// CountRuns counts what Runs would return without Limit and Before.
+	// CountRuns counts what Runs would return without Limit and From.
 	CountRuns(q RunQuery) (int, error)
 	Entries(q EntryQuery) ([]Entry, error)
 	Keys(thread string, keys []string) ([]SubmitKey, error)

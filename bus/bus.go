@@ -66,8 +66,18 @@ func (b *Bus) Publish(n Notice) {
 // Subscribe returns a subscription to the notices of one thread, or of all with
 // "". It buffers depth notices, at least one. The caller must close it.
 func (b *Bus) Subscribe(thread string, depth int) *Subscription {
+	return b.subscribe(thread, depth, false)
+}
+
+// SubscribeEntries is Subscribe for who wants notices with entries only: live
+// text neither wakes it nor takes its room.
+func (b *Bus) SubscribeEntries(thread string, depth int) *Subscription {
+	return b.subscribe(thread, depth, true)
+}
+
+func (b *Bus) subscribe(thread string, depth int, entries bool) *Subscription {
 	c := make(chan Notice, max(depth, 1))
-	s := &Subscription{C: c, bus: b, thread: thread, c: c}
+	s := &Subscription{C: c, bus: b, thread: thread, entries: entries, c: c}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.threads[thread] == nil {
@@ -82,14 +92,18 @@ type Subscription struct {
 	C <-chan Notice
 
 	// Set once by Subscribe.
-	bus    *Bus
-	thread string
-	c      chan Notice
+	bus     *Bus
+	thread  string
+	entries bool // nothing else is wanted
+	c       chan Notice
 
 	lost atomic.Bool
 }
 
 func (s *Subscription) offer(n Notice) {
+	if s.entries && len(n.Entries) == 0 {
+		return
+	}
 	select {
 	case s.c <- n:
 	default:

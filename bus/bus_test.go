@@ -86,6 +86,24 @@ func TestPublishNeverWaitsAndTheLossIsToldOnce(t *testing.T) {
 	}
 }
 
+func TestReaderOfEntriesHasRoomForThemAlone(t *testing.T) {
+	b := bus.New()
+	s := b.SubscribeEntries("a", 1)
+	defer s.Close()
+
+	for i := range 5 {
+		b.Publish(delta("a", i))
+	}
+	b.Publish(bus.Notice{Thread: "a", Entries: []mailroom.Entry{{Seq: 7}}})
+
+	if n := <-s.C; len(n.Entries) != 1 || n.Entries[0].Seq != 7 {
+		t.Errorf("got %+v, want the entry", n)
+	}
+	if s.Lost() {
+		t.Error("Lost() = true after nothing but live text was passed over")
+	}
+}
+
 func TestDepthIsAtLeastOne(t *testing.T) {
 	b := bus.New()
 	sub, asks := b.Subscribe("a", 0), b.Asks(-1)

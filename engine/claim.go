@@ -17,10 +17,10 @@ type asking struct {
 
 // claimed is the answer to a standing claim.
 type claimed struct {
-	worker string
-	round  int64
-	work   []ledger.Work
-	err    error
+	worker   string
+	round    int64
+	sessions []*session
+	err      error
 }
 
 // ask keeps a standing claim out for the free slots, while there is a lease to
@@ -41,13 +41,30 @@ func (e *Engine) ask(ctx context.Context) {
 	}
 	e.round++
 	request.Round = e.round
-	ctx, cancel := context.WithCancel(ctx)
+	askCtx, cancel := context.WithCancel(ctx)
 	e.asking = &asking{request: request, cancel: cancel}
 	e.crew.Go(func() {
 		defer cancel()
-		work, err := e.ledger.Claim(ctx, request)
-		e.claims <- claimed{worker: request.Worker, round: request.Round, work: work, err: err}
+		work, err := e.ledger.Claim(askCtx, request)
+		e.claims <- claimed{
+			worker: request.Worker, round: request.Round, sessions: e.open(ctx, request.Worker, work), err: err,
+		}
 	})
+}
+
+// open makes the sessions of what was claimed. They listen first, then all of
+// them look at once, so that no stop falls between the claim and the agent.
+func (e *Engine) open(life context.Context, worker string, work []ledger.Work) []*session {
+	var opened []*session
+	for _, w := range work {
+		opened = append(opened, e.newSession(life, worker, w))
+	}
+	if err := e.look(life, opened...); err != nil {
+		for _, s := range opened {
+			s.unsure = err
+		}
+	}
+	return opened
 }
 
 func (e *Engine) stopAsking() {
@@ -100,9 +117,8 @@ func (e *Engine) grown(old ledger.ClaimRequest) bool {
 func (e *Engine) take(life context.Context, c claimed) {
 	e.asking = nil
 	e.answered = c.round
-	for _, w := range c.work {
-		s := e.newSession(life, c.worker, w)
-		e.active[w.Claim] = s
+	for _, s := range c.sessions {
+		e.active[s.claim] = s
 		e.taken[s.agent]++
 		if s.alone {
 			e.alone++

@@ -144,16 +144,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	life, end := context.WithCancel(work)
 	defer end()
 	e.loop(ctx, life)
-	left := len(e.active)
 	end()
 	e.crew.Wait()
+	left := len(e.active) + e.tooLate()
 	e.lease.stop()
 	e.state.end(errors.New("the engine has stopped"))
 	switch {
 	case e.fatal != nil:
 		return e.fatal
 	case left > 0:
-		e.options.Log.Error("agents did not return in time; their runs are freed with the lease", "worker", e.lease.worker, "runs", left)
+		e.options.Log.Error("runs were not given back in time; they are freed with the lease", "worker", e.lease.worker, "runs", left)
 		return nil
 	}
 	return e.leave(work)
@@ -212,6 +212,19 @@ func (e *Engine) loop(ctx, life context.Context) {
 	}
 }
 
+// tooLate counts what was claimed after the loop had ended.
+func (e *Engine) tooLate() int {
+	select {
+	case c := <-e.claims:
+		for _, s := range c.sessions {
+			s.hints.Close()
+		}
+		return len(c.sessions)
+	default:
+		return 0
+	}
+}
+
 // stop ends the claiming.
 func (e *Engine) stop() {
 	e.stopping = true
@@ -240,7 +253,6 @@ func (e *Engine) drop(s *session) {
 	if s.alone {
 		e.alone--
 	}
-	e.closed(s.failed)
 }
 
 func (e *Engine) flushThread(thread string) {

@@ -215,6 +215,18 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 	})
 }
 
+func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
+	inHouse(t, func(h *house) {
+		out := h.send("t", "hello", func(in *mailroom.Submit) { in.Agent = "b" })
+		h.wait(10 * time.Minute)
+		h.serve(say("hi"))
+		h.wait(55 * time.Second) // others may come up as well
+		h.status(out.Run, mailroom.Queued)
+		h.wait(20 * time.Second)
+		h.status(out.Run, mailroom.Failed)
+	})
+}
+
 func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.serve(say("hi"))

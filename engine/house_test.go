@@ -80,26 +80,8 @@ func serving(f mailroom.AgentFunc) engine.Options {
 	return engine.Options{Agents: map[string]engine.Agent{"a": {Agent: f}}}
 }
 
-// send submits text for agent a and returns the answer.
-func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
-	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "a", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
-	for _, f := range edit {
-		f(&in)
-	}
-	out, err := h.ledger.Submit(context.Background(), in)
-	h.must(err)
-	return out
-}
-
 func mode(m mailroom.Mode) func(*mailroom.Submit) {
 	return func(in *mailroom.Submit) { in.Mode = m }
-}
-
-func (h *house) cancel(out mailroom.Submitted) {
-	h.t.Helper()
-	_, err := h.ledger.Cancel(context.Background(), out.Run, "somebody")
-	h.must(err)
 }
 
 func (h *house) run(id string) *mailroom.Run {

@@ -100,6 +100,28 @@ func (p *process) kill() {
 	<-p.ended
 }
 
+// send submits text for agent a and returns the answer.
+func (p *process) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+	p.t.Helper()
+	in := mailroom.Submit{Thread: thread, Agent: "a", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+	for _, f := range edit {
+		f(&in)
+	}
+	out, err := p.ledger.Submit(context.Background(), in)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return out
+}
+
+func (p *process) cancel(out mailroom.Submitted) {
+	p.t.Helper()
+	_, err := p.ledger.Cancel(context.Background(), out.Run, "somebody")
+	if err != nil {
+		p.t.Error(err)
+	}
+}
+
 // line is the store as one process sees it.
 type line struct {
 	mailroom.Store
@@ -109,6 +131,7 @@ type line struct {
 	frozen chan struct{} // an Update begins when it is closed; nil: at once
 	// before may refuse a Write, after may report one that happened as failed.
 	before, after func(*mailroom.Changes) error
+	viewed        func() // called after each View
 }
 
 func (l *line) isDead() bool {
@@ -181,7 +204,20 @@ func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	if dead, _, _, _ := l.state(); dead != nil {
 		return dead
 	}
-	return l.Store.View(ctx, f)
+	err := l.Store.View(ctx, f)
+	l.mu.Lock()
+	viewed := l.viewed
+	l.mu.Unlock()
+	if viewed != nil {
+		viewed()
+	}
+	return err
+}
+
+func (l *line) onView(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.viewed = f
 }
 
 // watched is a transaction whose Write is looked at first.

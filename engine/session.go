@@ -27,6 +27,8 @@ type session struct {
 	life   context.Context // the engine's: what must be written is tried until it ends
 	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
+	hints  *bus.Subscription // to its thread
+	unsure error             // why it is not known whether the run was stopped meanwhile
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
@@ -48,8 +50,6 @@ type session struct {
 	text    message
 	flusher sync.WaitGroup
 	started bool // the flusher runs
-
-	failed error // why it could not be settled; read when work has returned
 }
 
 var _ mailroom.Session = (*session)(nil)
@@ -58,7 +58,8 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) 
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
 		due: w.Due, at: w.At, life: life, step: w.Run.Step,
-		kick: make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
+		hints: e.bus.SubscribeEntries(w.Claim.Thread, 16),
+		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	s.row.Store(w.Run)

@@ -86,6 +86,49 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 	})
 }
 
+func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			t.Error("the agent was entered")
+			return nil
+		}))
+		h.wait(time.Second)
+		p.line.freeze()
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second) // the claim is on its way
+		p.engines[0].quit()
+		h.wait(time.Second)
+		p.line.thaw()
+		<-p.engines[0].done
+		if r := h.status(out.Run, mailroom.Queued); r.Attempt != 1 || r.Crashes != 0 {
+			t.Errorf("got attempt %d, %d crashes, want it claimed once and released", r.Attempt, r.Crashes)
+		}
+	})
+}
+
+func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
+	inHouse(t, func(h *house) {
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			t.Error("the agent was entered")
+			return nil
+		}))
+		h.wait(time.Second)
+		p.line.freeze()
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second) // the claim is on its way
+		p.engines[0].quit()
+		h.wait(time.Minute)
+		p.line.thaw()
+		<-p.engines[0].done
+		if r := h.status(out.Run, mailroom.Running); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+		h.serve(say("hi"))
+		h.wait(3 * time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
 func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 	inHouse(t, func(h *house) {
 		w := h.serve(say("hi"))
@@ -176,7 +219,9 @@ func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
 		h.must(w.err)
 		h.status(out.Run, mailroom.Running)
 		h.serve(say("taken over"))
-		h.wait(20 * time.Second)
+		h.wait(5 * time.Second)
+		h.status(out.Run, mailroom.Running)
+		h.wait(15 * time.Second)
 		for _, out := range []mailroom.Submitted{out, fine} {
 			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
 				t.Errorf("got attempt %d, %d crashes, want 2 and 1", r.Attempt, r.Crashes)

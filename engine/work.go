@@ -1,11 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -18,20 +21,15 @@ import (
 func (s *session) work() {
 	defer s.cancel(context.Canceled)
 	begin := time.Now()
-	hints := s.engine.bus.Subscribe(s.claim.Thread, 16)
-	defer hints.Close()
-	agent, keptErr := s.engine.options.Agents[s.agent].pinned(s.Run())
+	defer s.hints.Close()
+	agent, unkept := s.engine.options.Agents[s.agent].pinned(s.Run())
 	limit := agent.Deadline
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
-	err := s.look(ctx)
-	if err == nil {
-		err = keptErr
-	}
-	if err != nil {
+	if err := cmp.Or(context.Cause(ctx), s.unsure, unkept); err != nil { // the agent must not be entered
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
@@ -42,7 +40,7 @@ func (s *session) work() {
 		defer func() { done <- err }()
 		err = call(ctx, agent.Agent, s)
 	}()
-	err, forced := s.await(ctx, limit, done, hints)
+	err, forced := s.await(ctx, limit, done)
 	out := outcome(ctx, err, limit, forced)
 	if out.Outcome != mailroom.Release && !forced {
 		s.parkInstead(&out)
@@ -56,18 +54,25 @@ func (s *session) work() {
 	}
 }
 
-// look reads what became of the run since it was claimed, and returns an error
-// if its agent must not be entered, or must stop.
-func (s *session) look(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+// look reads what became of the runs since they were claimed.
+func (e *Engine) look(ctx context.Context, sessions ...*session) error {
+	byRun := map[string]*session{}
+	for _, s := range sessions {
+		byRun[s.claim.Run] = s
+	}
+	if len(byRun) == 0 {
+		return nil
 	}
 	var runs []*mailroom.Run
-	err := s.engine.ledger.View(ctx, func(r mailroom.Reader) (err error) {
-		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{s.claim.Run}})
+	err := e.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+		runs, err = r.Runs(mailroom.RunQuery{IDs: slices.Collect(maps.Keys(byRun))})
 		return err
 	})
+	if err != nil {
+		return fmt.Errorf("look at the runs again: %w", err)
+	}
 	for _, r := range runs {
+		s := byRun[r.ID]
 		if r.Stop != "" {
 			s.cancel(mailroom.ErrStopped)
 		}
@@ -75,10 +80,7 @@ func (s *session) look(ctx context.Context) error {
 			s.steered.Store(true)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("look at run %s: %w", s.claim.Run, err)
-	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // hint reacts to what was committed in the thread while the agent works.
@@ -96,7 +98,7 @@ func (s *session) hint(n bus.Notice) {
 
 // await waits for the agent. One that does not return in time after a stop or
 // its deadline is given up; a claim is given back only after it has returned.
-func (s *session) await(ctx context.Context, limit time.Duration, done <-chan error, hints *bus.Subscription) (err error, forced bool) {
+func (s *session) await(ctx context.Context, limit time.Duration, done <-chan error) (err error, forced bool) {
 	grace := s.engine.options.StopGrace
 	cut := time.NewTimer(limit + grace)
 	defer cut.Stop()
@@ -105,10 +107,10 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 		select {
 		case err := <-done:
 			return err, false
-		case n := <-hints.C:
+		case n := <-s.hints.C:
 			s.hint(n)
-			if hints.Lost() {
-				if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			if s.hints.Lost() {
+				if err := s.engine.look(s.life, s); err != nil {
 					s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
 				}
 			}
@@ -186,7 +188,6 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 		s.engine.options.Observe.Attempt(s.agent, WithoutClaim)
 		log.Warn("attempt ended without its claim", "cause", cause)
 	default:
-		s.failed = err
 		s.engine.options.Observe.Attempt(s.agent, Unsettled)
 		log.Error("attempt could not be settled; its claim is freed with the lease", "cause", cause, "error", err)
 	}

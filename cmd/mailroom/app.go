@@ -20,6 +20,7 @@ type Main struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
+	Name   string              // how the program was called, for hints; "" is mailroom
 
 	// set by Run, from the flags
 	data    string
@@ -112,7 +113,11 @@ func (m *Main) connect() (*client.Client, error) {
 
 // again is a command line of the same data folder, to be shown as a hint.
 func (m *Main) again(words ...string) string {
-	line := []string{"mailroom", words[0]}
+	name := "mailroom"
+	if strings.ContainsRune(m.Name, os.PathSeparator) {
+		name = quote(m.Name) // not found by its name alone
+	}
+	line := []string{name, words[0]}
 	if m.data != "" {
 		line = append(line, "--data", quote(m.data))
 	}

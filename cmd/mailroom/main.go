@@ -22,6 +22,6 @@ func run() int {
 		stop()
 		cancel()
 	})()
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Name: os.Args[0]}
 	return m.Run(ctx, os.Args[1:])
 }

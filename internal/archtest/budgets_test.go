@@ -127,11 +127,6 @@ func selector(e ast.Expr) string {
 	return ""
 }
 
-func TestFilesAreSmall(t *testing.T)                 { report(t, checkFileSize) }
-func TestFunctionsAreShort(t *testing.T)             { report(t, checkFunctionSize) }
-func TestInterfacesAreSmall(t *testing.T)            { report(t, checkInterfaceSize) }
-func TestNoPackageVariableCanBeChanged(t *testing.T) { report(t, checkVariables) }
-
 func TestBudgetsSeeWhatIsTooLarge(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("\n", n) }
 	for _, e := range []example{

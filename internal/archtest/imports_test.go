@@ -105,22 +105,6 @@ func forbidden(from string, at int, to string) string {
 	return ""
 }
 
-func TestImportsPointDown(t *testing.T) { report(t, checkImports) }
-
-func TestEveryFloorHasAFolder(t *testing.T) {
-	seen := map[string]bool{}
-	for _, f := range tree(t) {
-		for base := range floors {
-			seen[base] = seen[base] || within(f.folder(), base)
-		}
-	}
-	for base := range floors {
-		if !seen[base] {
-			t.Errorf("floors names %s, which is not there", base)
-		}
-	}
-}
-
 func TestImportRulesSeeWhatIsWrong(t *testing.T) {
 	imports := func(target string) string { return "package x\nimport _ \"" + target + "\"\n" }
 	for _, e := range []example{

@@ -48,9 +48,6 @@ func checkSleep(f *file) []string {
 	return found
 }
 
-func TestPackageNamesNameThings(t *testing.T) { report(t, checkNames) }
-func TestNoTestSleeps(t *testing.T)           { report(t, checkSleep) }
-
 func TestVagueNamesAreSeen(t *testing.T) {
 	for _, e := range []example{
 		{"a thing", "bus/x.go", "package bus", 0},

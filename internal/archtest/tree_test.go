@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -113,14 +114,33 @@ func tree(t *testing.T) []*file {
 	return files
 }
 
-// report fails the test once for each finding in the tree.
-func report(t *testing.T, check func(*file) []string) {
-	t.Helper()
-	for _, f := range tree(t) {
-		for _, finding := range check(f) {
-			t.Error(finding)
-		}
+// TestTheHouseRulesHold checks the whole tree, each rule by its name.
+func TestTheHouseRulesHold(t *testing.T) {
+	files := tree(t)
+	for name, check := range map[string]func(*file) []string{
+		"imports point down":                checkImports,
+		"files are small":                   checkFileSize,
+		"functions are short":               checkFunctionSize,
+		"interfaces are small":              checkInterfaceSize,
+		"no package variable is changeable": checkVariables,
+		"package names name things":         checkNames,
+		"no test sleeps":                    checkSleep,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, f := range files {
+				for _, finding := range check(f) {
+					t.Error(finding)
+				}
+			}
+		})
 	}
+	t.Run("every floor has a folder", func(t *testing.T) {
+		for base := range floors {
+			if !slices.ContainsFunc(files, func(f *file) bool { return within(f.folder(), base) }) {
+				t.Errorf("floors names %s, which is not there", base)
+			}
+		}
+	})
 }
 
 // example is a source with as many findings as it should have.

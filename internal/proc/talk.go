@@ -120,21 +120,22 @@ func read(f *os.File, take func([]byte)) {
 		}
 		return n, err
 	}
-	var n int
 	var err error
 	for err == nil {
-		n, err = piece()
+		_, err = piece()
 	}
 	if !errors.Is(err, os.ErrDeadlineExceeded) {
 		return
 	}
-	for rest := pipeSize; rest > 0; rest -= n {
+	for rest := pipeSize; rest > 0; {
 		if err := f.SetReadDeadline(time.Now().Add(drain)); err != nil {
 			return
 		}
-		if n, err = piece(); err != nil {
+		n, err := piece()
+		if err != nil {
 			return
 		}
+		rest -= n
 	}
 }
 

@@ -34,20 +34,28 @@ func refusal(ctx context.Context, doing string, err error) (refused *mailroom.Er
 	if errors.As(err, &known) {
 		return known, false
 	}
+	refused = &mailroom.Error{Code: mailroom.Internal, Message: "the store failed to " + doing, Cause: err}
 	var failed *sqlite.Error
-	if !errors.As(err, &failed) {
-		return mailroom.Errorf(mailroom.Internal, "%s: %w", doing, err), false
+	switch {
+	case !errors.As(err, &failed):
+	case isBusy(err):
+		refused.Code = mailroom.Unavailable
+	case breaks(failed.Code() & primary):
+		refused.Code, broken = mailroom.Unavailable, true
 	}
-	if isBusy(err) {
-		return mailroom.Errorf(mailroom.Unavailable, "%s: the database is busy: %w", doing, err), false
-	}
-	switch failed.Code() & primary {
+	return refused, broken
+}
+
+// breaks tells the codes of errors of the disk and the file from those of a
+// statement.
+func breaks(code int) bool {
+	switch code {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB,
 		sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_PROTOCOL,
 		sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS:
-		return mailroom.Errorf(mailroom.Unavailable, "%s: %w", doing, err), true
+		return true
 	}
-	return mailroom.Errorf(mailroom.Internal, "%s: %w", doing, err), false
+	return false
 }
 
 func cancelled(ctx context.Context) *mailroom.Error {

@@ -37,8 +37,11 @@ type Store struct {
 	retryAt  int   // pages at which to try again when readers keep the WAL
 	broken   error // why nothing may be written any more
 
-	// The free readers; nil ones are not open yet.
-	readers chan *session
+	// One for every View that runs. A View takes the reader that was free
+	// last, whose cache is warm and whose statements are prepared.
+	viewing chan struct{}
+	mu      sync.Mutex
+	free    []*session // guarded by mu
 
 	// The keeper is told of commits by wake and waited for by Close.
 	wake   chan struct{}
@@ -61,12 +64,9 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	s := &Store{
 		turn:    make(chan struct{}, 1),
-		readers: make(chan *session, o.Readers),
+		viewing: make(chan struct{}, o.Readers),
 		wake:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
-	}
-	for range o.Readers {
-		s.readers <- nil
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		// The first error tells more than one of closing what is half open.
@@ -203,7 +203,7 @@ func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err er
 	if err != nil {
 		return err
 	}
-	defer func() { s.readers <- session }()
+	defer s.giveReader(session)
 	fail := func(doing string, err error) error {
 		refused, _ := refusal(ctx, doing, err)
 		return refused
@@ -229,22 +229,33 @@ func (s *Store) takeReader(ctx context.Context) (*session, error) {
 	default:
 	}
 	select {
-	case reader := <-s.readers:
-		if reader != nil {
-			return reader, nil
-		}
+	case s.viewing <- struct{}{}:
 	case <-ctx.Done():
 		return nil, cancelled(ctx)
 	case <-s.closing:
 		return nil, errClosed()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.free) - 1; last >= 0 {
+		reader := s.free[last]
+		s.free = s.free[:last]
+		return reader, nil
+	}
 	conn, err := s.readerDB.Conn(ctx)
 	if err != nil {
-		s.readers <- nil
+		<-s.viewing
 		refused, _ := refusal(ctx, "open a reader", err)
 		return nil, refused
 	}
 	return newSession(conn), nil
+}
+
+func (s *Store) giveReader(reader *session) {
+	s.mu.Lock()
+	s.free = append(s.free, reader)
+	s.mu.Unlock()
+	<-s.viewing
 }
 
 // Close waits for the Update and the Views that run, and then closes the file.
@@ -268,10 +279,11 @@ func (s *Store) closeDatabases() error {
 			first = fmt.Errorf("close store: %w", err)
 		}
 	}
-	for range cap(s.readers) {
-		if reader := <-s.readers; reader != nil {
-			note(reader.close())
-		}
+	for range cap(s.viewing) {
+		s.viewing <- struct{}{} // until no View runs any more
+	}
+	for _, reader := range s.free {
+		note(reader.close())
 	}
 	if s.readerDB != nil {
 		note(s.readerDB.Close())

@@ -1,0 +1,149 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/sqlite"
+)
+
+// BenchmarkRuns measures complete runs: a message is submitted, claimed, given
+// to an agent that does nothing, and settled. On SQLite every acknowledgement
+// was synced before it was given. The threads are taken in turn.
+//
+//   - runs/s: from the first submit to the last run's end
+//   - submit-p50, submit-p99: time of one submit, in ms
+//   - start-p50, start-p99: from the submit's transaction to the agent, in ms
+//
+// "saturated" is 64 submitters that submit again as soon as they are answered;
+// the others submit at a steady rate.
+func BenchmarkRuns(b *testing.B) {
+	for _, s := range []struct {
+		name    string
+		threads int
+		open    func(b *testing.B) mailroom.Store
+	}{
+		{"memory", 100, func(b *testing.B) mailroom.Store { return memory.New() }},
+		{"sqlite", 10_000, func(b *testing.B) mailroom.Store {
+			store, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "mailroom.db"), sqlite.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return store
+		}},
+	} {
+		for _, load := range []struct {
+			name string
+			rate int // submits a second; 0: as many as go
+		}{{"saturated", 0}, {"100-a-second", 100}, {"1000-a-second", 1000}} {
+			b.Run(s.name+"/"+load.name, func(b *testing.B) {
+				newBench(b, s.open(b), s.threads).run(load.rate)
+			})
+		}
+	}
+}
+
+// bench is one server's worth of parts, and what was measured.
+type bench struct {
+	b       *testing.B
+	store   mailroom.Store
+	ledger  *ledger.Ledger
+	engine  *engine.Engine
+	threads int
+
+	next    atomic.Int64 // submits begun
+	ended   atomic.Int64 // runs completed
+	all     chan struct{}
+	submits seen[time.Duration]
+	starts  seen[time.Duration]
+}
+
+func newBench(b *testing.B, store mailroom.Store, threads int) *bench {
+	m := &bench{b: b, store: store, threads: threads, all: make(chan struct{})}
+	hints := bus.New()
+	m.ledger = ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		hints.Publish(bus.Notice{Thread: thread, Entries: entries})
+		for _, e := range entries {
+			if e.Kind == mailroom.KindCompleted && m.ended.Add(1) == int64(b.N) {
+				close(m.all)
+			}
+		}
+	}})
+	o := serving(func(ctx context.Context, s mailroom.Session) error {
+		m.starts.add(time.Since(s.Run().CreatedAt))
+		return nil
+	})
+	o.Runs = 128
+	m.engine = engine.New(m.ledger, hints, o)
+	return m
+}
+
+func (m *bench) run(rate int) {
+	ctx, stop := context.WithCancel(context.Background())
+	var parts, submitters sync.WaitGroup
+	ledgerCtx, stopLedger := context.WithCancel(context.Background())
+	parts.Go(func() { m.must(m.ledger.Run(ledgerCtx)) })
+	parts.Go(func() { defer stopLedger(); m.must(m.engine.Run(ctx)) })
+
+	m.b.ResetTimer()
+	for range 64 {
+		submitters.Go(func() { m.submit(rate, time.Now()) })
+	}
+	submitters.Wait()
+	<-m.all
+	m.b.StopTimer()
+	m.b.ReportMetric(float64(m.b.N)/m.b.Elapsed().Seconds(), "runs/s")
+	m.report("submit", m.submits.all())
+	m.report("start", m.starts.all())
+
+	stop()
+	parts.Wait()
+	m.must(m.store.Close())
+}
+
+// submit is one of the submitters.
+func (m *bench) submit(rate int, begin time.Time) {
+	for {
+		n := m.next.Add(1)
+		if n > int64(m.b.N) {
+			return
+		}
+		if rate > 0 {
+			<-time.After(time.Until(begin.Add(time.Duration(n) * time.Second / time.Duration(rate))))
+		}
+		asked := time.Now()
+		_, err := m.ledger.Submit(context.Background(), mailroom.Submit{
+			Thread: fmt.Sprint("thread-", n%int64(m.threads)), Agent: "a", SetAgent: true,
+			Messages: []mailroom.Draft{{Parts: mailroom.Text("what is the answer to this question?")}},
+			Origin:   mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench",
+		})
+		m.must(err)
+		m.submits.add(time.Since(asked))
+	}
+}
+
+func (m *bench) must(err error) {
+	if err != nil {
+		m.b.Error(err)
+	}
+}
+
+// report adds the median and the 99th percentile, in milliseconds.
+func (m *bench) report(name string, took []time.Duration) {
+	slices.Sort(took)
+	for _, p := range []int{50, 99} {
+		at := took[(len(took)-1)*p/100]
+		m.b.ReportMetric(float64(at.Microseconds())/1000, fmt.Sprintf("%s-p%d-ms", name, p))
+	}
+}

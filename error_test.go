@@ -1,0 +1,23 @@
+package mailroom_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"mailroom"
+)
+
+func TestACauseIsForLogsAndNotForTheCaller(t *testing.T) {
+	inside := errors.New("disk sda1 is full")
+	err := mailroom.Errorf(mailroom.Unavailable, "submit was not taken: %w", inside)
+	if got, want := err.Message, "submit was not taken"; got != want {
+		t.Errorf("got message %q, want %q", got, want)
+	}
+	if got, want := err.Error(), "submit was not taken: disk sda1 is full"; got != want {
+		t.Errorf("got error %q, want %q", got, want)
+	}
+	if !errors.Is(err, inside) || mailroom.CodeOf(fmt.Errorf("send: %w", err)) != mailroom.Unavailable {
+		t.Errorf("%v lost its cause or its code", err)
+	}
+}

@@ -1,0 +1,91 @@
+package ledger_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"mailroom"
+)
+
+// counting is a store that counts what is asked of it.
+type counting struct {
+	mailroom.Store
+
+	mu sync.Mutex
+	counts
+}
+
+type counts struct {
+	Updates int // transactions that may write
+	Queries int // of readers, Lock and Due among them
+	Rows    int // threads and runs that these returned
+}
+
+// reset returns what was counted, and begins anew.
+func (s *counting) reset() counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.counts
+	s.counts = counts{}
+	return c
+}
+
+func (s *counting) add(updates, queries, rows int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Updates += updates
+	s.Queries += queries
+	s.Rows += rows
+}
+
+func (s *counting) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	s.add(1, 0, 0)
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{Tx: tx, s: s}) })
+}
+
+func (s *counting) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(countingReader{Reader: r, s: s}) })
+}
+
+type countingReader struct {
+	mailroom.Reader
+	s *counting
+}
+
+func (r countingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	rows, err := r.Reader.Runs(q)
+	r.s.add(0, 1, len(rows))
+	return rows, err
+}
+
+func (r countingReader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	rows, err := r.Reader.Threads(q)
+	r.s.add(0, 1, len(rows))
+	return rows, err
+}
+
+type countingTx struct {
+	mailroom.Tx
+	s *counting
+}
+
+func (tx countingTx) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	return countingReader{Reader: tx.Tx, s: tx.s}.Runs(q)
+}
+
+func (tx countingTx) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	return countingReader{Reader: tx.Tx, s: tx.s}.Threads(q)
+}
+
+func (tx countingTx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Thread, error) {
+	ws, ts, err := tx.Tx.Lock(workers, threads)
+	tx.s.add(0, 1, len(ts))
+	return ws, ts, err
+}
+
+func (tx countingTx) Due(now time.Time, wants []mailroom.Want) ([]*mailroom.Thread, time.Time, error) {
+	ts, next, err := tx.Tx.Due(now, wants)
+	tx.s.add(0, 1, len(ts))
+	return ts, next, err
+}

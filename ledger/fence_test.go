@@ -1,0 +1,193 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// late tries every write that a run can make, under claim c.
+func late(d *desk, c mailroom.Claim) map[string]error {
+	refused := map[string]error{}
+	_, refused["entry"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{
+		Entries: []mailroom.Note{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
+	}})
+	_, refused["checkpoint"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
+	_, refused["send"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{
+		Sends: []mailroom.Send{{Name: "late", Thread: "elsewhere", Parts: mailroom.Text("late")}},
+	}})
+	for _, s := range []mailroom.Settle{complete(c, "late"), failure(c, mailroom.Transient), release(c)} {
+		s.Number, s.Message = 1, said(c, "late")
+		_, refused["settle "+string(s.Outcome)] = d.Settle(d.ctx, s)
+	}
+	refused["flush"] = d.Flush(d.ctx, c, mailroom.Partial{Message: "late", Text: "late"})
+	_, refused["steered"] = d.Steered(d.ctx, c)
+	return refused
+}
+
+func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
+	for name, lose := range map[string]func(d *desk, c mailroom.Claim){
+		"its worker was lost": func(d *desk, c mailroom.Claim) { d.lose("w") },
+		"and it runs again":   func(d *desk, c mailroom.Claim) { d.lose("w"); d.claimOne("w2") },
+		"it was released":     func(d *desk, c mailroom.Claim) { d.settle(release(c)) },
+		"it is done":          func(d *desk, c mailroom.Claim) { d.settle(complete(c, "ok")) },
+		"it failed":           func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.Permanent)) },
+		"it was retried by hand": func(d *desk, c mailroom.Claim) {
+			d.settle(failure(c, mailroom.Permanent))
+			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
+		},
+		"it was retried by hand and runs": func(d *desk, c mailroom.Claim) {
+			d.settle(failure(c, mailroom.Permanent))
+			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
+			d.claimOne("w2")
+		},
+		"it was forced to end": func(d *desk, c mailroom.Claim) {
+			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
+			s := release(c)
+			s.Forced = true
+			d.settle(s)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil, ledger.Options{})
+			d.register("w", "w2")
+			out := d.submit(text("t", "hello"))
+			c := d.claimOne("w").Claim
+			d.submit(mode(mailroom.ModeSteer, "t", "and this"))
+			lose(d, c)
+			run, thread, log := d.run(out.Run), d.thread("t"), d.kinds("t")
+			for op, err := range late(d, c) {
+				if mailroom.CodeOf(err) != mailroom.LeaseLost {
+					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+				}
+			}
+			wantEqual(t, "run", d.run(out.Run), run)
+			wantEqual(t, "thread", d.thread("t"), thread)
+			wantEqual(t, "log", d.kinds("t"), log)
+			if d.thread("elsewhere") != nil {
+				t.Error("a late send made a thread")
+			}
+		})
+	}
+}
+
+func TestAClaimIsForOneRunOfOneThread(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	d.submit(text("u", "hello"))
+	work := d.claim("w", 2)
+	mixed := mailroom.Claim{Thread: work[0].Claim.Thread, Run: work[1].Claim.Run, Attempt: 1}
+	for op, err := range late(d, mixed) {
+		if mailroom.CodeOf(err) != mailroom.LeaseLost {
+			t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+		}
+	}
+}
+
+func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w", "w2")
+	d.submit(text("t", "hello"))
+	step := mailroom.Step{Name: "ask", Sends: []mailroom.Send{
+		{Name: "known", Thread: " u ", Parts: mailroom.Text("do this")},
+		{Name: "new", Agent: "codex", Parts: mailroom.Text("and this")},
+		{Name: "self", Thread: "t", Parts: mailroom.Text("later")},
+	}}
+	first := d.claimOne("w").Claim
+	must(d.Append(t.Context(), mailroom.Append{Claim: first, Number: 1, Step: step}))(t)
+	d.lose("w")
+
+	var again mailroom.Claim
+	for _, work := range d.claim("w2", 9) {
+		if work.Claim.Run == first.Run {
+			again = work.Claim
+		} else {
+			d.settle(complete(work.Claim, "ok"))
+		}
+	}
+	must(d.Append(t.Context(), mailroom.Append{Claim: again, Number: 2, Step: step}))(t)
+	d.settle(complete(again, "ok"))
+
+	fresh := mailroom.DeriveID("thread", first.Run, "new")
+	for thread, want := range map[string]string{"u": "do this", "t": "later", fresh: "and this"} {
+		var got []string
+		for _, e := range d.log(thread) {
+			var m mailroom.Message
+			if e.Kind == mailroom.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.User && m.Sender == "echo" {
+				got = append(got, m.Text)
+				wantEqual(t, "parent", d.run(m.Run).Parent, first.Run)
+			}
+		}
+		wantEqual(t, "messages in "+thread, got, []string{want})
+	}
+	row := d.thread(fresh)
+	wantEqual(t, "the new thread", []string{row.Agent, row.Owner, row.Parent}, []string{"codex", "ann", "t"})
+}
+
+func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	c := d.claimOne("w").Claim
+	send := func(number int, names ...string) error {
+		a := mailroom.Append{Claim: c, Number: number}
+		for i, name := range names {
+			a.Step.Sends = append(a.Step.Sends, mailroom.Send{Name: name, Thread: "u", Parts: mailroom.Text(names[len(names)-1] + names[i])})
+		}
+		_, err := d.Append(t.Context(), a)
+		return err
+	}
+	if err := send(1, "a"); err != nil {
+		t.Fatal(err)
+	}
+	log, other := d.kinds("t"), d.kinds("u")
+	wantCode(t, send(2, "b", "a", "c"), mailroom.Conflict) // "a" was sent with another text
+	wantEqual(t, "logs", []string{d.kinds("t"), d.kinds("u")}, []string{log, other})
+	if err := send(2, "b"); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(complete(c, "ok"))
+}
+
+func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	c := d.claimOne("w").Claim
+	a := mailroom.Append{Claim: c, Number: 1, Message: said(c, "I look"), Step: mailroom.Step{
+		Name: "look", Sends: []mailroom.Send{{Name: "one", Thread: "u", Parts: mailroom.Text("hi")}},
+	}}
+	first := must(d.Append(t.Context(), a))(t)
+	log := d.kinds("t")
+	wantEqual(t, "seq", must(d.Append(t.Context(), a))(t), first)
+	wantEqual(t, "log", d.kinds("t"), log)
+	s := complete(c, "done")
+	s.Number = 2
+	d.settle(s)
+	log = d.kinds("t")
+	wantEqual(t, "status", d.settle(s).Status, mailroom.Completed)
+	wantEqual(t, "log", d.kinds("t"), log)
+}
+
+func TestADeadLetterIsRetriedAndTheThreadGoesOnBefore(t *testing.T) {
+	d := open(t, nil, ledger.Options{Version: func(string) string { return "v2" }})
+	d.register("w")
+	dead := d.submit(text("t", "bad")).Run
+	next := d.submit(text("t", "good")).Run
+	d.settle(failure(d.claimOne("w").Claim, mailroom.Permanent))
+	var failed []string
+	d.view(func(r mailroom.Reader) error {
+		runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		for _, run := range runs {
+			failed = append(failed, run.ID+": "+run.Error.Message)
+		}
+		return err
+	})
+	wantEqual(t, "dead letters", failed, []string{dead + ": no luck"})
+	must(d.Retry(t.Context(), mailroom.Retry{Run: dead, By: "ann"}))(t)
+	wantEqual(t, "order", d.serve("w"), []string{next, dead})
+	wantEqual(t, "attempts", d.run(dead).Attempt, 2)
+}

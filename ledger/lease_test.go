@@ -1,0 +1,339 @@
+package ledger_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+func (d *desk) sweep() {
+	d.t.Helper()
+	if err := d.Sweep(d.ctx, ""); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) renew(worker string, round int64, held ...mailroom.Claim) ledger.Renewed {
+	d.t.Helper()
+	return must(d.Renew(d.ctx, ledger.Renewal{Worker: worker, Round: round, Held: held}))(d.t)
+}
+
+func (d *desk) leave(worker string) {
+	d.t.Helper()
+	if err := d.Leave(d.ctx, worker); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// lose ends a worker's lease and takes its claims away.
+func (d *desk) lose(worker string) {
+	d.t.Helper()
+	d.leave(worker)
+	d.sweep()
+}
+
+func (d *desk) flush(c mailroom.Claim, offset int, s string) {
+	d.t.Helper()
+	p := mailroom.Partial{Message: said(c, "").ID, Offset: offset, Text: s}
+	if err := d.Flush(d.ctx, c, p); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func TestAClaimIsTakenAwayStrictlyAfterItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{Lease: 15 * time.Second})
+		d.register("w")
+		d.register("other")
+		d.submit(text("t", "hello"))
+		first := d.claimOne("w")
+		d.sweep()
+		<-time.After(15 * time.Second)
+		d.renew("other", 1)
+		d.sweep()
+		wantEqual(t, "at its end", d.thread("t").Worker, "w")
+		<-time.After(time.Microsecond)
+		d.sweep()
+		again := d.claimOne("other")
+		wantEqual(t, "claim", again.Claim, mailroom.Claim{Thread: "t", Run: first.Run.ID, Attempt: 2})
+		wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.rescheduled, run.started")
+	})
+}
+
+func TestARenewalExtendsTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{Lease: 15 * time.Second})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		for range 5 {
+			<-time.After(14 * time.Second)
+			out := d.renew("w", 1, c)
+			wantEqual(t, "until", time.Until(out.Until), 15*time.Second)
+			d.sweep()
+		}
+		wantEqual(t, "worker", d.thread("t").Worker, "w")
+		d.settle(complete(c, "ok"))
+	})
+}
+
+func TestALeaseIsOwnedUntilItIsTakenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		<-time.After(time.Hour) // nobody swept meanwhile
+		wantEqual(t, "lost", d.renew("w", 1, c).Lost, nil)
+		<-time.After(time.Hour)
+		d.settle(complete(c, "ok"))
+	})
+}
+
+func TestASweepSparesItsOwnWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		<-time.After(8 * time.Hour) // a laptop that slept
+		if err := d.Sweep(t.Context(), "w"); err != nil {
+			t.Fatal(err)
+		}
+		d.settle(complete(c, "ok"))
+	})
+}
+
+func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	d.leave("w")
+	_, err := d.Renew(t.Context(), ledger.Renewal{Worker: "w"})
+	wantCode(t, err, mailroom.LeaseLost)
+	_, err = d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
+	wantCode(t, err, mailroom.LeaseLost)
+	_, err = d.Register(t.Context(), mailroom.Worker{ID: "w"})
+	wantCode(t, err, mailroom.Conflict)
+}
+
+func TestAClaimWhoseAnswerWasLostIsReleasedByTheNextRenewal(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	for _, thread := range []string{"a", "b", "c"} {
+		d.submit(text(thread, "hello"))
+	}
+	held := d.claim("w", 1)[0] // round 1
+	lost := d.claim("w", 1)[0] // round 2, whose answer never came
+	next := d.claim("w", 1)[0] // round 3, whose answer is on its way
+	d.renew("w", 2, held.Claim)
+	for _, c := range []struct {
+		work ledger.Work
+		want mailroom.Status
+	}{{held, mailroom.Running}, {lost, mailroom.Queued}, {next, mailroom.Running}} {
+		wantEqual(t, "thread "+c.work.Claim.Thread, d.run(c.work.Run.ID).Status, c.want)
+	}
+	r := d.run(lost.Run.ID)
+	wantEqual(t, "crashes and lost", []int{r.Crashes, r.Lost}, []int{0, 0})
+	wantEqual(t, "claimable at once", d.claimOne("w").Claim, mailroom.Claim{Thread: "b", Run: lost.Run.ID, Attempt: 2})
+}
+
+func TestARenewalNamesAttemptsNotRuns(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	old := d.claimOne("w").Claim
+	d.settle(release(old))
+	d.claimOne("w") // the answer was lost
+	out := d.renew("w", 2, old)
+	wantEqual(t, "lost", out.Lost, []mailroom.Claim{old})
+	wantEqual(t, "status", d.run(old.Run).Status, mailroom.Queued)
+}
+
+func TestARenewalTellsWhatBecameOfItsClaims(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	for _, thread := range []string{"fine", "gone", "steered", "stopped"} {
+		d.submit(text(thread, "hello"))
+	}
+	claims := map[string]mailroom.Claim{}
+	var held []mailroom.Claim
+	for _, w := range d.claim("w", 4) {
+		claims[w.Claim.Thread] = w.Claim
+		held = append(held, w.Claim)
+	}
+	d.settle(complete(claims["gone"], "ok"))
+	d.submit(mode(mailroom.ModeSteer, "steered", "and this"))
+	must(d.Cancel(t.Context(), claims["stopped"].Run, "ann"))(t)
+	out := d.renew("w", 1, held...)
+	wantEqual(t, "lost", out.Lost, []mailroom.Claim{claims["gone"]})
+	wantEqual(t, "stops", out.Stops, []ledger.Stop{{Run: claims["stopped"].Run, Reason: mailroom.ByCancel}})
+	wantEqual(t, "steer", out.Steer, []string{claims["steered"].Run})
+	for _, c := range []string{"fine", "steered", "stopped"} {
+		d.settle(complete(claims[c], "ok"))
+	}
+}
+
+func TestAReleasedRunIsClaimableAtOnce(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	d.settle(release(d.claimOne("w").Claim))
+	wantEqual(t, "attempt", d.claimOne("w").Claim.Attempt, 2)
+}
+
+func TestPartialTextIsKeptWhenTheWorkerIsLost(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	c := d.claimOne("w").Claim
+	d.flush(c, 0, "Hello, ")
+	d.flush(c, 7, "wor")
+	d.lose("w")
+	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, message, run.rescheduled")
+	var m mailroom.Message
+	if err := d.log("t")[3].Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "message", []any{m.ID, m.Text, m.Partial}, []any{said(c, "").ID, "Hello, wor", true})
+}
+
+func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	out := d.submit(text("t", "hello"))
+	c := d.claimOne("w").Claim
+	d.flush(c, 0, "Hello")
+	wantEqual(t, "status", must(d.Cancel(t.Context(), out.Run, "ann"))(t).Status, mailroom.Running)
+	d.lose("w")
+	wantEqual(t, "status", d.run(out.Run).Status, mailroom.Cancelled)
+	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.stop_requested, message, run.cancelled")
+}
+
+func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		poison := d.submit(text("poison", "hello")).Run
+		const companions = 199
+		for i := range companions {
+			d.submit(text(fmt.Sprint("t", i), "hello"))
+		}
+		// Whenever the poison runs, its worker dies with all that it holds.
+		done := 0
+		for n := 0; done < companions; n++ {
+			if n > companions+3 {
+				t.Fatalf("only %d companions done after %d workers", done, n)
+			}
+			worker := fmt.Sprint("w", n)
+			d.register(worker)
+			died := false
+			var held []ledger.Work
+			d.round++
+			for _, w := range must(d.Claim(d.ctx, ledger.ClaimRequest{
+				Worker: worker, Round: d.round, Slots: 300, Agents: map[string]int{"echo": 300}, Alone: true,
+			}))(t) {
+				died = died || w.Run.ID == poison
+				held = append(held, w)
+			}
+			for _, w := range held {
+				if !died {
+					d.settle(complete(w.Claim, "ok"))
+					done++
+				}
+			}
+			d.lose(worker)
+			<-time.After(5 * time.Second)
+		}
+		r := d.run(poison)
+		wantEqual(t, "status and class", []any{r.Status, r.Error.Class, r.Attempt}, []any{mailroom.Failed, mailroom.Crashed, 3})
+	})
+}
+
+func TestARestartDoesNotWaitForTheLease(t *testing.T) {
+	s := memory.New()
+	d := open(t, s, ledger.Options{})
+	must(d.Register(t.Context(), mailroom.Worker{ID: "local", Local: true}))(t)
+	must(d.Register(t.Context(), mailroom.Worker{ID: "remote"}))(t)
+	d.submit(text("a", "hello"))
+	d.submit(text("b", "hello"))
+	mine, theirs := d.claim("local", 1)[0].Claim, d.claim("remote", 1)[0].Claim
+	if err := d.close(); err != nil { // as if killed: nothing is released
+		t.Fatal(err)
+	}
+	d = open(t, s, ledger.Options{})
+	if err := d.EndLocal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.register("w")
+	d.sweep()
+	again := d.claimOne("w").Claim
+	wantEqual(t, "claim", again, mailroom.Claim{Thread: mine.Thread, Run: mine.Run, Attempt: 2})
+	d.settle(complete(theirs, "a remote worker keeps its claim"))
+}
+
+func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		d.lose("w")
+		workers := func() (n int) {
+			d.view(func(r mailroom.Reader) error {
+				all, err := r.Workers()
+				n = len(all)
+				return err
+			})
+			return n
+		}
+		<-time.After(23 * time.Hour)
+		d.sweep()
+		wantEqual(t, "rows", workers(), 1)
+		<-time.After(2 * time.Hour)
+		d.sweep()
+		wantEqual(t, "rows", workers(), 0)
+	})
+}
+
+func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		for _, agent := range []string{"configured", "served", "left", "nobody", "nobody"} {
+			in := text("of "+agent, "hello")
+			in.Agent, in.SetAgent = agent, true
+			d.submit(in)
+		}
+		must(d.Register(d.ctx, mailroom.Worker{ID: "w", Agents: []string{"served"}}))(t)
+		must(d.Register(d.ctx, mailroom.Worker{ID: "l", Agents: []string{"left"}}))(t)
+		failed := func() (threads []string) {
+			if err := d.Orphans(d.ctx, []string{"configured"}, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			d.view(func(r mailroom.Reader) error {
+				runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+				for _, run := range runs {
+					threads = append(threads, run.Thread)
+					wantEqual(t, "error", run.Error, &mailroom.RunError{Class: mailroom.Permanent, Message: fmt.Sprintf("no worker serves agent %q", run.Agent)})
+				}
+				return err
+			})
+			slices.Sort(threads)
+			return threads
+		}
+		<-time.After(30 * time.Second)
+		d.leave("l")
+		<-time.After(30*time.Second - time.Microsecond)
+		wantEqual(t, "before the grace", failed(), nil)
+		<-time.After(time.Microsecond)
+		wantEqual(t, "after it", failed(), []string{"of nobody"})
+		wantEqual(t, "a second time", failed(), []string{"of nobody", "of nobody"})
+		<-time.After(31 * time.Second)
+		wantEqual(t, "of a worker that left", failed(), []string{"of left", "of nobody", "of nobody"})
+		wantEqual(t, "log", d.kinds("of left"), "message, run.queued, run.failed")
+		wantEqual(t, "due", d.thread("of nobody").Due, mailroom.Due{})
+	})
+}

@@ -1,0 +1,158 @@
+package ledger_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// stand puts a standing claim of worker w out and returns its answer.
+func stand(ctx context.Context, d *desk, agent string, slots int) <-chan []ledger.Work {
+	answer := make(chan []ledger.Work, 1)
+	go func() {
+		work, err := d.Claim(ctx, ledger.ClaimRequest{
+			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, Alone: true, Wait: true,
+		})
+		if err != nil && ctx.Err() == nil {
+			d.t.Error(err)
+		}
+		answer <- work
+	}()
+	synctest.Wait()
+	return answer
+}
+
+func TestAStandingClaimIsServedInTheCommitThatMakesItDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counting{Store: memory.New()}
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		answer := stand(t.Context(), d, "echo", 1)
+		s.reset()
+		out := d.submit(text("t", "hello"))
+		work := <-answer
+		if len(work) != 1 || work[0].Claim != (mailroom.Claim{Thread: "t", Run: out.Run, Attempt: 1}) {
+			t.Errorf("got %v, want run %s", work, out.Run)
+		}
+		wantEqual(t, "commits", s.reset().Updates, 1)
+	})
+}
+
+func TestAStandingClaimIsServedInTheCommitThatEndsTheRunBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counting{Store: memory.New()}
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "one"))
+		two := d.submit(text("t", "two"))
+		first := d.claimOne("w")
+		answer := stand(t.Context(), d, "echo", 1)
+		s.reset()
+		d.settle(complete(first.Claim, "ok"))
+		if work := <-answer; len(work) != 1 || work[0].Run.ID != two.Run {
+			t.Errorf("got %v, want run %s", work, two.Run)
+		}
+		wantEqual(t, "commits", s.reset().Updates, 1)
+	})
+}
+
+func TestAStandingClaimWakesForWhatIsDueLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{Poll: time.Hour})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		d.settle(failure(d.claimOne("w").Claim, mailroom.Transient))
+		in := text("u", "later")
+		in.NotBefore = time.Now().Add(time.Minute)
+		answer := stand(t.Context(), d, "echo", 1)
+		d.submit(in)
+		begin := time.Now()
+		work := <-answer
+		wantEqual(t, "thread", work[0].Claim.Thread, "t")
+		wantEqual(t, "after", time.Since(begin), 250*time.Millisecond)
+		work = <-stand(t.Context(), d, "echo", 1)
+		wantEqual(t, "thread", work[0].Claim.Thread, "u")
+		wantEqual(t, "after", time.Since(begin), time.Minute)
+	})
+}
+
+func TestAStandingClaimPollsForWhatOthersSubmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New()
+		d, other := open(t, s, ledger.Options{}), open(t, s, ledger.Options{})
+		d.register("w")
+		answer := stand(t.Context(), d, "echo", 1)
+		begin := time.Now()
+		other.submit(text("t", "hello"))
+		wantEqual(t, "claims", len(<-answer), 1)
+		if after := time.Since(begin); after > time.Second {
+			t.Errorf("found after %v, want at most a second", after)
+		}
+	})
+}
+
+func TestAnIdleStandingClaimAsksOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counting{Store: memory.New()}
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := stand(ctx, d, "echo", 1)
+		s.reset()
+		<-time.After(10 * time.Second)
+		synctest.Wait()
+		if got := s.reset().Updates; got < 9 || got > 11 {
+			t.Errorf("%d transactions in 10 s, want 10", got)
+		}
+		cancel()
+		wantEqual(t, "claims", len(<-answer), 0)
+	})
+}
+
+func TestAStandingClaimForAnotherAgentIsNotServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := stand(ctx, d, "codex", 1)
+		d.submit(text("t", "hello"))
+		cancel()
+		wantEqual(t, "claims", len(<-answer), 0)
+		wantEqual(t, "claims of its agent", len(d.claim("w", 1)), 1)
+	})
+}
+
+func TestAStandingClaimEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		ctx, cancel := context.WithCancel(t.Context())
+		answer := stand(ctx, d, "echo", 1)
+		cancel()
+		wantEqual(t, "claims", len(<-answer), 0)
+		d.submit(text("t", "hello"))
+		wantEqual(t, "still to be claimed", len(d.claim("w", 1)), 1)
+	})
+}
+
+func TestAStandingClaimOfALostWorkerIsToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		refused := make(chan error, 1)
+		go func() {
+			_, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+			refused <- err
+		}()
+		synctest.Wait()
+		if err := d.Leave(t.Context(), "w"); err != nil {
+			t.Fatal(err)
+		}
+		wantCode(t, <-refused, mailroom.LeaseLost)
+	})
+}

@@ -1,0 +1,224 @@
+package ledger_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// read tells a transcript as "role text/state, …"; a partial text ends in "…".
+func (d *desk) read(q ledger.TranscriptQuery) (string, string) {
+	d.t.Helper()
+	items, next, err := d.Transcript(d.ctx, q)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return told(items), next
+}
+
+func told(items []mailroom.Message) string {
+	var lines []string
+	for _, m := range items {
+		line := fmt.Sprintf("%s %s", m.Role, m.Text)
+		if m.Partial {
+			line += "…"
+		}
+		if m.State != mailroom.Done {
+			line += "/" + m.State
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, ", ")
+}
+
+func TestTheTranscriptReadsQuestionAnswerQuestionAnswer(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "one"))
+	first := d.claimOne("w")
+	d.submit(text("t", "two"))
+	d.submit(text("t", "three"))
+	d.settle(complete(first.Claim, "re: one"))
+	d.serve("w")
+	got, next := d.read(ledger.TranscriptQuery{Thread: "t"})
+	wantEqual(t, "transcript", got, "user one, assistant re: one, user two, assistant re: two, user three, assistant re: three")
+	wantEqual(t, "next", next, "")
+}
+
+func TestWhatIsNotReadIsInNoTranscriptButInAll(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "old"))
+	d.submit(mode(mailroom.ModeLatest, "t", "new"))
+	d.serve("w")
+	back := d.submit(text("t", "oops"))
+	if err := d.Retract(t.Context(), "t", back.Message); err != nil {
+		t.Fatal(err)
+	}
+	d.submit(text("t", "waits"))
+	got, _ := d.read(ledger.TranscriptQuery{Thread: "t"})
+	wantEqual(t, "transcript", got, "user new, assistant re: new")
+	got, _ = d.read(ledger.TranscriptQuery{Thread: "t", All: true})
+	wantEqual(t, "all", got, "user old/superseded, user new, assistant re: new, user oops/retracted, user waits/accepted")
+}
+
+func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "go"))
+	c := d.claimOne("w").Claim
+	s := d.submit(mode(mailroom.ModeSteer, "t", "left"))
+	must(d.Append(t.Context(), mailroom.Append{Claim: c, Number: 1, Message: said(c, "I go")}))(t)
+	must(d.Edit(t.Context(), "t", s.Message, mailroom.Text("right")))(t)
+	must(d.Steered(t.Context(), c))(t)
+	d.settle(complete(c, "I turn right"))
+	got, _ := d.read(ledger.TranscriptQuery{Thread: "t"})
+	wantEqual(t, "transcript", got, "user go, assistant I go, user right, assistant I turn right")
+}
+
+func TestTheMessageOfASteerIsInTheLogOnce(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "go"))
+	c := d.claimOne("w").Claim
+	d.submit(mode(mailroom.ModeSteer, "t", "left"))
+	d.settle(complete(c, "done"))
+	d.serve("w")
+	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, message, message, run.completed, run.queued, "+
+		"run.started, message, run.completed")
+	got, _ := d.read(ledger.TranscriptQuery{Thread: "t"})
+	wantEqual(t, "transcript", got, "user go, assistant done, user left, assistant re: left")
+}
+
+func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		end := func(thread string, last func(c mailroom.Claim)) {
+			d.submit(text(thread, "go"))
+			c := d.claimOne("w").Claim
+			s := failure(c, mailroom.Transient)
+			s.Message = said(c, "first try")
+			d.settle(s)
+			<-time.After(time.Second)
+			last(d.claimOne("w").Claim)
+		}
+		end("completed", func(c mailroom.Claim) { d.settle(complete(c, "second try")) })
+		end("failed", func(c mailroom.Claim) {
+			s := failure(c, mailroom.Permanent)
+			s.Message = said(c, "second try")
+			d.settle(s)
+		})
+		end("cancelled", func(c mailroom.Claim) {
+			must(d.Cancel(d.ctx, c.Run, "ann"))(t)
+			s := release(c)
+			s.Message = said(c, "second try")
+			d.settle(s)
+		})
+		end("running", func(c mailroom.Claim) {})
+		for thread, want := range map[string]string{
+			"completed": "user go, assistant second try",
+			"failed":    "user go/read, assistant first try…, assistant second try…",
+			"cancelled": "user go/read, assistant first try…, assistant second try…",
+			"running":   "user go/delivered",
+		} {
+			got, _ := d.read(ledger.TranscriptQuery{Thread: thread})
+			wantEqual(t, thread, got, want)
+		}
+	})
+}
+
+// busyThread is a thread with something of everything in its log.
+func busyThread(d *desk) {
+	d.register("w")
+	for i := range 30 {
+		three := text("t", fmt.Sprint("question ", i))
+		if i%5 == 0 {
+			three.Messages = append(three.Messages, mailroom.Draft{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
+		}
+		out := d.submit(three)
+		switch i % 6 {
+		case 1:
+			d.submit(mode(mailroom.ModeLatest, "t", "instead"))
+		case 2:
+			must(d.Edit(d.ctx, "t", out.Message, mailroom.Text("edited")))(d.t)
+		case 3:
+			if err := d.Retract(d.ctx, "t", out.Message); err != nil {
+				d.t.Fatal(err)
+			}
+			continue
+		}
+		c := d.claimOne("w").Claim
+		if i%4 == 0 {
+			d.submit(mode(mailroom.ModeSteer, "t", "steered"))
+			must(d.Steered(d.ctx, c))(d.t)
+		}
+		if i%7 == 0 {
+			s := failure(c, mailroom.Permanent)
+			s.Message = said(c, "so f")
+			d.settle(s)
+			continue
+		}
+		d.settle(complete(c, fmt.Sprint("answer ", i)))
+	}
+	d.submit(text("t", "waits"))
+}
+
+func TestEveryLimitReadsTheSameTranscript(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	busyThread(d)
+	for _, base := range []ledger.TranscriptQuery{
+		{Thread: "t"}, {Thread: "t", All: true}, {Thread: "t", Visibility: mailroom.VisibleAll}, {Thread: "t", Visibility: mailroom.VisibleInternal},
+	} {
+		base.Limit = 10_000
+		want, next := d.read(base)
+		if want == "" || next != "" {
+			t.Fatalf("the whole transcript: %q, next %q", want, next)
+		}
+		for _, limit := range []int{1, 2, 3, 5, 7, 50, 100} {
+			q := base
+			q.Limit = limit
+			var pages []string
+			for {
+				page, next := d.read(q)
+				if page != "" {
+					pages = append([]string{page}, pages...)
+				}
+				if next == "" {
+					break
+				}
+				q.Before = next
+			}
+			wantEqual(t, fmt.Sprintf("in pages of %d", limit), strings.Join(pages, ", "), want)
+		}
+	}
+}
+
+func TestACursorOfAnotherListIsInvalid(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.submit(text("t", "hello"))
+	for _, bad := range []string{"x", "0", "-1", "1.5"} {
+		_, _, err := d.Transcript(t.Context(), ledger.TranscriptQuery{Thread: "t", Before: bad})
+		wantCode(t, err, mailroom.Invalid)
+	}
+}
+
+func TestARunSeesTheTranscriptBeforeItsOwnInput(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "one"))
+	d.serve("w")
+	d.submit(text("t", "two"))
+	work := d.claimOne("w")
+	before := must(d.FirstStart(t.Context(), work.Run))(t)
+	d.settle(release(work.Claim))
+	d.claimOne("w")
+	wantEqual(t, "cursor of a later attempt", must(d.FirstStart(t.Context(), work.Run))(t), before)
+	got, _ := d.read(ledger.TranscriptQuery{Thread: "t", Before: before})
+	wantEqual(t, "transcript", got, "user one, assistant re: one")
+}
