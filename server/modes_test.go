@@ -42,14 +42,18 @@ func askFor(kind mailroom.TicketKind) mailroom.Ask {
 // and queued that of a run that has not started, or "".
 type situation struct {
 	f               *fixture
+	thread          string
 	current, queued string
+	held            *ledger.Work // the claim of the current run while it is running
 }
 
-// stateOf brings thread t into a state, with or without a run in its queue.
-func stateOf(t *testing.T, state string, queue bool) situation {
-	s := situation{f: start(t)}
+// stateOf brings a new thread into a state, with or without a run in its queue.
+// No other thread may have work.
+func (f *fixture) stateOf(t *testing.T, thread, state string, queue bool) *situation {
+	t.Helper()
+	s := &situation{f: f, thread: thread}
 	if state != "idle" {
-		s.current = s.f.submit("t", "one").Run
+		s.current = f.submit(thread, "one").Run
 	}
 	if state == "queued only" {
 		s.queued, s.current = s.current, ""
@@ -57,26 +61,40 @@ func stateOf(t *testing.T, state string, queue bool) situation {
 	if s.current == "" {
 		return s
 	}
-	w := s.f.claim()
+	w := f.claim()
+	s.held = &w
 	if queue {
-		s.queued = s.f.submit("t", "two").Run
+		s.queued = f.submit(thread, "two").Run
 	}
 	if state == "stopping" {
-		if a := s.f.call("POST /v1/runs/"+s.current+"/cancel", ""); a.status != 202 {
+		if a := f.call("POST /v1/runs/"+s.current+"/cancel", ""); a.status != 202 {
 			t.Fatalf("cancel of a running run: %d %s", a.status, a.body)
 		}
 	}
 	if kind, ok := strings.CutPrefix(state, "waits for "); ok {
-		s.f.park(w, askFor(mailroom.TicketKind(kind)))
+		f.park(w, askFor(mailroom.TicketKind(kind)))
+		s.held = nil
 	}
 	return s
 }
 
+// leave ends all work of the thread.
+func (s *situation) leave(t *testing.T) {
+	t.Helper()
+	s.f.call("POST /v1/threads/"+s.thread+"/interrupt", "")
+	if s.held != nil {
+		s.f.end(*s.held, mailroom.Release, "")
+	}
+	if got := ask[client.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != client.ThreadIdle {
+		t.Errorf("interrupted, and the thread is still %s", got.Status)
+	}
+}
+
 // send submits in a mode and says in the words of the table what happened. It
 // checks that the answer and the rows say the same.
-func (s situation) send(t *testing.T, mode mailroom.Mode) string {
+func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 	t.Helper()
-	a := s.f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":"new","mode":%q}`, mode))
+	a := s.f.call("POST /v1/threads/"+s.thread+"/messages", fmt.Sprintf(`{"text":"new","mode":%q}`, mode))
 	if a.status == 409 {
 		if p := a.problem(t); p.Code != mailroom.Busy {
 			t.Errorf("refused as %s, want busy", p.Code)
@@ -110,7 +128,7 @@ func (s situation) send(t *testing.T, mode mailroom.Mode) string {
 	return strings.Join(append(words, s.tickets()...), ", ")
 }
 
-func (s situation) disposition(out mailroom.Submitted, said int) []string {
+func (s *situation) disposition(out mailroom.Submitted, said int) []string {
 	switch out.Disposition {
 	case mailroom.WasSteered, mailroom.WasResumed:
 		if out.Run != s.current {
@@ -136,8 +154,8 @@ func (s situation) disposition(out mailroom.Submitted, said int) []string {
 
 // tickets says what became of the ticket, unless it stays what it was while
 // nothing happens to its run.
-func (s situation) tickets() []string {
-	page := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets", "")
+func (s *situation) tickets() []string {
+	page := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets?q=thread:"+s.thread, "")
 	if len(page.Items) == 0 {
 		return nil
 	}
@@ -152,7 +170,7 @@ func (s situation) tickets() []string {
 	return nil
 }
 
-func (s situation) status(run string) mailroom.Status {
+func (s *situation) status(run string) mailroom.Status {
 	s.f.t.Helper()
 	return ask[client.Run](s.f, "GET /v1/runs/"+run, "").Status
 }
@@ -171,9 +189,10 @@ func TestSubmitModes(t *testing.T) {
 		mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
 	}
 	answered := "resumed, answered"
+	f := start(t)
 	var table strings.Builder
 	fmt.Fprintf(&table, "\n| thread is | %s |\n|%s", joinModes(modes), strings.Repeat(" --- |", len(modes)+1))
-	for _, row := range []struct {
+	for at, row := range []struct {
 		state string
 		queue bool
 		want  [6]string
@@ -202,7 +221,9 @@ func TestSubmitModes(t *testing.T) {
 		fmt.Fprintf(&table, "\n| %s |", name)
 		for i, mode := range modes {
 			t.Run(fmt.Sprintf("%s/%s", name, mode), func(t *testing.T) {
-				got := stateOf(t, row.state, row.queue).send(t, mode)
+				s := f.stateOf(t, fmt.Sprintf("t%d-%s", at, mode), row.state, row.queue)
+				got := s.send(t, mode)
+				s.leave(t)
 				fmt.Fprintf(&table, " %s |", got)
 				if got != row.want[i] {
 					t.Errorf("got %q, want %q", got, row.want[i])
@@ -222,7 +243,7 @@ func joinModes(modes []mailroom.Mode) string {
 }
 
 func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
-	s := stateOf(t, "waits for approval", false)
+	s := start(t).stateOf(t, "t", "waits for approval", false)
 	steered := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
 	path := "GET /v1/threads/t/messages/" + steered.Message
 	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.Accepted {
@@ -240,7 +261,7 @@ func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
 }
 
 func TestAnUnstartedRunIsJoinedByItsOwnAgentOnly(t *testing.T) {
-	s := stateOf(t, "running", true)
+	s := start(t).stateOf(t, "t", "running", true)
 	got := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
 	if got.Disposition != mailroom.WasQueued || got.Run == s.queued {
 		t.Errorf("a collect for another agent was %s, want queued", got.Disposition)

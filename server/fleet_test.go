@@ -1,0 +1,134 @@
+package server_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
+	f := start(t, func(o *server.Options) {
+		o.Describe = func(name string) server.Description {
+			if name == "codex" {
+				return server.Description{Kind: "exec", Version: "0123456789ab", Problem: "there is no program codex"}
+			}
+			return server.Description{Kind: "echo"}
+		}
+	})
+	text := func(s string) *string { return &s }
+	agents, err := f.client.Agents(t.Context())
+	want := []client.Agent{
+		{Name: "codex", Kind: text("exec"), Version: text("0123456789ab"), Reason: text("there is no program codex")},
+		{Name: "echo", Kind: text("echo"), Reason: text("no live worker serves it")},
+	}
+	if diff := cmp.Diff(want, agents); diff != "" || err != nil {
+		t.Errorf("without a worker: %v %s", err, diff)
+	}
+	if workers, err := f.client.Workers(t.Context()); err != nil || len(workers) != 0 {
+		t.Errorf("without a worker there is %+v, %v", workers, err)
+	}
+
+	f.submit("t", "one")
+	f.submit("t", "two")
+	begin := time.Now()
+	f.claim()
+	if _, err := f.ledger.Register(t.Context(), mailroom.Worker{ID: "far", Host: "there", PID: 7, Agents: []string{"tour", "echo"}}); err != nil {
+		t.Fatal(err)
+	}
+	agents, err = f.client.Agents(t.Context())
+	want = []client.Agent{
+		{Name: "codex", Kind: text("exec"), Version: text("0123456789ab"), Reason: text("there is no program codex"), Workers: 1},
+		{Name: "echo", Kind: text("echo"), Available: true, Workers: 2, Running: 1},
+		{Name: "tour", Available: true, Workers: 1},
+	}
+	if diff := cmp.Diff(want, agents); diff != "" || err != nil {
+		t.Errorf("with two workers: %v %s", err, diff)
+	}
+	workers, err := f.client.Workers(t.Context())
+	if err != nil || len(workers) != 2 || !workers[1].LeaseUntil.After(begin) {
+		t.Fatalf("workers %+v, %v", workers, err)
+	}
+	shown := []client.Worker{
+		{ID: "far", Host: "there", PID: 7, Agents: []string{"echo", "tour"}, LeaseUntil: workers[0].LeaseUntil},
+		{ID: "w", Agents: []string{"codex", "echo"}, Running: 1, LeaseUntil: workers[1].LeaseUntil},
+	}
+	if diff := cmp.Diff(shown, workers); diff != "" {
+		t.Error(diff)
+	}
+	if a := f.call("POST /v1/messages", `{"text":"a","agent":"tour"}`); a.status != 202 {
+		t.Errorf("a submit for an agent that a live worker serves: %d %s, want 202", a.status, a.body)
+	}
+}
+
+func TestStatsCountRows(t *testing.T) {
+	f := start(t)
+	want := client.Stats{Runs: map[mailroom.Status]int{
+		mailroom.Queued: 0, mailroom.Running: 0, mailroom.Waiting: 0, mailroom.Completed: 0, mailroom.Failed: 0, mailroom.Cancelled: 0,
+	}}
+	got, err := f.client.Stats(t.Context())
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("empty: %v %s", err, diff)
+	}
+	f.submit("done", "x")
+	f.end(f.claim(), mailroom.Complete, "")
+	f.submit("failed", "x")
+	f.end(f.claim(), mailroom.Fail, "")
+	f.waiting("waits", askFor(mailroom.Timer)) // is due in an hour, not now
+	f.submit("runs", "x")
+	f.claim()
+	f.submit("runs", "behind it") // is not due
+	if got, err = f.client.Stats(t.Context()); err != nil || got.OldestDueMS != 0 {
+		t.Errorf("nothing is due, and the oldest is due for %d ms, %v", got.OldestDueMS, err)
+	}
+	f.submit("due", "x")
+	begin := time.Now()
+	for ; got.OldestDueMS < 5 && err == nil; got, err = f.client.Stats(t.Context()) {
+	}
+	if took := time.Since(begin).Milliseconds(); err != nil || got.OldestDueMS > took+5 {
+		t.Errorf("the oldest is due for %d ms after %d ms, %v", got.OldestDueMS, took, err)
+	}
+	want.Runs = map[mailroom.Status]int{
+		mailroom.Queued: 2, mailroom.Running: 1, mailroom.Waiting: 1, mailroom.Completed: 1, mailroom.Failed: 1, mailroom.Cancelled: 0,
+	}
+	want.Threads, want.OldestDueMS = 5, got.OldestDueMS
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	f := start(t)
+	f.submit("t", "x")
+	f.end(f.claim(), mailroom.Complete, "")
+	f.submit("t", "x")
+	f.call("POST /v1/messages", `{"thread":"t","text":"x","mode":"reject"}`)
+	f.open(200, "/v1/threads/t/stream")
+	a := f.call("GET /metrics", "")
+	if !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
+		t.Errorf("content type %q", a.header.Get("Content-Type"))
+	}
+	for _, line := range []string{
+		`mailroom_operations_total{operation="submit",result="ok"} 2`,
+		`mailroom_operations_total{operation="submit",result="busy"} 1`,
+		`mailroom_operations_total{operation="settle",result="ok"} 1`,
+		`mailroom_operation_seconds_count{operation="submit"} 3`,
+		`mailroom_runs_total{agent="echo",status="completed"} 1`,
+		`mailroom_enqueue_to_done_seconds_count 1`,
+		`mailroom_runs{status="queued"} 1`,
+		`mailroom_runs{status="completed"} 1`,
+		`mailroom_runs{status="failed"} 0`,
+		`mailroom_stream_subscribers 1`,
+	} {
+		if !strings.Contains(a.body, "\n"+line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.Invalid)
+	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.Unauthenticated)
+}

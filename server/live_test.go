@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+func TestTheStreamOfEverythingTellsWhatHappensFromNowOn(t *testing.T) {
+	f := start(t)
+	f.submit("before", "one")
+	r := f.open(200, "/v1/stream", "Last-Event-ID: 1")
+	f.claim()
+	f.submit("é", "two")
+	w := f.claim()
+	f.say(w.Claim, 0, "hél")
+	want := []string{"before 3 run.started", "é 1 message", "é 2 run.queued", "é 3 run.started"}
+	for _, want := range want {
+		lines := strings.Split(r.block(), "\n")
+		if len(lines) != 2 || lines[0] != "event: entry" {
+			t.Fatalf("an event %q, want an entry without an id", lines)
+		}
+		var e mailroom.Entry
+		if err := e.UnmarshalJSON([]byte(strings.TrimPrefix(lines[1], "data: "))); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%s %d %s", e.Thread, e.Seq, e.Kind); got != want {
+			t.Errorf("entry %q, want %q", got, want)
+		}
+	}
+	got := r.block()
+	if delta := `"run":"` + w.Claim.Run + `"`; !strings.HasPrefix(got, "event: delta\ndata: {\"thread\":\"é\",") || !strings.Contains(got, delta) {
+		t.Errorf("got %q, want a delta of the thread é and %s", got, delta)
+	}
+	f.wantCode("a parameter", f.call("GET /v1/stream?after=1", ""), 422, mailroom.Invalid)
+	f.stop()
+	if got := r.block(); got != "" {
+		t.Errorf("at shutdown: %q, want the end", got)
+	}
+}
+
+func TestAReaderOfEverythingThatIsTooSlowIsCutOff(t *testing.T) {
+	f := start(t)
+	r := f.open(200, "/v1/stream")
+	text := strings.Repeat("x", 64<<10)
+	for i := range 3000 { // more than its buffer and the socket hold, while nothing is read
+		f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: "r", Offset: i * len(text), Channel: "text", Text: text}})
+	}
+	events, last := 0, ""
+	for b := r.block(); b != ""; b = r.block() {
+		if !strings.HasPrefix(b, ":") {
+			events, last = events+1, b
+		}
+	}
+	if want := `event: gap` + "\n" + `data: {"after":0,"oldest":0,"last":0}`; last != want || events >= 3000 {
+		t.Errorf("after %d events the last is %.100q, want %q", events, last, want)
+	}
+}
+
+func TestReadersOfEverythingAreBounded(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	f.open(200, "/v1/stream")
+	f.wantCode("one too many", f.call("GET /v1/stream", ""), 429, mailroom.RateLimited)
+	without := start(t, func(o *server.Options) { o.Bus = nil })
+	without.wantCode("no bus", without.call("GET /v1/stream", ""), 404, mailroom.NotFound)
+}
+
+// answered tells when the header of an answer has come.
+type answered struct {
+	http.RoundTripper
+	came chan struct{}
+}
+
+func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := a.RoundTripper.RoundTrip(r)
+	a.came <- struct{}{}
+	return resp, err
+}
+
+func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
+	f := start(t)
+	came := make(chan struct{}, 1)
+	c := client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: answered{f.http, came}}))
+	enough := errors.New("enough")
+	var got []string
+	listening := make(chan error, 1)
+	go func() {
+		listening <- c.Stream(t.Context(), func(e client.Event) error {
+			if e.Entry != nil {
+				got = append(got, e.Thread+" "+e.Entry.Kind+e.ID)
+				return nil
+			}
+			got = append(got, e.Thread+": "+e.Delta.Text+e.ID)
+			return enough
+		})
+	}()
+	<-came
+	f.submit("u", "one")
+	f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: "r", Text: "hello"}})
+	if err := <-listening; err != enough {
+		t.Errorf("it ended with %v, want what its caller returned", err)
+	}
+	if diff := cmp.Diff([]string{"u message", "u run.queued", "t: hello"}, got); diff != "" {
+		t.Error(diff)
+	}
+
+	go func() { listening <- c.Stream(t.Context(), func(client.Event) error { return nil }) }()
+	<-came
+	f.stop()
+	if err := <-listening; mailroom.CodeOf(err) != mailroom.Unavailable {
+		t.Errorf("once the server has gone: %v, want unavailable", err)
+	}
+}

@@ -1,0 +1,303 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// waiting parks a run of thread with a question each and returns the run and its
+// tickets, by name.
+func (f *fixture) waiting(thread string, asks ...mailroom.Ask) (run string, tickets map[string]client.Ticket) {
+	f.t.Helper()
+	run = f.submit(thread, "one").Run
+	f.park(f.claim(), asks...)
+	page := ask[client.Page[client.Ticket]](f, "GET /v1/tickets?q=run:"+run, "")
+	tickets = map[string]client.Ticket{}
+	for _, k := range page.Items {
+		tickets[k.Name] = k
+	}
+	return run, tickets
+}
+
+func (f *fixture) decide(ticket, body string) answer {
+	f.t.Helper()
+	return f.call("POST /v1/tickets/"+ticket, body)
+}
+
+func (f *fixture) wantCode(what string, a answer, status int, code mailroom.Code) {
+	f.t.Helper()
+	if p := a.problem(f.t); a.status != status || p.Code != code {
+		f.t.Errorf("%s: %d %s, want %d %s", what, a.status, a.body, status, code)
+	}
+}
+
+func approval() mailroom.Ask {
+	return mailroom.Ask{
+		Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`),
+	}
+}
+
+func TestATicketFromQuestionToAnswer(t *testing.T) {
+	f := start(t)
+	run, tickets := f.waiting("t", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.Question, After: time.Hour})
+	k := tickets["deploy"]
+	prompt, action := "Deploy?", "deploy"
+	want := client.Ticket{
+		ID: mailroom.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.Approval,
+		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
+		Answer: []byte("null"),
+	}
+	if diff := cmp.Diff(want, k); diff != "" || len(k.Digest) != 64 {
+		t.Errorf("open: %s", diff)
+	}
+	raw := f.call("GET /v1/tickets/"+k.ID, "").body
+	for _, absent := range []string{"expires_at", "decision", "answer", "reason", "decided_by", "decided_at"} {
+		if !strings.Contains(raw, `"`+absent+`":null`) {
+			t.Errorf("%s is not null in %s", absent, raw)
+		}
+	}
+	shown := ask[client.Run](f, "GET /v1/runs/"+run, "")
+	wait := &client.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
+	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.Waiting {
+		t.Errorf("the run is %s and waits for: %s", shown.Status, diff)
+	}
+	if at := tickets["colour"].ExpiresAt; at == nil || !at.After(time.Now()) {
+		t.Errorf("expires at %v, want a time to come", at)
+	}
+
+	k = ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
+	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.Approve || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
+		t.Errorf("approved: %+v", k)
+	}
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.Waiting {
+		t.Errorf("with one of two decided the run is %s, want waiting", got.Status)
+	}
+	k = ask[client.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
+	if string(k.Answer) != `{"Colour":[1.50]}` || *k.DecidedBy != "ada" {
+		t.Errorf("answered: %+v", k)
+	}
+	w := f.claim()
+	shown = ask[client.Run](f, "GET /v1/runs/"+run, "")
+	if w.Claim.Run != run || w.Claim.Attempt != 2 || shown.Wait != nil {
+		t.Errorf("resumed %+v, waiting for %+v", w.Claim, shown.Wait)
+	}
+}
+
+func TestADecisionIsMadeOnce(t *testing.T) {
+	f := start(t)
+	run, tickets := f.waiting("t", approval())
+	k := tickets["deploy"]
+	yes := `{"decision":"approve","digest":"` + k.Digest + `"}`
+	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.Conflict)
+	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.Conflict)
+	for range 2 {
+		if got := ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
+			t.Errorf("approved, and it is %s", got.State)
+		}
+	}
+	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.Conflict)
+	var decided int
+	for _, e := range ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
+		if e.Run == run {
+			decided++
+		}
+	}
+	if decided != 1 {
+		t.Errorf("%d entries for one decision", decided)
+	}
+	f.claim()
+	_, tickets = f.waiting("void", approval())
+	f.call("POST /v1/threads/void/interrupt", "")
+	f.wantCode("of a run that has ended", f.decide(tickets["deploy"].ID, `{"decision":"deny"}`), 409, mailroom.Conflict)
+	f.wantCode("of no ticket", f.decide("none", `{"decision":"deny"}`), 404, mailroom.NotFound)
+}
+
+func TestAnExpiredTicketIsGone(t *testing.T) {
+	f := start(t)
+	late := approval()
+	late.After = time.Microsecond
+	run, tickets := f.waiting("t", late)
+	w := f.claim() // its expiry is what makes the thread due
+	if w.Claim.Run != run {
+		t.Fatalf("claimed %s, want %s", w.Claim.Run, run)
+	}
+	k := tickets["deploy"]
+	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.Gone)
+	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
+		t.Errorf("expired: %+v", got)
+	}
+}
+
+func TestADecisionFitsItsTicket(t *testing.T) {
+	f := start(t)
+	asks := []mailroom.Ask{approval()}
+	for _, kind := range []mailroom.TicketKind{mailroom.Question, mailroom.Event, mailroom.Child, mailroom.Timer} {
+		a := askFor(kind)
+		a.Name = string(kind)
+		asks = append(asks, a)
+	}
+	_, tickets := f.waiting("t", asks...)
+	for _, tc := range []struct{ ticket, body, location string }{
+		{"deploy", `{"decision":"approve"}`, "body.digest"},
+		{"deploy", `{"decision":"answer","answer":1}`, "body.decision"},
+		{"deploy", `{"decision":"maybe"}`, "body.decision"},
+		{"deploy", `{"decision":""}`, "body.decision"},
+		{"deploy", `{}`, "body"},
+		{"deploy", `{"decision":"deny","by":"me"}`, "body.by"},
+		{"deploy", `{"decision":"deny","reason":"a\u0000b"}`, "body.reason"},
+		{"deploy", `{"decision":"deny","reason":7}`, "body.reason"},
+		{"input", `{"decision":"approve","digest":"0123456789abcdef"}`, "body.decision"},
+		{"input", `{"decision":"deny"}`, "body.decision"},
+		{"input", `{"decision":"answer"}`, "body.answer"},
+		{"input", `{"decision":"answer","answer":null}`, "body.answer"},
+		{"input", `{"decision":"answer","answer":"` + strings.Repeat("x", 65<<10) + `"}`, "body.answer"},
+		{"event", `{"decision":"deny"}`, "body.decision"},
+		{"children", `{"decision":"answer","answer":1}`, "body.decision"},
+		{"timer", `{"decision":"answer","answer":1}`, "body.decision"},
+		{"timer", `{"decision":"approve"}`, "body.decision"},
+	} {
+		name := fmt.Sprintf("%s %.60s", tc.ticket, tc.body)
+		a := f.decide(tickets[tc.ticket].ID, tc.body)
+		f.wantCode(name, a, 422, mailroom.Invalid)
+		if got := a.problem(t).Errors; len(got) == 0 || got[0].Location != tc.location {
+			t.Errorf("%s: %s, want the location %s", name, a.body, tc.location)
+		}
+	}
+	for name, k := range tickets {
+		if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketOpen {
+			t.Errorf("refused, and yet ticket %s is %s", name, got.State)
+		}
+	}
+}
+
+func TestDecisionsComeWithASubmit(t *testing.T) {
+	f := start(t)
+	run, tickets := f.waiting("t", approval(), askFor(mailroom.Question))
+	k := tickets["deploy"]
+	body := func(digest, more string) string {
+		return `{"decisions":[{"ticket":"` + k.ID + `","decision":"approve","digest":"` + digest + `"}]` + more + `}`
+	}
+	const to = "POST /v1/threads/t/messages"
+	before := f.written()
+	f.wantCode("one that does not fit", f.call(to, body("0123456789abcdef", `,"text":"go"`)), 409, mailroom.Conflict)
+	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404, mailroom.NotFound)
+	f.wantCode("of another thread", f.call("POST /v1/threads/u/messages", body(k.Digest, "")), 404, mailroom.NotFound)
+	f.wantCode("not said what", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.Invalid)
+	f.wantCode("none", f.call(to, `{"decisions":[]}`), 422, mailroom.Invalid)
+	if after := f.written(); after != before {
+		t.Errorf("refused, and yet it wrote:\n%s\nbefore:\n%s", after, before)
+	}
+	for i := range 2 {
+		got := ask[mailroom.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
+		want := mailroom.WasResumed
+		if i > 0 {
+			want = mailroom.WasDuplicate
+		}
+		if got.Run != run || got.Disposition != want || got.Message != "" {
+			t.Errorf("a decision without text: %+v, want %s of run %s", got, want, run)
+		}
+	}
+	f.wantCode("the key with another decision", f.call(to,
+		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.Conflict)
+	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.Approve || *got.DecidedBy != "admin" {
+		t.Errorf("decided: %+v", got)
+	}
+	got := ask[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
+	if got.Run != run || got.Disposition != mailroom.WasResumed || got.Status != mailroom.Queued {
+		t.Errorf("a message to a run that waits for input: %+v", got)
+	}
+	var said struct{ Message, Text string }
+	k = ask[client.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
+	if err := json.Unmarshal(k.Answer, &said); err != nil || said.Text != "blue, and hurry" || said.Message != got.Message {
+		t.Errorf("the answer %s, %v", k.Answer, err)
+	}
+}
+
+func TestTicketsAreFilteredAndPaged(t *testing.T) {
+	f := start(t)
+	one, _ := f.waiting("a", approval())
+	f.waiting("b", askFor(mailroom.Question), askFor2("timer", mailroom.Timer))
+	f.waiting("c", approval())
+	f.call("POST /v1/threads/a/interrupt", "")
+	for _, tc := range []struct {
+		q    string
+		want []string
+	}{
+		{"", []string{"c deploy", "b q", "b timer", "a deploy"}},
+		{"state:open", []string{"c deploy", "b q", "b timer"}},
+		{"state:void", []string{"a deploy"}},
+		{"-state:void kind:approval", []string{"c deploy"}},
+		{"kind:timer", []string{"b timer"}},
+		{"thread:b", []string{"b q", "b timer"}},
+		{"thread:* -thread:b", []string{"c deploy", "a deploy"}},
+		{"run:" + one, []string{"a deploy"}},
+		{"run:none", nil},
+	} {
+		for _, limit := range []int{1, 2, 50} {
+			got := f.ticketNames(tc.q, limit)
+			want := slices.Clone(tc.want)
+			slices.Sort(got) // tickets of one commit have no order that a user knows
+			slices.Sort(want)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%q, %d a page: %s", tc.q, limit, diff)
+			}
+		}
+	}
+	for _, q := range []string{"state:broken", "kind:question", "name:q", "state"} {
+		f.wantCode(q, f.call("GET /v1/tickets?q="+q, ""), 422, mailroom.Invalid)
+	}
+}
+
+func askFor2(name string, kind mailroom.TicketKind) mailroom.Ask {
+	a := askFor(kind)
+	a.Name = name
+	return a
+}
+
+// ticketNames reads the whole list, a page at a time, as "thread name".
+func (f *fixture) ticketNames(q string, limit int) (names []string) {
+	f.t.Helper()
+	lq := client.ListQuery{Q: q, Limit: limit}
+	for {
+		page, err := f.client.Tickets(f.t.Context(), lq)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for _, k := range page.Items {
+			names = append(names, k.Thread+" "+k.Name)
+		}
+		if page.Next == nil {
+			return names
+		}
+		lq.Cursor = *page.Next
+	}
+}
+
+func TestClientDecides(t *testing.T) {
+	f := start(t)
+	run, tickets := f.waiting("t", approval())
+	k, err := f.client.Ticket(t.Context(), tickets["deploy"].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.Deny, Reason: "not today"})
+	if err != nil || k.State != mailroom.TicketDecided || *k.Reason != "not today" {
+		t.Errorf("denied: %+v, %v", k, err)
+	}
+	_, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.Approve, Digest: k.Digest})
+	if got := mailroom.CodeOf(err); got != mailroom.Conflict {
+		t.Errorf("approved what was denied: %v, want conflict", err)
+	}
+	if w := f.claim(); w.Claim.Run != run {
+		t.Errorf("claimed %s, want %s", w.Claim.Run, run)
+	}
+}
