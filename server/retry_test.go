@@ -1,0 +1,246 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+// fail makes a dead letter of a run that is submitted to thread.
+func (f *fixture) fail(thread, submit, why string) string {
+	f.t.Helper()
+	run := ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", submit).Run
+	w := f.claim()
+	f.settle(mailroom.Settle{
+		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.Fail,
+		Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New(why)},
+	})
+	return run
+}
+
+func TestRunsAreFoundByEveryKey(t *testing.T) {
+	f := start(t)
+	parent := f.fail("a", `{"text":"x","key":"order 7","metadata":{"team":"red","x.y":"1"}}`, `429: "rate limit" was met`)
+	child := ask[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","agent":"codex","parent":"`+parent+`","mode":"latest"}`).Run
+	gone := ask[mailroom.Submitted](f, "POST /v1/threads/b/messages", `{"text":"x","metadata":{"team":"blue"}}`).Run
+	f.call("POST /v1/runs/"+gone+"/cancel", "")
+	today, tomorrow := time.Now().UTC().Format(time.DateOnly), time.Now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
+	for _, tc := range []struct {
+		q    string
+		want []string
+	}{
+		{"parent:" + parent, []string{child}},
+		{`parent:"" thread:*`, []string{gone, parent}},
+		{`error:"rate limit"`, []string{parent}},
+		{"error:429*", []string{parent}},
+		{"error:limit*", nil},
+		{`error:""`, []string{gone, child}},
+		{"class:permanent agent:echo", []string{parent}},
+		{`key:"order 7"`, []string{parent}},
+		{"mode:latest", []string{child}},
+		{"via:user", []string{gone, child, parent}},
+		{"via:run", nil},
+		{"reason:cancelled", []string{gone}},
+		{"metadata.team:red", []string{parent}},
+		{"metadata.team:*e*", []string{gone, parent}},
+		{"metadata.x.y:1", []string{parent}},
+		{"-metadata.team:red", []string{gone, child}},
+		{"created:>=" + today, []string{gone, child, parent}},
+		{"created:>" + tomorrow, nil},
+		{"created:<2026-01-01", nil},
+		{"created:2026-01-01.." + tomorrow, []string{gone, child, parent}},
+		{"finished:*", []string{gone, parent}},
+		{`finished:"" status:queued`, []string{child}},
+		{"finished:<=" + tomorrow + " -status:failed", []string{gone}},
+	} {
+		page, err := f.client.Runs(t.Context(), client.ListQuery{Q: tc.q})
+		if err != nil {
+			t.Errorf("%s: %v", tc.q, err)
+			continue
+		}
+		var got []string
+		for _, r := range page.Items {
+			got = append(got, r.ID)
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: %s", tc.q, diff)
+		}
+	}
+	for q, want := range map[string]int{"owner:admin": 2, "owner:me": 0, "updated:>=" + today: 2, "updated:>" + tomorrow: 0} {
+		if page, err := f.client.Threads(t.Context(), client.ListQuery{Q: q}); err != nil || len(page.Items) != want {
+			t.Errorf("%s finds %d threads, want %d (%v)", q, len(page.Items), want, err)
+		}
+	}
+}
+
+func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
+	f := start(t)
+	var want []string
+	for i := range 50 {
+		want = append(want, f.fail(fmt.Sprintf("t%d", i%5), `{"text":"x"}`, "429: rate limit"))
+	}
+	other := f.fail("t0", `{"text":"x"}`, "no such model")
+	queued := f.submit("t0", "x").Run
+	before := f.written()
+	q := client.RetryMany{Q: `error:"rate limit"`, DryRun: true}
+	got, err := f.client.RetryRuns(t.Context(), q)
+	if diff := cmp.Diff(client.Retried{Matched: 50}, got); diff != "" || err != nil {
+		t.Errorf("dry: %v %s", err, diff)
+	}
+	if after := f.written(); after != before {
+		t.Errorf("a dry run wrote %s", after)
+	}
+	q.DryRun = false
+	got, err = f.client.RetryRuns(t.Context(), q)
+	if diff := cmp.Diff(client.Retried{Matched: 50, Retried: 50}, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	places := map[string][]int64{}
+	for _, id := range want {
+		r := ask[client.Run](f, "GET /v1/runs/"+id, "")
+		if r.Status != mailroom.Queued || r.Attempt != 1 || r.Failures != 0 {
+			t.Errorf("retried: %+v", r)
+		}
+		places[r.Thread] = append(places[r.Thread], r.Place)
+	}
+	for thread, p := range places {
+		if !slices.IsSorted(p) {
+			t.Errorf("the runs of %s were retried out of their order: places %v", thread, p)
+		}
+	}
+	if r := ask[client.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.Failed {
+		t.Errorf("a run with another error is %s, want failed", r.Status)
+	}
+	for _, all := range []string{"thread:*", "status:failed"} {
+		got, err = f.client.RetryRuns(t.Context(), client.RetryMany{Q: all, DryRun: true})
+		if diff := cmp.Diff(client.Retried{Matched: 1}, got); diff != "" || err != nil {
+			t.Errorf("%s finds more than the run that has failed (%s is queued): %v %s", all, queued, err, diff)
+		}
+	}
+	got, err = f.client.RetryRuns(t.Context(), client.RetryMany{Q: "status:queued"})
+	if diff := cmp.Diff(client.Retried{}, got); diff != "" || err != nil {
+		t.Errorf("runs that are queued anyway: %v %s", err, diff)
+	}
+}
+
+// changed refuses the retry of one run, as if it had changed meanwhile.
+type changed struct {
+	server.Ledger
+	run  *string
+	code mailroom.Code
+}
+
+func (c changed) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
+	if in.Run == *c.run {
+		return nil, mailroom.Errorf(c.code, "refused")
+	}
+	return c.Ledger.Retry(ctx, in)
+}
+
+func TestARetryOfManyGoesOnBehindWhatHasChanged(t *testing.T) {
+	var run string
+	for code, status := range map[mailroom.Code]int{mailroom.Conflict: 200, mailroom.NotFound: 200, mailroom.Unavailable: 503} {
+		f := start(t, func(o *server.Options) { o.Ledger = changed{o.Ledger, &run, code} })
+		run = f.fail("t", `{"text":"x"}`, "no")
+		f.fail("t", `{"text":"x"}`, "no")
+		a := f.call("POST /v1/runs/retry", `{"q":"status:failed"}`)
+		if a.status != status {
+			t.Errorf("%s: %d %s, want %d", code, a.status, a.body, status)
+		}
+		if want := `{"matched":2,"retried":1}` + "\n"; status == 200 && a.body != want {
+			t.Errorf("%s: %s, want %s", code, a.body, want)
+		}
+	}
+}
+
+func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
+	f := start(t)
+	parent := f.submit("a", "x").Run
+	send := func(thread, from string) string {
+		t.Helper()
+		return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", `{"text":"x","parent":"`+from+`"}`).Run
+	}
+	child := send("b", parent)
+	grandchild := send("c", child)
+	other := f.submit("b", "x").Run
+	status := func(run string) mailroom.Status { return ask[client.Run](f, "GET /v1/runs/"+run, "").Status }
+
+	lone := send("d", child)
+	f.call("POST /v1/runs/"+child+"/cancel", `{"children":false}`)
+	if status(child) != mailroom.Cancelled || status(grandchild) != mailroom.Queued {
+		t.Errorf("without children: the run is %s, its child %s", status(child), status(grandchild))
+	}
+	f.call("POST /v1/runs/"+child+"/retry", "")
+	got, err := f.client.CancelTree(t.Context(), parent)
+	if err != nil || got.Status != mailroom.Cancelled {
+		t.Fatalf("cancelled: %+v, %v", got, err)
+	}
+	for _, run := range []string{parent, child, grandchild, lone} {
+		if status(run) != mailroom.Cancelled {
+			t.Errorf("with children, and a descendant is %s", status(run))
+		}
+	}
+	if status(other) != mailroom.Queued {
+		t.Errorf("a run that descends from nobody is %s", status(other))
+	}
+}
+
+func TestUsageAndProgressAreShown(t *testing.T) {
+	f := start(t)
+	run := f.submit("t", "x").Run
+	w := f.claim()
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != nil {
+		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
+	}
+	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+		Name: "think", Progress: "1 of 2", Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ask[client.Run](f, "GET /v1/runs/"+run, "")
+	if diff := cmp.Diff(&client.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress == nil || *got.Progress != "1 of 2" {
+		t.Errorf("progress %v, usage %s", got.Progress, diff)
+	}
+}
+
+func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
+	f := start(t)
+	for _, thread := range []string{"chat", "out", "other", "far"} {
+		f.submit(thread, "x")
+	}
+	patch := func(thread, to string) answer { return f.call("PATCH /v1/threads/"+thread, `{"deliver_to":"`+to+`"}`) }
+	if got := ask[client.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":" out "}`); got.DeliverTo == nil || *got.DeliverTo != "out" {
+		t.Errorf("delivers to %v, want out", got.DeliverTo)
+	}
+	if a := patch("other", "new"); a.status != 200 {
+		t.Errorf("to a thread that is not there yet: %d %s", a.status, a.body)
+	}
+	f.wantCode("to itself", patch("far", "far"), 422, mailroom.Invalid)
+	f.wantCode("to no id", patch("far", "a/b"), 422, mailroom.Invalid)
+	f.wantCode("of a delivery thread", patch("out", "far"), 409, mailroom.Conflict)
+	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.Conflict)
+	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.NotFound)
+	if got := ask[client.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
+		t.Errorf("taken back, and it delivers to %s", *got.DeliverTo)
+	}
+	if a := patch("out", "far"); a.status != 200 {
+		t.Errorf("once nobody delivers to it: %d %s", a.status, a.body)
+	}
+	for range 3 {
+		f.end(f.claim(), mailroom.Complete, "a reply")
+	}
+	page, err := f.client.Messages(t.Context(), "far", client.MessagesQuery{All: true})
+	if err != nil || len(page.Items) < 2 {
+		t.Errorf("delivered: %+v, %v", page.Items, err)
+	}
+}
