@@ -18,6 +18,7 @@ import (
 // the older versions of them that could be rebuilt.
 type roster struct {
 	agents  map[string]engine.Agent
+	kinds   map[string]string
 	present []mailroom.Definition // by agent
 	old     []mailroom.Definition // kept, but not present
 }
@@ -26,7 +27,7 @@ type roster struct {
 // versions that runs may still be pinned to. One that cannot be rebuilt is left
 // out: its runs fail for good, naming it.
 func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*roster, error) {
-	r := &roster{agents: map[string]engine.Agent{}}
+	r := &roster{agents: map[string]engine.Agent{}, kinds: map[string]string{}}
 	for _, name := range slices.Sorted(maps.Keys(c.Agents)) {
 		a := c.Agents[name]
 		body, err := a.Definition()
@@ -44,6 +45,7 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 		r.agents[name] = engine.Agent{
 			Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Kept: map[string]mailroom.Agent{},
 		}
+		r.kinds[name] = a.Kind
 		r.present = append(r.present, mailroom.Definition{Agent: name, Version: version, Body: body})
 	}
 	for _, d := range kept {

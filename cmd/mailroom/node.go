@@ -14,6 +14,7 @@ import (
 	"mailroom/bus"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/stream"
@@ -41,7 +42,7 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 	}
 	agents := roster.agents
 	n := &node{roster: roster}
-	b := bus.New()
+	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
 		Version:      func(agent string) string { return agents[agent].Version },
@@ -50,17 +51,26 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 		},
 		Lease:     c.Lease,
 		MaxQueued: anyIfZero(c.MaxQueued),
+		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
 		Log:       log,
 	})
 	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engine.Options{
 		Agents: agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
 		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
+		Observe: engine.Observe{
+			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
+		},
 	})
 	names := slices.Sorted(maps.Keys(agents))
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: hosts(c.Listen),
-		Agents: func() []string { return names }, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		Agents: func() []string { return names },
+		Describe: func(name string) server.Description {
+			return server.Description{Kind: roster.kinds[name], Version: agents[name].Version}
+		},
+		Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 	})
 	return n, nil
 }

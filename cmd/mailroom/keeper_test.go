@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// desk is a ledger over a memory store, within a bubble.
+type desk struct {
+	*ledger.Ledger
+	t     *testing.T
+	store mailroom.Store
+}
+
+func atDesk(t *testing.T, f func(d *desk)) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		d := &desk{Ledger: ledger.New(store, ledger.Options{Poll: time.Hour, MaxQueued: 100}), t: t, store: store}
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }()
+		f(d)
+		end()
+		d.must(<-ended)
+		found, err := storetest.Check(context.Background(), store)
+		d.must(err)
+		for _, bad := range found {
+			t.Error(bad)
+		}
+	})
+}
+
+func (d *desk) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *desk) submit(thread, version string) mailroom.Submitted {
+	d.t.Helper()
+	out, err := d.Submit(d.t.Context(), mailroom.Submit{
+		Thread: thread, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}},
+	})
+	d.must(err)
+	return out
+}
+
+func (d *desk) cancel(out mailroom.Submitted) {
+	d.t.Helper()
+	_, err := d.Cancel(d.t.Context(), out.Run, "anna")
+	d.must(err)
+}
+
+// firstSeq is the first entry that is kept of a thread.
+func (d *desk) firstSeq(thread string) int64 {
+	d.t.Helper()
+	var rows []*mailroom.Thread
+	d.must(d.View(d.t.Context(), func(r mailroom.Reader) (err error) {
+		rows, err = r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		return err
+	}))
+	if len(rows) != 1 {
+		d.t.Fatalf("%d threads named %q", len(rows), thread)
+	}
+	return rows[0].FirstSeq
+}
+
+// keep runs a keeper for a while.
+func (d *desk) keep(k keeper, while time.Duration) {
+	k.ledger, k.log = d.Ledger, slog.New(slog.NewTextHandler(d.t.Output(), nil))
+	ctx, stop := context.WithTimeout(d.t.Context(), while)
+	defer stop()
+	k.run(ctx)
+}
+
+func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
+	const day = 24 * time.Hour
+	atDesk(t, func(d *desk) {
+		for range 3 {
+			d.cancel(d.submit("ended", "1"))
+		}
+		d.cancel(d.submit("open", "1"))
+		d.submit("open", "1")
+		d.keep(keeper{retention: 2 * day}, day)
+		for _, thread := range []string{"ended", "open"} {
+			if got := d.firstSeq(thread); got != 1 {
+				d.t.Errorf("thread %s is kept from %d after one of two days, want 1", thread, got)
+			}
+		}
+		d.cancel(d.submit("ended", "1"))
+		d.keep(keeper{retention: 2 * day}, day+2*time.Hour)
+		if got, want := d.firstSeq("ended"), int64(10); got != want {
+			d.t.Errorf("thread ended is kept from %d, want %d, where the run of yesterday begins", got, want)
+		}
+		if got, want := d.firstSeq("open"), int64(4); got != want {
+			d.t.Errorf("thread open is kept from %d, want %d, where its open run begins", got, want)
+		}
+		d.keep(keeper{}, 100*day)
+		if got, want := d.firstSeq("ended"), int64(10); got != want {
+			d.t.Errorf("without a retention, thread ended is kept from %d, want %d as before", got, want)
+		}
+	})
+}
+
+func TestDefinitionsInUseAreKept(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		definition := func(agent, version string) mailroom.Definition {
+			return mailroom.Definition{Agent: agent, Version: version, Body: json.RawMessage(`{}`)}
+		}
+		present := definition("a", "3")
+		old := []mailroom.Definition{definition("a", "1"), definition("a", "2"), definition("b", "1")}
+		d.must(d.Define(d.t.Context(), append([]mailroom.Definition{present}, old...)))
+		d.cancel(d.submit("t", "2"))
+		d.submit("t", "1")
+		d.keep(keeper{old: old}, time.Second)
+		got, err := d.Definitions(d.t.Context())
+		d.must(err)
+		if diff := cmp.Diff([]mailroom.Definition{old[0], present}, got); diff != "" {
+			d.t.Errorf("kept (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
+	configured := func(text string) *config.Config {
+		c, err := config.Parse("f.toml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	first, err := newRoster(configured("[agents.a]\nkind = \"echo\"\npace = \"1ms\"\n[agents.gone]\nkind = \"echo\""), nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.present) != 4 || len(first.old) != 0 { // with echo and tour
+		t.Fatalf("present %d, old %d definitions, want 4 and none", len(first.present), len(first.old))
+	}
+	kept := append(first.present, mailroom.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
+	second, err := newRoster(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := first.agents["a"].Version
+	if a := second.agents["a"]; a.Version == was || a.Kept[was] == nil || len(a.Kept) != 1 {
+		t.Errorf("version %s with %d older ones, want a new one that has kept %s only", a.Version, len(a.Kept), was)
+	}
+	var old []string
+	for _, d := range second.old {
+		old = append(old, d.Agent+" "+d.Version)
+	}
+	want := []string{"a " + was, "gone " + first.agents["gone"].Version, "a broken"}
+	if diff := cmp.Diff(want, old); diff != "" {
+		t.Errorf("old definitions (-want +got):\n%s", diff)
+	}
+	if again := second.agents["echo"]; len(again.Kept) != 0 {
+		t.Errorf("an agent that has not changed has %d older versions", len(again.Kept))
+	}
+}
