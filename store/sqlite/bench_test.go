@@ -194,3 +194,68 @@ func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
 		b.Fatal(err)
 	}
 }
+
+// BenchmarkPurge drops the first 500 entries of one thread, again and again:
+// what it costs must not depend on how long the log is.
+func BenchmarkPurge(b *testing.B) {
+	for _, n := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := open(b, filepath.Join(b.TempDir(), "mail.db"))
+			defer func() {
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}()
+			w := newWork(b, s, 1)
+			for w.at < n/2 { // two entries a run
+				w.grow(b, s, min(1000, n/2-w.at))
+			}
+			below, slowest := int64(1), time.Duration(0)
+			for b.Loop() {
+				if below += 500; below > int64(n) {
+					b.StopTimer()
+					for range 5 {
+						w.grow(b, s, 1000)
+					}
+					n += 10_000
+					b.StartTimer()
+				}
+				began := time.Now()
+				err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+					return tx.Write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: w.threads[0].ID, Seq: below}}})
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				slowest = max(slowest, time.Since(began))
+			}
+			b.ReportMetric(float64(slowest.Microseconds())/1000, "ms-max")
+		})
+	}
+}
+
+// grow adds runs of two entries and a key to the first thread.
+func (w *work) grow(b *testing.B, s mailroom.Store, runs int) {
+	b.Helper()
+	row := w.threads[0]
+	c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
+	var log []mailroom.Entry
+	for range runs {
+		w.at++
+		id := fmt.Sprintf("grown-%d", w.at)
+		c.Runs = append(c.Runs, &mailroom.Run{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.Completed})
+		c.Keys = append(c.Keys, mailroom.SubmitKey{Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.WasQueued}})
+		for range 2 {
+			row.LastSeq++
+			e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, id, 0, w.now, w.body)
+			if err != nil {
+				b.Fatal(err)
+			}
+			log = append(log, e)
+		}
+	}
+	c.Entries = [][]mailroom.Entry{log}
+	if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		b.Fatal(err)
+	}
+}

@@ -73,44 +73,7 @@ func usual(t *testing.T, s *Store) {
 		if err == nil && len(due) != 1 {
 			t.Errorf("got %d due threads, want 1", len(due))
 		}
-		queries := []func() error{
-			func() error { _, err := tx.DueAgents(); return err },
-			func() error { _, err := tx.Keys("t", []string{"k"}); return err },
-			func() error { _, err := tx.Partials("r"); return err },
-			func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },
-			func() error {
-				_, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5, Backward: true})
-				return err
-			},
-			func() error { _, err := tx.Threads(mailroom.ThreadQuery{IDs: []string{"t"}}); return err },
-			func() error { _, err := tx.Threads(mailroom.ThreadQuery{Worker: "w", Limit: 5}); return err },
-		}
-		for _, q := range []mailroom.RunQuery{
-			{IDs: []string{"r"}, Thread: "t"},
-			{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.Queued}},
-			{Thread: "t", Set: mailroom.QueueRuns, Limit: 1},
-			{Thread: "t", Set: mailroom.HeldRuns, Limit: 1},
-			{Thread: "t", Limit: 5},
-			{Thread: "t", From: 7, Limit: 5},
-			{Statuses: []mailroom.Status{mailroom.Failed}, Limit: 5},
-			{Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
-			{Parent: "r", Limit: 5},
-			{Parent: "r", Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
-			{Parent: "r", Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: 5},
-		} {
-			queries = append(queries,
-				func() error { _, err := tx.Runs(q); return err },
-				func() error { _, err := tx.CountRuns(q); return err })
-		}
-		open := []mailroom.TicketState{mailroom.TicketOpen}
-		for _, q := range []mailroom.TicketQuery{
-			{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
-			{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval}},
-			{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval, mailroom.Event}},
-		} {
-			queries = append(queries, func() error { _, err := tx.Tickets(q); return err })
-		}
-		for _, query := range queries {
+		for _, query := range queries(tx) {
 			if err := query(); err != nil {
 				return err
 			}
@@ -121,6 +84,48 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	purge(t, s)
+}
+
+// queries are those that the ledger makes in its transactions.
+func queries(tx mailroom.Tx) []func() error {
+	list := []func() error{
+		func() error { _, err := tx.DueAgents(); return err },
+		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
+		func() error { _, err := tx.Partials("r"); return err },
+		func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },
+		func() error {
+			_, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5, Backward: true})
+			return err
+		},
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{IDs: []string{"t"}}); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Worker: "w", Limit: 5}); return err },
+	}
+	for _, q := range []mailroom.RunQuery{
+		{IDs: []string{"r"}, Thread: "t"},
+		{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.Queued}},
+		{Thread: "t", Set: mailroom.QueueRuns, Limit: 1},
+		{Thread: "t", Set: mailroom.HeldRuns, Limit: 1},
+		{Thread: "t", Limit: 5},
+		{Thread: "t", From: 7, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.Failed}, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
+		{Parent: "r", Limit: 5},
+		{Parent: "r", Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
+		{Parent: "r", Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: 5},
+	} {
+		list = append(list,
+			func() error { _, err := tx.Runs(q); return err },
+			func() error { _, err := tx.CountRuns(q); return err })
+	}
+	open := []mailroom.TicketState{mailroom.TicketOpen}
+	for _, q := range []mailroom.TicketQuery{
+		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
+		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval}},
+		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval, mailroom.Event}},
+	} {
+		list = append(list, func() error { _, err := tx.Tickets(q); return err })
+	}
+	return list
 }
 
 // purge drops the beginning of a thread that has something of everything.

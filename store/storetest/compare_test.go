@@ -53,10 +53,12 @@ func TestStoresAgree(t *testing.T) {
 // wipe makes the database as it was when it was new, which takes less time
 // than to open another. sqlite_sequence has the keys given so far.
 func wipe(rt *rapid.T, db *sql.DB) {
-	for _, table := range []string{"partial", "submit_key", "entry", "run", "thread", "worker", "sqlite_sequence"} {
+	for _, table := range []string{
+		"partial", "ticket", "submit_key", "entry", "run", "thread", "worker", "definition", "sqlite_sequence",
+	} {
 		where := ""
 		if table == "sqlite_sequence" {
-			where = " WHERE name IN ('thread', 'run')"
+			where = " WHERE name IN ('thread', 'run', 'ticket')"
 		}
 		if _, err := db.Exec("DELETE FROM " + table + where); err != nil {
 			rt.Fatal(err)

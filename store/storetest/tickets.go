@@ -119,6 +119,11 @@ func definitionCases() []testCase {
 		return mailroom.Definition{Agent: agent, Version: version, Body: []byte(body)}
 	}
 	return []testCase{
+		{"come as they were given", func(t *testing.T, s *store) {
+			rows := []mailroom.Definition{{}, {Agent: "a"}, filled[mailroom.Definition](7)}
+			s.write(&mailroom.Changes{Kept: rows})
+			wantSame(t, "definitions", s.everything().Kept, rows)
+		}},
 		{"come by agent and version", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Kept: []mailroom.Definition{def("b", "1", "1"), def("a", "2", "2"), def("ab", "0", "3")}},
 				&mailroom.Changes{Kept: []mailroom.Definition{def("a", "10", "4")}})
