@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -348,26 +347,6 @@ func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T
 				synctest.Wait()
 				wantEqual(t, "claims left standing", len(d.claim("w", 1)), 0)
 			})
-		})
-	}
-}
-
-func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
-	for _, c := range []struct{ ops, size, want int }{{256, 1, 2}, {257, 1, 3}, {600, 1, 4}, {20, 1 << 20, 4}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFate(nil)
-			d := start(t, f, ledger.Options{})
-			release := f.hold()
-			var all sync.WaitGroup
-			all.Go(func() { d.submit(text("first", "hello")) })
-			synctest.Wait()
-			for i := range c.ops {
-				all.Go(func() { d.submit(text(fmt.Sprint("t", i%10), strings.Repeat("a", c.size))) })
-			}
-			synctest.Wait()
-			release()
-			all.Wait()
-			wantEqual(t, fmt.Sprintf("commits of %d operations of %d bytes", c.ops, c.size), f.updates(), c.want)
 		})
 	}
 }
