@@ -2,12 +2,9 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
 	"mailroom/engine"
@@ -220,35 +217,6 @@ func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
 	})
 }
 
-func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
-	inHouse(t, func(h *house) {
-		var entered seen[int]
-		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			entered.add(s.Run().Attempt)
-			return nil
-		}))
-		h.wait(time.Second)
-		p.line.freeze()
-		out := h.send("t", "hello") // the claim for it is on its way when the lease ends
-		h.wait(30 * time.Second)
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
-			if len(c.Runs) > 0 {
-				p.line.freeze() // the renewal, which comes next
-				p.line.onWrite(nil, nil)
-			}
-			return nil
-		})
-		p.line.thaw()
-		h.wait(time.Second)
-		p.line.thaw()
-		h.wait(10 * time.Second)
-		h.status(out.Run, mailroom.Completed)
-		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
-			t.Errorf("entered at attempts: %s", diff)
-		}
-	})
-}
-
 func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
 	inHouse(t, func(h *house) {
 		sleeper := h.elsewhere(serving(say("hi")))
@@ -339,148 +307,6 @@ func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
 		}
 		h.wait(5 * time.Second)
 		h.must(w.Ready())
-		h.status(out.Run, mailroom.Completed)
-	})
-}
-
-func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
-	inHouse(t, func(h *house) {
-		local := serving(work(time.Minute))
-		local.Local = true
-		p := h.elsewhere(local)
-		out := h.send("t", "hello")
-		h.wait(time.Second)
-		p.kill()
-
-		next := h.newProcess()
-		h.others = append(h.others, next)
-		started := make(chan time.Duration, 1)
-		begin := time.Now()
-		h.must(next.ledger.EndLocal(context.Background()))
-		next.start(serving(func(ctx context.Context, s mailroom.Session) error {
-			started <- time.Since(begin)
-			return nil
-		}))
-		if took := <-started; took > 2*time.Second {
-			t.Errorf("the run started after %v, want at once", took)
-		}
-		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
-			t.Errorf("got attempt %d, crashes %d, want 2 and 1", r.Attempt, r.Crashes)
-		}
-	})
-}
-
-func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
-	inHouse(t, func(h *house) {
-		var by [2]atomic.Int32
-		for i := range by {
-			o := serving(func(ctx context.Context, s mailroom.Session) error {
-				by[i].Add(1)
-				return work(time.Second)(ctx, s)
-			})
-			o.Runs = 5
-			h.start(o)
-		}
-		var runs []mailroom.Submitted
-		for range 40 {
-			runs = append(runs, h.send("", "hello"))
-		}
-		h.wait(10 * time.Second)
-		for _, out := range runs {
-			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
-				t.Errorf("got attempt %d, want 1", r.Attempt)
-			}
-		}
-		for i := range by {
-			if n := by[i].Load(); n != 20 {
-				t.Errorf("engine %d ran %d, want half of 40", i, n)
-			}
-		}
-	})
-}
-
-// The answer to a claim may be lost on its way: the claim is there and nobody
-// knows. The worker's next renewal does not name it, and so releases it.
-func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
-	inHouse(t, func(h *house) {
-		entered := make(chan int, 10)
-		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			entered <- s.Run().Attempt
-			return nil
-		}))
-		h.wait(time.Second)
-		lost := false
-		p.line.onWrite(nil, func(c *mailroom.Changes) error {
-			for _, r := range c.Runs {
-				if r.Status == mailroom.Running && !lost {
-					lost = true
-					return unknown()
-				}
-			}
-			return nil
-		})
-		begin := time.Now()
-		out := h.send("t", "hello")
-		if n := <-entered; n != 2 {
-			t.Errorf("entered at attempt %d, want 2: the first was claimed and not known", n)
-		}
-		if took := time.Since(begin); took > 3*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		h.wait(time.Second)
-		r := h.status(out.Run, mailroom.Completed)
-		if r.Failures != 0 || r.Crashes != 0 {
-			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
-		}
-	})
-}
-
-func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
-		causes := make(chan error, 1)
-		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			return context.Cause(ctx)
-		}))
-		h.send("t", "hello")
-		h.wait(time.Second)
-		begin := time.Now()
-		p.kill()
-		if cause := <-causes; !errors.Is(cause, mailroom.ErrLeaseLost) {
-			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
-		}
-		if took := time.Since(begin); took > 2*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		if p.engines[0].Ready() == nil {
-			t.Error("ready with a closed store")
-		}
-		h.must(h.ledger.EndLocal(context.Background()))
-		h.wait(20 * time.Second)
-		h.must(h.ledger.Sweep(context.Background(), ""))
-	})
-}
-
-func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
-	inHouse(t, func(h *house) {
-		o := serving(say("hi"))
-		o.Runs = 1
-		p := h.elsewhere(o)
-		h.wait(time.Second)
-		tries := 0
-		p.line.onWrite(func(*mailroom.Changes) error {
-			tries++
-			return unknown()
-		}, nil)
-		out := h.send("t", "hello")
-		h.wait(10 * time.Second)
-		p.line.onWrite(nil, nil)
-		if tries < 5 || tries > 100 {
-			t.Errorf("got %d tries in 10 s", tries)
-		}
-		h.wait(5 * time.Second)
 		h.status(out.Run, mailroom.Completed)
 	})
 }

@@ -75,13 +75,13 @@ func (w *worker) stop() {
 func (p *process) stop() {
 	p.t.Helper()
 	for _, w := range p.engines {
-		if w.stop(); w.err != nil && !p.line.isDead() {
+		if w.stop(); w.err != nil && !p.line.faults().dead {
 			p.t.Errorf("engine: %v", w.err)
 		}
 	}
 	p.end()
 	<-p.ended
-	if p.err != nil && !p.line.isDead() {
+	if p.err != nil && !p.line.faults().dead {
 		p.t.Errorf("ledger: %v", p.err)
 	}
 }
@@ -126,98 +126,91 @@ func (p *process) cancel(out mailroom.Submitted) {
 type line struct {
 	mailroom.Store
 
-	mu     sync.Mutex
+	mu  sync.Mutex
+	now faults
+}
+
+// faults are what is wrong with a line.
+type faults struct {
 	dead   bool
 	frozen chan struct{} // an Update begins when it is closed; nil: at once
-	// before may refuse a Write, after may report one that happened as failed.
+
+	// before may refuse a Write, after may report one that happened as
+	// failed, and viewed a View. Each may be nil.
 	before, after func(*mailroom.Changes) error
-	viewed        func() // called after each View
+	viewed        func() error
 }
 
-func (l *line) isDead() bool {
+func (l *line) faults() faults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dead
+	return l.now
 }
 
-func (l *line) die() {
+func (l *line) set(f func(*faults)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dead = true
+	f(&l.now)
 }
+
+func (l *line) die() { l.set(func(f *faults) { f.dead = true }) }
 
 // freeze makes Updates wait until thaw.
-func (l *line) freeze() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.frozen = make(chan struct{})
-}
+func (l *line) freeze() { l.set(func(f *faults) { f.frozen = make(chan struct{}) }) }
 
 func (l *line) thaw() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.frozen)
-	l.frozen = nil
+	l.set(func(f *faults) {
+		close(f.frozen)
+		f.frozen = nil
+	})
 }
 
-// onWrite sets the hooks, each of which may be nil.
 func (l *line) onWrite(before, after func(*mailroom.Changes) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.before, l.after = before, after
+	l.set(func(f *faults) { f.before, f.after = before, after })
 }
 
-func (l *line) state() (dead error, frozen chan struct{}, before, after func(*mailroom.Changes) error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dead {
-		dead = mailroom.Errorf(mailroom.Unavailable, "a dead process writes: %w", mailroom.ErrStoreClosed)
-	}
-	return dead, l.frozen, l.before, l.after
+func (l *line) onView(viewed func() error) {
+	l.set(func(f *faults) { f.viewed = viewed })
 }
 
 func (l *line) Update(ctx context.Context, f func(mailroom.Tx) error) error {
-	if _, frozen, _, _ := l.state(); frozen != nil {
+	if frozen := l.faults().frozen; frozen != nil {
 		<-frozen
 	}
-	dead, _, before, after := l.state()
-	if dead != nil {
-		return dead
+	now := l.faults()
+	if now.dead {
+		return gone()
 	}
 	var wrote *mailroom.Changes
 	err := l.Store.Update(ctx, func(tx mailroom.Tx) error {
 		return f(watched{Tx: tx, write: func(c *mailroom.Changes) error {
 			wrote = c
-			if before == nil {
+			if now.before == nil {
 				return nil
 			}
-			return before(c)
+			return now.before(c)
 		}})
 	})
-	if err == nil && after != nil && wrote != nil {
-		return after(wrote)
+	if err == nil && now.after != nil && wrote != nil {
+		return now.after(wrote)
 	}
 	return err
 }
 
 func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	if dead, _, _, _ := l.state(); dead != nil {
-		return dead
+	if l.faults().dead {
+		return gone()
 	}
 	err := l.Store.View(ctx, f)
-	l.mu.Lock()
-	viewed := l.viewed
-	l.mu.Unlock()
-	if viewed != nil {
-		viewed()
+	if viewed := l.faults().viewed; err == nil && viewed != nil {
+		return viewed()
 	}
 	return err
 }
 
-func (l *line) onView(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.viewed = f
+// gone is what a store says that was closed.
+func gone() error {
+	return mailroom.Errorf(mailroom.Unavailable, "a dead process reaches for the store: %w", mailroom.ErrStoreClosed)
 }
 
 // watched is a transaction whose Write is looked at first.

@@ -95,6 +95,30 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 	})
 }
 
+func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var entered seen[int]
+		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+			entered.add(s.Run().Attempt)
+			return nil
+		}))
+		h.wait(time.Second + time.Millisecond) // between two looks at the leases
+		p.line.onView(func() error {
+			p.line.onView(nil)
+			return unknown()
+		})
+		out := p.send("t", "hello")
+		h.wait(time.Second)
+		h.status(out.Run, mailroom.Completed)
+		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
+			t.Errorf("entered at attempts: %s", diff)
+		}
+		if again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled); again.Error == nil || again.Error.Class != mailroom.Transient {
+			t.Errorf("got %+v, want a transient error", again)
+		}
+	})
+}
+
 func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 	inHouse(t, func(h *house) {
 		order := &seen[string]{}

@@ -280,7 +280,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 		}))
 		h.wait(time.Second + time.Millisecond) // between two looks at the leases
 		var begin time.Time
-		p.line.onView(func() {
+		p.line.onView(func() error {
 			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
 				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}})
 			}) {
@@ -291,6 +291,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 				h.cancel(mailroom.Submitted{Run: r.ID})
 				begin = time.Now()
 			}
+			return nil
 		})
 		out := p.send("t", "hello")
 		if took := (<-stopped).Sub(begin); took > 100*time.Millisecond {

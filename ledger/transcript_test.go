@@ -180,7 +180,7 @@ func TestEveryLimitReadsTheSameTranscript(t *testing.T) {
 		if want == "" || next != "" {
 			t.Fatalf("the whole transcript: %q, next %q", want, next)
 		}
-		for _, limit := range []int{1, 2, 3, 5, 7, 50, 100} {
+		for _, limit := range []int{1, 2, 7, 100} {
 			q := base
 			q.Limit = limit
 			var pages []string

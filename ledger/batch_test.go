@@ -1,0 +1,379 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// fate is a store of whose Updates a test decides: the next one begins when
+// hold's channel is closed, and then goes as the faults say, one each.
+type fate struct {
+	mailroom.Store
+
+	mu     sync.Mutex
+	gate   chan struct{}
+	faults []storetest.Fault
+	calls  int
+}
+
+// newFate wraps s, or a new memory store.
+func newFate(s mailroom.Store) *fate {
+	f := &fate{}
+	if s == nil {
+		s = memory.New()
+	}
+	f.Store = storetest.Faulty(s, func(int) storetest.Fault {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.calls++
+		var next storetest.Fault
+		if len(f.faults) > 0 {
+			next, f.faults = f.faults[0], f.faults[1:]
+		}
+		if f.gate != nil {
+			next.Gate, f.gate = f.gate, nil
+		}
+		return next
+	})
+	return f
+}
+
+// hold makes the next Update wait for go.
+func (f *fate) hold() (release func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	gate := make(chan struct{})
+	f.gate = gate
+	return func() { close(gate) }
+}
+
+func (f *fate) then(faults ...storetest.Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = append(f.faults, faults...)
+}
+
+// updates is how many there were since it was asked last.
+func (f *fate) updates() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.calls
+	f.calls = 0
+	return n
+}
+
+// gathered runs the operations in one batch: a first one keeps the committer
+// busy meanwhile. It returns their errors in order.
+func gathered(t *testing.T, d *desk, f *fate, ops ...func() error) []error {
+	t.Helper()
+	release := f.hold()
+	first := make(chan error, 1)
+	go func() { _, err := d.Submit(d.ctx, text("first", "hello")); first <- err }()
+	synctest.Wait()
+	f.updates()
+	errs := make([]error, len(ops))
+	var all sync.WaitGroup
+	for i, op := range ops {
+		all.Go(func() { errs[i] = op() })
+		synctest.Wait() // in this order
+	}
+	release()
+	all.Wait()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	return errs
+}
+
+func submitting(d *desk, in mailroom.Submit) func() error {
+	return func() error { _, err := d.Submit(d.ctx, in); return err }
+}
+
+func codes(errs []error) (list []mailroom.Code) {
+	for _, err := range errs {
+		list = append(list, mailroom.CodeOf(err))
+	}
+	return list
+}
+
+func TestARulesRefusalFailsAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		d.submit(text("t", "busy"))
+		errs := gathered(t, d, f,
+			submitting(d, text("a", "hello")),
+			submitting(d, mode(mailroom.ModeReject, "t", "hello")),
+			submitting(d, text("t", "hello")),
+		)
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Busy, ""})
+		wantEqual(t, "commits", f.updates(), 1)
+		wantEqual(t, "log", d.kinds("t"), "message, run.queued, message, run.queued")
+	})
+}
+
+func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		keyed := text("t", "hello")
+		keyed.Key = "k"
+		var outs [2]mailroom.Submitted
+		submit := func(i int) func() error {
+			return func() (err error) { outs[i], err = d.Submit(d.ctx, keyed); return err }
+		}
+		errs := gathered(t, d, f, submit(0), submit(1), submitting(d, mode(mailroom.ModeReject, "t", "hello")),
+			submitting(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t") })
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.Busy, "", mailroom.Conflict})
+		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.WasDuplicate})
+		wantEqual(t, "commits", f.updates(), 1)
+		wantEqual(t, "log", d.kinds("t"), "message, run.queued, message, run.queued, run.cancelled")
+	})
+}
+
+func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		keyed := text("t", "hello")
+		keyed.Key = "k"
+		d.submit(keyed)
+		d.serve("w")
+		errs := gathered(t, d, f, func() error { return d.DeleteThread(d.ctx, "t") }, submitting(d, keyed))
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", ""})
+		wantEqual(t, "log", d.kinds("t"), "message, run.queued")
+	})
+}
+
+func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		d.submit(text("t", "hello"))
+		c := d.claimOne("w").Claim
+		must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
+		log := d.kinds("u")
+		errs := gathered(t, d, f,
+			submitting(d, text("a", "hello")),
+			func() error {
+				_, err := d.Append(d.ctx, mailroom.Append{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
+					{Name: "y", Thread: "u", Parts: mailroom.Text("two")}, {Name: "x", Thread: "u", Parts: mailroom.Text("another")},
+				}}})
+				return err
+			},
+			submitting(d, text("b", "hello")),
+		)
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Conflict, ""})
+		wantEqual(t, "log", d.kinds("u"), log)
+	})
+}
+
+// choosy is a database that refuses whatever touches the thread "bad".
+type choosy struct{ mailroom.Store }
+
+func (s choosy) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(choosyTx{tx}) })
+}
+
+type choosyTx struct{ mailroom.Tx }
+
+func (tx choosyTx) Write(c *mailroom.Changes) error {
+	for _, row := range c.Threads {
+		if row.ID == "bad" {
+			return errors.New("the database refuses")
+		}
+	}
+	return tx.Tx.Write(c)
+}
+
+func TestWhenTheDatabaseRefusesOnlyTheCulpritFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(choosy{memory.New()})
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		answer := stand(t.Context(), d, "echo", 1)
+		errs := gathered(t, d, f, submitting(d, text("a", "hello")), submitting(d, text("bad", "hello")), submitting(d, text("b", "hello")))
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Internal, ""})
+		for _, thread := range []string{"a", "b"} {
+			wantEqual(t, "log of "+thread, d.kinds(thread)[:19], "message, run.queued")
+		}
+		wantEqual(t, "claimed", len(<-answer), 1)
+	})
+}
+
+func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
+	for name, kind := range map[string]storetest.FaultKind{"nothing happened": storetest.FailBefore, "it happened": storetest.FailAfter} {
+		t.Run(name, func(t *testing.T) {
+			f := newFate(nil)
+			d := open(t, f, ledger.Options{})
+			in := text("t", "hello")
+			in.Key = "k"
+			f.then(storetest.Fault{Kind: kind})
+			_, err := d.Submit(t.Context(), in)
+			wantCode(t, err, mailroom.Unavailable)
+			d.submit(in)
+			wantEqual(t, "log", d.kinds("t"), "message, run.queued")
+		})
+	}
+}
+
+func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		release := f.hold()
+		f.then(storetest.Fault{Kind: storetest.FailBefore, Err: closed})
+		var errs [4]error
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() { _, errs[i] = d.Submit(d.ctx, text(fmt.Sprint("t", i), "hello")) })
+			synctest.Wait()
+		}
+		all.Go(func() {
+			_, errs[3] = d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true})
+		})
+		synctest.Wait()
+		release()
+		all.Wait()
+		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.Unavailable, mailroom.Unavailable, mailroom.Unavailable, mailroom.Unavailable})
+		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
+			t.Errorf("run: got %v, want the error that closed the store", err)
+		}
+		_, err := d.Submit(d.ctx, text("t", "late"))
+		wantCode(t, err, mailroom.Unavailable)
+	})
+}
+
+func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		d.register("w")
+		var errs [3]error
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				_, errs[i] = d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"codex": 1}, Wait: true})
+			})
+		}
+		synctest.Wait()
+		f.then(
+			storetest.Fault{Kind: storetest.FailBefore, Err: errors.New("the database refuses")}, // the batch
+			storetest.Fault{}, // the submit by itself
+			storetest.Fault{}, // the first claim
+			storetest.Fault{Kind: storetest.FailBefore, Err: closed},
+		)
+		d.submit(text("t", "hello"))
+		all.Wait()
+		for _, err := range errs {
+			wantCode(t, err, mailroom.Unavailable)
+		}
+		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
+			t.Errorf("run: got %v, want the error that closed the store", err)
+		}
+	})
+}
+
+func TestAnOperationCanBeWithdrawnUntilItIsInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		release := f.hold()
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make([]chan error, 2)
+		for i := range errs {
+			errs[i] = make(chan error, 1)
+			go func() { _, err := d.Submit(ctx, text(fmt.Sprint("t", i), "hello")); errs[i] <- err }()
+			synctest.Wait()
+		}
+		cancel()
+		wantCode(t, <-errs[0], mailroom.Unavailable) // in the batch: its outcome is unknown
+		if err := <-errs[1]; !errors.Is(err, context.Canceled) {
+			t.Errorf("withdrawn: got error %v, want %v", err, context.Canceled)
+		}
+		release()
+		synctest.Wait()
+		wantEqual(t, "log of the one in the batch", d.kinds("t0"), "message, run.queued")
+		wantEqual(t, "log of the one withdrawn", d.kinds("t1"), "")
+		_, err := d.Submit(ctx, text("t2", "hello"))
+		if !errors.Is(err, context.Canceled) || d.thread("t2") != nil {
+			t.Errorf("begun after the end: got error %v", err)
+		}
+	})
+}
+
+func TestAStandingClaimWhoseContextEndsInABatchReturnsWhatItClaimed(t *testing.T) {
+	for name, due := range map[string]bool{"something": true, "nothing": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFate(nil)
+				d := open(t, f, ledger.Options{})
+				d.register("w")
+				ctx, cancel := context.WithCancel(t.Context())
+				answer := stand(ctx, d, "echo", 1)
+				release := f.hold()
+				in := text("t", "hello")
+				if in.SetAgent = !due; !due {
+					in.Agent = "codex"
+				}
+				var all sync.WaitGroup
+				all.Go(func() { d.submit(in) })
+				synctest.Wait()
+				cancel()
+				synctest.Wait()
+				select {
+				case work := <-answer:
+					t.Errorf("returned %v before its batch", work)
+				default:
+				}
+				release()
+				all.Wait()
+				got := <-answer
+				wantEqual(t, "claimed", len(got) == 1, due)
+				synctest.Wait()
+				wantEqual(t, "claims left standing", len(d.claim("w", 1)), 0)
+			})
+		})
+	}
+}
+
+func TestRenewalsGoFirstAndClaimsDoNotStarve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := start(t, f, ledger.Options{})
+		d.register("w")
+		release := f.hold()
+		var all sync.WaitGroup
+		all.Go(func() { d.submit(text("first", "hello")) })
+		synctest.Wait()
+		f.updates()
+		var claimed, renewed int
+		all.Go(func() { d.claim("w", 1); claimed = f.updates() })
+		synctest.Wait()
+		for i := range 1000 {
+			all.Go(func() { d.submit(text(fmt.Sprint("t", i), "hello")) })
+		}
+		synctest.Wait()
+		all.Go(func() { d.renew("w", 0); renewed = f.updates() })
+		synctest.Wait()
+		release()
+		all.Wait()
+		if claimed+renewed > 2 {
+			t.Errorf("renewal and claim took %d commits, want the next one", claimed+renewed)
+		}
+	})
+}

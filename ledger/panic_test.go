@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"mailroom"
+	"mailroom/store/memory"
+)
+
+func TestAPanicIsThatOperationsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := New(memory.New(), Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var errs [3]error
+		var panics int
+		var all sync.WaitGroup
+		submit := func(i int, thread string) {
+			in := mailroom.Submit{Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}}}
+			_, errs[i] = l.Submit(ctx, in)
+		}
+		// All three are queued before the committer begins: they are one batch.
+		all.Go(func() { submit(0, "a") })
+		synctest.Wait()
+		all.Go(func() {
+			o := op{name: "broken", rank: rankPlain, threads: []string{"a"}}
+			_, errs[1] = run(ctx, l, o, func(b *batch) (int, error) {
+				panics++
+				in := mailroom.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []mailroom.Draft{{Parts: mailroom.Text("half done")}}}
+				if _, err := b.submit(in); err != nil {
+					t.Error(err)
+				}
+				panic("a secret")
+			})
+		})
+		synctest.Wait()
+		all.Go(func() { submit(2, "a") })
+		synctest.Wait()
+		ended := make(chan error, 1)
+		go func() { ended <- l.Run(ctx) }()
+		all.Wait()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if errs[0] != nil || errs[2] != nil {
+			t.Errorf("the others: got errors %v and %v", errs[0], errs[2])
+		}
+		if panics != 1 {
+			t.Errorf("it ran %d times, want 1", panics)
+		}
+		var refused *mailroom.Error
+		if !errors.As(errs[1], &refused) || refused.Code != mailroom.Internal ||
+			strings.Contains(refused.Message, "secret") || !strings.Contains(refused.Error(), "panic_test.go") {
+			t.Errorf("got error %v, want an internal one that keeps its stack for the log", errs[1])
+		}
+		err := l.View(context.Background(), func(r mailroom.Reader) error {
+			log, err := r.Entries(mailroom.EntryQuery{Thread: "a"})
+			if len(log) != 4 {
+				t.Errorf("%d entries, want the 4 of the two submits", len(log))
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}

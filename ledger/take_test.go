@@ -1,0 +1,50 @@
+package ledger
+
+import (
+	"testing"
+	"time"
+
+	"mailroom/store/memory"
+)
+
+// takes tells how many operations each batch holds, of operations of these sizes.
+func takes(sizes ...int) []int {
+	l := New(memory.New(), Options{})
+	for _, n := range sizes {
+		l.queue = append(l.queue, &op{rank: rankPlain, size: n})
+	}
+	var batches []int
+	for {
+		ops, _ := l.take(time.Now())
+		if len(ops) == 0 {
+			return batches
+		}
+		batches = append(batches, len(ops))
+	}
+}
+
+func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		sizes, want []int
+	}{
+		{make([]int, 256), []int{256}},
+		{make([]int, 257), []int{256, 1}},
+		{make([]int, 600), []int{256, 256, 88}},
+		{[]int{4 * mib, 4 * mib}, []int{2}},
+		{[]int{4 * mib, 4 * mib, 1}, []int{2, 1}},
+		{[]int{5 * mib, 4 * mib, 4 * mib}, []int{1, 2}},
+		{[]int{9 * mib, 1, 9 * mib}, []int{1, 1, 1}},
+	} {
+		got := takes(c.sizes...)
+		if len(got) != len(c.want) {
+			t.Errorf("%d operations: got batches of %v, want %v", len(c.sizes), got, c.want)
+			continue
+		}
+		for i := range got {
+			if got[i] != c.want[i] {
+				t.Errorf("%d operations: got batches of %v, want %v", len(c.sizes), got, c.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/sqlite"
+)
+
+// handle opens the file anew, as another process does.
+func handle(t *testing.T, path string) mailroom.Store {
+	t.Helper()
+	s, err := sqlite.Open(context.Background(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return s
+}
+
+// two starts two ledgers, each over a handle of its own on one file.
+func two(t *testing.T) (path string, both [2]*desk) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "mail.db")
+	for i := range both {
+		both[i] = open(t, handle(t, path), ledger.Options{})
+	}
+	return path, both
+}
+
+// surely repeats an operation while its outcome is unknown.
+func surely[T any](t *testing.T, f func() (T, error)) T {
+	t.Helper()
+	for {
+		v, err := f()
+		if mailroom.CodeOf(err) == mailroom.Unavailable {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return v
+	}
+}
+
+func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
+	path, both := two(t)
+	in := text("t", "hello")
+	in.Key = "k"
+	outs := make([]mailroom.Submitted, 64)
+	together(64, func(i int) {
+		outs[i] = surely(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) })
+	})
+	for _, out := range outs {
+		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq}, []any{outs[0].Message, outs[0].Run, outs[0].Seq})
+	}
+	for _, d := range both {
+		wantEqual(t, "log", d.kinds("t"), "message, run.queued")
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := open(t, handle(t, path), ledger.Options{}).submit(in)
+	wantEqual(t, "after a restart", []any{again.Run, again.Disposition}, []any{outs[0].Run, mailroom.WasDuplicate})
+}
+
+func TestTwoLedgersOverOneFileGiveConsecutivePlaces(t *testing.T) {
+	_, both := two(t)
+	places := make([]int64, 32)
+	together(32, func(i int) {
+		in := text("t", "hello")
+		in.Key = fmt.Sprint("k", i) // an unknown outcome is repeated
+		places[i] = surely(t, func() (mailroom.Submitted, error) { return both[i%2].Submit(t.Context(), in) }).Place
+	})
+	slices.Sort(places)
+	for i, place := range places {
+		wantEqual(t, "place", place, int64(i+1))
+	}
+}
+
+func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
+	_, both := two(t)
+	const runs = 20
+	for i := range runs {
+		both[0].submit(text(fmt.Sprint("t", i), "hello"))
+	}
+	var mu sync.Mutex
+	claims := map[string]int{}
+	together(8, func(i int) {
+		d, worker := both[i%2], fmt.Sprint("w", i)
+		surely(t, func() (any, error) { return d.Register(t.Context(), mailroom.Worker{ID: worker}) })
+		for round := int64(1); ; round++ {
+			work := surely(t, func() ([]ledger.Work, error) {
+				return d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
+			})
+			for _, w := range work {
+				mu.Lock()
+				claims[w.Run.ID]++
+				mu.Unlock()
+				s := complete(w.Claim, "ok")
+				s.Number = 1
+				surely(t, func() (*mailroom.Run, error) { return d.Settle(t.Context(), s) })
+			}
+			if len(work) == 0 {
+				return
+			}
+		}
+	})
+	wantEqual(t, "runs", len(claims), runs)
+	for run, n := range claims {
+		wantEqual(t, "claims of run "+run, n, 1)
+	}
+}
+
+func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
+	_, both := two(t)
+	both[0].register("a")
+	both[1].register("b")
+	both[0].submit(text("t", "hello"))
+	c := both[0].claimOne("a").Claim
+	wantEqual(t, "claims meanwhile", len(both[1].claim("b", 1)), 0)
+	both[1].lose("a")
+	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.Complete})
+	wantCode(t, err, mailroom.LeaseLost)
+	both[1].settle(complete(both[1].claimOne("b").Claim, "ok"))
+}
