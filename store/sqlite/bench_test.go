@@ -214,9 +214,7 @@ func BenchmarkPurge(b *testing.B) {
 			for b.Loop() {
 				if below += 500; below > int64(n) {
 					b.StopTimer()
-					for range 5 {
-						w.grow(b, s, 1000)
-					}
+					w.grow(b, s, 5000)
 					n += 10_000
 					b.StartTimer()
 				}
@@ -234,28 +232,37 @@ func BenchmarkPurge(b *testing.B) {
 	}
 }
 
-// grow adds runs of two entries and a key to the first thread.
+// grow adds runs to the first thread, each with two entries and a key.
 func (w *work) grow(b *testing.B, s mailroom.Store, runs int) {
 	b.Helper()
 	row := w.threads[0]
-	c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
-	var log []mailroom.Entry
-	for range runs {
-		w.at++
-		id := fmt.Sprintf("grown-%d", w.at)
-		c.Runs = append(c.Runs, &mailroom.Run{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.Completed})
-		c.Keys = append(c.Keys, mailroom.SubmitKey{Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.WasQueued}})
-		for range 2 {
-			row.LastSeq++
-			e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, id, 0, w.now, w.body)
-			if err != nil {
-				b.Fatal(err)
+	err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+		for range runs {
+			w.at++
+			id := fmt.Sprintf("grown-%d", w.at)
+			c := &mailroom.Changes{
+				Threads: []*mailroom.Thread{row},
+				Runs:    []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.Completed}},
+				Keys: []mailroom.SubmitKey{{
+					Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.WasQueued},
+				}},
+				Entries: [][]mailroom.Entry{nil},
 			}
-			log = append(log, e)
+			for range 2 {
+				row.LastSeq++
+				e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, id, 0, w.now, w.body)
+				if err != nil {
+					return err
+				}
+				c.Entries[0] = append(c.Entries[0], e)
+			}
+			if err := tx.Write(c); err != nil {
+				return err
+			}
 		}
-	}
-	c.Entries = [][]mailroom.Entry{log}
-	if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		return nil
+	})
+	if err != nil {
 		b.Fatal(err)
 	}
 }
