@@ -85,28 +85,46 @@ type waitsError struct{ run string }
 func (e *waitsError) Error() string { return "run " + e.run + " waits for a decision" }
 
 // undecided returns the error that says that a run waits for somebody, after it
-// has said how to decide; nil if nobody can do anything for the run.
+// has said how to decide; nil if nobody can do anything for the run, or for the
+// runs that it waits for.
 func (m *Main) undecided(ctx context.Context, c *client.Client, run string) error {
-	page, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + quoteFilter(run), Limit: 500})
+	open, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + quoteFilter(run), Limit: 500})
 	if err != nil {
 		return err
 	}
-	open := slices.DeleteFunc(page.Items, func(k client.Ticket) bool { return len(verdicts(k)) == 0 })
-	if len(open) == 0 {
+	mine := slices.DeleteFunc(slices.Clone(open.Items), func(k client.Ticket) bool { return len(verdicts(k)) == 0 })
+	if len(mine) > 0 {
+		m.say("run %s waits for a decision:", run)
+		for _, k := range mine {
+			m.printUndecided(k)
+		}
+		return &waitsError{run: run}
+	}
+	if !slices.ContainsFunc(open.Items, func(k client.Ticket) bool { return k.Kind == mailroom.Child }) {
 		return nil
 	}
-	m.say("run %s waits for a decision:", run)
-	for _, k := range open {
-		m.printAsked(k)
-		for _, v := range verdicts(k) {
-			words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
-			if v == mailroom.Answer {
-				words = append(words, "TEXT")
-			}
-			m.say("  %s", m.again(words...))
+	children, err := c.Runs(ctx, client.ListQuery{Q: "status:waiting parent:" + quoteFilter(run), Limit: 500})
+	if err != nil {
+		return err
+	}
+	for _, child := range children.Items {
+		if err := m.undecided(ctx, c, child.ID); err != nil {
+			return err
 		}
 	}
-	return &waitsError{run: run}
+	return nil
+}
+
+// printUndecided shows what is asked, and the commands that decide it.
+func (m *Main) printUndecided(k client.Ticket) {
+	m.printAsked(k)
+	for _, v := range verdicts(k) {
+		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
+		if v == mailroom.Answer {
+			words = append(words, "TEXT")
+		}
+		m.say("  %s", m.again(words...))
+	}
 }
 
 // quoteFilter writes a value so that a filter reads it as it is.

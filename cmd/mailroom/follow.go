@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"mailroom"
 	"mailroom/client"
@@ -21,6 +22,7 @@ func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuer
 
 func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
 	q.Until = client.UntilWaiting
+	look := time.Second
 	for {
 		err := c.Follow(ctx, q, p.event)
 		if err := errors.Join(err, p.close()); err != nil {
@@ -35,10 +37,11 @@ func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQu
 			if err := m.undecided(ctx, c, at.waiting); err != nil {
 				return err
 			}
-			if err := untilResumed(ctx, c, q, p); err != nil {
+			if err := untilResumed(ctx, c, q, p, look); err != nil {
 				return err
 			}
 			q.After = p.after(q.After)
+			look = min(2*look, 30*time.Second)
 		case at.over:
 			return p.end(at.last)
 		}
@@ -79,10 +82,13 @@ func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stan
 }
 
 // untilResumed prints what comes while the run waits for what nobody decides,
-// such as the end of another run.
-func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter) error {
+// such as the end of another run. It returns in time to look whether that one
+// has a question by now.
+func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
 	q.Until = client.Forever
-	resumed := errors.New("resumed")
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(ctx, look, enough)
+	defer cancel()
 	err := c.Follow(ctx, q, func(ev client.Event) error {
 		if err := p.event(ev); err != nil {
 			return err
@@ -90,12 +96,12 @@ func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p
 		if ev.Entry != nil {
 			switch ev.Entry.Kind {
 			case mailroom.KindResumed, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
-				return resumed
+				return enough
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, resumed) {
+	if errors.Is(err, enough) {
 		return nil
 	}
 	return errors.Join(err, p.close())

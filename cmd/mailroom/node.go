@@ -40,6 +40,11 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 	if err != nil {
 		return nil, err
 	}
+	return assemble(store, c, roster, token, log), nil
+}
+
+// assemble puts the parts together around the agents of a roster.
+func assemble(store mailroom.Store, c *config.Config, roster *roster, token string, log *slog.Logger) *node {
 	agents := roster.agents
 	n := &node{roster: roster}
 	b, numbers := bus.New(), metrics.New()
@@ -72,7 +77,7 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 		},
 		Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 	})
-	return n, nil
+	return n
 }
 
 // hosts are the names that requests may be addressed to beside the loopback ones.

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
+	until := time.Unix(2000, 0).UTC()
+	ticket := func(id string, kind mailroom.TicketKind) mailroom.Ticket {
+		return mailroom.Ticket{ID: id, Name: "name-" + id, Kind: kind, Prompt: "may\nI?", ExpiresAt: &until}
+	}
+	decided := func(id string, v mailroom.Verdict, answer, reason, by string) mailroom.TicketDecision {
+		return mailroom.TicketDecision{Ticket: id, Decision: v, Answer: json.RawMessage(answer), Reason: reason, DecidedBy: by}
+	}
+	var talked bytes.Buffer
+	p := (&Main{Stdout: io.Discard, Stderr: &talked}).newReplyPrinter(asText)
+	// In this order: later entries use what earlier ones named.
+	for _, test := range []struct {
+		kind string
+		body any
+		want string
+	}{
+		{mailroom.KindStep, mailroom.StepNamed{Name: "think"}, "step think\n"},
+		{mailroom.KindToolStarted, json.RawMessage(`{"call":"c1","name":"pay","arguments":{"eur":5}}`), "tool pay {\"eur\":5}\n"},
+		{mailroom.KindToolDone, json.RawMessage(`{"call":"c1","ok":true,"summary":"paid"}`), "tool pay: paid\n"},
+		{mailroom.KindToolDone, json.RawMessage(`{"call":"c2","ok":false,"summary":"no luck"}`), "tool c2 failed: no luck\n"},
+		{mailroom.KindSend, mailroom.Sent{Thread: "u", Run: "s", Answer: true}, "child run s in thread u\n"},
+		{mailroom.KindSend, mailroom.Sent{Thread: "u", Run: "s"}, "message to thread u, for run s\n"},
+		{mailroom.KindEffectIntended, mailroom.EffectEntry{Name: "e"}, ""},
+		{mailroom.KindEffectSettled, mailroom.EffectEntry{Name: "e"}, "effect e is done\n"},
+		{mailroom.KindEffectSettled, mailroom.EffectEntry{Name: "e", Error: "no luck"}, "effect e failed: no luck\n"},
+		{mailroom.KindEffectUnknown, mailroom.EffectEntry{Name: "e"}, "effect e: nobody knows whether it happened\n"},
+		{mailroom.KindTicketOpened, ticket("1", mailroom.Approval), "approval name-1: may I?\n"},
+		{mailroom.KindTicketOpened, ticket("2", mailroom.Child), ""},
+		{mailroom.KindTicketOpened, ticket("3", mailroom.Timer), "timer until 1970-01-01T00:33:20Z\n"},
+		{mailroom.KindWaiting, mailroom.RunWaiting{}, "waiting\n"},
+		{mailroom.KindWaiting, mailroom.RunWaiting{Until: &until}, "waiting, until 1970-01-01T00:33:20Z at most\n"},
+		{mailroom.KindTicketDecided, decided("1", mailroom.Approve, `null`, "", "anna"), "name-1: approved by anna\n"},
+		{mailroom.KindTicketDecided, decided("1", mailroom.Deny, `null`, "too wet", "anna"), "name-1: denied by anna (too wet)\n"},
+		{mailroom.KindTicketDecided, decided("9", mailroom.Answer, `"yes"`, "", "anna"), "9: answered by anna: \"yes\"\n"},
+		{mailroom.KindTicketDecided, decided("2", mailroom.Answer, `{"run":"s","status":"completed","reply":"done"}`, "", "run:s"), "child run s completed: done\n"},
+		{mailroom.KindTicketDecided, decided("2", mailroom.Answer, `{"run":"s","status":"failed","reply":null}`, "", "run:s"), "child run s failed: \n"},
+		{mailroom.KindTicketExpired, mailroom.TicketRef{Ticket: "3"}, "name-3: its time has come\n"},
+		{mailroom.KindResumed, mailroom.RunStarted{}, "going on, attempt 2\n"},
+		{"x.note", json.RawMessage(`{}`), ""},
+	} {
+		talked.Reset()
+		if err := p.event(entry(t, 1, test.kind, 2, test.body)); err != nil {
+			t.Fatal(err)
+		}
+		if got := talked.String(); got != test.want {
+			t.Errorf("%s %v: told %q, want %q", test.kind, test.body, got, test.want)
+		}
+	}
+}
+
+func TestAStepIsToldAfterTheMessageThatItWrites(t *testing.T) {
+	var screen bytes.Buffer // a terminal shows both
+	p := (&Main{Stdout: &screen, Stderr: &screen}).newReplyPrinter(asText)
+	for _, ev := range []client.Event{
+		delta(1, "m", 0, "hel"),
+		entry(t, 1, mailroom.KindStep, 1, mailroom.StepNamed{Name: "greet"}),
+		reply(t, 2, 1, "m", "hello", false),
+		entry(t, 3, mailroom.KindStep, 1, mailroom.StepNamed{Name: "look"}),
+		delta(1, "n", 0, "by"),
+		entry(t, 4, mailroom.KindStep, 1, mailroom.StepNamed{Name: "leave"}),
+	} {
+		if err := p.event(ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.close(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("hello\nstep greet\nstep look\nby\nstep leave\n", screen.String()); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+}
