@@ -1,0 +1,44 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"mailroom"
+)
+
+// A run that needs leave parks: it holds no worker while it waits, and comes back
+// with the decision after a second, a restart or a week. Who decides sends the
+// digest of what was shown, so nothing else is approved by mistake.
+func Example_approval() {
+	deployer := func(ctx context.Context, s mailroom.Session) error {
+		tickets, err := s.Wait(ctx, false, mailroom.Ask{
+			Name: "leave", Kind: mailroom.Approval, Prompt: "May I deploy?",
+			Action: "deploy", Arguments: json.RawMessage(`{"to":"production"}`),
+		})
+		if err != nil {
+			return err // mailroom.ErrParked, the first time
+		}
+		if tickets[0].Decision != mailroom.Approve {
+			return s.Stream(ctx, "Then not.")
+		}
+		return s.Stream(ctx, "Deployed.")
+	}
+	o := openOffice(map[string]mailroom.AgentFunc{"deployer": deployer})
+	defer o.close()
+
+	run := o.send("releases", "deployer", "ship it")
+	var asked mailroom.Ticket
+	check(o.until(run, mailroom.KindTicketOpened).Decode(&asked))
+	fmt.Println(asked.Prompt, asked.Action, string(asked.Arguments))
+
+	_, err := o.ledger.Decide(context.Background(), mailroom.Decision{
+		Ticket: asked.ID, Verdict: mailroom.Approve, Digest: asked.Digest, By: "anna",
+	})
+	check(err)
+	fmt.Println(o.reply(run))
+	// Output:
+	// May I deploy? deploy {"to":"production"}
+	// Deployed.
+}

@@ -1,0 +1,51 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"mailroom"
+)
+
+// A message with mode steer reaches the run that is at work. The agent looks for
+// it between its steps; what it does not read before it ends becomes a run of its
+// own.
+func Example_steering() {
+	painter := func(ctx context.Context, s mailroom.Session) error {
+		colour := "blue"
+		if err := s.Append(ctx, mailroom.Step{Name: "begin", Progress: "painting"}); err != nil {
+			return err
+		}
+		for colour == "blue" { // the work, stroke by stroke
+			select {
+			case <-time.After(time.Millisecond):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			steered, err := s.Steered(ctx)
+			if err != nil {
+				return err
+			}
+			for _, m := range steered {
+				colour = m.Text
+			}
+		}
+		return s.Stream(ctx, "The door is "+colour+".")
+	}
+	o := openOffice(map[string]mailroom.AgentFunc{"painter": painter})
+	defer o.close()
+
+	run := o.send("house", "painter", "paint the door")
+	o.until(run, mailroom.KindStep)
+	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
+		Thread: "house", Mode: mailroom.ModeSteer, ExpectRun: run,
+		Messages: []mailroom.Draft{{Parts: mailroom.Text("red")}},
+	})
+	check(err)
+	fmt.Println(out.Disposition)
+	fmt.Println(o.reply(run))
+	// Output:
+	// steered
+	// The door is red.
+}

@@ -1,0 +1,100 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// An agent is a function that handles one run: it reads the messages that the
+// run is for, and what it streams becomes the reply.
+func Example() {
+	greeter := func(ctx context.Context, s mailroom.Session) error {
+		input, err := s.Input(ctx)
+		if err != nil {
+			return err
+		}
+		return s.Stream(ctx, "Hello, "+input[0].Text+"!")
+	}
+	o := openOffice(map[string]mailroom.AgentFunc{"greeter": greeter})
+	defer o.close()
+
+	run := o.send("letters", "greeter", "Anna")
+	fmt.Println(o.reply(run))
+	// Output: Hello, Anna!
+}
+
+// office is a store with what runs over it, as a program puts it together.
+type office struct {
+	ledger *ledger.Ledger
+	log    chan mailroom.Entry // all that is committed, in order
+	close  func()
+}
+
+func openOffice(agents map[string]mailroom.AgentFunc) *office {
+	o := &office{log: make(chan mailroom.Entry, 1000)}
+	b := bus.New()
+	o.ledger = ledger.New(memory.New(), ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		b.Publish(bus.Notice{Thread: thread, Entries: entries})
+		for _, e := range entries {
+			o.log <- e
+		}
+	}})
+	served := map[string]engine.Agent{}
+	for name, f := range agents {
+		served[name] = engine.Agent{Agent: f}
+	}
+	worker := engine.New(o.ledger, b, engine.Options{Agents: served})
+
+	// The engine ends first: it settles its runs through the ledger.
+	engineCtx, stopEngine := context.WithCancel(context.Background())
+	ledgerCtx, stopLedger := context.WithCancel(context.Background())
+	engineEnded, ledgerEnded := make(chan error, 1), make(chan error, 1)
+	go func() { ledgerEnded <- o.ledger.Run(ledgerCtx) }()
+	go func() { engineEnded <- worker.Run(engineCtx) }()
+	o.close = func() {
+		stopEngine()
+		check(<-engineEnded)
+		stopLedger()
+		check(<-ledgerEnded)
+	}
+	return o
+}
+
+// send submits a message and returns the run that it has become, or has joined.
+func (o *office) send(thread, agent, text string) string {
+	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
+		Thread: thread, Agent: agent, SetAgent: true,
+		Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}},
+	})
+	check(err)
+	return out.Run
+}
+
+// until waits for the next entry of this kind of a run.
+func (o *office) until(run, kind string) mailroom.Entry {
+	for e := range o.log {
+		if e.Run == run && e.Kind == kind {
+			return e
+		}
+	}
+	return mailroom.Entry{}
+}
+
+// reply waits for a run to complete and returns what it said last.
+func (o *office) reply(run string) string {
+	var end mailroom.RunCompleted
+	check(o.until(run, mailroom.KindCompleted).Decode(&end))
+	return *end.Reply
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
