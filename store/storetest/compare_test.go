@@ -31,7 +31,8 @@ func TestStoresAgree(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	beside, err := sql.Open("sqlite", path)
+	// The store's own checkpoints lock the file now and then.
+	beside, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
