@@ -48,7 +48,8 @@ type Session interface {
 	State() json.RawMessage
 	// Do calls f once under a name that comes from something durable, such
 	// as a tool call's id, and remembers its value: a later attempt gets it
-	// without a call. An error is not remembered. When an earlier attempt
+	// without a call, or nil if it was larger than MaxEffect. An error is not
+	// remembered. When an earlier attempt
 	// ended between the call and its record the effect is unknown, and what
 	// happens then is up to e; see [Effect].
 	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error)

@@ -2,9 +2,9 @@ package mailroom
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -52,6 +52,13 @@ func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	})
 }
 
+// Delivery reports whether the run delivers what its parent said. It goes on
+// whatever becomes of the parent.
+func (r *Run) Delivery() bool {
+	at, ok := strings.CutPrefix(r.SubmitKey, r.Parent+"/")
+	return ok && r.Parent != "" && r.ID == DeriveID("deliver", r.Parent, at)
+}
+
 func ticketParts(k *Ticket) []Part {
 	return []Part{{Type: "data", Data: mustJSON(map[string]any{"ticket": k})}}
 }
@@ -59,7 +66,8 @@ func ticketParts(k *Ticket) []Part {
 // report tells the caller of a run, and the thread it delivers to, that it has
 // ended. What was superseded or retracted is nobody's news.
 func (t *Loaded) report(r *Run, seq int64, now time.Time) {
-	if r.Reply == nil && r.Reason != BySupersede && r.Reason != ByRetract {
+	silent := r.Reply == nil || strings.TrimSpace(*r.Reply) == ""
+	if silent && r.Reason != BySupersede && r.Reason != ByRetract {
 		t.deliver(r, seq, []Part{{Type: "data", Data: r.ending()}}, now)
 	}
 	c := r.Caller
@@ -68,8 +76,9 @@ func (t *Loaded) report(r *Run, seq int64, now time.Time) {
 	case c.Answer == AnswerWait:
 		t.ended = append(t.ended, ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.ending()})
 	case c.Answer == AnswerWake:
+		at := strconv.FormatInt(seq, 10) // a run that is retried ends again, with the same attempt if it never starts
 		t.outgoing = append(t.outgoing, Submit{
-			Thread: c.Thread, Run: DeriveID("answer", r.ID, strconv.Itoa(r.Attempt)), Key: fmt.Sprintf("%s/answer/%d", r.ID, r.Attempt),
+			Thread: c.Thread, Run: DeriveID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
 			Messages: []Draft{{Parts: []Part{{Type: "data", Data: r.ending()}}, Visibility: VisibleInternal}},
 			Sender:   r.Agent, Owner: t.Owner, Origin: Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
@@ -94,6 +103,20 @@ func (r *Run) ending() json.RawMessage {
 		b = mustJSON(out)
 	}
 	return b
+}
+
+// ChildOf finds the child that a repeated send of run made before, and its end,
+// nil while it goes on: a ticket that is asked anew must not wait for what was.
+func (t *Loaded) ChildOf(run, name, child string) (*ChildEnd, error) {
+	r := t.runs[child]
+	if r == nil || r.Caller == nil || r.Caller.Answer != AnswerWait {
+		return nil, Errorf(Conflict, "send %q of run %s was made before, without waiting for its end", name, run)
+	}
+	if !r.Status.Finished() {
+		return nil, nil
+	}
+	c := r.Caller
+	return &ChildEnd{Thread: c.Thread, Run: c.Run, Name: c.Name, Child: r.ID, Answer: r.ending()}, nil
 }
 
 // ChildEnded decides the ticket of a child that has ended, if anybody still

@@ -79,6 +79,9 @@ func FoldEffects(entries []Entry) (map[string]*EffectState, error) {
 // Doubt is the question that an unknown effect asks by default: call it again
 // (approve), take this value (answer), or fail (deny).
 func (s *EffectState) Doubt(input json.RawMessage) Ask {
+	if len(input) > MaxAnswer {
+		input = mustJSON(map[string]any{"digest": s.Input, "bytes": len(input)})
+	}
 	return Ask{
 		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: Approval, Answers: true,
 		Prompt:    fmt.Sprintf("Nobody knows whether %q happened. Approve to do it again, answer with its result, or deny.", s.Name),

@@ -14,8 +14,13 @@ func (t *Loaded) mayPark(r *Run, s *Settle) error {
 	}
 	for _, name := range s.Wait.Names {
 		asked := slices.ContainsFunc(s.Asks, func(a Ask) bool { return a.Name == name })
-		if !asked && t.tickets[TicketID(r.ID, name)] == nil {
+		if k := t.tickets[TicketID(r.ID, name)]; !asked && (k == nil || k.State == TicketVoid) {
 			return invalid("wait", "names a ticket that was not asked", name)
+		}
+	}
+	for _, a := range s.Asks {
+		if a.Kind == Child {
+			return notAsked(a.Name)
 		}
 	}
 	return t.mayAsk(r, s.Asks)
@@ -46,10 +51,13 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 // resumedBy says as what a message goes to a parked run instead of the queue:
 // as the answer to a question, or to a run that waits for nothing that a message
 // concerns. It returns "" if it does not. What a run says answers no question.
-func (t *Loaded) resumedBy(in *Submit) TicketKind {
+// What is for later, and a child, whose own end is waited for, need a run of
+// their own.
+func (t *Loaded) resumedBy(in *Submit, now time.Time) TicketKind {
 	c := t.current()
 	if c == nil || c.Status != Waiting || c.Stop != "" || in.Mode == ModeInterrupt ||
-		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 {
+		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 ||
+		in.NotBefore.After(now) || in.Caller != nil {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
@@ -109,15 +117,35 @@ func (t *Loaded) mayTake(in *Submit, now time.Time) error {
 		if _, _, err := t.mayDecide(d, now); err != nil {
 			return err
 		}
+		for _, other := range in.Decisions[:i] {
+			if other.Ticket == d.Ticket && !other.same(d) {
+				return Errorf(Conflict, "ticket %s is decided in two ways at once", d.Ticket)
+			}
+		}
 	}
-	if in.MaxQueued > 0 && in.Queued >= in.MaxQueued && in.Mode != ModeSteer && in.Mode != ModeCollect &&
-		in.Mode != ModeInterrupt && in.Mode != ModeLatest {
+	if in.MaxQueued > 0 && in.Queued >= in.MaxQueued && t.lengthens(in, now) {
 		return &Error{
 			Code: RateLimited, RetryAfter: time.Second,
 			Message: fmt.Sprintf("thread %q has %d runs in its queue, which is the most", t.ID, in.Queued),
 		}
 	}
 	return nil
+}
+
+// lengthens reports whether the submit makes the queue longer. One that clears
+// the queue, or that a run takes in, does not.
+func (t *Loaded) lengthens(in *Submit, now time.Time) bool {
+	switch {
+	case len(in.Messages) == 0, t.resumedBy(in, now) != "":
+		return false
+	case in.Mode == ModeInterrupt, in.Mode == ModeLatest:
+		return false
+	case in.Mode == ModeSteer:
+		return !t.steerable(in)
+	case in.Mode == ModeCollect:
+		return t.collectable(in) == nil
+	}
+	return true
 }
 
 // decideAll makes the decisions that are not made yet and returns the last

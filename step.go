@@ -56,6 +56,11 @@ func (a *Append) Check() error {
 	} else if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
 		return err
 	}
+	for _, k := range a.Step.Tickets {
+		if k.Kind == Child {
+			return notAsked(k.Name)
+		}
+	}
 	if err := a.checkSends(); err != nil {
 		return err
 	}
@@ -240,7 +245,9 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 	if !partial {
 		text := s.Text
 		r.Reply = &text
-		t.deliver(r, seq, Text(s.Text), now)
+		if strings.TrimSpace(s.Text) != "" { // a message without text is no message
+			t.deliver(r, seq, Text(s.Text), now)
+		}
 	}
 	t.drop(r.ID)
 }

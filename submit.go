@@ -110,7 +110,7 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 	if err := t.mayTake(&in, now); err != nil {
 		return Submitted{}, err
 	}
-	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in) == "" {
+	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in, now) == "" {
 		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
@@ -133,7 +133,7 @@ func (t *Loaded) take(in *Submit, now time.Time) Submitted {
 			return Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: WasResumed, Superseded: []string{}}
 		}
 	}
-	if kind := t.resumedBy(in); kind != "" {
+	if kind := t.resumedBy(in, now); kind != "" {
 		return t.resume(kind, in, now)
 	}
 	switch in.Mode {

@@ -108,9 +108,26 @@ func (a *Ask) Digest() string {
 	}{a.Kind, a.Prompt, a.Action, a.Arguments, a.Answers})
 }
 
+// same reports whether d decides what the other does.
+func (d *Decision) same(other *Decision) bool {
+	return d.Verdict == other.Verdict && (d.Answer == nil) == (other.Answer == nil) && digest(d.Answer) == digest(other.Answer)
+}
+
+// notAsked refuses a ticket for a child that nobody sends: nothing would ever
+// decide it.
+func notAsked(name string) error {
+	return invalid("tickets", "of kind children come with a send that is waited for", name)
+}
+
 func (a *Ask) check() error {
 	if a.Name == "" || !cleanText(a.Name+a.Prompt+a.Action) {
 		return invalid("tickets", "need a name, and text without NUL", a.Name)
+	}
+	if n := len(a.Name) + len(a.Prompt) + len(a.Action); n > MaxAnswer {
+		return invalid("tickets", fmt.Sprintf("have more than %d bytes of text", MaxAnswer), n)
+	}
+	if y := a.Expires.Year(); y > 9999 {
+		return invalid("tickets", "expire after the year 9999", a.Expires)
 	}
 	switch a.Kind {
 	case Approval, Question, Event, Child:
@@ -146,7 +163,11 @@ func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
 			return err
 		}
 		old := t.tickets[TicketID(r.ID, asks[i].Name)]
-		if old != nil && old.State != TicketVoid && old.Digest != asks[i].Digest() {
+		differs := old != nil && old.State != TicketVoid && old.Digest != asks[i].Digest()
+		for j := range asks[:i] {
+			differs = differs || asks[j].Name == asks[i].Name && asks[j].Digest() != asks[i].Digest()
+		}
+		if differs {
 			return Errorf(Conflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
 		}
 	}
@@ -333,7 +354,7 @@ func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, 
 		return nil, false, err
 	}
 	switch {
-	case k.State == TicketDecided && k.Decision == d.Verdict && string(k.Answer) == string(d.Answer):
+	case k.State == TicketDecided && d.same(&Decision{Verdict: k.Decision, Answer: k.Answer}):
 		return k, true, nil
 	case k.State == TicketDecided:
 		return nil, false, Errorf(Conflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)

@@ -121,6 +121,7 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 	}
 	from := t.Run(a.Run)
 	var sent []mailroom.Submitted
+	var ended []*mailroom.ChildEnd
 	for i, s := range a.Step.Sends {
 		in := s.Submit(from, &t.Thread)
 		if err := in.Check(); err != nil {
@@ -131,11 +132,26 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 			return 0, b.undo(i, err)
 		}
 		sent = append(sent, res)
+		if s.Answer == mailroom.AnswerWait && res.Disposition == mailroom.WasDuplicate {
+			e, err := b.thread(res.Thread).ChildOf(a.Run, s.Name, res.Run)
+			if err != nil {
+				return 0, b.undo(i, err)
+			}
+			ended = append(ended, e)
+		}
 	}
-	if err := b.ensure(t, mailroom.ScopeRow); err != nil {
+	if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 		return 0, err
 	}
-	return t.Append(a, sent, b.now)
+	if seq, err = t.Append(a, sent, b.now); err != nil {
+		return 0, err
+	}
+	for _, e := range ended {
+		if e != nil {
+			t.ChildEnded(*e, b.now)
+		}
+	}
+	return seq, nil
 }
 
 // undo makes an error after n changes one that begins the batch again.

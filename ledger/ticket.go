@@ -48,52 +48,57 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) (found []*
 	return found, err
 }
 
-// ticketRuns are the runs that asked what the decisions answer.
+// ticketRuns are the runs that asked what the decisions answer. A ticket that
+// is not there is the transition's to refuse: the submit may be a repeat.
 func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) ([]string, error) {
 	var runs []string
+	var ids []string
 	for _, d := range decisions {
-		k, err := l.Ticket(ctx, d.Ticket)
-		if err != nil {
-			return nil, err
-		}
+		ids = append(ids, d.Ticket)
+	}
+	found, err := l.Tickets(ctx, mailroom.TicketQuery{IDs: ids})
+	for _, k := range found {
 		runs = append(runs, k.Run)
 	}
-	return runs, nil
+	return runs, err
 }
 
 // maxDescendants bounds how many runs a cancel with children ends.
 const maxDescendants = 1000
 
-// CancelTree cancels a run and the open runs that descend from it.
+// CancelTree cancels a run and the open runs that descend from it, also through
+// runs that have ended, at most maxDescendants in all. What delivers their words
+// to a chat goes on.
 func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, error) {
 	top, err := l.Cancel(ctx, id, by)
 	if err != nil {
 		return nil, err
 	}
-	for todo, n := []string{id}, 0; len(todo) > 0 && n < maxDescendants; {
-		children, err := l.openChildren(ctx, todo[0])
+	for todo, n := []string{id}, 0; len(todo) > 0 && n < maxDescendants; todo = todo[1:] {
+		children, err := l.children(ctx, todo[0])
 		if err != nil {
 			return nil, err
 		}
-		todo = todo[1:]
 		for _, c := range children {
-			n++
+			if c.Delivery() {
+				continue
+			}
+			todo = append(todo, c.ID)
+			if n++; c.Status.Finished() {
+				continue
+			}
 			_, err := l.Cancel(ctx, c.ID, by)
 			if code := mailroom.CodeOf(err); err != nil && code != mailroom.Conflict {
 				return nil, err // a conflict: it has just ended by itself
 			}
-			todo = append(todo, c.ID)
 		}
 	}
 	return top, nil
 }
 
-func (l *Ledger) openChildren(ctx context.Context, id string) (found []*mailroom.Run, err error) {
+func (l *Ledger) children(ctx context.Context, id string) (found []*mailroom.Run, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		found, err = r.Runs(mailroom.RunQuery{
-			Parent: id, Limit: maxDescendants,
-			Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting},
-		})
+		found, err = r.Runs(mailroom.RunQuery{Parent: id, Limit: maxDescendants})
 		return err
 	})
 	return found, err
