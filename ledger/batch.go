@@ -19,19 +19,24 @@ const (
 )
 
 // take moves what has gathered into a batch: renewals before anything else, the
-// others as they came, and then by rank; and the standing claims for which
+// others as they came, and then by rank; a purge when nothing else waits, and
+// alone; and the standing claims for which
 // something may be due. Claims alone make a batch only when their time has come.
 func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(min(a.rank, rankPlain), min(b.rank, rankPlain)) })
+	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.place(), b.place()) })
 	n, bytes := 0, 0
 	for n < len(l.queue) && n < maxBatch && (n == 0 || bytes+l.queue[n].size <= maxBytes) {
-		if l.queue[n].rank == rankPurge && n > 0 {
+		alone := l.queue[n].rank == rankPurge
+		if alone && n > 0 {
 			break
 		}
 		bytes += l.queue[n].size
 		n++
+		if alone {
+			break
+		}
 	}
 	ops = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
@@ -43,6 +48,15 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 		o.taken = true
 	}
 	return ops, claims
+}
+
+// place of an operation in the queue: renewals before anything else, a purge
+// behind all that waits.
+func (o *op) place() int {
+	if o.rank == rankClaim {
+		return rankPlain
+	}
+	return o.rank
 }
 
 // due is when the standing claims may find something next, as far as is known.

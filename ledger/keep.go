@@ -15,13 +15,18 @@ const purgeStep = 500
 // small transactions and lets everything else go first.
 func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
 	for {
-		upto, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
+		upto, last, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
 		if err != nil || upto == 0 {
 			return err
 		}
 		o := op{name: "purge", rank: rankPurge, threads: []string{thread}}
 		more, err := run(ctx, l, o, func(b *batch) (bool, error) {
 			t := b.thread(thread)
+			if t.LastSeq != last { // perhaps an old run was retried
+				if err := b.keepOpen(thread, &upto); err != nil {
+					return false, err
+				}
+			}
 			next := min(upto, t.FirstSeq+purgeStep)
 			if next <= t.FirstSeq {
 				return false, nil
@@ -36,20 +41,34 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 	}
 }
 
-// purgeable is the first seq that has to stay, 0 if all of it has to.
-func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto int64, err error) {
+// keepOpen lowers upto to the oldest open run as it is in the transaction. A
+// purge is alone in its batch, so the rows are as the batch has them.
+func (b *batch) keepOpen(thread string, upto *int64) error {
+	open, err := b.tx.Runs(mailroom.RunQuery{
+		Thread: thread, Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting},
+	})
+	for _, r := range open {
+		*upto = min(*upto, r.FirstSeq)
+	}
+	return err
+}
+
+// purgeable is the first seq that has to stay, 0 if all of it has to; last is
+// the end of the log that it saw.
+func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time) (upto, last int64, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if err != nil || len(rows) == 0 {
 			return err
 		}
+		last = rows[0].LastSeq
 		upto, err = keepFrom(r, rows[0], before)
 		if upto <= rows[0].FirstSeq {
 			upto = 0
 		}
 		return err
 	})
-	return upto, err
+	return upto, last, err
 }
 
 // keepFrom walks over the thread's runs to the oldest that is open or ended
