@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"mailroom"
 )
@@ -49,8 +50,8 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.
 				continue
 			}
 		}
-		if err := s.call(ctx, eff, f); !errors.Is(err, mailroom.ErrUnknown) || e.Idempotent || e.Reconcile != nil {
-			return eff.state.Result, err
+		if value, err := s.call(ctx, eff, f); !errors.Is(err, mailroom.ErrUnknown) || e.Idempotent || e.Reconcile != nil {
+			return value, err
 		}
 	}
 }
@@ -121,25 +122,28 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 
 // call records the intention, calls, and records the result, which is done also
 // when the attempt is asked to end meanwhile.
-func (s *session) call(ctx context.Context, eff *effect, f func(context.Context, string) (json.RawMessage, error)) error {
-	if err := ctx.Err(); err != nil {
-		return context.Cause(ctx)
+func (s *session) call(ctx context.Context, eff *effect, f func(context.Context, string) (json.RawMessage, error)) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if err := s.record(eff, mailroom.KindEffectIntended, nil, nil); err != nil {
-		return err
+		return nil, err
 	}
 	value, err := f(ctx, eff.state.Key)
 	switch {
 	case err == nil:
-		if len(value) > 0 && !json.Valid(value) {
+		if len(value) > 0 && (!json.Valid(value) || !utf8.Valid(value)) {
 			err = fmt.Errorf("effect %q returned what is not JSON", eff.state.Name)
-			return errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+			return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
 		}
-		return s.record(eff, mailroom.KindEffectSettled, value, nil)
+		if err := s.record(eff, mailroom.KindEffectSettled, value, nil); err != nil {
+			return nil, err
+		}
+		return value, nil
 	case errors.Is(err, mailroom.ErrUnknown), ctx.Err() != nil:
-		return errors.Join(err, s.record(eff, mailroom.KindEffectUnknown, nil, nil))
+		return nil, errors.Join(err, s.record(eff, mailroom.KindEffectUnknown, nil, nil))
 	}
-	return errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
+	return nil, errors.Join(err, s.record(eff, mailroom.KindEffectSettled, nil, err))
 }
 
 // record appends an entry of an effect. It goes through also when the attempt is
