@@ -187,9 +187,9 @@ func (t *show) summary(tours int) string {
 		"- the postcard: " + t.at.Postcard,
 	}
 	if len(t.at.Heard) > 0 {
-		lines = append(lines, fmt.Sprintf("- you said %d things meanwhile, the last of them %q", len(t.at.Heard), t.at.Heard[len(t.at.Heard)-1]))
+		lines = append(lines, fmt.Sprintf("- said meanwhile: %d, the last of it %q", len(t.at.Heard), t.at.Heard[len(t.at.Heard)-1]))
 	}
-	lines = append(lines, fmt.Sprintf("- this run was claimed %d times, and this thread has seen %d tours", t.session.Run().Attempt, tours))
+	lines = append(lines, fmt.Sprintf("- attempts of this run: %d; tours of this thread: %d", t.session.Run().Attempt, tours))
 	return strings.Join(lines, "\n")
 }
 

@@ -61,7 +61,7 @@ func TestTourShowsEverything(t *testing.T) {
 		h.decide(asked[0], mailroom.Approve, "")
 		h.wait(time.Minute)
 
-		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1", "claimed 2 times", "seen 1 tours")
+		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1", "attempts of this run: 2; tours of this thread: 1")
 		if diff := cmp.Diff(script, h.names("t")); diff != "" {
 			h.t.Errorf("steps (-want +got):\n%s", diff)
 		}
@@ -77,7 +77,7 @@ func TestTourShowsEverything(t *testing.T) {
 		h.wait(time.Minute)
 		h.decide(h.open()[0], mailroom.Approve, "why not")
 		h.wait(time.Minute)
-		h.wantEnd(again.Run, `anna allowed it ("why not")`, "seen 2 tours")
+		h.wantEnd(again.Run, `anna allowed it ("why not")`, "tours of this thread: 2")
 	})
 }
 
@@ -123,7 +123,7 @@ func TestTourKeepsWhatItIsTold(t *testing.T) {
 		h.send("t", steer) // it waits
 		h.decide(h.open()[0], mailroom.Approve, "")
 		h.wait(time.Minute)
-		h.wantEnd(out.Run, `you said 2 things meanwhile, the last of them "mind the gulls"`)
+		h.wantEnd(out.Run, `said meanwhile: 2, the last of it "mind the gulls"`)
 		said := 0
 		for _, e := range h.entries("t", mailroom.KindMessage) {
 			var m mailroom.Message
