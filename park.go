@@ -18,11 +18,6 @@ func (t *Loaded) mayPark(r *Run, s *Settle) error {
 			return invalid("wait", "names a ticket that was not asked", name)
 		}
 	}
-	for _, a := range s.Asks {
-		if a.Kind == Child {
-			return notAsked(a.Name)
-		}
-	}
 	return t.mayAsk(r, s.Asks)
 }
 

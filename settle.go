@@ -47,6 +47,9 @@ func (s *Settle) Check() error {
 	if !(s.Jitter >= 0 && s.Jitter <= 1) { // also not a number
 		return invalid("jitter", "must be between 0 and 1", s.Jitter)
 	}
+	if err := checkAsks(s.Asks); err != nil {
+		return err
+	}
 	return s.Message.check()
 }
 

@@ -56,10 +56,8 @@ func (a *Append) Check() error {
 	} else if err := checkJSON("checkpoint", a.Step.Checkpoint, MaxCheckpoint); err != nil {
 		return err
 	}
-	for _, k := range a.Step.Tickets {
-		if k.Kind == Child {
-			return notAsked(k.Name)
-		}
+	if err := checkAsks(a.Step.Tickets); err != nil {
+		return err
 	}
 	if err := a.checkSends(); err != nil {
 		return err

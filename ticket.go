@@ -113,13 +113,22 @@ func (d *Decision) same(other *Decision) bool {
 	return d.Verdict == other.Verdict && (d.Answer == nil) == (other.Answer == nil) && digest(d.Answer) == digest(other.Answer)
 }
 
-// notAsked refuses a ticket for a child that nobody sends: nothing would ever
-// decide it.
-func notAsked(name string) error {
-	return invalid("tickets", "of kind children come with a send that is waited for", name)
+// checkAsks also refuses a ticket for a child that nobody sends: nothing would
+// ever decide it.
+func checkAsks(asks []Ask) error {
+	for i := range asks {
+		if asks[i].Kind == Child {
+			return invalid("tickets", "of kind children come with a send that is waited for", asks[i].Name)
+		}
+		if err := asks[i].Check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (a *Ask) check() error {
+// Check refuses an Ask that breaks a rule by itself.
+func (a *Ask) Check() error {
 	if a.Name == "" || !cleanText(a.Name+a.Prompt+a.Action) {
 		return invalid("tickets", "need a name, and text without NUL", a.Name)
 	}
@@ -159,7 +168,7 @@ func (t *Loaded) AdoptTicket(row *Ticket) *Ticket {
 // mayAsk refuses questions that contradict ones asked before.
 func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
 	for i := range asks {
-		if err := asks[i].check(); err != nil {
+		if err := asks[i].Check(); err != nil {
 			return err
 		}
 		old := t.tickets[TicketID(r.ID, asks[i].Name)]

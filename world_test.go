@@ -27,6 +27,9 @@ type world struct {
 	log  []mailroom.Entry
 	keys map[string]mailroom.SubmitKey
 	part map[string][]mailroom.Partial
+	asks map[string]*mailroom.Ticket
+	sent []mailroom.Submit   // to other threads
+	ends []mailroom.ChildEnd // told to other threads
 }
 
 func newWorld(t *testing.T) *world {
@@ -36,6 +39,7 @@ func newWorld(t *testing.T) *world {
 		runs: map[string]*mailroom.Run{},
 		keys: map[string]mailroom.SubmitKey{},
 		part: map[string][]mailroom.Partial{},
+		asks: map[string]*mailroom.Ticket{},
 	}
 }
 
@@ -52,6 +56,11 @@ func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.Loa
 	for _, id := range append(runs, w.row.Current) {
 		if r := w.runs[id]; r != nil {
 			l.Adopt(copyRun(r))
+			for _, k := range w.asks {
+				if c := *k; k.Run == id {
+					l.AdoptTicket(&c)
+				}
+			}
 		}
 	}
 	for {
@@ -123,6 +132,13 @@ func (w *world) apply(l *mailroom.Loaded, untouched *mailroom.Loaded, f func(*ma
 	for _, k := range c.Keys {
 		w.keys[k.Key] = k
 	}
+	for _, k := range c.Tickets {
+		row := *k
+		row.Key = 1
+		w.asks[k.ID] = &row
+	}
+	sends, ends := l.Outgoing()
+	w.sent, w.ends = append(w.sent, sends...), append(w.ends, ends...)
 	for _, id := range c.DropPartials {
 		delete(w.part, id)
 	}

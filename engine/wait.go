@@ -26,6 +26,11 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	var fresh []mailroom.Ask
 	for i := range asks {
 		a := &asks[i]
+		if a.Kind != "" {
+			if err := a.Check(); err != nil {
+				return nil, err
+			}
+		}
 		w.Names = append(w.Names, a.Name)
 		k, ok := known[a.Name]
 		switch {

@@ -1,0 +1,245 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
+	for via, want := range map[string]mailroom.Disposition{
+		"user": mailroom.WasResumed, "channel:chat": mailroom.WasResumed,
+		"run": mailroom.WasQueued, "wake": mailroom.WasQueued,
+	} {
+		w := newWorld(t)
+		w.park(false, ask("q", mailroom.Question))
+		s := in("", "n")
+		s.Origin.Via = via
+		wantEqual(t, "via "+via, w.must(s).Disposition, want)
+		if want != mailroom.WasResumed {
+			wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
+			continue
+		}
+		k := w.ticket("q")
+		wantTicket(t, k, mailroom.TicketDecided)
+		var answer struct{ Message, Text string }
+		if err := json.Unmarshal(k.Answer, &answer); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "answer", answer.Text, "say n")
+		w.mustStart("x")
+		resumed := body[mailroom.RunStarted](t, w.last())
+		wantEqual(t, "messages read", len(resumed.Messages), 1)
+		wantEqual(t, "handed over", len(w.steered()), 1)
+	}
+}
+
+func TestAMessageQueuedBeforeTheQuestionIsNoAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.must(in("", "before"))
+	w.end(parked(false, ask("q", mailroom.Question)))
+	wantEqual(t, "run x", w.state("x"), "waiting")
+	wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
+	wantEqual(t, "queue", w.queue(), "before")
+}
+
+func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
+	for name, a := range waitStates() {
+		w := newWorld(t)
+		w.park(true, a...)
+		s := in("", "n")
+		s.NotBefore = w.now.Add(time.Minute)
+		wantEqual(t, "waiting for "+name, w.must(s).Disposition, mailroom.WasQueued)
+		wantEqual(t, "run x", w.state("x"), "waiting")
+	}
+}
+
+func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
+	for kind, want := range map[mailroom.TicketKind]string{mailroom.Question: "queued", mailroom.Approval: "waiting"} {
+		w := newWorld(t)
+		w.must(in("", "x"))
+		w.mustStart("x")
+		w.must(in(mailroom.ModeSteer, "s"))
+		w.end(parked(false, ask("q", kind)))
+		wantEqual(t, "run that asked for "+string(kind), w.state("x"), want)
+	}
+}
+
+func TestASteerWhileWaitingForApprovalIsReadOnResume(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("ok", mailroom.Approval))
+	out := w.must(in(mailroom.ModeSteer, "s"))
+	w.mustDecide("ok", mailroom.Approve)
+	w.mustStart("x")
+	wantEqual(t, "read", body[mailroom.RunStarted](t, w.last()).Messages, []int64{out.Seq})
+	wantEqual(t, "handed over", w.steered(), []mailroom.Input{{Message: out.Message, Seq: out.Seq}})
+}
+
+func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
+	for state, asks := range waitStates() {
+		w := newWorld(t)
+		w.park(true, asks...)
+		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.RateLimited, mailroom.ModeCollect: mailroom.RateLimited} {
+			s := in(mode, "n")
+			s.Queued, s.MaxQueued = 3, 3
+			if state != "approval" {
+				want = ""
+				s.Run += string(mode)
+			}
+			_, err := w.submit(s)
+			wantCode(t, err, want)
+			if want == "" {
+				break // it goes on now
+			}
+		}
+	}
+	w := newWorld(t)
+	w.park(false, ask("ok", mailroom.Approval))
+	s := in("", "d")
+	s.Messages, s.Decisions = nil, []mailroom.Decision{w.decision("ok", mailroom.Approve)}
+	s.Queued, s.MaxQueued = 3, 3
+	if _, err := w.submit(s); err != nil {
+		t.Errorf("a decision waits for no room: %v", err)
+	}
+	full := in(mailroom.ModeSteer, "n") // nothing to steer: it would be queued
+	full.Queued, full.MaxQueued = 3, 3
+	idle := newWorld(t)
+	_, err := idle.submit(full)
+	wantCode(t, err, mailroom.RateLimited)
+}
+
+func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("ok", mailroom.Approval), ask("two", mailroom.Approval))
+	s := in("", "d")
+	s.Messages = nil
+	s.Decisions = []mailroom.Decision{w.decision("ok", mailroom.Approve), w.decision("ok", mailroom.Deny)}
+	_, err := w.submit(s)
+	wantCode(t, err, mailroom.Conflict)
+	s.Decisions[1] = w.decision("two", mailroom.Deny)
+	wantEqual(t, "status", w.must(s).Status, mailroom.Queued)
+}
+
+func TestChildrenAreTold(t *testing.T) {
+	child := func(w *world, answer mailroom.AnswerMode) {
+		s := in("", "c")
+		s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: answer}
+		w.must(s)
+	}
+	ends := map[mailroom.Status]func(w *world){
+		mailroom.Completed: func(w *world) { w.mustStart("c"); w.end(completed("done")) },
+		mailroom.Failed:    func(w *world) { w.mustStart("c"); w.end(failed(mailroom.Permanent)) },
+		mailroom.Cancelled: func(w *world) {
+			if _, err := w.cancel("c"); err != nil {
+				w.t.Fatal(err)
+			}
+		},
+	}
+	for want, end := range ends {
+		w := newWorld(t)
+		child(w, mailroom.AnswerWait)
+		end(w)
+		if len(w.ends) != 1 || len(w.sent) != 0 {
+			t.Fatalf("%s: told %d waiting runs and %d threads", want, len(w.ends), len(w.sent))
+		}
+		var got struct{ Status mailroom.Status }
+		if err := json.Unmarshal(w.ends[0].Answer, &got); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "status", got.Status, want)
+
+		w = newWorld(t)
+		child(w, mailroom.AnswerWake)
+		end(w)
+		if len(w.ends) != 0 || len(w.sent) != 1 {
+			t.Fatalf("%s: told %d waiting runs and %d threads", want, len(w.ends), len(w.sent))
+		}
+		sent := w.sent[0]
+		wantEqual(t, "visibility", sent.Messages[0].Visibility, mailroom.VisibleInternal)
+		wantEqual(t, "thread", sent.Thread, "parent")
+		wantEqual(t, "via", sent.Origin.Via, "wake")
+	}
+}
+
+func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "c")
+	s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}
+	w.must(s)
+	w.mustStart("c")
+	w.end(failed(mailroom.Permanent))
+	if _, err := w.retry(mailroom.Retry{Run: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.cancel("c"); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.sent) != 2 || w.sent[0].Key == w.sent[1].Key || w.sent[0].Run == w.sent[1].Run {
+		t.Errorf("two ends need two messages of their own: %+v", w.sent)
+	}
+}
+
+func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("hook", mailroom.Event))
+	s := in("", "c")
+	s.Origin.Via, s.Parent = "run", "p"
+	s.Caller = &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWait}
+	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.WasQueued)
+	if w.runs["c"] == nil || w.runs["c"].Caller == nil {
+		t.Error("the run that is waited for does not know who waits")
+	}
+}
+
+func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
+	for reply, want := range map[string]int{"hello": 1, " \n": 1, "": 1} { // a blank one: its end is told instead
+		w := newWorld(t)
+		w.row.DeliverTo = "chat"
+		w.must(in("", "x"))
+		w.mustStart("x")
+		w.end(completed(reply))
+		if len(w.sent) != want {
+			t.Fatalf("reply %q: %d deliveries, want %d", reply, len(w.sent), want)
+		}
+		sent := w.sent[0]
+		if err := sent.Check(); err != nil {
+			t.Errorf("reply %q: %v", reply, err)
+		}
+		wantEqual(t, "reply "+reply, sent.Messages[0].Parts[0].Type == "text", reply == "hello")
+		r := mailroom.Run{ID: sent.Run, Parent: sent.Parent, SubmitKey: sent.Key}
+		wantEqual(t, "is a delivery", r.Delivery(), true)
+	}
+}
+
+func TestHopsEnd(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "x")
+	for range mailroom.MaxHops {
+		s.Lineage = append(s.Lineage, "far")
+	}
+	w.row.DeliverTo = "chat"
+	w.must(s)
+	w.mustStart("x")
+	_, err := w.append(mailroom.Append{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next", Parts: mailroom.Text("on")}}}})
+	wantCode(t, err, mailroom.Invalid)
+	w.end(completed("done"))
+	wantEqual(t, "deliveries", len(w.sent), 0)
+}
+
+func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
+	for _, target := range []string{"t", "grandparent"} {
+		w := newWorld(t)
+		s := in("", "x")
+		s.Lineage = []string{"grandparent"}
+		w.must(s)
+		w.mustStart("x")
+		_, err := w.append(mailroom.Append{Step: mailroom.Step{Sends: []mailroom.Send{{
+			Name: "help", Thread: target, Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait,
+		}}}})
+		wantCode(t, err, mailroom.Invalid)
+	}
+}

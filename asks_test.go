@@ -1,0 +1,93 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+// The operations of tickets over a world, with what tests do not care about.
+
+func ask(name string, kind mailroom.TicketKind) mailroom.Ask {
+	a := mailroom.Ask{Name: name, Kind: kind, Prompt: "what about " + name + "?"}
+	if kind == mailroom.Timer {
+		a.After = time.Hour
+	}
+	return a
+}
+
+func parked(any bool, asks ...mailroom.Ask) mailroom.Settle {
+	s := mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{Any: any}, Asks: asks}
+	for _, a := range asks {
+		s.Wait.Names = append(s.Wait.Names, a.Name)
+	}
+	return s
+}
+
+// park has run "x" started and parked on what it asks.
+func (w *world) park(any bool, asks ...mailroom.Ask) {
+	w.t.Helper()
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.end(parked(any, asks...))
+}
+
+// ticket is run x's of that name.
+func (w *world) ticket(name string) *mailroom.Ticket {
+	w.t.Helper()
+	k := w.asks[mailroom.TicketID("x", name)]
+	if k == nil {
+		w.t.Fatalf("run x has no ticket %q", name)
+	}
+	return k
+}
+
+func (w *world) decision(name string, v mailroom.Verdict) mailroom.Decision {
+	w.t.Helper()
+	k := w.ticket(name)
+	d := mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}
+	if v == mailroom.Answer {
+		d.Answer = json.RawMessage(`"yes"`)
+	}
+	return d
+}
+
+func (w *world) decide(d mailroom.Decision) (k *mailroom.Ticket, err error) {
+	w.t.Helper()
+	var runs []string
+	if asked := w.asks[d.Ticket]; asked != nil {
+		runs = append(runs, asked.Run)
+	}
+	err = w.do(mailroom.ScopeHead, runs, func(l *mailroom.Loaded) error {
+		k, err = l.Decide(d, w.now)
+		return err
+	})
+	return k, err
+}
+
+func (w *world) mustDecide(name string, v mailroom.Verdict) {
+	w.t.Helper()
+	if _, err := w.decide(w.decision(name, v)); err != nil {
+		w.t.Fatalf("decide: %v", err)
+	}
+}
+
+func (w *world) childEnded(e mailroom.ChildEnd) {
+	w.t.Helper()
+	err := w.do(mailroom.ScopeHead, []string{e.Run}, func(l *mailroom.Loaded) error {
+		l.ChildEnded(e, w.now)
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func wantTicket(t *testing.T, k *mailroom.Ticket, want mailroom.TicketState) {
+	t.Helper()
+	if k.State != want {
+		t.Errorf("ticket %q: got %s, want %s", k.Name, k.State, want)
+	}
+}

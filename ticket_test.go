@@ -1,0 +1,272 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("ok", mailroom.Approval))
+	d := w.decision("ok", mailroom.Approve)
+	first, err := w.decide(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := w.row.LastSeq
+	w.wait(time.Hour)
+	again, err := w.decide(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "ticket", *again, *first)
+	_, err = w.decide(w.decision("ok", mailroom.Deny))
+	wantCode(t, err, mailroom.Conflict)
+	w.wantSince(last, "")
+}
+
+func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("q", mailroom.Question))
+	d := w.decision("q", mailroom.Answer)
+	for _, answer := range []string{`{"a":"<b>","c":[1,2]}`, `{ "a": "<b>", "c": [1, 2] }`} {
+		d.Answer = json.RawMessage(answer)
+		if _, err := w.decide(d); err != nil {
+			t.Errorf("answer %s: %v", answer, err)
+		}
+	}
+}
+
+func TestADecisionMustFitWhatIsAsked(t *testing.T) {
+	kinds := []mailroom.Ask{
+		ask("ok", mailroom.Approval), ask("q", mailroom.Question), ask("hook", mailroom.Event), ask("later", mailroom.Timer),
+		{Name: "data", Kind: mailroom.Approval, Answers: true},
+	}
+	for _, c := range []struct {
+		name    string
+		verdict mailroom.Verdict
+		edit    func(*mailroom.Decision)
+		want    mailroom.Code
+	}{
+		{"ok", mailroom.Approve, nil, ""},
+		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Digest = "" }, ""},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = d.Digest[:16] }, ""},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = strings.ToUpper(d.Digest[:16]) }, ""},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = d.Digest[:15] }, mailroom.Conflict},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = "" }, mailroom.Invalid},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.Conflict},
+		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.Conflict},
+		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest += "0" }, mailroom.Conflict},
+		{"ok", mailroom.Answer, nil, mailroom.Invalid},
+		{"data", mailroom.Answer, nil, ""},
+		{"q", mailroom.Answer, nil, ""},
+		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Answer = nil }, mailroom.Invalid},
+		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Answer = json.RawMessage(`{`) }, mailroom.Invalid},
+		{"q", mailroom.Answer, func(d *mailroom.Decision) {
+			d.Answer = json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxAnswer) + `"`)
+		}, mailroom.Invalid},
+		{"q", mailroom.Approve, nil, mailroom.Invalid},
+		{"hook", mailroom.Answer, nil, ""},
+		{"later", mailroom.Answer, nil, mailroom.Invalid},
+		{"later", mailroom.Approve, nil, mailroom.Invalid},
+		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Ticket = "none" }, mailroom.NotFound},
+		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Reason = "\x00" }, mailroom.Invalid},
+	} {
+		w := newWorld(t)
+		w.park(false, kinds...)
+		d := w.decision(c.name, c.verdict)
+		if c.edit != nil {
+			c.edit(&d)
+		}
+		_, err := w.decide(d)
+		if got := mailroom.CodeOf(err); got != c.want {
+			t.Errorf("%s of %q with %+v: got %v, want %q", c.verdict, c.name, d, err, c.want)
+		}
+	}
+}
+
+func TestExpiryNeverApprovesAndResumesTheRun(t *testing.T) {
+	w := newWorld(t)
+	a := ask("ok", mailroom.Approval)
+	a.After = time.Hour
+	w.park(false, a)
+	w.wait(time.Hour)
+	_, err := w.decide(w.decision("ok", mailroom.Approve)) // not fired yet, and late all the same
+	wantCode(t, err, mailroom.Gone)
+	last := w.row.LastSeq
+	w.mustStart("x")
+	w.wantSince(last, "ticket.expired x, run.resumed x")
+	k := w.ticket("ok")
+	wantTicket(t, k, mailroom.TicketExpired)
+	wantEqual(t, "decision", k.Decision, "")
+	_, err = w.decide(w.decision("ok", mailroom.Approve))
+	wantCode(t, err, mailroom.Gone)
+}
+
+func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
+	for _, c := range []struct {
+		any  bool
+		want []string // status of the run after each decision
+	}{{false, []string{"waiting", "queued"}}, {true, []string{"queued", "queued"}}} {
+		w := newWorld(t)
+		w.park(c.any, ask("one", mailroom.Approval), ask("two", mailroom.Approval))
+		for i, name := range []string{"one", "two"} {
+			w.mustDecide(name, mailroom.Approve)
+			wantEqual(t, fmt.Sprintf("any %v, decision %d", c.any, i), w.state("x"), c.want[i])
+		}
+	}
+}
+
+func TestTheDueTimeOfAWaitIsItsEarliestOpenTime(t *testing.T) {
+	w := newWorld(t)
+	late, soon := ask("late", mailroom.Approval), ask("soon", mailroom.Approval)
+	late.After, soon.After = 3*time.Hour, time.Hour
+	w.park(false, late, soon, ask("never", mailroom.Question))
+	begin := w.now
+	wantEqual(t, "due", w.row.Due.At, begin.Add(time.Hour))
+	w.mustDecide("soon", mailroom.Deny)
+	wantEqual(t, "due", w.row.Due.At, begin.Add(3*time.Hour))
+	w.mustDecide("late", mailroom.Deny)
+	wantEqual(t, "due", w.row.Due.At, time.Time{})
+	wantEqual(t, "state", w.state("x"), "waiting")
+}
+
+func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("later", mailroom.Timer), ask("ok", mailroom.Approval))
+	w.wait(time.Hour)
+	last := w.row.LastSeq
+	if r := w.start(); r != nil {
+		t.Fatalf("started %s, which still waits", r.ID)
+	}
+	w.wantSince(last, "ticket.expired x")
+	wantEqual(t, "due", w.row.Due.At, time.Time{})
+	w.mustDecide("ok", mailroom.Approve)
+	w.mustStart("x")
+}
+
+func TestADecisionMayComeBeforeTheWait(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	a := ask("ok", mailroom.Approval)
+	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	w.mustDecide("ok", mailroom.Approve)
+	wantEqual(t, "state", w.state("x"), "running")
+	last := w.row.LastSeq
+	w.end(parked(false, a))
+	wantEqual(t, "state", w.state("x"), "queued")
+	w.mustStart("x")
+	w.wantSince(last, "run.waiting x, run.resumed x")
+	resumed := body[mailroom.RunStarted](t, w.last())
+	wantEqual(t, "tickets", resumed.Tickets, []string{w.ticket("ok").ID})
+}
+
+func TestAskingTwiceUnderOneNamePromptsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	a := ask("ok", mailroom.Approval)
+	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	last := w.row.LastSeq
+	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	w.wantSince(last, "")
+	other := a
+	other.Arguments = json.RawMessage(`{"to":"prod"}`)
+	_, err := w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{other}}})
+	wantCode(t, err, mailroom.Conflict)
+	_, err = w.settle(parked(false, other))
+	wantCode(t, err, mailroom.Conflict)
+	twice := ask("new", mailroom.Approval)
+	changed := twice
+	changed.Action = "other"
+	_, err = w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{twice, changed}}})
+	wantCode(t, err, mailroom.Conflict)
+	w.end(parked(false, a))
+	w.wantSince(last, "run.waiting x")
+}
+
+func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
+	for _, a := range []mailroom.Ask{
+		{Kind: mailroom.Approval},
+		{Name: "n", Kind: "other"},
+		{Name: "n", Kind: mailroom.Timer},
+		{Name: "n", Kind: mailroom.Child},
+		{Name: "n", Kind: mailroom.Question, Answers: true},
+		{Name: "n", Kind: mailroom.Question, Prompt: "\x00"},
+		{Name: "n", Kind: mailroom.Question, Prompt: strings.Repeat("x", mailroom.MaxAnswer)},
+		{Name: "n", Kind: mailroom.Question, Arguments: json.RawMessage(`{`)},
+		{Name: "n", Kind: mailroom.Question, Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+	} {
+		w := newWorld(t)
+		w.must(in("", "x"))
+		w.mustStart("x")
+		_, err := w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+		wantCode(t, err, mailroom.Invalid)
+		_, err = w.settle(parked(false, a))
+		wantCode(t, err, mailroom.Invalid)
+	}
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	_, err := w.settle(mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: []string{"unasked"}}})
+	wantCode(t, err, mailroom.Invalid)
+	_, err = w.settle(mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{}})
+	wantCode(t, err, mailroom.Invalid)
+}
+
+func TestTicketsAreVoidOnceTheirRunEnded(t *testing.T) {
+	ends := map[string]func(w *world){
+		"completed": func(w *world) { w.end(completed("done")) },
+		"failed":    func(w *world) { w.end(failed(mailroom.Permanent)) },
+		"cancelled/cancelled": func(w *world) {
+			if _, err := w.cancel("x"); err != nil {
+				w.t.Fatal(err)
+			}
+			w.end(released())
+		},
+		"cancelled/interrupted": func(w *world) { w.interrupt(); w.end(released()) },
+	}
+	for want, end := range ends {
+		w := newWorld(t)
+		w.must(in("", "x"))
+		w.mustStart("x")
+		w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{ask("ok", mailroom.Approval)}}})
+		end(w)
+		wantEqual(t, "run", w.state("x"), want)
+		wantTicket(t, w.ticket("ok"), mailroom.TicketVoid)
+		_, err := w.decide(w.decision("ok", mailroom.Approve))
+		wantCode(t, err, mailroom.Conflict)
+	}
+}
+
+func TestAnInterruptOfAParkedRunEndsItAndVoidsItsTickets(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("ok", mailroom.Approval))
+	if out := w.interrupt(); out.Stopping != nil {
+		t.Errorf("got stopping %s; nobody holds it", *out.Stopping)
+	}
+	wantEqual(t, "run", w.state("x"), "cancelled/interrupted")
+	wantTicket(t, w.ticket("ok"), mailroom.TicketVoid)
+	wantEqual(t, "current", w.row.Current, "")
+}
+
+func TestSixApprovalsCountAsNoFailure(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	for i := range 6 {
+		w.mustStart("x")
+		name := fmt.Sprint("ok", i)
+		w.end(parked(false, ask(name, mailroom.Approval)))
+		w.mustDecide(name, mailroom.Approve)
+	}
+	w.mustStart("x")
+	r := w.end(completed("done"))
+	wantEqual(t, "failures", r.Failures, 0)
+	wantEqual(t, "attempt", r.Attempt, 7)
+}
