@@ -152,6 +152,29 @@ func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
 	d.settle(complete(c, "ok"))
 }
 
+func TestANameOfASendGoesToOneThread(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "hello"))
+	c := d.claimOne("w").Claim
+	send := func(number int, thread string) error {
+		_, err := d.Append(t.Context(), mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{
+			Sends: []mailroom.Send{{Name: "one", Thread: thread, Parts: mailroom.Text("hi")}},
+		}})
+		return err
+	}
+	if err := send(1, "u"); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{"v", "t", ""} {
+		wantCode(t, send(2, other), mailroom.Conflict)
+	}
+	if err := send(2, "u"); err != nil {
+		t.Fatal(err)
+	}
+	d.settle(complete(c, "ok"))
+}
+
 func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")

@@ -119,14 +119,14 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 	if err != nil || repeat {
 		return seq, err
 	}
-	from := t.Run(a.Run)
+	sends, err := b.sends(a, t)
+	if err != nil {
+		return 0, err
+	}
 	var sent []mailroom.Submitted
 	var ended []*mailroom.ChildEnd
-	for i, s := range a.Step.Sends {
-		in := s.Submit(from, &t.Thread)
-		if err := in.Check(); err != nil {
-			return 0, b.undo(i, err)
-		}
+	for i, in := range sends {
+		s := a.Step.Sends[i]
 		res, err := b.submit(in)
 		if err != nil {
 			return 0, b.undo(i, err)
@@ -152,6 +152,34 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 		}
 	}
 	return seq, nil
+}
+
+// sends are the submits that a step makes. A name that went to another thread
+// before is refused: it is unique in the run.
+func (b *batch) sends(a *mailroom.Append, from *mailroom.Loaded) ([]mailroom.Submit, error) {
+	var sends []mailroom.Submit
+	var ids []string
+	for _, s := range a.Step.Sends {
+		in := s.Submit(from.Run(a.Run), &from.Thread)
+		if err := in.Check(); err != nil {
+			return nil, err
+		}
+		sends = append(sends, in)
+		ids = append(ids, in.Run)
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	made, err := b.tx.Runs(mailroom.RunQuery{IDs: ids})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range made {
+		if i := slices.Index(ids, r.ID); sends[i].Thread != r.Thread {
+			return nil, mailroom.Errorf(mailroom.Conflict, "send %q of run %s went to thread %q before", a.Step.Sends[i].Name, a.Run, r.Thread)
+		}
+	}
+	return sends, nil
 }
 
 // undo makes an error after n changes one that begins the batch again.
