@@ -1,0 +1,211 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+// asker waits for the asks and says what was decided.
+func asker(any bool, asks ...mailroom.Ask) mailroom.AgentFunc {
+	return func(ctx context.Context, s mailroom.Session) error {
+		got, err := s.Wait(ctx, any, asks...)
+		if err != nil {
+			return err
+		}
+		text := ""
+		for _, k := range got {
+			text += fmt.Sprintf("%s %s %s;", k.Name, k.State, k.Decision)
+		}
+		return s.Stream(ctx, text)
+	}
+}
+
+func (h *house) wantReply(run, want string) {
+	h.t.Helper()
+	r := h.status(run, mailroom.Completed)
+	if r.Reply == nil || *r.Reply != want {
+		h.t.Errorf("got reply %v, want %q", r.Reply, want)
+	}
+}
+
+func TestADecisionResumesTheRunAfterARestart(t *testing.T) {
+	inHouse(t, func(h *house) {
+		o := serving(asker(false, approval("go")))
+		before := h.elsewhere(o)
+		out := h.send("t", "deploy")
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Waiting)
+		before.kill()
+		h.wait(time.Hour)
+		h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+		h.elsewhere(o)
+		h.wait(time.Second)
+		h.wantReply(out.Run, "go decided approve;")
+		if r := h.run(out.Run); r.Attempt != 2 || r.Crashes+r.Lost+r.Failures != 0 {
+			t.Errorf("a wait costs nothing: got %+v", r)
+		}
+	})
+}
+
+func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(asker(false, approval("one"), approval("two")))
+		out := h.send("t", "deploy")
+		h.wait(time.Minute)
+		var both sync.WaitGroup
+		for _, name := range []string{"one", "two"} {
+			k := h.ticket(out.Run, name)
+			both.Go(func() {
+				_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest})
+				h.expect(err)
+			})
+		}
+		both.Wait()
+		h.wait(time.Second)
+		h.wantReply(out.Run, "one decided approve;two decided approve;")
+		if n := len(h.entries("t", mailroom.KindResumed)); n != 1 {
+			t.Errorf("got %d run.resumed, want 1", n)
+		}
+	})
+}
+
+func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(asker(true, approval("one"), approval("two")))
+		out := h.send("t", "deploy")
+		h.wait(time.Minute)
+		h.decide(h.ticket(out.Run, "two"), mailroom.Deny)
+		h.wait(time.Second)
+		h.wantReply(out.Run, "one open ;two decided deny;")
+		if k := h.ticket(out.Run, "one"); k.State != mailroom.TicketVoid {
+			t.Errorf("got %s, want void: the run has ended", k.State)
+		}
+	})
+}
+
+func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
+	inHouse(t, func(h *house) {
+		a := approval("go")
+		a.After = time.Hour
+		h.serve(asker(false, a))
+		out := h.send("t", "deploy")
+		h.wait(time.Hour + 2*time.Second)
+		h.wantReply(out.Run, "go expired ;")
+		k := h.ticket(out.Run, "go")
+		_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest})
+		if code := mailroom.CodeOf(err); code != mailroom.Gone {
+			t.Errorf("got %v, want code %s", err, mailroom.Gone)
+		}
+	})
+}
+
+func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
+	for name, returned := range map[string]error{"nil": nil, "an error": errors.New("ignored")} {
+		t.Run(name, func(t *testing.T) {
+			inHouse(t, func(h *house) {
+				h.serve(func(ctx context.Context, s mailroom.Session) error {
+					if _, err := s.Wait(ctx, false, approval("go")); err == nil {
+						return nil
+					}
+					_, again := s.Wait(ctx, false, approval("other"))
+					_, input := s.Input(ctx)
+					for i, err := range []error{again, input, s.Stream(ctx, "x"), s.Append(ctx, mailroom.Step{Name: "x"})} {
+						if !errors.Is(err, mailroom.ErrParked) {
+							t.Errorf("call %d: got %v, want %v", i, err, mailroom.ErrParked)
+						}
+					}
+					return returned
+				})
+				out := h.send("t", "deploy")
+				h.wait(time.Minute)
+				h.status(out.Run, mailroom.Waiting)
+				h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+				h.wait(time.Second)
+				h.status(out.Run, mailroom.Completed)
+			})
+		})
+	}
+}
+
+func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			for _, asks := range [][]mailroom.Ask{nil, {{Name: "unasked"}}, {{Name: "t", Kind: mailroom.Timer}}} {
+				if _, err := s.Wait(ctx, false, asks...); mailroom.CodeOf(err) != mailroom.Invalid {
+					t.Errorf("%+v: got %v, want code %s", asks, err, mailroom.Invalid)
+				}
+			}
+			return nil
+		})
+		out := h.send("t", "ask")
+		h.wait(time.Second)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
+
+func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
+	inHouse(t, func(h *house) {
+		const n = 1000
+		h.wait(time.Minute)
+		o := serving(asker(false, approval("go")))
+		o.Runs = 4 // far fewer than are parked at once
+		h.start(o)
+		h.wait(time.Minute)
+		before := runtime.NumGoroutine()
+		var outs []mailroom.Submitted
+		for i := range n {
+			outs = append(outs, h.send(fmt.Sprint("t", i), "deploy"))
+		}
+		h.wait(time.Minute)
+		waiting := query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+			return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Waiting}})
+		})
+		if len(waiting) != n {
+			t.Fatalf("%d runs wait, want %d", len(waiting), n)
+		}
+		if after := runtime.NumGoroutine(); after > before+8 {
+			t.Errorf("%d goroutines with %d parked runs, %d without", after, n, before)
+		}
+		for _, row := range query(h, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(mailroom.ThreadQuery{}) }) {
+			if row.Worker != "" || !row.Due.At.IsZero() {
+				t.Errorf("thread %s: held by %q, due at %v; a parked run is neither", row.ID, row.Worker, row.Due.At)
+			}
+		}
+		h.decide(h.ticket(outs[n/2].Run, "go"), mailroom.Approve)
+		h.wait(time.Second)
+		h.status(outs[n/2].Run, mailroom.Completed)
+	})
+}
+
+func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
+	inHouse(t, func(h *house) {
+		pin := func(version string) func(*mailroom.Submit) {
+			return func(in *mailroom.Submit) { in.AgentVersion = version }
+		}
+		ask := asker(false, approval("go"))
+		before := h.elsewhere(engine.Options{Agents: map[string]engine.Agent{"a": {Agent: ask, Version: "v1"}}})
+		kept := h.send("t", "deploy", pin("v1"))
+		h.wait(time.Minute)
+		before.stop()
+		h.elsewhere(engine.Options{Agents: map[string]engine.Agent{
+			"a": {Agent: say("the new one"), Version: "v2", Kept: map[string]mailroom.Agent{"v1": ask}},
+		}})
+		h.decide(h.ticket(kept.Run, "go"), mailroom.Approve)
+		lost, now := h.send("u", "deploy", pin("v0")), h.send("v", "deploy", pin("v2"))
+		h.wait(time.Minute)
+		h.wantReply(kept.Run, "go decided approve;")
+		h.wantReply(now.Run, "the new one")
+		r := h.status(lost.Run, mailroom.Failed)
+		if r.Error.Class != mailroom.Permanent || r.Attempt != 1 {
+			t.Errorf("got %+v after %d attempts, want a permanent error after one", r.Error, r.Attempt)
+		}
+	})
+}

@@ -1,0 +1,343 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+type result struct {
+	value string
+	err   error
+}
+
+// effects are what the log says happened to effects, as "kind name".
+func (h *house) effects(thread string) []string {
+	h.t.Helper()
+	var list []string
+	for _, e := range h.entries(thread, mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown) {
+		list = append(list, strings.TrimPrefix(e.Kind, "effect.")+" "+body[mailroom.EffectEntry](h, e).Name)
+	}
+	return list
+}
+
+func (h *house) wantEffects(thread string, want ...string) {
+	h.t.Helper()
+	if diff := cmp.Diff(want, h.effects(thread)); diff != "" {
+		h.t.Errorf("effects (-want +got):\n%s", diff)
+	}
+}
+
+// crashed submits to a process of its own, whose agent begins the effect "pay"
+// and dies in it; the run is then due for others.
+func (h *house) crashed(e mailroom.Effect) mailroom.Submitted {
+	h.t.Helper()
+	inside := make(chan struct{})
+	victim := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+		_, err := s.Do(ctx, e, func(ctx context.Context, _ string) (json.RawMessage, error) {
+			close(inside)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		return err
+	}))
+	out := h.send("t", "pay")
+	<-inside
+	victim.kill()
+	return out
+}
+
+func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
+	for verdict, want := range map[mailroom.Verdict]struct {
+		status mailroom.Status
+		reply  string
+		calls  int
+	}{
+		mailroom.Approve: {mailroom.Completed, `"again"`, 1},
+		mailroom.Answer:  {mailroom.Completed, `"answered"`, 0},
+		mailroom.Deny:    {mailroom.Failed, "", 0},
+	} {
+		t.Run(string(verdict), func(t *testing.T) {
+			inHouse(t, func(h *house) {
+				out := h.crashed(mailroom.Effect{Name: "pay"})
+				calls := 0
+				h.serve(func(ctx context.Context, s mailroom.Session) error {
+					v, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
+						calls++
+						return json.RawMessage(`"again"`), nil
+					})
+					if err != nil {
+						return err
+					}
+					return s.Stream(ctx, string(v))
+				})
+				h.wait(time.Minute)
+				h.status(out.Run, mailroom.Waiting)
+				h.wantEffects("t", "intended pay", "unknown pay")
+				k := h.ticket(out.Run, "effect:pay#1")
+				d := mailroom.Decision{Ticket: k.ID, Verdict: verdict, Digest: k.Digest, By: "anna"}
+				if verdict == mailroom.Answer {
+					d.Answer = json.RawMessage(`"answered"`)
+				}
+				_, err := h.ledger.Decide(context.Background(), d)
+				h.must(err)
+				h.wait(time.Minute)
+				r := h.status(out.Run, want.status)
+				if calls != want.calls {
+					t.Errorf("got %d calls, want %d", calls, want.calls)
+				}
+				if want.reply != "" && (r.Reply == nil || *r.Reply != want.reply) {
+					t.Errorf("got %+v, want reply %s", r, want.reply)
+				}
+				if want.status == mailroom.Failed && (r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, "pay")) {
+					t.Errorf("got error %+v, want a permanent one that names the effect", r.Error)
+				}
+			})
+		})
+	}
+}
+
+func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
+	inHouse(t, func(h *house) {
+		e := mailroom.Effect{Name: "pay", Idempotent: true}
+		out := h.crashed(e)
+		var key string
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			_, err := s.Do(ctx, e, func(_ context.Context, k string) (json.RawMessage, error) {
+				key = k
+				return nil, nil
+			})
+			return err
+		})
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Completed)
+		h.wantEffects("t", "intended pay", "unknown pay", "intended pay", "settled pay")
+		keys := map[string]bool{key: true}
+		for _, e := range h.entries("t", mailroom.KindEffectIntended) {
+			keys[body[mailroom.EffectEntry](h, e).Key] = true
+		}
+		if len(keys) != 1 || key == "" {
+			t.Errorf("got keys %v, want one", keys)
+		}
+	})
+}
+
+func TestACrashInAReconciledEffectAsksTheWorld(t *testing.T) {
+	for _, happened := range []bool{true, false} {
+		inHouse(t, func(h *house) {
+			e := mailroom.Effect{Name: "pay", Reconcile: func(context.Context, string) (json.RawMessage, bool, error) {
+				return json.RawMessage(`"found"`), happened, nil
+			}}
+			out := h.crashed(e)
+			calls := 0
+			h.serve(func(ctx context.Context, s mailroom.Session) error {
+				v, err := s.Do(ctx, e, func(context.Context, string) (json.RawMessage, error) {
+					calls++
+					return json.RawMessage(`"called"`), nil
+				})
+				return errors.Join(err, s.Stream(ctx, string(v)))
+			})
+			h.wait(time.Minute)
+			want, n := `"called"`, 1
+			if happened {
+				want, n = `"found"`, 0
+			}
+			if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != want || calls != n {
+				t.Errorf("happened %v: got %d calls, %+v", happened, calls, r)
+			}
+		})
+	}
+}
+
+func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
+	inHouse(t, func(h *house) {
+		calls := 0
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			_, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
+				if calls++; calls < 3 {
+					return nil, errors.New("refused")
+				}
+				return nil, nil
+			})
+			return err
+		})
+		out := h.send("t", "pay")
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.Completed); calls != 3 || r.Failures != 2 {
+			t.Errorf("got %d calls, %d failures", calls, r.Failures)
+		}
+		h.wantEffects("t", "intended pay", "settled pay", "intended pay", "settled pay", "intended pay", "settled pay")
+	})
+}
+
+func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			do := func(input string) error {
+				_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: json.RawMessage(input)},
+					func(context.Context, string) (json.RawMessage, error) { return nil, nil })
+				return err
+			}
+			h.expect(do(`{"sum":1}`))
+			h.expect(do(`{ "sum": 1 }`))
+			if code := mailroom.CodeOf(do(`{"sum":2}`)); code != mailroom.Conflict {
+				t.Errorf("got code %q, want %q", code, mailroom.Conflict)
+			}
+			return nil
+		})
+		out := h.send("t", "pay")
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Completed)
+		h.wantEffects("t", "intended pay", "settled pay")
+	})
+}
+
+func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
+	inHouse(t, func(h *house) {
+		big := json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxEffect) + `"`)
+		var got []json.RawMessage
+		calls := 0
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			v, err := s.Do(ctx, mailroom.Effect{Name: "read"}, func(context.Context, string) (json.RawMessage, error) {
+				calls++
+				return big, nil
+			})
+			if got = append(got, v); err == nil && len(got) == 1 {
+				err = errors.New("once more")
+			}
+			return err
+		})
+		out := h.send("t", "read")
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Completed)
+		if calls != 1 || len(got) != 2 || !bytes.Equal(got[0], big) || got[1] != nil {
+			t.Errorf("got %d calls and %d values; want the value at first, none later", calls, len(got))
+		}
+	})
+}
+
+func TestAnUnknownEffectWithALargeInputAsksAllTheSame(t *testing.T) {
+	inHouse(t, func(h *house) {
+		input := json.RawMessage(`"` + strings.Repeat("x", 2*mailroom.MaxAnswer) + `"`)
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			_, err := s.Do(ctx, mailroom.Effect{Name: "pay", Input: input}, func(context.Context, string) (json.RawMessage, error) {
+				return nil, mailroom.ErrUnknown
+			})
+			return err
+		})
+		out := h.send("t", "pay")
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Waiting)
+	})
+}
+
+func TestConcurrentEffectsAreExactAlsoWhenOneOfThemParks(t *testing.T) {
+	inHouse(t, func(h *house) {
+		var mu sync.Mutex
+		calls := map[string]int{}
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			results := make([]result, 8)
+			var all sync.WaitGroup
+			for i := range results {
+				all.Go(func() {
+					name := fmt.Sprint("e", i)
+					v, err := s.Do(ctx, mailroom.Effect{Name: name}, func(context.Context, string) (json.RawMessage, error) {
+						mu.Lock()
+						calls[name]++
+						n := calls[name]
+						mu.Unlock()
+						<-time.After(time.Duration(i) * time.Second)
+						if i == 3 && n == 1 {
+							return nil, mailroom.ErrUnknown
+						}
+						return json.Marshal(name)
+					})
+					results[i] = result{string(v), err}
+				})
+			}
+			all.Wait()
+			for i, r := range results {
+				if r.err != nil {
+					return r.err
+				}
+				if want := fmt.Sprintf("%q", fmt.Sprint("e", i)); r.value != want {
+					t.Errorf("effect %d: got %s, want %s", i, r.value, want)
+				}
+			}
+			return nil
+		})
+		out := h.send("t", "all")
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Waiting)
+		h.decide(h.ticket(out.Run, "effect:e3#1"), mailroom.Approve)
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Completed)
+		for i := range 8 {
+			want := 1
+			if i == 3 {
+				want = 2
+			}
+			if got := calls[fmt.Sprint("e", i)]; got != want {
+				t.Errorf("effect %d: got %d calls, want %d", i, got, want)
+			}
+		}
+	})
+}
+
+func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
+	inHouse(t, func(h *house) {
+		calls := 0
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			if s.Run().Checkpoint == nil {
+				h.expect(s.Append(ctx, mailroom.Step{Checkpoint: json.RawMessage(`{"at":1}`)}))
+			}
+			if _, err := s.Do(ctx, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
+				calls++
+				return nil, nil
+			}); err != nil {
+				return err
+			}
+			got, err := s.Wait(ctx, false, approval("go"))
+			if err != nil {
+				return err
+			}
+			return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New(string(got[0].Decision))}
+		})
+		out := h.send("t", "pay")
+		h.wait(time.Minute)
+		h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Failed)
+		retry := func(fresh bool) {
+			_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: out.Run, Fresh: fresh})
+			h.must(err)
+			h.wait(time.Minute)
+		}
+		prompts := func() int { return len(h.entries("t", mailroom.KindTicketOpened)) }
+
+		retry(false)
+		if r := h.status(out.Run, mailroom.Failed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {
+			t.Errorf("kept: got %d calls, %d prompts, %+v", calls, prompts(), r)
+		}
+		retry(true)
+		h.status(out.Run, mailroom.Waiting)
+		if calls != 2 || prompts() != 2 {
+			t.Errorf("fresh: got %d calls, %d prompts; want 2 of each", calls, prompts())
+		}
+		h.decide(h.ticket(out.Run, "go"), mailroom.Deny)
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.Failed); r.Error.Message != "deny" {
+			t.Errorf("got %+v, want the new decision", r.Error)
+		}
+	})
+}

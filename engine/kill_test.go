@@ -1,0 +1,106 @@
+package engine_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+// called notes in which attempts effects were called, by run and name.
+type called struct {
+	mu       sync.Mutex
+	dice     *rand.Rand
+	attempts map[string]int // of the last call
+}
+
+func (c *called) call(run *mailroom.Run, name string) (pause time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempts[run.ID+"/"+name] = run.Attempt
+	return time.Duration(c.dice.IntN(40)) * time.Millisecond
+}
+
+func (c *called) within(n int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.dice.IntN(n)) * time.Millisecond
+}
+
+func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	c := &called{dice: rand.New(rand.NewPCG(seed, 0)), attempts: map[string]int{}}
+	const threads = 25
+	o := serving(func(ctx context.Context, s mailroom.Session) error {
+		for i := range 4 {
+			name := fmt.Sprint("e", i)
+			_, err := s.Do(ctx, mailroom.Effect{Name: name, Idempotent: true}, func(ctx context.Context, _ string) (json.RawMessage, error) {
+				select {
+				case <-time.After(c.call(s.Run(), name)):
+					return json.Marshal(name)
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	o.Local = true
+	inHouse(t, func(h *house) {
+		for kills, round := 0, 0; kills < 1000; round++ {
+			for i := range threads {
+				h.send(fmt.Sprint("t", i), "go")
+			}
+			victim := h.newProcess()
+			victim.start(o)
+			h.wait(c.within(150))
+			kills += len(query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}})
+			}))
+			victim.kill()
+			h.must(h.ledger.EndLocal(context.Background()))
+		}
+		h.start(engine.Options{Agents: o.Agents})
+		h.wait(10 * time.Minute)
+		settled := 0
+		for i := range threads {
+			settled += h.wantOnceSettled(fmt.Sprint("t", i), c)
+		}
+		t.Logf("%d effects settled", settled)
+	})
+}
+
+// wantOnceSettled: an effect has at most one settled entry, and it was not
+// called in a later attempt than that. It returns how many were settled.
+func (h *house) wantOnceSettled(thread string, c *called) int {
+	h.t.Helper()
+	seen := map[string]bool{}
+	for _, e := range h.entries(thread, mailroom.KindEffectSettled) {
+		id := e.Run + "/" + body[mailroom.EffectEntry](h, e).Name
+		if seen[id] {
+			h.t.Errorf("effect %s was settled twice", id)
+		}
+		seen[id] = true
+		if c.attempts[id] > e.Attempt {
+			h.t.Errorf("effect %s was settled in attempt %d and called in attempt %d", id, e.Attempt, c.attempts[id])
+		}
+	}
+	for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+		return r.Runs(mailroom.RunQuery{Thread: thread})
+	}) {
+		if !r.Status.Finished() {
+			h.t.Errorf("run %s is %s after all", r.ID, r.Status)
+		}
+	}
+	return len(seen)
+}
