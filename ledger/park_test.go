@@ -1,0 +1,313 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// The operations of tickets and children over a desk.
+
+func approval(name string) mailroom.Ask {
+	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?"}
+}
+
+func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) mailroom.Settle {
+	s := mailroom.Settle{Claim: c, Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: names}, Asks: asks}
+	for _, a := range asks {
+		s.Wait.Names = append(s.Wait.Names, a.Name)
+	}
+	return s
+}
+
+func (d *desk) ticket(run, name string) *mailroom.Ticket {
+	d.t.Helper()
+	return must(d.Ticket(d.ctx, mailroom.TicketID(run, name)))(d.t)
+}
+
+func (d *desk) decide(run, name string, v mailroom.Verdict) {
+	d.t.Helper()
+	k := d.ticket(run, name)
+	must(d.Decide(d.ctx, mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}))(d.t)
+}
+
+// send has a run send one message.
+func (d *desk) send(c mailroom.Claim, s mailroom.Send) error {
+	d.t.Helper()
+	if s.Parts == nil {
+		s.Parts = mailroom.Text("help")
+	}
+	_, err := d.Append(d.ctx, mailroom.Append{
+		Claim: c, Number: d.run(c.Run).Step + 1, Step: mailroom.Step{Sends: []mailroom.Send{s}},
+	})
+	return err
+}
+
+func (d *desk) mustSend(c mailroom.Claim, s mailroom.Send) {
+	d.t.Helper()
+	if err := d.send(c, s); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// claimIn claims what is due and returns the work of the thread.
+func (d *desk) claimIn(thread string) ledger.Work {
+	d.t.Helper()
+	for _, w := range d.claim("w", 1) {
+		if w.Claim.Thread == thread {
+			return w
+		}
+		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, thread)
+	}
+	d.t.Fatalf("nothing is due, want thread %s", thread)
+	return ledger.Work{}
+}
+
+// parent is a run in thread "p" that has sent to thread "c" and waits for it.
+func (d *desk) parent() (run string, child ledger.Work) {
+	d.t.Helper()
+	d.register("w")
+	d.submit(text("p", "go"))
+	p := d.claimIn("p")
+	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait})
+	d.settle(park(p.Claim, []string{"help"}))
+	return p.Run.ID, d.claimIn("c")
+}
+
+func wantRun(d *desk, id string, want mailroom.Status) *mailroom.Run {
+	d.t.Helper()
+	r := d.run(id)
+	if r.Status != want {
+		d.t.Errorf("run %s: got %s (%v), want %s", id, r.Status, r.Error, want)
+	}
+	return r
+}
+
+func TestADecisionSurvivesTheProcess(t *testing.T) {
+	s := memory.New()
+	d := open(t, s, ledger.Options{})
+	d.register("w")
+	out := d.submit(text("t", "go"))
+	d.settle(park(d.claimIn("t").Claim, nil, approval("ok")))
+	must(0, d.close())(t)
+	d = open(t, s, ledger.Options{})
+	d.decide(out.Run, "ok", mailroom.Approve)
+	must(0, d.close())(t)
+	d = open(t, s, ledger.Options{})
+	d.register("w2")
+	work := d.claimOne("w2")
+	wantEqual(t, "run", work.Run.ID, out.Run)
+	wantEqual(t, "entries", d.kinds("t"), "message, run.queued, run.started, ticket.opened, run.waiting, ticket.decided, run.resumed")
+	d.settle(complete(work.Claim, "done"))
+}
+
+func TestASubmitWithDecisionsIsRecognisedAlsoWhenItsTicketsAreGone(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	in := text("t", "and go on")
+	in.Decisions = []mailroom.Decision{{Ticket: "none", Verdict: mailroom.Deny}}
+	_, err := d.Submit(d.ctx, in)
+	wantCode(t, err, mailroom.NotFound)
+	if d.thread("t") != nil {
+		t.Error("a refused submit made its thread")
+	}
+}
+
+func TestAChildThatEndsBeforeItsParentWaitsIsNotMissed(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	out := d.submit(text("p", "go"))
+	p := d.claimIn("p")
+	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait})
+	d.settle(complete(d.claimIn("c").Claim, "here"))
+	wantEqual(t, "ticket", d.ticket(out.Run, "help").State, mailroom.TicketDecided)
+	d.settle(park(p.Claim, []string{"help"}))
+	d.settle(complete(d.claimIn("p").Claim, "done"))
+}
+
+func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
+	for status, end := range map[mailroom.Status]func(d *desk, c mailroom.Claim){
+		mailroom.Completed: func(d *desk, c mailroom.Claim) { d.settle(complete(c, "here")) },
+		mailroom.Failed:    func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.Permanent)) },
+		mailroom.Cancelled: func(d *desk, c mailroom.Claim) {
+			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
+			d.settle(release(c))
+		},
+	} {
+		d := open(t, nil, ledger.Options{})
+		run, child := d.parent()
+		end(d, child.Claim)
+		wantRun(d, run, mailroom.Queued)
+		got := answer[struct {
+			Status mailroom.Status
+			Run    string
+		}](d, run, "help")
+		wantEqual(t, "status", got.Status, status)
+		wantEqual(t, "run", got.Run, child.Run.ID)
+	}
+}
+
+func TestALongReplyOfAChildIsReferenced(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	run, child := d.parent()
+	d.settle(complete(child.Claim, fmt.Sprintf("%0*d", 2*mailroom.MaxAnswer, 0)))
+	got := answer[struct {
+		Run   string
+		Reply *string
+		Cut   bool
+	}](d, run, "help")
+	if got.Run != child.Run.ID || got.Reply != nil || !got.Cut {
+		t.Errorf("got %+v, want a reference to run %s", got, child.Run.ID)
+	}
+}
+
+func answer[T any](d *desk, run, name string) (v T) {
+	d.t.Helper()
+	e := mailroom.Entry{Body: d.ticket(run, name).Answer}
+	must(0, e.Decode(&v))(d.t)
+	return v
+}
+
+func TestARetriedParentHearsOfAChildThatEndedMeanwhile(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		d := open(t, nil, ledger.Options{})
+		run, child := d.parent()
+		must(d.Cancel(d.ctx, run, "ann"))(t)
+		d.settle(complete(child.Claim, "here"))
+		must(d.Retry(d.ctx, mailroom.Retry{Run: run, Fresh: fresh}))(t)
+		p := d.claimIn("p")
+		d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait})
+		wantEqual(t, "ticket", d.ticket(run, "help").State, mailroom.TicketDecided)
+		wantEqual(t, "messages sent", len(d.claim("w", 1)), 0)
+		d.settle(complete(p.Claim, "done"))
+	}
+}
+
+func TestASendWithoutWaitingCannotBeWaitedForUnderItsName(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("p", "go"))
+	p := d.claimIn("p")
+	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c"})
+	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}), mailroom.Conflict)
+}
+
+func TestAWakeComesBackAsAnInternalMessage(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("p", "go"))
+	p := d.claimIn("p")
+	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWake})
+	d.settle(complete(p.Claim, "sent"))
+	d.settle(complete(d.claimIn("c").Claim, "here"))
+	work := d.claimIn("p")
+	wantEqual(t, "via", work.Run.Origin.Via, "wake")
+	all := must(d.Messages(d.ctx, "p", []int64{work.Run.Inputs[0].Seq}))(t)
+	wantEqual(t, "visibility", all[0].Visibility, mailroom.VisibleInternal)
+	wantEqual(t, "role", all[0].Role, mailroom.User)
+	wantEqual(t, "part", all[0].Parts[0].Type, "data")
+	d.settle(complete(work.Claim, "thanks"))
+}
+
+func TestACancelLeavesTheChildrenAndOneWithChildrenDoesNot(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	run, child := d.parent()
+	d.settle(park(child.Claim, nil, approval("ok")))
+	must(d.Cancel(d.ctx, run, "ann"))(t)
+	wantEqual(t, "ticket", d.ticket(run, "help").State, mailroom.TicketVoid)
+	wantRun(d, child.Run.ID, mailroom.Waiting)
+	must(d.CancelTree(d.ctx, run, "ann"))(t)
+	wantRun(d, child.Run.ID, mailroom.Cancelled)
+}
+
+func TestACancelWithChildrenReachesThroughOnesThatEndedButStopsNoDelivery(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	out := d.submit(text("p", "go"))
+	chat := "chat"
+	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	p := d.claimIn("p")
+	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c"})
+	c := d.claimIn("c")
+	d.mustSend(c.Claim, mailroom.Send{Name: "more", Thread: "g"})
+	d.settle(complete(c.Claim, "handed on"))
+	must(d.CancelTree(d.ctx, out.Run, "ann"))(t)
+	d.settle(release(p.Claim))
+	must(d.CancelTree(d.ctx, out.Run, "ann"))(t)
+	for _, w := range d.claim("w", 5) {
+		wantEqual(t, "what goes on", w.Claim.Thread, "chat")
+		d.settle(complete(w.Claim, "shown"))
+	}
+	wantEqual(t, "chat", d.thread("chat") != nil, true)
+	wantEqual(t, "grandchild", d.kinds("g"), "message, run.queued, run.cancelled")
+}
+
+func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("p", "go"))
+	chat := "chat"
+	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	p := d.claimIn("p")
+	s := park(p.Claim, nil, approval("ok"))
+	s.Message = said(p.Claim, "may I?")
+	s.Number = 1
+	d.settle(s)
+	d.settle(s) // a repeat
+	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 2)
+	d.decide(p.Run.ID, "ok", mailroom.Deny)
+	wantEqual(t, "delivered in order", len(d.serveOne("chat")), 1)
+	must(d.Interrupt(d.ctx, "p", "ann"))(t)
+	d.submit(text("p", "again"))
+	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 3) // it had said something
+}
+
+func (d *desk) count(thread, kind string) int {
+	n := 0
+	for _, e := range d.log(thread) {
+		var m mailroom.Message
+		if e.Kind == kind && (kind != mailroom.KindMessage || e.Decode(&m) == nil && m.Role == mailroom.User) {
+			n++
+		}
+	}
+	return n
+}
+
+// serveOne completes the first run of a thread that is due.
+func (d *desk) serveOne(thread string) []ledger.Work {
+	d.t.Helper()
+	work := d.claim("w", 5)
+	var of []ledger.Work
+	for _, w := range work {
+		if w.Claim.Thread == thread {
+			of = append(of, w)
+		}
+		d.settle(complete(w.Claim, "shown"))
+	}
+	return of
+}
+
+func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
+	store := newFate(nil)
+	d := open(t, store, ledger.Options{})
+	d.register("w")
+	d.submit(text("p", "go"))
+	chat := "chat"
+	must(d.PatchThread(d.ctx, "p", mailroom.ThreadPatch{DeliverTo: &chat}))(t)
+	p := d.claimIn("p")
+	s := complete(p.Claim, "hello")
+	s.Number = 1
+	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	if _, err := d.Settle(d.ctx, s); err == nil {
+		t.Fatal("the commit failed and the settle did not")
+	}
+	wantRun(d, p.Run.ID, mailroom.Running)
+	if d.thread("chat") != nil {
+		t.Error("what was not said was delivered")
+	}
+	d.settle(s)
+	wantEqual(t, "deliveries", d.count("chat", mailroom.KindMessage), 1)
+}
