@@ -94,7 +94,7 @@ const (
 // none of them with Decisions.
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
-	Text         string            `json:"text,omitempty"`
+	Text         string            `json:"text,omitempty" example:"What is new?"`
 	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
 	Messages     []Draft           `json:"messages,omitempty" nullable:"false" maxItems:"100"`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
@@ -122,7 +122,7 @@ type Draft struct {
 
 // Edit replaces the content of a message. Either Text or Parts is given.
 type Edit struct {
-	Text  string          `json:"text,omitempty"`
+	Text  string          `json:"text,omitempty" example:"What is old?"`
 	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 }
 

@@ -31,7 +31,7 @@ type Ticket struct {
 
 // Decision is an answer to a ticket.
 type Decision struct {
-	Decision  mailroom.Verdict `json:"decision" enum:"approve,deny,answer" doc:"approve and deny go with approvals, answer with input and events."`
+	Decision  mailroom.Verdict `json:"decision" enum:"approve,deny,answer" example:"deny" doc:"approve and deny go with approvals, answer with input and events."`
 	Answer    json.RawMessage  `json:"answer,omitempty" doc:"Needed with answer."`
 	Reason    string           `json:"reason,omitempty"`
 	Digest    string           `json:"digest,omitempty" doc:"What was shown, or its first 16 characters or more. approve needs it."`
@@ -55,7 +55,7 @@ type Cancel struct {
 // RetryMany names the runs to be tried again: those that failed or were
 // cancelled and that Q matches.
 type RetryMany struct {
-	Q      string `json:"q" minLength:"1" doc:"A filter as in the list of runs."`
+	Q      string `json:"q" minLength:"1" example:"status:failed error:\"rate limit\"" doc:"A filter as in the list of runs."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count them only."`
 }
 

@@ -29,7 +29,7 @@ func (s *Server) routes() {
 			OpenAPI: "3.1.0",
 			Info:    &huma.Info{Title: "Mailroom", Version: s.version()},
 			Components: &huma.Components{
-				Schemas:         huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
+				Schemas:         huma.NewMapRegistry(refTo, huma.DefaultSchemaNamer),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer"}},
 			},
 			Security: []map[string][]string{{"token": {}}},
@@ -47,6 +47,7 @@ func (s *Server) routes() {
 	f.tickets()
 	f.fleet()
 	f.streams()
+	f.honest()
 	var err error
 	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
 		panic("describe the API: " + err.Error()) // a mistake in this package's own types

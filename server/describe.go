@@ -1,0 +1,79 @@
+package server
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// honest makes the description say what huma does not derive from Go types:
+// that what is null may be null, also where it is an object or one of a few
+// words, and that answers may have more fields one day.
+func (f face) honest() {
+	schemas := f.api.OpenAPI().Components.Schemas
+	asked := f.requested()
+	for name, schema := range schemas.Map() {
+		if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !asked[name] {
+			schema.AdditionalProperties = nil
+		}
+		of := schemas.TypeFromRef(refTo + name)
+		for field, property := range schema.Properties {
+			switch {
+			case property.Ref != "" && isPointer(of, field):
+				schema.Properties[field] = &huma.Schema{
+					Description: property.Description,
+					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},
+				}
+			case property.Nullable && property.Enum != nil:
+				property.Enum = append(property.Enum, nil)
+			}
+		}
+	}
+}
+
+const refTo = "#/components/schemas/"
+
+func isPointer(of reflect.Type, field string) bool {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	for f := range of.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == field {
+			return f.Type.Kind() == reflect.Pointer
+		}
+	}
+	return false
+}
+
+// requested names the schemas of what is sent to the server: there an unknown
+// field is refused.
+func (f face) requested() map[string]bool {
+	names := map[string]bool{}
+	schemas := f.api.OpenAPI().Components.Schemas.Map()
+	var visit func(*huma.Schema)
+	visit = func(s *huma.Schema) {
+		if s == nil {
+			return
+		}
+		if name, ok := strings.CutPrefix(s.Ref, refTo); ok && !names[name] {
+			names[name] = true
+			visit(schemas[name])
+		}
+		visit(s.Items)
+		for _, p := range s.Properties {
+			visit(p)
+		}
+	}
+	for _, path := range f.api.OpenAPI().Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
+			if op == nil || op.RequestBody == nil {
+				continue
+			}
+			for _, media := range op.RequestBody.Content {
+				visit(media.Schema)
+			}
+		}
+	}
+	return names
+}
