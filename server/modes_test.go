@@ -14,13 +14,30 @@ import (
 )
 
 // park ends the attempt of a claimed run, which waits for all of what it asks.
+// For a child it sends to a thread whose agent nobody serves.
 func (f *fixture) park(w ledger.Work, asks ...mailroom.Ask) {
 	f.t.Helper()
 	wait := &mailroom.Wait{}
+	var step mailroom.Step
+	var rest []mailroom.Ask
 	for _, a := range asks {
 		wait.Names = append(wait.Names, a.Name)
+		if a.Kind != mailroom.Child {
+			rest = append(rest, a)
+			continue
+		}
+		step.Sends = append(step.Sends, mailroom.Send{
+			Name: a.Name, Thread: w.Claim.Thread + "-child", Agent: "far", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait,
+		})
 	}
-	f.settle(mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.Park, Wait: wait, Asks: asks})
+	number := w.Run.Step + 1
+	if len(step.Sends) > 0 {
+		if _, err := f.ledger.Append(f.t.Context(), mailroom.Append{Claim: w.Claim, Number: number, Step: step}); err != nil {
+			f.t.Fatal(err)
+		}
+		number++
+	}
+	f.settle(mailroom.Settle{Claim: w.Claim, Number: number, Outcome: mailroom.Park, Wait: wait, Asks: rest})
 }
 
 func (f *fixture) settle(s mailroom.Settle) {
