@@ -179,7 +179,9 @@ func (m *model) started(t *rapid.T, before contents, one ledger.Work) {
 	}
 	row, now := before.Threads[c.Thread], m.clock.read()
 	if row.Current != "" {
-		if r := before.Runs[c.Run]; row.Current != c.Run || r.Status != mailroom.Queued || r.AvailableAt.After(now) {
+		r := before.Runs[c.Run]
+		fired := r != nil && r.Status == mailroom.Waiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
+		if row.Current != c.Run || !fired && (r.Status != mailroom.Queued || r.AvailableAt.After(now)) {
 			t.Fatalf("claimed run %s of thread %s while run %s was current, available at %v", c.Run, c.Thread, row.Current, r.AvailableAt)
 		}
 		return
@@ -195,6 +197,7 @@ func (m *model) started(t *rapid.T, before contents, one ledger.Work) {
 
 // check holds between any two states of a store.
 func (m *model) check(t *rapid.T) {
+	m.ticketsKept(t)
 	for thread, log := range m.before.Logs {
 		now, ok := m.after.Logs[thread]
 		if ok && m.after.Threads[thread].CreatedAt.Equal(m.before.Threads[thread].CreatedAt) &&

@@ -75,6 +75,16 @@ func TestRandomHistories(t *testing.T) {
 			"sweep":     m.sweep,
 			"orphans":   m.orphans,
 			"wait":      m.wait,
+			"wait2":     m.wait,
+			"ask":       m.ask,
+			"ask2":      m.ask,
+			"park":      m.park,
+			"park2":     m.park,
+			"decide":    m.decide,
+			"decide2":   m.decide,
+			"decisions": m.submitDecisions,
+			"deliver":   m.deliver,
+			"tree":      m.cancelTree,
 		})
 	})
 }

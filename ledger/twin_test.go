@@ -157,12 +157,13 @@ type contents struct {
 	Logs     map[string][]string // thread to encoded entries
 	Partials map[string][]mailroom.Partial
 	Workers  []*mailroom.Worker
+	Tickets  map[string]*mailroom.Ticket
 }
 
 func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
-		Logs: map[string][]string{}, Partials: map[string][]mailroom.Partial{},
+		Logs: map[string][]string{}, Partials: map[string][]mailroom.Partial{}, Tickets: map[string]*mailroom.Ticket{},
 	}
 	err := s.View(ctx, func(r mailroom.Reader) (err error) {
 		if all.Workers, err = r.Workers(); err != nil {
@@ -181,6 +182,13 @@ func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
 			for _, e := range entries {
 				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.JSON()))
 			}
+		}
+		tickets, err := r.Tickets(mailroom.TicketQuery{})
+		if err != nil {
+			return err
+		}
+		for _, k := range tickets {
+			all.Tickets[k.ID] = k
 		}
 		runs, err := r.Runs(mailroom.RunQuery{})
 		if err != nil {
@@ -208,6 +216,7 @@ func sameRows() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key"),
+		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmp.FilterValues(
 			func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 },
 			cmp.Comparer(func(a, b json.RawMessage) bool { return string(a) == string(b) }),

@@ -1,0 +1,168 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// asks draws questions; a name may come again, with the same question or another.
+func asks(t *rapid.T, most int) []mailroom.Ask {
+	var all []mailroom.Ask
+	for range rapid.IntRange(0, most).Draw(t, "asks") {
+		a := mailroom.Ask{
+			Name: rapid.SampledFrom([]string{"q1", "q2", "q3"}).Draw(t, "ticket"),
+			Kind: rapid.SampledFrom([]mailroom.TicketKind{
+				mailroom.Approval, mailroom.Approval, mailroom.Question, mailroom.Question, mailroom.Event, mailroom.Timer,
+			}).Draw(t, "kind"),
+		}
+		if a.Kind == mailroom.Timer || chance(t, 30, "expires") {
+			a.After = time.Duration(rapid.IntRange(1, 20).Draw(t, "after")) * time.Second
+		}
+		if a.Kind == mailroom.Approval && chance(t, 20, "answers") {
+			a.Answers, a.Arguments = true, json.RawMessage(`{"to": "<b>"}`)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// ask opens tickets, and children that are waited for or come back.
+func (m *model) ask(t *rapid.T) {
+	c := pick(t, m.live(), "claim")
+	a := mailroom.Append{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
+	a.Step.Tickets = asks(t, 2)
+	for _, name := range []string{"c1", "c2"} {
+		if chance(t, 40, "child "+name) {
+			a.Step.Sends = append(a.Step.Sends, mailroom.Send{
+				Name: name, Thread: threads().Draw(t, "to"), Parts: mailroom.Text("do"),
+				Answer: rapid.SampledFrom([]mailroom.AnswerMode{mailroom.AnswerWait, mailroom.AnswerWait, mailroom.AnswerWake}).Draw(t, "answer"),
+			})
+		}
+	}
+	m.write(t, "ask", a)
+}
+
+// ticketsOf are a run's, by id.
+func (m *model) ticketsOf(run string) []*mailroom.Ticket {
+	var of []*mailroom.Ticket
+	for _, id := range slices.Sorted(maps.Keys(m.after.Tickets)) {
+		if k := m.after.Tickets[id]; k.Run == run {
+			of = append(of, k)
+		}
+	}
+	return of
+}
+
+// park waits for what was asked before and what is asked with it.
+func (m *model) park(t *rapid.T) {
+	c := pick(t, m.live(), "claim")
+	s := mailroom.Settle{
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.Park,
+		Wait: &mailroom.Wait{Any: rapid.Bool().Draw(t, "any")}, Asks: asks(t, 2),
+	}
+	for _, k := range m.ticketsOf(c.Run) {
+		if k.State != mailroom.TicketVoid && chance(t, 70, "waited for") {
+			s.Wait.Names = append(s.Wait.Names, k.Name)
+		}
+	}
+	for _, a := range s.Asks {
+		s.Wait.Names = append(s.Wait.Names, a.Name)
+	}
+	_, _ = twice(t, m.twin, "park", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+}
+
+func (m *model) decision(t *rapid.T) mailroom.Decision {
+	id := pick(t, slices.Sorted(maps.Keys(m.after.Tickets)), "ticket")
+	k := m.after.Tickets[id]
+	d := mailroom.Decision{
+		Ticket: id, By: "ann", Digest: k.Digest[:16],
+		Verdict: rapid.SampledFrom([]mailroom.Verdict{mailroom.Approve, mailroom.Deny}).Draw(t, "verdict"),
+	}
+	if k.Kind != mailroom.Approval || chance(t, 20, "answer") {
+		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(rapid.SampledFrom([]string{`1`, `{"a": "<b>"}`}).Draw(t, "says"))
+	}
+	if chance(t, 10, "another digest") {
+		d.Digest = "0123456789abcdef"
+	}
+	return d
+}
+
+// decide: a ticket takes one decision, and the same one again.
+func (m *model) decide(t *rapid.T) {
+	d := m.decision(t)
+	was := m.after.Tickets[d.Ticket]
+	k, err := twice(t, m.twin, "decide", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) })
+	if err != nil {
+		return
+	}
+	if k.Decision != d.Verdict || d.Digest != k.Digest[:16] {
+		t.Fatalf("decided %s with digest %s: got %+v", d.Verdict, d.Digest, k)
+	}
+	late := was.ExpiresAt != nil && !was.ExpiresAt.After(m.clock.read())
+	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen && late {
+		t.Fatalf("ticket %s was %s, expires %v, and took a decision", k.ID, was.State, was.ExpiresAt)
+	}
+}
+
+func (m *model) submitDecisions(t *rapid.T) {
+	d := m.decision(t)
+	in := mailroom.Submit{
+		Thread: m.after.Tickets[d.Ticket].Thread, Run: m.name("r"), Owner: "ann", Sender: "ann",
+		Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Decisions: []mailroom.Decision{d},
+	}
+	if chance(t, 30, "another") {
+		in.Decisions = append(in.Decisions, m.decision(t))
+	}
+	if chance(t, 50, "and a message") {
+		in.Messages = []mailroom.Draft{{Parts: mailroom.Text("with it")}}
+	}
+	_, _ = twice(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+}
+
+func (m *model) deliver(t *rapid.T) {
+	thread := threads().Draw(t, "thread")
+	to := rapid.SampledFrom([]string{"d", "d", ""}).Draw(t, "to")
+	_, _ = twice(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
+		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{DeliverTo: &to})
+	})
+}
+
+func (m *model) cancelTree(t *rapid.T) {
+	run := pick(t, m.runs(), "run")
+	if _, err := twice(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, "ann") }); err != nil {
+		return
+	}
+	for _, r := range m.after.Runs {
+		if r.Parent == run && !r.Delivery() && !r.Status.Finished() && r.Stop == "" {
+			t.Fatalf("run %s was cancelled with its children, and %s is %s", run, r.ID, r.Status)
+		}
+	}
+}
+
+// ticketsKept: what was decided or has expired stays so, unless a fresh retry
+// forgets it; a decision never changes, and a ticket is not forgotten.
+func (m *model) ticketsKept(t *rapid.T) {
+	for id, was := range m.before.Tickets {
+		is := m.after.Tickets[id]
+		if is == nil {
+			if m.after.Runs[was.Run] != nil {
+				t.Fatalf("ticket %s was forgotten", id)
+			}
+			continue
+		}
+		final := was.State == mailroom.TicketDecided || was.State == mailroom.TicketExpired
+		if final && is.State != mailroom.TicketVoid && (is.State != was.State || is.Decision != was.Decision || string(is.Answer) != string(was.Answer)) {
+			t.Fatalf("ticket %s was %s %s and is %s %s", id, was.State, was.Decision, is.State, is.Decision)
+		}
+		if is.State == mailroom.TicketExpired && is.Decision != "" {
+			t.Fatalf("ticket %s has expired and says %s", id, is.Decision)
+		}
+	}
+}
