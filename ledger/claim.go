@@ -130,7 +130,8 @@ func (b *batch) candidates(c *ClaimRequest) ([]*mailroom.Loaded, error) {
 		due = append(due, stored...)
 	}
 	slices.SortStableFunc(due, func(x, y *mailroom.Loaded) int {
-		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), cmp.Compare(x.Key, y.Key))
+		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // that of a thread which is not written yet is 0
+		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
 	})
 	return due, nil
 }

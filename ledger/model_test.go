@@ -24,14 +24,7 @@ import (
 // knows what came before. -rapid.checks and -rapid.steps make it longer; a
 // failure says how to run it again.
 func TestRandomHistories(t *testing.T) {
-	short := true
-	flag.Visit(func(f *flag.Flag) { short = short && !strings.HasPrefix(f.Name, "rapid.") })
-	if short {
-		if err := flag.Set("rapid.checks", "12"); err != nil {
-			t.Fatal(err)
-		}
-		defer flag.Set("rapid.checks", "100") // its default; it exists, so this cannot fail
-	}
+	rounds(t, 12)
 	dir := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
 		own, err := os.MkdirTemp(dir, "")
@@ -87,6 +80,24 @@ func TestRandomHistories(t *testing.T) {
 			"tree":      m.cancelTree,
 		})
 	})
+}
+
+// rounds makes rapid.Check do n rounds, unless its flags say otherwise.
+func rounds(t *testing.T, n int) {
+	t.Helper()
+	flag.Visit(func(f *flag.Flag) {
+		if strings.HasPrefix(f.Name, "rapid.") {
+			n = 0
+		}
+	})
+	if n == 0 {
+		return
+	}
+	was := flag.Lookup("rapid.checks").Value.String()
+	if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = flag.Set("rapid.checks", was) }) // it took the value before
 }
 
 // model is what the test remembers of a history.

@@ -231,5 +231,8 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	}
 	c := *r
 	c.Inputs, c.Steers = slices.Clone(r.Inputs), slices.Clone(r.Steers)
+	for i := range c.Steers {
+		c.Steers[i].Own = copyRun(c.Steers[i].Own)
+	}
 	return &c
 }
