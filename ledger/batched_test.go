@@ -18,7 +18,7 @@ import (
 	"mailroom/store/memory"
 )
 
-// TestABatchGivesWhatOneByOneGives: operations that share a commit answer, and
+// TestABatchGivesWhatOneByOneGives: operations that share a commit outcome, and
 // leave the rows, as if each had a commit of its own. The queues are longer than
 // what a transition looks at, so this is also about what has to be loaded.
 func TestABatchGivesWhatOneByOneGives(t *testing.T) {
@@ -66,8 +66,8 @@ type deed struct {
 	do   func(d *desk) (any, error)
 }
 
-// answer is what a deed answered.
-type answer struct {
+// outcome is what a deed answered.
+type outcome struct {
 	Name  string
 	Value any
 	Error string
@@ -94,10 +94,10 @@ func (p *pair) play(t *rapid.T) {
 }
 
 func (p *pair) both(t *rapid.T, group []deed) {
-	var one, many []answer
+	var one, many []outcome
 	for _, g := range group {
 		v, err := g.do(p.single)
-		one = append(one, answer{g.name, v, fmt.Sprint(err)})
+		one = append(one, outcome{g.name, v, fmt.Sprint(err)})
 	}
 	many = p.gather(t, group)
 	if diff := cmp.Diff(one, many, sameRows()); diff != "" {
@@ -124,7 +124,7 @@ func (p *pair) both(t *rapid.T, group []deed) {
 
 // gather does the deeds in one commit: another one keeps the committer busy
 // until all of them are queued.
-func (p *pair) gather(t *rapid.T, group []deed) []answer {
+func (p *pair) gather(t *rapid.T, group []deed) []outcome {
 	release := p.fate.hold()
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -134,11 +134,11 @@ func (p *pair) gather(t *rapid.T, group []deed) []answer {
 	})
 	synctest.Wait()
 	p.fate.updates()
-	answers := make([]answer, len(group))
+	answers := make([]outcome, len(group))
 	for i, g := range group {
 		all.Go(func() {
 			v, err := g.do(p.batched)
-			answers[i] = answer{g.name, v, fmt.Sprint(err)}
+			answers[i] = outcome{g.name, v, fmt.Sprint(err)}
 		})
 		synctest.Wait()
 	}
