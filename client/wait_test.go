@@ -1,0 +1,79 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"mailroom"
+)
+
+func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
+	var sent []string
+	note := func(next http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			raw, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			sent = append(sent, r.Method+" "+r.URL.EscapedPath()+" "+string(raw))
+			next(w, r)
+		}
+	}
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.Unavailable)), note(answer(Ticket{ID: "k", State: mailroom.TicketDecided})))
+	k, err := c.Decide(t.Context(), "k/1", Decision{Decision: mailroom.Answer, Answer: json.RawMessage(`{"a":1}`)})
+	if err != nil || k.State != mailroom.TicketDecided {
+		t.Errorf("decided: %+v, %v", k, err)
+	}
+	for _, got := range sent {
+		if want := `POST /v1/tickets/k%2F1 {"decision":"answer","answer":{"a":1}}`; got != want {
+			t.Errorf("sent %s, want %s", got, want)
+		}
+	}
+	if len(sent) != 3 {
+		t.Errorf("sent %d times, want 3", len(sent))
+	}
+	for _, code := range []mailroom.Code{mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.NotFound} {
+		c, asked := script(t, refuse(code))
+		if _, err := c.Decide(t.Context(), "k", Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
+			t.Errorf("%s came back as %v after %d requests", code, err, asked.Load())
+		}
+	}
+}
+
+func TestTheStreamOfEverythingEndsWhenSomethingWasMissed(t *testing.T) {
+	events := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, text)
+		}
+	}
+	const entry = "event: entry\ndata: {\"thread\":\"t\",\"seq\":1,\"kind\":\"message\",\"body\":{}}\n\n"
+	own := errors.New("my own")
+	for name, tc := range map[string]struct {
+		sent string
+		fail error
+		want mailroom.Code
+		seen int
+	}{
+		"a gap":              {entry + "event: gap\ndata: {}\n\n" + entry, nil, mailroom.Unavailable, 1},
+		"the end":            {entry + ": beat\n\nevent: new\ndata: {}\n\n" + entry, nil, mailroom.Unavailable, 2},
+		"half an event":      {entry + "event: entry\ndata: {", nil, mailroom.Unavailable, 1},
+		"no JSON":            {"event: delta\ndata: {\n\n", nil, mailroom.Internal, 0},
+		"the caller's error": {entry + entry, own, mailroom.Internal, 1},
+	} {
+		c, _ := script(t, events(tc.sent))
+		seen := 0
+		err := c.Stream(t.Context(), func(e Event) error { seen++; return tc.fail })
+		if got := mailroom.CodeOf(err); got != tc.want || seen != tc.seen || errors.Is(err, own) != (tc.fail != nil) {
+			t.Errorf("%s: %d events, then %v; want %d and %s", name, seen, err, tc.seen, tc.want)
+		}
+	}
+	c, _ := script(t, refuse(mailroom.RateLimited))
+	if err := c.Stream(t.Context(), nil); mailroom.CodeOf(err) != mailroom.RateLimited {
+		t.Errorf("refused: %v, want rate_limited", err)
+	}
+}
