@@ -74,17 +74,6 @@ func (w *world) mustDecide(name string, v mailroom.Verdict) {
 	}
 }
 
-func (w *world) childEnded(e mailroom.ChildEnd) {
-	w.t.Helper()
-	err := w.do(mailroom.ScopeHead, []string{e.Run}, func(l *mailroom.Loaded) error {
-		l.ChildEnded(e, w.now)
-		return nil
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 func wantTicket(t *testing.T, k *mailroom.Ticket, want mailroom.TicketState) {
 	t.Helper()
 	if k.State != want {

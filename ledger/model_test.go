@@ -148,14 +148,6 @@ func pick[T any](t *rapid.T, list []T, of string) T {
 
 func (m *model) runs() []string { return slices.Sorted(maps.Keys(m.after.Runs)) }
 
-func (m *model) held() []mailroom.Claim {
-	var all []mailroom.Claim
-	for _, id := range slices.Sorted(maps.Keys(m.workers)) {
-		all = append(all, m.workers[id].held...)
-	}
-	return all
-}
-
 // live are the claims that are still good, of all that were ever given.
 func (m *model) live() []mailroom.Claim {
 	return slices.DeleteFunc(slices.Clone(m.claims), func(c mailroom.Claim) bool { return !m.holds(c) })
