@@ -180,16 +180,20 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 	}
 	log := s.engine.options.Log.With("run", s.claim.Run, "thread", s.claim.Thread, "agent", s.agent,
 		"attempt", s.claim.Attempt, "outcome", in.Outcome, "duration", time.Since(begin))
+	if in.Failure != nil {
+		log = log.With("class", in.Failure.Class)
+		log.Debug("agent failed", "error", cause) // it may quote what the agent said
+	}
 	switch {
 	case err == nil:
 		s.engine.options.Observe.Attempt(s.agent, string(in.Outcome))
-		log.Info("attempt ended", "status", run.Status, "cause", cause)
+		log.Info("attempt ended", "status", run.Status)
 	case mailroom.CodeOf(err) == mailroom.LeaseLost:
 		s.engine.options.Observe.Attempt(s.agent, WithoutClaim)
-		log.Warn("attempt ended without its claim", "cause", cause)
+		log.Warn("attempt ended without its claim")
 	default:
 		s.engine.options.Observe.Attempt(s.agent, Unsettled)
-		log.Error("attempt could not be settled; its claim is freed with the lease", "cause", cause, "error", err)
+		log.Error("attempt could not be settled; its claim is freed with the lease", "error", err)
 	}
 }
 
