@@ -168,20 +168,17 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 		return cause(ctx, errors.Join(err, child.Kill()))
 	}
 	var text clean
-	streamed := false
 	exit, why := child.Run(ctx, prompt(input), func(ctx context.Context, piece []byte) error {
 		out := text.add(piece)
 		if out == "" {
 			return nil
 		}
-		streamed = true
 		return s.Stream(ctx, out)
 	})
 	if rest := text.rest(); rest != "" && why == nil {
-		streamed = true
 		why = finally(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
 	}
-	return a.conclude(ctx, s, ending{exit, why, redact(exit.Stderr, secrets, maxStderr), streamed})
+	return a.conclude(ctx, s, ending{exit, why, redact(exit.Stderr, secrets, maxStderr)})
 }
 
 func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret) proc.Spec {

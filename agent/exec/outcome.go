@@ -86,24 +86,22 @@ func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int
 	return s.Append(ctx, st)
 }
 
-// ending is how an attempt's command ended: its exit, why it was stopped, the
-// end of its stderr as it may be shown, and whether something was streamed.
+// ending is how an attempt's command ended: its exit, why it was stopped, and
+// the end of its stderr as it may be shown.
 type ending struct {
-	exit     proc.Exit
-	why      error
-	stderr   string
-	streamed bool
+	exit   proc.Exit
+	why    error
+	stderr string
 }
 
 // conclude writes how the command ended and returns what that means for the
 // run. After a success the entry, the reply and the checkpoint that says so are
 // one step: a worker that is lost right after it does not make the command run
-// again. Any other end is a record, and only if nothing was streamed: a step
-// makes a whole message of that, and it is a partial one, which is for the end
-// of the run to write. The error then tells what the entry would.
+// again. Any other end is a record, which leaves what was streamed to the end of
+// the run: it is a partial message.
 func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) error {
 	verdict := a.verdict(e)
-	if lost(e.why) || verdict != nil && e.streamed {
+	if lost(e.why) {
 		return verdict
 	}
 	var done *checkpoint
