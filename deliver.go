@@ -52,9 +52,13 @@ func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	})
 }
 
-// Delivery reports whether the run delivers what its parent said. It goes on
-// whatever becomes of the parent.
+// Delivery reports whether the run brings a message of its parent to a chat, or
+// one of a child to its parent's thread. It goes on whatever becomes of the
+// parent.
 func (r *Run) Delivery() bool {
+	if r.Origin.Via == "wake" {
+		return true
+	}
 	at, ok := strings.CutPrefix(r.SubmitKey, r.Parent+"/")
 	return ok && r.Parent != "" && r.ID == DeriveID("deliver", r.Parent, at)
 }

@@ -311,3 +311,26 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 	d.settle(s)
 	wantEqual(t, "deliveries", d.count("chat", mailroom.KindMessage), 1)
 }
+
+func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w", "z")
+	d.submit(text("t", "go"))
+	zombie := d.claimOne("z")
+	keep := func(c mailroom.Claim, number int, state string) error {
+		_, err := d.Append(d.ctx, mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{State: []byte(state)}})
+		return err
+	}
+	must(0, keep(zombie.Claim, 1, `{"session":1}`))(t)
+	must(0, d.Leave(d.ctx, "z"))(t)
+	must(0, d.Sweep(d.ctx, ""))(t)
+	work := d.claimOne("w")
+	wantEqual(t, "state", string(work.Thread.State["echo"]), `{"session":1}`)
+	wantCode(t, keep(zombie.Claim, 2, `{"session":2}`), mailroom.LeaseLost)
+	must(0, keep(work.Claim, 2, `{"session":3}`))(t)
+	d.settle(complete(work.Claim, "done"))
+	d.submit(text("t", "next"))
+	next := d.claimOne("w")
+	wantEqual(t, "state", string(next.Thread.State["echo"]), `{"session":3}`)
+	d.settle(complete(next.Claim, "done"))
+}

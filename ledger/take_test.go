@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,23 @@ func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
 			if got[i] != c.want[i] {
 				t.Errorf("%d operations: got batches of %v, want %v", len(c.sizes), got, c.want)
 			}
+		}
+	}
+}
+
+func TestAPurgeWaitsForAllElseAndIsAlone(t *testing.T) {
+	l := New(memory.New(), Options{})
+	for _, rank := range []int{rankPurge, rankPlain, rankPurge, rankClaim, rankRenew} {
+		l.queue = append(l.queue, &op{rank: rank})
+	}
+	for i, want := range [][]int{{rankRenew, rankPlain, rankClaim}, {rankPurge}, {rankPurge}, nil} {
+		ops, _ := l.take(time.Now())
+		var got []int
+		for _, o := range ops {
+			got = append(got, o.rank)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("batch %d: got ranks %v, want %v", i, got, want)
 		}
 	}
 }

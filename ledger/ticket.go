@@ -67,8 +67,8 @@ func (l *Ledger) ticketRuns(ctx context.Context, decisions []mailroom.Decision) 
 const maxDescendants = 1000
 
 // CancelTree cancels a run and the open runs that descend from it, also through
-// runs that have ended, at most maxDescendants in all. What delivers their words
-// to a chat goes on.
+// runs that have ended, at most maxDescendants in all. What brings their words
+// to a chat, or their answers to who asked, goes on.
 func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, error) {
 	top, err := l.Cancel(ctx, id, by)
 	if err != nil {

@@ -1,0 +1,118 @@
+package ledger_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// talk completes n runs in thread "t".
+func (d *desk) talk(n int) {
+	d.t.Helper()
+	for range n {
+		d.submit(text("t", "hello"))
+		d.settle(complete(d.claimOne("w").Claim, "re"))
+	}
+}
+
+func TestAPurgeKeepsAllFromTheOldestOpenRun(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.talk(3)
+	last := d.thread("t").LastSeq
+	d.submit(text("t", "to be asked about"))
+	work := d.claimOne("w")
+	d.settle(park(work.Claim, nil, approval("ok")))
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	wantEqual(t, "first seq", d.thread("t").FirstSeq, last+1)
+	wantEqual(t, "entries", d.kinds("t"), "message, run.queued, run.started, ticket.opened, run.waiting")
+	d.decide(work.Run.ID, "ok", mailroom.Approve)
+	again := d.claimOne("w")
+	wantEqual(t, "input", d.input(again.Run), "to be asked about")
+	d.settle(complete(again.Claim, "done"))
+}
+
+func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.talk(2)
+	must(0, d.Purge(d.ctx, "t", time.Hour))(t)
+	wantEqual(t, "first seq", d.thread("t").FirstSeq, 1)
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	row := d.thread("t")
+	wantEqual(t, "first seq", row.FirstSeq, row.LastSeq+1)
+	d.talk(1) // a seq is never used again
+	wantEqual(t, "first entry", d.log("t")[0].Seq, row.LastSeq+1)
+}
+
+// between is a store that calls f once, after the next View.
+type between struct {
+	mailroom.Store
+	mu sync.Mutex
+	f  func()
+}
+
+func (b *between) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	err := b.Store.View(ctx, f)
+	b.mu.Lock()
+	then := b.f
+	b.f = nil
+	b.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return err
+}
+
+func TestAPurgeKeepsARunThatIsRetriedMeanwhile(t *testing.T) {
+	s := &between{Store: memory.New()}
+	d := open(t, s, ledger.Options{})
+	d.register("w")
+	d.talk(1)
+	out := d.submit(text("t", "again"))
+	d.settle(failure(d.claimOne("w").Claim, mailroom.Permanent))
+	s.mu.Lock()
+	s.f = func() { must(d.Retry(d.ctx, mailroom.Retry{Run: out.Run}))(t) }
+	s.mu.Unlock()
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	wantEqual(t, "first seq", d.thread("t").FirstSeq, d.run(out.Run).FirstSeq)
+	work := d.claimOne("w")
+	wantEqual(t, "input", d.input(work.Run), "again")
+	d.settle(complete(work.Claim, "done"))
+}
+
+func TestAPurgeWorksInSmallSteps(t *testing.T) {
+	store := newFate(nil)
+	d := open(t, store, ledger.Options{})
+	d.register("w")
+	out := d.submit(text("t", "much"))
+	work := d.claimOne("w")
+	step := mailroom.Step{}
+	for range 1200 {
+		step.Entries = append(step.Entries, mailroom.Note{Kind: "x.note", Body: json.RawMessage(`{}`)})
+	}
+	must(d.Append(d.ctx, mailroom.Append{Claim: work.Claim, Number: 1, Step: step}))(t)
+	d.settle(complete(work.Claim, "done"))
+
+	store.updates()
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	if n := store.updates(); n < 3 {
+		t.Errorf("%d entries went in %d transactions, want some of 500", d.thread("t").LastSeq, n)
+	}
+	wantEqual(t, "run is gone", len(d.runsOf(out.Run)), 0)
+}
+
+func (d *desk) runsOf(id string) (found []*mailroom.Run) {
+	d.t.Helper()
+	d.view(func(r mailroom.Reader) (err error) {
+		found, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+		return err
+	})
+	return found
+}
