@@ -40,7 +40,10 @@ func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
 	var all []Input
 	for i := range r.Steers {
 		s := &r.Steers[i]
-		s.Own = nil
+		if s.Own != nil {
+			s.Own = nil
+			t.touch(r)
+		}
 		if s.Retracted {
 			continue
 		}
