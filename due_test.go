@@ -129,6 +129,22 @@ func TestManyDelayedRunsComeByTheirTimes(t *testing.T) {
 	}
 }
 
+func TestManyDelayedRunsCanComeAtOnce(t *testing.T) {
+	w := newWorld(t)
+	want := ""
+	for i := range 20 {
+		id := fmt.Sprintf("r%02d", i)
+		w.must(delayed(w, id, time.Duration(i+1)*time.Second))
+		if i < 15 {
+			want += id + " "
+		}
+	}
+	w.wait(15 * time.Second)
+	w.must(in("", "now"))
+	wantEqual(t, "queue", w.queue(), want+"now")
+	wantEqual(t, "next", w.row.HeldAt, w.now.Add(time.Second))
+}
+
 func TestANotBeforeInThePastIsNow(t *testing.T) {
 	w := newWorld(t)
 	w.must(delayed(w, "a", -time.Hour))

@@ -140,6 +140,21 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 	})
 }
 
+func TestABatchCanEmptyAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		var ops []func() error
+		for range 20 {
+			run := d.submit(text("t", "hello")).Run
+			ops = append(ops, func() error { _, err := d.Cancel(d.ctx, run, "ann"); return err })
+		}
+		wantEqual(t, "answers", codes(gathered(t, d, f, ops...)), make([]mailroom.Code, 20))
+		wantEqual(t, "commits", f.updates(), 1)
+		wantEqual(t, "due", d.thread("t").Due, mailroom.Due{})
+	})
+}
+
 func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFate(nil)
