@@ -53,10 +53,11 @@ type Session interface {
 	// ended between the call and its record the effect is unknown, and what
 	// happens then is up to e; see [Effect].
 	Do(ctx context.Context, e Effect, f func(ctx context.Context, key string) (json.RawMessage, error)) (json.RawMessage, error)
-	// Wait returns the named tickets once all of them, or with any at least
-	// one, are no longer open; asks that are new are opened. If it has to
-	// wait it fails with ErrParked, and so does every later call: the agent
-	// must return, and Run is entered from its top when the wait is over.
+	// Wait returns those of the named tickets that exist once all of them, or
+	// with any at least one, are no longer open. If it has to wait, asks that
+	// are new are opened and it fails with ErrParked, as does every later
+	// call: the agent must return, and Run is entered from its top when the
+	// wait is over.
 	Wait(ctx context.Context, any bool, asks ...Ask) ([]Ticket, error)
 	// Steered returns the messages handed over since the last call, or since
 	// the last covered step of an earlier attempt. It does not wait.

@@ -25,19 +25,6 @@ func (t *Loaded) Outgoing() (sends []Submit, ended []ChildEnd) {
 	return sends, ended
 }
 
-// Implies are the threads that transitions on t and r may send to, which must
-// be locked with it.
-func (t *Loaded) Implies(r *Run) []string {
-	var ids []string
-	if t.DeliverTo != "" {
-		ids = append(ids, t.DeliverTo)
-	}
-	if r != nil && r.Caller != nil {
-		ids = append(ids, r.Caller.Thread)
-	}
-	return ids
-}
-
 // deliver sends what entry seq says to the thread that this one delivers to.
 func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	if t.DeliverTo == "" || len(r.Lineage) >= MaxHops {
