@@ -265,6 +265,21 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	wantEqual(t, "pieces left", len(w.part["a"]), 0)
 }
 
+func TestPiecesGoWithTheirAttempt(t *testing.T) {
+	for _, s := range []mailroom.Settle{released(), failed(mailroom.Transient), failed(mailroom.Permanent), {Outcome: mailroom.Complete}} {
+		w := newWorld(t)
+		w.must(in("", "a"))
+		c := w.mustStart("a")
+		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error {
+			return l.Flush(c, mailroom.Partial{Thread: "t", Run: "a", Attempt: 1, Message: "a.1-1", Text: "never mind"})
+		}); err != nil {
+			t.Fatal(err)
+		}
+		w.end(s) // its agent took back what it streamed
+		wantEqual(t, "pieces left after "+string(s.Outcome), len(w.part["a"]), 0)
+	}
+}
+
 func TestAMessageTakesThePlaceOfItsPieces(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
