@@ -117,7 +117,7 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 			continue
 		}
 		if state != Accepted {
-			return nil, nil, Errorf(Conflict, "message %s is %s; only an unread message can be changed", message, state)
+			return nil, nil, tooLate(message, state)
 		}
 		for i := range r.Steers {
 			if s := &r.Steers[i]; s.Message == message {
@@ -130,7 +130,7 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 			}
 		}
 	}
-	return nil, nil, Errorf(Conflict, "message %s was read already", message)
+	return nil, nil, tooLate(message, Read)
 }
 
 // Patch changes the agent, the metadata or the delivery of the thread.
@@ -197,4 +197,10 @@ func (t *Loaded) Deletable() error {
 func (t *Loaded) Purge(seq int64) {
 	t.FirstSeq = seq
 	t.touched = true
+}
+
+// tooLate refuses a change in the same words, whether the run that read the
+// message still holds it or has ended.
+func tooLate(message, state string) error {
+	return Errorf(Conflict, "message %s is %s; only an unread message can be changed", message, state)
 }
