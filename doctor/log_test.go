@@ -1,4 +1,4 @@
-package storetest_test
+package doctor_test
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/doctor"
 	"mailroom/store/memory"
-	"mailroom/store/storetest"
 )
 
 // lived are the rows of a thread where run a was completed, b runs and c waits
@@ -71,11 +71,11 @@ func TestCheckComparesTheLogWithTheRows(t *testing.T) {
 			if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(rows) }); err != nil {
 				t.Fatal(err)
 			}
-			found, err := storetest.Check(t.Context(), s)
+			report, err := doctor.Check(t.Context(), s)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := fmt.Sprint(found); x.want == "" && len(found) > 0 || !strings.Contains(got, x.want) {
+			if got := fmt.Sprint(report.Findings); x.want == "" && len(report.Findings) > 0 || !strings.Contains(got, x.want) {
 				t.Errorf("got %s, want %q", got, x.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package storetest_test
+package doctor_test
 
 import (
 	"strings"
@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/doctor"
 	"mailroom/store/memory"
-	"mailroom/store/storetest"
 )
 
 // parked is a sound store: run r of thread t waits for an approval and for its
@@ -70,11 +70,19 @@ func (p *parked) check(t *testing.T) []string {
 	if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(&c) }); err != nil {
 		t.Fatal(err)
 	}
-	found, err := storetest.Check(t.Context(), s)
+	report, err := doctor.Check(t.Context(), s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return sentences(report)
+}
+
+func sentences(r doctor.Report) []string {
+	var said []string
+	for _, f := range r.Findings {
+		said = append(said, f.String())
+	}
+	return said
 }
 
 func entry(t *testing.T, thread string, seq int64, run string) mailroom.Entry {
