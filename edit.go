@@ -162,7 +162,7 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 		t.DeliverTo = *p.DeliverTo
 	}
 	t.UpdatedAt = now
-	t.touched = true
+	t.change()
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (t *Loaded) Deletable() error {
 // Purge forgets the entries below seq.
 func (t *Loaded) Purge(seq int64) {
 	t.FirstSeq = seq
-	t.touched = true
+	t.change()
 }
 
 // tooLate refuses a change in the same words, whether the run that read the

@@ -174,9 +174,19 @@ func (t *Loaded) current() *Run {
 	return r
 }
 
+// change notes that the row is to be written. All that belongs to a thread is
+// written with its row, so who has loaded a revision has what the store has for
+// as long as the row says the same.
+func (t *Loaded) change() {
+	if !t.touched {
+		t.touched = true
+		t.Revision++
+	}
+}
+
 // touch notes that r changed and puts it where it now belongs.
 func (t *Loaded) touch(r *Run) {
-	t.touched = true
+	t.change()
 	t.runs[r.ID] = r
 	t.queue.place(r)
 	t.held.place(r)
@@ -194,7 +204,7 @@ func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
 	}
 	t.LastSeq++
 	t.UpdatedAt = now
-	t.touched = true
+	t.change()
 	t.entries = append(t.entries, e)
 	return t.LastSeq
 }
@@ -221,7 +231,7 @@ func (t *Loaded) nextPlace() int64 {
 // schedule is the last act of every transition: the one function that sets the
 // due columns.
 func (t *Loaded) schedule(now time.Time) {
-	t.touched = true
+	t.change()
 	if t.held.whole || len(t.held.runs) > 0 {
 		t.HeldAt = t.held.first().NotBefore
 	}

@@ -261,7 +261,7 @@ func (t *Loaded) Flush(c Claim, p Partial) error {
 	}
 	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
-	t.touched = true
+	t.change()
 	return nil
 }
 

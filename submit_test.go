@@ -15,7 +15,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	s.Owner, s.ParentThread = "ann", "p"
 	w.must(s)
 	wantEqual(t, "row", w.row, mailroom.Thread{
-		Key: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
+		Key: 1, Revision: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
 		Due:      mailroom.Due{At: w.now, Agent: "echo", Priority: 128},
 		FirstSeq: 1, LastSeq: 2, NextPlace: 2, CreatedAt: w.now, UpdatedAt: w.now,
 	})

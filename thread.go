@@ -8,6 +8,7 @@ import (
 // Thread is the row of a thread: what is locked and what is scheduled.
 type Thread struct {
 	Key      int64 // the store's own key; 0 until the row is written
+	Revision int64 // transactions that wrote the row, or anything that belongs to it
 	ID       string
 	Agent    string // handles its next submit
 	Owner    string // name of the token that made it

@@ -214,7 +214,7 @@ func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
 }
 
 func (t *Loaded) touchTicket(k *Ticket) {
-	t.touched = true
+	t.change()
 	t.tickets[k.ID] = k
 	if !slices.Contains(t.dirtyTickets, k.ID) {
 		t.dirtyTickets = append(t.dirtyTickets, k.ID)

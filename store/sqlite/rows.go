@@ -8,19 +8,19 @@ import "mailroom"
 const (
 	threadColumns = `t.key, t.id, t.agent, t.owner, t.parent, t.metadata, t.current_run, t.worker, t.round,
 		t.due_at, t.due_agent, t.due_priority, t.due_alone, t.held_at,
-		t.first_seq, t.last_seq, t.next_place, t.created_at, t.updated_at, t.state, t.deliver_to`
+		t.first_seq, t.last_seq, t.next_place, t.created_at, t.updated_at, t.revision, t.state, t.deliver_to`
 
 	insertThread = `INSERT INTO thread (agent, owner, parent, metadata, current_run, worker, round,
 		due_at, due_agent, due_priority, due_alone, held_at,
-		first_seq, last_seq, next_place, created_at, updated_at, state, deliver_to, id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		first_seq, last_seq, next_place, created_at, updated_at, revision, state, deliver_to, id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// Neither statement that updates sets the id, so that the indexes on it
 	// are left alone.
 	updateThread = `UPDATE thread SET agent = ?, owner = ?, parent = ?, metadata = ?, current_run = ?,
 		worker = ?, round = ?, due_at = ?, due_agent = ?, due_priority = ?, due_alone = ?, held_at = ?,
 		first_seq = ?, last_seq = ?, next_place = ?, created_at = ?, updated_at = ?,
-		state = ?, deliver_to = ? WHERE id = ? AND key = ?`
+		revision = ?, state = ?, deliver_to = ? WHERE id = ? AND key = ?`
 
 	runColumns = `r.key, r.id, t.id, r.agent, r.agent_version, r.mode, r.priority, r.place, r.submit_key,
 		r.parent, r.max_attempts, r.first_seq, r.status, r.stop, r.stop_by, r.held, r.not_before,
@@ -60,7 +60,7 @@ const (
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
 		dead = excluded.dead`
 
-	nThread, nRun, nWorker = 21, 46, 8
+	nThread, nRun, nWorker = 22, 46, 8
 	maxColumns             = nRun
 )
 
@@ -68,7 +68,7 @@ const (
 func bindThread(args []any, t *mailroom.Thread) []any {
 	return append(args, t.Agent, t.Owner, t.Parent, orNull(t.Metadata), t.Current, orNull(t.Worker), t.Round,
 		micros(t.Due.At), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.Alone), micros(t.HeldAt),
-		t.FirstSeq, t.LastSeq, t.NextPlace, micros(t.CreatedAt), micros(t.UpdatedAt),
+		t.FirstSeq, t.LastSeq, t.NextPlace, micros(t.CreatedAt), micros(t.UpdatedAt), t.Revision,
 		encodeState(t.State), orNull(t.DeliverTo), t.ID)
 }
 
@@ -80,6 +80,7 @@ func scanThread(row []any) (*mailroom.Thread, error) {
 		Due:      mailroom.Due{At: c.time(), Agent: c.text(), Priority: c.int(), Alone: c.bool()},
 		HeldAt:   c.time(),
 		FirstSeq: c.int64(), LastSeq: c.int64(), NextPlace: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
+		Revision: c.int64(),
 	}
 	t.State = c.state()
 	t.DeliverTo = c.text()

@@ -52,7 +52,7 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 		Metadata: raw().Draw(t, "metadata"), Current: word().Draw(t, "current"),
 		Worker: rapid.SampledFrom([]string{"", "w1", "w2"}).Draw(t, "worker"),
 		Round:  rapid.Int64Range(0, 3).Draw(t, "round"), HeldAt: moment().Draw(t, "held"),
-		FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),
+		Revision: rapid.Int64Range(0, 3).Draw(t, "revision"), FirstSeq: 1, NextPlace: rapid.Int64Range(1, 9).Draw(t, "place"),
 		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
 		DeliverTo: word().Draw(t, "deliver to"), State: rapid.MapOfN(agent(), raw(), 0, 2).Draw(t, "state"),
 	}
