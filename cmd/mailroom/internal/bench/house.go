@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/echo"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/internal/metrics"
+	"mailroom/ledger"
+	"mailroom/store/sqlite"
+)
+
+// The agent of the load, and a version of it as a server would give.
+const (
+	agentName    = "echo"
+	agentVersion = "000000000001"
+)
+
+// house is a server's worth of parts over one file. It is wired as a server is,
+// with its metrics.
+type house struct {
+	store   *sqlite.Store
+	bus     *bus.Bus
+	numbers *metrics.Metrics
+	ledger  *ledger.Ledger
+
+	stopLedger context.CancelFunc
+	ledgerDone chan error
+
+	// set while there is an engine
+	stopEngine context.CancelFunc
+	engineDone chan error
+
+	// counted since the last look
+	commits, operations, committing atomic.Int64 // the last in ns
+}
+
+// open opens the file in dir and starts the ledger. ended hears of every run
+// that has ended.
+func open(ctx context.Context, dir string, ended func(*mailroom.Run)) (*house, error) {
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "mailroom.db"), sqlite.Options{})
+	if err != nil {
+		return nil, err
+	}
+	h := &house{store: store, bus: bus.New(), numbers: metrics.New(), ledgerDone: make(chan error, 1)}
+	h.ledger = ledger.New(store, ledger.Options{
+		DefaultAgent: agentName,
+		Version:      func(string) string { return agentVersion },
+		Publish: func(thread string, entries []mailroom.Entry) {
+			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+		Observe: ledger.Observe{
+			Operation: h.numbers.Operation,
+			Commit: func(operations int, took time.Duration) {
+				h.numbers.Commit(operations, took)
+				h.commits.Add(1)
+				h.operations.Add(int64(operations))
+				h.committing.Add(int64(took))
+			},
+			Ended: func(r *mailroom.Run) {
+				h.numbers.Ended(r)
+				ended(r)
+			},
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	// Not ctx: what ends the parts is close, in their order.
+	ledgerCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	h.stopLedger = stop
+	go func() { h.ledgerDone <- h.ledger.Run(ledgerCtx) }() // close waits for it
+	return h, nil
+}
+
+// work starts an engine that runs agent in so many slots.
+func (h *house) work(agent mailroom.Agent, slots int) {
+	e := engine.New(h.ledger, h.bus, engine.Options{
+		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: agentVersion}},
+		Runs:   slots, Local: true, Log: slog.New(slog.DiscardHandler),
+		Observe: engine.Observe{
+			Started: func(s engine.Start) { h.numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+			Attempt: h.numbers.Attempt, Renewal: h.numbers.Renewal,
+		},
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	h.stopEngine, h.engineDone = stop, make(chan error, 1)
+	go func() { h.engineDone <- e.Run(ctx) }() // rest waits for it
+}
+
+// rest ends the engine, if there is one.
+func (h *house) rest() error {
+	if h.stopEngine == nil {
+		return nil
+	}
+	h.stopEngine()
+	h.stopEngine = nil
+	return <-h.engineDone
+}
+
+// close ends the parts in their order, and closes the file.
+func (h *house) close() error {
+	err := h.rest()
+	h.stopLedger()
+	return errors.Join(err, <-h.ledgerDone, h.store.Close())
+}
+
+// timed is the echo agent at zero pace, which says when it is entered.
+type timed struct {
+	echo    mailroom.Agent
+	entered func(*mailroom.Run)
+}
+
+func newTimed(entered func(*mailroom.Run)) mailroom.Agent {
+	return timed{echo: echo.New(echo.Options{Pace: 0}), entered: entered}
+}
+
+func (t timed) Run(ctx context.Context, s mailroom.Session) error {
+	t.entered(s.Run())
+	return t.echo.Run(ctx, s)
+}
+
+// onDisk is how many bytes the files in dir have.
+func onDisk(dir string) (int64, error) {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		sum += info.Size()
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("measure the files: %w", err)
+	}
+	return sum, nil
+}
