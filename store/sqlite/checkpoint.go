@@ -2,10 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"time"
-
-	"modernc.org/sqlite"
 )
 
 // The WAL is checkpointed when it is longer than walIdle and nobody wants to
@@ -57,17 +56,13 @@ func (s *Store) keepUp(pages int) {
 	}
 }
 
-// countPages counts what the last commit wrote and reports whether the keeper
-// should look at it. The caller holds the turn.
+// countPages looks how long the WAL is after a commit and reports whether the
+// keeper should too. The caller holds the turn.
 func (s *Store) countPages() bool {
-	err := s.writer.conn.Raw(func(conn any) error {
-		status, ok := conn.(sqlite.DBStatus)
-		if !ok {
-			return fmt.Errorf("a %T tells nothing of its pages", conn)
-		}
-		written, _, err := status.Status(sqlite.DBStatusCacheWrite, true)
-		s.walPages += written
-		return err
+	err := s.writer.query(context.Background(), "PRAGMA wal_checkpoint(NOOP)", nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		_, s.walPages = c.next(), c.int()
+		return true, nil
 	})
 	if err != nil {
 		s.walPages = walBusy + 1 // not known: better too often than never
@@ -83,14 +78,8 @@ func (s *Store) checkpoint() error {
 		patience = readerPatience
 	}
 	ctx := context.Background()
-	var timeout, busy int64
-	one := func(into *int64) func(row []any) (bool, error) {
-		return func(row []any) (bool, error) {
-			*into, _ = row[0].(int64)
-			return true, nil
-		}
-	}
-	if err := s.writer.query(ctx, 1, "PRAGMA busy_timeout", nil, one(&timeout)); err != nil {
+	timeout, err := s.writer.value(ctx, "PRAGMA busy_timeout")
+	if err != nil {
 		return err
 	}
 	if err := s.setBusyTimeout(patience.Milliseconds()); err != nil {
@@ -98,14 +87,14 @@ func (s *Store) checkpoint() error {
 	}
 	// RESTART rather than TRUNCATE: a commit into a file that has its length
 	// already is cheaper to sync.
-	err := s.writer.query(ctx, 3, "PRAGMA wal_checkpoint(RESTART)", nil, one(&busy))
+	busy, err := s.writer.value(ctx, "PRAGMA wal_checkpoint(RESTART)")
 	if e := s.setBusyTimeout(timeout); err == nil {
 		err = e
 	}
 	if err != nil {
 		return err
 	}
-	if busy == 0 {
+	if busy == int64(0) {
 		s.walPages, s.retryAt = 0, 0
 	} else {
 		s.retryAt = s.walPages + walIdle
@@ -113,8 +102,7 @@ func (s *Store) checkpoint() error {
 	return nil
 }
 
-// setBusyTimeout is not prepared: the value is part of the text.
-func (s *Store) setBusyTimeout(ms int64) error {
-	_, err := s.writer.conn.ExecContext(context.Background(), fmt.Sprintf("PRAGMA busy_timeout = %d", ms))
+func (s *Store) setBusyTimeout(ms any) error {
+	_, err := s.writer.value(context.Background(), fmt.Sprint("PRAGMA busy_timeout = ", ms))
 	return err
 }

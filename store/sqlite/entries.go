@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql/driver"
 	"math"
 	"slices"
 
@@ -59,13 +60,13 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 		text, args = entriesBackward, []any{q.Thread, q.After, q.Before}
 	}
 	var found []mailroom.Entry
-	err := r.query("read entries", 2, text, args, func(row []any) (bool, error) {
+	err := r.query("read entries", text, args, func(row []driver.Value) (bool, error) {
 		first, _ := row[0].(int64)
 		lines, _ := row[1].([]byte)
 		if !q.Backward && first >= q.Before {
 			return false, nil
 		}
-		several, err := splitEntries(lines, first, q)
+		several, err := splitEntries(bytes.Clone(lines), first, q) // a row is the driver's
 		found = append(found, several...)
 		return q.Limit <= 0 || len(found) < q.Limit, err
 	})

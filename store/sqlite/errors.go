@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"mailroom"
@@ -12,18 +11,23 @@ import (
 
 const primary = 0xff // the part of a result code that says what kind of error it is
 
-func isBusy(err error) bool {
-	var failed *sqlite.Error
-	if !errors.As(err, &failed) {
-		return false
+// kind is the primary result code of an error, 0 for one that is not SQLite's.
+func (d *Driver) kind(err error) int {
+	if err == nil {
+		return 0
 	}
-	code := failed.Code() & primary
-	return code == sqlite3.SQLITE_BUSY || code == sqlite3.SQLITE_LOCKED
+	code, _ := d.Code(err)
+	return code & primary
+}
+
+func (d *Driver) isBusy(err error) bool {
+	kind := d.kind(err)
+	return kind == sqlite3.SQLITE_BUSY || kind == sqlite3.SQLITE_LOCKED
 }
 
 // refusal gives an error of the database its code. broken tells that what the
 // file holds is no longer sure: nothing may be written until it is opened again.
-func refusal(ctx context.Context, doing string, err error) (refused *mailroom.Error, broken bool) {
+func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused *mailroom.Error, broken bool) {
 	if err == nil {
 		return nil, false
 	}
@@ -35,12 +39,10 @@ func refusal(ctx context.Context, doing string, err error) (refused *mailroom.Er
 		return known, false
 	}
 	refused = &mailroom.Error{Code: mailroom.Internal, Message: "the store failed to " + doing, Cause: err}
-	var failed *sqlite.Error
 	switch {
-	case !errors.As(err, &failed):
-	case isBusy(err):
+	case d.isBusy(err):
 		refused.Code = mailroom.Unavailable
-	case breaks(failed.Code() & primary):
+	case breaks(d.kind(err)):
 		refused.Code, broken = mailroom.Unavailable, true
 	}
 	return refused, broken

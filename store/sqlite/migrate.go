@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"embed"
 	"fmt"
 	"io/fs"
@@ -14,7 +15,14 @@ import (
 var migrations embed.FS
 
 // migrate brings the tables up to this version. Those of a newer one are refused.
-func migrate(ctx context.Context, db *sql.DB) error {
+func migrate(ctx context.Context, connector driver.Connector) (err error) {
+	db := sql.OpenDB(connector)
+	defer func() {
+		if e := db.Close(); err == nil {
+			err = e
+		}
+	}()
+	db.SetMaxOpenConns(1)
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return err

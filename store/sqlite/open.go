@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	_ "modernc.org/sqlite" // the driver "sqlite"; errors.go reads its errors
 )
 
 // oldest is the first SQLite without the bug that lets a WAL reset at the wrong
@@ -22,9 +20,9 @@ const oldest = "3.51.3"
 // bytes. A file that keeps its length makes the next commits cheaper.
 const walLimit = 16 << 20
 
-// openFile opens the database file. Every connection of a store comes from
-// here, so that a test can put it on another file layer.
-func openFile(path string, pragmas ...string) (*sql.DB, error) {
+// file is how to connect to the database file. Every connection of a store
+// comes from here.
+func (d *Driver) file(path string, pragmas ...string) (driver.Connector, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("open database: %q is not the path of a file", path)
 	}
@@ -36,17 +34,16 @@ func openFile(path string, pragmas ...string) (*sql.DB, error) {
 		"_txlock": {"immediate"}, // for the migrations; the sessions begin by themselves
 		"_pragma": pragmas,
 	}.Encode()}
-	db, err := sql.Open("sqlite", u.String())
+	connector, err := d.Connector(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	return db, nil
+	return connector, nil
 }
 
-// openWriter opens the database for the one connection that writes, creating
-// the file if need be.
-func openWriter(path string, busy time.Duration) (*sql.DB, error) {
-	db, err := openFile(path,
+// writer is for the one connection that writes, creating the file if need be.
+func (d *Driver) writer(path string, busy time.Duration) (driver.Connector, error) {
+	return d.file(path,
 		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")", // first: the next may meet a lock
 		"journal_mode(wal)",
 		"synchronous(full)",
@@ -55,55 +52,48 @@ func openWriter(path string, busy time.Duration) (*sql.DB, error) {
 		"cache_size(-65536)",
 		"temp_store(memory)",
 	)
-	if err == nil {
-		db.SetMaxOpenConns(1)
-	}
-	return db, err
 }
 
-func openReaders(path string, busy time.Duration, n int) (*sql.DB, error) {
-	db, err := openFile(path,
+func (d *Driver) readers(path string, busy time.Duration) (driver.Connector, error) {
+	return d.file(path,
 		"busy_timeout("+strconv.FormatInt(busy.Milliseconds(), 10)+")",
 		"query_only(true)",
 		"wal_autocheckpoint(0)",
 		"cache_size(-8192)",
 		"temp_store(memory)",
 	)
-	if err == nil {
-		db.SetMaxOpenConns(n)
-	}
-	return db, err
 }
 
 // connect makes the first connection. It waits for a handle that makes the same
 // file at the same time, because the change to WAL mode, unlike all else, fails
 // at once when it meets a lock.
-func connect(ctx context.Context, db *sql.DB, busy time.Duration) error {
+func connect(ctx context.Context, d *Driver, connector driver.Connector, busy time.Duration) (*session, error) {
 	const again = 5 * time.Millisecond
 	for deadline := time.Now().Add(busy); ; {
-		err := db.PingContext(ctx)
-		if !isBusy(err) || time.Now().After(deadline) {
-			return err
+		s, err := newSession(ctx, d, connector)
+		if !d.isBusy(err) || time.Now().After(deadline) {
+			return s, err
 		}
 		select {
 		case <-time.After(again):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
 // check refuses a SQLite that is too old, and a file that is not in WAL mode
 // in spite of the pragma, as on file systems without shared memory.
-func check(ctx context.Context, db *sql.DB) error {
-	var version, mode string
-	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
+func check(ctx context.Context, s *session) error {
+	version, err := s.value(ctx, "SELECT sqlite_version()")
+	if err != nil {
 		return err
 	}
-	if err := supported(version); err != nil {
+	if err := supported(fmt.Sprint(version)); err != nil {
 		return err
 	}
-	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	mode, err := s.value(ctx, "PRAGMA journal_mode")
+	if err != nil {
 		return err
 	}
 	if mode != "wal" {

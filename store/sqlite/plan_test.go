@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql/driver"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,8 +158,8 @@ func purge(t *testing.T, s *Store) {
 func explain(t *testing.T, s *Store, text string) []string {
 	t.Helper()
 	var plan []string
-	err := s.writer.query(t.Context(), 4, "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?")),
-		func(row []any) (bool, error) {
+	err := s.writer.query(t.Context(), "EXPLAIN QUERY PLAN "+text, make([]any, strings.Count(text, "?")),
+		func(row []driver.Value) (bool, error) {
 			plan = append(plan, row[3].(string))
 			return true, nil
 		})

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"database/sql/driver"
 
 	"mailroom"
 )
@@ -31,7 +32,7 @@ const (
 // long the log is.
 func (t *tx) dropPrefix(p mailroom.Prefix) error {
 	var thread int64
-	err := t.session.query(t.ctx, 1, threadKey, []any{p.Thread}, func(row []any) (bool, error) {
+	err := t.session.query(t.ctx, threadKey, []any{p.Thread}, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		thread = c.int64()
 		return false, nil
@@ -72,7 +73,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 	}
 	var row, from int64
 	var lines []byte
-	err := t.session.query(t.ctx, 3, entriesFrom, []any{thread, seq}, func(v []any) (bool, error) {
+	err := t.session.query(t.ctx, entriesFrom, []any{thread, seq}, func(v []driver.Value) (bool, error) {
 		c := columns{row: v}
 		row, from = c.int64(), c.int64()
 		if b, ok := c.next().([]byte); ok && from < seq {
@@ -94,7 +95,7 @@ func (t *tx) dropEntries(thread, seq int64) error {
 // they were submitted with.
 func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
 	seen := make(map[int64]bool)
-	note := func(row []any) (bool, error) {
+	note := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		key, first, submitted := c.int64(), c.int64(), c.text()
 		if first >= seq {
@@ -109,9 +110,9 @@ func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err erro
 		}
 		return true, nil
 	}
-	if err := t.session.query(t.ctx, 3, oldRuns, []any{thread}, note); err != nil {
+	if err := t.session.query(t.ctx, oldRuns, []any{thread}, note); err != nil {
 		return nil, nil, err
 	}
-	err = t.session.query(t.ctx, 3, lateRuns, []any{thread, seq}, note)
+	err = t.session.query(t.ctx, lateRuns, []any{thread, seq}, note)
 	return runs, keys, err
 }

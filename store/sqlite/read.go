@@ -3,6 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -75,7 +76,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		s.add(" DESC")
 	}
 	var found []*mailroom.Thread
-	err := r.query("read threads", nThread, s.text.String(), s.args, func(row []any) (bool, error) {
+	err := r.query("read threads", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
 		found = append(found, t)
 		return !full(len(found), q.Limit), err
@@ -87,7 +88,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	var found []*mailroom.Thread
 	for args := range inLists(distinct(q.IDs)) {
-		err := r.query("read threads", nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
+		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			t, err := scanThread(row)
 			switch {
 			case q.Worker != "" && t.Worker != q.Worker:
@@ -115,9 +116,9 @@ func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
 	var found []mailroom.SubmitKey
 	for _, key := range keys {
-		err := r.query("read a submit key", 2, `SELECT digest, result FROM submit_key
+		err := r.query("read a submit key", `SELECT digest, result FROM submit_key
 			WHERE thread = (SELECT key FROM thread WHERE id = ?) AND key = ?`, []any{thread, key},
-			func(row []any) (bool, error) {
+			func(row []driver.Value) (bool, error) {
 				c := columns{row: row}
 				k := mailroom.SubmitKey{Thread: thread, Key: key, Digest: c.text()}
 				c.json(&k.Result)
@@ -133,10 +134,10 @@ func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error)
 
 func (r reader) Partials(run string) ([]mailroom.Partial, error) {
 	var found []mailroom.Partial
-	err := r.query("read partials", 5, `SELECT t.id, p.attempt, p.message, p.start, p.text
+	err := r.query("read partials", `SELECT t.id, p.attempt, p.message, p.start, p.text
 		FROM run r CROSS JOIN thread t ON t.key = r.thread CROSS JOIN partial p ON p.run = r.key
 		WHERE r.id = ? ORDER BY p.start`, []any{run},
-		func(row []any) (bool, error) {
+		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			found = append(found, mailroom.Partial{
 				Thread: c.text(), Run: run, Attempt: c.int(), Message: c.text(), Offset: c.int(), Text: c.text(),
@@ -148,8 +149,8 @@ func (r reader) Partials(run string) ([]mailroom.Partial, error) {
 
 func (r reader) Workers() ([]*mailroom.Worker, error) {
 	var found []*mailroom.Worker
-	err := r.query("read workers", nWorker, "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
-		func(row []any) (bool, error) {
+	err := r.query("read workers", "SELECT "+workerColumns+" FROM worker ORDER BY id", nil,
+		func(row []driver.Value) (bool, error) {
 			w, err := scanWorker(row)
 			found = append(found, w)
 			return true, err
@@ -159,8 +160,8 @@ func (r reader) Workers() ([]*mailroom.Worker, error) {
 
 func (r reader) Definitions() ([]mailroom.Definition, error) {
 	var found []mailroom.Definition
-	err := r.query("read definitions", 3, "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
-		func(row []any) (bool, error) {
+	err := r.query("read definitions", "SELECT agent, version, body FROM definition ORDER BY agent, version", nil,
+		func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			found = append(found, mailroom.Definition{Agent: c.text(), Version: c.text(), Body: c.raw()})
 			return true, nil
@@ -173,7 +174,7 @@ func (r reader) DueAgents() ([]string, error) {
 	var names []string
 	for from := ""; ; {
 		more := false
-		err := r.query("read agents", 1, dueAgentFrom, []any{from}, func(row []any) (bool, error) {
+		err := r.query("read agents", dueAgentFrom, []any{from}, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			names = append(names, c.text())
 			more = true
@@ -190,9 +191,9 @@ const dueAgentFrom = `SELECT due_agent FROM thread WHERE due_at IS NOT NULL AND 
 	ORDER BY due_agent LIMIT 1`
 
 // query is session.query with the refusals of the seam.
-func (r reader) query(doing string, n int, text string, args []any, each func(row []any) (bool, error)) error {
-	if err := r.session.query(r.ctx, n, text, args, each); err != nil {
-		refused, _ := refusal(r.ctx, doing, err)
+func (r reader) query(doing, text string, args []any, each func(row []driver.Value) (bool, error)) error {
+	if err := r.session.query(r.ctx, text, args, each); err != nil {
+		refused, _ := r.session.driver.refusal(r.ctx, doing, err)
 		return refused
 	}
 	return nil

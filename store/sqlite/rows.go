@@ -1,6 +1,10 @@
 package sqlite
 
-import "mailroom"
+import (
+	"database/sql/driver"
+
+	"mailroom"
+)
 
 // The statements and the functions that bind and scan their rows name the
 // columns in one order; storetest's round trips notice a slip.
@@ -72,7 +76,7 @@ func bindThread(args []any, t *mailroom.Thread) []any {
 		encodeState(t.State), orNull(t.DeliverTo), t.ID)
 }
 
-func scanThread(row []any) (*mailroom.Thread, error) {
+func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 	c := columns{row: row}
 	t := &mailroom.Thread{
 		Key: c.int64(), ID: c.text(), Agent: c.text(), Owner: c.text(), Parent: c.text(), Metadata: c.raw(),
@@ -142,7 +146,7 @@ func bindMore(args []any, r *mailroom.Run) ([]any, error) {
 		orNull(r.Progress)), nil
 }
 
-func scanRun(row []any) (*mailroom.Run, error) {
+func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	c := columns{row: row}
 	r := &mailroom.Run{
 		Key: c.int64(), ID: c.text(), Thread: c.text(), Agent: c.text(), AgentVersion: c.text(),
@@ -175,7 +179,7 @@ func scanRun(row []any) (*mailroom.Run, error) {
 	return r, c.err
 }
 
-func scanWorker(row []any) (*mailroom.Worker, error) {
+func scanWorker(row []driver.Value) (*mailroom.Worker, error) {
 	c := columns{row: row}
 	w := &mailroom.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
 	c.json(&w.Agents)

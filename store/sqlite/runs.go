@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"database/sql/driver"
 	"slices"
 
 	"mailroom"
@@ -65,7 +66,7 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 }
 
 func (r reader) eachRun(column string, args []any, each func(*mailroom.Run)) error {
-	return r.query("read runs", nRun, runsWith+column+in(args), args, func(row []any) (bool, error) {
+	return r.query("read runs", runsWith+column+in(args), args, func(row []driver.Value) (bool, error) {
 		run, err := scanRun(row)
 		if err == nil {
 			each(run)
@@ -90,7 +91,7 @@ func (r reader) runKeys(q mailroom.RunQuery) ([]int64, error) {
 		s.add(" ORDER BY r.key DESC")
 	}
 	var keys []int64
-	err := r.query("find runs", 1, s.text.String(), s.args, func(row []any) (bool, error) {
+	err := r.query("find runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		keys = append(keys, c.int64())
 		return !full(len(keys), q.Limit), nil
@@ -110,7 +111,7 @@ func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
 		return 0, nil
 	}
 	n := 0
-	err := r.query("count runs", 1, s.text.String(), s.args, func(row []any) (bool, error) {
+	err := r.query("count runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		n = c.int()
 		return false, nil

@@ -2,46 +2,63 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"strings"
 )
 
 // session is one connection with its prepared statements. One goroutine at a
 // time uses it, and reads the rows of a query to their end before the next call.
+//
+// It speaks to the driver itself: database/sql takes locks, copies arguments
+// and converts values by reflection, which cost as much as many a statement.
 type session struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt // by their text
-	row   []any                // values of the row being read
-	into  []any                // pointers to them, for Scan
+	driver *Driver
+	conn   driver.Conn
+	stmts  map[string]statement // by their text
+	args   []driver.NamedValue  // of the statement that is run
+	row    []driver.Value       // values of the row being read
 }
 
-func newSession(conn *sql.Conn) *session {
-	s := &session{conn: conn, stmts: make(map[string]*sql.Stmt), row: make([]any, maxColumns)}
-	for i := range s.row {
-		s.into = append(s.into, &s.row[i])
+// statement is what a driver prepares.
+type statement interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+func newSession(ctx context.Context, d *Driver, connector driver.Connector) (*session, error) {
+	conn, err := connector.Connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return s
+	return &session{driver: d, conn: conn, stmts: make(map[string]statement)}, nil
 }
 
 // exec runs a statement that returns no rows.
-func (s *session) exec(ctx context.Context, text string, args ...any) (sql.Result, error) {
+func (s *session) exec(ctx context.Context, text string, args ...any) (driver.Result, error) {
 	stmt, err := s.prepared(text)
 	if err != nil {
 		return nil, err
 	}
-	return stmt.ExecContext(ctx, args...)
+	return stmt.ExecContext(ctx, s.named(args))
 }
 
 // query calls each with the values of every row (int64, string, []byte or
-// nil), valid during the call, until it returns false. columns is their number.
-func (s *session) query(ctx context.Context, columns int, text string, args []any, each func(row []any) (bool, error)) (err error) {
+// nil), valid during the call, until it returns false.
+func (s *session) query(ctx context.Context, text string, args []any, each func(row []driver.Value) (bool, error)) error {
 	stmt, err := s.prepared(text)
 	if err != nil {
 		return err
 	}
-	rows, err := stmt.QueryContext(ctx, args...)
+	return s.rows(ctx, stmt, args, each)
+}
+
+func (s *session) rows(ctx context.Context, stmt statement, args []any, each func(row []driver.Value) (bool, error)) (err error) {
+	rows, err := stmt.QueryContext(ctx, s.named(args))
 	if err != nil {
 		return err
 	}
@@ -50,15 +67,90 @@ func (s *session) query(ctx context.Context, columns int, text string, args []an
 			err = e
 		}
 	}()
-	for rows.Next() {
-		if err := rows.Scan(s.into[:columns]...); err != nil {
+	n := len(rows.Columns())
+	if n > len(s.row) {
+		s.row = make([]driver.Value, n)
+	}
+	row := s.row[:n]
+	for {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := rows.Next(row); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
 			return err
 		}
-		if more, err := each(s.row[:columns]); err != nil || !more {
+		if more, err := each(row); err != nil || !more {
 			return err
 		}
 	}
-	return rows.Err()
+}
+
+// value runs a text that is used rarely, and so is not kept prepared, and returns
+// the first value of its first row, if there is one.
+func (s *session) value(ctx context.Context, text string) (value driver.Value, err error) {
+	stmt, err := s.prepare(text)
+	if err != nil {
+		return nil, err
+	}
+	err = s.rows(ctx, stmt, nil, func(row []driver.Value) (bool, error) {
+		value = row[0]
+		return true, nil
+	})
+	if e := stmt.Close(); err == nil {
+		err = e
+	}
+	return value, err
+}
+
+// named is args in the form of a driver, valid until the next call.
+func (s *session) named(args []any) []driver.NamedValue {
+	for len(s.args) < len(args) {
+		s.args = append(s.args, driver.NamedValue{Ordinal: len(s.args) + 1})
+	}
+	for i, arg := range args {
+		s.args[i].Value = arg
+	}
+	return s.args[:len(args)]
+}
+
+// prepared returns the statement of a text, prepared at its first use. The
+// number of texts is bounded: what varies freely is an argument.
+func (s *session) prepared(text string) (statement, error) {
+	if stmt, ok := s.stmts[text]; ok {
+		return stmt, nil
+	}
+	stmt, err := s.prepare(text)
+	if err == nil {
+		s.stmts[text] = stmt
+	}
+	return stmt, err
+}
+
+func (s *session) prepare(text string) (statement, error) {
+	prepared, err := s.conn.Prepare(text)
+	if err != nil {
+		return nil, fmt.Errorf("prepare %q: %w", text, err)
+	}
+	stmt, ok := prepared.(statement)
+	if !ok {
+		return nil, fmt.Errorf("prepare %q: a %T takes no context", text, prepared)
+	}
+	return stmt, nil
+}
+
+func (s *session) close() error {
+	var first error
+	for _, stmt := range s.stmts {
+		if err := stmt.Close(); first == nil {
+			first = err
+		}
+	}
+	if err := s.conn.Close(); first == nil {
+		first = err
+	}
+	return first
 }
 
 // inLists splits values, which must be different, into the arguments of IN lists
@@ -90,30 +182,3 @@ func inLists[T any](values []T) iter.Seq[[]any] {
 
 // in is the text of an IN list for so many arguments.
 func in(args []any) string { return "IN (?" + strings.Repeat(", ?", len(args)-1) + ")" }
-
-// prepared returns the statement of a text, prepared at its first use. The
-// number of texts is bounded: what varies freely is an argument.
-func (s *session) prepared(text string) (*sql.Stmt, error) {
-	if stmt, ok := s.stmts[text]; ok {
-		return stmt, nil
-	}
-	stmt, err := s.conn.PrepareContext(context.Background(), text)
-	if err != nil {
-		return nil, fmt.Errorf("prepare %q: %w", text, err)
-	}
-	s.stmts[text] = stmt
-	return stmt, nil
-}
-
-func (s *session) close() error {
-	var first error
-	for _, stmt := range s.stmts {
-		if err := stmt.Close(); first == nil {
-			first = err
-		}
-	}
-	if err := s.conn.Close(); first == nil {
-		first = err
-	}
-	return first
-}

@@ -7,7 +7,7 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"sync"
 	"time"
@@ -22,11 +22,14 @@ type Options struct {
 	// BusyTimeout is how long an Update waits for another handle that writes
 	// the same file; 0 is 5 s.
 	BusyTimeout time.Duration
+	// Driver is for tests that need another SQLite or another file layer.
+	Driver Driver
 }
 
 // Store is a [mailroom.Store] in a file.
 type Store struct {
-	writerDB, readerDB *sql.DB
+	driver  Driver
+	readers driver.Connector
 
 	// Owned by whoever is in turn: the one Update that runs, the keeper, or
 	// Close. A channel, so that waiting for it ends with a context.
@@ -62,7 +65,11 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 5 * time.Second
 	}
+	if o.Driver.Connector == nil {
+		o.Driver = builtIn()
+	}
 	s := &Store{
+		driver:  o.Driver,
 		turn:    make(chan struct{}, 1),
 		viewing: make(chan struct{}, o.Readers),
 		wake:    make(chan struct{}, 1),
@@ -70,32 +77,28 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	}
 	if err := s.open(ctx, path, o); err != nil {
 		// The first error tells more than one of closing what is half open.
-		_ = s.closeDatabases()
+		_ = s.closeSessions()
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
 	s.keeper.Go(s.keep)
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, path string, o Options) (err error) {
-	if s.writerDB, err = openWriter(path, o.BusyTimeout); err != nil {
-		return err
-	}
-	if err := connect(ctx, s.writerDB, o.BusyTimeout); err != nil {
-		return err
-	}
-	if err := check(ctx, s.writerDB); err != nil {
-		return err
-	}
-	if err := migrate(ctx, s.writerDB); err != nil {
-		return err
-	}
-	conn, err := s.writerDB.Conn(ctx)
+func (s *Store) open(ctx context.Context, path string, o Options) error {
+	connector, err := s.driver.writer(path, o.BusyTimeout)
 	if err != nil {
 		return err
 	}
-	s.writer = newSession(conn)
-	s.readerDB, err = openReaders(path, o.BusyTimeout, o.Readers)
+	if s.writer, err = connect(ctx, &s.driver, connector, o.BusyTimeout); err != nil {
+		return err
+	}
+	if err := check(ctx, s.writer); err != nil {
+		return err
+	}
+	if err := migrate(ctx, connector); err != nil {
+		return err
+	}
+	s.readers, err = s.driver.readers(path, o.BusyTimeout)
 	return err
 }
 
@@ -179,7 +182,7 @@ func (s *Store) takeTurn(ctx context.Context) error {
 // refuse turns an error of the writer's connection into a refusal, and stops
 // all writing when it has to.
 func (s *Store) refuse(ctx context.Context, doing string, err error) error {
-	refused, broken := refusal(ctx, doing, err)
+	refused, broken := s.driver.refusal(ctx, doing, err)
 	if broken && s.broken == nil {
 		s.broken = &mailroom.Error{
 			Code:    mailroom.Unavailable,
@@ -205,7 +208,7 @@ func (s *Store) View(ctx context.Context, f func(mailroom.Reader) error) (err er
 	}
 	defer s.giveReader(session)
 	fail := func(doing string, err error) error {
-		refused, _ := refusal(ctx, doing, err)
+		refused, _ := s.driver.refusal(ctx, doing, err)
 		return refused
 	}
 	defer func() {
@@ -242,13 +245,13 @@ func (s *Store) takeReader(ctx context.Context) (*session, error) {
 		s.free = s.free[:last]
 		return reader, nil
 	}
-	conn, err := s.readerDB.Conn(ctx)
+	reader, err := newSession(ctx, &s.driver, s.readers)
 	if err != nil {
 		<-s.viewing
-		refused, _ := refusal(ctx, "open a reader", err)
+		refused, _ := s.driver.refusal(ctx, "open a reader", err)
 		return nil, refused
 	}
-	return newSession(conn), nil
+	return reader, nil
 }
 
 func (s *Store) giveReader(reader *session) {
@@ -266,13 +269,13 @@ func (s *Store) Close() error {
 		s.keeper.Wait()
 		s.turn <- struct{}{}
 		defer func() { <-s.turn }()
-		s.closeErr = s.closeDatabases()
+		s.closeErr = s.closeSessions()
 	})
 	return s.closeErr
 }
 
-// closeDatabases closes the readers first: the last connection empties the WAL.
-func (s *Store) closeDatabases() error {
+// closeSessions closes the readers first: the last connection empties the WAL.
+func (s *Store) closeSessions() error {
 	var first error
 	note := func(err error) {
 		if err != nil && first == nil {
@@ -285,14 +288,8 @@ func (s *Store) closeDatabases() error {
 	for _, reader := range s.free {
 		note(reader.close())
 	}
-	if s.readerDB != nil {
-		note(s.readerDB.Close())
-	}
 	if s.writer != nil {
 		note(s.writer.close())
-	}
-	if s.writerDB != nil {
-		note(s.writerDB.Close())
 	}
 	return first
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"os"
@@ -53,7 +54,7 @@ func wantUnavailable(t *testing.T, err error) {
 // pragma sets something on the writer's connection.
 func pragma(t *testing.T, s *Store, text string) {
 	t.Helper()
-	if _, err := s.writer.conn.ExecContext(t.Context(), "PRAGMA "+text); err != nil {
+	if _, err := s.writer.value(t.Context(), "PRAGMA "+text); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +199,7 @@ func TestAStoreOpenedByManyAtOnceIsMadeOnce(t *testing.T) {
 func TestTablesOfANewerVersionAreRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{})
-	_, err := s.writer.conn.ExecContext(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
+	_, err := s.writer.value(t.Context(), "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +334,7 @@ func TestDroppedThreadsLeaveNoRow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"thread", "run", "entry", "submit_key", "partial", "ticket"} {
-		err := s.writer.query(t.Context(), 1, "SELECT count(*) FROM "+table, nil, func(row []any) (bool, error) {
+		err := s.writer.query(t.Context(), "SELECT count(*) FROM "+table, nil, func(row []driver.Value) (bool, error) {
 			if row[0] != int64(0) {
 				t.Errorf("rows of %s: got %v, want none", table, row[0])
 			}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"database/sql/driver"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func bindTicket(args []any, k *mailroom.Ticket) []any {
 		orNull(k.Arguments), orNull(k.Answer), k.ID)
 }
 
-func scanTicket(row []any) *mailroom.Ticket {
+func scanTicket(row []driver.Value) *mailroom.Ticket {
 	c := columns{row: row}
 	return &mailroom.Ticket{
 		Key: c.int64(), ID: c.text(), Thread: c.text(), Run: c.text(), Name: c.text(),
@@ -78,7 +79,7 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 		return nil, nil
 	}
 	var found []*mailroom.Ticket
-	err := r.query("read tickets", nTicket, s.text.String(), s.args, func(row []any) (bool, error) {
+	err := r.query("read tickets", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		found = append(found, scanTicket(row))
 		return !full(len(found), q.Limit), nil
 	})
@@ -89,7 +90,7 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 func (r reader) theseTickets(text string, names []string, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	var found []*mailroom.Ticket
 	for args := range inLists(distinct(names)) {
-		err := r.query("read tickets", nTicket, text+in(args), args, func(row []any) (bool, error) {
+		err := r.query("read tickets", text+in(args), args, func(row []driver.Value) (bool, error) {
 			if k := scanTicket(row); wanted(k, q) {
 				found = append(found, k)
 			}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"database/sql/driver"
 	"math"
 	"time"
 
@@ -44,7 +45,7 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 func (t *tx) lockWorkers(ids []string) ([]*mailroom.Worker, error) {
 	found := make(map[string]*mailroom.Worker, len(ids))
 	for args := range inLists(ids) {
-		err := t.session.query(t.ctx, nWorker, workersWith+in(args), args, func(row []any) (bool, error) {
+		err := t.session.query(t.ctx, workersWith+in(args), args, func(row []driver.Value) (bool, error) {
 			w, err := scanWorker(row)
 			found[w.ID] = w
 			return true, err
@@ -63,7 +64,7 @@ func (t *tx) lockWorkers(ids []string) ([]*mailroom.Worker, error) {
 func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 	found := make(map[string]*mailroom.Thread, len(ids))
 	for args := range inLists(ids) {
-		err := t.session.query(t.ctx, nThread, threadsWith+"t.id "+in(args), args, func(row []any) (bool, error) {
+		err := t.session.query(t.ctx, threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
 			found[thread.ID] = thread
 			return true, err
@@ -106,7 +107,7 @@ func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []int64, later time
 	for len(ready) < want.Slots {
 		met := false
 		args := []any{want.Agent, bit(want.Alone), behind}
-		err := t.session.query(t.ctx, 3, dueBehind, args, func(row []any) (bool, error) {
+		err := t.session.query(t.ctx, dueBehind, args, func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
 			key, at, priority := c.int64(), c.time(), c.int64()
 			if !at.After(now) {
@@ -130,7 +131,7 @@ func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []int64, later time
 func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
 	found := make(map[int64]*mailroom.Thread, len(keys))
 	for args := range inLists(keys) {
-		err := t.session.query(t.ctx, nThread, threadsWith+"t.key "+in(args), args, func(row []any) (bool, error) {
+		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
 			found[thread.Key] = thread
 			return true, err

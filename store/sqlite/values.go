@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"database/sql/driver"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -41,11 +42,11 @@ func orNull[T string | []byte | json.RawMessage](s T) any {
 // columns takes the values of a row one after the other. The tables are STRICT:
 // a column holds its declared type or NULL, which reads as zero.
 type columns struct {
-	row []any
+	row []driver.Value
 	err error // of the first JSON column that could not be decoded
 }
 
-func (c *columns) next() any {
+func (c *columns) next() driver.Value {
 	v := c.row[0]
 	c.row = c.row[1:]
 	return v

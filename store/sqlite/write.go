@@ -1,7 +1,7 @@
 package sqlite
 
 import (
-	"database/sql"
+	"database/sql/driver"
 	"math"
 
 	"mailroom"
@@ -226,7 +226,7 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	return err
 }
 
-func (t *tx) exec(text string, args ...any) (sql.Result, error) {
+func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 	return t.session.exec(t.ctx, text, args...)
 }
 
@@ -239,7 +239,7 @@ func (t *tx) insert(text string, args []any) (int64, error) {
 }
 
 // wrote refuses a statement that found no row to work on.
-func wrote(res sql.Result, err error, what, id string, key int64) error {
+func wrote(res driver.Result, err error, what, id string, key int64) error {
 	if err != nil {
 		return err
 	}
