@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -44,6 +45,7 @@ func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused 
 		refused.Code = mailroom.Unavailable
 	case breaks(d.kind(err)):
 		refused.Code, broken = mailroom.Unavailable, true
+		refused.Cause = fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err)
 	}
 	return refused, broken
 }
@@ -67,5 +69,7 @@ func cancelled(ctx context.Context) *mailroom.Error {
 }
 
 func errClosed() *mailroom.Error {
-	return &mailroom.Error{Code: mailroom.Unavailable, Message: "the store is closed"}
+	return &mailroom.Error{
+		Code: mailroom.Unavailable, Message: "nothing is read or written any more", Cause: mailroom.ErrStoreClosed,
+	}
 }

@@ -187,7 +187,7 @@ func (s *Store) refuse(ctx context.Context, doing string, err error) error {
 		s.broken = &mailroom.Error{
 			Code:    mailroom.Unavailable,
 			Message: "the store writes nothing more until it is opened again",
-			Cause:   err,
+			Cause:   refused.Cause,
 		}
 	}
 	return refused
