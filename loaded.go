@@ -162,6 +162,36 @@ func (t *Loaded) Collect(c *Changes) {
 	c.Partials = append(c.Partials, t.pieces...)
 }
 
+// restingRuns bounds how much of a queue a resting thread remembers.
+const restingRuns = 8
+
+// Rest makes t, whose changes were written, fit for another transaction: it
+// forgets them and remembers the current run and who is next. It reports false
+// if that saves the next loader nothing, or would not be all it must load.
+func (t *Loaded) Rest() bool {
+	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
+	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended = nil, nil, nil, nil, nil
+	clear(t.isDirty)
+	clear(t.known)
+	if len(t.tickets) > 0 || t.idle() {
+		return false // tickets are asked for with their runs
+	}
+	t.queue.rest()
+	t.held.rest()
+	known := slices.Concat(t.queue.runs, t.held.runs)
+	if c := t.current(); c != nil {
+		known = append(known, c)
+	}
+	clear(t.runs)
+	for _, r := range known {
+		if r.Asked > 0 {
+			return false
+		}
+		t.runs[r.ID] = r
+	}
+	return true
+}
+
 // current returns the current run, nil if there is none.
 func (t *Loaded) current() *Run {
 	if t.Current == "" {
@@ -274,6 +304,14 @@ type window struct {
 	asked  int
 	less   func(a, b *Run) bool
 	member func(*Run) bool
+}
+
+// rest forgets all but the beginning.
+func (w *window) rest() {
+	w.asked = 0
+	if len(w.runs) > restingRuns {
+		w.runs, w.whole = slices.Clone(w.runs[:restingRuns]), false
+	}
 }
 
 func (w *window) enough(n int) bool { return w.whole || len(w.runs) >= n }

@@ -105,6 +105,9 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			b.publish()
 			b.answer()
 			b.observe(took)
+			for _, t := range b.order {
+				l.rest.put(t)
+			}
 			return nil
 		case b.culprit != nil:
 			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)
@@ -201,7 +204,6 @@ func (b *batch) run(tx mailroom.Tx) error {
 // and loads the current runs and the runs named.
 func (b *batch) lock() error {
 	workers, threads := map[string]bool{}, map[string]bool{}
-	var runs []string
 	for _, o := range append(slices.Clone(b.ops), b.claims...) {
 		for _, id := range o.workers {
 			workers[id] = true
@@ -209,7 +211,6 @@ func (b *batch) lock() error {
 		for _, id := range o.threads {
 			threads[id] = true
 		}
-		runs = append(runs, o.runs...)
 	}
 	workerIDs, threadIDs := slices.Sorted(maps.Keys(workers)), slices.Sorted(maps.Keys(threads))
 	ws, ts, err := b.tx.Lock(workerIDs, threadIDs)
@@ -221,17 +222,29 @@ func (b *batch) lock() error {
 			b.workers[workerIDs[i]] = w
 		}
 	}
-	return b.load(ts, runs)
+	if err := b.load(ts); err != nil {
+		return err
+	}
+	var runs []string
+	for _, o := range b.ops {
+		for _, id := range o.runs {
+			if !slices.ContainsFunc(o.threads, func(thread string) bool { return b.threads[thread].Run(id) != nil }) {
+				runs = append(runs, id)
+			}
+		}
+	}
+	return b.loadRuns(runs)
 }
 
-// load adds locked rows to the batch, with their current runs and more runs.
-func (b *batch) load(rows []*mailroom.Thread, runs []string) error {
+// load adds locked rows to the batch, with their current runs.
+func (b *batch) load(rows []*mailroom.Thread) error {
+	var runs []string
 	for _, row := range rows {
-		t := mailroom.Load(row)
+		t := b.l.rest.take(row)
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
 		b.wasDue[row.ID] = row.Due
-		if row.Current != "" {
+		if row.Current != "" && t.Run(row.Current) == nil {
 			runs = append(runs, row.Current)
 		}
 	}
@@ -284,7 +297,7 @@ func (b *batch) reach(id string) (*mailroom.Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := b.load(rows, nil); err != nil {
+	if err := b.load(rows); err != nil {
 		return nil, err
 	}
 	return b.threads[id], nil

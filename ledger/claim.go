@@ -165,7 +165,7 @@ func (b *batch) stored(c *ClaimRequest, w mailroom.Want) ([]*mailroom.Loaded, er
 		}
 	}
 	n := len(b.order)
-	if err := b.load(fresh, nil); err != nil {
+	if err := b.load(fresh); err != nil {
 		return nil, err
 	}
 	return slices.Clone(b.order[n:]), nil

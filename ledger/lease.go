@@ -287,7 +287,7 @@ func (b *batch) orphan(agent string, grace time.Duration) error {
 		}
 		rows = slices.DeleteFunc(rows, func(row *mailroom.Thread) bool { return b.threads[row.ID] != nil })
 		n := len(b.order)
-		if err := b.load(rows, nil); err != nil {
+		if err := b.load(rows); err != nil {
 			return err
 		}
 		for _, t := range b.order[n:] {

@@ -55,6 +55,7 @@ type Ledger struct {
 	// Owned by the goroutine of Run.
 	idle map[mailroom.Want]time.Time // nothing is due for the want before then
 	poll time.Time                   // when idle is forgotten
+	rest resting
 }
 
 // New makes a Ledger over store. Nothing is written before Run is called.
@@ -88,6 +89,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 		store: store, options: o,
 		wake: make(chan struct{}, 1),
 		idle: map[mailroom.Want]time.Time{},
+		rest: newResting(),
 	}
 }
 
