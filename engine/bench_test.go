@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 //
 //   - runs/s: from the first submit to the last run's end
 //   - submit-p50, submit-p99: time of one submit, in ms
+//   - cpu-ms/run: processor time of the whole process
 //   - start-p50, start-p99: from the submit's transaction to the agent, in ms
 //
 // "saturated" is 64 submitters that submit again as soon as they are answered;
@@ -84,7 +86,7 @@ func newBench(b *testing.B, store mailroom.Store, threads int) *bench {
 		m.starts.add(time.Since(s.Run().CreatedAt))
 		return nil
 	})
-	o.Runs = 128
+	o.Runs, o.Local = 128, true
 	m.engine = engine.New(m.ledger, hints, o)
 	return m
 }
@@ -97,12 +99,14 @@ func (m *bench) run(rate int) {
 	parts.Go(func() { defer stopLedger(); m.must(m.engine.Run(ctx)) })
 
 	m.b.ResetTimer()
+	used := m.cpu()
 	for range 64 {
 		submitters.Go(func() { m.submit(rate, time.Now()) })
 	}
 	submitters.Wait()
 	<-m.all
 	m.b.StopTimer()
+	m.b.ReportMetric(float64((m.cpu()-used).Microseconds())/1000/float64(m.b.N), "cpu-ms/run")
 	m.b.ReportMetric(float64(m.b.N)/m.b.Elapsed().Seconds(), "runs/s")
 	m.report("submit", m.submits.all())
 	m.report("start", m.starts.all())
@@ -110,6 +114,13 @@ func (m *bench) run(rate int) {
 	stop()
 	parts.Wait()
 	m.must(m.store.Close())
+}
+
+// cpu is the processor time that the process has used.
+func (m *bench) cpu() time.Duration {
+	var u syscall.Rusage
+	m.must(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // submit is one of the submitters.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/bus"
 	"mailroom/ledger"
 )
 
@@ -43,21 +44,29 @@ func (e *Engine) ask(ctx context.Context) {
 	request.Round = e.round
 	askCtx, cancel := context.WithCancel(ctx)
 	e.asking = &asking{request: request, cancel: cancel}
+	var hints []*bus.Subscription // from right behind each claim, so that no stop is missed
+	request.Claimed = func(w ledger.Work) {
+		hints = append(hints, e.bus.SubscribeEntries(w.Claim.Thread, 4))
+	}
 	e.crew.Go(func() {
 		defer cancel()
 		work, err := e.ledger.Claim(askCtx, request)
 		e.claims <- claimed{
-			worker: request.Worker, round: request.Round, sessions: e.open(ctx, request.Worker, work), err: err,
+			worker: request.Worker, round: request.Round, sessions: e.open(ctx, request.Worker, work, hints), err: err,
 		}
 	})
 }
 
-// open makes the sessions of what was claimed. They listen first, then all of
-// them look at once, so that no stop falls between the claim and the agent.
-func (e *Engine) open(life context.Context, worker string, work []ledger.Work) []*session {
+// open makes the sessions of what was claimed, with their subscriptions. If
+// other processes write to the store too, whose hints may come late, it looks at
+// what became of the runs.
+func (e *Engine) open(life context.Context, worker string, work []ledger.Work, hints []*bus.Subscription) []*session {
 	var opened []*session
-	for _, w := range work {
-		opened = append(opened, e.newSession(life, worker, w))
+	for i, w := range work {
+		opened = append(opened, e.newSession(life, worker, w, hints[i]))
+	}
+	if e.options.Local {
+		return opened
 	}
 	if err := e.look(life, opened...); err != nil {
 		for _, s := range opened {

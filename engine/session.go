@@ -27,7 +27,7 @@ type session struct {
 	life   context.Context // the engine's: what must be written is tried until it ends
 	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
-	hints  *bus.Subscription // to its thread
+	hints  *bus.Subscription // to its thread, from right behind the claim
 	unsure error             // why it is not known whether the run was stopped meanwhile
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
@@ -54,11 +54,11 @@ type session struct {
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(life context.Context, worker string, w ledger.Work) *session {
+func (e *Engine) newSession(life context.Context, worker string, w ledger.Work, hints *bus.Subscription) *session {
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
 		due: w.Due, at: w.At, life: life, step: w.Run.Step,
-		hints: e.bus.SubscribeEntries(w.Claim.Thread, 16),
+		hints: hints,
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(life)

@@ -95,6 +95,31 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 	})
 }
 
+func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.T) {
+	inHouse(t, func(h *house) {
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			t.Error("the agent was entered")
+			return nil
+		})
+		o.Local = true
+		h.start(o)
+		stop := func() {
+			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
+				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}})
+			}) {
+				_, err := h.ledger.Cancel(context.Background(), r.ID, "somebody")
+				h.expect(err)
+			}
+		}
+		h.claimed.Store(&stop)
+		out := h.send("t", "hello")
+		h.wait(2 * time.Second)
+		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 {
+			t.Errorf("got attempt %d, want 1", r.Attempt)
+		}
+	})
+}
+
 func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
 	inHouse(t, func(h *house) {
 		var entered seen[int]

@@ -27,6 +27,7 @@ func (s *session) work() {
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
+	s.heed()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
 	if err := cmp.Or(context.Cause(ctx), s.unsure, unkept); err != nil { // the agent must not be entered
@@ -94,6 +95,23 @@ func (s *session) hint(n bus.Notice) {
 			s.steered.Store(true)
 		}
 	}
+	if s.hints.Lost() {
+		if err := s.engine.look(s.life, s); err != nil {
+			s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
+		}
+	}
+}
+
+// heed takes the hints that are there.
+func (s *session) heed() {
+	for {
+		select {
+		case n := <-s.hints.C:
+			s.hint(n)
+		default:
+			return
+		}
+	}
 }
 
 // await waits for the agent. One that does not return in time after a stop or
@@ -109,11 +127,6 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 			return err, false
 		case n := <-s.hints.C:
 			s.hint(n)
-			if s.hints.Lost() {
-				if err := s.engine.look(s.life, s); err != nil {
-					s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
-				}
-			}
 		case <-cancelled:
 			cancelled = nil
 			if errors.Is(context.Cause(ctx), mailroom.ErrStopped) {

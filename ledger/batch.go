@@ -453,6 +453,11 @@ func (b *batch) publish() {
 			b.l.options.Publish(t.ID, e)
 		}
 	}
+	for _, o := range slices.Concat(b.ops, b.claims) {
+		if o.err == nil && o.published != nil {
+			o.published()
+		}
+	}
 }
 
 // answer tells the callers; a claim that found nothing goes on standing.

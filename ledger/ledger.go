@@ -113,6 +113,8 @@ type op struct {
 
 	// apply runs the transitions. It may run again if the batch is.
 	apply func(b *batch) error
+	// published is called between its batch and the next; nil: nothing is to do.
+	published func()
 
 	// Owned by Ledger.mu.
 	taken bool // it is in a batch
