@@ -1,0 +1,315 @@
+package doctor
+
+import (
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// runs compares the next rows with the log.
+func (p *patient) runs() (cost int, err error) {
+	rows, err := p.r.Runs(mailroom.RunQuery{Thread: p.t.ID, From: p.from, Limit: batch})
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if err := p.run(r); err != nil {
+			return 0, err
+		}
+		p.from = r.Key
+	}
+	if err := p.keys(rows); err != nil {
+		return 0, err
+	}
+	return p.next(len(rows), phaseTickets)
+}
+
+func (p *patient) run(r *mailroom.Run) error {
+	p.report.Runs++
+	p.limits(r)
+	p.bounds(r)
+	p.stop(r)
+	p.place(r)
+	if t := p.story.runs[r.ID]; t != nil {
+		t.seen = true
+		p.compare(r, t)
+	} else if r.FirstSeq >= p.t.FirstSeq {
+		p.badRun(Log, r.ID, "no entry tells of run %s", r.ID)
+	}
+	if r.FirstSeq < p.t.FirstSeq {
+		p.badRun(Log, r.ID, "run %s begins at %d, before the first entry kept, %d", r.ID, r.FirstSeq, p.t.FirstSeq)
+	}
+	p.inputs(r)
+	if err := p.partials(r); err != nil {
+		return err
+	}
+	if err := p.waits(r); err != nil {
+		return err
+	}
+	return p.caller(r)
+}
+
+// limits: what nobody may submit.
+func (p *patient) limits(r *mailroom.Run) {
+	for _, x := range []struct {
+		of         string
+		is, lo, hi int
+	}{
+		{"priority", r.Priority, 0, 255},
+		{"max_attempts", r.MaxAttempts, 1, 100},
+		{"number of characters of its key", utf8.RuneCountInString(r.SubmitKey), 0, mailroom.MaxSubmitKey},
+		{"size of its options", len(r.Options), 0, mailroom.MaxOptions},
+		{"size of its checkpoint", len(r.Checkpoint), 0, mailroom.MaxCheckpoint},
+		{"number of threads it was sent through", len(r.Lineage), 0, mailroom.MaxHops},
+	} {
+		if x.is < x.lo || x.is > x.hi {
+			p.badRun(Limit, r.ID, "run %s: the %s is %d, which should be between %d and %d", r.ID, x.of, x.is, x.lo, x.hi)
+		}
+	}
+}
+
+// bounds: failures and crashes that reach theirs make a dead letter.
+func (p *patient) bounds(r *mailroom.Run) {
+	dead := r.Status == mailroom.Failed
+	for _, x := range []struct {
+		of        string
+		is, bound int
+	}{
+		{"failures", r.Failures, r.MaxAttempts}, {"crashes", r.Crashes, mailroom.MaxCrashes}, {"lost claims", r.Lost, mailroom.MaxLost},
+	} {
+		if x.is < 0 || x.is > x.bound || x.is == x.bound && !dead {
+			p.badRun(Attempt, r.ID, "run %s is %s with %d %s; at %d it is a dead letter", r.ID, r.Status, x.is, x.of, x.bound)
+		}
+	}
+	if r.Crashes > r.Lost {
+		p.badRun(Attempt, r.ID, "run %s has %d crashes in a row, and lost only %d claims in all", r.ID, r.Crashes, r.Lost)
+	}
+	if last := r.LastStep; last.Attempt > r.Attempt || last.Step > r.Step+1 || last.Seq > p.t.LastSeq {
+		p.badRun(Attempt, r.ID, "run %s remembers step %d of attempt %d at entry %d, and is at step %d of attempt %d; the log ends at %d",
+			r.ID, last.Step, last.Attempt, last.Seq, r.Step, r.Attempt, p.t.LastSeq)
+	}
+}
+
+// stop: a run that nobody holds does not stay with a request to stop.
+func (p *patient) stop(r *mailroom.Run) {
+	if r.Stop != "" && (r.Status == mailroom.Queued || r.Status == mailroom.Waiting || r.Status == mailroom.Failed) {
+		p.badRun(Log, r.ID, "run %s was asked to stop (%s) and is %s, not cancelled", r.ID, r.Stop, r.Status)
+	}
+	if r.Status == mailroom.Failed && r.Error == nil {
+		p.badRun(Log, r.ID, "run %s failed without an error", r.ID)
+	}
+	if r.Held && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
+		p.badRun(Order, r.ID, "run %s is put off until %s, and is %s", r.ID, at(r.NotBefore), r.Status)
+	}
+}
+
+// place: given once, from one counter.
+func (p *patient) place(r *mailroom.Run) {
+	p.placed(r)
+	for _, s := range r.Steers {
+		if s.Own != nil {
+			p.placed(s.Own)
+		}
+	}
+}
+
+func (p *patient) placed(r *mailroom.Run) {
+	if r.Place < 1 || r.Place >= p.t.NextPlace {
+		p.badRun(Order, r.ID, "run %s has place %d, the next one of the thread is %d", r.ID, r.Place, p.t.NextPlace)
+	}
+	if other := p.story.places[r.Place]; other != "" && other != r.ID {
+		p.badRun(Order, r.ID, "runs %s and %s have the same place %d", other, r.ID, r.Place)
+	}
+	p.story.places[r.Place] = r.ID
+}
+
+// compare: the row says what the log tells.
+func (p *patient) compare(r *mailroom.Run, t *tale) {
+	if !t.state.allows(r) {
+		p.badRun(Log, r.ID, "run %s is %s, the log leaves it %s", r.ID, describe(r), t.state)
+		return // all else would follow from that
+	}
+	if t.attempt != r.Attempt {
+		p.badRun(Attempt, r.ID, "run %s is at attempt %d, the log at %d", r.ID, r.Attempt, t.attempt)
+	}
+	failures := t.failures
+	if r.Status == mailroom.Queued && r.Resumes || r.Status == mailroom.Failed {
+		failures = r.Failures // set to 0 when it goes on; a dead letter's are compared with its end
+	}
+	if failures != r.Failures || t.lost != r.Lost {
+		p.badRun(Attempt, r.ID, "run %s has %d failures and %d lost claims, the log tells of %d and %d", r.ID, r.Failures, r.Lost, failures, t.lost)
+	}
+	if t.asked != r.Asked {
+		p.badRun(Ticket, r.ID, "run %s says that it opened %d tickets, the log tells of %d", r.ID, r.Asked, t.asked)
+	}
+	if micros(r.StartedAt) != t.started || micros(r.FinishedAt) != t.ended {
+		p.badRun(Log, r.ID, "run %s started at %s and ended at %s, the log says otherwise", r.ID, at(r.StartedAt), at(r.FinishedAt))
+	}
+	if t.state == back && micros(r.AvailableAt) != t.available {
+		p.badRun(Log, r.ID, "run %s may be claimed from %s on, the log says otherwise", r.ID, at(r.AvailableAt))
+	}
+	if t.state == running && r.Stop != t.stop {
+		p.badRun(Log, r.ID, "run %s has the request to stop %q, the log has %q", r.ID, r.Stop, t.stop)
+	}
+	p.ending(r, t)
+	p.started(r, t)
+}
+
+// ending: what the log tells of the end.
+func (p *patient) ending(r *mailroom.Run, t *tale) {
+	end := ""
+	switch {
+	case r.Status == mailroom.Completed:
+		end = completion(r.Reply, r.Step)
+	case r.Status == mailroom.Failed && r.Error != nil:
+		end = failure(r.Error, r.Failures, r.Crashes)
+	case r.Status == mailroom.Cancelled:
+		end = string(r.Reason)
+	default:
+		return
+	}
+	if p.story.hash(end) != t.end {
+		p.badRun(Log, r.ID, "run %s is %s with another reply, error or reason than the log tells", r.ID, r.Status)
+	}
+}
+
+// started: the first start listed what the run was started for.
+func (p *patient) started(r *mailroom.Run, t *tale) {
+	if r.Started != t.read {
+		p.badRun(Message, r.ID, "run %s says that it has its messages: %t; the log says: %t", r.ID, r.Started, t.read)
+		return
+	}
+	var seqs []int64
+	for _, in := range r.Inputs {
+		if !in.Retracted {
+			seqs = append(seqs, in.Seq)
+		}
+	}
+	if r.Started && p.story.hashSeqs(seqs) != t.inputs {
+		p.badRun(Message, r.ID, "run %s was started with other messages than the entries %d", r.ID, seqs)
+	}
+	if r.NeverStarted() && len(seqs) == 0 {
+		p.badRun(Message, r.ID, "run %s is queued without a message", r.ID)
+	}
+}
+
+// allows reports whether a run that the log leaves in a state can have such a row.
+func (s state) allows(r *mailroom.Run) bool {
+	switch s {
+	case queued:
+		return r.NeverStarted()
+	case running:
+		return r.Status == mailroom.Running
+	case back:
+		return r.Status == mailroom.Queued && !r.StartedAt.IsZero() && !r.Resumes
+	case waiting:
+		return r.Status == mailroom.Waiting || r.Status == mailroom.Queued && r.Resumes
+	case completed, failed, cancelled:
+		return string(r.Status) == s.String()
+	}
+	return false // nothing but messages was told of it
+}
+
+// describe is the status of a run with what tells apart the ways to be queued.
+func describe(r *mailroom.Run) string {
+	switch {
+	case r.Status != mailroom.Queued:
+		return string(r.Status)
+	case r.Resumes:
+		return "queued after a wait"
+	case r.NeverStarted():
+		return "queued for its first start"
+	}
+	return "queued between attempts"
+}
+
+// inputs: a run names the entries that have the text of its messages.
+func (p *patient) inputs(r *mailroom.Run) {
+	for _, in := range r.Inputs {
+		p.input(r, in)
+	}
+	for _, s := range r.Steers {
+		p.input(r, s.Input)
+		if !s.Read && !s.Retracted && r.ID != p.t.Current {
+			p.badRun(Steer, r.ID, "run %s has the unread steered message %s, and is not the current one", r.ID, s.Message)
+		}
+	}
+}
+
+func (p *patient) input(r *mailroom.Run, in mailroom.Input) {
+	if in.Seq >= p.t.FirstSeq && p.story.content[in.Seq] != p.story.hash(in.Message) {
+		p.badRun(Message, r.ID, "run %s has message %s at entry %d, which is another", r.ID, in.Message, in.Seq)
+	}
+}
+
+// partials: only a running run has flushed text, of its attempt, in pieces that
+// abut.
+func (p *patient) partials(r *mailroom.Run) error {
+	pieces, err := p.r.Partials(r.ID)
+	if err != nil {
+		return err
+	}
+	p.report.Partials += len(pieces)
+	if len(pieces) > 0 && r.Status != mailroom.Running {
+		p.badRun(Partial, r.ID, "run %s is %s and has flushed text", r.ID, r.Status)
+		return nil
+	}
+	offset := 0
+	for _, piece := range pieces {
+		if piece.Offset != offset || piece.Message != pieces[0].Message {
+			p.badRun(Partial, r.ID, "flushed text of run %s has a piece of message %s at %d; one of message %s at %d is expected",
+				r.ID, piece.Message, piece.Offset, pieces[0].Message, offset)
+		}
+		if piece.Attempt != r.Attempt || piece.Thread != r.Thread {
+			p.badRun(Partial, r.ID, "flushed text of run %s is of attempt %d in thread %q, the run is at attempt %d", r.ID, piece.Attempt, piece.Thread, r.Attempt)
+		}
+		offset = piece.Offset + len(piece.Text)
+	}
+	return nil
+}
+
+// keys: the key of a run is remembered, with the messages that made the run.
+func (p *patient) keys(runs []*mailroom.Run) error {
+	var names []string
+	for _, r := range runs {
+		if r.SubmitKey != "" {
+			names = append(names, r.SubmitKey)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	rows, err := p.r.Keys(p.t.ID, names)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]mailroom.SubmitKey, len(rows))
+	for _, k := range rows {
+		known[k.Key] = k
+	}
+	p.report.Keys += len(rows)
+	for _, r := range runs {
+		if r.SubmitKey != "" {
+			p.key(r, known)
+		}
+	}
+	return nil
+}
+
+func (p *patient) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
+	k, ok := known[r.SubmitKey]
+	if !ok {
+		p.badRun(Key, r.ID, "key %q of run %s is not remembered", r.SubmitKey, r.ID)
+		return
+	}
+	if made, _ := submitted(k.Result.Message); made != r.ID {
+		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID, k.Result.Message, made)
+		return
+	}
+	if k.Result.Thread != p.t.ID || k.Result.Disposition == mailroom.WasQueued && k.Result.Run != r.ID {
+		p.badRun(Key, r.ID, "key %q of run %s answers with run %s in thread %q", k.Key, r.ID, k.Result.Run, k.Result.Thread)
+	}
+	if _, seq := submitted(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {
+		p.badRun(Key, r.ID, "key %q of run %s answers with entry %d for message %s", k.Key, r.ID, k.Result.Seq, k.Result.Message)
+	}
+}

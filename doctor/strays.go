@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"time"
+
+	"mailroom"
+)
+
+// strays looks for the rows of what the log tells of and no row was. Some were
+// made after their turn; what was purged meanwhile went with its entries.
+func (p *patient) strays() (cost int, err error) {
+	var ids []string
+	for id, t := range p.story.runs {
+		if !t.seen && t.begun && (t.pos >= p.t.FirstSeq || p.t.FirstSeq == 1) {
+			if ids = append(ids, id); len(ids) == batch {
+				break
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return p.strayTickets()
+	}
+	rows, err := p.r.Runs(mailroom.RunQuery{IDs: ids, Thread: p.t.ID})
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		if err := p.run(r); err != nil {
+			return 0, err
+		}
+	}
+	if err := p.keys(rows); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if t := p.story.runs[id]; !t.seen {
+			t.seen, t.gone = true, true
+			p.badRun(Log, id, "the log tells of run %s, which does not exist", id)
+		}
+	}
+	return len(ids), nil
+}
+
+func (p *patient) strayTickets() (cost int, err error) {
+	var ids []string
+	for id, k := range p.story.asks {
+		if t := p.story.runs[k.run]; !k.seen && t.seen && !t.gone && k.seq >= p.t.FirstSeq {
+			if ids = append(ids, id); len(ids) == batch {
+				break
+			}
+		}
+	}
+	if len(ids) == 0 {
+		p.phase = phaseWhole
+		return 1, nil
+	}
+	rows, err := p.r.Tickets(mailroom.TicketQuery{IDs: ids, Thread: p.t.ID})
+	if err != nil {
+		return 0, err
+	}
+	if err := p.check(rows); err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if k := p.story.asks[id]; !k.seen {
+			k.seen = true
+			p.badTicket(Ticket, k.run, id, "entry %d opens ticket %s of run %s, which does not exist", k.seq, id, k.run)
+		}
+	}
+	return len(ids), nil
+}
+
+// sent is what an entry says that was sent.
+type sent struct {
+	seq         int64
+	at          time.Time
+	from        string
+	thread, run string
+}
+
+// sends: what was sent is there, unless its thread was deleted or its log purged.
+func (p *patient) sends(all []sent) error {
+	if len(all) == 0 {
+		return nil
+	}
+	var ids, threads []string
+	for _, s := range all {
+		ids, threads = append(ids, s.run), append(threads, s.thread)
+	}
+	runs, err := p.r.Runs(mailroom.RunQuery{IDs: ids})
+	if err != nil {
+		return err
+	}
+	in := map[string]string{}
+	for _, r := range runs {
+		in[r.ID] = r.Thread
+	}
+	rows, err := p.r.Threads(mailroom.ThreadQuery{IDs: threads})
+	if err != nil {
+		return err
+	}
+	whole := map[string]*mailroom.Thread{} // those that have all of their log
+	for _, t := range rows {
+		if t.FirstSeq == 1 {
+			whole[t.ID] = t
+		}
+	}
+	for _, s := range all {
+		if t := whole[s.thread]; t != nil && in[s.run] != s.thread && !t.CreatedAt.After(s.at) {
+			p.badRun(Send, s.from, "entry %d sent to run %s in thread %q, where it does not exist", s.seq, s.run, s.thread)
+		}
+	}
+	return nil
+}
+
+// steers: a steered message that nobody has read waits in the row of the current
+// run, with the run that it becomes.
+func (s *story) steers(current *mailroom.Run) {
+	waits := map[string]mailroom.Steer{}
+	own := ""
+	if current != nil {
+		for _, steer := range current.Steers {
+			if steer.Own != nil {
+				own = steer.Own.ID
+			}
+			if steer.Read || steer.Retracted {
+				continue
+			}
+			waits[steer.Message] = steer
+			if m, ok := s.unread[steer.Message]; !ok || m.holder != current.ID || m.seq != steer.Seq || m.own != own {
+				s.badRun(Steer, current.ID, "run %s has the unread steered message %s at entry %d, of which the log says something else",
+					current.ID, steer.Message, steer.Seq)
+			}
+		}
+	}
+	for id, m := range s.unread {
+		if _, ok := waits[id]; !ok {
+			s.badRun(Steer, m.holder, "message %s was steered to run %s, which never read it, and it became no run", id, m.holder)
+		}
+	}
+}
