@@ -47,6 +47,33 @@ func TestAMessageQueuedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	wantEqual(t, "queue", w.queue(), "before")
 }
 
+func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
+	for mode, want := range map[mailroom.Mode]mailroom.Disposition{
+		mailroom.ModeQueue: mailroom.WasQueued, mailroom.ModeSteer: mailroom.WasSteered,
+	} {
+		w := newWorld(t)
+		q := ask("q", mailroom.Question)
+		q.Expires = w.now.Add(time.Second)
+		w.park(false, q)
+		w.now = q.Expires // nobody has claimed what is due since
+		wantEqual(t, string(mode), w.must(in(mode, "n")).Disposition, want)
+		wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
+		w.mustStart("x")
+		wantTicket(t, w.ticket("q"), mailroom.TicketExpired)
+	}
+}
+
+func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
+	w := newWorld(t)
+	first, second := ask("first", mailroom.Question), ask("second", mailroom.Question)
+	first.Expires = w.now.Add(time.Second)
+	w.park(false, first, second)
+	w.now = first.Expires
+	wantEqual(t, "disposition", w.must(in("", "n")).Disposition, mailroom.WasResumed)
+	wantTicket(t, w.ticket("first"), mailroom.TicketOpen) // until a claim comes by
+	wantTicket(t, w.ticket("second"), mailroom.TicketDecided)
+}
+
 func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
 	for name, a := range waitStates() {
 		w := newWorld(t)

@@ -38,7 +38,7 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 	}
 	t.append(KindWaiting, r, now, body)
 	unread := slices.ContainsFunc(r.Steers, func(s Steer) bool { return !s.Read && !s.Retracted })
-	if t.satisfied(r) || unread && t.waitsFor(r) == Question {
+	if t.satisfied(r) || unread && t.waitsFor(r, now) == Question {
 		t.requeue(r, now)
 	}
 }
@@ -47,16 +47,16 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 // as the answer to a question, or to a run that waits for nothing that a message
 // concerns. It returns "" if it does not. What a run says answers no question.
 // What is for later, and a child, whose own end is waited for, need a run of
-// their own.
+// their own. A question that has expired takes no answer any more.
 func (t *Loaded) resumedBy(in *Submit, now time.Time) TicketKind {
 	c := t.current()
 	if c == nil || c.Status != Waiting || c.Stop != "" || in.Mode == ModeInterrupt ||
 		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 ||
-		in.NotBefore.After(now) || in.Caller != nil {
+		in.NotBefore.After(now) || in.Caller != nil || t.lapsed(c, now) {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
-	switch kind := t.waitsFor(c); {
+	switch kind := t.waitsFor(c, now); {
 	case kind == Question && !fromRun, kind == Event && in.Mode != ModeReject:
 		return kind
 	}
@@ -73,7 +73,7 @@ func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	c := t.current()
 	out := t.steer(in, now)
 	if kind == Question {
-		if k := t.firstQuestion(c); k != nil {
+		if k := t.firstQuestion(c, now); k != nil {
 			t.decide(k, Decision{Verdict: Answer, Answer: messageAnswer(out.Message, in), By: in.Sender}, now)
 		}
 	} else {
@@ -83,9 +83,9 @@ func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	return out
 }
 
-func (t *Loaded) firstQuestion(r *Run) *Ticket {
+func (t *Loaded) firstQuestion(r *Run, now time.Time) *Ticket {
 	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k != nil && k.State == TicketOpen && k.Kind == Question {
+		if k := t.tickets[TicketID(r.ID, name)]; k.takesAt(now) && k.Kind == Question {
 			return k
 		}
 	}
@@ -136,7 +136,7 @@ func (t *Loaded) lengthens(in *Submit, now time.Time) bool {
 	case in.Mode == ModeInterrupt, in.Mode == ModeLatest:
 		return false
 	case in.Mode == ModeSteer:
-		return !t.steerable(in)
+		return !t.steerable(in, now)
 	case in.Mode == ModeCollect:
 		return t.collectable(in) == nil
 	}

@@ -3,9 +3,9 @@ package mailroom
 import "time"
 
 // steerable: the current run can still take the message in.
-func (t *Loaded) steerable(in *Submit) bool {
+func (t *Loaded) steerable(in *Submit, now time.Time) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != Waiting || t.waitsFor(c) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != Waiting || t.lapsed(c, now) || t.waitsFor(c, now) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
 // steer hands the messages to the current run. They keep the run they become,

@@ -138,7 +138,7 @@ func (t *Loaded) take(in *Submit, now time.Time) Submitted {
 	}
 	switch in.Mode {
 	case ModeSteer:
-		if t.steerable(in) {
+		if t.steerable(in, now) {
 			return t.steer(in, now)
 		}
 	case ModeCollect:

@@ -255,15 +255,26 @@ func (w *Wait) Over(open func(name string) bool) bool {
 	return left == 0 || w.Any && left < len(w.Names)
 }
 
+// lapsed reports whether a parked run is about to go on because what it waits
+// for has expired, although no claim has come by to say so.
+func (t *Loaded) lapsed(r *Run, now time.Time) bool {
+	return r.Wait.Over(func(name string) bool { return t.tickets[TicketID(r.ID, name)].takesAt(now) })
+}
+
+// takesAt reports whether the ticket is open and may still be decided at now.
+func (k *Ticket) takesAt(now time.Time) bool {
+	return k != nil && k.State == TicketOpen && (k.ExpiresAt == nil || k.ExpiresAt.After(now))
+}
+
 // waitsFor is what a parked run's open tickets make it: Question if it can be
 // answered by a message, Approval, or Event for everything that no message
 // concerns.
-func (t *Loaded) waitsFor(r *Run) TicketKind {
+func (t *Loaded) waitsFor(r *Run, now time.Time) TicketKind {
 	kind := Event
 	for _, name := range r.Wait.Names {
 		k := t.tickets[TicketID(r.ID, name)]
 		switch {
-		case k == nil || k.State != TicketOpen:
+		case !k.takesAt(now):
 		case k.Kind == Question:
 			return Question
 		case k.Kind == Approval:
