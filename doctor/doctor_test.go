@@ -1,0 +1,203 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/doctor"
+	"mailroom/store/memory"
+)
+
+func TestASoundStoreHasNoFindings(t *testing.T) {
+	w := newWard(t).fill()
+	for name, v := range map[string]doctor.Viewer{"the store": w.store, "the ledger over it": w, "a copy of its rows": w.rows().store()} {
+		got := check(t, v)
+		for _, f := range got.Findings {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if got.Entries == 0 {
+			t.Errorf("%s: no entries", name)
+		}
+		got.Findings, got.Entries = nil, 0
+		want := doctor.Report{Threads: 4, Runs: 10, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: looked at %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// violation is a change of the rows that breaks an invariant.
+type violation struct {
+	name  string
+	spoil func(r *rows)
+	want  doctor.Invariant
+	words string
+}
+
+func (v violation) run(t *testing.T, w *ward) {
+	t.Helper()
+	r := w.rows()
+	v.spoil(r)
+	var others []string
+	for _, f := range check(t, r.store()).Findings {
+		if f.Invariant == v.want && strings.Contains(f.String(), v.words) {
+			return
+		}
+		others = append(others, fmt.Sprintf("%s: %s", f.Invariant, f))
+	}
+	t.Errorf("%s: found %q, want %s: %q", v.name, others, v.want, v.words)
+}
+
+func TestEachViolationIsFound(t *testing.T) {
+	w := newWard(t).fill()
+	for of, list := range map[string][]violation{
+		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(),
+	} {
+		for _, v := range list {
+			t.Run(of+"/"+v.name, func(t *testing.T) { v.run(t, w) })
+		}
+	}
+}
+
+func TestAClaimOfAWorkerThatIsGone(t *testing.T) {
+	w := newWard(t).fill()
+	ago := func(d time.Duration) time.Time { return time.Now().Add(-d) }
+	for _, x := range []struct {
+		name  string
+		lease time.Time // end of the lease of the one that holds a claim
+		other time.Time // start of another that lives; zero: there is none
+		found bool
+	}{
+		{"nobody else is there", ago(time.Hour), time.Time{}, false},
+		{"another has just come", ago(time.Hour), ago(time.Minute), false},
+		{"its lease has just ended", ago(time.Minute), ago(time.Hour), false},
+		{"another should have freed it", ago(time.Hour), ago(10 * time.Minute), true},
+	} {
+		r := w.rows()
+		r.Workers[0].LeaseUntil = x.lease
+		if !x.other.IsZero() {
+			r.Workers = append(r.Workers, &mailroom.Worker{ID: "v", StartedAt: x.other, LeaseUntil: time.Now().Add(time.Hour)})
+		}
+		found := check(t, r.store()).Findings
+		if got := len(found) == 1 && found[0].Invariant == doctor.Claim; got != x.found || len(found) > 0 != x.found {
+			t.Errorf("%s: %v", x.name, found)
+		}
+	}
+}
+
+// A log may begin after runs that are gone.
+func TestAPurgedLogIsSound(t *testing.T) {
+	w := newWard(t).fill()
+	if err := w.Purge(t.Context(), "t", -time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	report := check(t, w.store)
+	if !report.Sound() || report.Runs != 7 {
+		t.Errorf("got %d runs and findings %v, want 7 and none", report.Runs, report.Findings)
+	}
+}
+
+func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
+	w := newWard(t).fill()
+	for _, gone := range []struct {
+		first string // run whose first entry is the first one kept
+		found bool
+	}{{"dead", false}, {"done", true}} {
+		r := w.rows()
+		first := r.run(gone.first).FirstSeq
+		r.dropRun("done")
+		var kept [][]mailroom.Entry
+		for _, list := range r.Entries {
+			if list[0].Thread != "t" || list[0].Seq >= first {
+				kept = append(kept, list)
+			}
+		}
+		r.Entries, r.thread("t").FirstSeq = kept, first
+		found := check(t, r.store()).Findings
+		if len(found) > 0 != gone.found {
+			t.Errorf("from run %s on: %v", gone.first, found)
+		}
+	}
+}
+
+// A log of several views, as long as that takes, is as sound as a short one, and
+// so is one that grows between two of them.
+func TestALongLogIsReadInViews(t *testing.T) {
+	w := newWard(t).fill()
+	for i := range 2400 {
+		w.submit("long", fmt.Sprint("r", i))
+	}
+	views := 0
+	grow := viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
+		views++
+		if views%2 == 0 {
+			w.submit("long", fmt.Sprint("v", views))
+			w.submit("p", fmt.Sprint("w", views))
+			_, err := w.Cancel(ctx, fmt.Sprint("r", views), "ann")
+			w.must(err)
+		}
+		return w.store.View(ctx, f)
+	})
+	report := check(t, grow)
+	if views < 3 {
+		t.Errorf("%d views were enough for 4800 entries and 2400 runs", views)
+	}
+	if !report.Sound() {
+		t.Errorf("a store that is written: %v", report.Findings)
+	}
+	if report.Runs < 2410 {
+		t.Errorf("%d runs, want those there at the beginning, 2410", report.Runs)
+	}
+}
+
+// A thread that is deleted under examination is left.
+func TestAThreadMayGo(t *testing.T) {
+	w := newWard(t).fill()
+	for i := range 1500 {
+		w.submit("long", fmt.Sprint("r", i))
+	}
+	views := 0
+	report := check(t, viewer(func(ctx context.Context, f func(mailroom.Reader) error) error {
+		if views++; views == 2 {
+			w.must(w.store.Update(ctx, func(tx mailroom.Tx) error { return tx.Write(&mailroom.Changes{DropThreads: []string{"long"}}) }))
+		}
+		return w.store.View(ctx, f)
+	}))
+	if views < 2 || !report.Sound() || report.Runs >= 1510 {
+		t.Errorf("got %d runs in %d views, findings %v; want less than the 1510 that there were", report.Runs, views, report.Findings)
+	}
+}
+
+type viewer func(ctx context.Context, f func(mailroom.Reader) error) error
+
+func (v viewer) View(ctx context.Context, f func(mailroom.Reader) error) error { return v(ctx, f) }
+
+func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
+	broken := errors.New("broken")
+	_, err := doctor.Check(t.Context(), viewer(func(context.Context, func(mailroom.Reader) error) error { return broken }))
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+}
+
+func TestAReportEndsSomewhere(t *testing.T) {
+	r := newWard(t).fill().rows()
+	for i := range doctor.MaxFindings + 7 {
+		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), FirstSeq: 1, NextPlace: 1, Round: 1})
+	}
+	report := check(t, r.store())
+	if len(report.Findings) != doctor.MaxFindings || report.More != 7 {
+		t.Errorf("got %d findings and %d more, want %d and 7", len(report.Findings), report.More, doctor.MaxFindings)
+	}
+}
+
+func TestAnEmptyStoreIsSound(t *testing.T) {
+	if report := check(t, memory.New()); !report.Sound() || report.Threads != 0 {
+		t.Errorf("got %+v", report)
+	}
+}

@@ -1,0 +1,281 @@
+package doctor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/doctor"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// ward is a store with a bit of everything in it, made by the ledger:
+//
+//	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
+//	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
+//	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
+//	thread p: run parent is parked for an approval and its child, in thread kid
+type ward struct {
+	t     *testing.T
+	store *memory.Store
+	*ledger.Ledger
+	worker string
+	round  int64
+}
+
+func newWard(t *testing.T) *ward {
+	t.Helper()
+	w := &ward{t: t, store: memory.New(), worker: "w"}
+	w.Ledger = ledger.New(w.store, ledger.Options{DefaultAgent: "a"})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }() // the cleanup waits for it
+	t.Cleanup(func() {
+		stop()
+		w.must(<-ended)
+	})
+	_, err := w.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"a"}})
+	w.must(err)
+	return w
+}
+
+func (w *ward) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
+	w.t.Helper()
+	in := mailroom.Submit{
+		Thread: thread, Run: run, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
+		Messages: []mailroom.Draft{{Parts: mailroom.Text("do " + run)}},
+	}
+	for _, f := range change {
+		f(&in)
+	}
+	_, err := w.Submit(w.t.Context(), in)
+	w.must(err)
+}
+
+// claim starts the next run, which must be this one.
+func (w *ward) claim(run string) mailroom.Claim {
+	w.t.Helper()
+	w.round++
+	work, err := w.Claim(w.t.Context(), ledger.ClaimRequest{Worker: w.worker, Round: w.round, Slots: 1, Agents: map[string]int{"a": 1}})
+	w.must(err)
+	if len(work) != 1 || work[0].Claim.Run != run {
+		w.t.Fatalf("claimed %+v, want run %s", work, run)
+	}
+	return work[0].Claim
+}
+
+func (w *ward) step(c mailroom.Claim, n int, s mailroom.Step) {
+	w.t.Helper()
+	_, err := w.Append(w.t.Context(), mailroom.Append{Claim: c, Number: n, Step: s})
+	w.must(err)
+}
+
+func (w *ward) settle(s mailroom.Settle) {
+	w.t.Helper()
+	_, err := w.Settle(w.t.Context(), s)
+	w.must(err)
+}
+
+func approval(name string) mailroom.Ask {
+	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?", After: time.Hour}
+}
+
+// fill makes what a ward has.
+func (w *ward) fill() *ward {
+	w.t.Helper()
+	ctx := w.t.Context()
+	w.submit("t", "done", func(in *mailroom.Submit) { in.Key = "k" })
+	c := w.claim("done")
+	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
+	ask := approval("ok")
+	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
+	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.Approve, Digest: ask.Digest(), By: "ann"})
+	w.must(err)
+	w.settle(mailroom.Settle{Claim: c, Number: 3, Outcome: mailroom.Complete, Message: &mailroom.Said{ID: "done.1-1", Text: "well"}})
+	w.submit("t", "dead")
+	w.settle(mailroom.Settle{Claim: w.claim("dead"), Number: 1, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}})
+	w.submit("t", "off")
+	_, err = w.Cancel(ctx, "off", "ann")
+	w.must(err)
+	w.submit("t", "now")
+	c = w.claim("now")
+	w.settle(mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.Release})
+	c = w.claim("now")
+	w.step(c, 1, mailroom.Step{Tickets: []mailroom.Ask{approval("ok")}})
+	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	w.must(w.Flush(ctx, c, mailroom.Partial{Message: "now.2-1", Text: "once "}))
+	w.must(w.Flush(ctx, c, mailroom.Partial{Message: "now.2-1", Text: "upon", Offset: 5}))
+	w.submit("t", "q1")
+	w.submit("t", "q2", func(in *mailroom.Submit) { p := 1; in.Priority = &p })
+	w.submit("t", "later", func(in *mailroom.Submit) { in.NotBefore = time.Now().Add(time.Hour) })
+	w.submit("p", "parent")
+	c = w.claim("parent")
+	w.step(c, 1, mailroom.Step{Sends: []mailroom.Send{{Name: "help", Thread: "kid", Agent: "b", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait}}})
+	w.settle(mailroom.Settle{
+		Claim: c, Number: 2, Outcome: mailroom.Park, Asks: []mailroom.Ask{approval("ok")},
+		Wait: &mailroom.Wait{Names: []string{"ok", "help"}},
+	})
+	return w
+}
+
+// rows are all rows of a store, to be spoiled and written into another.
+type rows struct {
+	mailroom.Changes
+	t *testing.T
+}
+
+func (w *ward) rows() *rows {
+	w.t.Helper()
+	out := &rows{t: w.t}
+	c := &out.Changes
+	w.must(w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
+		if c.Threads, err = r.Threads(mailroom.ThreadQuery{Oldest: true}); err != nil {
+			return err
+		}
+		if c.Runs, err = r.Runs(mailroom.RunQuery{}); err != nil {
+			return err
+		}
+		slices.Reverse(c.Runs)
+		for _, run := range c.Runs {
+			pieces, err := r.Partials(run.ID)
+			keys, e := r.Keys(run.Thread, []string{run.SubmitKey})
+			if err = errors.Join(err, e); err != nil {
+				return err
+			}
+			c.Partials, c.Keys = append(c.Partials, pieces...), append(c.Keys, keys...)
+			run.Key = 0
+		}
+		for _, t := range c.Threads {
+			log, err := r.Entries(mailroom.EntryQuery{Thread: t.ID})
+			if err != nil {
+				return err
+			}
+			for _, e := range log {
+				c.Entries = append(c.Entries, []mailroom.Entry{e}) // each by itself, so that one can be left out
+			}
+			t.Key = 0
+		}
+		if c.Workers, err = r.Workers(); err != nil {
+			return err
+		}
+		c.Tickets, err = r.Tickets(mailroom.TicketQuery{})
+		for _, k := range c.Tickets {
+			k.Key = 0
+		}
+		return err
+	}))
+	return out
+}
+
+// store writes the rows into a new store.
+func (r *rows) store() *memory.Store {
+	r.t.Helper()
+	s := memory.New()
+	if err := s.Update(r.t.Context(), func(tx mailroom.Tx) error { return tx.Write(&r.Changes) }); err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (r *rows) thread(id string) *mailroom.Thread {
+	i := slices.IndexFunc(r.Threads, func(t *mailroom.Thread) bool { return t.ID == id })
+	return r.Threads[i]
+}
+
+func (r *rows) run(id string) *mailroom.Run {
+	i := slices.IndexFunc(r.Runs, func(x *mailroom.Run) bool { return x.ID == id })
+	return r.Runs[i]
+}
+
+func (r *rows) ticket(run, name string) *mailroom.Ticket {
+	i := slices.IndexFunc(r.Tickets, func(k *mailroom.Ticket) bool { return k.Run == run && k.Name == name })
+	return r.Tickets[i]
+}
+
+// dropRun leaves out a run and its pieces, keys and tickets.
+func (r *rows) dropRun(id string) {
+	r.Runs = slices.DeleteFunc(r.Runs, func(x *mailroom.Run) bool { return x.ID == id })
+	r.Partials = slices.DeleteFunc(r.Partials, func(x mailroom.Partial) bool { return x.Run == id })
+	r.Keys = slices.DeleteFunc(r.Keys, func(x mailroom.SubmitKey) bool { return x.Result.Run == id })
+	r.Tickets = slices.DeleteFunc(r.Tickets, func(x *mailroom.Ticket) bool { return x.Run == id })
+}
+
+// entry finds the n-th entry of a kind that names a run, n from 1.
+func (r *rows) entry(kind, run string, n int) *mailroom.Entry {
+	r.t.Helper()
+	for _, list := range r.Entries {
+		if list[0].Kind == kind && list[0].Run == run {
+			if n--; n == 0 {
+				return &list[0]
+			}
+		}
+	}
+	r.t.Fatalf("no entry %s of run %s", kind, run)
+	return nil
+}
+
+// retell puts another entry in the place of one.
+func (r *rows) retell(e *mailroom.Entry, change func(e *mailroom.Entry)) {
+	r.t.Helper()
+	other := *e
+	change(&other)
+	made, err := mailroom.NewEntry(other.Thread, other.Seq, other.Kind, other.Run, other.Attempt, other.At, other.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	*e = made
+}
+
+// body changes one field of an entry's body.
+func (r *rows) body(e *mailroom.Entry, field string, value any) {
+	r.t.Helper()
+	r.retell(e, func(e *mailroom.Entry) {
+		var fields map[string]any
+		err := json.Unmarshal(e.Body, &fields)
+		fields[field] = value
+		b, e2 := json.Marshal(fields)
+		if err = errors.Join(err, e2); err != nil {
+			r.t.Fatal(err)
+		}
+		e.Body = b
+	})
+}
+
+// another puts an entry at the end of thread t.
+func (r *rows) another(kind, run string, attempt int, body any) {
+	r.t.Helper()
+	t := r.thread("t")
+	t.LastSeq++
+	e, err := mailroom.NewEntry("t", t.LastSeq, kind, run, attempt, t.UpdatedAt, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Entries = append(r.Entries, []mailroom.Entry{e})
+}
+
+// cut leaves out an entry.
+func (r *rows) cut(e *mailroom.Entry) {
+	seq, thread := e.Seq, e.Thread
+	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool { return list[0].Thread == thread && list[0].Seq == seq })
+}
+
+func check(t *testing.T, v doctor.Viewer) doctor.Report {
+	t.Helper()
+	report, err := doctor.Check(t.Context(), v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
