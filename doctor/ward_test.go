@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -62,6 +63,20 @@ func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
 	}
 	_, err := w.Submit(w.t.Context(), in)
 	w.must(err)
+}
+
+// backlog makes a thread with n runs in its queue, in one transaction.
+func (w *ward) backlog(thread string, n int) {
+	w.t.Helper()
+	l := mailroom.Load(&mailroom.Thread{ID: thread})
+	for i := range n {
+		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Messages: []mailroom.Draft{{Parts: mailroom.Text("do")}}}
+		_, err := l.Submit(in, time.Now().UTC().Truncate(time.Microsecond))
+		w.must(err)
+	}
+	c := &mailroom.Changes{}
+	l.Collect(c)
+	w.must(w.store.Update(w.t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }))
 }
 
 // claim starts the next run, which must be this one.
