@@ -63,6 +63,7 @@ func (m *Main) rootCommand() *cobra.Command {
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
 		m.agentsCommand(), m.workersCommand(), m.configCommand(), m.benchCommand(), m.versionCommand(),
 	)
+	root.AddCommand(m.moreCommands()...)
 	return root
 }
 

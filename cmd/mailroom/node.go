@@ -40,6 +40,9 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 	if err != nil {
 		return nil, err
 	}
+	if store, err = equip(store, roster); err != nil {
+		return nil, err
+	}
 	return assemble(store, c, roster, token, log), nil
 }
 

@@ -22,6 +22,7 @@ var floors = map[string]int{
 	"client":          2, // the wire types and the Go client
 	"server":          3,
 	"cmd/mailroom":    4,
+	"torture":         4, // drives the binary, from outside
 }
 
 // concrete stores are named by commands and tests only.

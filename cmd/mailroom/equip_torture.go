@@ -1,0 +1,97 @@
+//go:build torture
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/doom"
+	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/sqlite"
+)
+
+const (
+	tortureAgent   = "torture"
+	tortureVersion = "746f72747572"
+)
+
+// equip adds the agent that walks through all points, and dies at the one that
+// MAILROOM_TORTURE names. Its effects go to the file MAILROOM_TORTURE_FILE.
+func equip(store mailroom.Store, r *roster) (mailroom.Store, error) {
+	d, err := doom.Parse(os.Getenv("MAILROOM_TORTURE"))
+	if err != nil {
+		return nil, err
+	}
+	r.agents[tortureAgent] = engine.Agent{Agent: d.Agent(os.Getenv("MAILROOM_TORTURE_FILE")), Version: tortureVersion}
+	r.kinds[tortureAgent] = tortureAgent
+	r.present = append(r.present, mailroom.Definition{
+		Agent: tortureAgent, Version: tortureVersion, Body: json.RawMessage(`{"kind":"torture"}`),
+	})
+	r.old = slices.DeleteFunc(r.old, func(k mailroom.Definition) bool { return k.Agent == tortureAgent })
+	return d.Store(store), nil
+}
+
+// moreCommands adds a second worker: an engine in a process of its own, over the
+// ledger of a server that runs.
+func (m *Main) moreCommands() []*cobra.Command {
+	cmd := &cobra.Command{Use: "torture-worker", Hidden: true, Args: cobra.NoArgs}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := folder.Find(m.data, m.Env)
+		if err != nil {
+			return err
+		}
+		c, err := loadConfig(dir, "")
+		if err != nil {
+			return err
+		}
+		return m.work(cmd.Context(), dir, c)
+	}
+	return []*cobra.Command{cmd}
+}
+
+func (m *Main) work(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	file, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	r, err := newRoster(c, nil, log)
+	if err != nil {
+		return err
+	}
+	store, err := equip(file, r)
+	if err != nil {
+		return err
+	}
+	l := ledger.New(store, ledger.Options{
+		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
+		Lease: c.Lease, MaxQueued: anyIfZero(c.MaxQueued), Log: log,
+	})
+	e := engine.New(l, bus.New(), engine.Options{
+		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Log: log,
+	})
+	m.say("working as process %d", os.Getpid())
+	group := &errgroup.Group{}
+	ledgerCtx, end := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { return l.Run(ledgerCtx) })
+	group.Go(func() error {
+		defer end()
+		return e.Run(ctx)
+	})
+	return group.Wait()
+}

@@ -1,0 +1,245 @@
+package doom
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// Script is what a run of the agent does: the options it was submitted with.
+type Script struct {
+	// Scenes, in order: say, once, sure, look (effects: by default, declared
+	// idempotent, with a reconcile function), ask, question, timer, child,
+	// note, fail (the first attempt), never (for good), stubborn.
+	Scenes []string `json:"scenes"`
+	Words  int      `json:"words"`   // of a say
+	Pace   int      `json:"pace_ms"` // between two words, or two steps of a stubborn scene
+	To     string   `json:"to"`      // thread of a note
+}
+
+// Agent walks through scenes, one durable step each, and dies at the places
+// begin, token, text, effect, effected, result, step on its way if d says so.
+// Effects append a line to file, which nothing else of the server touches.
+func (d *Doom) Agent(file string) mailroom.Agent {
+	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+		p := &play{doom: d, file: file, session: s, run: s.Run()}
+		err := p.all(ctx)
+		if err != nil && ctx.Err() != nil && !errors.Is(err, mailroom.ErrParked) {
+			return context.Cause(ctx)
+		}
+		return err
+	})
+}
+
+// play is one attempt.
+type play struct {
+	doom    *Doom
+	file    string
+	session mailroom.Session
+	run     *mailroom.Run
+	script  Script
+	at      mark
+}
+
+// mark is the checkpoint.
+type mark struct {
+	Next int    `json:"next"`          // the scene to be played
+	Kid  string `json:"kid,omitempty"` // the child that this scene waits for
+}
+
+func (p *play) all(ctx context.Context) error {
+	p.doom.at("begin")
+	p.script = Script{Scenes: []string{"say"}, Words: 5}
+	if len(p.run.Options) > 0 {
+		if err := json.Unmarshal(p.run.Options, &p.script); err != nil {
+			return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("read the script: %w", err)}
+		}
+	}
+	if p.run.Checkpoint != nil {
+		if err := json.Unmarshal(p.run.Checkpoint, &p.at); err != nil {
+			return fmt.Errorf("read the checkpoint: %w", err)
+		}
+	}
+	for p.at.Next < len(p.script.Scenes) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := p.scene(ctx, p.script.Scenes[p.at.Next]); err != nil {
+			return err
+		}
+	}
+	return p.hear(ctx)
+}
+
+func (p *play) scene(ctx context.Context, name string) error {
+	switch name {
+	case "say":
+		return p.say(ctx)
+	case "once", "sure", "look":
+		return p.effect(ctx, name)
+	case "ask":
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Approval, Prompt: "May I?", Action: "go on"})
+	case "question":
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Question, Prompt: "What then?"})
+	case "timer":
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Timer, After: 150 * time.Millisecond})
+	case "child":
+		return p.child(ctx)
+	case "note":
+		note := mailroom.Send{Name: p.named("note"), Thread: p.script.To, Parts: mailroom.Text(fmt.Sprintf("note %s %d", p.run.ID, p.at.Next))}
+		return p.over(ctx, mailroom.Step{Sends: []mailroom.Send{note}})
+	case "fail":
+		if p.run.Failures == 0 {
+			return errors.New("the first attempt fails")
+		}
+		return p.over(ctx, mailroom.Step{})
+	case "never":
+		return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("this is never done")}
+	case "stubborn":
+		return p.stubborn(ctx)
+	}
+	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("no scene is called %q", name)}
+}
+
+// named is a name that is the same in every attempt at the present scene.
+func (p *play) named(what string) string { return fmt.Sprintf("%s-%d", what, p.at.Next) }
+
+// over ends the scene with its step.
+func (p *play) over(ctx context.Context, step mailroom.Step) error {
+	if err := p.hear(ctx); err != nil {
+		return err
+	}
+	after := mark{Next: p.at.Next + 1}
+	raw, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	step.Name, step.Checkpoint = p.named(p.script.Scenes[p.at.Next]), raw
+	p.doom.at("step")
+	if err := p.session.Append(ctx, step); err != nil {
+		return err
+	}
+	p.at = after
+	return nil
+}
+
+// hear says what was steered, so that the log shows that it was taken in.
+func (p *play) hear(ctx context.Context) error {
+	messages, err := p.session.Steered(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if err := p.session.Stream(ctx, "\nheard: "+m.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say tells what was read, and goes on talking.
+func (p *play) say(ctx context.Context) error {
+	input, err := p.session.Input(ctx)
+	if err != nil {
+		return err
+	}
+	texts := make([]string, len(input))
+	for i, m := range input {
+		texts[i] = m.Text
+	}
+	p.doom.at("token")
+	if err := p.session.Stream(ctx, "read: "+strings.Join(texts, " | ")); err != nil {
+		return err
+	}
+	for i := range p.script.Words {
+		p.doom.at("text")
+		if err := p.pause(ctx); err != nil {
+			return err
+		}
+		if err := p.session.Stream(ctx, fmt.Sprintf(" wörd%d", i)); err != nil {
+			return err
+		}
+	}
+	return p.over(ctx, mailroom.Step{})
+}
+
+func (p *play) pause(ctx context.Context) error {
+	timer := time.NewTimer(time.Duration(p.script.Pace) * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// stubborn goes on writing whatever its context says: only the fence can stop it.
+func (p *play) stubborn(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	for i := range p.script.Words {
+		if err := p.pause(ctx); err != nil {
+			return err
+		}
+		if err := p.session.Append(ctx, mailroom.Step{Name: fmt.Sprintf("stubborn-%d", i)}); err != nil {
+			return err
+		}
+	}
+	return p.over(ctx, mailroom.Step{})
+}
+
+// ask asks under a name of the scene and notes what it was told.
+func (p *play) ask(ctx context.Context, a mailroom.Ask) error {
+	a.Name = p.named(string(a.Kind))
+	tickets, err := p.session.Wait(ctx, false, a)
+	if err != nil {
+		return err
+	}
+	return p.told(ctx, tickets[0])
+}
+
+func (p *play) told(ctx context.Context, k mailroom.Ticket) error {
+	body, err := json.Marshal(map[string]any{"ticket": k.ID, "state": k.State, "decision": k.Decision, "answer": k.Answer})
+	if err != nil {
+		return err
+	}
+	return p.over(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "x.told", Body: body}}})
+}
+
+// child sends a run and waits for its end. A run that is tried again after it
+// was cancelled has to send anew, under another name.
+func (p *play) child(ctx context.Context) error {
+	for {
+		if p.at.Kid == "" {
+			if err := p.send(ctx); err != nil {
+				return err
+			}
+		}
+		tickets, err := p.session.Wait(ctx, false, mailroom.Ask{Name: p.at.Kid})
+		if mailroom.CodeOf(err) == mailroom.Invalid {
+			p.at.Kid = ""
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return p.told(ctx, tickets[0])
+	}
+}
+
+func (p *play) send(ctx context.Context) error {
+	p.at.Kid = fmt.Sprintf("%s-%d", p.named("kid"), p.run.Attempt)
+	raw, err := json.Marshal(p.at)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("kid %s %s", p.run.ID, p.at.Kid)
+	return p.session.Append(ctx, mailroom.Step{Name: "send-" + p.at.Kid, Checkpoint: raw, Sends: []mailroom.Send{
+		{Name: p.at.Kid, Agent: p.run.Agent, Parts: mailroom.Text(text), Answer: mailroom.AnswerWait},
+	}})
+}

@@ -1,0 +1,65 @@
+package doom
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"mailroom"
+)
+
+// effect does the scene's effect: a line "KEY NONCE" outside of the server.
+func (p *play) effect(ctx context.Context, kind string) error {
+	e := mailroom.Effect{Name: p.named(kind), Idempotent: kind == "sure"}
+	if kind == "look" {
+		e.Reconcile = p.find
+	}
+	value, err := p.session.Do(ctx, e, func(_ context.Context, key string) (json.RawMessage, error) {
+		p.doom.at("effect")
+		nonce := rand.Text()
+		if err := p.write(key + " " + nonce + "\n"); err != nil {
+			return nil, err
+		}
+		p.doom.at("effected")
+		return json.Marshal(nonce)
+	})
+	if err != nil {
+		return err
+	}
+	p.doom.at("result")
+	body, err := json.Marshal(map[string]any{"effect": e.Name, "value": value})
+	if err != nil {
+		return err
+	}
+	return p.over(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "x.effect", Body: body}}})
+}
+
+// write adds a line in one call, so that a killed process leaves it whole or not
+// at all.
+func (p *play) write(line string) error {
+	f, err := os.OpenFile(p.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the file of effects: %w", err)
+	}
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
+}
+
+// find says whether the effect of a key happened, and with which nonce.
+func (p *play) find(_ context.Context, key string) (json.RawMessage, bool, error) {
+	text, err := os.ReadFile(p.file)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, false, fmt.Errorf("read the file of effects: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if k, nonce, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); k == key {
+			value, err := json.Marshal(nonce)
+			return value, true, err
+		}
+	}
+	return nil, false, nil
+}
