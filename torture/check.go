@@ -1,0 +1,253 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/torture/internal/story"
+)
+
+// check reads what is new in every thread and compares it with the journal, with
+// the effects outside and with what readers were told. Only a server that dies
+// meanwhile is an error that is none.
+func (t *torture) check(ctx context.Context, p *process) error {
+	before, err := t.effects()
+	if err != nil {
+		return err
+	}
+	if err := t.read(ctx, p); err != nil {
+		return err
+	}
+	after, err := t.effects()
+	if err != nil {
+		return err
+	}
+	t.collect()
+	t.judgeEffects(before, after)
+	t.judgeSends()
+	ops := t.journal.since(t.judged + 1)
+	for _, o := range ops {
+		t.judge(o)
+	}
+	t.judgeTexts(ops)
+	t.judgeHistories(ops)
+	t.judged = t.journal.next() - 1
+	t.since = time.Now()
+	t.counts.checks.Add(1)
+	return context.Cause(ctx)
+}
+
+// read brings all logs up to date. Threads never vanish, but for those that were
+// deleted.
+func (t *torture) read(ctx context.Context, p *process) error {
+	at := t.target(p)
+	defer at.http.CloseIdleConnections()
+	c := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTimeout(patience))
+	there := map[string]bool{}
+	for cursor := ""; ; {
+		page, err := c.Threads(ctx, client.ListQuery{Limit: 500, Cursor: cursor})
+		if err != nil {
+			return fmt.Errorf("list the threads: %w", err)
+		}
+		for _, row := range page.Items {
+			there[row.ID] = true
+			if err := t.readThread(ctx, c, row); err != nil {
+				return err
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		cursor = *page.Next
+	}
+	for _, l := range t.allLogs() {
+		if !there[l.thread] && l.length() > 0 && !strings.HasPrefix(l.thread, "gone-") {
+			t.violation(l.thread, "thread %s is no longer there", l.thread)
+		}
+	}
+	return nil
+}
+
+func (t *torture) readThread(ctx context.Context, c *client.Client, row client.Thread) error {
+	l := t.log(row.ID)
+	if strings.HasPrefix(row.ID, "gone-") || l.isBlind() {
+		return nil
+	}
+	known := l.length()
+	if row.LastSeq < known {
+		t.violation(row.ID, "thread %s says that its last entry is %d, entry %d was read", row.ID, row.LastSeq, known)
+	}
+	if row.OldestSeq > known+1 {
+		t.counts.blind.Add(1)
+		l.lose()
+		return nil
+	}
+	for known < row.LastSeq {
+		page, err := c.Entries(ctx, row.ID, client.EntriesQuery{After: known, Limit: 500})
+		if err != nil {
+			return fmt.Errorf("read thread %s: %w", row.ID, err)
+		}
+		for _, e := range page.Items {
+			if e.Seq != known+1 {
+				t.violation(row.ID, "entry %d follows entry %d in the list of thread %s", e.Seq, known, row.ID)
+			}
+			known = e.Seq
+			l.add(e, "the list")
+		}
+		if len(page.Items) == 0 {
+			t.violation(row.ID, "thread %s has no entry after %d, and says that its last is %d", row.ID, known, row.LastSeq)
+			return nil
+		}
+	}
+	return nil
+}
+
+func (t *torture) allLogs() []*threadLog {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := make([]*threadLog, 0, len(t.logs))
+	for _, l := range t.logs {
+		list = append(list, l)
+	}
+	slices.SortFunc(list, func(a, b *threadLog) int { return strings.Compare(a.thread, b.thread) })
+	return list
+}
+
+// entriesFrom returns the entries from seq on, and when each was first seen.
+func (l *threadLog) entriesFrom(seq int64) ([]mailroom.Entry, []time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries[seq-1:]), slices.Clone(l.seen[seq-1:])
+}
+
+// collect counts how often each text that is to be there once is in a log, and
+// finds the thread of each run.
+func (t *torture) collect() {
+	for _, l := range t.allLogs() {
+		from := t.told[l.thread]
+		entries, _ := l.entriesFrom(from + 1)
+		for _, e := range entries {
+			if e.Kind == mailroom.KindQueued {
+				t.runs[e.Run] = l
+			}
+			if e.Kind != mailroom.KindMessage || e.Attempt > 0 {
+				continue
+			}
+			var m mailroom.Message
+			if err := e.Decode(&m); err != nil {
+				t.violation(l.thread, "%v", err)
+				continue
+			}
+			if !isOnce(m.Text) {
+				continue
+			}
+			if t.texts[m.Text]++; t.texts[m.Text] > 1 {
+				t.violation(l.thread, "message %.60q is there %d times", m.Text, t.texts[m.Text])
+			}
+		}
+		t.told[l.thread] = from + int64(len(entries))
+	}
+}
+
+// isOnce: texts of the hands, of notes and of children are never used twice.
+func isOnce(text string) bool {
+	if strings.HasPrefix(text, "note ") || strings.HasPrefix(text, "kid ") {
+		return true
+	}
+	n, _, _ := strings.Cut(strings.TrimPrefix(text, "m"), ".")
+	_, err := strconv.Atoi(n)
+	return err == nil && strings.HasPrefix(text, "m")
+}
+
+// effects reads what happened outside: nonces by key.
+func (t *torture) effects() (map[string][]string, error) {
+	raw, err := os.ReadFile(t.effectsFile())
+	if err != nil && !os.IsNotExist(err) {
+		return nil, fmt.Errorf("read the effects: %w", err)
+	}
+	found := map[string][]string{}
+	for line := range strings.Lines(string(raw)) {
+		key, nonce, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		found[key] = append(found[key], nonce)
+	}
+	return found, nil
+}
+
+// judgeEffects compares the effects that happened with the log: each was
+// intended before it happened (before was read before the log), and what the log
+// remembers did happen (after was read after it).
+func (t *torture) judgeEffects(before, after map[string][]string) {
+	for key, nonces := range before {
+		run, name, _ := strings.Cut(key, "/")
+		l := t.runs[run]
+		if l == nil {
+			if !t.anyBlind() {
+				t.violation("", "effect %s happened, and no log has its run", key)
+			}
+			continue
+		}
+		l.look(func(s *story.Story) {
+			f := s.Runs[run].Effects[name]
+			switch {
+			case f == nil:
+				t.violation(l.thread, "effect %s happened, and the log does not say that it was intended", key)
+			case len(nonces) > f.Intents:
+				t.violation(l.thread, "effect %s happened %d times, and was intended %d times", key, len(nonces), f.Intents)
+			}
+		})
+	}
+	for _, l := range t.allLogs() {
+		l.look(func(s *story.Story) {
+			for _, r := range s.Runs {
+				for _, f := range r.Effects {
+					value := strings.Trim(string(f.Value), `"`)
+					if r.Agent == tortureAgent && f.Last == mailroom.KindEffectSettled && !f.Failed &&
+						!slices.Contains(after[f.Key], value) && !strings.HasPrefix(value, "{") {
+						t.violation(l.thread, "effect %s settled as %s, which never happened; it happened as %v", f.Key, value, after[f.Key])
+					}
+				}
+			}
+		})
+	}
+	t.counts.effects.Store(int64(len(after)))
+}
+
+func (t *torture) anyBlind() bool { return t.counts.blind.Load() > 0 }
+
+// judgeSends: what a run sent is in the other thread. Threads are not read in one
+// view, so what was sent is looked for when they have been read once more.
+func (t *torture) judgeSends() {
+	for _, sent := range t.sent {
+		to := t.log(sent.Thread)
+		to.look(func(s *story.Story) {
+			if s.Messages[sent.Message] == nil && !to.blind {
+				t.violation(sent.from, "message %s was sent from thread %s, and thread %s does not have it", sent.Message, sent.from, sent.Thread)
+			}
+		})
+	}
+	t.sent = nil
+	for _, l := range t.allLogs() {
+		l.look(func(s *story.Story) {
+			for _, r := range s.Runs {
+				for _, sent := range r.Sends[r.Judged:] {
+					t.sent = append(t.sent, sending{sent, l.thread})
+				}
+				r.Judged = len(r.Sends)
+			}
+		})
+	}
+	t.counts.sends.Add(int64(len(t.sent)))
+}
+
+// sending is a message that a run of a thread sent.
+type sending struct {
+	mailroom.Sent
+	from string
+}

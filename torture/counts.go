@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// counts are what the summary tells.
+type counts struct {
+	cycles, events, deltas, gaps, blind, effects, sends, repeats, checks atomic.Int64
+	histories, facts, undecided                                          atomic.Int64
+
+	mu         sync.Mutex
+	operations map[string]int // owned by mu: by kind and outcome
+	kills      map[string]int // owned by mu: by point
+	unmet      int            // owned by mu: points that were not reached
+}
+
+func (c *counts) operation(o *operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.operations == nil {
+		c.operations = map[string]int{}
+	}
+	kind := o.Kind
+	if o.Kind == "submit" {
+		mode := string(o.Submit.Mode)
+		if mode == "" {
+			mode = "queue"
+		}
+		kind = "submit " + mode
+	}
+	c.operations[kind+"/"+o.Outcome]++
+	c.operations[kind]++
+}
+
+// kill notes a kill that was planned, and the point at which the process died by
+// itself, if it did.
+func (c *counts) kill(planned, point string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kills == nil {
+		c.kills = map[string]int{}
+	}
+	if point != "" {
+		c.kills[point]++
+		return
+	}
+	for _, when := range []string{"at ", "before ", "after "} {
+		if strings.HasPrefix(planned, when) && planned != byChance && planned != atStart {
+			c.unmet++
+			planned = "not reached in time, from outside"
+		}
+	}
+	c.kills[planned]++
+}
+
+// print writes the summary.
+func (t *torture) summary(w io.Writer) {
+	c := &t.counts
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	table := &strings.Builder{}
+	all, killed := 0, 0
+	fmt.Fprintf(table, "\n%-22s %8s %8s %8s %8s\n", "operation", "all", done, refused, unknown)
+	for _, kind := range slices.Sorted(maps.Keys(c.operations)) {
+		if strings.Contains(kind, "/") {
+			continue
+		}
+		all += c.operations[kind]
+		fmt.Fprintf(table, "%-22s %8d %8d %8d %8d\n", kind, c.operations[kind],
+			c.operations[kind+"/"+done], c.operations[kind+"/"+refused], c.operations[kind+"/"+unknown])
+	}
+	fmt.Fprintf(table, "\n%-36s %8s\n", "killed", "times")
+	for _, point := range slices.Sorted(maps.Keys(c.kills)) {
+		killed += c.kills[point]
+		fmt.Fprintf(table, "%-36s %8d\n", point, c.kills[point])
+	}
+	threads, entries := 0, int64(0)
+	for _, l := range t.allLogs() {
+		threads++
+		entries += l.length()
+	}
+	fmt.Fprintf(w, "\n%d cycles, %d kills, %d operations, seed %d\n%s", c.cycles.Load(), killed, all, t.seed, table)
+	fmt.Fprintf(w, "\nchecked %d times: %d entries of %d threads, each against the rules and against every reader\n", c.checks.Load(), entries, threads)
+	fmt.Fprintf(w, "readers got %d events, %d of them live text, %d gaps after a purge\n", c.events.Load(), c.deltas.Load(), c.gaps.Load())
+	fmt.Fprintf(w, "%d repeats of a key gave the first answer; %d effects outside and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
+	fmt.Fprintf(w, "%d histories of %d facts are linear (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
+	if n := c.blind.Load(); n > 0 {
+		fmt.Fprintf(w, "%d threads were not judged to their end: a part was purged before it was read\n", n)
+	}
+}
+
+// tell writes the story of the first violations.
+func (t *torture) tell(w io.Writer) {
+	found := t.violations()
+	for i, v := range found {
+		if i == 5 {
+			fmt.Fprintf(w, "\nand %d more\n", len(found)-i)
+			return
+		}
+		fmt.Fprintf(w, "\nVIOLATION in cycle %d: %s\n", v.cycle, v.what)
+		if i > 0 || v.thread == "" {
+			continue
+		}
+		fmt.Fprintf(w, "\nthe end of the log of thread %s:\n", v.thread)
+		for _, line := range t.log(v.thread).tail(40) {
+			fmt.Fprintf(w, "  %.800s\n", line)
+		}
+		fmt.Fprintf(w, "\nthe last operations on it:\n")
+		for _, line := range t.journal.about(v.thread, 20) {
+			fmt.Fprintf(w, "  %.800s\n", line)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// newest is the submit that was answered last in a thread with a queue, which is
+// the likeliest to be unread.
+func (h *hand) newest() *operation {
+	thread := h.thread()
+	for range 5 {
+		if h.home.waiting(thread) > 0 {
+			break
+		}
+		thread = h.thread()
+	}
+	if list := h.home.journal.taken(thread); len(list) > 0 {
+		return list[len(list)-1]
+	}
+	return nil
+}
+
+func (h *hand) edit() {
+	o := h.newest()
+	if o == nil {
+		return
+	}
+	text := fmt.Sprintf("e%d.%d %s", h.home.journal.next(), h.dice.IntN(1<<30), h.words())
+	h.do(&operation{Kind: "edit", Thread: o.Thread, Message: o.Message, Text: text}, func(ctx context.Context) error {
+		_, err := h.client.EditMessage(ctx, o.Thread, o.Message, client.Edit{Text: text})
+		return err
+	})
+}
+
+func (h *hand) retract() {
+	o := h.newest()
+	if o == nil {
+		return
+	}
+	h.do(&operation{Kind: "retract", Thread: o.Thread, Message: o.Message}, func(ctx context.Context) error {
+		return h.client.RetractMessage(ctx, o.Thread, o.Message)
+	})
+}
+
+func (h *hand) cancel() {
+	o := h.taken()
+	if o == nil {
+		return
+	}
+	call, kind := h.client.CancelRun, "cancel"
+	if h.dice.IntN(4) == 0 {
+		call, kind = h.client.CancelTree, "cancel tree"
+	}
+	h.onRun(kind, o, func(ctx context.Context) (client.Run, error) { return call(ctx, o.Run) })
+}
+
+func (h *hand) retry() {
+	o := h.taken()
+	if o == nil {
+		return
+	}
+	fresh := h.dice.IntN(4) == 0
+	h.onRun("retry", o, func(ctx context.Context) (client.Run, error) {
+		return h.client.RetryRun(ctx, o.Run, client.Retry{Fresh: fresh})
+	})
+}
+
+// wait waits a little for a run, or follows it to its end as clients do.
+func (h *hand) wait(ctx context.Context) {
+	o := h.taken()
+	if o == nil {
+		return
+	}
+	h.onRun("wait", o, func(context.Context) (client.Run, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience) // not longer than the load lasts
+		defer cancel()
+		return h.client.WaitRun(ctx, o.Run, time.Duration(h.dice.IntN(80)+1)*time.Millisecond)
+	})
+}
+
+func (h *hand) onRun(kind string, of *operation, call func(ctx context.Context) (client.Run, error)) {
+	o := &operation{Kind: kind, Thread: of.Thread, Run: of.Run}
+	h.do(o, func(ctx context.Context) error {
+		run, err := call(ctx)
+		if err == nil {
+			o.State = &run
+		}
+		return err
+	})
+}
+
+func (h *hand) interrupt() {
+	o := &operation{Kind: "interrupt", Thread: h.thread()}
+	h.do(o, func(ctx context.Context) error {
+		out, err := h.client.Interrupt(ctx, o.Thread)
+		if err == nil {
+			o.Interrupted = &out
+		}
+		return err
+	})
+}
+
+// read asks for a thread: what it says must fit what happened before and after.
+func (h *hand) read() {
+	o := &operation{Kind: "read", Thread: h.thread()}
+	h.do(o, func(ctx context.Context) error {
+		row, err := h.client.Thread(ctx, o.Thread)
+		if err == nil {
+			o.Row = &row
+		}
+		return err
+	})
+}
+
+func (h *hand) list() {
+	calls := []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := h.client.Runs(ctx, client.ListQuery{Q: "status:failed", Limit: 20})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := h.client.Messages(ctx, h.thread(), client.MessagesQuery{Limit: 30, All: h.dice.IntN(2) == 0})
+			return err
+		},
+		func(ctx context.Context) error { _, err := h.client.Stats(ctx); return err },
+		func(ctx context.Context) error { _, err := h.client.Workers(ctx); return err },
+	}
+	h.do(&operation{Kind: "list"}, one(h, calls))
+}
+
+// gone makes a thread, waits for its run, and deletes it.
+func (h *hand) gone(ctx context.Context) {
+	thread := fmt.Sprintf("gone-%d-%d", h.journalNext(), h.dice.IntN(1<<20))
+	in := &client.Submit{Thread: thread, Text: "brief " + thread, Key: "k-" + thread}
+	o := h.send(&operation{Kind: "brief", Thread: thread, Submit: in})
+	if o.Outcome != done {
+		return
+	}
+	h.onRun("wait", o, func(context.Context) (client.Run, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return h.client.WaitRun(ctx, o.Run, 2*time.Second)
+	})
+	h.do(&operation{Kind: "delete", Thread: thread}, func(ctx context.Context) error { return h.client.DeleteThread(ctx, thread) })
+}
+
+func (h *hand) journalNext() int { return h.home.journal.next() }
+
+// decider answers open tickets until ctx ends, some of them twice and in two
+// ways: only one of them may be taken. all answers every ticket.
+func (h *hand) decider(ctx context.Context, all bool) {
+	for ctx.Err() == nil {
+		page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open", Limit: 200})
+		if err == nil {
+			for _, k := range page.Items {
+				if ctx.Err() == nil && (all || h.dice.IntN(3) == 0) {
+					h.decide(k, all)
+				}
+			}
+		}
+		pause(ctx, time.Duration(20+h.dice.IntN(60))*time.Millisecond)
+	}
+}
+
+func (h *hand) decide(k client.Ticket, all bool) {
+	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
+		return
+	}
+	first := h.decision(k)
+	h.decideOnce(k, first)
+	switch n := h.dice.IntN(10); {
+	case all:
+	case n == 0:
+		h.decideOnce(k, first)
+	case n == 1:
+		h.decideOnce(k, h.decision(k))
+	}
+}
+
+func (h *hand) decision(k client.Ticket) client.Decision {
+	answer := json.RawMessage(fmt.Sprintf(`{"answer":%d}`, h.dice.IntN(1<<30)))
+	n := h.dice.IntN(10)
+	switch {
+	case k.Kind == mailroom.Question, k.Answers && n < 2:
+		return client.Decision{Decision: mailroom.Answer, Answer: answer}
+	case n < 4:
+		return client.Decision{Decision: mailroom.Deny, Reason: "no"}
+	}
+	return client.Decision{Decision: mailroom.Approve, Digest: k.Digest}
+}
+
+func (h *hand) decideOnce(k client.Ticket, d client.Decision) {
+	o := &operation{Kind: "decide", Thread: k.Thread, Run: k.Run, Ticket: k.ID, Verdict: verdict(d.Decision, d.Answer)}
+	h.do(o, func(ctx context.Context) error {
+		_, err := h.client.Decide(ctx, k.ID, d)
+		return err
+	})
+}
+
+// verdict is a decision in one word, to compare it with the log's.
+func verdict(v mailroom.Verdict, answer json.RawMessage) string {
+	if len(answer) == 0 || string(answer) == "null" {
+		return string(v)
+	}
+	return string(v) + " " + string(answer)
+}
+
+// decideWithSubmit answers a ticket in the transaction of a message.
+func (h *hand) decideWithSubmit(ctx context.Context) {
+	page, err := h.client.Tickets(ctx, client.ListQuery{Q: "state:open kind:approval", Limit: 20})
+	if err != nil || len(page.Items) == 0 {
+		return
+	}
+	k := one(h, page.Items)
+	d := h.decision(k)
+	in := &client.Submit{
+		Thread: k.Thread, Text: fmt.Sprintf("m%d.%d with a decision", h.home.journal.next(), h.dice.IntN(1<<30)),
+		Key: fmt.Sprintf("k%d-%d", h.home.journal.next(), h.dice.Int()),
+		Decisions: []client.SubmitDecision{
+			{Ticket: k.ID, Decision: d.Decision, Answer: d.Answer, Reason: d.Reason, Digest: d.Digest},
+		},
+	}
+	h.send(&operation{
+		Kind: "submit", Thread: k.Thread, Text: in.Text, Submit: in, Ticket: k.ID, Verdict: verdict(d.Decision, d.Answer),
+	})
+}

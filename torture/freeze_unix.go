@@ -1,0 +1,13 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// freeze stops a process until it is thawed.
+func freeze(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+
+func thaw(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

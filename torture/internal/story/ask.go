@@ -1,0 +1,96 @@
+package story
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"mailroom"
+)
+
+// Effect is one named effect of a run.
+type Effect struct {
+	Name, Key string
+	Last      string          // kind of its last entry
+	Failed    bool            // it settled with an error
+	Value     json.RawMessage // it settled with
+	Intents   int             // times that it may have been called, in all
+	tries     int             // since the run was submitted, or retried afresh
+	answered  json.RawMessage
+}
+
+func (f *Effect) forget() { f.Last, f.Failed, f.Value, f.tries, f.answered = "", false, nil, 0, nil }
+
+// effect: intended, then settled or unknown; what is unknown is called again
+// only by leave, or when it was declared harmless; what settled is over.
+func (s *Story) effect(e mailroom.Entry, r *Run) {
+	body := decode[mailroom.EffectEntry](s, e)
+	f := r.Effects[body.Name]
+	if f == nil {
+		f = &Effect{Name: body.Name, Key: body.Key}
+		r.Effects[body.Name] = f
+	}
+	if f.Last == mailroom.KindEffectSettled && !f.Failed {
+		s.bad(e, "effect %s had settled", f.Name)
+	}
+	switch e.Kind {
+	case mailroom.KindEffectIntended:
+		if f.Last == mailroom.KindEffectIntended {
+			s.bad(e, "effect %s is called again, and nobody said that its outcome was unknown", f.Name)
+		}
+		if f.Last == mailroom.KindEffectUnknown && s.strict(f.Name) && !s.allowed(r, f) {
+			s.bad(e, "effect %s is unknown, and called again without leave", f.Name)
+		}
+		f.Intents++
+		f.tries++
+	case mailroom.KindEffectUnknown:
+		if f.Last != mailroom.KindEffectIntended {
+			s.bad(e, "effect %s was not intended", f.Name)
+		}
+	default:
+		if f.Last == "" {
+			s.bad(e, "effect %s was not intended", f.Name)
+		}
+		f.Value, f.Failed = body.Result, body.Error != ""
+	}
+	f.Last = e.Kind
+}
+
+// allowed: the ticket about the present doubt was approved.
+func (s *Story) allowed(r *Run, f *Effect) bool {
+	k := s.Tickets[mailroom.TicketID(r.ID, fmt.Sprintf("effect:%s#%d", f.Name, f.tries))]
+	return k != nil && k.Decided && k.Decision == mailroom.Approve
+}
+
+func (s *Story) ticket(e mailroom.Entry, r *Run) {
+	if e.Kind == mailroom.KindTicketOpened {
+		body := decode[mailroom.Ticket](s, e)
+		if old := s.Tickets[body.ID]; old != nil && old.State != mailroom.TicketVoid {
+			s.bad(e, "ticket %s was opened before", body.ID)
+		}
+		s.Tickets[body.ID] = &Ticket{Ticket: body}
+		return
+	}
+	body := decode[mailroom.TicketDecision](s, e)
+	k := s.Tickets[body.Ticket]
+	switch {
+	case k == nil:
+		s.bad(e, "ticket %s was never opened", body.Ticket)
+		return
+	case k.Decided, k.Expired:
+		s.bad(e, "ticket %s is spent: %s", k.ID, k.State)
+	case k.State == mailroom.TicketVoid || r.Status.Finished():
+		s.bad(e, "ticket %s is void: its run is %s", k.ID, r.Status)
+	}
+	if e.Kind == mailroom.KindTicketExpired {
+		k.Expired, k.State = true, mailroom.TicketExpired
+		if k.ExpiresAt == nil || k.ExpiresAt.After(e.At) {
+			s.bad(e, "ticket %s expires at %v", k.ID, k.ExpiresAt)
+		}
+		return
+	}
+	if k.ExpiresAt != nil && !k.ExpiresAt.After(e.At) {
+		s.bad(e, "ticket %s had expired at %v", k.ID, k.ExpiresAt)
+	}
+	s.Decided[k.ID] = append(s.Decided[k.ID], body)
+	k.Decided, k.State, k.Decision, k.Answer = true, mailroom.TicketDecided, body.Decision, body.Answer
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// Outcomes of an operation.
+const (
+	done    = "done"
+	refused = "refused"
+	unknown = "unknown" // no answer came: it happened, or it did not
+)
+
+// operation is one request and its answer, as a line of the journal.
+type operation struct {
+	N       int    `json:"n"`
+	Cycle   int    `json:"cycle"`
+	Kind    string `json:"kind"`
+	Thread  string `json:"thread,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Message string `json:"message,omitempty"`
+	Ticket  string `json:"ticket,omitempty"`
+	Text    string `json:"text,omitempty"`
+	Verdict string `json:"verdict,omitempty"`
+
+	Submit *client.Submit `json:"submit,omitempty"`
+	Again  int            `json:"again,omitempty"` // the operation that this one repeats
+
+	Called   time.Time     `json:"called"`
+	Returned time.Time     `json:"returned"`
+	Outcome  string        `json:"outcome"`
+	Code     mailroom.Code `json:"code,omitempty"`
+	Why      string        `json:"why,omitempty"`
+
+	Submitted   *mailroom.Submitted `json:"submitted,omitempty"`
+	State       *client.Run         `json:"state,omitempty"`
+	Row         *client.Thread      `json:"row,omitempty"`
+	Interrupted *client.Interrupted `json:"interrupted,omitempty"`
+}
+
+// journal keeps every operation, in memory and in a file. It is safe for
+// concurrent use.
+type journal struct {
+	mu         sync.Mutex
+	file       *os.File
+	lines      *bufio.Writer
+	all        []*operation            // owned by mu; an operation is not changed once it has an outcome
+	recent     map[string][]*operation // owned by mu: submits that were taken, by thread
+	unanswered []*operation            // owned by mu: submits with a key, to be repeated
+	err        error                   // owned by mu: of the file
+}
+
+func newJournal(path string) (*journal, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, fmt.Errorf("make the journal: %w", err)
+	}
+	return &journal{
+		file: f, lines: bufio.NewWriter(f),
+		recent: map[string][]*operation{},
+	}, nil
+}
+
+// begin numbers an operation that is about to be called.
+func (j *journal) begin(o *operation) *operation {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.N = len(j.all) + 1
+	o.Called = time.Now()
+	j.all = append(j.all, o)
+	return o
+}
+
+// next is the number that the next operation gets, at least.
+func (j *journal) next() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.all) + 1
+}
+
+// end notes how an operation ended.
+func (j *journal) end(o *operation, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	o.Returned = time.Now()
+	switch {
+	case err == nil:
+		o.Outcome = done
+	case mailroom.CodeOf(err) == mailroom.Unavailable:
+		o.Outcome, o.Why = unknown, err.Error()
+	default:
+		o.Outcome, o.Code, o.Why = refused, mailroom.CodeOf(err), err.Error()
+	}
+	j.sort(o)
+	line, err := json.Marshal(o)
+	if err == nil {
+		_, err = j.lines.Write(append(line, '\n'))
+	}
+	j.err = errors.Join(j.err, err)
+}
+
+// sort puts a submit where others look for it.
+func (j *journal) sort(o *operation) {
+	if o.Submit == nil {
+		return
+	}
+	switch {
+	case o.Outcome == unknown && o.Submit.Key != "":
+		j.unanswered = append(j.unanswered, o)
+	case o.Outcome == done && o.Submitted.Message != "":
+		const kept = 20
+		list := append(j.recent[o.Thread], o)
+		j.recent[o.Thread] = list[max(0, len(list)-kept):]
+	}
+}
+
+// taken returns the submits that were taken lately in a thread.
+func (j *journal) taken(thread string) []*operation {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return append([]*operation(nil), j.recent[thread]...)
+}
+
+// unansweredSubmit takes one out that is to be repeated, nil if there is none.
+// Without tagged, the agent of some of them is not there.
+func (j *journal) unansweredSubmit(tagged bool) *operation {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, o := range j.unanswered {
+		if tagged || o.Submit.Agent != tortureAgent {
+			j.unanswered = slices.Delete(j.unanswered, i, i+1)
+			return o
+		}
+	}
+	return nil
+}
+
+// since returns the operations from number n on that have an outcome.
+func (j *journal) since(n int) []*operation {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var list []*operation
+	for _, o := range j.all[n-1:] {
+		if o.Outcome != "" {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// about returns the last lines about a thread, for the story of a violation.
+func (j *journal) about(thread string, n int) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var list []string
+	for i := len(j.all) - 1; i >= 0 && len(list) < n; i-- {
+		if o := j.all[i]; thread == "" || o.Thread == thread {
+			line, err := json.Marshal(o)
+			if err != nil {
+				line = []byte(err.Error())
+			}
+			list = append([]string{string(line)}, list...)
+		}
+	}
+	return list
+}
+
+func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return errors.Join(j.err, j.lines.Flush(), j.file.Close())
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/torture/internal/story"
+)
+
+// judge compares one operation with the log of its thread: what was answered is
+// there.
+func (t *torture) judge(o *operation) {
+	if o.Outcome != done || o.Thread == "" || strings.HasPrefix(o.Thread, "gone-") {
+		return
+	}
+	l := t.log(o.Thread)
+	if l.isBlind() {
+		return
+	}
+	l.look(func(s *story.Story) {
+		if what := answered(o, s); what != "" {
+			t.violation(o.Thread, "operation %d, %s: %s", o.N, o.Kind, what)
+		}
+	})
+	if o.Submitted != nil && o.Submit.Key != "" {
+		t.judgeKey(o)
+	}
+}
+
+// judgeKey: every answer under a key names the same message and run.
+func (t *torture) judgeKey(o *operation) {
+	id := o.Thread + " " + o.Submit.Key
+	first := t.keys[id]
+	if first == nil {
+		t.keys[id] = o
+		return
+	}
+	if first.Message != o.Message || first.Run != o.Run || first.Submitted.Seq != o.Submitted.Seq || first.Submitted.Place != o.Submitted.Place {
+		t.violation(o.Thread, "key %s was answered with %+v in operation %d and with %+v in operation %d",
+			o.Submit.Key, *first.Submitted, first.N, *o.Submitted, o.N)
+	}
+	t.counts.repeats.Add(1)
+}
+
+// answered returns what of an answer is not in the log.
+func answered(o *operation, s *story.Story) string {
+	switch o.Kind {
+	case "submit", "repeat":
+		return submitted(o, s)
+	case "edit":
+		if m := s.Messages[o.Message]; m == nil || !slices.Contains(m.Edits, o.Text) {
+			return "the edit is not in the log"
+		}
+	case "retract":
+		if m := s.Messages[o.Message]; m == nil || m.Fate != "retracted" {
+			return "the message is not retracted in the log"
+		}
+	case "cancel", "cancel tree":
+		return cancelled(o.State, s.Runs[o.Run])
+	case "retry":
+		if r := s.Runs[o.Run]; r == nil || r.Retries == 0 {
+			return "the retry is not in the log"
+		}
+	case "interrupt":
+		for _, id := range o.Interrupted.Superseded {
+			if r := s.Runs[id]; r == nil || r.Ends == 0 {
+				return "run " + id + " was not superseded in the log"
+			}
+		}
+		if id := o.Interrupted.Stopping; id != nil && (s.Runs[*id] == nil || s.Runs[*id].Stops == 0) {
+			return "run " + *id + " was not asked to stop in the log"
+		}
+	case "decide":
+		return decided(o, s)
+	case "wait":
+		r := s.Runs[o.Run]
+		if r == nil || o.State.Status.Finished() && r.Ends == 0 {
+			return "the run has not ended in the log"
+		}
+	}
+	return ""
+}
+
+func submitted(o *operation, s *story.Story) string {
+	out := o.Submitted
+	m := s.Messages[out.Message]
+	if m == nil {
+		return "message " + out.Message + " is not in the log"
+	}
+	r := s.Runs[out.Run]
+	if r == nil {
+		return "run " + out.Run + " is not in the log"
+	}
+	if m.Text != o.Text || m.Seq != out.Seq || m.Run != out.Run {
+		return "message " + out.Message + " is not what was submitted"
+	}
+	if o.Ticket != "" && decided(o, s) != "" {
+		return decided(o, s)
+	}
+	steered := out.Disposition == mailroom.WasSteered || out.Disposition == mailroom.WasResumed
+	switch {
+	case out.Disposition == mailroom.WasDuplicate:
+	case steered != m.Steered:
+		return "message " + out.Message + " was not taken in as " + string(out.Disposition)
+	case !steered && !slices.Contains(r.Messages, out.Message):
+		return "run " + out.Run + " does not have message " + out.Message
+	case out.Disposition == mailroom.WasQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
+		return "run " + out.Run + " has another priority"
+	}
+	for _, id := range out.Superseded {
+		if other := s.Runs[id]; other == nil || other.Ends == 0 {
+			return "run " + id + " was not superseded in the log"
+		}
+	}
+	if id := out.Stopping; id != nil && (s.Runs[*id] == nil || s.Runs[*id].Stops == 0) {
+		return "run " + *id + " was not asked to stop in the log"
+	}
+	return ""
+}
+
+func cancelled(state *client.Run, r *story.Run) string {
+	switch {
+	case r == nil:
+		return "the run is not in the log"
+	case state.Status == mailroom.Cancelled && r.Ends == 0:
+		return "the run has not ended in the log"
+	case state.Stopping && r.Stops == 0:
+		return "the run was not asked to stop in the log"
+	}
+	return ""
+}
+
+func decided(o *operation, s *story.Story) string {
+	for _, d := range s.Decided[o.Ticket] {
+		if verdict(d.Decision, d.Answer) == o.Verdict {
+			return ""
+		}
+	}
+	return "ticket " + o.Ticket + " was not decided so in the log"
+}
+
+// judgeTexts: a submit that was answered is there, one that was refused is not,
+// and a decision that was refused was not made.
+func (t *torture) judgeTexts(ops []*operation) {
+	for _, o := range ops {
+		if o.Kind == "submit" && o.Outcome == refused && t.texts[o.Text] > 0 {
+			t.violation(o.Thread, "operation %d was refused (%s), and its message is in the log", o.N, o.Why)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+// Command torture kills a Mailroom server again and again, with SIGKILL, at
+// random times and at named points, and checks that it keeps its promises.
+//
+// It starts the real server as a child, works on it over HTTP as many users at
+// once, keeps a journal of what it was answered, and follows threads over live
+// streams. After each kill it starts the server on the same folder and compares
+// the journal, the logs, what the streams said and what agents did outside. It
+// exits with 0 if all of that fits together, and else with 1 and the story of
+// the first violation.
+//
+//	torture -plain bin/mailroom -tagged bin/mailroom-torture [-cycles 100] [-seed N] [-data DIR]
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is the command: 0 if nothing was violated, 1 if something was, or if it
+// could not be tried, 2 for a usage that is none.
+func run(ctx context.Context, args []string, out, errs io.Writer) int {
+	flags := flag.NewFlagSet("torture", flag.ContinueOnError)
+	flags.SetOutput(errs)
+	plain := flags.String("plain", "bin/mailroom", "the server")
+	tagged := flags.String("tagged", "bin/mailroom-torture", "the server built with the tag torture")
+	cycles := flags.Int("cycles", 100, "how many times it is killed")
+	seed := flags.Uint64("seed", 0, "of everything that is random; 0 picks one")
+	data := flags.String("data", "", "a new folder that is kept (default: a temporary one, kept when something is wrong)")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() > 0 || *cycles < 1 {
+		fmt.Fprintln(errs, "torture takes flags only, and at least one cycle")
+		return 2
+	}
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t, err := newTorture(*plain, *tagged, *data, *cycles, *seed)
+	if err != nil {
+		fmt.Fprintln(errs, err)
+		return 1
+	}
+	t.progress = func(format string, args ...any) { fmt.Fprintf(out, format, args...) }
+	return t.report(ctx, out, errs, *data != "")
+}
+
+func newTorture(plain, tagged, dir string, cycles int, seed uint64) (*torture, error) {
+	for _, binary := range []*string{&plain, &tagged} {
+		abs, err := filepath.Abs(*binary)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(abs); err != nil {
+			return nil, fmt.Errorf("there is no server to kill: %w", err)
+		}
+		*binary = abs
+	}
+	if dir == "" {
+		temporary, err := os.MkdirTemp("", "mailroom-torture-")
+		if err != nil {
+			return nil, err
+		}
+		dir = temporary
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data")); err == nil {
+		return nil, fmt.Errorf("%s was used before: give a new folder", dir)
+	}
+	j, err := newJournal(filepath.Join(dir, "journal.jsonl"))
+	if err != nil {
+		return nil, err
+	}
+	t := &torture{
+		plain: plain, tagged: tagged, dir: dir, cycles: cycles, seed: seed, plots: newPlots(), journal: j,
+		logs: map[string]*threadLog{}, steady: map[string]*reader{}, texts: map[string]int{}, told: map[string]int64{},
+		runs: map[string]*threadLog{}, keys: map[string]*operation{}, histories: map[string]*history{},
+		stop: func(error) {}, progress: func(string, ...any) {},
+	}
+	for _, thread := range t.plots.all() {
+		t.steady[thread] = t.reader(thread, "the reader", 0)
+	}
+	for i := range 8 {
+		t.roving = append(t.roving, t.reader(t.plots.echo[i], fmt.Sprintf("roving reader %d", i+1), 0))
+	}
+	return t, nil
+}
+
+// report runs the whole and tells how it went.
+func (t *torture) report(ctx context.Context, out, errs io.Writer, keep bool) int {
+	begin := time.Now()
+	ctx, t.stop = context.WithCancelCause(ctx)
+	defer t.stop(nil)
+	err := t.run(ctx)
+	if closing := t.journal.close(); err == nil {
+		err = closing
+	}
+	t.summary(out)
+	fmt.Fprintf(out, "it took %s\n", time.Since(begin).Round(time.Second))
+	if err == nil && len(t.violations()) == 0 {
+		fmt.Fprintln(out, "nothing was violated")
+		if !keep {
+			err = os.RemoveAll(t.dir)
+		} else {
+			fmt.Fprintln(out, "everything is kept in "+t.dir)
+		}
+		if err == nil {
+			return 0
+		}
+	}
+	if len(t.violations()) > 0 {
+		t.tell(errs)
+	} else {
+		fmt.Fprintln(errs, err)
+	}
+	fmt.Fprintf(errs, "\nseed %d; everything is kept in %s\n", t.seed, t.dir)
+	return 1
+}

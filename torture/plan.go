@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Kinds of cycles, by who is killed and when.
+const (
+	byChance  = "at a random time"            // the plain binary, from outside
+	atStart   = "at a random time of a start" // the same
+	atPoint   = "at a point"                  // the server kills itself
+	worker    = "a second worker"             // its process, from outside
+	frozen    = "a second worker, frozen"     // stopped for longer than its lease, then let go on
+	twoAtOnce = "the server of two workers"   // while the other worker goes on
+)
+
+// plan is what happens in one cycle.
+type plan struct {
+	kind  string
+	doom  string        // of atPoint
+	load  time.Duration // until the kill, at most
+	long  bool          // runs talk for seconds
+	purge bool          // with a short retention
+	seed  uint64        // of the hands
+}
+
+func (p plan) String() string {
+	if p.kind == atPoint {
+		return p.doom
+	}
+	return p.kind
+}
+
+// points are where the tagged server can kill itself, with the largest count at
+// which it does so.
+func points() []struct {
+	name string
+	most int
+} {
+	return []struct {
+		name string
+		most int
+	}{
+		{"at begin", 40}, {"at token", 30}, {"at text", 150}, {"at effect", 8}, {"at effected", 8}, {"at result", 8}, {"at step", 40},
+		{"before run.completed", 60}, {"after run.completed", 60},
+		{"before run.waiting", 6}, {"after run.waiting", 6},
+		{"before renewal", 4}, {"after renewal", 4},
+		{"before purge", 6}, {"after purge", 6},
+		{"before message", 100}, {"after message", 100},
+		{"before run.queued", 80}, {"after run.queued", 80},
+		{"before run.started", 60}, {"after run.started", 60},
+		{"before step", 40}, {"after step", 40},
+		{"before effect.intended", 6}, {"after effect.intended", 6},
+		{"before effect.settled", 6}, {"after effect.settled", 6},
+		{"before ticket.decided", 4}, {"after ticket.decided", 4},
+		{"before ticket.opened", 6}, {"after ticket.opened", 6},
+		{"before run.cancelled", 20}, {"after run.cancelled", 20},
+		{"before run.rescheduled", 3}, {"after run.rescheduled", 3},
+		{"before send", 4}, {"after send", 4},
+		{"before message.edited", 5}, {"after message.retracted", 4},
+		{"before flush", 2}, {"after flush", 2},
+		{"before burial", 1}, {"after burial", 1},
+		{"before definition", 1}, {"after definition", 1},
+		{"before deletion", 1}, {"after deletion", 1},
+		{"before any", 200}, {"after any", 200},
+	}
+}
+
+// plans makes n cycles: all points in turn, among kills at random times and of
+// second workers.
+func plans(n int, dice *rand.Rand) []plan {
+	all := points()
+	order := dice.Perm(len(all))
+	if n < len(all) { // a short round begins with what finds most
+		order = append([]int{2, 7, 18}, order...)
+	}
+	var list []plan
+	for i := range n {
+		p := plan{load: time.Duration(100+dice.IntN(800)) * time.Millisecond, seed: dice.Uint64(), long: i%11 == 10}
+		switch i % 10 {
+		case 0, 3, 7:
+			p.kind = byChance
+		case 8:
+			p.kind = []string{atStart, frozen}[i/10%2]
+		case 5:
+			p.kind = []string{frozen, worker, twoAtOnce}[i/10%3]
+		default:
+			point := all[order[0]]
+			order = append(order[1:], order[0])
+			p.kind = atPoint
+			p.doom = fmt.Sprintf("%s %d", point.name, 1+dice.IntN(point.most))
+			p.purge = point.name == "before purge" || point.name == "after purge"
+			p.load = 4 * time.Second
+		}
+		if p.long {
+			p.load += 3 * time.Second
+		}
+		list = append(list, p)
+	}
+	return list
+}
