@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint bench cover compiler clean
+.PHONY: help build run test lint torture bench cover compiler clean
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -32,7 +32,15 @@ lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
 		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags torture ./cmd/...
 	$(STATICCHECK) ./...
+	$(STATICCHECK) -tags torture ./cmd/...
+
+torture: build ## random histories, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n
+	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
+	$(GO) build -trimpath -o bin/torture ./torture
+	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200)
+	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
 bench: ## run the benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...

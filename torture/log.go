@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -105,7 +104,7 @@ func (l *threadLog) tail(n int) []string {
 	}
 	var lines []string
 	for _, e := range l.entries[max(0, len(l.entries)-n):] {
-		lines = append(lines, fmt.Sprintf("%s", e.JSON()))
+		lines = append(lines, string(e.JSON()))
 	}
 	return lines
 }

@@ -181,9 +181,15 @@ func (t *torture) refused(ctx context.Context, binary string) error {
 	return fmt.Errorf("a second server on the same folder was not refused: %w", err)
 }
 
+// errNoDoctor: the server has no such command.
+var errNoDoctor = errors.New("the server has no doctor")
+
 // doctor runs the command of that name on the folder; nil if it found nothing.
 func (t *torture) doctor(ctx context.Context) error {
 	out, err := exec.CommandContext(ctx, t.plain, "doctor", "--data", t.data(), "-o", "json").CombinedOutput()
+	if err != nil && strings.Contains(string(out), "unknown command") {
+		return errNoDoctor
+	}
 	if err != nil {
 		return fmt.Errorf("mailroom doctor: %w: %s", err, out)
 	}

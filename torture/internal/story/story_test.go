@@ -1,0 +1,186 @@
+package story_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/torture/internal/story"
+)
+
+// line is one entry of a log that a test tells. Runs are named by a letter, and
+// messages by the run and their seq.
+type line struct {
+	kind    string
+	run     string
+	attempt int
+	body    any
+}
+
+func said(run string, text string) line {
+	return line{mailroom.KindMessage, run, 0, map[string]any{"text": text, "id": "?", "run": run}}
+}
+
+func queued(run string, priority int, messages ...string) line {
+	return line{mailroom.KindQueued, run, 0, mailroom.RunQueued{Agent: "torture", Priority: priority, Messages: messages}}
+}
+
+func started(run string, attempt int, seqs ...int64) line {
+	return line{mailroom.KindStarted, run, attempt, mailroom.RunStarted{Messages: seqs}}
+}
+
+func lostClaim(run string, attempt int) line {
+	return line{mailroom.KindRescheduled, run, attempt, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: attempt}}
+}
+
+func reply(run string, attempt int, text string) line {
+	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: run + ".reply", Text: text, Role: mailroom.Assistant}}
+}
+
+func completed(run string, attempt int, text string) line {
+	body := mailroom.RunCompleted{}
+	if text != "" {
+		body.Reply = &text
+	}
+	return line{mailroom.KindCompleted, run, attempt, body}
+}
+
+func effect(run string, attempt int, what, name string) line {
+	body := mailroom.EffectEntry{Name: name, Key: run + "/" + name}
+	if what == "settled" {
+		body.Result = json.RawMessage(`"done"`)
+	}
+	return line{"effect." + what, run, attempt, body}
+}
+
+func asked(run string, attempt int, name string) line {
+	return line{mailroom.KindTicketOpened, run, attempt, mailroom.Ticket{
+		ID: mailroom.TicketID(run, name), Run: run, Name: name, State: mailroom.TicketOpen,
+	}}
+}
+
+func decision(run string, attempt int, name string, v mailroom.Verdict) line {
+	return line{mailroom.KindTicketDecided, run, attempt, mailroom.TicketDecision{Ticket: mailroom.TicketID(run, name), Decision: v}}
+}
+
+// tell makes a log of the lines, one millisecond apart, and returns what the
+// story finds in it, at its end too if it is to be at rest.
+func tell(t *testing.T, rest bool, lines ...line) string {
+	t.Helper()
+	s := story.New("t", func(effect string) bool { return strings.HasPrefix(effect, "once") })
+	var found []string
+	for i, l := range lines {
+		seq := int64(i + 1)
+		if body, ok := l.body.(map[string]any); ok && body["id"] == "?" {
+			body["id"], body["seq"] = id(l.run, seq), seq
+		}
+		e, err := mailroom.NewEntry("t", seq, l.kind, l.run, l.attempt, time.UnixMilli(1000+seq).UTC(), l.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, s.Tell(e)...)
+	}
+	if rest {
+		found = append(found, s.Rest()...)
+	}
+	return strings.Join(found, "\n")
+}
+
+func id(run string, seq int64) string { return run + "." + string(rune('0'+seq)) }
+
+// turn is one whole run on the first two entries.
+func turn(more ...line) []line {
+	return append([]line{said("a", "hello"), queued("a", 128, "a.1")}, more...)
+}
+
+func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
+	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ByCancel}}
+	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ByCancel}}
+	step := func(attempt int) line { return line{mailroom.KindStep, "a", attempt, mailroom.StepNamed{Name: "s"}} }
+	wait := line{mailroom.KindWaiting, "a", 1, mailroom.RunWaiting{}}
+	two := []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 128, "b.3")}
+	steered := []line{said("a", "1"), queued("a", 128, "a.1"), started("a", 1, 1),
+		{mailroom.KindMessage, "a", 0, map[string]any{"id": "b.4", "seq": 4, "run": "a", "text": "and"}}}
+	for _, x := range []struct {
+		name  string
+		lines []line
+		want  string
+	}{
+		{"a turn", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "hi")), ""},
+		{"a turn that crashed", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), completed("a", 2, "")), ""},
+		{"a stop", turn(started("a", 1, 1), stop, cancel), ""},
+		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
+		{"an attempt left out", turn(started("a", 2, 1)), "follows attempt 0"},
+		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "written under attempt 1"},
+		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is queued"},
+		{"an end twice", turn(started("a", 1, 1), completed("a", 1, ""), completed("a", 1, "")), "while the run is completed"},
+		{"a cancel of what runs", turn(started("a", 1, 1), cancel), "nobody asked it to stop"},
+		{"going on after a stop", turn(started("a", 1, 1), stop, lostClaim("a", 1)), "asked to stop, and goes on"},
+		{"out of order", append(two, started("b", 1, 3)), "starts before run a"},
+		{"two at a time", append(two, started("a", 1, 1), started("b", 1, 3)), "before the end of run a"},
+		{"by priority", []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 0, "b.3"), started("a", 1, 1)}, "starts before run b"},
+		{"its messages left out", turn(started("a", 1)), "its messages are [1]"},
+		{"crashes that do not count", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3)), "goes on after 3"},
+		{"a step between crashes", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(2), lostClaim("a", 2), started("a", 3), lostClaim("a", 3), started("a", 4), completed("a", 4, "")), ""},
+		{"an effect", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
+		{"an effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), lostClaim("a", 1), started("a", 2), effect("a", 2, "intended", "once")), "called again, and nobody said"},
+		{"an unknown effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), effect("a", 1, "intended", "once")), "without leave"},
+		{"by leave", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), asked("a", 1, "effect:once#1"), decision("a", 1, "effect:once#1", mailroom.Approve), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
+		{"a harmless effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "unknown", "sure"), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), completed("a", 1, "")), ""},
+		{"an effect settled twice", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), effect("a", 1, "intended", "sure")), "had settled"},
+		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.Deny), decision("a", 1, "q", mailroom.Approve)), "is spent"},
+		{"a decision of nothing", turn(started("a", 1, 1), decision("a", 1, "q", mailroom.Deny)), "never opened"},
+		{"a decision after the end", turn(started("a", 1, 1), asked("a", 1, "q"), completed("a", 1, ""), decision("a", 1, "q", mailroom.Deny)), "is void"},
+		{"steered and read", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
+		{"steered and dropped", append(steered, completed("a", 1, "")), "neither read nor became a run"},
+		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run, and was read"},
+		{"an edit of what was read", turn(started("a", 1, 1), line{mailroom.KindEdited, "a", 1, mailroom.Edited{Message: "a.1", Text: "x"}}), "was read before"},
+		{"never ended", turn(started("a", 1, 1)), "never ended"},
+		{"nobody's entry", []line{started("a", 1)}, "does not know"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			got := tell(t, true, x.lines...)
+			if x.want == "" && got != "" || !strings.Contains(got, x.want) {
+				t.Errorf("got %q, want %q", got, x.want)
+			}
+		})
+	}
+}
+
+func TestAStoryFindsHolesAndRepeats(t *testing.T) {
+	for _, seqs := range [][]int64{{1, 3}, {1, 1}, {2}} {
+		s := story.New("t", func(string) bool { return false })
+		var found []string
+		for _, seq := range seqs {
+			body := mailroom.Message{ID: "a.1", Seq: seq, Run: "a"}
+			e, err := mailroom.NewEntry("t", seq, mailroom.KindMessage, "a", 0, time.UnixMilli(seq), body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, s.Tell(e)...)
+		}
+		if len(found) == 0 {
+			t.Errorf("entries %v: nothing found", seqs)
+		}
+	}
+}
+
+func TestARunThatWasHeldGetsItsPlaceWhenItsTimeComes(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(1000 + ms).UTC() }
+	held := line{mailroom.KindQueued, "a", 0, mailroom.RunQueued{Priority: 128, AvailableAt: at(5), Messages: []string{"a.1"}}}
+	before := []line{said("a", "1"), held, said("b", "2"), queued("b", 128, "b.3")}
+	if got := tell(t, false, append(before, started("b", 1, 3))...); got != "" {
+		t.Errorf("a run starts while the one before it is held: %s", got)
+	}
+	if got := tell(t, false, append(before, lineNothing(), lineNothing(), started("a", 1, 1))...); !strings.Contains(got, "starts before run b") {
+		t.Errorf("one that was submitted before the time of a held one comes first: %q", got)
+	}
+	if got := tell(t, false, said("a", "1"), held, started("a", 1, 1)); !strings.Contains(got, "before its time") {
+		t.Errorf("a held run starts early: %q", got)
+	}
+}
+
+// lineNothing lets a moment pass.
+func lineNothing() line { return said("z", "never queued") }

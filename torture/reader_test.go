@@ -1,0 +1,186 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/torture/internal/story"
+)
+
+// still is a torture that tortures nobody.
+func still() *torture {
+	return &torture{logs: map[string]*threadLog{}, histories: map[string]*history{}, stop: func(error) {}}
+}
+
+func event(t *testing.T, thread string, seq int64, kind, run string, attempt int, body any) mailroom.Entry {
+	t.Helper()
+	e, err := mailroom.NewEntry(thread, seq, kind, run, attempt, time.Now().UTC(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func raw(t *testing.T, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// feed gives a reader a log that begins, and then what f says.
+func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, body any), delta func(offset int, text string))) string {
+	t.Helper()
+	home := still()
+	r := home.reader("t", "the reader", 0)
+	entry := func(kind string, attempt int, body any) {
+		e := event(t, "t", r.seq+1, kind, "a", attempt, body)
+		r.event(client.EventEntry, fmt.Sprint(e.Seq), raw(t, e))
+	}
+	delta := func(offset int, text string) {
+		d := mailroom.Delta{Run: "a", Attempt: 1, Message: "a.1-1", Offset: offset, Channel: "text", Text: text}
+		r.event(client.EventDelta, fmt.Sprintf("%d:%d", r.seq, offset+len(text)), raw(t, d))
+	}
+	entry(mailroom.KindMessage, 0, mailroom.Message{ID: "a.1", Seq: 1, Run: "a", Text: "hello"})
+	entry(mailroom.KindQueued, 0, mailroom.RunQueued{Messages: []string{"a.1"}})
+	entry(mailroom.KindStarted, 1, mailroom.RunStarted{Messages: []int64{1}})
+	f(r, entry, delta)
+	var found []string
+	for _, v := range home.violations() {
+		found = append(found, v.what)
+	}
+	return strings.Join(found, "\n")
+}
+
+func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
+	said := func(text string, partial bool) mailroom.Message {
+		return mailroom.Message{ID: "a.1-1", Run: "a", Text: text, Partial: partial, Role: mailroom.Assistant}
+	}
+	type feeding = func(r *reader, entry func(string, int, any), delta func(int, string))
+	for name, x := range map[string]struct {
+		f    feeding
+		want string
+	}{
+		"all is well": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one ")
+			delta(0, "one two ")
+			delta(8, "three")
+			entry(mailroom.KindMessage, 1, said("one two three", false))
+		}, ""},
+		"a delta that was lost": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
+			delta(0, "one ")
+			delta(8, "three")
+		}, "the bytes from 4 on are missing"},
+		"another text at the same place": {func(_ *reader, _ func(string, int, any), delta func(int, string)) {
+			delta(0, "one ")
+			delta(0, "two ")
+		}, `is "two ", it was "one "`},
+		"another text in the message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one ")
+			entry(mailroom.KindMessage, 1, said("two three", false))
+		}, "written as"},
+		"a message that is shorter than its text": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one two")
+			entry(mailroom.KindMessage, 1, said("one", false))
+		}, "and written with 3"},
+		"text after its message": {func(_ *reader, entry func(string, int, any), delta func(int, string)) {
+			entry(mailroom.KindMessage, 1, said("one", false))
+			delta(0, "one")
+		}, "was written already"},
+		"text that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one two")
+			r.home.killed = time.Now().Add(2 * lost)
+			entry(mailroom.KindMessage, 1, said("one", true))
+		}, "3 are kept"},
+		"text of which nothing was kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one two")
+			r.home.killed = time.Now().Add(2 * lost)
+			entry(mailroom.KindRescheduled, 1, mailroom.RunRescheduled{Reason: "lease_lost", Attempt: 1})
+		}, "0 are kept"},
+		"text of the last moment that was not kept": {func(r *reader, entry func(string, int, any), delta func(int, string)) {
+			delta(0, "one two")
+			r.home.killed = time.Now()
+			entry(mailroom.KindMessage, 1, said("one", true))
+		}, ""},
+		"an entry twice": {func(r *reader, entry func(string, int, any), _ func(int, string)) {
+			r.seq--
+			entry(mailroom.KindStep, 1, mailroom.StepNamed{Name: "s"})
+		}, "it was"},
+		"a gap, and nothing was purged": {func(r *reader, _ func(string, int, any), _ func(int, string)) {
+			r.event(client.EventGap, "", []byte(`{"after":3,"oldest":9,"last":9}`))
+		}, "nothing was purged"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := feed(t, x.f)
+			if x.want == "" && got != "" || !strings.Contains(got, x.want) {
+				t.Errorf("got %q, want %q", got, x.want)
+			}
+		})
+	}
+}
+
+// happening is a fact with the times of its call and its answer.
+type happening struct {
+	kind, run string
+	place     int64
+	from, to  int
+	row       *client.Thread
+}
+
+func operations(history []happening) (list []porcupine.Operation) {
+	for _, h := range history {
+		f := fact{kind: h.kind, run: h.run, order: order{priority: 128, place: h.place}, row: h.row}
+		list = append(list, operationOf(f, time.Unix(0, int64(10*h.from+10)), time.Unix(0, int64(10*h.to+10))))
+	}
+	return list
+}
+
+func TestTheModelRefusesWhatCannotHaveHappened(t *testing.T) {
+	queued := func(run string, place int64, from, to int) happening {
+		return happening{"queued", run, place, from, to, nil}
+	}
+	start := func(run string, from, to int) happening { return happening{"start", run, 0, from, to, nil} }
+	end := func(run string, from, to int) happening { return happening{"end", run, 0, from, to, nil} }
+	read := func(current string, n int, from, to int) happening {
+		row := &client.Thread{Queued: n}
+		if current != "" {
+			row.ActiveRun = &current
+		}
+		return happening{"read", "", 0, from, to, row}
+	}
+	for name, x := range map[string]struct {
+		history []happening
+		legal   bool
+	}{
+		"one after the other":                {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), queued("b", 2, 6, 7), start("b", 8, 9)}, true},
+		"two at a time":                      {[]happening{queued("a", 1, 0, 1), queued("b", 2, 0, 1), start("a", 2, 3), start("b", 4, 5)}, false},
+		"the second first":                   {[]happening{queued("a", 1, 0, 1), queued("b", 2, 2, 3), start("b", 4, 5)}, false},
+		"places against the order of calls":  {[]happening{queued("a", 2, 0, 1), queued("b", 1, 2, 3)}, false},
+		"places of calls at the same time":   {[]happening{queued("a", 2, 0, 3), queued("b", 1, 1, 4)}, true},
+		"a read that is behind":              {[]happening{queued("a", 1, 0, 1), read("", 0, 2, 3)}, false},
+		"a read at the same time":            {[]happening{queued("a", 1, 0, 3), read("", 0, 1, 2)}, true},
+		"a read of what runs":                {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), read("a", 0, 4, 5)}, true},
+		"a read of what runs no longer":      {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), end("a", 4, 5), read("a", 0, 6, 7)}, false},
+		"a start of what was never queued":   {[]happening{start("a", 0, 1)}, false},
+		"a start again after a lost claim":   {[]happening{queued("a", 1, 0, 1), start("a", 2, 3), start("a", 4, 5), end("a", 6, 7)}, true},
+		"a queued run that never was queued": {[]happening{end("a", 0, 1)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := still()
+			l := &threadLog{thread: "t", home: home, story: story.New("t", strict)}
+			home.linear(l, row{}, operations(x.history))
+			if got := len(home.violations()) == 0; got != x.legal {
+				t.Errorf("legal: %t, want %t: %v", got, x.legal, home.violations())
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "play a round with this seed again")
+
+// shop is where the servers of all tests are built, once.
+var shop struct {
+	dir   string
+	once  sync.Once
+	built error
+}
+
+func TestMain(m *testing.M) {
+	var err error
+	shop.dir, err = os.MkdirTemp("", "mailroom-torture-test-")
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = os.RemoveAll(shop.dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// build makes both servers.
+func build(t *testing.T) (plain, tagged string) {
+	t.Helper()
+	plain, tagged = filepath.Join(shop.dir, "mailroom"), filepath.Join(shop.dir, "mailroom-torture")
+	shop.once.Do(func() {
+		for binary, tags := range map[string]string{plain: "", tagged: "torture"} {
+			out, err := exec.Command("go", "build", "-tags", tags, "-o", binary, "mailroom/cmd/mailroom").CombinedOutput()
+			if err != nil {
+				shop.built = fmt.Errorf("build with tags %q: %w\n%s", tags, err, out)
+			}
+		}
+	})
+	if shop.built != nil {
+		t.Fatal(shop.built)
+	}
+	return plain, tagged
+}
+
+// TestAShortRound is the torture itself, a few cycles of it.
+func TestAShortRound(t *testing.T) {
+	plain, tagged := build(t)
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	tt, err := newTorture(plain, tagged, filepath.Join(t.TempDir(), "round"), 7, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	tt.progress = func(format string, args ...any) { fmt.Fprintf(&out, format, args...) }
+	if code := tt.report(t.Context(), &out, &errs, true); code != 0 {
+		t.Fatalf("seed %d: exit code %d\n%s%s", seed, code, &out, &errs)
+	}
+	t.Log(out.String())
+	if n := tt.counts.repeats.Load() + tt.counts.sends.Load() + tt.counts.facts.Load() + tt.counts.deltas.Load(); n < 100 {
+		t.Errorf("next to nothing was checked:\n%s", &out)
+	}
+}
+
+// TestOnlyTheTaggedServerCanKillItself: the plain one has nothing of it inside.
+func TestOnlyTheTaggedServerCanKillItself(t *testing.T) {
+	plain, tagged := build(t)
+	for binary, want := range map[string]bool{plain: false, tagged: true} {
+		raw, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, trace := range []string{"MAILROOM_TORTURE", "cmd/mailroom/internal/doom", "torture-worker"} {
+			if got := bytes.Contains(raw, []byte(trace)); got != want {
+				t.Errorf("%s: has %q: %t, want %t", filepath.Base(binary), trace, got, want)
+			}
+		}
+	}
+}
+
+func TestEveryPointIsPlanned(t *testing.T) {
+	seen := map[string]int{}
+	for _, p := range plans(100, rand.New(rand.NewPCG(1, 1))) {
+		seen[p.kind]++
+		if p.kind == atPoint {
+			seen[p.doom[:strings.LastIndex(p.doom, " ")]]++
+		}
+	}
+	for _, point := range points() {
+		if seen[point.name] == 0 {
+			t.Errorf("100 cycles never kill %s", point.name)
+		}
+	}
+	for _, kind := range []string{byChance, atStart, worker, frozen, twoAtOnce} {
+		if seen[kind] == 0 {
+			t.Errorf("100 cycles never kill %s", kind)
+		}
+	}
+}
