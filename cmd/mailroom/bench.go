@@ -7,12 +7,14 @@ import (
 	"os"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"mailroom/cmd/mailroom/internal/bench"
+	"mailroom/cmd/mailroom/internal/config"
 )
 
 func (m *Main) benchCommand() *cobra.Command {
@@ -56,7 +58,9 @@ is meant. Parts, all by default:
 		if err := o.Check(); err != nil {
 			return &usageError{command: cmd.CommandPath(), err: err}
 		}
-		o.Folder, o.Version, o.Tell = m.data, version().Version, m.say
+		if err := m.prepareBench(&o); err != nil {
+			return err
+		}
 		result, err := profiled(cmd.Context(), profile, func(ctx context.Context) (*bench.Result, error) {
 			return bench.Run(ctx, o, parts)
 		})
@@ -65,7 +69,45 @@ is meant. Parts, all by default:
 		}
 		return m.printBench(result, *output)
 	}
+	cmd.AddCommand(m.benchReadersCommand())
 	return cmd
+}
+
+// unpaced is the configuration of the servers that are measured.
+const unpaced = "[agents.echo]\npace = \"0s\"\nkind = \"echo\"\n"
+
+// prepareBench fills in what a measurement needs to know of this program.
+func (m *Main) prepareBench(o *bench.Options) error {
+	o.Folder, o.Version, o.Tell, o.Config = m.data, version().Version, m.say, unpaced
+	c, err := config.Parse("bench.toml", []byte(unpaced))
+	if err != nil {
+		return err
+	}
+	if o.AgentVersion, err = c.Agents["echo"].Version(); err != nil {
+		return err
+	}
+	if o.Program, err = os.Executable(); err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	return nil
+}
+
+// benchReadersCommand is the process of its own that the readers of a
+// measurement are. Only bench starts it.
+func (m *Main) benchReadersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "readers COUNT THREAD",
+		Short:  "Follow a thread many times (used by bench itself)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil {
+				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("%q is no number of readers", args[0])}
+			}
+			return bench.Read(cmd.Context(), m.Stdin, m.Stdout, m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN"), args[1], n)
+		},
+	}
 }
 
 // profiled measures with a CPU profile, if a file is named for it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/dustin/go-humanize"
 
@@ -16,6 +17,21 @@ func (m *Main) printBench(r *bench.Result, output format) error {
 	tables := [][][]string{machineRows(r)}
 	if r.Runs != nil {
 		tables = append(tables, runsRows(r.Runs))
+	}
+	if r.Latency != nil {
+		tables = append(tables, latencyRows(r.Latency))
+	}
+	if r.Growth != nil {
+		tables = append(tables, logRows(r.Growth), queueRows(r.Growth))
+	}
+	if r.Restart != nil {
+		tables = append(tables, restartRows(r.Restart))
+	}
+	if r.Fanout != nil {
+		tables = append(tables, fanoutRows(r.Fanout))
+	}
+	if r.Memory != nil {
+		tables = append(tables, memoryRows(r.Memory))
 	}
 	for i, rows := range tables {
 		if i > 0 {
@@ -43,17 +59,78 @@ func machineRows(r *bench.Result) [][]string {
 func runsRows(l *bench.Load) [][]string {
 	return [][]string{
 		{"RUNS", "as many as go"},
-		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", perSecond(l.RunsPerSecond), count(l.Runs), l.Seconds)},
-		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", perSecond(l.FirstHalf), perSecond(l.SecondHalf), perSecond(l.SlowestSecond))},
+		{"complete runs", fmt.Sprintf("%s/s (%s in %.1fs)", round(l.RunsPerSecond), count(l.Runs), l.Seconds)},
+		{"halves, slowest second", fmt.Sprintf("%s/s, %s/s, %s/s", round(l.FirstHalf), round(l.SecondHalf), round(l.SlowestSecond))},
 		{"submit", spread(l.Submit)},
 		{"submit to start", spread(l.Start)},
 		{"submit to end", spread(l.Done)},
 		{"processor", fmt.Sprintf("%.3f ms a run, %.2f cores (producers included)", l.CPUPerRun, l.Cores)},
-		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", perSecond(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
+		{"commits", fmt.Sprintf("%s/s, %.1f operations and %.2f ms each", round(l.CommitsPerSecond), l.OperationsPerCommit, l.CommitMean)},
 		{"on disk", fmt.Sprintf("%.0f bytes a run", l.BytesPerRun)},
 		{"queued at the end", count(l.Queued)},
 	}
 }
+
+func latencyRows(loads []bench.Load) [][]string {
+	rows := [][]string{{"LATENCY (ms, p50/p99)", "SUBMIT", "TO START", "TO END", "RUNS/S"}}
+	for _, l := range loads {
+		rows = append(rows, []string{bench.Rate(l.Rate), pair(l.Submit), pair(l.Start), pair(l.Done), round(l.RunsPerSecond)})
+	}
+	return rows
+}
+
+func logRows(g *bench.Growth) [][]string {
+	rows := [][]string{{"LONG LOG (ms, p50/p99)", "ONE RUN", "READ 20 MESSAGES", "PROCESSOR MS/RUN"}}
+	for _, t := range []bench.OnThread{g.Short, g.Long} {
+		rows = append(rows, []string{count(t.Entries) + " entries", pair(t.Run), pair(t.Page), fmt.Sprintf("%.3f", t.CPUPerRun)})
+	}
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.LogRatio), "", fmt.Sprintf("%.2f", g.LogCPURatio)})
+}
+
+func queueRows(g *bench.Growth) [][]string {
+	rows := [][]string{{"LONG QUEUE (ms, p50/p99)", "RUNS/S", "SUBMIT", "URGENT RUN TO START", "PROCESSOR MS/RUN"}}
+	for _, q := range []bench.QueueLoad{g.Few, g.Many} {
+		rows = append(rows, []string{count(int64(q.Queued)) + " queued", round(q.RunsPerSecond), pair(q.Submit), pair(q.Urgent), fmt.Sprintf("%.3f", q.CPUPerRun)})
+	}
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", g.QueueRatio), "", fmt.Sprintf("%.2f", g.UrgentRatio), ""})
+}
+
+func restartRows(r *bench.Restart) [][]string {
+	rows := [][]string{{"RESTART", "LISTENS AFTER", "A RUN HAS ENDED AFTER"}}
+	row := func(name string, s bench.Restarted) {
+		rows = append(rows, []string{name, fmt.Sprintf("%.0f ms", s.Listening), fmt.Sprintf("%.0f ms", s.Served)})
+	}
+	row(count(int64(r.Queued))+" queued", r.Clean)
+	for _, s := range r.Killed {
+		row("killed before", s)
+	}
+	return rows
+}
+
+func fanoutRows(f *bench.Fanout) [][]string {
+	return [][]string{
+		{"FANOUT", fmt.Sprintf("%s readers of one run, %.1f pieces/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
+		{"deliveries", round(f.DeliveriesPerSec) + "/s"},
+		{"delay", spread(f.Delay)},
+		{"server", fmt.Sprintf("%.2f cores", f.ServerCores)},
+		{"readers", fmt.Sprintf("%.2f cores", f.ReaderCores)},
+		{"lost, cut off", fmt.Sprintf("%s bytes, %d readers", count(f.LostBytes), f.CutOff)},
+	}
+}
+
+func memoryRows(m *bench.Memory) [][]string {
+	rows := [][]string{{"MEMORY (bytes each)", "COUNT", "HEAP", "PROCESS", "DISK"}}
+	for _, f := range []struct {
+		name string
+		of   bench.Footprint
+	}{{"idle thread, with one run", m.Thread}, {"queued run", m.Run}, {"idle reader", m.Reader}} {
+		rows = append(rows, []string{f.name, count(int64(f.of.Count)), round(f.of.Heap), round(f.of.Resident), round(f.of.Disk)})
+	}
+	return rows
+}
+
+// pair is the middle and the tail of times in a table that says so.
+func pair(t bench.Times) string { return fmt.Sprintf("%.2f / %.2f", t.P50, t.P99) }
 
 // spread shows times by their middle and their tail.
 func spread(t bench.Times) string {
@@ -62,4 +139,4 @@ func spread(t bench.Times) string {
 
 func count(n int64) string { return humanize.Comma(n) }
 
-func perSecond(v float64) string { return humanize.Comma(int64(v + 0.5)) }
+func round(v float64) string { return humanize.Comma(int64(math.Round(v))) }

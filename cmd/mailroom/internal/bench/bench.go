@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -38,10 +39,14 @@ type Options struct {
 	Producers int // that submit at the same time
 	Slots     int // runs at the same time
 	Version   string
-	// Command starts this program in a process of its own, with these
-	// arguments. It is needed for restart, fanout and memory.
-	Command []string
-	Tell    func(format string, args ...any) // progress
+	// Program is the path of this program, which is started as a server and
+	// as readers.
+	Program string
+	// Config is a configuration in which the agent echo has no pace, and
+	// AgentVersion the version it then has.
+	Config       string
+	AgentVersion string
+	Tell         func(format string, args ...any) // progress
 }
 
 // Limits of the options: beyond them a measurement would measure the machine's
@@ -82,6 +87,11 @@ type Result struct {
 	Machine  Machine  `json:"machine"`
 	Settings Settings `json:"settings"`
 	Runs     *Load    `json:"runs,omitempty"`
+	Latency  []Load   `json:"latency,omitempty"`
+	Growth   *Growth  `json:"growth,omitempty"`
+	Restart  *Restart `json:"restart,omitempty"`
+	Fanout   *Fanout  `json:"fanout,omitempty"`
+	Memory   *Memory  `json:"memory,omitempty"`
 }
 
 // Settings say under which load.
@@ -126,7 +136,8 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 		name    string
 		measure func(ctx context.Context, dir string) error
 	}{
-		{PartRuns, b.runs},
+		{PartMemory, b.memory}, // first: what others leave behind would be counted
+		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
 	} {
 		if !slices.Contains(parts, part.name) {
 			continue
@@ -141,11 +152,13 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 // inFolder gives f a folder of its own and removes it.
 func (b *bench) inFolder(name string, f func(dir string) error) error {
 	dir := filepath.Join(b.folder, name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
+	if err := mkdir(dir); err != nil {
 		return err
 	}
 	return errors.Join(f(dir), os.RemoveAll(dir))
 }
+
+func mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
 // runs measures how many complete runs a second go.
 func (b *bench) runs(ctx context.Context, dir string) error {
@@ -153,4 +166,34 @@ func (b *bench) runs(ctx context.Context, dir string) error {
 	r, err := b.measureLoad(ctx, dir, load{})
 	b.result.Runs = r
 	return err
+}
+
+// latency measures at steady rates, and at as many as go.
+func (b *bench) latency(ctx context.Context, dir string) error {
+	for _, rate := range []int{100, 1000, 0} {
+		if rate == 0 && b.result.Runs != nil {
+			b.result.Latency = append(b.result.Latency, *b.result.Runs)
+			continue
+		}
+		b.Tell("latency: %s", Rate(rate))
+		err := b.inFolder(filepath.Join(PartLatency, strconv.Itoa(rate)), func(dir string) error {
+			l, err := b.measureLoad(ctx, dir, load{rate: rate})
+			if err == nil {
+				b.result.Latency = append(b.result.Latency, *l)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Rate is a rate in words.
+func Rate(perSecond int) string {
+	if perSecond == 0 {
+		return "as many as go"
+	}
+	return strconv.Itoa(perSecond) + " submits a second"
 }

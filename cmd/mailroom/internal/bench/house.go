@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,19 +20,18 @@ import (
 	"mailroom/store/sqlite"
 )
 
-// The agent of the load, and a version of it as a server would give.
-const (
-	agentName    = "echo"
-	agentVersion = "000000000001"
-)
+// agentName is the agent of the loads.
+const agentName = "echo"
 
 // house is a server's worth of parts over one file. It is wired as a server is,
 // with its metrics.
 type house struct {
 	store   *sqlite.Store
+	path    string
 	bus     *bus.Bus
 	numbers *metrics.Metrics
 	ledger  *ledger.Ledger
+	version string // of the agent
 
 	stopLedger context.CancelFunc
 	ledgerDone chan error
@@ -46,15 +46,16 @@ type house struct {
 
 // open opens the file in dir and starts the ledger. ended hears of every run
 // that has ended.
-func open(ctx context.Context, dir string, ended func(*mailroom.Run)) (*house, error) {
-	store, err := sqlite.Open(ctx, filepath.Join(dir, "mailroom.db"), sqlite.Options{})
+func open(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (*house, error) {
+	path := filepath.Join(dir, "mailroom.db")
+	store, err := sqlite.Open(ctx, path, sqlite.Options{})
 	if err != nil {
 		return nil, err
 	}
-	h := &house{store: store, bus: bus.New(), numbers: metrics.New(), ledgerDone: make(chan error, 1)}
+	h := &house{store: store, path: path, bus: bus.New(), numbers: metrics.New(), version: version, ledgerDone: make(chan error, 1)}
 	h.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: agentName,
-		Version:      func(string) string { return agentVersion },
+		Version:      func(string) string { return version },
 		Publish: func(thread string, entries []mailroom.Entry) {
 			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
@@ -83,7 +84,7 @@ func open(ctx context.Context, dir string, ended func(*mailroom.Run)) (*house, e
 // work starts an engine that runs agent in so many slots.
 func (h *house) work(agent mailroom.Agent, slots int) {
 	e := engine.New(h.ledger, h.bus, engine.Options{
-		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: agentVersion}},
+		Agents: map[string]engine.Agent{agentName: {Agent: agent, Version: h.version}},
 		Runs:   slots, Local: true, Log: slog.New(slog.DiscardHandler),
 		Observe: engine.Observe{
 			Started: func(s engine.Start) { h.numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
@@ -125,6 +126,19 @@ func newTimed(entered func(*mailroom.Run)) mailroom.Agent {
 func (t timed) Run(ctx context.Context, s mailroom.Session) error {
 	t.entered(s.Run())
 	return t.echo.Run(ctx, s)
+}
+
+// pages is how many bytes the pages of the database have, wherever they are.
+func (h *house) pages(ctx context.Context) (bytes int64, err error) {
+	db, err := sql.Open("sqlite", h.path)
+	if err != nil {
+		return 0, fmt.Errorf("count the pages of the database: %w", err)
+	}
+	const query = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+	if err := errors.Join(db.QueryRowContext(ctx, query).Scan(&bytes), db.Close()); err != nil {
+		return 0, fmt.Errorf("count the pages of the database: %w", err)
+	}
+	return bytes, nil
 }
 
 // onDisk is how many bytes the files in dir have.

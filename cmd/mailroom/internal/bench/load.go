@@ -3,20 +3,16 @@ package bench
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"mailroom"
 )
 
 // load says how runs are submitted and measured.
 type load struct {
 	rate    int // submits a second; 0: as many as go
 	backlog int // runs that are queued before it begins, and stay queued
+	urgent  int // submits a second that go before the others, each on a thread of its own
 }
 
 // outstanding bounds the runs that were submitted and have not ended, so that a
@@ -40,6 +36,7 @@ type Load struct {
 	Submit Times `json:"submit"`
 	Start  Times `json:"start"`
 	Done   Times `json:"done"`
+	Urgent Times `json:"urgent_start"` // of those that go before the others, where there are
 
 	// CPUPerRun is of the whole process, with the producers, in milliseconds.
 	CPUPerRun float64 `json:"cpu_ms_per_run"`
@@ -50,161 +47,43 @@ type Load struct {
 	CommitMean          float64 `json:"commit_mean_ms"`
 
 	Queued      int64   `json:"queued_at_end"` // when it was no longer measured
-	BytesPerRun float64 `json:"bytes_per_run"` // of the file, per run that is in it
+	FileBytes   int64   `json:"file_bytes"`    // when it is closed
+	BytesPerRun float64 `json:"bytes_per_run"` // of that, per run that is in it
 }
 
-// driver submits a load and hears of its runs.
-type driver struct {
-	load
-	house     *house
-	producers int
-	threads   int
-	marks     []mark // by number, in turn
-	room      chan struct{}
-
-	next      atomic.Int64 // number of the next submit
-	submitted atomic.Int64 // answered
-	ended     atomic.Int64
-	first     chan struct{} // closed when the first run has ended
-	recording atomic.Bool
-	began     time.Time // of the schedule, if there is a rate
-
-	submits, starts, dones histogram
-}
-
-// mark says when a run was submitted. Numbers come around, so it also says
-// which one it was.
-type mark struct {
-	number atomic.Int64
-	at     atomic.Int64 // since the driver was made, in ns
-}
-
-func newDriver(l load, producers, threads int) *driver {
-	room := max(outstanding, l.backlog)
-	return &driver{
-		load: l, producers: producers, threads: threads, began: time.Now(),
-		marks: make([]mark, 4*room), room: make(chan struct{}, room), first: make(chan struct{}),
-	}
-}
-
-// submit submits one run, when its time has come.
-func (d *driver) submit(ctx context.Context) error {
-	select {
-	case d.room <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	n := d.next.Add(1)
-	if d.rate > 0 {
-		due := d.began.Add(time.Duration(float64(n) / float64(d.rate) * float64(time.Second)))
-		if err := until(ctx, due); err != nil {
-			return err
-		}
-	}
-	called := time.Since(d.began)
-	m := &d.marks[n%int64(len(d.marks))]
-	m.number.Store(n)
-	m.at.Store(int64(called))
-	// Not ctx: a submit that began is waited for, so that all are counted.
-	_, err := d.house.ledger.Submit(context.WithoutCancel(ctx), submitOf(n, d.threads, mailroom.DefaultPriority))
-	if err != nil {
-		return fmt.Errorf("submit run %d: %w", n, err)
-	}
-	d.submitted.Add(1)
-	if d.recording.Load() {
-		d.submits.add(time.Since(d.began) - called)
-	}
-	return nil
-}
-
-// submitOf is the n-th submit of a load. Its number travels as the request id,
-// as one that came over HTTP has it.
-func submitOf(n int64, threads, priority int) mailroom.Submit {
-	number := strconv.FormatInt(n, 10)
-	return mailroom.Submit{
-		Thread:   "bench-" + strconv.FormatInt(n%int64(threads), 10),
-		Messages: []mailroom.Draft{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
-		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: number},
-		Sender:   "bench", Owner: "bench", Priority: &priority,
-	}
-}
-
-// since is how long ago the run was submitted.
-func (d *driver) since(r *mailroom.Run) (time.Duration, bool) {
-	n, err := strconv.ParseInt(r.Origin.RequestID, 10, 64)
-	if err != nil {
-		return 0, false
-	}
-	m := &d.marks[n%int64(len(d.marks))]
-	at := m.at.Load()
-	return time.Since(d.began) - time.Duration(at), m.number.Load() == n
-}
-
-// entered hears that an agent begins.
-func (d *driver) entered(r *mailroom.Run) {
-	if took, ok := d.since(r); ok && d.recording.Load() {
-		d.starts.add(took)
-	}
-}
-
-// end hears that a run is durably over.
-func (d *driver) end(r *mailroom.Run) {
-	if took, ok := d.since(r); ok && d.recording.Load() {
-		d.dones.add(took)
-	}
-	if d.ended.Add(1) == 1 {
-		close(d.first)
-	}
-	<-d.room // there is one for each run that has not ended
-}
-
-// until waits for a time, and fails when ctx ends before.
-func until(ctx context.Context, at time.Time) error {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// errEnough ends the producers when all is measured.
-var errEnough = errors.New("measured")
-
-// measureLoad measures one load on a file of its own, and looks whether all its
-// runs have completed.
+// measureLoad measures one load on a file of its own.
 func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Load, err error) {
-	d := newDriver(l, b.Producers, b.result.Settings.Threads)
-	d.house, err = open(ctx, dir, d.end)
+	d, err := b.drive(ctx, dir, l)
 	if err != nil {
 		return nil, err
 	}
-	closed := false
-	defer func() {
-		if !closed {
-			err = errors.Join(err, d.house.close())
-		}
-	}()
-	d.house.work(newTimed(d.entered), b.Slots)
-	if result, err = b.watch(ctx, d); err != nil {
-		return nil, err
+	if result, err = b.measured(ctx, d); err != nil {
+		return nil, errors.Join(err, d.house.close())
 	}
-	if err := d.drain(ctx); err != nil {
-		return nil, err
-	}
-	closed = true
 	if err := d.house.close(); err != nil {
 		return nil, err
 	}
 	size, err := onDisk(dir)
-	result.BytesPerRun = float64(size) / float64(d.ended.Load())
+	result.FileBytes = size
+	result.BytesPerRun = float64(size) / float64(d.submitted.Load())
 	return result, err
+}
+
+// measured measures a load, and looks whether all its runs have completed,
+// unless they are too many to wait for.
+func (b *bench) measured(ctx context.Context, d *driver) (*Load, error) {
+	if d.backlog > 0 {
+		b.Tell("  queueing %d runs", d.backlog)
+		if err := d.fill(ctx, d.backlog); err != nil {
+			return nil, err
+		}
+	}
+	d.house.work(newTimed(d.entered), b.Slots)
+	result, err := b.watch(ctx, d)
+	if err != nil || d.backlog > 0 {
+		return result, err
+	}
+	return result, d.drain(ctx)
 }
 
 // watch runs the producers for the warm-up and the time that is measured. It
@@ -212,18 +91,15 @@ func (b *bench) measureLoad(ctx context.Context, dir string, l load) (result *Lo
 func (b *bench) watch(ctx context.Context, d *driver) (result *Load, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	producing, stop := context.WithCancelCause(ctx)
-	d.began = time.Now()
+	began := time.Now()
+	plain, urgent := &schedule{rate: d.rate, began: began}, &schedule{rate: d.urgent, began: began}
 	for range d.producers {
-		group.Go(func() error {
-			for {
-				if err := d.submit(producing); err != nil {
-					if errors.Is(err, errEnough) {
-						return nil
-					}
-					return err
-				}
-			}
-		})
+		group.Go(func() error { return d.produce(producing, plain, false) })
+	}
+	if d.urgent > 0 {
+		for range urgentProducers {
+			group.Go(func() error { return d.produce(producing, urgent, true) })
+		}
 	}
 	group.Go(func() error {
 		defer stop(errEnough)
@@ -280,18 +156,15 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 		Rate: d.rate, Seconds: last.at.Sub(first.at).Seconds(), Runs: last.ended - first.ended,
 		RunsPerSecond: rate(first, last), FirstHalf: rate(first, half), SecondHalf: rate(half, last),
 		SlowestSecond: rate(first, readings[1]),
-		Submit:        d.submits.times(), Start: d.starts.times(), Done: d.dones.times(),
+		Submit:        d.submits.times(), Start: d.starts.times(), Done: d.dones.times(), Urgent: d.urgents.times(),
 		Cores:  (last.cpu - first.cpu).Seconds() / last.at.Sub(first.at).Seconds(),
-		Queued: d.next.Load() - d.ended.Load() + int64(d.backlog),
+		Queued: max(0, d.submitted.Load()-d.ended.Load()),
 	}
 	for i := range slices {
 		r.SlowestSecond = min(r.SlowestSecond, rate(readings[i], readings[i+1]))
 	}
-	if r.Runs == 0 {
-		return nil, fmt.Errorf("no run ended within %s", b.For)
-	}
 	commits := float64(max(1, last.commits-first.commits))
-	r.CPUPerRun = float64((last.cpu - first.cpu).Milliseconds()) / float64(r.Runs)
+	r.CPUPerRun = ratio(milliseconds(int64(last.cpu-first.cpu)), float64(r.Runs))
 	r.CommitsPerSecond = commits / r.Seconds
 	r.OperationsPerCommit = float64(last.operations-first.operations) / commits
 	r.CommitMean = milliseconds(last.committing-first.committing) / commits
@@ -301,25 +174,4 @@ func (b *bench) record(ctx context.Context, d *driver) (*Load, error) {
 // rate is the runs a second between two readings.
 func rate(from, to reading) float64 {
 	return float64(to.ended-from.ended) / to.at.Sub(from.at).Seconds()
-}
-
-// drain waits until every run has ended, and looks whether the store says the
-// same of them.
-func (d *driver) drain(ctx context.Context) error {
-	for range cap(d.room) {
-		select {
-		case d.room <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	completed := 0
-	err := d.house.store.View(ctx, func(r mailroom.Reader) (err error) {
-		completed, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Completed}})
-		return err
-	})
-	if err == nil && int64(completed) != d.submitted.Load() {
-		err = fmt.Errorf("%d runs were submitted, but %d are completed in the store", d.submitted.Load(), completed)
-	}
-	return err
 }

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// child is this program in a process of its own.
+type child struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Reader // its standard output, or its standard error for a server
+
+	once sync.Once
+	err  error
+}
+
+// start starts this program. Its talk is what it writes to standard error, its
+// data what it writes to standard output; lines has the one that is wanted.
+func (b *bench) start(ctx context.Context, env []string, talk bool, args ...string) (*child, error) {
+	cmd := exec.CommandContext(ctx, b.Program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	open := cmd.StdoutPipe
+	if talk {
+		open = cmd.StderrPipe
+	}
+	out, err := open()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	return &child{cmd: cmd, stdin: stdin, lines: bufio.NewReader(out)}, nil
+}
+
+// line waits for a line that begins with words.
+func (c *child) line(words string) (string, error) {
+	said := ""
+	for {
+		line, err := c.lines.ReadString('\n')
+		if strings.HasPrefix(line, words) {
+			return line, nil
+		}
+		said += line
+		if err != nil {
+			return "", fmt.Errorf("it ended: %w: %s", errors.Join(c.wait(), err), strings.TrimSpace(said))
+		}
+	}
+}
+
+// wait waits until it has ended.
+func (c *child) wait() error {
+	c.once.Do(func() { c.err = c.cmd.Wait() })
+	return c.err
+}
+
+// finish lets it end by itself, which it does when its standard input ends.
+func (c *child) finish() error {
+	return errors.Join(c.stdin.Close(), c.wait())
+}
+
+// kill ends it at once, as a loss of power would.
+func (c *child) kill() error {
+	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	// It ends with the signal, which is no error of ours.
+	if err := c.wait(); err != nil {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"mailroom"
+	"mailroom/server"
+	"mailroom/stream"
+)
+
+// Fanout is one run that writes, and its readers, which are in a process of
+// their own and connected over HTTP on the loopback.
+type Fanout struct {
+	Readers          int     `json:"readers"`
+	PiecesPerSecond  float64 `json:"pieces_per_second"` // that the run wrote
+	Seconds          float64 `json:"seconds"`
+	DeliveriesPerSec float64 `json:"deliveries_per_second"` // events with live text, to all readers
+	// ServerCores is the processor's time of the server's process in a second,
+	// ReaderCores that of the readers'.
+	ServerCores float64 `json:"server_cores"`
+	ReaderCores float64 `json:"reader_cores"`
+	// Delay is from the writing of a piece to when a reader has it.
+	Delay Times `json:"delay"`
+	// LostBytes is the text that readers did not get live, and CutOff how many
+	// of their connections ended before the run.
+	LostBytes int64 `json:"lost_bytes"`
+	CutOff    int   `json:"cut_off"`
+}
+
+const (
+	fanoutReaders = 1000
+	pieceEvery    = 20 * time.Millisecond
+	pieceLength   = 20 // digits of the time in ns, and a space
+	longestSpeech = 10 * time.Minute
+	fanoutThread  = "fanout"
+)
+
+// speaker is the agent of the fanout: it writes a piece every 20 ms, each with
+// the time at which it was written.
+type speaker struct {
+	begin chan struct{}
+	last  time.Duration
+}
+
+func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
+	select {
+	case <-s.begin:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	turn := time.NewTicker(pieceEvery)
+	defer turn.Stop()
+	for range s.pieces() {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if err := session.Stream(ctx, strconv.FormatInt(time.Now().UnixNano(), 10)+" "); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s speaker) pieces() int { return int(s.last / pieceEvery) }
+
+// fanout measures one run with many readers.
+func (b *bench) fanout(ctx context.Context, dir string) (err error) {
+	n := b.scaled(fanoutReaders, 10)
+	b.Tell("fanout: %d readers of a run that writes 50 pieces a second", n)
+	a := speaker{begin: make(chan struct{}), last: min(b.For, longestSpeech)}
+	ended := make(chan struct{}, 1)
+	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	h.work(a, b.Slots)
+	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.Draft{{Parts: mailroom.Text("Speak.")}}}
+	if _, err := h.ledger.Submit(ctx, in); err != nil {
+		return err
+	}
+	face, err := h.serve(n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, face.close()) }()
+	readers, err := b.startReaders(ctx, face, n, fanoutThread)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, readers.kill()) }()
+	began, cpu := time.Now(), cpuTime()
+	close(a.begin)
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	took, cpu := time.Since(began), cpuTime()-cpu
+	var got Readings
+	line, err := readers.line("{")
+	if err != nil {
+		return fmt.Errorf("hear from the readers: %w", err)
+	}
+	if err := json.Unmarshal([]byte(line), &got); err != nil {
+		return fmt.Errorf("hear from the readers: %w", err)
+	}
+	b.result.Fanout = &Fanout{
+		Readers: n, Seconds: took.Seconds(), PiecesPerSecond: float64(a.pieces()) / took.Seconds(),
+		DeliveriesPerSec: float64(got.Deltas) / took.Seconds(),
+		ServerCores:      cpu.Seconds() / took.Seconds(), ReaderCores: got.CPUSeconds / took.Seconds(),
+		Delay: got.Delay, CutOff: got.CutOff,
+		LostBytes: int64(n)*int64(a.pieces())*pieceLength - got.Bytes,
+	}
+	return readers.finish()
+}
+
+// face is the HTTP server of a house.
+type face struct {
+	url, token string
+	stop       context.CancelFunc
+	done       chan error
+}
+
+// serve starts a server that lets so many readers in.
+func (h *house) serve(readers int) (*face, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f := &face{url: "http://" + ln.Addr().String(), token: "bench", stop: stop, done: make(chan error, 1)}
+	s := server.New(server.Options{
+		Ledger: h.ledger, Streams: stream.New(h.ledger, h.bus), Token: f.token, Bus: h.bus, Metrics: h.numbers,
+		MaxStreams: readers + 1, Log: slog.New(slog.DiscardHandler),
+	})
+	go func() { f.done <- s.Serve(ctx, ln) }() // close waits for it
+	return f, nil
+}
+
+func (f *face) close() error {
+	f.stop()
+	return <-f.done
+}
+
+// startReaders returns when so many readers of a thread are connected.
+func (b *bench) startReaders(ctx context.Context, f *face, n int, thread string) (*child, error) {
+	env := []string{"MAILROOM_URL=" + f.url, "MAILROOM_TOKEN=" + f.token}
+	c, err := b.start(ctx, env, false, "bench", "readers", strconv.Itoa(n), thread)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.line(readersReady); err != nil {
+		return nil, fmt.Errorf("connect %d readers: %w", n, errors.Join(err, c.kill()))
+	}
+	return c, nil
+}

@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// Growth is what the length of a log and of the queues costs.
+type Growth struct {
+	// Short and Long are threads of one store, measured in turn.
+	Short OnThread `json:"short_log"`
+	Long  OnThread `json:"long_log"`
+	// LogRatio is how much longer the median run on the long log takes: 1 is
+	// nothing. LogCPURatio is the same of the processor's time.
+	LogRatio    float64 `json:"log_ratio"`
+	LogCPURatio float64 `json:"log_cpu_ratio"`
+
+	// Few and Many are stores with so many queued runs, which stay queued: as
+	// many are submitted as end.
+	Few  QueueLoad `json:"few_queued"`
+	Many QueueLoad `json:"many_queued"`
+	// QueueRatio is how many more runs a second go with few queued runs: 1 is
+	// as many. UrgentRatio is how much longer a run that goes before all
+	// others takes to its start with many.
+	QueueRatio  float64 `json:"queue_ratio"`
+	UrgentRatio float64 `json:"urgent_ratio"`
+}
+
+// OnThread is what one run at a time takes on threads with logs of one length.
+type OnThread struct {
+	Entries int64 `json:"entries"` // of one thread, when it was first measured
+	Run     Times `json:"run"`     // from submit to end
+	// Page is the time to read the last 20 messages of the transcript, as an
+	// agent does.
+	Page      Times   `json:"page"`
+	CPUPerRun float64 `json:"cpu_ms_per_run"`
+}
+
+// QueueLoad is a load over a backlog.
+type QueueLoad struct {
+	Queued int `json:"queued"`
+	Load
+}
+
+// Sizes of the growth part.
+const (
+	shortLog    = 1_000 // entries
+	longLog     = 100_000
+	fewQueued   = 1_000 // runs
+	manyQueued  = 1_000_000
+	urgentRate  = 50 // a second
+	batchRuns   = 25 // runs on one thread before it is the other's turn
+	shortCount  = 20 // threads with a short log: each is measured a little only, so that it stays short
+	longestTurn = 40 // of both together
+)
+
+// growth measures what a long log and long queues cost.
+func (b *bench) growth(ctx context.Context, dir string) error {
+	g := &Growth{}
+	if err := b.logGrowth(ctx, filepath.Join(dir, "log"), g); err != nil {
+		return err
+	}
+	for _, level := range []struct {
+		queued int
+		load   *QueueLoad
+	}{{b.scaled(fewQueued, 20), &g.Few}, {b.scaled(manyQueued, 40), &g.Many}} {
+		err := b.inFolder(filepath.Join("growth", strconv.Itoa(level.queued)), func(dir string) error {
+			b.Tell("growth: %d queued runs", level.queued)
+			l, err := b.measureLoad(ctx, dir, load{backlog: level.queued, urgent: urgentRate})
+			if err != nil {
+				return err
+			}
+			*level.load = QueueLoad{Queued: level.queued, Load: *l}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	g.LogRatio = ratio(g.Long.Run.P50, g.Short.Run.P50)
+	g.LogCPURatio = ratio(g.Long.CPUPerRun, g.Short.CPUPerRun)
+	g.QueueRatio = ratio(g.Few.RunsPerSecond, g.Many.RunsPerSecond)
+	g.UrgentRatio = ratio(g.Many.Urgent.P50, g.Few.Urgent.P50)
+	b.result.Growth = g
+	return nil
+}
+
+// ratio is a over b, 0 if b is nothing.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// logGrowth measures runs on short and on long logs in turn.
+func (b *bench) logGrowth(ctx context.Context, dir string, g *Growth) (err error) {
+	if err := mkdir(dir); err != nil {
+		return err
+	}
+	a := &asker{waiting: map[string]chan struct{}{}}
+	a.house, err = open(ctx, dir, b.AgentVersion, a.end)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.house.close()) }()
+	a.house.work(newTimed(func(*mailroom.Run) {}), b.Slots)
+	short, long := b.scaled(shortLog, 10), b.scaled(longLog, 20)
+	b.Tell("growth: logs of %d and of %d entries", short, long)
+	if err := b.growLogs(ctx, a, short, long); err != nil {
+		return err
+	}
+	var shortTurns, longTurns onThread
+	began := time.Now()
+	for turn := range longestTurn {
+		if turn > 0 && time.Since(began) > b.For {
+			break
+		}
+		if err := shortTurns.measure(ctx, a, shortThread(turn%b.scaled(shortCount, 1)), b.scaled(batchRuns, 4)); err != nil {
+			return err
+		}
+		if err := longTurns.measure(ctx, a, longThread, b.scaled(batchRuns, 4)); err != nil {
+			return err
+		}
+	}
+	g.Short, g.Long = shortTurns.result(), longTurns.result()
+	return nil
+}
+
+const longThread = "long"
+
+func shortThread(i int) string { return "short-" + strconv.Itoa(i) }
+
+// growLogs makes the threads. Most of a log are its messages, because many of
+// them fit into one submit.
+func (b *bench) growLogs(ctx context.Context, a *asker, short, long int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(b.Producers)
+	grow := func(thread string, entries int) {
+		const perRun = mailroom.MaxMessages + 4 // its queueing, its start, its reply and its end
+		for left := entries; left > 0; left -= perRun {
+			n := min(mailroom.MaxMessages, left)
+			group.Go(func() error { return a.ask(ctx, thread, n) })
+		}
+	}
+	for i := range b.scaled(shortCount, 1) {
+		grow(shortThread(i), short)
+	}
+	grow(longThread, long)
+	return group.Wait()
+}
+
+// onThread adds up turns on threads of one kind.
+type onThread struct {
+	entries   int64
+	runs      int
+	cpu       time.Duration
+	run, page histogram
+}
+
+// measure makes so many runs on a thread, one after another.
+func (o *onThread) measure(ctx context.Context, a *asker, thread string, runs int) error {
+	if o.entries == 0 {
+		err := a.house.store.View(ctx, func(r mailroom.Reader) error {
+			found, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+			for _, t := range found {
+				o.entries = t.LastSeq
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	cpu := cpuTime()
+	for range runs {
+		began := time.Now()
+		if err := a.ask(ctx, thread, 1); err != nil {
+			return err
+		}
+		o.run.add(time.Since(began))
+	}
+	o.cpu += cpuTime() - cpu
+	o.runs += runs
+	for range runs {
+		began := time.Now()
+		if _, _, err := a.house.ledger.Transcript(ctx, ledger.TranscriptQuery{Thread: thread, Limit: 20}); err != nil {
+			return err
+		}
+		o.page.add(time.Since(began))
+	}
+	return nil
+}
+
+func (o *onThread) result() OnThread {
+	return OnThread{
+		Entries: o.entries, Run: o.run.times(), Page: o.page.times(),
+		CPUPerRun: float64(o.cpu.Microseconds()) / 1000 / float64(o.runs),
+	}
+}
+
+// asker submits runs and waits for their ends.
+type asker struct {
+	house *house
+
+	mu      sync.Mutex
+	next    int
+	waiting map[string]chan struct{} // owned by mu; by request id
+}
+
+// ask submits so many messages as one run, and waits until it has ended.
+func (a *asker) ask(ctx context.Context, thread string, messages int) error {
+	ended := make(chan struct{})
+	a.mu.Lock()
+	a.next++
+	id := strconv.Itoa(a.next)
+	a.waiting[id] = ended
+	a.mu.Unlock()
+	in := mailroom.Submit{
+		Thread: thread, Sender: "bench", Owner: "bench",
+		Origin: mailroom.Origin{Via: "user", Sender: "bench", RequestID: id},
+	}
+	for i := range messages {
+		in.Messages = append(in.Messages, mailroom.Draft{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
+	}
+	if _, err := a.house.ledger.Submit(ctx, in); err != nil {
+		return fmt.Errorf("submit to %s: %w", thread, err)
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end hears that a run is durably over.
+func (a *asker) end(r *mailroom.Run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ended, ok := a.waiting[r.Origin.RequestID]; ok {
+		close(ended)
+		delete(a.waiting, r.Origin.RequestID)
+	}
+}

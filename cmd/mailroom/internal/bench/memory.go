@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+
+	"mailroom"
+)
+
+// Memory is what things take that do nothing, each the difference between many
+// and few, divided by their number.
+type Memory struct {
+	Thread Footprint `json:"idle_thread"` // that had one run
+	Run    Footprint `json:"queued_run"`
+	Reader Footprint `json:"idle_reader"`
+}
+
+// Footprint is what one of many takes, in bytes.
+type Footprint struct {
+	Count int     `json:"count"`
+	Heap  float64 `json:"heap_bytes"`
+	// Resident is the memory of the whole process. It has the cache of SQLite
+	// in it, which is bounded (64 MiB), and what the collector has not given
+	// back. 0: the system does not tell.
+	Resident float64 `json:"resident_bytes"`
+	Disk     float64 `json:"disk_bytes"`
+}
+
+const (
+	memoryThreads = 100_000
+	memoryRuns    = 100_000
+	memoryReaders = 1000
+	memoryFew     = 1000 // that are there already, so that what is made once is not counted
+)
+
+// inUse is the memory of this process.
+type inUse struct{ heap, resident int64 }
+
+func memoryNow() inUse {
+	runtime.GC()
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return inUse{heap: int64(m.HeapAlloc), resident: resident()}
+}
+
+// footprint is the share of one of n in what was used since before.
+func (before inUse) footprint(n int) Footprint {
+	now := memoryNow()
+	f := Footprint{Count: n, Heap: float64(now.heap-before.heap) / float64(n)}
+	if before.resident > 0 {
+		f.Resident = float64(now.resident-before.resident) / float64(n)
+	}
+	return f
+}
+
+// memory measures in this process, which must not have done much before.
+func (b *bench) memory(ctx context.Context, dir string) error {
+	m := &Memory{}
+	for _, kind := range []struct {
+		name    string
+		measure func(ctx context.Context, dir string) (Footprint, error)
+		into    *Footprint
+	}{
+		{"idle threads", b.threadMemory, &m.Thread},
+		{"queued runs", b.queueMemory, &m.Run},
+		{"idle readers", b.readerMemory, &m.Reader},
+	} {
+		b.Tell("memory: of %s", kind.name)
+		sub := filepath.Join(dir, "of")
+		err := b.inFolder(filepath.Join("memory", "of"), func(string) (err error) {
+			*kind.into, err = kind.measure(ctx, sub)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.name, err)
+		}
+	}
+	b.result.Memory = m
+	return nil
+}
+
+// threadMemory makes threads that had one run each.
+func (b *bench) threadMemory(ctx context.Context, dir string) (f Footprint, err error) {
+	n, few := b.scaled(memoryThreads, 20), b.scaled(memoryFew, 10)
+	d, err := b.drive(ctx, dir, load{})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, d.house.close()) }()
+	d.threads = n + few
+	d.house.work(newTimed(d.entered), b.Slots)
+	return d.footprint(ctx, n, few, func() error { return d.drain(ctx) })
+}
+
+// footprint makes few runs, which are not counted, and then n.
+func (d *driver) footprint(ctx context.Context, n, few int, settle func() error) (f Footprint, err error) {
+	if err := errors.Join(d.fill(ctx, few), settle()); err != nil {
+		return f, err
+	}
+	pages, err := d.house.pages(ctx)
+	if err != nil {
+		return f, err
+	}
+	before := memoryNow()
+	if err := errors.Join(d.fill(ctx, n), settle()); err != nil {
+		return f, err
+	}
+	f = before.footprint(n)
+	more, err := d.house.pages(ctx)
+	f.Disk = float64(more-pages) / float64(n)
+	return f, err
+}
+
+// queueMemory makes runs that stay queued.
+func (b *bench) queueMemory(ctx context.Context, dir string) (f Footprint, err error) {
+	n, few := b.scaled(memoryRuns, 20), b.scaled(memoryFew, 10)
+	d, err := b.drive(ctx, dir, load{backlog: n + few})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, d.house.close()) }()
+	return d.footprint(ctx, n, few, func() error { return nil })
+}
+
+// readerMemory connects readers to a thread that stays as it is.
+func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err error) {
+	n, few := b.scaled(memoryReaders, 10), b.scaled(memoryFew, 10)/10
+	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) {})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, h.close()) }()
+	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.Draft{{Parts: mailroom.Text("Wait.")}}}
+	if _, err := h.ledger.Submit(ctx, in); err != nil {
+		return f, err
+	}
+	s, err := h.serve(n + few)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	first, err := b.startReaders(ctx, s, few, fanoutThread)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, first.finish()) }()
+	before := memoryNow()
+	readers, err := b.startReaders(ctx, s, n, fanoutThread)
+	if err != nil {
+		return f, err
+	}
+	f = before.footprint(n)
+	return f, readers.finish()
+}

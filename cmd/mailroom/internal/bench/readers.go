@@ -1,0 +1,185 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+)
+
+// Readings are what the readers of one process got.
+type Readings struct {
+	Deltas     int64   `json:"deltas"`
+	Bytes      int64   `json:"bytes"`   // of text, each once
+	CutOff     int     `json:"cut_off"` // connections that ended before the run
+	CPUSeconds float64 `json:"cpu_seconds"`
+	Delay      Times   `json:"delay"`
+}
+
+// readersReady is the line that says that all are connected.
+const readersReady = "connected"
+
+// MaxReaders of one process.
+const MaxReaders = 10_000
+
+// readers are many readers of one thread.
+type readers struct {
+	deltas, bytes, cutOff, connected atomic.Int64
+	delay                            histogram
+}
+
+// Read connects n readers to a thread of the server at base. When all are
+// connected it says so on w; when the thread has settled it writes their
+// [Readings] there. It returns then, or when stdin ends.
+func Read(ctx context.Context, stdin io.Reader, w io.Writer, base, token, thread string, n int) error {
+	if n < 1 || n > MaxReaders {
+		return fmt.Errorf("%d readers: choose 1 to %d", n, MaxReaders)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		// It ends with the process: a read of standard input cannot be
+		// interrupted. Its error means the same as its end.
+		_, _ = io.Copy(io.Discard, stdin)
+		stop()
+	}()
+	all := make(chan struct{})
+	var r readers
+	group, connected := errgroup.WithContext(ctx)
+	web := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, ReadBufferSize: 16 << 10}}
+	target := base + "/v1/threads/" + url.PathEscape(thread) + "/stream?until=settled"
+	connecting := make(chan struct{}, 16) // not all at once: the backlog of a listener is short
+	for range n {
+		group.Go(func() error {
+			connecting <- struct{}{}
+			body, err := connect(connected, web, target, token)
+			<-connecting
+			if err != nil {
+				return err
+			}
+			defer body.Close() // nothing depends on how the reading side is closed
+			if r.connected.Add(1) == int64(n) {
+				close(all)
+			}
+			return r.read(body)
+		})
+	}
+	var cpu time.Duration
+	group.Go(func() error {
+		select {
+		case <-all:
+			cpu = cpuTime()
+			_, err := fmt.Fprintln(w, readersReady)
+			return err
+		case <-connected.Done():
+			return context.Cause(connected)
+		}
+	})
+	if err := group.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(Readings{
+		Deltas: r.deltas.Load(), Bytes: r.bytes.Load(), CutOff: int(r.cutOff.Load()),
+		CPUSeconds: (cpuTime() - cpu).Seconds(), Delay: r.delay.times(),
+	})
+}
+
+func connect(ctx context.Context, web *http.Client, target, token string) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := web.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 1000)) // the status says enough
+		return nil, errors.Join(fmt.Errorf("the stream was answered with %s: %s", resp.Status, said), resp.Body.Close())
+	}
+	return resp.Body, nil
+}
+
+// read reads events until the stream ends.
+func (r *readers) read(body io.Reader) error {
+	lines := bufio.NewReader(body)
+	event, upto, settled := "", 0, false
+	for {
+		line, err := line(lines)
+		if err != nil {
+			if !settled {
+				r.cutOff.Add(1)
+			}
+			return nil
+		}
+		if name, ok := bytes.CutPrefix(line, []byte("event: ")); ok {
+			event = string(name)
+		}
+		data, ok := bytes.CutPrefix(line, []byte("data: "))
+		switch {
+		case !ok:
+		case event == "delta":
+			if upto, err = r.delta(data, upto); err != nil {
+				return err
+			}
+		case event == "entry":
+			var e struct{ Kind string }
+			if err := json.Unmarshal(data, &e); err != nil {
+				return fmt.Errorf("read an entry: %w", err)
+			}
+			settled = settled || e.Kind == mailroom.KindCompleted
+		}
+	}
+}
+
+// line reads a line of any length; it is good until the next.
+func line(r *bufio.Reader) ([]byte, error) {
+	part, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return bytes.TrimSuffix(part, []byte("\n")), err
+	}
+	long := bytes.Clone(part)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		part, err = r.ReadSlice('\n')
+		long = append(long, part...)
+	}
+	return bytes.TrimSuffix(long, []byte("\n")), err
+}
+
+// delta counts a piece of text that begins at upto or before; what lies beyond
+// is not counted, so that it is missing in the sum.
+func (r *readers) delta(data []byte, upto int) (int, error) {
+	now := time.Now()
+	var d struct {
+		Offset int
+		Text   string
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return upto, fmt.Errorf("read a delta: %w", err)
+	}
+	r.deltas.Add(1)
+	end := d.Offset + len(d.Text)
+	if end <= upto {
+		return upto, nil
+	}
+	r.bytes.Add(int64(end - max(upto, d.Offset)))
+	if len(d.Text) >= pieceLength {
+		if ns, err := strconv.ParseInt(d.Text[:pieceLength-1], 10, 64); err == nil {
+			r.delay.add(now.Sub(time.Unix(0, ns)))
+		}
+	}
+	return end, nil
+}

@@ -1,0 +1,134 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// Restart is how long a server with a backlog takes until it serves.
+type Restart struct {
+	Queued int       `json:"queued"`
+	Clean  Restarted `json:"clean"` // after a server that had ended in order
+	// Killed are starts after the server before was killed (SIGKILL) while it
+	// worked, each with what is left of the queue.
+	Killed []Restarted `json:"killed"`
+}
+
+// Restarted is one start, from before the process is made.
+type Restarted struct {
+	Listening float64 `json:"listening_ms"` // until it says that it takes requests
+	Served    float64 `json:"served_ms"`    // until a reader was told of the end of a run
+}
+
+const (
+	restartQueued = 100_000
+	restartKills  = 3
+	probeEvery    = 200 * time.Millisecond
+)
+
+// restart queues runs, and starts the real server on them.
+func (b *bench) restart(ctx context.Context, dir string) error {
+	r := &Restart{Queued: b.scaled(restartQueued, 200)}
+	b.Tell("restart: queueing %d runs", r.Queued)
+	d, err := b.drive(ctx, dir, load{backlog: r.Queued})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(d.fill(ctx, r.Queued), d.house.close()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mailroom.toml"), []byte(b.Config), 0o600); err != nil {
+		return fmt.Errorf("write the configuration: %w", err)
+	}
+	if r.Clean, err = b.restartOnce(ctx, dir); err != nil {
+		return err
+	}
+	for range restartKills {
+		killed, err := b.restartOnce(ctx, dir)
+		if err != nil {
+			return err
+		}
+		r.Killed = append(r.Killed, killed)
+	}
+	b.result.Restart = r
+	return nil
+}
+
+// restartOnce starts a server, waits for the end of a run, and kills it.
+func (b *bench) restartOnce(ctx context.Context, dir string) (r Restarted, err error) {
+	began := time.Now()
+	s, err := b.start(ctx, nil, true, "serve", "--data", dir, "--listen", "127.0.0.1:0")
+	if err != nil {
+		return r, err
+	}
+	talk := make(chan struct{})
+	defer func() {
+		err = errors.Join(err, s.kill())
+		<-talk
+	}()
+	line, err := s.line("listening on ")
+	if err != nil {
+		close(talk)
+		return r, fmt.Errorf("start a server: %w", err)
+	}
+	r.Listening = milliseconds(int64(time.Since(began)))
+	url, _, _ := strings.Cut(strings.TrimPrefix(line, "listening on "), ",")
+	go func() {
+		defer close(talk)
+		// What else it says is read until it is killed, which is also what
+		// the error says.
+		_, _ = io.Copy(io.Discard, s.lines)
+	}()
+	token, err := os.ReadFile(filepath.Join(dir, "token"))
+	if err != nil {
+		return r, fmt.Errorf("read the token: %w", err)
+	}
+	at, err := served(ctx, client.New(url, strings.TrimSpace(string(token))))
+	if err != nil {
+		return r, fmt.Errorf("wait for a run: %w", err)
+	}
+	r.Served = milliseconds(int64(at.Sub(began)))
+	b.Tell("  listening after %.0f ms, a run has ended after %.0f ms", r.Listening, r.Served)
+	return r, nil
+}
+
+// served waits for the end of a run. Now and then it submits one more, in case
+// that all that were queued had ended before it looked.
+func served(ctx context.Context, c *client.Client) (at time.Time, err error) {
+	seen := errors.New("seen")
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		for {
+			if err := until(ctx, time.Now().Add(probeEvery)); err != nil {
+				return nil // it was seen, or the other one says why not
+			}
+			if _, err := c.Submit(ctx, client.Submit{Text: "Is anybody there?"}); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	})
+	group.Go(func() error {
+		return c.Stream(ctx, func(e client.Event) error {
+			if e.Entry != nil && e.Entry.Kind == mailroom.KindCompleted {
+				at = time.Now()
+				return seen
+			}
+			return nil
+		})
+	})
+	if err := group.Wait(); !errors.Is(err, seen) {
+		return at, err
+	}
+	return at, nil
+}
