@@ -69,6 +69,8 @@ func (m *Main) refuse(ctx context.Context, err error) int {
 		code, hint = e.code, e.hint
 	} else if _, ok := errors.AsType[*settledError](err); ok {
 		return exitFailed
+	} else if _, ok := errors.AsType[*findingsError](err); ok {
+		return exitFailed
 	} else if _, ok := errors.AsType[*waitsError](err); ok {
 		return exitWaits
 	} else if _, ok := errors.AsType[*config.Error](err); ok {

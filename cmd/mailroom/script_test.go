@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 //	shutdown            end it with SIGTERM, wait until it has exited with 0
 //	crash               end it with SIGKILL
 //	exits CODE CMD…     as exec, for a command that must exit with CODE
+//	untouched CODE CMD… as exits, for one that changes nothing in the data folder
+//	sql STATEMENT       change rows of a store that no server has open
+//	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
 //	open TEXT           write into the pipe named gate, once somebody reads it
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
@@ -48,12 +51,15 @@ func TestSessions(t *testing.T) {
 			return syscall.Mkfifo(env.WorkDir+"/gate", 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"server":   scriptServer,
-			"shutdown": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).shutdown()) },
-			"crash":    func(ts *testscript.TestScript, _ bool, _ []string) { current(ts).kill() },
-			"exits":    scriptExits,
-			"await":    scriptAwait,
-			"field":    scriptField,
+			"server":    scriptServer,
+			"shutdown":  func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).shutdown()) },
+			"crash":     func(ts *testscript.TestScript, _ bool, _ []string) { current(ts).kill() },
+			"exits":     scriptExits,
+			"untouched": scriptUntouched,
+			"sql":       scriptSQL,
+			"damage":    scriptDamage,
+			"await":     scriptAwait,
+			"field":     scriptField,
 			"open": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(open(ts.MkAbs("gate"), strings.Join(args, " ")))
 			},

@@ -23,6 +23,13 @@ const walLimit = 16 << 20
 // file is how to connect to the database file. Every connection of a store
 // comes from here.
 func (d *Driver) file(path string, pragmas ...string) (driver.Connector, error) {
+	return d.open(path, url.Values{
+		"_txlock": {"immediate"}, // for the migrations; the sessions begin by themselves
+		"_pragma": pragmas,
+	})
+}
+
+func (d *Driver) open(path string, parameters url.Values) (driver.Connector, error) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return nil, fmt.Errorf("open database: %q is not the path of a file", path)
 	}
@@ -30,10 +37,7 @@ func (d *Driver) file(path string, pragmas ...string) (driver.Connector, error) 
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	u := url.URL{Scheme: "file", Path: abs, RawQuery: url.Values{
-		"_txlock": {"immediate"}, // for the migrations; the sessions begin by themselves
-		"_pragma": pragmas,
-	}.Encode()}
+	u := url.URL{Scheme: "file", Path: abs, RawQuery: parameters.Encode()}
 	connector, err := d.Connector(u.String())
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)

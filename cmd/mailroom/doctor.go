@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/doctor"
+	"mailroom/store/sqlite"
+)
+
+func (m *Main) doctorCommand() *cobra.Command {
+	var backup string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the store, or copy it, while a server runs or not",
+		Long: `Check the invariants of the store in the data folder, whether a server runs on it
+or not. Nothing is changed, and no server is asked or stopped.
+
+With --backup a copy of the store as it is at this moment is written and checked
+instead. To restore it, name it mailroom.db in a new data folder.
+
+Exit codes: 0 nothing found, 1 findings, 2 usage, 4 cannot be read or written.`,
+		Example: `  mailroom doctor
+  mailroom doctor --data /srv/mailroom -o json
+  mailroom doctor --backup /backup/mailroom-monday.db`,
+		Args: cobra.NoArgs,
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().StringVar(&backup, "backup", "", "write a copy of the store to this file, which must not exist")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := folder.Find(m.data, m.Env)
+		if err != nil {
+			return refusal(exitUsage, "", "%w", err)
+		}
+		d := diagnosis{Store: dir.Database()}
+		if cmd.Flags().Changed("backup") {
+			err = m.backup(cmd.Context(), dir, backup, &d)
+		} else {
+			err = m.examine(cmd.Context(), dir, &d)
+		}
+		if err != nil {
+			return err
+		}
+		if err := m.printDiagnosis(d, *output); err != nil {
+			return err
+		}
+		if !d.Sound() {
+			return &findingsError{}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// diagnosis is what -o json of doctor prints.
+type diagnosis struct {
+	Store  string `json:"store"`            // the file that was read
+	Backup string `json:"backup,omitempty"` // the copy that was written, and checked in its place
+	doctor.Report
+}
+
+// findingsError ends a command that has printed findings.
+type findingsError struct{}
+
+func (*findingsError) Error() string { return "the store has findings" }
+
+// examine checks the store of a folder.
+func (m *Main) examine(ctx context.Context, dir folder.Folder, d *diagnosis) error {
+	file, err := sqlite.OpenFile(ctx, d.Store)
+	if err != nil {
+		return m.unreadable(ctx, dir, err)
+	}
+	err = diagnose(ctx, file, d)
+	if err = errors.Join(err, file.Close()); err != nil {
+		m.printFindings(d.Report)
+		return m.unreadable(ctx, dir, err)
+	}
+	return nil
+}
+
+// diagnose checks the file itself and what is in it.
+func diagnose(ctx context.Context, file *sqlite.File, d *diagnosis) error {
+	faults, err := file.Faults(ctx)
+	if err == nil {
+		d.Report, err = doctor.Check(ctx, file)
+	}
+	first := []doctor.Finding{} // all else may follow from these
+	for _, said := range faults {
+		first = append(first, doctor.Finding{Invariant: doctor.File, Text: said})
+	}
+	d.Findings = append(first, d.Findings...)
+	return err
+}
+
+// backup writes a copy of the store and checks it before it gets its name.
+// Findings are no reason to have no copy.
+func (m *Main) backup(ctx context.Context, dir folder.Folder, target string, d *diagnosis) error {
+	if target == "" {
+		return refusal(exitUsage, "name a file that does not exist yet", "--backup is empty")
+	}
+	to, err := filepath.Abs(target)
+	if err != nil {
+		return refusal(exitUsage, "", "--backup: %w", err)
+	}
+	d.Backup = to
+	file, err := sqlite.OpenFile(ctx, d.Store)
+	if err != nil {
+		return m.unreadable(ctx, dir, err)
+	}
+	err = file.Backup(ctx, to, func(path string) (err error) {
+		made, err := sqlite.OpenFile(ctx, path)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, made.Close()) }()
+		return diagnose(ctx, made, d)
+	})
+	err = errors.Join(err, file.Close())
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return refusal(exitUsage, "a backup replaces nothing; name a file that does not exist yet", "%s is there already", to)
+	case errors.Is(err, fs.ErrNotExist):
+		return refusal(exitUsage, "make it first, or name another", "the folder %s does not exist", filepath.Dir(to))
+	case err != nil:
+		return m.unreadable(ctx, dir, err)
+	}
+	return nil
+}
+
+// unreadable is a store that could not be read to its end.
+func (m *Main) unreadable(ctx context.Context, dir folder.Folder, err error) error {
+	const elsewhere = "name the data folder of the server with --data"
+	_, there := os.Stat(string(dir))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(there, fs.ErrNotExist):
+		return refusal(exitServer, elsewhere, "the data folder %s does not exist", dir)
+	case errors.Is(err, sqlite.ErrNoStore):
+		return refusal(exitServer, elsewhere, "%w", err)
+	}
+	return refusal(exitServer, "", "%w", err)
+}

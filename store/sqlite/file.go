@@ -1,0 +1,227 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"mailroom"
+)
+
+// File is a database that is only looked at, whether a server has it open or
+// not: nothing in it is changed, migrated or repaired, and nobody is kept from
+// it. One goroutine at a time uses it.
+type File struct {
+	driver  Driver
+	path    string
+	session *session
+	alone   os.FileInfo // nobody had it open: how it was then; nil: somebody may have
+}
+
+// ErrNoStore is the cause when a file is not there, or holds no store yet.
+var ErrNoStore = errors.New("no server has made a store there")
+
+// OpenFile opens the database at path for reading only. Its tables must have
+// the version that this program knows.
+func OpenFile(ctx context.Context, path string) (*File, error) {
+	f := &File{driver: builtIn(), path: path}
+	info, err := isDatabase(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, how := range f.ways(info) {
+		if err = f.connect(ctx, how); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := f.known(ctx); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// isDatabase refuses what SQLite would refuse in fewer words, or take for an
+// empty database.
+func isDatabase(path string) (info os.FileInfo, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s does not exist: %w", path, ErrNoStore)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if info, err = file.Stat(); err != nil {
+		return nil, err
+	}
+	if info.Size() == 0 {
+		return info, fmt.Errorf("%s is empty: %w", path, ErrNoStore)
+	}
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(file, head); err != nil || string(head) != magic {
+		return info, fmt.Errorf("%s is not a SQLite database", path)
+	}
+	return info, nil
+}
+
+// ways are the ways to open the file that change nothing, best first. Where no
+// WAL is left, nobody has it open, and it can be read without a lock or a file
+// beside it. Else the index of the WAL is read as it is; after a crash SQLite
+// makes one in memory instead of repairing it. Only where the index was lost must
+// it be made anew, which adds a file without content of its own.
+func (f *File) ways(info os.FileInfo) []url.Values {
+	wal, shm := exists(f.path+"-wal"), exists(f.path+"-shm")
+	plain := url.Values{"mode": {"ro"}}
+	switch {
+	case shm:
+		return []url.Values{{"mode": {"ro"}, "readonly_shm": {"1"}}, plain}
+	case wal:
+		return []url.Values{plain}
+	}
+	f.alone = info
+	return []url.Values{{"mode": {"ro"}, "immutable": {"1"}}}
+}
+
+func exists(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() > 0
+}
+
+func (f *File) connect(ctx context.Context, how url.Values) error {
+	how.Set("_pragma", "busy_timeout(5000)")
+	connector, err := f.driver.open(f.path, how)
+	if err != nil {
+		return err
+	}
+	s, err := newSession(ctx, &f.driver, connector)
+	if err != nil {
+		return err
+	}
+	if _, err := s.value(ctx, "SELECT count(*) FROM sqlite_schema"); err != nil {
+		return errors.Join(err, s.close())
+	}
+	f.session = s
+	return nil
+}
+
+// known refuses tables of another version than this program's.
+func (f *File) known(ctx context.Context) error {
+	know, err := latest()
+	if err != nil {
+		return err
+	}
+	n, err := f.session.value(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'goose_db_version'")
+	if err != nil {
+		return fmt.Errorf("read %s: %w", f.path, err)
+	}
+	if n == int64(0) {
+		return fmt.Errorf("%s is a database without the tables of one: %w", f.path, ErrNoStore)
+	}
+	value, err := f.session.value(ctx, "SELECT max(version_id) FROM goose_db_version WHERE is_applied")
+	if err != nil {
+		return fmt.Errorf("read the version of the tables in %s: %w", f.path, err)
+	}
+	switch have, _ := value.(int64); {
+	case have > know:
+		return fmt.Errorf("the tables in %s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", f.path, have, know)
+	case have < know:
+		return fmt.Errorf("the tables in %s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", f.path, have, know)
+	}
+	return nil
+}
+
+// latest is the version of the tables that the migrations lead to.
+func latest() (int64, error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil || len(files) == 0 {
+		return 0, fmt.Errorf("read migrations: %d of them, %w", len(files), err)
+	}
+	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
+	return strconv.ParseInt(number, 10, 64)
+}
+
+// View calls fn with the rows of one moment, as the View of a store does.
+func (f *File) View(ctx context.Context, fn func(mailroom.Reader) error) (err error) {
+	if _, err := f.session.exec(ctx, "BEGIN"); err != nil {
+		return fmt.Errorf("read %s: %w", f.path, err)
+	}
+	defer func() {
+		_, e := f.session.exec(context.Background(), "ROLLBACK")
+		err = errors.Join(err, e)
+		err = f.undisturbed(err)
+	}()
+	return fn(reader{ctx: ctx, session: f.session})
+}
+
+// undisturbed makes an error, instead of the one there may be, of a server that
+// was started on a file which is read without a lock: what was read meanwhile
+// means nothing.
+func (f *File) undisturbed(err error) error {
+	if f.alone == nil {
+		return err
+	}
+	now, e := os.Stat(f.path)
+	if e == nil && os.SameFile(now, f.alone) && now.Size() == f.alone.Size() && now.ModTime().Equal(f.alone.ModTime()) && !exists(f.path+"-shm") {
+		return err
+	}
+	return fmt.Errorf("somebody began to write %s while it was read: do it again", f.path)
+}
+
+// mostFaults bounds what Faults returns of a kind.
+const mostFaults = 100
+
+// Faults returns what SQLite itself, and the references between the rows, say
+// is wrong with the file, a sentence each. It reads all of it.
+func (f *File) Faults(ctx context.Context) (found []string, err error) {
+	defer func() { err = f.undisturbed(err) }()
+	for _, check := range []struct {
+		text     string
+		sentence func(row []driver.Value) string
+	}{
+		{"PRAGMA integrity_check(" + strconv.Itoa(mostFaults) + ")", func(row []driver.Value) string {
+			if said := fmt.Sprint(row[0]); said != "ok" {
+				return "SQLite finds: " + strings.TrimSpace(said)
+			}
+			return ""
+		}},
+		{"SELECT \"table\", rowid, parent FROM pragma_foreign_key_check LIMIT " + strconv.Itoa(mostFaults), func(row []driver.Value) string {
+			return fmt.Sprintf("row %v of table %v refers to a row of table %v that does not exist", row[1], row[0], row[2])
+		}},
+		{`SELECT k.key, t.id, json_extract(k.result, '$.run') FROM submit_key k JOIN thread t ON t.key = k.thread
+			WHERE json_extract(k.result, '$.disposition') = 'queued'
+			AND NOT EXISTS (SELECT 1 FROM run r WHERE r.id = json_extract(k.result, '$.run') AND r.thread = k.thread)
+			LIMIT ` + strconv.Itoa(mostFaults), func(row []driver.Value) string {
+			return fmt.Sprintf("key %q of thread %q made run %v, which does not exist", row[0], row[1], row[2])
+		}},
+	} {
+		err := f.session.query(ctx, check.text, nil, func(row []driver.Value) (bool, error) {
+			if said := check.sentence(row); said != "" {
+				found = append(found, said)
+			}
+			return true, nil
+		})
+		if f.driver.kind(err) == sqlite3.SQLITE_CORRUPT {
+			return append(found, fmt.Sprintf("SQLite cannot read on: %v", err)), nil
+		}
+		if err != nil {
+			return found, fmt.Errorf("read %s: %w", f.path, err)
+		}
+	}
+	return found, nil
+}
+
+// Close ends the reading.
+func (f *File) Close() error { return f.session.close() }
