@@ -135,21 +135,14 @@ type (
 // NewEntry makes an entry and encodes it. body is one of the bodies above, or
 // raw JSON for the kinds of agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
-	b, ok := body.(json.RawMessage)
-	if !ok {
-		var err error
-		if b, err = json.Marshal(body); err != nil {
-			return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
-		}
-	}
-	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at, Body: b}
-	raw, err := json.Marshal(struct {
-		*entryFields
-	}{(*entryFields)(&e)})
+	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
+	head := e.appendHead(make([]byte, 0, 512))
+	raw, err := appendBody(head, body)
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
 	}
-	e.raw = raw
+	e.raw = append(raw, '}')
+	e.Body = json.RawMessage(e.raw[len(head):len(raw):len(raw)])
 	return e, nil
 }
 

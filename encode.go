@@ -1,0 +1,159 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// The entries that every run writes are encoded by hand, because the one writer
+// does it on everybody's behalf. The bytes are those of encoding/json.
+
+// appender is a body that encodes itself.
+type appender interface {
+	appendJSON(b []byte) []byte
+}
+
+// appendBody appends the JSON of an entry's body.
+func appendBody(b []byte, body any) ([]byte, error) {
+	if a, ok := body.(appender); ok {
+		return a.appendJSON(b), nil
+	}
+	raw, err := json.Marshal(body)
+	return append(b, raw...), err
+}
+
+// appendHead appends e up to its body.
+func (e *Entry) appendHead(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "thread"), e.Thread)
+	b = strconv.AppendInt(appendName(b, "seq"), e.Seq, 10)
+	b = appendString(appendName(b, "kind"), e.Kind)
+	b = appendString(appendName(b, "run"), e.Run)
+	b = strconv.AppendInt(appendName(b, "attempt"), int64(e.Attempt), 10)
+	b = appendTime(appendName(b, "at"), e.At)
+	return appendName(b, "body")
+}
+
+func (m Message) appendJSON(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "id"), m.ID)
+	b = appendString(appendName(b, "thread"), m.Thread)
+	b = strconv.AppendInt(appendName(b, "seq"), m.Seq, 10)
+	b = appendString(appendName(b, "role"), string(m.Role))
+	b = appendString(appendName(b, "sender"), m.Sender)
+	b = appendString(appendName(b, "text"), m.Text)
+	b = appendList(appendName(b, "parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
+	b = appendString(appendName(b, "visibility"), m.Visibility)
+	b = appendString(appendName(b, "run"), m.Run)
+	b = appendString(appendName(b, "state"), m.State)
+	b = strconv.AppendBool(appendName(b, "partial"), m.Partial)
+	if m.Truncated {
+		b = strconv.AppendBool(appendName(b, "truncated"), m.Truncated)
+	}
+	b = appendTime(appendName(b, "created_at"), m.CreatedAt)
+	return append(b, '}')
+}
+
+func (p Part) appendJSON(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "type"), p.Type)
+	b = appendFilled(b, "text", p.Text)
+	if len(p.Data) > 0 {
+		b = appendAny(appendName(b, "data"), p.Data)
+	}
+	b = appendFilled(b, "uri", p.URI)
+	b = appendFilled(b, "mime_type", p.MimeType)
+	b = appendFilled(b, "name", p.Name)
+	return append(b, '}')
+}
+
+func (q RunQueued) appendJSON(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "agent"), q.Agent)
+	b = appendString(appendName(b, "agent_version"), q.AgentVersion)
+	b = appendString(appendName(b, "mode"), string(q.Mode))
+	b = strconv.AppendInt(appendName(b, "priority"), int64(q.Priority), 10)
+	b = appendTime(appendName(b, "available_at"), q.AvailableAt)
+	b = appendList(appendName(b, "messages"), q.Messages, appendString)
+	b = appendName(b, "origin")
+	b = appendString(appendName(append(b, '{'), "via"), q.Origin.Via)
+	b = appendString(appendName(b, "sender"), q.Origin.Sender)
+	b = appendFilled(b, "request_id", q.Origin.RequestID)
+	return append(b, '}', '}')
+}
+
+func (s RunStarted) appendJSON(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "worker"), s.Worker)
+	if len(s.Tickets) > 0 {
+		b = appendList(appendName(b, "tickets"), s.Tickets, appendString)
+	}
+	b = appendList(appendName(b, "messages"), s.Messages, func(b []byte, seq int64) []byte { return strconv.AppendInt(b, seq, 10) })
+	return append(b, '}')
+}
+
+func (c RunCompleted) appendJSON(b []byte) []byte {
+	b = appendName(append(b, '{'), "reply")
+	if c.Reply == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendString(b, *c.Reply)
+	}
+	b = strconv.AppendInt(appendName(b, "steps"), int64(c.Steps), 10)
+	b = appendName(b, "usage")
+	if c.Usage == (Usage{}) {
+		return append(b, "{}}"...)
+	}
+	return append(appendAny(b, c.Usage), '}')
+}
+
+// appendName begins a field of an object.
+func appendName(b []byte, name string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(append(b, '"'), name...)
+	return append(b, '"', ':')
+}
+
+// appendFilled appends a field unless it is empty.
+func appendFilled(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return appendString(appendName(b, name), value)
+}
+
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return appendAny(b, s)
+		}
+	}
+	b = append(append(b, '"'), s...)
+	return append(b, '"')
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	b = t.AppendFormat(append(b, '"'), time.RFC3339Nano)
+	return append(b, '"')
+}
+
+func appendList[T any](b []byte, list []T, one func([]byte, T) []byte) []byte {
+	if list == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, v := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = one(b, v)
+	}
+	return append(b, ']')
+}
+
+// appendAny appends a value that encoding/json cannot refuse.
+func appendAny(b []byte, v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // texts, plain numbers, and JSON that was checked
+	}
+	return append(b, raw...)
+}

@@ -1,0 +1,71 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "plain", `"<&>\`, "ü\u2028"}))
+	moment := rapid.Custom(func(t *rapid.T) time.Time {
+		return time.UnixMicro(rapid.Int64Range(0, 1<<50).Draw(t, "micros")).UTC()
+	})
+	data := rapid.SampledFrom([]json.RawMessage{nil, json.RawMessage(`{"a":["<",1e3,null]}`)})
+	part := rapid.Custom(func(t *rapid.T) Part {
+		return Part{
+			Type: text.Draw(t, "type"), Text: text.Draw(t, "text"), Data: data.Draw(t, "data"),
+			URI: text.Draw(t, "uri"), MimeType: text.Draw(t, "mime"), Name: text.Draw(t, "name"),
+		}
+	})
+	list := func(t *rapid.T, name string) []string {
+		return rapid.SliceOfN(text, 0, 3).Draw(t, name)
+	}
+	bodies := rapid.Custom(func(t *rapid.T) any {
+		s := func() string { return text.Draw(t, "text") }
+		n := func() int { return rapid.Int().Draw(t, "number") }
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			return Message{
+				ID: s(), Thread: s(), Seq: int64(n()), Role: Role(s()), Sender: s(), Text: s(),
+				Parts: rapid.SliceOfN(part, 0, 2).Draw(t, "parts"), Visibility: s(), Run: s(), State: s(),
+				Partial: rapid.Bool().Draw(t, "partial"), Truncated: rapid.Bool().Draw(t, "cut"), CreatedAt: moment.Draw(t, "at"),
+			}
+		case 1:
+			return RunQueued{
+				Agent: s(), AgentVersion: s(), Mode: Mode(s()), Priority: n(), AvailableAt: moment.Draw(t, "at"),
+				Messages: list(t, "messages"), Origin: Origin{Via: s(), Sender: s(), RequestID: s()},
+			}
+		case 2:
+			return RunStarted{Worker: s(), Tickets: list(t, "tickets"), Messages: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "seqs")}
+		}
+		c := RunCompleted{Steps: n(), Usage: Usage{OutputTokens: int64(rapid.IntRange(0, 1).Draw(t, "tokens")), CostUSD: rapid.SampledFrom([]float64{0, 1.5e-9}).Draw(t, "cost")}}
+		if rapid.Bool().Draw(t, "said") {
+			reply := s()
+			c.Reply = &reply
+		}
+		return c
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		body := bodies.Draw(t, "body")
+		e, err := NewEntry(text.Draw(t, "thread"), 7, text.Draw(t, "entry kind"), text.Draw(t, "run"), 2, moment.Draw(t, "at"), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(e.Body) != string(want) {
+			t.Errorf("body\n got %s\nwant %s", e.Body, want)
+		}
+		if want, err = json.Marshal(entryFields(e)); err != nil {
+			t.Fatal(err)
+		}
+		if string(e.JSON()) != string(want) {
+			t.Errorf("entry\n got %s\nwant %s", e.JSON(), want)
+		}
+	})
+}
