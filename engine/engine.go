@@ -94,23 +94,22 @@ type Engine struct {
 	ledger  *ledger.Ledger
 	bus     *bus.Bus
 	options Options
+	slots   *slots
 	state   state // what Ready reports
 
 	// Owned by the goroutine of Run.
 	lease    lease
-	round    int64 // last claim round that was asked for
-	answered int64 // last claim round whose answer is here
-	asking   *asking
+	answered int64            // last claim round whose answer is here
+	standing bool             // the ledger serves the slots
+	leave    func()           // ends that
 	pause    <-chan time.Time // after a claim that failed
 	active   map[mailroom.Claim]*session
-	taken    map[string]int // sessions by agent
-	alone    int            // sessions on their last chance
-	stopping bool           // nothing is claimed any more
-	fatal    error          // what ended the store
+	stopping bool  // nothing is claimed any more
+	fatal    error // what ended the store
 
 	// Answers to the goroutine of Run, from goroutines of crew, which it waits for.
 	crew    sync.WaitGroup
-	claims  chan claimed
+	stood   chan error
 	results chan *session
 	renewed chan renewal
 	swept   chan error
@@ -121,9 +120,10 @@ func New(l *ledger.Ledger, b *bus.Bus, o Options) *Engine {
 	o = o.withDefaults()
 	return &Engine{
 		ledger: l, bus: b, options: o,
+		slots:   newSlots(o, b, l.Wake),
 		active:  map[mailroom.Claim]*session{},
-		taken:   map[string]int{},
-		claims:  make(chan claimed, 1),
+		leave:   func() {},
+		stood:   make(chan error, 1),
 		results: make(chan *session, o.Runs),
 		renewed: make(chan renewal, 1),
 		swept:   make(chan error, 1),
@@ -156,7 +156,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.options.Log.Error("runs were not given back in time; they are freed with the lease", "worker", e.lease.worker, "runs", left)
 		return nil
 	}
-	return e.leave(work)
+	return e.retire(work)
 }
 
 // loop returns when nothing is active any more after ctx ended, or when what is
@@ -172,17 +172,19 @@ func (e *Engine) loop(ctx, life context.Context) {
 
 	quit := ctx.Done()
 	var grace, cut <-chan time.Time
-	for !e.stopping || len(e.active) > 0 || e.asking != nil {
-		e.ask(life)
+	for !e.stopping || len(e.active) > 0 || e.standing {
+		e.stand(life)
 		select {
-		case c := <-e.claims:
-			e.take(life, c)
+		case <-e.slots.ready:
+			e.takeAll(life)
+		case err := <-e.stood:
+			e.onStood(life, err)
 		case s := <-e.results:
 			e.drop(s)
 		case thread := <-asks.C:
 			e.flushThread(thread)
 		case <-e.pause:
-			e.pause = nil
+			e.rested()
 		case <-renew.C:
 			e.renew(life)
 		case <-e.lease.again:
@@ -212,23 +214,11 @@ func (e *Engine) loop(ctx, life context.Context) {
 	}
 }
 
-// tooLate counts what was claimed after the loop had ended.
-func (e *Engine) tooLate() int {
-	select {
-	case c := <-e.claims:
-		for _, s := range c.sessions {
-			s.hints.Close()
-		}
-		return len(c.sessions)
-	default:
-		return 0
-	}
-}
-
 // stop ends the claiming.
 func (e *Engine) stop() {
 	e.stopping = true
-	e.stopAsking()
+	e.slots.forbid()
+	e.leave()
 }
 
 // closed notes an error that says that the store takes no further write.
@@ -249,10 +239,6 @@ func (e *Engine) closed(err error) bool {
 // drop forgets a session that has settled and whose agent has returned.
 func (e *Engine) drop(s *session) {
 	delete(e.active, s.claim)
-	e.taken[s.agent]--
-	if s.alone {
-		e.alone--
-	}
 }
 
 func (e *Engine) flushThread(thread string) {

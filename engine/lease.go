@@ -119,6 +119,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 		e.lease.worker = r.worker // rounds go on counting: answers to an old id may still come
 		e.lease.extend(r.sent, e.options.Lease)
 		e.state.set(nil)
+		e.allow()
 		e.obey(r.out)
 		if first {
 			e.sweep(ctx)
@@ -169,6 +170,6 @@ func (e *Engine) lose(why string) {
 	if len(e.active) > 0 {
 		e.options.Log.Error(why, "worker", e.lease.worker, "runs", len(e.active))
 	}
-	e.stopAsking()
+	e.slots.forbid()
 	e.cancelAll(mailroom.ErrLeaseLost)
 }

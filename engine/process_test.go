@@ -5,9 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"mailroom"
 	"mailroom/bus"
@@ -23,7 +21,6 @@ type process struct {
 	bus     *bus.Bus
 	ledger  *ledger.Ledger
 	engines []*worker
-	claimed atomic.Pointer[func()] // called between a claim's commit and its answer to the engine
 	end     context.CancelFunc
 	ended   chan struct{}
 	err     error // of the ledger, once ended
@@ -33,11 +30,7 @@ func (h *house) newProcess() *process {
 	p := &process{t: h.t, line: &line{Store: h.store}, bus: bus.New(), ended: make(chan struct{})}
 	p.ledger = ledger.New(p.line, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		p.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
-	}, Observe: ledger.Observe{Operation: func(name string, err error, took time.Duration) {
-		if f := p.claimed.Load(); name == "claim" && f != nil {
-			(*f)()
-		}
-	}}, Log: p.log()})
+	}, Log: p.log()})
 	ctx, end := context.WithCancel(context.Background())
 	p.end = end
 	go func() {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"mailroom"
@@ -21,14 +20,11 @@ type session struct {
 	worker string // that claimed it
 	claim  mailroom.Claim
 	agent  string
-	alone  bool            // it was claimed on its last chance
-	due    time.Time       // since when it could have been claimed
-	at     time.Time       // when it was
+	taken  ledger.Work     // as it was claimed
 	life   context.Context // the engine's: what must be written is tried until it ends
 	ctx    context.Context // the attempt's, cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
 	hints  *bus.Subscription // to its thread, from right behind the claim
-	unsure error             // why it is not known whether the run was stopped meanwhile
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
@@ -56,8 +52,8 @@ var _ mailroom.Session = (*session)(nil)
 
 func (e *Engine) newSession(life context.Context, worker string, w ledger.Work, hints *bus.Subscription) *session {
 	s := &session{
-		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, alone: w.Run.LastChance(),
-		due: w.Due, at: w.At, life: life, step: w.Run.Step,
+		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, taken: w,
+		life: life, step: w.Run.Step,
 		hints: hints,
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}

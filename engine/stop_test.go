@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,17 +103,19 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 			return nil
 		})
 		o.Local = true
-		h.start(o)
-		stop := func() {
-			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}})
-			}) {
-				_, err := h.ledger.Cancel(context.Background(), r.ID, "somebody")
-				h.expect(err)
+		var renewals atomic.Int32
+		hold := make(chan struct{})
+		o.Observe.Renewal = func(error) {
+			if renewals.Add(1) == 2 {
+				<-hold // the engine does nothing
 			}
 		}
-		h.claimed.Store(&stop)
+		h.start(o)
+		h.wait(6 * time.Second)
 		out := h.send("t", "hello")
+		h.status(out.Run, mailroom.Running)
+		h.cancel(out)
+		close(hold)
 		h.wait(2 * time.Second)
 		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)

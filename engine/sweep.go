@@ -49,8 +49,8 @@ func (e *Engine) onSwept(err error) {
 	}
 }
 
-// leave gives the lease up.
-func (e *Engine) leave(ctx context.Context) error {
+// retire gives the lease up.
+func (e *Engine) retire(ctx context.Context) error {
 	if e.lease.worker == "" {
 		return nil
 	}

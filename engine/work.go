@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"mailroom"
@@ -27,14 +25,15 @@ func (s *session) work() {
 	if limit == 0 {
 		limit = s.engine.options.Deadline
 	}
-	s.heed()
+	unsure := s.heed()
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
-	if err := cmp.Or(context.Cause(ctx), s.unsure, unkept); err != nil { // the agent must not be entered
+	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
+		s.engine.slots.give(s.taken)
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
-	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.due, Claimed: s.at, Entered: time.Now()})
+	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.taken.Due, Claimed: s.taken.At, Entered: time.Now()})
 	done := make(chan error, 1)
 	go func() { // waited for below, as long as the engine lives
 		err := errors.New("the agent ended its goroutine")
@@ -42,6 +41,9 @@ func (s *session) work() {
 		err = call(ctx, agent.Agent, s)
 	}()
 	err, forced := s.await(ctx, limit, done)
+	if !forced {
+		s.engine.slots.give(s.taken)
+	}
 	out := outcome(ctx, err, limit, forced)
 	if out.Outcome != mailroom.Release && !forced {
 		s.parkInstead(&out)
@@ -52,28 +54,21 @@ func (s *session) work() {
 		case <-done:
 		case <-s.life.Done():
 		}
+		s.engine.slots.give(s.taken)
 	}
 }
 
-// look reads what became of the runs since they were claimed.
-func (e *Engine) look(ctx context.Context, sessions ...*session) error {
-	byRun := map[string]*session{}
-	for _, s := range sessions {
-		byRun[s.claim.Run] = s
-	}
-	if len(byRun) == 0 {
-		return nil
-	}
+// look reads what became of the run since it was claimed.
+func (s *session) look() error {
 	var runs []*mailroom.Run
-	err := e.ledger.View(ctx, func(r mailroom.Reader) (err error) {
-		runs, err = r.Runs(mailroom.RunQuery{IDs: slices.Collect(maps.Keys(byRun))})
+	err := s.engine.ledger.View(s.life, func(r mailroom.Reader) (err error) {
+		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{s.claim.Run}})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("look at the runs again: %w", err)
+		return fmt.Errorf("look at run %s again: %w", s.claim.Run, err)
 	}
 	for _, r := range runs {
-		s := byRun[r.ID]
 		if r.Stop != "" {
 			s.cancel(mailroom.ErrStopped)
 		}
@@ -96,21 +91,26 @@ func (s *session) hint(n bus.Notice) {
 		}
 	}
 	if s.hints.Lost() {
-		if err := s.engine.look(s.life, s); err != nil {
+		if err := s.look(); err != nil {
 			s.engine.options.Log.Warn("hints were lost; a stop comes with the next renewal", "run", s.claim.Run, "error", err)
 		}
 	}
 }
 
-// heed takes the hints that are there.
-func (s *session) heed() {
+// heed finds out what became of the run since it was claimed: the hints tell, if
+// no other process writes to the store.
+func (s *session) heed() error {
 	for {
 		select {
 		case n := <-s.hints.C:
 			s.hint(n)
+			continue
 		default:
-			return
 		}
+		if s.engine.options.Local {
+			return nil
+		}
+		return s.look()
 	}
 }
 

@@ -41,8 +41,8 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	ops = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
-	if n > 0 || !l.due(now).After(now) {
-		claims, l.claims = l.claims, nil
+	if l.ask(); n > 0 || !l.due(now).After(now) {
+		claims, l.claims = l.hungry()
 	}
 	for _, o := range append(slices.Clone(ops), claims...) {
 		o.taken = true
@@ -87,6 +87,7 @@ func (l *Ledger) due(now time.Time) time.Time {
 func (l *Ledger) nap(now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.ask()
 	return max(l.due(now).Sub(now), 0)
 }
 
@@ -111,7 +112,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			return nil
 		case b.culprit != nil:
 			l.options.Log.ErrorContext(ctx, "operation taken out of its batch", "operation", b.culprit.name, "error", err)
-			b.culprit.done <- err
+			l.refuse([]*op{b.culprit}, err)
 			ops, claims = without(ops, b.culprit), without(claims, b.culprit)
 			if len(ops)+len(claims) == 0 {
 				return nil
@@ -147,6 +148,11 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 // refuse answers operations whose transaction failed.
 func (l *Ledger) refuse(ops []*op, err error) {
 	for _, o := range ops {
+		if o.taker != nil {
+			o.taker.Take(*o.claim, nil, err)
+			l.stand(o)
+			continue
+		}
 		select {
 		case o.done <- err:
 		default: // answered already
@@ -453,28 +459,21 @@ func (b *batch) publish() {
 			b.l.options.Publish(t.ID, e)
 		}
 	}
-	for _, o := range slices.Concat(b.ops, b.claims) {
-		if o.err == nil && o.published != nil {
-			o.published()
-		}
-	}
 }
 
-// answer tells the callers; a claim that found nothing goes on standing.
+// answer tells the callers and the takers, these before anything later is
+// published; a claim that found nothing, and a taker, goes on standing.
 func (b *batch) answer() {
 	for _, o := range b.ops {
 		o.done <- o.err
 	}
-	b.l.mu.Lock()
-	defer b.l.mu.Unlock()
-	var standing []*op
 	for _, o := range b.claims {
-		if o.err != nil || o.claim.found > 0 || o.left {
+		switch {
+		case o.taker != nil:
+			o.taker.answer(o)
+			b.l.stand(o)
+		case o.err != nil || o.claim.found > 0 || !b.l.stand(o):
 			o.done <- o.err
-			continue
 		}
-		o.taken = false
-		standing = append(standing, o)
 	}
-	b.l.claims = append(standing, b.l.claims...)
 }

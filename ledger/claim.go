@@ -19,11 +19,6 @@ type ClaimRequest struct {
 	Alone  bool           // a run on its last chance may be among them
 	Wait   bool           // stand until something is due
 
-	// Claimed is called for each run that was claimed, after the claim was
-	// published and before anything later is: who subscribes here to the run's
-	// thread misses no stop and no steer. It must not block.
-	Claimed func(Work)
-
 	found int // owned by the goroutine of Ledger.Run
 }
 
@@ -62,13 +57,6 @@ func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Work, error) {
 		work, err = b.claim(&c)
 		c.found = len(work)
 		return err
-	}
-	if c.Claimed != nil {
-		o.published = func() {
-			for _, w := range work {
-				c.Claimed(w)
-			}
-		}
 	}
 	if err := l.do(ctx, &o); err != nil {
 		return nil, err

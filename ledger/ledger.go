@@ -110,12 +110,10 @@ type op struct {
 	threads []string
 	runs    []string // loaded beside the threads' current runs
 	claim   *ClaimRequest
+	taker   *standing // whose claim it is; nil: a caller's that waits for done
 
 	// apply runs the transitions. It may run again if the batch is.
 	apply func(b *batch) error
-	// published is called between its batch and the next; nil: nothing is to do.
-	published func()
-
 	// Owned by Ledger.mu.
 	taken bool // it is in a batch
 	left  bool // its caller's context ended meanwhile

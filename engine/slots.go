@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"sync"
+
+	"mailroom/bus"
+	"mailroom/ledger"
+)
+
+// slots are what an engine has room for. The committer asks them at each batch
+// and leaves there what it claimed, for the goroutine of Engine.Run to take. A
+// slot is free again as soon as the agent has returned: the next run starts in
+// the commit that settles the last one.
+type slots struct {
+	bus   *bus.Bus
+	wake  func()        // tells the committer that there is room again
+	ready chan struct{} // one slot: something was left
+
+	mu     sync.Mutex
+	open   bool   // there is a lease to claim under, and nothing forbids it
+	worker string // that claims
+	round  int64  // last round that was asked for
+	free   int
+	agents map[string]int // free per agent
+	alone  int            // taken by runs on their last chance
+	left   []claimed
+}
+
+// claimed is what one round left.
+type claimed struct {
+	worker string
+	round  int64
+	work   []ledger.Work
+	hints  []*bus.Subscription // to the threads of work, from right behind the claim
+	err    error
+}
+
+func newSlots(o Options, b *bus.Bus, wake func()) *slots {
+	s := &slots{bus: b, wake: wake, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}}
+	for name, a := range o.Agents {
+		s.agents[name] = o.Runs
+		if a.Limit > 0 {
+			s.agents[name] = a.Limit
+		}
+	}
+	return s
+}
+
+var _ ledger.Taker = (*slots)(nil)
+
+// Want implements [ledger.Taker].
+func (s *slots) Want() ledger.ClaimRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open || s.free <= 0 {
+		return ledger.ClaimRequest{}
+	}
+	s.round++
+	c := ledger.ClaimRequest{
+		Worker: s.worker, Round: s.round, Slots: s.free, Alone: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
+	}
+	for name, n := range s.agents {
+		if n > 0 {
+			c.Agents[name] = min(n, s.free)
+		}
+	}
+	return c
+}
+
+// Take implements [ledger.Taker]. After an error nothing more is asked for
+// until allow.
+func (s *slots) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := claimed{worker: asked.Worker, round: asked.Round, work: work, err: err}
+	for _, w := range work {
+		s.use(w, -1)
+		c.hints = append(c.hints, s.bus.SubscribeEntries(w.Claim.Thread, 4))
+	}
+	if err != nil {
+		s.open = false
+	}
+	s.left = append(s.left, c)
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// use changes what is free for a claimed run, by one. It is within mu.
+func (s *slots) use(w ledger.Work, by int) {
+	s.free += by
+	s.agents[w.Run.Agent] += by
+	if w.Run.LastChance() {
+		s.alone -= by
+	}
+}
+
+// give frees the slot of a run whose agent has returned.
+func (s *slots) give(w ledger.Work) {
+	s.mu.Lock()
+	s.use(w, 1)
+	s.mu.Unlock()
+	s.wake()
+}
+
+// allow begins the claiming under a lease, forbid ends it.
+func (s *slots) allow(worker string) {
+	s.mu.Lock()
+	s.open, s.worker = true, worker
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *slots) forbid() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = false
+}
+
+// take empties what the committer left.
+func (s *slots) take() []claimed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := s.left
+	s.left = nil
+	return left
+}
