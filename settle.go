@@ -28,6 +28,8 @@ type Settle struct {
 	Asks    []Ask    // of Park: tickets opened with it
 	Jitter  float64  // 0 to 1, lengthens a retry's delay by up to a fifth
 	Forced  bool     // the agent did not stop in time and is cut off
+
+	sum string // digest, once checked
 }
 
 // Check refuses a Settle that breaks a rule by itself.
@@ -50,7 +52,11 @@ func (s *Settle) Check() error {
 	if err := checkAsks(s.Asks); err != nil {
 		return err
 	}
-	return s.Message.check()
+	if err := s.Message.check(); err != nil {
+		return err
+	}
+	s.sum = s.digest()
+	return nil
 }
 
 func (s *Settle) digest() string {
@@ -70,11 +76,13 @@ func (s *Settle) digest() string {
 // same settle changes nothing. A run that was asked to stop ends cancelled,
 // unless it completed.
 func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
-	if err := s.Check(); err != nil {
-		return nil, err
+	if s.sum == "" {
+		if err := s.Check(); err != nil {
+			return nil, err
+		}
 	}
 	if r := t.runs[s.Run]; r != nil {
-		repeat, err := r.numbered(s.Claim, s.Number, s.digest())
+		repeat, err := r.numbered(s.Claim, s.Number, s.sum)
 		if repeat {
 			return r, nil
 		}
@@ -96,7 +104,7 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 	}
 	t.promote(now)
 	t.settle(r, s, now)
-	r.LastStep = StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.digest(), Seq: t.LastSeq}
+	r.LastStep = StepMark{Attempt: s.Attempt, Step: s.Number, Digest: s.sum, Seq: t.LastSeq}
 	t.touch(r)
 	t.schedule(now)
 	return r, nil

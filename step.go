@@ -17,6 +17,8 @@ type Append struct {
 	Message *Said  // the message that was being written, complete
 	Covers  int64  // seq of the last steered message handed over before
 	Effects []Note // of kind effect.*, which only a Session writes
+
+	sum string // digest, once admitted
 }
 
 // Said is the text of a message that a run writes.
@@ -133,7 +135,8 @@ func (a *Append) digest() string {
 // repeat of the last step answers with its last seq and is not written again.
 func (t *Loaded) Admit(a *Append) (seq int64, repeat bool, err error) {
 	if r := t.runs[a.Run]; r != nil {
-		repeat, err := r.numbered(a.Claim, a.Number, a.digest())
+		a.sum = a.digest()
+		repeat, err := r.numbered(a.Claim, a.Number, a.sum)
 		if repeat {
 			return r.LastStep.Seq, true, nil
 		}
@@ -202,7 +205,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
 	r.cover(a.Covers)
-	r.LastStep = StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.digest(), Seq: t.LastSeq}
+	r.LastStep = StepMark{Attempt: a.Attempt, Step: a.Number, Digest: a.sum, Seq: t.LastSeq}
 	t.touch(r)
 	t.schedule(now)
 	return t.LastSeq, nil

@@ -213,6 +213,9 @@ func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Inpu
 // Settle ends an attempt and returns the run as it is then. A repeat of the same
 // settle answers with the same.
 func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
 	o := op{name: "settle", rank: rankPlain, threads: []string{s.Thread}, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(s.Thread)

@@ -1,0 +1,151 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// taker is a worker with some room, that keeps what it takes.
+type taker struct {
+	mu    sync.Mutex
+	free  int
+	round int64
+	work  []ledger.Work
+	errs  []error
+}
+
+func (k *taker) Want() ledger.ClaimRequest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.round++
+	return ledger.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, Alone: true}
+}
+
+func (k *taker) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.free -= len(work)
+	k.work = append(k.work, work...)
+	if err != nil {
+		k.errs, k.free = append(k.errs, err), 0
+	}
+}
+
+// taken returns what it took since the last call, by thread, and makes room.
+func (k *taker) taken(room int) []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	threads := []string{}
+	for _, w := range k.work {
+		threads = append(threads, w.Claim.Thread)
+	}
+	k.work, k.free = nil, k.free+room
+	return threads
+}
+
+// stands lets a taker stand until the test, or ctx, ends.
+func stands(ctx context.Context, d *desk, k *taker) (end func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- d.Stand(ctx, k) }()
+	synctest.Wait()
+	d.t.Cleanup(cancel)
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+func TestATakerIsServedByOneBatchAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counting{Store: memory.New()}
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		k := &taker{free: 2}
+		end := stands(t.Context(), d, k)
+		s.reset()
+		d.submit(text("a", "hello"))
+		wantEqual(t, "first", k.taken(0), []string{"a"})
+		d.submit(text("b", "hello"))
+		wantEqual(t, "second", k.taken(0), []string{"b"})
+		d.submit(text("c", "hello"))
+		wantEqual(t, "without room", k.taken(1), []string{})
+		wantEqual(t, "commits", s.reset().Updates, 3)
+		d.Wake()
+		synctest.Wait()
+		wantEqual(t, "with room again", k.taken(0), []string{"c"})
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATakerThatHasGoneIsServedNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		k := &taker{free: 1}
+		end := stands(t.Context(), d, k)
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+		d.submit(text("a", "hello"))
+		wantEqual(t, "taken", k.taken(0), []string{})
+		wantEqual(t, "still to be claimed", len(d.claim("w", 1)), 1)
+	})
+}
+
+func TestATakerHearsOfAClaimThatMayHaveBeenMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		s := storetest.Faulty(memory.New(), func(int) storetest.Fault {
+			if fails.Swap(false) {
+				return storetest.Fault{Kind: storetest.FailAfter}
+			}
+			return storetest.Fault{}
+		})
+		d := open(t, s, ledger.Options{})
+		d.register("w")
+		k := &taker{free: 1}
+		end := stands(t.Context(), d, k)
+		fails.Store(true)
+		_, err := d.Submit(t.Context(), text("a", "hello"))
+		wantCode(t, err, mailroom.Unavailable)
+		synctest.Wait()
+		wantEqual(t, "errors", len(k.errs), 1)
+		wantEqual(t, "taken", k.taken(1), []string{})
+		d.submit(text("b", "hello"))
+		wantEqual(t, "after it", k.taken(0), []string{"b"})
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATakerEndsWithItsLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		k := &taker{free: 1}
+		ended := make(chan error, 1)
+		go func() { ended <- d.Stand(t.Context(), k) }()
+		synctest.Wait()
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
+		err := <-ended
+		wantCode(t, err, mailroom.Unavailable)
+		if errors.Is(err, mailroom.ErrStoreClosed) {
+			t.Errorf("got %v: the store is open", err)
+		}
+	})
+}
