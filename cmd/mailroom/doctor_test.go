@@ -2,14 +2,19 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"mailroom"
+	"mailroom/store/sqlite"
 )
 
 // scriptUntouched is exits for a command that must leave every byte of the data
@@ -51,13 +56,43 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(db.Close())
 }
 
-// scriptDamage overwrites the last page of a database.
+// scriptFalsify writes rows of a thread that contradict the others: "due" makes
+// it due without a run, "attempt" adds to the attempts of its current or last run.
+func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {
+	ctx := context.Background()
+	s, err := sqlite.Open(ctx, ts.Getenv("MAILROOM_DATA")+"/mailroom.db", sqlite.Options{})
+	ts.Check(err)
+	ts.Check(s.Update(ctx, func(tx mailroom.Tx) error {
+		_, threads, err := tx.Lock(nil, args[1:])
+		if err != nil {
+			return err
+		}
+		runs, err := tx.Runs(mailroom.RunQuery{Thread: args[1], Limit: 1})
+		if err != nil {
+			return err
+		}
+		switch args[0] {
+		case "due":
+			threads[0].Due = mailroom.Due{At: time.UnixMicro(1), Agent: "echo", Priority: 128}
+		case "attempt":
+			runs[0].Attempt += 6
+		}
+		return tx.Write(&mailroom.Changes{Threads: threads, Runs: runs})
+	}))
+	ts.Check(s.Close())
+}
+
+// scriptDamage overwrites the page of an index that the checks of rows do not use.
 func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
-	f, err := os.OpenFile(ts.MkAbs(args[0]), os.O_RDWR, 0)
+	path := ts.MkAbs(args[0])
+	db, err := sql.Open("sqlite", path)
 	ts.Check(err)
-	info, err := f.Stat()
+	var page int64
+	ts.Check(db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'run_failed'").Scan(&page))
+	ts.Check(db.Close())
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	ts.Check(err)
-	_, err = f.WriteAt(bytes.Repeat([]byte("damage! "), 512), info.Size()-4096)
+	_, err = f.WriteAt(bytes.Repeat([]byte("damage! "), 512), (page-1)*4096)
 	ts.Check(err)
 	ts.Check(f.Close())
 }

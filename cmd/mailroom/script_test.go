@@ -57,6 +57,7 @@ func TestSessions(t *testing.T) {
 			"exits":     scriptExits,
 			"untouched": scriptUntouched,
 			"sql":       scriptSQL,
+			"falsify":   scriptFalsify,
 			"damage":    scriptDamage,
 			"await":     scriptAwait,
 			"field":     scriptField,

@@ -2,114 +2,12 @@ package sqlite
 
 import (
 	"encoding/json"
-	"maps"
-	"slices"
+	"strconv"
 
 	"mailroom"
 )
 
-// The JSON of columns that every run writes is put together by hand, because
-// Write is the hot path of the whole system.
-
-func encodeOrigin(o mailroom.Origin) any {
-	if o == (mailroom.Origin{}) {
-		return nil
-	}
-	b := appendText(append(make([]byte, 0, 128), `{"via":`...), o.Via)
-	b = appendText(append(b, `,"sender":`...), o.Sender)
-	if o.RequestID != "" {
-		b = appendText(append(b, `,"request_id":`...), o.RequestID)
-	}
-	return string(append(b, '}'))
-}
-
-func encodeMark(m mailroom.StepMark) any {
-	if m == (mailroom.StepMark{}) {
-		return nil
-	}
-	b := appendField(make([]byte, 0, 160), `{"attempt":`, int64(m.Attempt))
-	b = appendField(b, `,"step":`, int64(m.Step))
-	b = appendText(append(b, `,"digest":`...), m.Digest)
-	b = appendField(b, `,"seq":`, m.Seq)
-	return string(append(b, '}'))
-}
-
-func encodeInputs(list []mailroom.Input) any {
-	if len(list) == 0 {
-		return nil
-	}
-	b := make([]byte, 0, 72*len(list)+2)
-	for i, in := range list {
-		b = append(b, "[,"[min(i, 1)])
-		b = appendText(append(b, `{"message":`...), in.Message)
-		b = appendField(b, `,"seq":`, in.Seq)
-		if in.Retracted {
-			b = append(b, `,"retracted":true`...)
-		}
-		b = append(b, '}')
-	}
-	return string(append(b, ']'))
-}
-
-func encodeError(e *mailroom.RunError) any {
-	if e == nil {
-		return nil
-	}
-	b := appendText(append([]byte(nil), `{"class":`...), string(e.Class))
-	b = appendText(append(b, `,"message":`...), e.Message)
-	return string(append(b, '}'))
-}
-
-// encodeState keeps the states as texts, because the RawMessages of a map would
-// be written anew by encoding/json.
-func encodeState(state map[string]json.RawMessage) any {
-	if len(state) == 0 {
-		return nil
-	}
-	b := []byte{}
-	for i, agent := range slices.Sorted(maps.Keys(state)) {
-		b = append(b, "{,"[min(i, 1)])
-		b = append(appendText(b, agent), ':')
-		b = appendText(b, string(state[agent]))
-	}
-	return string(append(b, '}'))
-}
-
-func encodeCaller(c *mailroom.Caller) any {
-	if c == nil {
-		return nil
-	}
-	b := appendText(append([]byte(nil), `{"Thread":`...), c.Thread)
-	b = appendText(append(b, `,"Run":`...), c.Run)
-	b = appendText(append(b, `,"Name":`...), c.Name)
-	b = appendText(append(b, `,"Answer":`...), string(c.Answer))
-	return string(append(b, '}'))
-}
-
-func encodeWait(w *mailroom.Wait) any {
-	if w == nil {
-		return nil
-	}
-	b := appendTexts(append([]byte(nil), `{"names":`...), w.Names)
-	if w.Any {
-		b = append(b, `,"any":true`...)
-	}
-	return string(append(b, '}'))
-}
-
-func encodeTexts(list []string) any {
-	if len(list) == 0 {
-		return nil
-	}
-	return string(appendTexts(nil, list))
-}
-
-// encodeJSON is for what few runs have.
-func encodeJSON(v any) (any, error) {
-	b, err := json.Marshal(v)
-	return string(b), err
-}
-
+// encodeSubmitted is by hand, because every submit with a key writes one.
 func encodeSubmitted(s *mailroom.Submitted) string {
 	b := appendText(append(make([]byte, 0, 320), `{"message":`...), s.Message)
 	b = appendText(append(b, `,"run":`...), s.Run)
@@ -125,71 +23,38 @@ func encodeSubmitted(s *mailroom.Submitted) string {
 	return string(append(b, '}'))
 }
 
-// steer is a mailroom.Steer as it is stored.
-type steer struct {
-	mailroom.Input
-	Read bool    `json:"read,omitempty"`
-	Own  *ownRun `json:"own,omitempty"`
-}
-
-// ownRun is a run within a steer. Its raw JSON is kept as text, which gives
-// back the very bytes; encoding a RawMessage would rewrite them.
-type ownRun struct {
-	*mailroom.Run
-	Options    string  `json:",omitempty"`
-	Checkpoint string  `json:",omitempty"`
-	Steers     []steer `json:",omitempty"`
-}
-
-func encodeSteers(list []mailroom.Steer) (any, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	b, err := json.Marshal(storedSteers(list))
-	return string(b), err
-}
-
-func storedSteers(list []mailroom.Steer) []steer {
-	stored := make([]steer, len(list))
-	for i, s := range list {
-		stored[i] = steer{Input: s.Input, Read: s.Read}
-		if s.Own != nil {
-			stored[i].Own = &ownRun{
-				Run: s.Own, Options: string(s.Own.Options), Checkpoint: string(s.Own.Checkpoint),
-				Steers: storedSteers(s.Own.Steers),
+// appendText appends s as a JSON string.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // a string always has a JSON form
 			}
+			return append(b, quoted...)
 		}
 	}
-	return stored
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
-func decodeSteers(text string) ([]mailroom.Steer, error) {
-	if text == "" {
-		return nil, nil
+// appendTexts appends list as a JSON array of strings; nil is null.
+func appendTexts(b []byte, list []string) []byte {
+	if list == nil {
+		return append(b, "null"...)
 	}
-	var stored []steer
-	err := json.Unmarshal([]byte(text), &stored)
-	return loadedSteers(stored), err
-}
-
-func loadedSteers(stored []steer) []mailroom.Steer {
-	var list []mailroom.Steer
-	for _, s := range stored {
-		loaded := mailroom.Steer{Input: s.Input, Read: s.Read}
-		if s.Own != nil {
-			loaded.Own = s.Own.Run
-			loaded.Own.Options = rawOrNil(s.Own.Options)
-			loaded.Own.Checkpoint = rawOrNil(s.Own.Checkpoint)
-			loaded.Own.Steers = loadedSteers(s.Own.Steers)
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		list = append(list, loaded)
+		b = appendText(b, s)
 	}
-	return list
+	return append(b, ']')
 }
 
-func rawOrNil(s string) json.RawMessage {
-	if s == "" {
-		return nil
-	}
-	return json.RawMessage(s)
+// appendField appends name, which is its own JSON, and an integer.
+func appendField(b []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(b, name...), n, 10)
 }

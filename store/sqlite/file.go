@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -150,7 +151,8 @@ func latest() (int64, error) {
 		return 0, fmt.Errorf("read migrations: %d of them, %w", len(files), err)
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
-	return strconv.ParseInt(number, 10, 64)
+	last, err := strconv.ParseInt(number, 10, 64)
+	return max(last, packVersion), err
 }
 
 // View calls fn with the rows of one moment, as the View of a store does.
@@ -216,6 +218,49 @@ func (f *File) Faults(ctx context.Context) (found []string, err error) {
 		if f.driver.kind(err) == sqlite3.SQLITE_CORRUPT {
 			return append(found, fmt.Sprintf("SQLite cannot read on: %v", err)), nil
 		}
+		if err != nil {
+			return found, fmt.Errorf("read %s: %w", f.path, err)
+		}
+	}
+	return f.contradictions(ctx, found)
+}
+
+// contradictions adds the rows whose columns say something else than the body
+// that they are made from.
+func (f *File) contradictions(ctx context.Context, found []string) ([]string, error) {
+	s := Store{}
+	for _, table := range []struct {
+		name, text string
+		columns    func(row []driver.Value) ([]any, error)
+	}{
+		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, id FROM thread`,
+			func(row []driver.Value) ([]any, error) {
+				t, err := scanThread(row)
+				args := s.bindThread(nil, t)
+				return append(args[:len(args)-1], t.ID), err
+			}},
+		{"run", `SELECT r.key, r.body, r.agent, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, t.id
+			FROM run r JOIN thread t ON t.key = r.thread`,
+			func(row []driver.Value) ([]any, error) {
+				r, err := scanRun(row)
+				args := s.bindRun(nil, r)
+				return append(args[:len(args)-1], r.ID, r.Thread), err
+			}},
+	} {
+		more := mostFaults
+		err := f.session.query(ctx, table.text, nil, func(row []driver.Value) (bool, error) {
+			want, err := table.columns(row)
+			switch {
+			case err != nil:
+				found = append(found, fmt.Sprintf("row %v of table %s cannot be read: %v", row[0], table.name, err))
+			case !slices.EqualFunc(row[2:], want, func(a driver.Value, b any) bool { return a == b }):
+				found = append(found, fmt.Sprintf("row %v of table %s has other values in its columns than in its body", row[0], table.name))
+			default:
+				return true, nil
+			}
+			more--
+			return more > 0, nil
+		})
 		if err != nil {
 			return found, fmt.Errorf("read %s: %w", f.path, err)
 		}

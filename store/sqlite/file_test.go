@@ -217,6 +217,9 @@ func TestFaultsOfTheFileAreFound(t *testing.T) {
 		{"a run of no thread", "UPDATE run SET thread = 7", "row 1 of table run refers to a row of table thread that does not exist"},
 		{"a key of no run", `INSERT INTO submit_key (thread, key, digest, result) VALUES (1, 'k', '', '{"run":"gone","disposition":"queued"}')`,
 			`key "k" of thread "t" made run gone, which does not exist`},
+		{"a column of its own mind", "UPDATE run SET status = 'failed'", "row 1 of table run has other values in its columns than in its body"},
+		{"a thread that is due by its columns", "UPDATE thread SET due_at = 1", "row 1 of table thread has other values in its columns than in its body"},
+		{"a body that is cut", "UPDATE thread SET body = x'ff'", "row 1 of table thread cannot be read: the body of the row is damaged"},
 		{"an index of another table", "PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = 'CREATE INDEX run_thread ON run (first_seq)' WHERE name = 'run_thread'",
 			"SQLite finds: "},
 	} {

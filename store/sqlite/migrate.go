@@ -27,7 +27,8 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows()))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}

@@ -2,10 +2,12 @@ package sqlite
 
 import (
 	"database/sql"
+	"encoding/json"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/pressly/goose/v3"
@@ -30,7 +32,8 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,4 +111,74 @@ func left(t *testing.T, s *Store) (runs []*mailroom.Run, keys []string) {
 		t.Fatal(err)
 	}
 	return runs, keys
+}
+
+func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
+	s := openAt(t, oldFile(t, 3,
+		`INSERT INTO thread (key, id, agent, owner, parent, metadata, current_run, worker, round, due_at, due_agent,
+			due_priority, due_alone, held_at, first_seq, last_seq, next_place, created_at, updated_at, state, deliver_to,
+			revision) VALUES (7, 't', 'echo', 'me', 'p', '{"a": 1}', 'r', 'w', 3, 1000000, 'other', 5, 1, 2000000, 2, 9, 4,
+			3000000, 4000000, '{"echo":"{ \"n\": 1 }"}', 'chat', 11)`,
+		`INSERT INTO run (key, id, thread, agent, agent_version, mode, priority, place, submit_key, parent, max_attempts,
+			first_seq, status, stop, stop_by, held, not_before, available_at, attempt, failures, crashes, lost, outages,
+			outage_since, step, started, reason, created_at, started_at, finished_at, origin, last_step, inputs, steers,
+			error, metadata, reply, options, checkpoint, caller, lineage, wait, resumes, asked, usage, progress)
+			VALUES (8, 'r', 7, 'echo', '1', 'queue', 6, 2, 'k', 'q', 5, 3, 'waiting', 'cancelled', 'me', 1, 1000000, 2000000,
+			1, 2, 3, 4, 5, 3000000, 6, 1, 'superseded', 4000000, 5000000, 6000000, '{"via":"user","sender":"me"}',
+			'{"attempt":1,"step":6,"digest":"d","seq":8}', '[{"message":"m","seq":3}]',
+			'[{"message":"n","seq":5,"read":true,"own":{"ID":"o","Options":"{ }"}}]',
+			'{"class":"transient","message":"busy"}', '{"k":"v"}', 'yes', '{"o": 1}', '{"c": 1}',
+			'{"Thread":"x","Run":"y","Name":"z","Answer":"wait"}', '["x"]', '{"names":["z"],"any":true}', 1, 2,
+			'{"input_tokens":3}', 'half')`,
+		"UPDATE sqlite_sequence SET seq = 100", // newer rows were dropped
+	), Options{})
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+	reply := "yes"
+	thread := &mailroom.Thread{
+		Key: 7, Revision: 11, ID: "t", Agent: "echo", Owner: "me", Parent: "p", Metadata: []byte(`{"a": 1}`), Current: "r", Worker: "w",
+		Round: 3, Due: mailroom.Due{At: at(1), Agent: "other", Priority: 5, Alone: true}, HeldAt: at(2), FirstSeq: 2, LastSeq: 9,
+		NextPlace: 4, CreatedAt: at(3), UpdatedAt: at(4), DeliverTo: "chat",
+		State: map[string]json.RawMessage{"echo": json.RawMessage(`{ "n": 1 }`)},
+	}
+	run := &mailroom.Run{
+		Key: 8, ID: "r", Thread: "t", Agent: "echo", AgentVersion: "1", Mode: mailroom.ModeQueue, Priority: 6, Place: 2,
+		SubmitKey: "k", Parent: "q", MaxAttempts: 5, FirstSeq: 3, Status: mailroom.Waiting, Stop: mailroom.ByCancel, StopBy: "me",
+		Held: true, NotBefore: at(1), AvailableAt: at(2), Attempt: 1, Failures: 2, Crashes: 3, Lost: 4, Outages: 5,
+		OutageSince: at(3), Step: 6, Started: true, Reason: mailroom.BySupersede, CreatedAt: at(4), StartedAt: at(5),
+		FinishedAt: at(6), Origin: mailroom.Origin{Via: "user", Sender: "me"},
+		LastStep: mailroom.StepMark{Attempt: 1, Step: 6, Digest: "d", Seq: 8},
+		Inputs:   []mailroom.Input{{Message: "m", Seq: 3}},
+		Steers: []mailroom.Steer{{
+			Input: mailroom.Input{Message: "n", Seq: 5}, Read: true, Own: &mailroom.Run{ID: "o", Options: []byte("{ }")},
+		}},
+		Error: &mailroom.RunError{Class: mailroom.Transient, Message: "busy"}, Metadata: map[string]string{"k": "v"}, Reply: &reply,
+		Options: []byte(`{"o": 1}`), Checkpoint: []byte(`{"c": 1}`),
+		Caller:  &mailroom.Caller{Thread: "x", Run: "y", Name: "z", Answer: mailroom.AnswerWait},
+		Lineage: []string{"x"}, Wait: &mailroom.Wait{Names: []string{"z"}, Any: true}, Resumes: true, Asked: 2,
+		Usage: mailroom.Usage{InputTokens: 3}, Progress: "half",
+	}
+	added := &mailroom.Thread{ID: "new"}
+	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+		_, threads, err := tx.Lock(nil, []string{"t"})
+		if err != nil {
+			return err
+		}
+		runs, err := tx.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Waiting}})
+		if diff := cmp.Diff([]*mailroom.Thread{thread}, threads); diff != "" {
+			t.Errorf("threads (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]*mailroom.Run{run}, runs); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{added}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added.Key != 101 {
+		t.Errorf("key of the next thread: got %d, want 101", added.Key)
+	}
 }

@@ -17,8 +17,8 @@ const (
 
 	// The runs by key, which is by first_seq but for the late ones: the
 	// reader stops at the first that stays.
-	oldRuns  = "SELECT key, first_seq, submit_key FROM run WHERE thread = ? ORDER BY key"
-	lateRuns = `SELECT key, first_seq, submit_key FROM run
+	oldRuns  = "SELECT key, body, first_seq FROM run WHERE thread = ? ORDER BY key"
+	lateRuns = `SELECT key, body, first_seq FROM run
 		WHERE thread = ? AND late_seq IS NOT NULL AND late_seq < ?`
 
 	dropPartialsOf = "DELETE FROM partial WHERE run " // … IN list
@@ -96,19 +96,19 @@ func (t *tx) dropEntries(thread, seq int64) error {
 func (t *tx) runsBelow(thread, seq int64) (runs []int64, keys []string, err error) {
 	seen := make(map[int64]bool)
 	note := func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		key, first, submitted := c.int64(), c.int64(), c.text()
-		if first >= seq {
+		c := columns{row: row[2:]}
+		if c.int64() >= seq {
 			return false, nil
 		}
-		if !seen[key] {
-			seen[key] = true
-			runs = append(runs, key)
-			if submitted != "" {
-				keys = append(keys, submitted)
+		run, err := scanRun(row)
+		if err == nil && !seen[run.Key] {
+			seen[run.Key] = true
+			runs = append(runs, run.Key)
+			if run.SubmitKey != "" {
+				keys = append(keys, run.SubmitKey)
 			}
 		}
-		return true, nil
+		return true, err
 	}
 	if err := t.session.query(t.ctx, oldRuns, []any{thread}, note); err != nil {
 		return nil, nil, err

@@ -59,7 +59,7 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		return r.theseThreads(q)
 	}
 	var s sel
-	s.add("SELECT " + threadColumns + " FROM thread t")
+	s.add("SELECT t.key, t.body FROM thread t")
 	if q.Worker != "" {
 		s.cond("t.worker = ?", q.Worker)
 	}

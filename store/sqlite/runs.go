@@ -8,8 +8,7 @@ import (
 	"mailroom"
 )
 
-// CROSS JOIN keeps the order: from the runs to their threads.
-const runsWith = "SELECT " + runColumns + " FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE " // … IN list
+const runsWith = "SELECT r.key, r.body FROM run r WHERE " // … IN list
 
 // Runs finds the keys first and then reads those rows: a query costs by its
 // columns too, and a look at an empty queue is the most frequent one.
@@ -129,7 +128,7 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 		s.cond("r.agent = ?", q.Agent)
 	}
 	if q.Parent != "" {
-		s.cond("r.parent = ? AND r.parent <> ''", q.Parent) // as in the partial index
+		s.cond("r.parent = ?", q.Parent)
 	}
 	if q.From != 0 {
 		s.cond("r.key < ?", q.From)
@@ -142,9 +141,9 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 	s.oneOf("r.status", statuses)
 	switch q.Set {
 	case mailroom.QueueRuns:
-		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 0")
+		s.cond("r.queue = 0")
 	case mailroom.HeldRuns:
-		s.cond("r.status = 'queued' AND r.started_at IS NULL AND r.held = 1")
+		s.cond("r.queue = 1")
 	}
 	return true
 }

@@ -35,10 +35,11 @@ type Store struct {
 	// Close. A channel, so that waiting for it ends with a context.
 	turn     chan struct{}
 	writer   *session
-	args     []any // buffer for the arguments of a statement
-	walPages int   // written since the WAL was last reset, at least
-	retryAt  int   // pages at which to try again when readers keep the WAL
-	broken   error // why nothing may be written any more
+	args     []any  // buffer for the arguments of a statement
+	body     []byte // buffer for one of them
+	walPages int    // written since the WAL was last reset, at least
+	retryAt  int    // pages at which to try again when readers keep the WAL
+	broken   error  // why nothing may be written any more
 
 	// One for every View that runs. A View takes the reader that was free
 	// last, whose cache is warm and whose statements are prepared.

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	threadsWith = "SELECT " + threadColumns + " FROM thread t WHERE " // … IN list
+	threadsWith = "SELECT t.key, t.body FROM thread t WHERE " // … IN list
 	workersWith = "SELECT " + workerColumns + " FROM worker WHERE id "
 
 	// Reads the index alone, in its order. Where it meets a thread that is due
@@ -26,6 +26,7 @@ type tx struct {
 	store  *Store
 	now    time.Time
 	failed error // of a call that failed: such a transaction must not commit
+	given  given // read at the first new row
 }
 
 func (t *tx) Now() time.Time { return t.now }

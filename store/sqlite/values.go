@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"cmp"
 	"database/sql/driver"
 	"encoding/json"
-	"strconv"
 	"time"
 )
 
@@ -72,6 +70,12 @@ func (c *columns) raw() json.RawMessage {
 	return nil
 }
 
+// body is a copy, in one piece, of what the driver may use again.
+func (c *columns) body() string {
+	v, _ := c.next().([]byte)
+	return string(v)
+}
+
 func (c *columns) time() time.Time {
 	if v, ok := c.next().(int64); ok {
 		return time.UnixMicro(v).UTC()
@@ -93,58 +97,4 @@ func (c *columns) json(v any) {
 			c.err = err
 		}
 	}
-}
-
-// state decodes what encodeState made.
-func (c *columns) state() map[string]json.RawMessage {
-	text := c.text()
-	if text == "" {
-		return nil
-	}
-	var texts map[string]string
-	if err := json.Unmarshal([]byte(text), &texts); err != nil {
-		c.err = cmp.Or(c.err, err)
-		return nil
-	}
-	state := make(map[string]json.RawMessage, len(texts))
-	for agent, text := range texts {
-		state[agent] = json.RawMessage(text)
-	}
-	return state
-}
-
-// appendText appends s as a JSON string.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic(err) // a string always has a JSON form
-			}
-			return append(b, quoted...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
-}
-
-// appendTexts appends list as a JSON array of strings; nil is null.
-func appendTexts(b []byte, list []string) []byte {
-	if list == nil {
-		return append(b, "null"...)
-	}
-	b = append(b, '[')
-	for i, s := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendText(b, s)
-	}
-	return append(b, ']')
-}
-
-// appendField appends name, which is its own JSON, and an integer.
-func appendField(b []byte, name string, n int64) []byte {
-	return strconv.AppendInt(append(b, name...), n, 10)
 }

@@ -44,12 +44,21 @@ func (t *tx) write(c *mailroom.Changes) error {
 	if err := t.drop(c); err != nil {
 		return err
 	}
+	if err := t.readGiven(); err != nil {
+		return err
+	}
+	before := t.given
 	among, err := t.writeThreads(c)
 	if err != nil {
 		return err
 	}
 	for _, run := range c.Runs {
 		if err := t.writeRun(run, among); err != nil {
+			return err
+		}
+	}
+	if t.given != before {
+		if _, err := t.exec("UPDATE given SET thread = ?, run = ? WHERE one = 1", t.given.thread, t.given.run); err != nil {
 			return err
 		}
 	}
@@ -156,11 +165,13 @@ func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
 	return among, nil
 }
 
-func (t *tx) writeThread(row *mailroom.Thread) (err error) {
-	args := bindThread(t.store.args[:0], row)
+func (t *tx) writeThread(row *mailroom.Thread) error {
+	args := t.store.bindThread(t.store.args[:0], row)
 	t.store.args = args
 	if row.Key == 0 {
-		row.Key, err = t.insert(insertThread, args)
+		t.given.thread++
+		row.Key = t.given.thread
+		_, err := t.exec(insertThread, append(args, row.Key, row.ID)...)
 		return err
 	}
 	res, err := t.exec(updateThread, append(args, row.Key)...)
@@ -168,31 +179,26 @@ func (t *tx) writeThread(row *mailroom.Thread) (err error) {
 }
 
 func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
-	args, err := bindRun(t.store.args[:0], run)
-	if err != nil {
-		return err
-	}
+	args := t.store.bindRun(t.store.args[:0], run)
 	t.store.args = args
-	insert, update := insertRun, updateRun
-	if !isPlain(run) {
-		insert, update = insertRunMore, updateRunMore
+	if run.Key != 0 {
+		res, err := t.exec(updateRun, append(args, run.Key)...)
+		return wrote(res, err, "run", run.ID, run.Key)
 	}
-	if run.Key == 0 {
-		w := among[run.Thread]
-		if w == nil {
-			return mailroom.Errorf(mailroom.Internal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
-		}
-		var late any
-		if run.FirstSeq < w.sorted {
-			late = run.FirstSeq
-		} else {
-			w.sorted = run.FirstSeq
-		}
-		run.Key, err = t.insert(insert, append(args, w.key, late))
-		return err
+	w := among[run.Thread]
+	if w == nil {
+		return mailroom.Errorf(mailroom.Internal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
 	}
-	res, err := t.exec(update, append(args, run.Key)...)
-	return wrote(res, err, "run", run.ID, run.Key)
+	var late any
+	if run.FirstSeq < w.sorted {
+		late = run.FirstSeq
+	} else {
+		w.sorted = run.FirstSeq
+	}
+	t.given.run++
+	run.Key = t.given.run
+	_, err := t.exec(insertRun, append(args, run.Key, run.ID, w.key, run.FirstSeq, late)...)
+	return err
 }
 
 // writeKey notes of a key that made no run with which log it came, because it
@@ -230,12 +236,19 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 	return t.session.exec(t.ctx, text, args...)
 }
 
-func (t *tx) insert(text string, args []any) (int64, error) {
-	res, err := t.exec(text, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.LastInsertId()
+// given are the last keys that were given to a thread and to a run. None is
+// given twice, also not after a drop.
+type given struct {
+	thread, run int64
+}
+
+// readGiven readies t.given for rows that have no key yet.
+func (t *tx) readGiven() error {
+	return t.session.query(t.ctx, "SELECT thread, run FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		t.given = given{thread: c.int64(), run: c.int64()}
+		return true, nil
+	})
 }
 
 // wrote refuses a statement that found no row to work on.
