@@ -70,7 +70,7 @@ func (b *bench) drive(ctx context.Context, dir string, l load) (*driver, error) 
 	}
 	d := &driver{
 		load: l, producers: b.Producers, threads: b.result.Settings.Threads, made: time.Now(),
-		marks: make([]mark, 4*outstanding), room: make(chan struct{}, room), first: make(chan struct{}),
+		marks: make([]mark, 64*outstanding), room: make(chan struct{}, room), first: make(chan struct{}),
 	}
 	var err error
 	d.house, err = open(ctx, dir, b.AgentVersion, d.end)

@@ -54,7 +54,7 @@ func (b *bench) restart(ctx context.Context, dir string) error {
 	if r.Clean, err = b.restartOnce(ctx, dir); err != nil {
 		return err
 	}
-	for range restartKills {
+	for range b.scaled(restartKills, 1) {
 		killed, err := b.restartOnce(ctx, dir)
 		if err != nil {
 			return err

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/riverdriver/riversqlite"
+	"github.com/riverqueue/river/rivermigrate"
+	"github.com/riverqueue/river/rivertype"
+)
+
+// Kind makes work the arguments of a River job.
+func (work) Kind() string { return "work" }
+
+// riverClient is River over one driver. T is its transaction.
+type riverClient[T any] struct {
+	client    *river.Client[T]
+	cancel    func()
+	listening sync.WaitGroup
+}
+
+// idle is the handler that does nothing.
+type idle struct {
+	river.WorkerDefaults[work]
+	started func(int64)
+}
+
+func (i *idle) Work(_ context.Context, job *river.Job[work]) error {
+	i.started(job.Args.Number)
+	return nil
+}
+
+// start migrates the database and starts a client.
+func (r *riverClient[T]) start(ctx context.Context, driver riverdriver.Driver[T], slots int, poll time.Duration, h heard) error {
+	quiet := slog.New(slog.DiscardHandler)
+	migrator, err := rivermigrate.New(driver, &rivermigrate.Config{Logger: quiet})
+	if err != nil {
+		return err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return err
+	}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &idle{started: h.started})
+	r.client, err = river.NewClient(driver, &river.Config{
+		Queues:        map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}},
+		Workers:       workers,
+		FetchCooldown: riverCooldown, FetchPollInterval: poll,
+		Logger: quiet,
+	})
+	if err != nil {
+		return err
+	}
+	// Told of after the completion has been committed.
+	events, cancel := r.client.SubscribeConfig(&river.SubscribeConfig{
+		ChanSize: 10 * outstanding, // more than can end at once: none is dropped
+		Kinds:    []river.EventKind{river.EventKindJobCompleted},
+	})
+	r.cancel = cancel
+	r.listening.Go(func() {
+		for range events {
+			h.done(0)
+		}
+	})
+	return r.client.Start(ctx)
+}
+
+// riverCooldown is the least that River takes.
+const riverCooldown = time.Millisecond
+
+func (r *riverClient[T]) submit(ctx context.Context, w work) error {
+	_, err := r.client.Insert(ctx, w, nil)
+	return err
+}
+
+// stop ends the client, if it was started.
+func (r *riverClient[T]) stop() error {
+	if r.client == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := r.client.StopAndCancel(ctx)
+	if r.cancel != nil {
+		r.cancel()
+		r.listening.Wait()
+	}
+	return err
+}
+
+// riverPostgres is River on a PostgreSQL of its own.
+type riverPostgres struct {
+	riverClient[pgx.Tx]
+	server *postgres
+	pool   *pgxpool.Pool
+}
+
+const (
+	riverConnections  = 64
+	riverPollPostgres = 100 * time.Millisecond
+	riverPollSQLite   = 5 * time.Millisecond
+)
+
+func (*riverPostgres) settings() string {
+	return fmt.Sprintf("fsync and synchronous_commit on, shared_buffers 256MB, max_wal_size 4GB, Unix socket, %d connections; FetchCooldown %s, FetchPollInterval %s (it listens to NOTIFY beside)", riverConnections, riverCooldown, riverPollPostgres)
+}
+
+func (p *riverPostgres) open(ctx context.Context, dir string, slots int, h heard) (err error) {
+	if p.server, err = startPostgres(ctx, dir); err != nil {
+		return err
+	}
+	config, err := pgxpool.ParseConfig(p.server.address())
+	if err != nil {
+		return err
+	}
+	config.MaxConns, config.MinConns = riverConnections, riverConnections
+	if p.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	return p.start(ctx, riverpgxv5.New(p.pool), slots, riverPollPostgres, h)
+}
+
+func (p *riverPostgres) recorded(ctx context.Context) (n int64, err error) {
+	err = p.pool.QueryRow(ctx, "select count(*) from river_job where state = $1", rivertype.JobStateCompleted).Scan(&n)
+	return n, err
+}
+
+func (p *riverPostgres) close() error {
+	err := p.stop()
+	if p.pool != nil {
+		p.pool.Close()
+	}
+	if p.server != nil {
+		err = errors.Join(err, p.server.close())
+	}
+	return err
+}
+
+// riverSQLite is River on a SQLite file.
+type riverSQLite struct {
+	riverClient[*sql.Tx]
+	db *sql.DB
+}
+
+func (*riverSQLite) settings() string {
+	return fmt.Sprintf("SQLite WAL, synchronous=FULL, one connection (as it advises); FetchCooldown %s, FetchPollInterval %s", riverCooldown, riverPollSQLite)
+}
+
+func (p *riverSQLite) open(ctx context.Context, dir string, slots int, h heard) (err error) {
+	if p.db, err = sqliteDB(dir); err != nil {
+		return err
+	}
+	return p.start(ctx, riversqlite.New(p.db), slots, riverPollSQLite, h)
+}
+
+func (p *riverSQLite) recorded(ctx context.Context) (n int64, err error) {
+	err = p.db.QueryRowContext(ctx, "select count(*) from river_job where state = ?", string(rivertype.JobStateCompleted)).Scan(&n)
+	return n, err
+}
+
+func (p *riverSQLite) close() error {
+	if p.db == nil {
+		return nil
+	}
+	return errors.Join(p.stop(), p.db.Close())
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// printTable prints the medians of all rounds, and how ours compare.
+func printTable(w io.Writer, chosen []contender, results map[string][]figures) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	best := 0.0
+	own := median(results[mailroom], func(f figures) float64 { return f.RunsPerSecond })
+	lines := []string{"\tRUNS/S\tLEAST TO MOST\tMAILROOM IS\tSUBMIT P50/P99 ms\tSTART P50/P99 ms"}
+	for _, c := range chosen {
+		r := results[c.name]
+		of := func(f func(figures) float64) float64 { return median(r, f) }
+		speed := func(f figures) float64 { return f.RunsPerSecond }
+		times := "-"
+		if c.name != mailroom {
+			best = max(best, of(speed))
+			times = fmt.Sprintf("%.2f times", own/of(speed))
+		}
+		slices.SortFunc(r, func(a, b figures) int { return int(a.RunsPerSecond - b.RunsPerSecond) })
+		lines = append(lines, fmt.Sprintf("%s\t%.0f\t%.0f to %.0f\t%s\t%.2f / %.2f\t%.2f / %.2f", c.name, of(speed),
+			r[0].RunsPerSecond, r[len(r)-1].RunsPerSecond, times,
+			of(func(f figures) float64 { return f.SubmitP50 }), of(func(f figures) float64 { return f.SubmitP99 }),
+			of(func(f figures) float64 { return f.StartP50 }), of(func(f figures) float64 { return f.StartP99 })))
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(t, line); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if best > 0 {
+		if _, err := fmt.Fprintf(w, "\nmailroom / best peer: %.2f\n", own/best); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintln(w, "\nHow each is set:"); err != nil {
+		return err
+	}
+	for _, c := range chosen {
+		if _, err := fmt.Fprintf(w, "  %s: %s\n", c.name, c.settings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// median of an odd number of rounds, else the middle of the two in the middle.
+func median(r []figures, of func(figures) float64) float64 {
+	if len(r) == 0 {
+		return 0
+	}
+	values := make([]float64, len(r))
+	for i, f := range r {
+		values[i] = of(f)
+	}
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
+}
