@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint torture bench cover compiler clean
+.PHONY: help build run test lint torture bench peers cover compiler clean
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -42,8 +42,13 @@ torture: build ## random histories, then kill -9 over and over; CYCLES=100 SEED=
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
-bench: ## run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
+	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
+
+peers: build ## the same work on other queues, in turn; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
+	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -trimpath -o ../../bin/peers .
+	@cd bench/peers && exec ../../bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
+		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 
 cover: ## how much of the code the tests reach; details in bin/cover.html
 	@mkdir -p bin

@@ -79,7 +79,7 @@ func (p *goqitePeer) open(ctx context.Context, dir string, _ int, h heard) (err 
 	ctx, p.stop = context.WithCancel(ctx)
 	for range goqiteReceivers {
 		p.receivers.Go(func() {
-			if err := p.receive(ctx, h); err != nil && ctx.Err() == nil {
+			if err := p.receive(ctx, h); ctx.Err() == nil {
 				p.mu.Lock()
 				defer p.mu.Unlock()
 				p.failed = errors.Join(p.failed, err)
@@ -89,6 +89,7 @@ func (p *goqitePeer) open(ctx context.Context, dir string, _ int, h heard) (err 
 	return nil
 }
 
+// receive works until it fails, which it does when ctx ends.
 func (p *goqitePeer) receive(ctx context.Context, h heard) error {
 	for {
 		m, err := p.queue.ReceiveAndWait(ctx, goqitePoll)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -22,9 +23,9 @@ func printTable(w io.Writer, chosen []contender, results map[string][]figures) e
 			best = max(best, of(speed))
 			times = fmt.Sprintf("%.2f times", own/of(speed))
 		}
-		slices.SortFunc(r, func(a, b figures) int { return int(a.RunsPerSecond - b.RunsPerSecond) })
+		bySpeed := func(a, b figures) int { return cmp.Compare(speed(a), speed(b)) }
 		lines = append(lines, fmt.Sprintf("%s\t%.0f\t%.0f to %.0f\t%s\t%.2f / %.2f\t%.2f / %.2f", c.name, of(speed),
-			r[0].RunsPerSecond, r[len(r)-1].RunsPerSecond, times,
+			speed(slices.MinFunc(r, bySpeed)), speed(slices.MaxFunc(r, bySpeed)), times,
 			of(func(f figures) float64 { return f.SubmitP50 }), of(func(f figures) float64 { return f.SubmitP99 }),
 			of(func(f figures) float64 { return f.StartP50 }), of(func(f figures) float64 { return f.StartP99 })))
 	}
