@@ -27,7 +27,7 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 	t.ask(r, s.Asks, now)
 	r.Status, r.Wait = Waiting, s.Wait
 	t.Worker, t.Round = "", 0
-	t.drop(r.ID)
+	t.drop(r)
 	t.touch(r)
 	body := RunWaiting{Tickets: []string{}, Any: s.Wait.Any}
 	for _, name := range s.Wait.Names {

@@ -86,6 +86,7 @@ type Run struct {
 	Wait       *Wait           // what it waits for, until it goes on
 	Resumes    bool            // its next attempt follows a wait
 	Asked      int             // tickets opened so far
+	Flushed    bool            `json:",omitempty"` // pieces of the message it writes are in the store
 	Usage      Usage
 	Progress   string
 

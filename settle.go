@@ -179,7 +179,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
 	r.Status, r.AvailableAt = Queued, at
 	t.Worker, t.Round = "", 0
-	t.drop(r.ID)
+	t.drop(r)
 	t.touch(r)
 	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
 }
@@ -202,7 +202,7 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
 		t.Current, t.Worker, t.Round = "", "", 0
-		t.drop(r.ID)
+		t.drop(r)
 	}
 	seq := t.append(kind, r, now, body)
 	t.voidTickets(r)

@@ -250,13 +250,14 @@ func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
 			t.deliver(r, seq, Text(s.Text), now)
 		}
 	}
-	t.drop(r.ID)
+	t.drop(r)
 }
 
 // Flush keeps a piece of the message that a run is writing. A repeat, at the
 // same offset, replaces it.
 func (t *Loaded) Flush(c Claim, p Partial) error {
-	if _, err := t.fence(c); err != nil {
+	r, err := t.fence(c)
+	if err != nil {
 		return err
 	}
 	if !cleanText(p.Text) || p.Offset < 0 || p.Offset+len(p.Text) > MaxText {
@@ -265,6 +266,10 @@ func (t *Loaded) Flush(c Claim, p Partial) error {
 	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)
 	t.change()
+	if !r.Flushed {
+		r.Flushed = true
+		t.touch(r)
+	}
 	return nil
 }
 
@@ -289,10 +294,15 @@ func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
 }
 
 // drop forgets the flushed pieces of a run: the message is in the log now.
-func (t *Loaded) drop(run string) {
-	t.pieces = slices.DeleteFunc(t.pieces, func(p Partial) bool { return p.Run == run })
-	if !slices.Contains(t.dropped, run) {
-		t.dropped = append(t.dropped, run)
+func (t *Loaded) drop(r *Run) {
+	if !r.Flushed {
+		return
+	}
+	r.Flushed = false
+	t.touch(r)
+	t.pieces = slices.DeleteFunc(t.pieces, func(p Partial) bool { return p.Run == r.ID })
+	if !slices.Contains(t.dropped, r.ID) {
+		t.dropped = append(t.dropped, r.ID)
 	}
 }
 

@@ -254,6 +254,9 @@ func (p *patient) partials(r *mailroom.Run) error {
 		p.badRun(Partial, r.ID, "run %s is %s and has flushed text", r.ID, r.Status)
 		return nil
 	}
+	if r.Flushed != (len(pieces) > 0) {
+		p.badRun(Partial, r.ID, "run %s has %d pieces of flushed text, its row says that there are some: %v", r.ID, len(pieces), r.Flushed)
+	}
 	offset := 0
 	for _, piece := range pieces {
 		if piece.Offset != offset || piece.Message != pieces[0].Message {

@@ -101,6 +101,7 @@ func runViolations() []violation {
 				r.Partials[i].Run = "done"
 			}
 		}, doctor.Partial, "run done is completed and has flushed text"},
+		{"a run that forgot its flushed text", func(r *rows) { r.run("now").Flushed = false }, doctor.Partial, "its row says that there are some: false"},
 		{"a hole in flushed text", func(r *rows) { r.Partials[1].Offset = 6 }, doctor.Partial, "has a piece of message now.2-1 at 6; one of message now.2-1 at 5 is expected"},
 		{"flushed text of two messages", func(r *rows) { r.Partials[1].Message = "other" }, doctor.Partial, "a piece of message other"},
 		{"flushed text of another attempt", func(r *rows) { r.Partials[1].Attempt = 1 }, doctor.Partial, "is of attempt 1"},

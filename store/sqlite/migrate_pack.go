@@ -113,13 +113,15 @@ func packThreads(ctx context.Context, tx *sql.Tx) error {
 
 func packRuns(ctx context.Context, tx *sql.Tx) error {
 	s := Store{}
-	from := runColumns + ", r.thread, r.first_seq, r.late_seq FROM run r JOIN thread t ON t.key = r.thread"
+	from := runColumns + `, r.thread, r.first_seq, r.late_seq, EXISTS (SELECT 1 FROM partial WHERE run = r.key)
+		FROM run r JOIN thread t ON t.key = r.thread`
 	return eachRow(ctx, tx, from, func(row []driver.Value) error {
-		n := len(row) - 3
+		n := len(row) - 4
 		r, err := scanColumnsOfRun(row[:n])
 		if err != nil {
 			return err
 		}
+		r.Flushed = row[n+3] == int64(1)
 		_, err = tx.ExecContext(ctx, strings.Replace(insertRun, "run", "packed_run", 1),
 			append(s.bindRun(nil, r), r.Key, r.ID, row[n], row[n+1], row[n+2])...)
 		return err

@@ -121,6 +121,7 @@ func (p *packer) run(r *mailroom.Run) {
 	number(p, &r.Asked)
 	p.usage(&r.Usage)
 	text(p, &r.Progress)
+	p.flag(&r.Flushed)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
