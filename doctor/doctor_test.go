@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,28 @@ func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
 		if len(found) > 0 != gone.found {
 			t.Errorf("from run %s on: %v", gone.first, found)
 		}
+	}
+}
+
+// A message that was steered to a run and superseded before it became one is told
+// by the end of that run alone.
+func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
+	w := newWard(t)
+	w.submit("t", "old")
+	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.Complete})
+	w.submit("t", "now")
+	w.claim("now")
+	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	if _, err := w.Interrupt(t.Context(), "t", "ann"); err != nil {
+		t.Fatal(err)
+	}
+	r := w.rows()
+	first := r.run("now").FirstSeq
+	r.dropRun("old")
+	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool { return list[0].Seq < first })
+	r.thread("t").FirstSeq = first
+	for _, f := range check(t, r.store()).Findings {
+		t.Error(f)
 	}
 }
 

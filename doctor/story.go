@@ -347,7 +347,7 @@ func (s *story) ended(e mailroom.Entry, t *tale) {
 	case mailroom.KindCancelled:
 		var body mailroom.RunStop
 		s.decode(e, &body)
-		if t.state == told { // it was steered, and superseded before it became a run
+		if t.state == told || t.state == earlier { // perhaps steered, and superseded before it became a run
 			for id, m := range s.unread {
 				if m.own == e.Run {
 					delete(s.unread, id)

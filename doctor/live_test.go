@@ -1,0 +1,133 @@
+package doctor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/doctor"
+	"mailroom/ledger"
+	"mailroom/store/sqlite"
+)
+
+// A store is sound whenever it is looked at, also in the middle of being written
+// by many: every transaction leaves it so.
+func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(s, ledger.Options{DefaultAgent: "a"})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }() // waited for at the end
+	if _, err := l.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	busy, quiet := context.WithCancel(context.Background())
+	var writers sync.WaitGroup
+	for n := range 6 {
+		writers.Go(func() {
+			for i := 0; busy.Err() == nil; i++ {
+				if err := submitSomething(ctx, l, fmt.Sprint("r", n, "-", i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	writers.Go(func() {
+		for round := int64(1); busy.Err() == nil; round++ {
+			if err := runSomething(ctx, l, round); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	writers.Go(func() {
+		for busy.Err() == nil {
+			if err := l.Purge(ctx, "t1", 100*time.Millisecond); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	seen := 0
+	for looks := 0; looks < 3 || seen < 150; looks++ {
+		report := checkFile(t, path)
+		seen = report.Runs
+		for _, f := range report.Findings {
+			t.Errorf("look %d: %s: %s", looks, f.Invariant, f)
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	quiet()
+	writers.Wait()
+	stop()
+	if err := errors.Join(<-ended, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range checkFile(t, path).Findings {
+		t.Errorf("at the end: %s: %s", f.Invariant, f)
+	}
+}
+
+func checkFile(t *testing.T, path string) doctor.Report {
+	t.Helper()
+	f, err := sqlite.OpenFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := check(t, f)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
+	in := mailroom.Submit{
+		Thread: fmt.Sprint("t", rand.IntN(3)), Run: id, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
+		Mode: []mailroom.Mode{
+			mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeCollect,
+			mailroom.ModeLatest, mailroom.ModeInterrupt,
+		}[rand.IntN(7)],
+		Messages: []mailroom.Draft{{Parts: mailroom.Text("do " + id)}},
+	}
+	if rand.IntN(2) == 0 {
+		in.Key = id
+	}
+	if rand.IntN(4) == 0 {
+		p := rand.IntN(3)
+		in.Priority = &p
+	}
+	_, err := l.Submit(ctx, in)
+	return err
+}
+
+// runSomething claims what is due and ends it in some way.
+func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
+	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
+	for _, w := range work {
+		_, e := l.Steered(ctx, w.Claim)
+		_, e2 := l.Append(ctx, mailroom.Append{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
+			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
+		}})
+		s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: mailroom.Complete}
+		switch rand.IntN(4) {
+		case 0:
+			s.Outcome, s.Failure = mailroom.Fail, &mailroom.Failure{Class: mailroom.Transient, Err: errors.New("no luck")}
+		case 1:
+			s.Outcome = mailroom.Release
+		}
+		_, e3 := l.Settle(ctx, s)
+		err = errors.Join(err, e, e2, e3)
+	}
+	return err
+}
