@@ -25,7 +25,7 @@ func TestASoundStoreHasNoFindings(t *testing.T) {
 			t.Errorf("%s: no entries", name)
 		}
 		got.Findings, got.Entries = nil, 0
-		want := doctor.Report{Threads: 4, Runs: 10, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
+		want := doctor.Report{Threads: 4, Runs: 11, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: looked at %+v, want %+v", name, got, want)
 		}
@@ -98,8 +98,8 @@ func TestAPurgedLogIsSound(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := check(t, w.store)
-	if !report.Sound() || report.Runs != 7 {
-		t.Errorf("got %d runs and findings %v, want 7 and none", report.Runs, report.Findings)
+	if !report.Sound() || report.Runs != 8 {
+		t.Errorf("got %d runs and findings %v, want 8 and none", report.Runs, report.Findings)
 	}
 }
 
@@ -171,8 +171,8 @@ func TestALongLogIsReadInViews(t *testing.T) {
 	if !report.Sound() {
 		t.Errorf("a store that is written: %v", report.Findings)
 	}
-	if report.Runs < 1510 {
-		t.Errorf("%d runs, want those there at the beginning, 1510", report.Runs)
+	if report.Runs < 1511 {
+		t.Errorf("%d runs, want those there at the beginning, 1511", report.Runs)
 	}
 }
 
@@ -187,8 +187,8 @@ func TestAThreadMayGo(t *testing.T) {
 		}
 		return w.store.View(ctx, f)
 	}))
-	if views < 2 || !report.Sound() || report.Runs >= 1510 {
-		t.Errorf("got %d runs in %d views, findings %v; want less than the 1510 that there were", report.Runs, views, report.Findings)
+	if views < 2 || !report.Sound() || report.Runs >= 1511 {
+		t.Errorf("got %d runs in %d views, findings %v; want less than the 1511 that there were", report.Runs, views, report.Findings)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 	}
 	busy, quiet := context.WithCancel(context.Background())
 	var writers sync.WaitGroup
-	for n := range 6 {
+	for n := range 3 {
 		writers.Go(func() {
 			for i := 0; busy.Err() == nil; i++ {
 				if err := submitSomething(ctx, l, fmt.Sprint("r", n, "-", i)); err != nil {
@@ -57,7 +57,7 @@ func TestAStoreIsSoundWhileItIsWritten(t *testing.T) {
 		}
 	})
 	seen := 0
-	for looks := 0; looks < 3 || seen < 150; looks++ {
+	for looks := 0; looks < 3 || seen < 100; looks++ {
 		report := checkFile(t, path)
 		seen = report.Runs
 		for _, f := range report.Findings {

@@ -111,6 +111,7 @@ func approval(name string) mailroom.Ask {
 func (w *ward) fill() *ward {
 	w.t.Helper()
 	ctx := w.t.Context()
+	w.submit("far", "there", func(in *mailroom.Submit) { in.Agent, in.SetAgent = "b", true })
 	w.submit("t", "done", func(in *mailroom.Submit) { in.Key = "k" })
 	c := w.claim("done")
 	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
