@@ -20,11 +20,9 @@ func (c *Client) Submit(ctx context.Context, in Submit) (mailroom.Submitted, err
 	if in.Key == "" {
 		in.Key = uuid.NewString()
 	}
-	q := request{
-		method: http.MethodPost, path: "/v1/messages", body: in,
-		header: http.Header{"Idempotency-Key": {in.Key}},
-	}
-	return repeat[mailroom.Submitted](ctx, c, q)
+	// The key goes in the body alone: a header would lose the blanks around it,
+	// and takes no line breaks.
+	return repeat[mailroom.Submitted](ctx, c, request{method: http.MethodPost, path: "/v1/messages", body: in})
 }
 
 // ListQuery selects a page of a list, newest first. Q is a filter such as
