@@ -120,6 +120,9 @@ func (s *Server) translate(ctx context.Context, m *huma.ErrorModel) *problem {
 		}
 		e.Fields = append(e.Fields, f)
 	}
+	if m.Status == http.StatusBadRequest && len(m.Errors) == 0 { // of these, huma names no place only for a body that is missing
+		e.Fields = []mailroom.Field{{Location: "body", Message: "is missing"}}
+	}
 	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
 	if len(e.Fields) > 0 {
 		e.Message = fmt.Sprintf("%s: %s", short(e.Fields[0].Location), short(e.Fields[0].Message))

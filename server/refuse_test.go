@@ -28,7 +28,7 @@ func badSubmits() []badInput {
 	long := strings.Repeat("x", 300)
 	deep := `{"text":"a","options":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`
 	return []badInput{
-		{"POST /v1/messages", ``, 400, "", ""},
+		{"POST /v1/messages", ``, 400, "body", ""},
 		{"POST /v1/messages", `{`, 400, "body", ""},
 		{"POST /v1/messages", `{"text":"a"`, 400, "body", ""},
 		{"POST /v1/messages", `{"text":"a"} {}`, 400, "body", ""},
@@ -100,7 +100,7 @@ func badChanges(run, message string) []badInput {
 		{"POST /v1/runs/" + run + "/cancel", `{"force":true}`, 422, "body.force", ""},
 		{"POST /v1/runs/" + run + "/cancel", `{"children":"yes"}`, 422, "body.children", ""},
 		{"POST /v1/runs/" + run + "/retry", `{"agent_version":"old"}`, 422, "body.agent_version", ""},
-		{"POST /v1/runs/retry", ``, 400, "", ""},
+		{"POST /v1/runs/retry", ``, 400, "body", ""},
 		{"POST /v1/runs/retry", `{}`, 422, "body", ""},
 		{"POST /v1/runs/retry", `{"q":""}`, 422, "body.q", ""},
 		{"POST /v1/runs/retry", `{"q":"  "}`, 422, "body.q", ""},
