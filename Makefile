@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint torture bench peers cover compiler clean
+.PHONY: help build run test lint torture fuzz bench peers cover compiler clean
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -41,6 +41,19 @@ torture: build ## random histories, then kill -9 over and over; CYCLES=100 SEED=
 	$(GO) build -trimpath -o bin/torture ./torture
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+
+fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for one
+	@set -e; found=; \
+	folders=$$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n 1 dirname | sort -u); \
+	for folder in $$folders; do \
+		listed=$$($(GO) test -list '^Fuzz' $$folder); \
+		for name in $$listed; do \
+			case $$name in $(or $(FUZZ),Fuzz*)) ;; *) continue ;; esac; \
+			echo "$$folder $$name"; found=yes; \
+			$(GO) test $$folder -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(TIME),10s) -fuzzminimizetime 5s; \
+		done; \
+	done; \
+	[ -n "$$found" ] || { echo "no fuzz target is named $(FUZZ)" >&2; exit 1; }
 
 bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
 	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
