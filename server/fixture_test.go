@@ -35,7 +35,7 @@ type fixture struct {
 	bus     *bus.Bus
 	metrics *metrics.Metrics
 	client  *client.Client
-	http    *http.Transport
+	http    http.RoundTripper
 	log     *logBuffer
 	stop    context.CancelFunc // begins the server's shutdown
 	served  chan error         // what Serve returned
@@ -44,7 +44,8 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, bus: bus.New(), metrics: metrics.New(), http: &http.Transport{}, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
+	wire := &http.Transport{}
+	f := &fixture{t: t, bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -73,7 +74,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	go func() { committed <- f.ledger.Run(committer) }()
 	go func() { f.served <- server.New(o).Serve(ctx, narrow{ln}) }()
 	t.Cleanup(func() {
-		f.http.CloseIdleConnections()
+		wire.CloseIdleConnections()
 		stop()
 		if err := <-f.served; err != nil {
 			t.Errorf("Serve: %v", err)
@@ -272,7 +273,11 @@ func (f *fixture) written() string {
 		for _, run := range runs {
 			fmt.Fprintln(&out, run.ID, run.Status, run.Stop)
 		}
-		return nil
+		tickets, err := r.Tickets(mailroom.TicketQuery{})
+		for _, k := range tickets {
+			fmt.Fprintln(&out, k.ID, k.State, k.Decision, k.Reason)
+		}
+		return err
 	})
 	if err != nil {
 		f.t.Fatal(err)

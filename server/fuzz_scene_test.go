@@ -1,0 +1,147 @@
+package server_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+// swapped is the ledger of the present input.
+type swapped struct{ server.Ledger }
+
+// indoors makes fixtures without sockets: fuzzing makes thousands of them, and
+// describing the API, which New does, takes longer than a request.
+type indoors struct {
+	ledger  *swapped
+	handler http.Handler
+}
+
+func newIndoors() indoors {
+	l := &swapped{}
+	return indoors{ledger: l, handler: server.New(server.Options{
+		Ledger: l, Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"},
+		Agents: func() []string { return []string{"echo", "codex"} },
+	})}
+}
+
+// RoundTrip answers a request as it comes over a wire.
+func (in indoors) RoundTrip(r *http.Request) (*http.Response, error) {
+	var wire bytes.Buffer
+	if err := r.Write(&wire); err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	got, err := http.ReadRequest(bufio.NewReader(&wire))
+	if err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	out := httptest.NewRecorder()
+	in.handler.ServeHTTP(out, got.WithContext(r.Context()))
+	return out.Result(), nil
+}
+
+// scene is a store with a bit of everything: a thread "idle" with a failed run,
+// "queued" with a queue, "running" and "waiting" with a current run.
+type scene struct {
+	*fixture
+	failed, running, waiting string // runs
+	message                  string // of thread "queued", not read
+	ticket                   client.Ticket
+}
+
+func (in indoors) scene(t *testing.T) *scene {
+	f := &fixture{t: t, url: "http://localhost", http: in}
+	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
+	in.ledger.Ledger = f.ledger
+	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithTries(1))
+	ctx, stop := context.WithCancel(context.Background())
+	committed := make(chan error, 1)
+	go func() { committed <- f.ledger.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-committed; err != nil {
+			t.Errorf("ledger: %v", err)
+		}
+	})
+	s := &scene{fixture: f}
+	s.failed = f.submit("idle", "one").Run
+	f.end(f.claim(), mailroom.Fail, "")
+	var asked map[string]client.Ticket
+	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.Question, After: time.Hour})
+	s.ticket = asked["deploy"]
+	s.running = f.submit("running", "one").Run
+	f.claim()
+	s.message = f.submit("queued", "one").Message
+	f.submit("queued", "two")
+	return s
+}
+
+// refused checks a refusal: it is a problem of one of the codes, an invalid one
+// says where, and nothing was written.
+func (s *scene) refused(a answer, before string, codes ...mailroom.Code) {
+	s.t.Helper()
+	p := a.problem(s.t)
+	if !slices.Contains(codes, p.Code) {
+		s.t.Errorf("refused with %d %s, want one of %v", a.status, a.body, codes)
+	}
+	if p.Code == mailroom.Invalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 || !strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
+		s.t.Errorf("%s does not say where", a.body)
+	}
+	if strings.Contains(a.body, token) || len(a.body) > 4<<10 {
+		s.t.Errorf("the problem says too much: %s", a.body)
+	}
+	if after := s.written(); after != before {
+		s.t.Errorf("it was refused with %s and yet wrote:\n%s\nbefore:\n%s", a.body, after, before)
+	}
+}
+
+// sound checks that all that is kept can be shown and is within its limits.
+func (s *scene) sound() {
+	s.t.Helper()
+	for _, th := range ask[client.Page[client.Thread]](s.fixture, "GET /v1/threads", "").Items {
+		if id, err := mailroom.CheckThreadID(th.ID); err != nil || id != th.ID {
+			s.t.Errorf("there is a thread %q: %v", th.ID, err)
+		}
+		log, err := s.client.Entries(s.t.Context(), th.ID, client.EntriesQuery{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for i, e := range log.Items {
+			if raw := e.JSON(); e.Seq != int64(i+1) || bytes.ContainsAny(raw, "\x00\n") || !json.Valid(raw) {
+				s.t.Errorf("entry %d of %q is %q", i+1, th.ID, raw)
+			}
+		}
+	}
+	for _, r := range ask[client.Page[client.Run]](s.fixture, "GET /v1/runs", "").Items {
+		key := ""
+		if r.Key != nil {
+			key = *r.Key
+		}
+		if r.Priority < 0 || r.Priority > 255 || r.MaxAttempts < 1 || r.MaxAttempts > 100 ||
+			!slices.Contains(modes(), r.Mode) ||
+			len([]rune(key)) > mailroom.MaxSubmitKey || len(r.Options) > mailroom.MaxOptions || len(r.Metadata) > mailroom.MaxMetadata {
+			s.t.Errorf("there is a run beyond its limits: %+v", r)
+		}
+	}
+}
+
+func modes() []mailroom.Mode {
+	return []mailroom.Mode{
+		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
+	}
+}
