@@ -59,7 +59,7 @@ bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, 
 	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
 
 peers: build ## the same work on other queues, in turn; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
-	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -trimpath -o ../../bin/peers .
+	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -o ../../bin/peers .
 	@cd bench/peers && exec ../../bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
 		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 

@@ -59,9 +59,13 @@ type described = interface {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
+	interrupted := ctx.Err() != nil
 	stop()
 	if errors.Is(err, flag.ErrHelp) {
 		return
+	}
+	if err != nil && interrupted {
+		os.Exit(130)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "peers:", err)

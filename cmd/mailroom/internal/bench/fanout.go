@@ -55,13 +55,12 @@ func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	turn := time.NewTicker(pieceEvery)
-	defer turn.Stop()
-	for range s.pieces() {
-		select {
-		case <-turn.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	began := time.Now()
+	for i := range s.pieces() {
+		// By a schedule, so that a moment in which the machine was busy is
+		// made up for.
+		if err := until(ctx, began.Add(time.Duration(i+1)*pieceEvery)); err != nil {
+			return err
 		}
 		if err := session.Stream(ctx, strconv.FormatInt(time.Now().UnixNano(), 10)+" "); err != nil {
 			return err
