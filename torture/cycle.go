@@ -15,7 +15,7 @@ const hands = 6
 
 // open makes the threads that hands work on.
 func (t *torture) open(ctx context.Context) error {
-	p, err := t.up(ctx, t.tagged, t.config(""), "")
+	p, err := t.up(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}
@@ -30,9 +30,12 @@ func (t *torture) open(ctx context.Context) error {
 // cycle starts a server on what the last one left, checks that, works on it and
 // kills it.
 func (t *torture) cycle(ctx context.Context, p plan) error {
-	binary, config := t.tagged, t.config("")
+	binary, config := t.tagged, t.config(usual)
 	if p.kind == byChance || p.kind == atStart {
 		binary = t.plain
+	}
+	if p.beside() {
+		config = t.config(narrow)
 	}
 	if p.kind == atStart {
 		if err := t.killStart(ctx, binary, p); err != nil {
@@ -44,7 +47,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 			return err
 		}
 		t.purges.Store(true)
-		config = t.config(retention)
+		config = t.config(forgetful)
 	}
 	s, err := t.checked(ctx, binary, config, p.doom)
 	if err != nil && s != nil && s.died() { // while it started, or was read
@@ -78,7 +81,7 @@ func (t *torture) checked(ctx context.Context, binary, config, doom string) (*pr
 
 // once starts a server without load, to have everything checked and repeated.
 func (t *torture) once(ctx context.Context, binary string, p plan) error {
-	s, err := t.up(ctx, binary, t.config(""), "")
+	s, err := t.up(ctx, binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}
@@ -92,7 +95,7 @@ func (t *torture) once(ctx context.Context, binary string, p plan) error {
 
 // killStart kills a server while it starts.
 func (t *torture) killStart(ctx context.Context, binary string, p plan) error {
-	s, err := t.serve(binary, t.config(""), "")
+	s, err := t.serve(binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}
@@ -125,8 +128,7 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 		crew.Go(func() { t.rove(ctx, r, at, rand.New(rand.NewPCG(p.seed, uint64(200+i)))) })
 	}
 	crew.Go(func() { t.stay(ctx, at) })
-	switch p.kind {
-	case worker, frozen, twoAtOnce:
+	if p.beside() {
 		return t.withWorker(ctx, s, p)
 	}
 	late := time.NewTimer(p.load)

@@ -28,6 +28,7 @@ type hand struct {
 	tagged  bool // the server has the agent that walks through all points
 	purging bool // what was answered long ago is not repeated: its key may be gone
 	long    bool // some runs talk for seconds
+	slow    bool // some runs hear nothing for longer than a lease
 }
 
 // work does what is asked for at random until ctx ends. An operation that has
@@ -226,6 +227,9 @@ func (h *hand) script() json.RawMessage {
 	}
 	if h.long && h.dice.IntN(3) == 0 {
 		script["words"], script["pace_ms"] = 400, 10
+	}
+	if h.slow && h.dice.IntN(2) == 0 {
+		scenes = one(h, [][]string{{"deaf"}, {"deaf", "say"}, {"say", "deaf", "note"}})
 	}
 	if slices.Contains(scenes, "stubborn") {
 		script["words"], script["pace_ms"] = 8, 40

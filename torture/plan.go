@@ -33,6 +33,9 @@ func (p plan) String() string {
 	return p.kind
 }
 
+// beside: a second worker works beside the server's own.
+func (p plan) beside() bool { return p.kind == worker || p.kind == frozen || p.kind == twoAtOnce }
+
 // points are where the tagged server can kill itself, with the largest count at
 // which it does so.
 func points() []struct {
@@ -93,6 +96,9 @@ func plans(n int, dice *rand.Rand) []plan {
 			p.doom = fmt.Sprintf("%s %d", point.name, 1+dice.IntN(point.most))
 			p.purge = point.name == "before purge" || point.name == "after purge"
 			p.load = 4 * time.Second
+		}
+		if p.beside() {
+			p.load += 1200 * time.Millisecond // it looks for work once a second
 		}
 		if p.long {
 			p.load += 3 * time.Second

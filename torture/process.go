@@ -169,7 +169,7 @@ func (t *torture) up(ctx context.Context, binary, config, doom string) (*process
 
 // refused checks that a second server on the folder refuses to start.
 func (t *torture) refused(ctx context.Context, binary string) error {
-	second, err := t.serve(binary, t.config(""), "")
+	second, err := t.serve(binary, t.config(usual), "")
 	if err != nil {
 		return err
 	}

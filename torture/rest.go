@@ -16,7 +16,7 @@ import (
 // left over, every log reads as it always did, a second server is refused, and
 // the doctor finds nothing, on the live and on the stopped store.
 func (t *torture) rest(ctx context.Context) error {
-	s, err := t.up(ctx, t.tagged, t.config(""), "")
+	s, err := t.up(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}

@@ -90,12 +90,14 @@ func (t *torture) violations() []violation {
 func (t *torture) data() string        { return filepath.Join(t.dir, "data") }
 func (t *torture) effectsFile() string { return filepath.Join(t.dir, "effects") }
 
-// config is the configuration file for a retention, "" for none.
-func (t *torture) config(retention string) string {
-	return filepath.Join(t.dir, "mailroom"+retention+".toml")
-}
+// Configurations of a server.
+const (
+	usual     = "usual"
+	forgetful = "forgetful" // entries are kept for two seconds only
+	narrow    = "narrow"    // few runs at a time, so that another worker gets some
+)
 
-const retention = "2s"
+func (t *torture) config(name string) string { return filepath.Join(t.dir, name+".toml") }
 
 func (t *torture) writeConfigs() error {
 	const text = `lease = "1s"
@@ -113,15 +115,14 @@ pace = "1ms"
 kind = "tour"
 pace = "1ms"
 `
-	err := os.WriteFile(t.config(""), []byte(text), 0o600)
-	if err == nil {
-		err = os.WriteFile(t.config(retention), []byte("retention = \""+retention+"\"\n"+text), 0o600)
-	}
-	if err == nil { // for the worker, which takes no flag
-		err = os.MkdirAll(t.data(), 0o700)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(t.data(), "mailroom.toml"), []byte(text), 0o600)
+	err := os.MkdirAll(t.data(), 0o700)
+	for path, line := range map[string]string{
+		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 4\n",
+		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which takes no flag
+	} {
+		if err == nil {
+			err = os.WriteFile(path, []byte(line+text), 0o600)
+		}
 	}
 	return err
 }
@@ -146,7 +147,7 @@ func (t *torture) target(p *process) target {
 func (t *torture) hand(at target, p plan, n int) *hand {
 	return &hand{
 		home: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
-		tagged: p.kind != byChance && p.kind != atStart, purging: p.purge, long: p.long,
+		tagged: p.kind != byChance && p.kind != atStart, purging: p.purge, long: p.long, slow: p.kind == frozen,
 		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTries(1), client.WithTimeout(patience),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),
 	}

@@ -15,7 +15,7 @@ import (
 type Script struct {
 	// Scenes, in order: say, once, sure, look (effects: by default, declared
 	// idempotent, with a reconcile function), ask, question, timer, child,
-	// note, fail (the first attempt), never (for good), stubborn.
+	// note, fail (the first attempt), never (for good), stubborn, deaf.
 	Scenes []string `json:"scenes"`
 	Words  int      `json:"words"`   // of a say
 	Pace   int      `json:"pace_ms"` // between two words, or two steps of a stubborn scene
@@ -66,14 +66,11 @@ func (p *play) all(ctx context.Context) error {
 		}
 	}
 	for p.at.Next < len(p.script.Scenes) {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
 		if err := p.scene(ctx, p.script.Scenes[p.at.Next]); err != nil {
 			return err
 		}
 	}
-	return p.hear(ctx)
+	return nil
 }
 
 func (p *play) scene(ctx context.Context, name string) error {
@@ -102,6 +99,8 @@ func (p *play) scene(ctx context.Context, name string) error {
 		return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("this is never done")}
 	case "stubborn":
 		return p.stubborn(ctx)
+	case "deaf":
+		return p.deaf(ctx)
 	}
 	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("no scene is called %q", name)}
 }
@@ -191,6 +190,17 @@ func (p *play) stubborn(ctx context.Context) error {
 		}
 	}
 	return p.over(ctx, mailroom.Step{})
+}
+
+// deaf hears of nothing for long enough to lose its claim, and then writes a
+// step, or the end of the run, as if nothing had happened.
+func (p *play) deaf(ctx context.Context) error {
+	time.Sleep(1500 * time.Millisecond)
+	if p.at.Next == len(p.script.Scenes)-1 {
+		p.at.Next++
+		return nil
+	}
+	return p.over(context.WithoutCancel(ctx), mailroom.Step{})
 }
 
 // ask asks under a name of the scene and notes what it was told.
