@@ -228,7 +228,7 @@ func (h *hand) script() json.RawMessage {
 	if h.long && h.dice.IntN(3) == 0 {
 		script["words"], script["pace_ms"] = 400, 10
 	}
-	if h.slow && h.dice.IntN(2) == 0 {
+	if h.slow && h.dice.IntN(4) > 0 {
 		scenes = one(h, [][]string{{"deaf"}, {"deaf", "say"}, {"say", "deaf", "note"}})
 	}
 	if slices.Contains(scenes, "stubborn") {

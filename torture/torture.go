@@ -117,7 +117,7 @@ pace = "1ms"
 `
 	err := os.MkdirAll(t.data(), 0o700)
 	for path, line := range map[string]string{
-		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 4\n",
+		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 8\n",
 		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which takes no flag
 	} {
 		if err == nil {

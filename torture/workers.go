@@ -9,7 +9,7 @@ import (
 // withWorker runs a second worker beside the server's own, in a process of its
 // own over the same ledger, and loses one of them.
 func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
-	env := []string{"MAILROOM_TORTURE=", "MAILROOM_TORTURE_FILE=" + t.effectsFile()}
+	env := []string{"MAILROOM_TORTURE=", "MAILROOM_TORTURE_LIMIT=", "MAILROOM_TORTURE_FILE=" + t.effectsFile()}
 	w, err := launch(t.tagged, env, "working as", "torture-worker", "--data", t.data())
 	if err != nil {
 		return err

@@ -6,9 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -29,13 +31,23 @@ const (
 )
 
 // equip adds the agent that walks through all points, and dies at the one that
-// MAILROOM_TORTURE names. Its effects go to the file MAILROOM_TORTURE_FILE.
+// MAILROOM_TORTURE names. Its effects go to the file MAILROOM_TORTURE_FILE, and
+// MAILROOM_TORTURE_LIMIT says how many runs of it there are at a time, so that
+// another worker gets some.
 func equip(store mailroom.Store, r *roster) (mailroom.Store, error) {
 	d, err := doom.Parse(os.Getenv("MAILROOM_TORTURE"))
 	if err != nil {
 		return nil, err
 	}
-	r.agents[tortureAgent] = engine.Agent{Agent: d.Agent(os.Getenv("MAILROOM_TORTURE_FILE")), Version: tortureVersion}
+	limit := 0
+	if s := os.Getenv("MAILROOM_TORTURE_LIMIT"); s != "" {
+		if limit, err = strconv.Atoi(s); err != nil {
+			return nil, fmt.Errorf("MAILROOM_TORTURE_LIMIT: %w", err)
+		}
+	}
+	r.agents[tortureAgent] = engine.Agent{
+		Agent: d.Agent(os.Getenv("MAILROOM_TORTURE_FILE")), Version: tortureVersion, Limit: limit,
+	}
 	r.kinds[tortureAgent] = tortureAgent
 	r.present = append(r.present, mailroom.Definition{
 		Agent: tortureAgent, Version: tortureVersion, Body: json.RawMessage(`{"kind":"torture"}`),
