@@ -2,6 +2,7 @@ package story
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -44,6 +45,9 @@ func (s *Story) rescheduled(e mailroom.Entry, r *Run) {
 		s.bad(e, "the run was asked to stop, and goes on")
 	}
 	r.Status = mailroom.Queued
+	if body.Error != nil && !strings.Contains(body.Error.Message, "the first attempt fails") {
+		s.bad(e, "the agents here do not fail with %q", body.Error.Message)
+	}
 	if body.Reason != "lease_lost" {
 		return
 	}

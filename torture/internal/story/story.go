@@ -6,6 +6,7 @@ package story
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -161,6 +162,10 @@ func (s *Story) ofRun(e mailroom.Entry, r *Run) {
 		s.ticket(e, r)
 	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
 		s.effect(e, r)
+	case "x.by":
+		if by := decode[struct{ Attempt int }](s, e).Attempt; by != e.Attempt {
+			s.bad(e, "attempt %d wrote this", by)
+		}
 	case mailroom.KindSend:
 		r.Sends = append(r.Sends, decode[mailroom.Sent](s, e))
 	}
@@ -345,6 +350,10 @@ func (s *Story) said(e mailroom.Entry, r *Run) {
 		s.bad(e, "message %s is there twice", body.ID)
 	}
 	s.Said[body.ID] = body.Text
+	// The attempt that wrote it is in its id; the entry has the one that was let.
+	if by, _, _ := strings.Cut(strings.TrimPrefix(body.ID, e.Run+"."), "-"); by != strconv.Itoa(e.Attempt) {
+		s.bad(e, "message %s was written by another attempt", body.ID)
+	}
 	if !body.Partial {
 		r.Reply = &body.Text
 	}

@@ -2,6 +2,7 @@ package story_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func lostClaim(run string, attempt int) line {
 }
 
 func reply(run string, attempt int, text string) line {
-	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: run + ".reply", Text: text, Role: mailroom.Assistant}}
+	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.Assistant}}
 }
 
 func completed(run string, attempt int, text string) line {
@@ -112,6 +113,9 @@ func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
 		{"a turn that crashed", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), completed("a", 2, "")), ""},
 		{"a stop", turn(started("a", 1, 1), stop, cancel), ""},
 		{"another reply", turn(started("a", 1, 1), reply("a", 1, "hi"), completed("a", 1, "ho")), "its reply is"},
+		{"a message of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{mailroom.KindMessage, "a", 2, mailroom.Message{ID: "a.1-1", Text: "hi"}}), "written by another attempt"},
+		{"a step of a zombie", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), line{"x.by", "a", 2, map[string]int{"attempt": 1}}), "attempt 1 wrote this"},
+		{"an error of nobody's", turn(started("a", 1, 1), line{mailroom.KindRescheduled, "a", 1, mailroom.RunRescheduled{Reason: "retry", Error: &mailroom.RunError{Message: "step 1 does not follow"}}}), "do not fail with"},
 		{"an attempt left out", turn(started("a", 2, 1)), "follows attempt 0"},
 		{"a stale step", turn(started("a", 1, 1), lostClaim("a", 1), started("a", 2), step(1)), "written under attempt 1"},
 		{"a step without a claim", turn(started("a", 1, 1), lostClaim("a", 1), step(1)), "while the run is queued"},

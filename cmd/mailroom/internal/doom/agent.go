@@ -118,7 +118,13 @@ func (p *play) over(ctx context.Context, step mailroom.Step) error {
 	if err != nil {
 		return err
 	}
+	by, err := json.Marshal(map[string]int{"attempt": p.run.Attempt})
+	if err != nil {
+		return err
+	}
 	step.Name, step.Checkpoint = p.named(p.script.Scenes[p.at.Next]), raw
+	// Who wrote it, in its own words: the entry says who was let.
+	step.Entries = append(step.Entries, mailroom.Note{Kind: "x.by", Body: by})
 	p.doom.at("step")
 	if err := p.session.Append(ctx, step); err != nil {
 		return err
@@ -195,6 +201,9 @@ func (p *play) stubborn(ctx context.Context) error {
 // deaf hears of nothing for long enough to lose its claim, and then writes a
 // step, or the end of the run, as if nothing had happened.
 func (p *play) deaf(ctx context.Context) error {
+	if err := p.session.Stream(ctx, "deaf"); err != nil {
+		return err
+	}
 	time.Sleep(1500 * time.Millisecond)
 	if p.at.Next == len(p.script.Scenes)-1 {
 		p.at.Next++
