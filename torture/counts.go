@@ -13,7 +13,7 @@ import (
 // counts are what the summary tells.
 type counts struct {
 	cycles, events, deltas, gaps, blind, effects, sends, repeats, checks atomic.Int64
-	histories, facts, undecided                                          atomic.Int64
+	histories, facts, undecided, zombies                                 atomic.Int64
 
 	mu         sync.Mutex
 	operations map[string]int // owned by mu: by kind and outcome
@@ -91,6 +91,7 @@ func (t *torture) summary(w io.Writer) {
 	fmt.Fprintf(w, "readers got %d events, %d of them live text, %d gaps after a purge\n", c.events.Load(), c.deltas.Load(), c.gaps.Load())
 	fmt.Fprintf(w, "%d repeats of a key gave the first answer; %d effects outside and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
 	fmt.Fprintf(w, "%d histories of %d facts are linear (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
+	fmt.Fprintf(w, "%d attempts of frozen workers came back to a claim that they had lost, and wrote nothing\n", c.zombies.Load())
 	if n := c.blind.Load(); n > 0 {
 		fmt.Fprintf(w, "%d threads were not judged to their end: a part was purged before it was read\n", n)
 	}

@@ -28,6 +28,7 @@ type hand struct {
 	tagged  bool // the server has the agent that walks through all points
 	purging bool // what was answered long ago is not repeated: its key may be gone
 	long    bool // some runs talk for seconds
+	pace    int  // pauses are up to so many milliseconds long
 	slow    bool // some runs hear nothing for longer than a lease
 }
 
@@ -42,7 +43,7 @@ func (h *hand) work(ctx context.Context) {
 			continue
 		}
 		h.any(ctx)
-		pause(ctx, time.Duration(h.dice.IntN(6))*time.Millisecond)
+		pause(ctx, time.Duration(h.dice.IntN(h.pace))*time.Millisecond)
 	}
 }
 

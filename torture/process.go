@@ -146,7 +146,7 @@ func (p *process) last(n int) string {
 func (t *torture) serve(binary, config, doom string) (*process, error) {
 	env := []string{"MAILROOM_TORTURE=" + doom, "MAILROOM_TORTURE_FILE=" + t.effectsFile(), "MAILROOM_TORTURE_LIMIT="}
 	if config == t.config(narrow) {
-		env[2] += "2"
+		env[2] += "5"
 	}
 	return launch(binary, env, "listening on ", "serve", "--listen", "127.0.0.1:0", "--data", t.data(), "--config", config)
 }

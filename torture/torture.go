@@ -117,7 +117,7 @@ pace = "1ms"
 `
 	err := os.MkdirAll(t.data(), 0o700)
 	for path, line := range map[string]string{
-		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 8\n",
+		t.config(usual): "", t.config(forgetful): "retention = \"2s\"\n", t.config(narrow): "runs = 16\n",
 		filepath.Join(t.data(), "mailroom.toml"): "", // for the worker, which takes no flag
 	} {
 		if err == nil {
@@ -145,9 +145,13 @@ func (t *torture) target(p *process) target {
 }
 
 func (t *torture) hand(at target, p plan, n int) *hand {
+	pace := 6
+	if p.beside() {
+		pace = 80 // SQLite lets two processes write in no fair order: both must get their turn
+	}
 	return &hand{
 		home: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
-		tagged: p.kind != byChance && p.kind != atStart, purging: p.purge, long: p.long, slow: p.kind == frozen,
+		tagged: p.kind != byChance && p.kind != atStart, purging: p.purge, long: p.long, slow: p.kind == frozen, pace: pace,
 		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTries(1), client.WithTimeout(patience),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),
 	}

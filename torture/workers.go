@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -27,11 +28,12 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 		if err := freeze(w.cmd.Process); err != nil {
 			return err
 		}
-		pause(ctx, 1800*time.Millisecond)
+		pause(ctx, 2200*time.Millisecond)
 		if err := thaw(w.cmd.Process); err != nil {
 			return err
 		}
 		pause(ctx, 500*time.Millisecond)
+		t.counts.zombies.Add(int64(strings.Count(w.last(200), "ended without its claim")))
 	case worker:
 		t.kills()
 		w.kill()
