@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -32,6 +33,7 @@ func (t *torture) check(ctx context.Context, p *process) error {
 	t.collect()
 	t.judgeEffects(before, after)
 	t.judgeSends()
+	t.judgeChildren()
 	ops := t.journal.since(t.judged + 1)
 	for _, o := range ops {
 		t.judge(o)
@@ -145,7 +147,7 @@ func (t *torture) collect() {
 				t.violation(l.thread, "%v", err)
 				continue
 			}
-			if !isOnce(m.Text) {
+			if !isOnce(m.Text) || l.thread == t.plots.delivered { // what is delivered was said before
 				continue
 			}
 			if t.texts[m.Text]++; t.texts[m.Text] > 1 {
@@ -250,4 +252,52 @@ func (t *torture) judgeSends() {
 type sending struct {
 	mailroom.Sent
 	from string
+}
+
+// judgeChildren: what a run was told of the end of a child is how that ended.
+func (t *torture) judgeChildren() {
+	for _, e := range t.ended {
+		child := t.log(e.Thread)
+		child.look(func(s *story.Story) {
+			r := s.Runs[e.Run]
+			switch {
+			case child.blind || r != nil && r.Retries > 0:
+			case r == nil || r.Status != e.Status || !slices.Equal(given(r.Reply), given(e.Reply)):
+				t.violation(e.caller, "run %s of thread %s is said to have ended %s, with the reply %v; it is %+v", e.Run, e.Thread, e.Status, given(e.Reply), r)
+			}
+		})
+	}
+	t.counts.children.Add(int64(len(t.ended)))
+	t.ended = nil
+	for _, l := range t.allLogs() {
+		l.look(func(s *story.Story) {
+			for _, k := range s.Tickets {
+				if k.Kind != mailroom.Child || !k.Decided || k.Judged {
+					continue
+				}
+				k.Judged = true
+				e := ending{caller: l.thread}
+				if err := json.Unmarshal(k.Answer, &e); err != nil {
+					t.violation(l.thread, "ticket %s: %v", k.ID, err)
+				}
+				t.ended = append(t.ended, e)
+			}
+		})
+	}
+}
+
+// ending is what a run was told of a child.
+type ending struct {
+	caller string
+	Run    string          `json:"run"`
+	Thread string          `json:"thread"`
+	Status mailroom.Status `json:"status"`
+	Reply  *string         `json:"reply"`
+}
+
+func given(s *string) []string {
+	if s == nil {
+		return nil
+	}
+	return []string{*s}
 }

@@ -12,8 +12,8 @@ import (
 
 // counts are what the summary tells.
 type counts struct {
-	cycles, events, deltas, gaps, blind, effects, sends, repeats, checks atomic.Int64
-	histories, facts, undecided, zombies                                 atomic.Int64
+	cycles, events, deltas, gaps, blind, effects, sends, repeats, checks, examined, copies, children atomic.Int64
+	histories, facts, undecided, zombies                                                             atomic.Int64
 
 	mu         sync.Mutex
 	operations map[string]int // owned by mu: by kind and outcome
@@ -92,6 +92,8 @@ func (t *torture) summary(w io.Writer) {
 	fmt.Fprintf(w, "%d repeats of a key gave the first answer; %d effects outside and %d sends compared with the log\n", c.repeats.Load(), c.effects.Load(), c.sends.Load())
 	fmt.Fprintf(w, "%d histories of %d facts are linear (porcupine); %d were too long to decide\n", c.histories.Load(), c.facts.Load(), c.undecided.Load())
 	fmt.Fprintf(w, "%d attempts of frozen workers came back to a claim that they had lost, and wrote nothing\n", c.zombies.Load())
+	fmt.Fprintf(w, "%d ends of children are what their callers were told\n", c.children.Load())
+	fmt.Fprintf(w, "the doctor found nothing %d times, on the live and the stopped store, nor in %d copies of the live one\n", c.examined.Load(), c.copies.Load())
 	if n := c.blind.Load(); n > 0 {
 		fmt.Fprintf(w, "%d threads were not judged to their end: a part was purged before it was read\n", n)
 	}
@@ -110,12 +112,12 @@ func (t *torture) tell(w io.Writer) {
 			continue
 		}
 		fmt.Fprintf(w, "\nthe end of the log of thread %s:\n", v.thread)
-		for _, line := range t.log(v.thread).tail(40) {
-			fmt.Fprintf(w, "  %.800s\n", line)
+		for _, line := range t.log(v.thread).tail(30) {
+			fmt.Fprintf(w, "  %.500s\n", line)
 		}
 		fmt.Fprintf(w, "\nthe last operations on it:\n")
 		for _, line := range t.journal.about(v.thread, 20) {
-			fmt.Fprintf(w, "  %.800s\n", line)
+			fmt.Fprintf(w, "  %.500s\n", line)
 		}
 	}
 }

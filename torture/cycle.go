@@ -21,6 +21,12 @@ func (t *torture) open(ctx context.Context) error {
 	}
 	defer p.kill()
 	h := t.hand(t.target(p), plan{kind: atPoint}, 0)
+	h.send(&operation{Kind: "open", Thread: t.plots.delivers, Text: "opened", Submit: &client.Submit{Thread: t.plots.delivers, Text: "opened", Key: "opened"}})
+	row, err := h.client.PatchThread(ctx, t.plots.delivers, client.ThreadPatch{DeliverTo: &t.plots.delivered})
+	if err != nil {
+		return fmt.Errorf("have a thread deliver: %w", err)
+	}
+	t.delivers = row.LastSeq
 	for _, thread := range t.plots.all() {
 		h.submit(thread)
 	}
@@ -130,6 +136,12 @@ func (t *torture) load(ctx context.Context, s *process, p plan) error {
 	crew.Go(func() { t.stay(ctx, at) })
 	if p.beside() {
 		return t.withWorker(ctx, s, p)
+	}
+	switch { // now and then: the doctor reads everything
+	case p.doctor:
+		t.examine(ctx, "live")
+	case p.backup:
+		t.copied(ctx)
 	}
 	late := time.NewTimer(p.load)
 	defer late.Stop()

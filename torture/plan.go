@@ -18,12 +18,13 @@ const (
 
 // plan is what happens in one cycle.
 type plan struct {
-	kind  string
-	doom  string        // of atPoint
-	load  time.Duration // until the kill, at most
-	long  bool          // runs talk for seconds
-	purge bool          // with a short retention
-	seed  uint64        // of the hands
+	kind           string
+	doom           string        // of atPoint
+	load           time.Duration // until the kill, at most
+	long           bool          // runs talk for seconds
+	purge          bool          // with a short retention
+	doctor, backup bool          // it is asked under load
+	seed           uint64        // of the hands
 }
 
 func (p plan) String() string {
@@ -97,6 +98,7 @@ func plans(n int, dice *rand.Rand) []plan {
 			p.purge = point.name == "before purge" || point.name == "after purge"
 			p.load = 4 * time.Second
 		}
+		p.doctor, p.backup = i%20 == 3, i%20 == 13
 		if p.beside() {
 			p.load += 1200 * time.Millisecond // it looks for work once a second
 		}

@@ -184,20 +184,22 @@ func (t *torture) refused(ctx context.Context, binary string) error {
 	return fmt.Errorf("a second server on the same folder was not refused: %w", err)
 }
 
-// errNoDoctor: the server has no such command.
-var errNoDoctor = errors.New("the server has no doctor")
-
-// doctor runs the command of that name on the folder; nil if it found nothing.
-func (t *torture) doctor(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, t.plain, "doctor", "--data", t.data(), "-o", "json").CombinedOutput()
-	if err != nil && strings.Contains(string(out), "unknown command") {
-		return errNoDoctor
+// doctor examines the store, or with a path writes a copy there and examines
+// that; nil if it found nothing. It may run beside a server, or without.
+func (t *torture) doctor(ctx context.Context, backup string) error {
+	args := []string{"doctor", "--data", t.data(), "-o", "json"}
+	if backup != "" {
+		args = append(args, "--backup", backup)
 	}
+	cmd := exec.CommandContext(ctx, t.plain, args...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
 	if err != nil {
-		return fmt.Errorf("mailroom doctor: %w: %s", err, out)
+		return fmt.Errorf("mailroom %s: %w: %.2000s%s", strings.Join(args, " "), err, out, &errs)
 	}
 	if !json.Valid(out) {
-		return fmt.Errorf("mailroom doctor printed no JSON: %s", out)
+		return fmt.Errorf("mailroom %s printed no JSON: %.200s", strings.Join(args, " "), out)
 	}
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -60,6 +62,7 @@ func (t *torture) rest(ctx context.Context) error {
 			t.violation(o.Thread, "operation %d was answered, and its message is there %d times", o.N, t.texts[o.Text])
 		}
 	}
+	t.judgeDelivery()
 	if err := t.readAgain(ctx, h.client); err != nil {
 		return err
 	}
@@ -127,14 +130,60 @@ func (t *torture) readAgain(ctx context.Context, c *client.Client) error {
 
 // examine asks the doctor.
 func (t *torture) examine(ctx context.Context, state string) {
-	err := t.doctor(ctx)
-	if errors.Is(err, errNoDoctor) {
-		t.progress("%v\n", err)
+	if err := t.doctor(ctx, ""); err != nil {
+		if ctx.Err() == nil {
+			t.violation("", "the %s store: %v", state, err)
+		}
 		return
 	}
-	if err != nil {
-		t.violation("", "the %s store: %v", state, err)
+	t.counts.examined.Add(1)
+}
+
+// copied has a consistent copy made while the server works, and examined.
+func (t *torture) copied(ctx context.Context) {
+	backup := filepath.Join(t.dir, fmt.Sprintf("backup-%d.db", t.counts.cycles.Load()))
+	if err := t.doctor(ctx, backup); err != nil {
+		if ctx.Err() == nil {
+			t.violation("", "a copy of the live store: %v", err)
+		}
 		return
 	}
-	t.progress("the doctor finds nothing wrong with the %s store\n", state)
+	t.counts.copies.Add(1)
+	if err := os.Remove(backup); err != nil {
+		t.violation("", "%v", err)
+	}
+}
+
+// judgeDelivery: everything that the thread with a deliver_to said is in the
+// other one, once, and so is each end without a word.
+func (t *torture) judgeDelivery() {
+	from, to := t.log(t.plots.delivers), t.log(t.plots.delivered)
+	if from.isBlind() || to.isBlind() {
+		return
+	}
+	entries, _ := from.entriesFrom(1)
+	maybe := map[string]bool{}
+	to.look(func(s *story.Story) {
+		for _, e := range entries {
+			id := mailroom.DeriveID("deliver", e.Run, fmt.Sprint(e.Seq))
+			maybe[id] = true
+			var m mailroom.Message
+			if e.Kind != mailroom.KindMessage || e.Attempt == 0 || e.Seq <= t.delivers {
+				continue
+			}
+			if err := e.Decode(&m); err != nil {
+				t.violation(from.thread, "%v", err)
+				continue
+			}
+			if delivered := s.Runs[id] != nil; delivered == m.Partial {
+				t.violation(from.thread, "entry %d, a message (partial: %t), was delivered: %t", e.Seq, m.Partial, delivered)
+			}
+			t.counts.sends.Add(1)
+		}
+		for id := range s.Runs {
+			if !maybe[id] {
+				t.violation(to.thread, "run %s of thread %s was delivered by nothing", id, to.thread)
+			}
+		}
+	})
 }

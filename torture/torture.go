@@ -45,12 +45,17 @@ type torture struct {
 	since     time.Time        // reads of the present chunk were called later
 	runs      map[string]*threadLog
 	sent      []sending             // not yet looked for
+	ended     []ending              // not yet looked at
+	delivers  int64                 // what the thread with a deliver_to says later is delivered
 	keys      map[string]*operation // first answer, by thread and key
 	histories map[string]*history
 }
 
 // plots are the threads that hands work on.
-type plots struct{ echo, torture, tour, hub []string }
+type plots struct {
+	echo, torture, tour, hub []string
+	delivers, delivered      string // one of echo, and where it delivers to
+}
 
 func newPlots() plots {
 	name := func(kind string, n int) (list []string) {
@@ -59,7 +64,7 @@ func newPlots() plots {
 		}
 		return list
 	}
-	return plots{echo: name("echo", 10), torture: name("torture", 10), tour: name("tour", 2), hub: name("hub", 2)}
+	return plots{echo: name("echo", 10), torture: name("torture", 10), tour: name("tour", 2), hub: name("hub", 2), delivers: "echo-9", delivered: "out-0"}
 }
 
 func (p plots) all() []string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"mailroom/client"
 )
 
 // withWorker runs a second worker beside the server's own, in a process of its
@@ -35,9 +37,14 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 		pause(ctx, 500*time.Millisecond)
 		t.counts.zombies.Add(int64(strings.Count(w.last(200), "ended without its claim")))
 	case worker:
+		c := t.hand(t.target(s), p, 0).client
+		id, err := workerOf(ctx, c, w.cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
 		t.kills()
 		w.kill()
-		pause(ctx, 1500*time.Millisecond) // a lease, and a sweep
+		t.freed(ctx, c, id)
 	case twoAtOnce:
 		t.kills()
 		s.kill()
@@ -51,4 +58,40 @@ func (t *torture) withWorker(ctx context.Context, s *process, p plan) error {
 	s.kill()
 	w.kill()
 	return nil
+}
+
+// freed waits until nothing is claimed by a worker that was killed, which is for
+// a lease and a sweep, and on a slow machine a little longer.
+func (t *torture) freed(ctx context.Context, c *client.Client, worker string) {
+	begin, held := time.Now(), 0
+	for time.Since(begin) < 6*time.Second && ctx.Err() == nil {
+		pause(ctx, 50*time.Millisecond)
+		page, err := c.Runs(ctx, client.ListQuery{Q: "status:running", Limit: 500})
+		if err != nil {
+			continue // the next answer tells
+		}
+		held = 0
+		for _, r := range page.Items {
+			if r.Worker != nil && *r.Worker == worker {
+				held++
+			}
+		}
+		if held == 0 {
+			return
+		}
+	}
+	if ctx.Err() == nil {
+		t.violation("", "%d runs are still claimed by a worker that was killed %s ago", held, time.Since(begin))
+	}
+}
+
+// workerOf is the id of the worker that lives in a process.
+func workerOf(ctx context.Context, c *client.Client, pid int) (string, error) {
+	workers, err := c.Workers(ctx)
+	for _, w := range workers {
+		if w.PID == pid {
+			return w.ID, nil
+		}
+	}
+	return "", err // it has no lease at the moment
 }

@@ -81,6 +81,7 @@ type Ticket struct {
 	mailroom.Ticket
 	Decided bool
 	Expired bool
+	Judged  bool // the reader of the story has looked at it
 }
 
 // New begins a story.
