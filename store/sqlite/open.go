@@ -53,7 +53,7 @@ func (d *Driver) writer(path string, busy time.Duration) (driver.Connector, erro
 		"synchronous(full)",
 		"wal_autocheckpoint(0)", // the keeper does it
 		"journal_size_limit("+strconv.Itoa(walLimit)+")",
-		"cache_size(-65536)",
+		"cache_size(-16384)", // SQLite walks all of it at the commit after a page was split
 		"temp_store(memory)",
 	)
 }
