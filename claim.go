@@ -1,6 +1,10 @@
 package mailroom
 
-import "time"
+import (
+	"bytes"
+	"slices"
+	"time"
+)
 
 // Claim starts the next attempt of what is due, for a claim round of a worker
 // that serves agent. alone allows a run on its last chance, and only such a
@@ -28,6 +32,28 @@ func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now
 	t.append(kind, r, now, body)
 	t.schedule(now)
 	return r
+}
+
+// Input returns the messages that r was started for, if they were submitted in
+// this transaction; otherwise they are to be read from the log.
+func (t *Loaded) Input(r *Run) []Message {
+	var input []Message
+	for _, in := range r.Inputs {
+		i := slices.IndexFunc(t.said, func(m Message) bool { return m.Seq == in.Seq })
+		if in.Retracted {
+			continue
+		}
+		if i < 0 {
+			return nil
+		}
+		m := t.said[i]
+		m.Parts = slices.Clone(m.Parts)
+		for j := range m.Parts {
+			m.Parts[j].Data = bytes.Clone(m.Parts[j].Data) // they are the submitter's
+		}
+		input = append(input, m)
+	}
+	return input
 }
 
 // reads marks what the run reads by being claimed, and returns the seqs: its

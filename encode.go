@@ -103,6 +103,20 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 	return append(appendAny(b, c.Usage), '}')
 }
 
+func (s settled) appendJSON(b []byte) []byte {
+	b = appendString(appendName(append(b, '{'), "Outcome"), string(s.Outcome))
+	b = appendName(b, "Message")
+	if m := s.Message; m == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendString(appendName(append(b, '{'), "ID"), m.ID)
+		b = appendString(appendName(b, "Text"), m.Text)
+		b = append(strconv.AppendBool(appendName(b, "Truncated"), m.Truncated), '}')
+	}
+	b = appendString(appendName(b, "Failure"), s.Failure)
+	return append(appendAny(appendName(b, "Wait"), s.Wait), '}')
+}
+
 // appendName begins a field of an object.
 func appendName(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {

@@ -41,6 +41,14 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 		case 2:
 			return RunStarted{Worker: s(), Tickets: list(t, "tickets"), Messages: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "seqs")}
 		}
+		if rapid.Bool().Draw(t, "settled") {
+			s := settled{Outcome: Complete, Failure: s()}
+			if rapid.Bool().Draw(t, "said") {
+				s.Message = &Said{ID: text.Draw(t, "id"), Text: text.Draw(t, "text"), Truncated: rapid.Bool().Draw(t, "cut")}
+				s.Wait = &Wait{Names: list(t, "names")}
+			}
+			return s
+		}
 		c := RunCompleted{Steps: n(), Usage: Usage{OutputTokens: int64(rapid.IntRange(0, 1).Draw(t, "tokens")), CostUSD: rapid.SampledFrom([]float64{0, 1.5e-9}).Draw(t, "cost")}}
 		if rapid.Bool().Draw(t, "said") {
 			reply := s()

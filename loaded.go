@@ -3,7 +3,6 @@ package mailroom
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -26,6 +25,8 @@ type Loaded struct {
 	held    window          // held runs, by (NotBefore, Place)
 	known   map[string]SubmitKey
 	tickets map[string]*Ticket // of the current run, and those an operation names
+
+	said []Message // submitted in this transaction
 
 	touched bool
 	dirty   []*Run // changed runs, in order of their first change
@@ -163,14 +164,14 @@ func (t *Loaded) Collect(c *Changes) {
 }
 
 // restingRuns bounds how much of a queue a resting thread remembers.
-const restingRuns = 8
+const restingRuns = 4
 
 // Rest makes t, whose changes were written, fit for another transaction: it
 // forgets them and remembers the current run and who is next. It reports false
 // if that saves the next loader nothing, or would not be all it must load.
 func (t *Loaded) Rest() bool {
 	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
-	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended = nil, nil, nil, nil, nil
+	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.said = nil, nil, nil, nil, nil, nil
 	clear(t.isDirty)
 	clear(t.known)
 	if len(t.tickets) > 0 || t.idle() {
@@ -373,7 +374,7 @@ func byNotBefore(a, b *Run) bool {
 func digest(v any) string { return longDigest(v)[:32] }
 
 func longDigest(v any) string {
-	b, err := json.Marshal(v)
+	b, err := appendBody(nil, v)
 	if err != nil {
 		panic(err) // only plain data and checked JSON is digested
 	}

@@ -59,17 +59,20 @@ func (s *Settle) Check() error {
 	return nil
 }
 
+// settled is what the digest of a settle is made of.
+type settled struct {
+	Outcome Outcome
+	Message *Said
+	Failure string
+	Wait    *Wait
+}
+
 func (s *Settle) digest() string {
 	why := ""
 	if s.Failure != nil {
 		why = s.Failure.Error()
 	}
-	return digest(struct {
-		Outcome Outcome
-		Message *Said
-		Failure string
-		Wait    *Wait
-	}{s.Outcome, s.Message, why, s.Wait})
+	return digest(settled{s.Outcome, s.Message, why, s.Wait})
 }
 
 // Settle ends an attempt and returns the run as it is then. A repeat of the

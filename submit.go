@@ -225,6 +225,7 @@ func (t *Loaded) say(r *Run, run string, in *Submit, now time.Time) {
 			Visibility: d.Visibility, Run: run, State: Accepted, CreatedAt: now,
 		}
 		seq := t.append(KindMessage, &Run{ID: run}, now, m)
+		t.said = append(t.said, m)
 		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})
 	}
 }

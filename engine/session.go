@@ -60,6 +60,7 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work, 
 	s.ctx, s.cancel = context.WithCancelCause(life)
 	s.row.Store(w.Run)
 	s.steered.Store(len(w.Run.Steers) > 0)
+	s.input = w.Input
 	s.text = message{claim: w.Claim}
 	s.state = w.Thread.State[s.agent]
 	return s

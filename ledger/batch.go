@@ -461,12 +461,10 @@ func (b *batch) publish() {
 	}
 }
 
-// answer tells the callers and the takers, these before anything later is
-// published; a claim that found nothing, and a taker, goes on standing.
+// answer tells the takers, so that what is due starts at once and before
+// anything later is published, and the callers. A claim that found nothing, and
+// a taker, goes on standing.
 func (b *batch) answer() {
-	for _, o := range b.ops {
-		o.done <- o.err
-	}
 	for _, o := range b.claims {
 		switch {
 		case o.taker != nil:
@@ -475,5 +473,8 @@ func (b *batch) answer() {
 		case o.err != nil || o.claim.found > 0 || !b.l.stand(o):
 			o.done <- o.err
 		}
+	}
+	for _, o := range b.ops {
+		o.done <- o.err
 	}
 }

@@ -27,8 +27,9 @@ type Work struct {
 	Claim  mailroom.Claim
 	Run    *mailroom.Run
 	Thread *mailroom.Thread
-	Due    time.Time // since when it could have been claimed
-	At     time.Time // when it was
+	Input  []mailroom.Message // nil: to be read from the log
+	Due    time.Time          // since when it could have been claimed
+	At     time.Time          // when it was
 }
 
 // wants are the questions to the store, one per agent and kind.
@@ -100,6 +101,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
 			Claim:  mailroom.Claim{Thread: t.ID, Run: r.ID, Attempt: r.Attempt},
 			Run:    copyRun(r),
 			Thread: &row,
+			Input:  t.Input(r),
 			Due:    d.At,
 			At:     b.now,
 		})

@@ -89,6 +89,24 @@ func TestATakerIsServedByOneBatchAfterTheOther(t *testing.T) {
 	})
 }
 
+func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		k := &taker{free: 1}
+		end := stands(t.Context(), d, k)
+		in := text("a", "look <here>")
+		in.Messages = append(in.Messages, mailroom.Draft{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
+		out := d.submit(in)
+		want := must(d.Messages(t.Context(), "a", []int64{1, 2}))(t)
+		wantEqual(t, "input", k.work[0].Input, want)
+		wantEqual(t, "run", k.work[0].Run.ID, out.Run)
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestATakerThatHasGoneIsServedNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
