@@ -114,7 +114,11 @@ func (s settled) appendJSON(b []byte) []byte {
 		b = append(strconv.AppendBool(appendName(b, "Truncated"), m.Truncated), '}')
 	}
 	b = appendString(appendName(b, "Failure"), s.Failure)
-	return append(appendAny(appendName(b, "Wait"), s.Wait), '}')
+	b = appendName(b, "Wait")
+	if s.Wait == nil {
+		return append(b, "null}"...)
+	}
+	return append(appendAny(b, s.Wait), '}')
 }
 
 // appendName begins a field of an object.

@@ -374,7 +374,7 @@ func byNotBefore(a, b *Run) bool {
 func digest(v any) string { return longDigest(v)[:32] }
 
 func longDigest(v any) string {
-	b, err := appendBody(nil, v)
+	b, err := appendBody(make([]byte, 0, 512), v)
 	if err != nil {
 		panic(err) // only plain data and checked JSON is digested
 	}
