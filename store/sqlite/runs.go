@@ -8,40 +8,44 @@ import (
 	"mailroom"
 )
 
-const runsWith = "SELECT r.key, r.body FROM run r WHERE " // … IN list
+const runsWith = "SELECT r.key, r.body FROM run r WHERE r.id " // … IN list
 
-// Runs finds the keys first and then reads those rows: a query costs by its
-// columns too, and a look at an empty queue is the most frequent one.
 func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.theseRuns(q)
 	}
-	keys, err := r.runKeys(q)
-	if err != nil {
-		return nil, err
+	var s sel
+	s.add("SELECT r.key, r.body FROM run r")
+	if !s.whichRuns(q) {
+		return nil, nil
 	}
-	at := make(map[int64]int, len(keys))
-	for i, key := range keys {
-		at[key] = i
+	switch q.Set {
+	case mailroom.QueueRuns:
+		s.add(" ORDER BY r.priority, r.place, r.key")
+	case mailroom.HeldRuns:
+		s.add(" ORDER BY r.not_before, r.place, r.key")
+	default:
+		s.add(" ORDER BY r.key DESC")
 	}
-	runs := make([]*mailroom.Run, len(keys))
-	for args := range inLists(keys) {
-		err := r.eachRun("r.key ", args, func(run *mailroom.Run) { runs[at[run.Key]] = run })
-		if err != nil {
-			return nil, err
-		}
-	}
-	return runs, nil
+	var runs []*mailroom.Run
+	err := r.query("read runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+		run, err := scanRun(row)
+		runs = append(runs, run)
+		return !full(len(runs), q.Limit), err
+	})
+	return runs, err
 }
 
 // theseRuns reads the rows that are named; they are few.
 func (r reader) theseRuns(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	var found []*mailroom.Run
 	for args := range inLists(distinct(q.IDs)) {
-		err := r.eachRun("r.id ", args, func(run *mailroom.Run) {
-			if matches(run, q) {
+		err := r.query("read runs", runsWith+in(args), args, func(row []driver.Value) (bool, error) {
+			run, err := scanRun(row)
+			if err == nil && matches(run, q) {
 				found = append(found, run)
 			}
+			return true, err
 		})
 		if err != nil {
 			return nil, err
@@ -62,40 +66,6 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		return false
 	}
 	return true
-}
-
-func (r reader) eachRun(column string, args []any, each func(*mailroom.Run)) error {
-	return r.query("read runs", runsWith+column+in(args), args, func(row []driver.Value) (bool, error) {
-		run, err := scanRun(row)
-		if err == nil {
-			each(run)
-		}
-		return true, err
-	})
-}
-
-// runKeys returns the keys of the runs that q asks for, in its order.
-func (r reader) runKeys(q mailroom.RunQuery) ([]int64, error) {
-	var s sel
-	s.add("SELECT r.key FROM run r")
-	if !s.whichRuns(q) {
-		return nil, nil
-	}
-	switch q.Set {
-	case mailroom.QueueRuns:
-		s.add(" ORDER BY r.priority, r.place, r.key")
-	case mailroom.HeldRuns:
-		s.add(" ORDER BY r.not_before, r.place, r.key")
-	default:
-		s.add(" ORDER BY r.key DESC")
-	}
-	var keys []int64
-	err := r.query("find runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		keys = append(keys, c.int64())
-		return !full(len(keys), q.Limit), nil
-	})
-	return keys, err
 }
 
 func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
