@@ -108,7 +108,22 @@ func (t *torture) readThread(ctx context.Context, c *client.Client, row client.T
 			return nil
 		}
 	}
+	t.judgePurge(l, row.OldestSeq) // of a run that is open now, nothing was gone before
 	return nil
+}
+
+// judgePurge: nothing is purged of a run that is open.
+func (t *torture) judgePurge(l *threadLog, oldest int64) {
+	l.look(func(s *story.Story) {
+		for _, r := range s.Runs {
+			if r.Status.Finished() || r.Retries > 0 || len(r.Messages) == 0 {
+				continue
+			}
+			if m := s.Messages[r.Messages[0]]; m != nil && m.Seq < oldest {
+				t.violation(l.thread, "run %s is %s, and its first entry, %d, was purged: entry %d is the oldest", r.ID, r.Status, m.Seq, oldest)
+			}
+		}
+	})
 }
 
 func (t *torture) allLogs() []*threadLog {

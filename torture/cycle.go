@@ -53,6 +53,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 			return err
 		}
 		t.purges.Store(true)
+		defer t.journal.forget()
 		config = t.config(forgetful)
 	}
 	s, err := t.checked(ctx, binary, config, p.doom)

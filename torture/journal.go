@@ -124,6 +124,13 @@ func (j *journal) sort(o *operation) {
 	}
 }
 
+// forget: what was taken may be purged by now, and its key with it.
+func (j *journal) forget() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	clear(j.recent)
+}
+
 // taken returns the submits that were taken lately in a thread.
 func (j *journal) taken(thread string) []*operation {
 	j.mu.Lock()
