@@ -365,3 +365,19 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEndThatTheStoreHasNoTimeForIsNotTheAgentsFailure(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.serve(work(6 * time.Second))
+		out := h.send("t", "hello", func(in *mailroom.Submit) { in.MaxAttempts = 1 })
+		h.wait(time.Second)
+		h.line.freeze() // a renewal is stuck in the store, and the end waits behind it
+		h.wait(25 * time.Second)
+		h.line.thaw()
+		h.wait(time.Minute)
+		r := h.status(out.Run, mailroom.Completed)
+		if r.Failures != 0 || r.Attempt != 2 {
+			t.Errorf("got %d failures in %d attempts, want none in 2", r.Failures, r.Attempt)
+		}
+	})
+}

@@ -218,14 +218,18 @@ func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
 	return run, err
 }
 
-// repeat calls f until its outcome is known, or a lease has passed. It does not
-// end with the attempt.
+// repeat calls f until its outcome is known, or a lease has passed: then it is
+// Unavailable, also if f was still waiting for its turn. Who had no time has not
+// been refused. It does not end with the attempt.
 func (s *session) repeat(f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(s.life, s.engine.options.Lease)
 	defer cancel()
 	pause := 10 * time.Millisecond
 	for {
 		err := f(ctx)
+		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.Unavailable {
+			return mailroom.Errorf(mailroom.Unavailable, "the store had no time for it: %w", err)
+		}
 		if mailroom.CodeOf(err) != mailroom.Unavailable || errors.Is(err, mailroom.ErrStoreClosed) {
 			return err
 		}
