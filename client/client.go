@@ -205,7 +205,8 @@ func retryAfter(resp *http.Response) time.Duration {
 	if err != nil || seconds < 0 {
 		return 0 // absent, or a date, which our server never sends
 	}
-	return time.Duration(seconds) * time.Second
+	const most = 24 * time.Hour // what our server says at most
+	return time.Duration(min(seconds, int(most/time.Second))) * time.Second
 }
 
 // closeBody reads what little may be left, so that the connection is used again.
