@@ -59,9 +59,8 @@ func (c *Client) Follow(ctx context.Context, q FollowQuery, f func(Event) error)
 	if q.Thread == "" && q.Run == "" {
 		return mailroom.Errorf(mailroom.Invalid, "nothing to follow: name a thread or a run")
 	}
-	seq, _, _ := strings.Cut(s.cursor, ":")
-	var err error
-	if s.seq, err = strconv.ParseInt(seq, 10, 64); err != nil {
+	var ok bool
+	if s.seq, ok = seqOf(s.cursor); !ok {
 		return mailroom.Errorf(mailroom.Invalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
 	}
 	for {
@@ -86,6 +85,16 @@ func (c *Client) Follow(ctx context.Context, q FollowQuery, f func(Event) error)
 			return err
 		}
 	}
+}
+
+// seqOf returns the seq of a place in a stream, "SEQ" or "SEQ:N".
+func seqOf(place string) (seq int64, ok bool) {
+	first, n, more := strings.Cut(place, ":")
+	if strings.Trim(first+n, "0123456789") != "" || more && n == "" {
+		return 0, false
+	}
+	seq, err := strconv.ParseInt(first, 10, 64)
+	return seq, err == nil
 }
 
 // follower is the state of one Follow. It belongs to the goroutine that called it.
@@ -174,6 +183,9 @@ func (s *follower) event(ev sseEvent) error {
 	out, err := ev.decode()
 	if err != nil || out == (Event{}) {
 		return err
+	}
+	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // nothing could go on from there
+		return &stopped{mailroom.Errorf(mailroom.Internal, "read an event of the stream: its id %q is no place", ev.id)}
 	}
 	s.again.progress()
 	if e := out.Entry; e != nil && e.Seq <= s.seq {
