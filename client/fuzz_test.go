@@ -1,0 +1,191 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// played answers the n-th request with the n-th body, and those after it with
+// 204. Small reads come a byte at a time.
+type played struct {
+	bodies [][]byte
+	small  bool
+	asked  int // requests so far
+}
+
+func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p.asked++; p.asked > len(p.bodies) {
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: r}, nil
+	}
+	var body io.Reader = bytes.NewReader(p.bodies[p.asked-1])
+	if p.small {
+		body = iotest.OneByteReader(body)
+	}
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body), Request: r}, nil
+}
+
+// followed is what Follow makes of streams that come one after the other.
+func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []string, err error) {
+	c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &played{bodies: streams, small: small}}), WithBackoff(1, 1))
+	last := int64(0)
+	err = c.Follow(t.Context(), FollowQuery{Thread: "t"}, func(ev Event) error {
+		events = append(events, fmt.Sprintf("%s %+v %+v %+v", ev.ID, ev.Entry, ev.Delta, ev.Gap))
+		switch {
+		case ev.Entry != nil:
+			if ev.Entry.Seq <= last {
+				t.Errorf("entry %d after %d", ev.Entry.Seq, last)
+			}
+			last = ev.Entry.Seq
+			entries = append(entries, string(ev.Entry.JSON()))
+		case ev.Gap != nil && ev.Gap.After > ev.Gap.Last:
+			last = ev.Gap.Last
+		}
+		return nil
+	})
+	if _, ok := errors.AsType[*mailroom.Error](err); err != nil && !ok {
+		t.Errorf("%v has no code", err)
+	}
+	return events, entries, err
+}
+
+// FuzzFollow: a stream says the same however its bytes are cut into reads, and
+// over a lost connection each entry comes once.
+func FuzzFollow(f *testing.F) {
+	f.Add([]byte("event: entry\nid: 1\ndata: {\"seq\":1,\"kind\":\"message\"}\n\n: beat\n\nevent: delta\nid: 1:2\ndata: {\"text\":\"he\"}\n\n"), uint16(50))
+	f.Add([]byte("event: entry\r\nid: 2\r\ndata: {\"seq\":2,\r\ndata: \"kind\":\"x\"}\r\n\r\n"), uint16(9))
+	f.Add([]byte("event: gap\nid: 4\ndata: {\"after\":9,\"oldest\":1,\"last\":4}\n\nevent: weather\ndata: {}\n\n"), uint16(70))
+	f.Add([]byte("event: entry\ndata: {\"seq\":\"1\"}\n\nevent:entry\ndata:null\n\n"), uint16(0))
+	f.Add([]byte("event: delta\nid: 1\x7f\ndata: {}\n\n"), uint16(0))
+	f.Fuzz(func(t *testing.T, stream []byte, at uint16) {
+		events, entries, err := followed(t, false, stream)
+		small, _, smallErr := followed(t, true, stream)
+		if diff := cmp.Diff(events, small); diff != "" || fmt.Sprint(err) != fmt.Sprint(smallErr) {
+			t.Errorf("byte by byte it says something else (%v, not %v):\n%s", smallErr, err, diff)
+		}
+		cut := stream[:int(at)%(len(stream)+1)]
+		if bytes.Contains(stream, []byte("gap")) {
+			return // after which entries may come again
+		}
+		if _, twice, _ := followed(t, false, cut, stream); !slices.Equal(twice, entries) {
+			t.Errorf("cut at %d and read again: %q, want %q", len(cut), twice, entries)
+		}
+	})
+}
+
+// FuzzPlace: what is followed from is a place, or Invalid before anybody is asked.
+func FuzzPlace(f *testing.F) {
+	for _, s := range []string{"0", "7:3", "1:", "+1", "-1", "1:x\ny", "9223372036854775808"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, after string) {
+		p := &played{}
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: p}))
+		err := c.Follow(t.Context(), FollowQuery{Thread: "t", After: after}, func(Event) error { return nil })
+		good := after != "" && after[0] != ':' && after[len(after)-1] != ':' &&
+			strings.Trim(after, "0123456789:") == "" && strings.Count(after, ":") <= 1
+		switch {
+		case err != nil && mailroom.CodeOf(err) != mailroom.Invalid:
+			t.Errorf("from %q: %v, want invalid", after, err)
+		case err == nil && after != "" && !good:
+			t.Errorf("from %q it was followed", after)
+		case err != nil && good && len(after) < 18:
+			t.Errorf("from %q: %v", after, err)
+		case err != nil && p.asked > 0:
+			t.Errorf("from %q: asked the server, and then %v", after, err)
+		}
+	})
+}
+
+// answered answers every request with one status and body.
+type answered struct {
+	status      int
+	kind, retry string
+	body        []byte
+}
+
+func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: a.status, Body: io.NopCloser(bytes.NewReader(a.body)), Request: r,
+		Header: http.Header{"Content-Type": {a.kind}, "Retry-After": {a.retry}},
+	}, nil
+}
+
+// FuzzAnswer: whatever answers, a call gives a value or an error with a code
+// that is known, and never a time to wait that makes no sense.
+func FuzzAnswer(f *testing.F) {
+	f.Add(uint16(200-200), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
+	f.Add(uint16(409-200), ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
+	f.Add(uint16(503-200), ProblemType+"; charset=utf-8", "7", []byte(`{"code":"made_up"}`))
+	f.Add(uint16(429-200), "text/html", "9223372036854775807", []byte(`<html>`))
+	f.Add(uint16(204-200), "", "-1", []byte(nil))
+	f.Fuzz(func(t *testing.T, status uint16, kind, retry string, body []byte) {
+		a := answered{200 + int(status)%400, kind, retry, body}
+		if a.status >= 300 && a.status < 400 {
+			return // net/http follows it
+		}
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: a}))
+		_, err := c.Run(context.Background(), "r")
+		if err == nil {
+			if a.status > 299 {
+				t.Errorf("%d is no error", a.status)
+			}
+			return
+		}
+		e, ok := errors.AsType[*mailroom.Error](err)
+		if !ok || !knownCode(e.Code) || e.Message == "" {
+			t.Fatalf("%d %q gives %#v", a.status, body, err)
+		}
+		if a.status < 300 && e.Code != mailroom.Unavailable {
+			t.Errorf("%d %q gives the code %s, want unavailable", a.status, body, e.Code)
+		}
+		if e.RetryAfter < 0 || e.RetryAfter > 24*time.Hour {
+			t.Errorf("Retry-After %q is %v", retry, e.RetryAfter)
+		}
+	})
+}
+
+// FuzzProblem: an error is the same after it went over the wire, but for what is
+// cut and for what nobody else is told.
+func FuzzProblem(f *testing.F) {
+	f.Add("invalid", "body.text: is empty", "body.text", "x")
+	f.Add("internal", "the disk is on fire", "", "")
+	f.Add("made_up", "\xff", "\x00", strings.Repeat("é", 101))
+	f.Fuzz(func(t *testing.T, code, message, location, value string) {
+		in := &mailroom.Error{Code: mailroom.Code(code), Message: message, Fields: []mailroom.Field{{Location: location, Message: message, Value: value}}}
+		raw, err := json.Marshal(NewProblem(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p Problem
+		if err := json.Unmarshal(raw, &p); err != nil {
+			t.Fatal(err)
+		}
+		out := p.Err(0)
+		if in.Code == mailroom.Internal || !knownCode(in.Code) {
+			if out.Code != mailroom.Internal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
+				t.Errorf("%+v is told as %s", in, raw)
+			}
+			return
+		}
+		text := func(s string) string { return string([]rune(s)) }
+		got, _ := out.Fields[0].Value.(string)
+		if out.Code != in.Code || message != "" && out.Message != text(message) || out.Fields[0].Location != text(location) ||
+			!strings.HasPrefix(text(value), strings.TrimSuffix(got, "…")) || len([]rune(got)) > MaxProblemValue+1 {
+			t.Errorf("%+v came back as %+v", in, out)
+		}
+	})
+}
