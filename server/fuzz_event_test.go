@@ -1,0 +1,102 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/stream"
+)
+
+// FuzzPageCursor: the next of a page is a place in its own list only.
+func FuzzPageCursor(f *testing.F) {
+	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
+	f.Add("", int64(1))
+	f.Add(runs.cursor(7), int64(7))
+	f.Add("cnVuczotMQ", int64(-1))
+	f.Add("cnVuczorMQ=", int64(0))
+	f.Fuzz(func(t *testing.T, cursor string, key int64) {
+		if got, err := runs.parse(runs.cursor(key)); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
+			t.Errorf("the cursor of %d is read as %d, %v", key, got, err)
+		}
+		got, err := runs.parse(cursor)
+		switch {
+		case err != nil && mailroom.CodeOf(err) != mailroom.Invalid:
+			t.Errorf("%q: %v, want invalid", cursor, err)
+		case err == nil && cursor != "" && got <= 0:
+			t.Errorf("%q is read as %d", cursor, got)
+		}
+		if other, otherErr := threads.parse(cursor); cursor != "" && err == nil && otherErr == nil {
+			t.Errorf("%q is of two lists, at %d and %d", cursor, got, other)
+		}
+	})
+}
+
+// written answers with bytes that were written before.
+type written struct{ raw []byte }
+
+func (w written) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(w.raw)), Request: r}, nil
+}
+
+// FuzzEvent: a reader finds in a stream what was written to it, whatever text
+// is in it; none ends its event early or begins another.
+func FuzzEvent(f *testing.F) {
+	f.Add("t", int64(1), 2, "hello")
+	f.Add("a\nb", int64(7), 0, "x\n\nevent: gap\ndata: {}\n\n")
+	f.Add("\u2028", int64(1<<62), 1<<20, "\xff\r\r\n\x00")
+	f.Fuzz(func(t *testing.T, thread string, seq int64, attempt int, text string) {
+		if seq < 1 || attempt < 0 {
+			return // the ledger makes none
+		}
+		thread, text = string([]rune(thread)), string([]rune(text)) // nor any text that is no UTF-8
+		body := map[string]string{"text": text}
+		e, err := mailroom.NewEntry(thread, seq, "x."+text, thread, attempt, time.Unix(1, 0).UTC(), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := []stream.Event{
+			{Cursor: stream.Cursor{Seq: seq}, Entry: &e},
+			{Cursor: stream.Cursor{Seq: seq, Bytes: attempt}, Delta: &mailroom.Delta{Run: thread, Attempt: attempt, Message: text, Offset: attempt, Channel: "text", Text: text}},
+			{Cursor: stream.Cursor{Seq: seq}, Gap: &stream.Gap{After: seq, Oldest: 1, Last: seq}},
+		}
+		var b bytes.Buffer
+		var want, got []string
+		for _, ev := range events {
+			name, data, err := eventData(ev)
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeEvent(&b, name, eventID(ev), data)
+			b.WriteString(": still here\n\n")
+			want = append(want, eventID(ev)+" "+name+" "+string(data))
+		}
+		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: written{b.Bytes()}}))
+		enough := fmt.Errorf("that was all")
+		err = c.Follow(t.Context(), client.FollowQuery{Thread: "t"}, func(ev client.Event) error {
+			name, v := client.EventEntry, any(ev.Entry)
+			if ev.Delta != nil {
+				name, v = client.EventDelta, ev.Delta
+			} else if ev.Gap != nil {
+				name, v = client.EventGap, ev.Gap
+			}
+			data, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			if got = append(got, ev.ID+" "+name+" "+string(data)); len(got) == len(want) {
+				return enough
+			}
+			return nil
+		})
+		if err != enough || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("written\n%q\nread (%v)\n%q", want, err, got)
+		}
+	})
+}
