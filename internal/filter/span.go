@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// span is a part of the time line: from the first instant to before the second.
-// A zero end is open; the zero span holds no time at all.
+// span is a part of the time line: from an instant on, and before another if it
+// is bounded. That end may be the zero time: nothing is before it.
 type span struct {
-	any, none  bool // every time, and only the absence of one
-	from, upto time.Time
+	any, none bool // every time, and only the absence of one
+	from      time.Time
+	bounded   bool
+	upto      time.Time
 }
 
 func (s span) holds(at time.Time) bool {
@@ -19,7 +21,7 @@ func (s span) holds(at time.Time) bool {
 	case at.IsZero():
 		return false
 	}
-	return s.any || (s.from.IsZero() || !at.Before(s.from)) && (s.upto.IsZero() || at.Before(s.upto))
+	return s.any || !at.Before(s.from) && (!s.bounded || at.Before(s.upto))
 }
 
 const badTime = `needs a time: 2026-11-01, 2026-11-01T08:30:00Z, one of them behind <, <=, > or >=, or two with .. between them`
@@ -42,7 +44,7 @@ func parseSpan(pieces []string) (s span, problem string) {
 		if !ok1 || !ok2 {
 			return s, badTime
 		}
-		return span{from: from, upto: upto}, ""
+		return span{from: from, bounded: true, upto: upto}, ""
 	}
 	op := v[:len(v)-len(strings.TrimLeft(v, "<>="))]
 	begin, end, ok := parseTime(v[len(op):])
@@ -51,15 +53,15 @@ func parseSpan(pieces []string) (s span, problem string) {
 	}
 	switch op {
 	case "":
-		return span{from: begin, upto: end}, ""
+		return span{from: begin, bounded: true, upto: end}, ""
 	case ">":
 		return span{from: end}, ""
 	case ">=":
 		return span{from: begin}, ""
 	case "<":
-		return span{upto: begin}, ""
+		return span{bounded: true, upto: begin}, ""
 	case "<=":
-		return span{upto: end}, ""
+		return span{bounded: true, upto: end}, ""
 	}
 	return s, badTime
 }
@@ -75,8 +77,8 @@ func parseTime(v string) (begin, end time.Time, ok bool) {
 		return begin, end, false
 	}
 	length := time.Second
-	if _, fraction, ok := strings.Cut(v, "."); ok {
-		for _, c := range fraction {
+	if i := strings.IndexAny(v, ".,"); i > 0 { // package time takes both
+		for _, c := range v[i+1:] {
 			if c < '0' || c > '9' {
 				break
 			}

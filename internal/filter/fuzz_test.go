@@ -1,0 +1,108 @@
+package filter
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+)
+
+// FuzzParse: a filter that can be read says the same once it is written and read
+// again, twice over, and with a minus the contrary; one that cannot be read is
+// Invalid and says where.
+func FuzzParse(f *testing.F) {
+	for _, q := range []string{
+		"", "status:failed -agent:co*x", `thread:"a b" key:"\"\\\*"`, "-", "a:b", "key:\"", "key:*", "key:a*b*", `key:""`,
+		"created:>2026-11-01", "created:2026-11-01..2026-11-02", "finished:*", "error:x metadata.team:a",
+	} {
+		f.Add(q, "codex")
+	}
+	f.Fuzz(func(t *testing.T, q, v string) {
+		once, err := Parse(q, keys())
+		if err != nil {
+			e, ok := errors.AsType[*mailroom.Error](err)
+			if !ok || e.Code != mailroom.Invalid || len(e.Fields) != 1 || e.Fields[0].Location != "q" {
+				t.Fatalf("Parse(%q): %#v, want invalid, naming q", q, err)
+			}
+			if part, _ := e.Fields[0].Value.(string); !strings.Contains(q, part) && !strings.ContainsAny(q, `"*`) {
+				t.Errorf("Parse(%q) blames %q, which is not in it", q, part)
+			}
+			return
+		}
+		v = string([]rune(v))
+		value := run("failed", v, v, v)
+		for _, one := range once.terms {
+			if want := modelled(one, value); one.kind != Time && (Filter{terms: []term{one}}).Match(value) != want {
+				t.Errorf("%+v matches %q: got %v, want %v", one, v, !want, want)
+			}
+		}
+		written := once.String()
+		if 2*len(written) > MaxLength {
+			return
+		}
+		again, err := Parse(written+" "+written, keys())
+		if err != nil {
+			t.Fatalf("%q was written as %q, which cannot be read: %v", q, written, err)
+		}
+		if got, want := again.Match(value), once.Match(value); got != want {
+			t.Errorf("%q written twice as %q matches %q: got %v, want %v", q, written, v, got, want)
+		}
+		if len(once.terms) == 1 && !once.terms[0].not {
+			contrary, err := Parse("-"+written, keys())
+			if err != nil || contrary.Match(value) == once.Match(value) {
+				t.Errorf("-%s says the same as without the minus (%v)", written, err)
+			}
+		}
+		if exact, ok := once.Exact("agent"); ok && once.Match(value) && v != exact {
+			t.Errorf("%q matches agent %q although it asks for %q", q, v, exact)
+		}
+	})
+}
+
+// modelled says by a regular expression whether a term of text matches.
+func modelled(t term, r Row) bool {
+	var quoted []string
+	for _, p := range t.pieces {
+		quoted = append(quoted, regexp.QuoteMeta(p))
+	}
+	pattern := "^" + strings.Join(quoted, ".*") + "$"
+	if t.kind == Text && len(quoted) == 1 && quoted[0] != "" {
+		pattern = quoted[0]
+	}
+	return regexp.MustCompile("(?s)"+pattern).MatchString(r.Text(t.key)) != t.not
+}
+
+// FuzzTime: a comparison with an instant holds for exactly the times that it
+// says, whenever that is.
+func FuzzTime(f *testing.F) {
+	f.Add("<", int64(1_761_999_015), int64(1_761_999_014), "")
+	f.Add("<=", int64(1_761_999_015), int64(1_761_999_015), ",00")
+	f.Add(">", int64(-62135596800), int64(-62135596799), "")
+	f.Add("<", int64(-62135596800), int64(0), ".000000")
+	f.Add("", int64(253402300799), int64(253402300799), ".0000000000")
+	f.Fuzz(func(t *testing.T, op string, than, at int64, fraction string) {
+		begin := time.Unix(than, 0).UTC()
+		if y := begin.Year(); y < 0 || y > 9999 || fraction != "" && strings.Trim(fraction[1:], "0") != "" {
+			return
+		}
+		s, problem := parseSpan([]string{op + begin.Format("2006-01-02T15:04:05") + fraction + "Z"})
+		if problem != "" {
+			return
+		}
+		length := time.Second
+		for range max(0, len(fraction)-1) {
+			length = max(length/10, 1)
+		}
+		when, end := time.Unix(at, 0).UTC(), begin.Add(length)
+		want := map[string]bool{
+			"": !when.Before(begin) && when.Before(end), "<": when.Before(begin), "<=": when.Before(end),
+			">": !when.Before(end), ">=": !when.Before(begin),
+		}[op] && !when.IsZero()
+		if got := s.holds(when); got != want {
+			t.Errorf("%s%v%s holds for %v: got %v, want %v", op, begin, fraction, when, got, want)
+		}
+	})
+}
