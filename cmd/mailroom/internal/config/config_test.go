@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -269,34 +268,4 @@ func TestNearest(t *testing.T) {
 			t.Errorf("nearest to %q is %q, want %q", word, got, want)
 		}
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.toml")
-	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds: %v", err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := Parse("f.toml", data)
-		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f.toml") {
-				t.Errorf("the error does not name the file: %v", err)
-			}
-			return
-		}
-		again, err := Parse("f.toml", []byte(c.TOML(true)))
-		if err != nil {
-			t.Fatalf("what was printed cannot be loaded: %v\n%s", err, c.TOML(true))
-		}
-		if diff := cmp.Diff(strip(t, c), strip(t, again)); diff != "" {
-			t.Errorf("after printing and loading (-want +got):\n%s", diff)
-		}
-	})
 }
