@@ -87,10 +87,13 @@ func redact(raw []byte, secrets []secret, limit int) string {
 			from++ // the rest of a character that was cut
 		}
 	}
-	text := string(raw[from:])
-	for _, s := range secrets {
-		text = strings.ReplaceAll(text, s.value, "["+s.name+"]")
+	hide := func(text string) string {
+		for _, s := range secrets {
+			text = strings.ReplaceAll(text, s.value, "["+s.name+"]")
+		}
+		return text
 	}
 	var c clean
-	return c.add([]byte(text)) + c.rest()
+	text := c.add([]byte(hide(string(raw[from:])))) + c.rest()
+	return hide(text) // what was written with NULs in it, as UTF-16 is, can be read only now
 }

@@ -81,6 +81,7 @@ func TestRedact(t *testing.T) {
 		{"cut within the second", "a-long-secret a-long-secret end", 10, " end"},
 		{"one begins in the cut other", "a-long-secretsecret end", 12, "[PART] end"},
 		{"cut within a character", "a 世界", 5, "界"},
+		{"as UTF-16", "s\x00e\x00c\x00r\x00e\x00t\x00", 100, "[PART]"},
 		{"not text", "a\x00\xff", 100, "a\ufffd"},
 		{"nothing", "", 100, ""},
 	}

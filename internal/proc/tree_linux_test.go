@@ -336,3 +336,44 @@ func TestLookupReadsAnEnvironment(t *testing.T) {
 		t.Errorf("C is %q, want none", got)
 	}
 }
+
+// FuzzLookup: in an environment, the first variable of a name is found whole,
+// whatever is around it.
+func FuzzLookup(f *testing.F) {
+	f.Add("A", "1", "B=2\x00A=3")
+	f.Add("MAILROOM_RUN", "", "XMAILROOM_RUN=x\x00MAILROOM_RUN")
+	f.Fuzz(func(t *testing.T, name, value, others string) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
+			return // no variable
+		}
+		if got, ok := lookup(name+"="+value+"\x00"+others, name); !ok || got != value {
+			t.Errorf("%q is %q, %v; want %q", name, got, ok, value)
+		}
+		got, ok := lookup(others, name)
+		at := strings.Index("\x00"+others, "\x00"+name+"=")
+		if ok != (at >= 0) || ok && !strings.HasPrefix(others[at:], name+"="+got) {
+			t.Errorf("%q in %q is %q, %v", name, others, got, ok)
+		}
+	})
+}
+
+// FuzzTail: of what comes in pieces the last bytes are kept, and no more than
+// twice as many are held.
+func FuzzTail(f *testing.F) {
+	f.Add([]byte("hello world"), uint8(4), uint8(3))
+	f.Add([]byte("a"), uint8(0), uint8(0))
+	f.Fuzz(func(t *testing.T, all []byte, most, size uint8) {
+		k := tail{max: int(most)}
+		for rest := all; len(rest) > 0; {
+			n := min(len(rest), 1+int(size))
+			k.add(rest[:n])
+			rest = rest[n:]
+			if len(k.buf) > 2*k.max {
+				t.Fatalf("%d bytes are held for the last %d", len(k.buf), k.max)
+			}
+		}
+		if got, want := string(k.bytes()), string(all[max(0, len(all)-int(most)):]); got != want {
+			t.Errorf("the last %d of %q are %q", most, all, got)
+		}
+	})
+}
