@@ -48,8 +48,12 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 	if err != nil {
 		return m, err
 	}
-	if e.Kind != mailroom.KindEdited {
+	switch e.Kind {
+	case mailroom.KindMessage:
 		return m, e.Decode(&m)
+	case mailroom.KindEdited:
+	default: // an agent writes what it likes into entries of its own
+		return m, mailroom.Errorf(mailroom.NotFound, "entry %d of thread %q is no message", seq, thread)
 	}
 	var edit mailroom.Edited
 	if err := e.Decode(&edit); err != nil {
