@@ -79,6 +79,9 @@ func (p *replyPrinter) event(ev client.Event) error {
 // delta prints what is new in d. Offsets are positions in the message, so text
 // that comes again after a reconnection is not printed again.
 func (p *replyPrinter) delta(d *mailroom.Delta) error {
+	if d.Offset < 0 || d.Offset > mailroom.MaxText {
+		return nil // no place in a message, whose entry will tell
+	}
 	if d.Message != p.message || d.Attempt != p.attempt {
 		if err := p.close(); err != nil {
 			return err
@@ -161,7 +164,7 @@ func (p *replyPrinter) said(e mailroom.Entry) error {
 		return nil
 	}
 	if msg.Role != mailroom.Assistant {
-		p.main.say("%s: %s", msg.Role, cut(oneLine(content(msg)), 200))
+		p.main.say("%s", cut(oneLine(string(msg.Role)+": "+content(msg)), 200))
 		return nil
 	}
 	text := content(msg)

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// FuzzTalk: whatever an entry says is told in at most one line that moves no
+// cursor, and nothing that an agent writes about itself ends the telling.
+func FuzzTalk(f *testing.F) {
+	kinds := []string{
+		mailroom.KindToolStarted, mailroom.KindToolDone, "x.note", mailroom.KindMessage, mailroom.KindStep, mailroom.KindSend,
+		mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired, mailroom.KindRescheduled, mailroom.KindStop,
+		mailroom.KindFailed, mailroom.KindCancelled, mailroom.KindWaiting, mailroom.KindEffectSettled, mailroom.KindEffectUnknown,
+	}
+	f.Add(uint8(0), []byte(`{"call":7,"name":"\u001b[2J","arguments":[1]}`))
+	f.Add(uint8(1), []byte(`{"call":"a","ok":"yes","summary":"\r\nrm -rf"}`))
+	f.Add(uint8(3), []byte(`{"id":"m","role":"us\u009ber","text":"hello\nworld","parts":[{"type":"text","text":"a"}]}`))
+	f.Add(uint8(6), []byte(`{"id":"k","kind":"timer","name":"n","expires_at":"2030-01-01T00:00:00Z"}`))
+	f.Add(uint8(7), []byte(`{"ticket":"k","decision":"answer","answer":{"run":"r","status":"failed"},"decided_by":"run:r"}`))
+	f.Add(uint8(9), []byte(`{"reason":"retry","attempt":1,"available_at":"9999-01-01T00:00:00Z","error":{"class":"x","message":"\u2028"}}`))
+	f.Fuzz(func(t *testing.T, which uint8, body []byte) {
+		kind := kinds[int(which)%len(kinds)]
+		object := map[string]any{}
+		if json.Unmarshal(body, &object) != nil || object == nil {
+			return // no body of an entry
+		}
+		e, err := mailroom.NewEntry("t", 1, kind, "r", 1, time.Unix(1000, 0).UTC(), json.RawMessage(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, talk bytes.Buffer
+		p := (&Main{Stdout: &out, Stderr: &talk}).newReplyPrinter(asText)
+		err = p.event(client.Event{Entry: &e})
+		if err != nil && slices.Contains(kinds[:3], kind) {
+			t.Errorf("%s %s cannot be told: %v", kind, body, err)
+		}
+		said := talk.String()
+		line, _, _ := strings.Cut(said, "\n")
+		if strings.Count(said, "\n") > 1 && !strings.HasSuffix(said, "\n(the reply breaks off here)\n") ||
+			strings.ContainsFunc(line, unicode.IsControl) || !utf8.ValidString(line) || utf8.RuneCountInString(line) > 300 {
+			t.Errorf("%s %s is told as %q", kind, body, said)
+		}
+	})
+}
+
+// FuzzReply: text is printed once, however its pieces overlap, and the message
+// at the end has the last word.
+func FuzzReply(f *testing.F) {
+	f.Add("hello world", 3, 5, 0)
+	f.Add("é\n", 1, 1, -5)
+	f.Add("", 0, 0, math.MaxInt)
+	f.Fuzz(func(t *testing.T, text string, a, b, wild int) {
+		a, b = min(max(a, 0), len(text)), min(max(b, 0), len(text))
+		pieces := []client.Event{delta(1, "m", 0, text[:a]), delta(1, "m", min(a, b), text[min(a, b):]), reply(t, 1, 1, "m", text, false)}
+		if got, _, _ := told(t, asText, pieces...); utf8.ValidString(text) && strings.TrimSuffix(got, "\n") != strings.TrimSuffix(text, "\n") {
+			t.Errorf("%q in pieces at %d and %d is printed as %q", text, a, b, got)
+		}
+		// A place that makes no sense is no reason to fall.
+		told(t, asText, delta(1, "m", wild, "x"), delta(1, "m", a, text), reply(t, 1, 1, "m", text, false))
+	})
+}
