@@ -135,8 +135,10 @@ func (a *Ask) Check() error {
 	if n := len(a.Name) + len(a.Prompt) + len(a.Action); n > MaxAnswer {
 		return invalid("tickets", fmt.Sprintf("have more than %d bytes of text", MaxAnswer), n)
 	}
-	if y := a.Expires.Year(); y > 9999 {
-		return invalid("tickets", "expire after the year 9999", a.Expires)
+	for _, at := range []time.Time{a.Expires, a.Expires.UTC()} { // it is written as given, and as shown
+		if _, err := at.MarshalJSON(); err != nil || at.Year() < 1 {
+			return invalid("tickets", "expire at a time that is not between the years 1 and 9999", a.Name)
+		}
 	}
 	switch a.Kind {
 	case Approval, Question, Event, Child:
