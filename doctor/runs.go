@@ -133,7 +133,7 @@ func (p *patient) compare(r *mailroom.Run, t *tale) {
 		p.badRun(Attempt, r.ID, "run %s is at attempt %d, the log at %d", r.ID, r.Attempt, t.attempt)
 	}
 	failures := t.failures
-	if r.Status == mailroom.Queued && r.Resumes || r.Status == mailroom.Failed {
+	if r.Status == mailroom.Queued && r.Resumes || r.Status == mailroom.Failed || t.parked && r.Failures == 0 {
 		failures = r.Failures // set to 0 when it goes on; a dead letter's are compared with its end
 	}
 	if failures != r.Failures || t.lost != r.Lost {

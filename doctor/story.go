@@ -354,6 +354,7 @@ func (s *story) ended(e mailroom.Entry, t *tale) {
 				}
 			}
 		}
+		t.parked = t.state == waiting
 		s.moves(e, t, cancelled, told, queued, running, back, waiting)
 		t.end = s.hash(string(body.Reason))
 	}
@@ -373,6 +374,7 @@ func (s *story) retried(e mailroom.Entry, t *tale) {
 	s.decode(e, &body)
 	s.moves(e, t, queued, failed, cancelled)
 	t.failures, t.lost, t.started, t.ended, t.end, t.stop = 0, 0, 0, 0, 0, ""
+	t.parked = false
 	t.pos = e.Seq // of a place given now
 	t.ordered = t.listed
 	if body.Fresh {

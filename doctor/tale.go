@@ -46,8 +46,9 @@ type tale struct {
 	priority int
 	pos      int64 // grows with the places of the thread
 	attempt  int
-	failures int // since it was queued, retried or last resumed
-	lost     int // claims, since it was queued or retried
+	failures int  // since it was queued, retried or last resumed
+	parked   bool // it was cancelled in a wait, or after it before its next attempt
+	lost     int  // claims, since it was queued or retried
 	asked    int
 	inputs   uint64 // hash of the seqs that its first start lists
 	end      uint64 // hash of what its end says

@@ -3,6 +3,8 @@ package ledger_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"mailroom"
 	"mailroom/ledger"
@@ -85,6 +87,22 @@ func wantRun(d *desk, id string, want mailroom.Status) *mailroom.Run {
 		d.t.Errorf("run %s: got %s (%v), want %s", id, r.Status, r.Error, want)
 	}
 	return r
+}
+
+// The look at the invariants that follows a test must know that a decision
+// forgets the failures, although no entry says so.
+func TestARunThatIsCancelledBetweenItsAnswerAndItsNextAttemptIsSound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.register("w")
+		run := d.submit(text("t", "hello")).Run
+		d.settle(failure(d.claimOne("w").Claim, mailroom.Transient))
+		<-time.After(time.Second)
+		d.settle(park(d.claimOne("w").Claim, nil, approval("ok")))
+		d.decide(run, "ok", mailroom.Approve)
+		must(d.Cancel(d.ctx, run, "ann"))(t)
+		wantEqual(t, "failures", d.run(run).Failures, 0)
+	})
 }
 
 func TestADecisionSurvivesTheProcess(t *testing.T) {
