@@ -39,7 +39,7 @@ lint: ## gofmt, go vet, staticcheck
 torture: build ## random histories, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
-	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200)
+	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200) -rapid.steps=60
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
 fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for one

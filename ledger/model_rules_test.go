@@ -2,11 +2,13 @@ package ledger_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"mailroom"
@@ -55,44 +57,55 @@ func (m *model) cancel(t *rapid.T) {
 }
 
 func (m *model) interrupt(t *rapid.T) {
-	thread := threads().Draw(t, "thread")
+	thread := thread(t, "thread")
 	_, _ = twice(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, "ann") })
 }
 
 func (m *model) retry(t *rapid.T) {
 	in := mailroom.Retry{Run: pick(t, m.runs(), "run"), By: "ann", Fresh: rapid.Bool().Draw(t, "fresh"), SameVersion: rapid.Bool().Draw(t, "same version")}
-	_, _ = twice(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
+	r, err := twice(t, m.twin, "retry", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Retry(m.ctx, in) })
+	if err == nil {
+		m.again(r, in.Fresh)
+	}
+}
+
+// message draws one that was acknowledged, rather a late one.
+func (m *model) message(t *rapid.T) *spoken {
+	all := m.said
+	if n := len(all); n > 4 && chance(t, 60, "late") {
+		all = all[n-4:]
+	}
+	return pick(t, all, "message")
 }
 
 func (m *model) edit(t *rapid.T) {
-	thread, id, _ := strings.Cut(pick(t, m.messages, "message"), " ")
+	s := m.message(t)
 	text := m.name("edit ")
-	_, _ = twice(t, m.twin, "edit", func(l *ledger.Ledger) (mailroom.Message, error) {
-		return l.Edit(m.ctx, thread, id, mailroom.Text(text))
+	_, err := twice(t, m.twin, "edit", func(l *ledger.Ledger) (mailroom.Message, error) {
+		return l.Edit(m.ctx, s.thread, s.id, mailroom.Text(text))
 	})
+	if err == nil {
+		s.text = text
+	}
 }
 
 func (m *model) retract(t *rapid.T) {
-	thread, id, _ := strings.Cut(pick(t, m.messages, "message"), " ")
-	if err := m.do(t, "retract", func(l *ledger.Ledger) error { return l.Retract(m.ctx, thread, id) }); err != nil {
-		return
-	}
-	msg, err := twice(t, m.twin, "message", func(l *ledger.Ledger) (mailroom.Message, error) { return l.Message(m.ctx, thread, id) })
-	if err != nil || msg.State != mailroom.Retracted {
-		t.Fatalf("message %s was retracted and is %q, error %v", id, msg.State, err)
+	s := m.message(t)
+	if err := m.do(t, "retract", func(l *ledger.Ledger) error { return l.Retract(m.ctx, s.thread, s.id) }); err == nil {
+		s.retracted = true
 	}
 }
 
 func (m *model) patch(t *rapid.T) {
-	agent := rapid.SampledFrom([]string{"echo", "codex"}).Draw(t, "agent")
-	thread := threads().Draw(t, "thread")
+	agent := one(t, []string{"echo", "codex"}, "agent")
+	thread := thread(t, "thread")
 	_, _ = twice(t, m.twin, "patch", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(`{"a": 1}`)})
 	})
 }
 
 func (m *model) delete(t *rapid.T) {
-	thread := threads().Draw(t, "thread")
+	thread := thread(t, "thread")
 	if m.do(t, "delete", func(l *ledger.Ledger) error { return l.DeleteThread(m.ctx, thread) }) != nil {
 		return
 	}
@@ -101,7 +114,27 @@ func (m *model) delete(t *rapid.T) {
 			delete(m.keys, id)
 		}
 	}
-	m.messages = slices.DeleteFunc(m.messages, func(s string) bool { return strings.HasPrefix(s, thread+" ") })
+	m.forget(thread)
+}
+
+// purge removes a prefix and nothing of a run that is open.
+func (m *model) purge(t *rapid.T) {
+	thread := thread(t, "thread")
+	retention := time.Duration(0)
+	if chance(t, 30, "of late") {
+		retention = time.Since(m.clock.read()) + 30*time.Minute
+	}
+	if err := m.do(t, "purge", func(l *ledger.Ledger) error { return l.Purge(m.ctx, thread, retention) }); err != nil {
+		t.Fatalf("purge: %v", err)
+	}
+	for id, was := range m.before.Runs {
+		if m.after.Runs[id] == nil {
+			m.came["purged run"]++
+			if !was.Status.Finished() {
+				t.Fatalf("run %s was %s and was purged", id, was.Status)
+			}
+		}
+	}
 }
 
 // renew: a worker keeps what it names, and no more.
@@ -154,6 +187,17 @@ func (m *model) sweep(t *rapid.T) {
 	}
 }
 
+// crash: all workers are not heard of for longer than a lease, perhaps again and
+// again.
+func (m *model) crash(t *rapid.T) {
+	for range one(t, []int{1, 1, 4}, "times") {
+		m.clock.move(16 * time.Second)
+		m.sweep(t)
+		clear(m.workers)
+		m.claimAs(t, m.register(t, false), true)
+	}
+}
+
 func (m *model) orphans(t *rapid.T) {
 	if err := m.do(t, "orphans", func(l *ledger.Ledger) error {
 		return l.Orphans(m.ctx, []string{"echo", "codex"}, time.Minute)
@@ -162,8 +206,59 @@ func (m *model) orphans(t *rapid.T) {
 	}
 }
 
+// reopen: everything is as it was, and the workers that lived in the process
+// are dead.
+func (m *model) reopen(t *rapid.T) {
+	doors := len(m.sides[0].doors)
+	if err := m.close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	if err := m.open(doors); err != nil {
+		t.Fatalf("reopen: %v", err)
+	}
+	was := m.after
+	m.look(t, "reopen")
+	if diff := cmp.Diff(was, m.after, sameRows()); diff != "" {
+		t.Fatalf("after reopening (-before +after):\n%s", diff)
+	}
+	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocal(m.ctx) }); err != nil {
+		t.Fatalf("end local: %v", err)
+	}
+	for _, w := range m.after.Workers {
+		if w.Local && !w.Dead {
+			t.Fatalf("worker %s lives on after a restart", w.ID)
+		}
+	}
+}
+
+// versions: what is defined stays as it is until it is forgotten.
+func (m *model) versions(t *rapid.T) {
+	of := mailroom.Definition{
+		Agent:   one(t, []string{"echo", "codex"}, "agent"),
+		Version: one(t, []string{"v1", "v2"}, "version"),
+		Body:    json.RawMessage(fmt.Sprintf(`{"n": %d}`, m.n)),
+	}
+	name, f := "define", func(l *ledger.Ledger) error { return l.Define(m.ctx, []mailroom.Definition{of}) }
+	same := func(d mailroom.Definition) bool { return d.Agent == of.Agent && d.Version == of.Version }
+	forget := chance(t, 40, "forget")
+	if forget {
+		name, f = "forget", func(l *ledger.Ledger) error { return l.Forget(m.ctx, []mailroom.Definition{of}) }
+	}
+	if err := m.do(t, name, f); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if slices.ContainsFunc(m.after.Kept, same) == forget {
+		t.Fatalf("after %s of %s %s: kept %v", name, of.Agent, of.Version, m.after.Kept)
+	}
+	if i := slices.IndexFunc(m.before.Kept, same); i >= 0 && !forget && !slices.ContainsFunc(m.after.Kept, func(d mailroom.Definition) bool {
+		return same(d) && string(d.Body) == string(m.before.Kept[i].Body)
+	}) {
+		t.Fatalf("version %s of %s was changed", of.Version, of.Agent)
+	}
+}
+
 func (m *model) wait(t *rapid.T) {
-	m.clock.move(time.Duration(rapid.SampledFrom([]int{1, 250, 1000, 7000, 15001, 3600_000, 25 * 3600_000}).Draw(t, "ms")) * time.Millisecond)
+	m.clock.move(time.Duration(one(t, []int{1, 250, 1000, 1000, 3000, 3000, 7000, 7000, 3600_000, 25 * 3600_000}, "ms")) * time.Millisecond)
 }
 
 // started: a claim takes the current run, or else the first of the queue by
@@ -198,10 +293,15 @@ func (m *model) started(t *rapid.T, before contents, one ledger.Work) {
 // check holds between any two states of a store.
 func (m *model) check(t *rapid.T) {
 	m.ticketsKept(t)
+	m.unlearn()
 	for thread, log := range m.before.Logs {
-		now, ok := m.after.Logs[thread]
-		if ok && m.after.Threads[thread].CreatedAt.Equal(m.before.Threads[thread].CreatedAt) &&
-			(len(now) < len(log) || !slices.Equal(now[:len(log)], log)) {
+		row, was := m.after.Threads[thread], m.before.Threads[thread]
+		if row == nil || row.Key != was.Key {
+			continue // deleted
+		}
+		now := m.after.Logs[thread]
+		log = log[min(int(row.FirstSeq-was.FirstSeq), len(log)):] // what was not purged
+		if len(now) < len(log) || !slices.Equal(now[:len(log)], log) {
 			t.Fatalf("the log of thread %s was rewritten", thread)
 		}
 	}
@@ -220,6 +320,17 @@ func (m *model) check(t *rapid.T) {
 			m.steerKept(t, was, is, s)
 		}
 	}
+}
+
+// unlearn forgets runs that were deleted or purged: one that is sent again by its
+// name has the same id, and begins anew.
+func (m *model) unlearn() {
+	gone := func(run string) bool { return m.after.Runs[run] == nil }
+	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })
+	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ mailroom.Append) bool { return gone(c.Run) })
+	maps.DeleteFunc(m.handed, func(c mailroom.Claim, _ int64) bool { return gone(c.Run) })
+	m.claims = slices.DeleteFunc(m.claims, func(c mailroom.Claim) bool { return gone(c.Run) })
+	m.journal.unlearn(gone)
 }
 
 // steerKept: a steered message that is unread is read later, becomes a run, or is

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/bits"
 	"os"
 	"slices"
 	"strings"
@@ -20,66 +21,83 @@ import (
 
 // TestRandomHistories gives random operations to a ledger over memory and one
 // over SQLite. Their answers and their rows are the same, the invariants of
-// storetest.Check hold after every step, and so do those of the model, which
-// knows what came before. -rapid.checks and -rapid.steps make it longer; a
-// failure says how to run it again.
+// storetest.Check hold after every step, so do those of the model, which knows
+// what came before, and in the end all that was acknowledged is there and comes
+// to an end. A failure prints how to run it again.
+//
+// For a long round: go test ./ledger -run Histories -rapid.checks 2000
+// -rapid.steps 100 (how many histories, and how many operations of each).
 func TestRandomHistories(t *testing.T) {
 	rounds(t, 8)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) {
-		own, err := os.MkdirTemp(dir, "")
-		if err != nil {
-			rt.Fatal(err)
+	rapid.Check(t, func(rt *rapid.T) { play(rt, 1, onMemory(), onFile(dir)) })
+}
+
+// TestRandomHistoriesThroughTwoLedgers does the same through two ledgers with
+// handles of their own on the same rows, one or the other for each operation.
+func TestRandomHistoriesThroughTwoLedgers(t *testing.T) {
+	rounds(t, 4)
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) { play(rt, 2, onMemory(), onFile(dir)) })
+}
+
+// play is one history.
+func play(t *rapid.T, doors int, sides ...*side) reach {
+	w, err := newTwin(doors, sides...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := w.close(); err != nil {
+			t.Errorf("close: %v", err)
 		}
-		w, closeBoth, err := newTwin(own)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		defer func() {
-			if err := closeBoth(); err != nil {
-				t.Error(err)
-			}
-		}()
-		m := newModel(w)
-		m.look(rt, "open")
-		rt.Repeat(map[string]func(*rapid.T){
-			"":          func(t *rapid.T) { m.check(t) },
-			"submit":    m.submit,
-			"submit2":   m.submit,
-			"submit3":   m.submit,
-			"claim":     m.claim,
-			"claim2":    m.claim,
-			"claim3":    m.claim,
-			"append":    m.append,
-			"flush":     m.flush,
-			"steered":   m.steered,
-			"settle":    m.settle,
-			"settle2":   m.settle,
-			"late":      m.late,
-			"cancel":    m.cancel,
-			"interrupt": m.interrupt,
-			"retry":     m.retry,
-			"edit":      m.edit,
-			"retract":   m.retract,
-			"patch":     m.patch,
-			"delete":    m.delete,
-			"renew":     m.renew,
-			"leave":     m.leave,
-			"sweep":     m.sweep,
-			"orphans":   m.orphans,
-			"wait":      m.wait,
-			"wait2":     m.wait,
-			"ask":       m.ask,
-			"ask2":      m.ask,
-			"park":      m.park,
-			"park2":     m.park,
-			"decide":    m.decide,
-			"decide2":   m.decide,
-			"decisions": m.submitDecisions,
-			"deliver":   m.deliver,
-			"tree":      m.cancelTree,
-		})
+	}()
+	m := newModel(w)
+	m.look(t, "open")
+	t.Repeat(map[string]func(*rapid.T){
+		"": func(t *rapid.T) {
+			m.check(t)
+			m.door = number(t, 0, doors-1, "ledger")
+		},
+		"step": m.step,
 	})
+	m.outcomes()
+	m.acknowledged(t)
+	m.drain(t)
+	m.acknowledged(t)
+	return w.came
+}
+
+// step is one operation, drawn from those for which there is something.
+func (m *model) step(t *rapid.T) {
+	claimed := func() bool { return len(m.live()) > 0 }
+	lost := func() bool { return len(m.live()) < len(m.claims) }
+	runs := func() bool { return len(m.after.Runs) > 0 }
+	asked := func() bool { return len(m.after.Tickets) > 0 }
+	heard := func() bool { return len(m.said) > 0 }
+	working := func() bool { return len(m.workers) > 0 }
+	var can []func(*rapid.T)
+	for _, a := range []struct {
+		weight int
+		do     func(*rapid.T)
+		when   func() bool
+	}{
+		{12, m.submit, nil}, {12, m.claim, nil}, {2, m.wait, nil}, {2, m.sweep, nil}, {1, m.crash, nil},
+		{1, m.orphans, nil}, {1, m.reopen, nil}, {1, m.versions, nil}, {2, m.interrupt, nil},
+		{2, m.patch, nil}, {2, m.deliver, nil}, {1, m.delete, nil}, {2, m.purge, nil},
+		{6, m.append, claimed}, {3, m.flush, claimed}, {4, m.steered, claimed}, {6, m.settle, claimed},
+		{4, m.effect, claimed}, {6, m.ask, claimed}, {6, m.park, claimed},
+		{1, m.late, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
+		{3, m.edit, heard}, {3, m.retract, heard}, {6, m.decide, asked}, {4, m.submitDecisions, asked},
+		{3, m.renew, working}, {1, m.leave, working},
+	} {
+		for range a.weight {
+			if a.when == nil || a.when() {
+				can = append(can, a.do)
+			}
+		}
+	}
+	one(t, can, "operation")(t)
 }
 
 // rounds makes rapid.Check do n rounds, unless its flags say otherwise.
@@ -88,20 +106,26 @@ func rounds(t *testing.T, n int) {
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(strings.TrimLeft(arg, "-"), "rapid.") }) {
 		return
 	}
-	was := flag.Lookup("rapid.checks").Value.String()
-	if err := flag.Set("rapid.checks", fmt.Sprint(n)); err != nil {
+	given(t, "rapid.checks", fmt.Sprint(n))
+}
+
+// given sets a flag for the time of a test.
+func given(t *testing.T, name, value string) {
+	t.Helper()
+	was := flag.Lookup(name).Value.String()
+	if err := flag.Set(name, value); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = flag.Set("rapid.checks", was) }) // it took the value before
+	t.Cleanup(func() { _ = flag.Set(name, was) }) // it took the value before
 }
 
 // model is what the test remembers of a history.
 type model struct {
 	*twin
+	*journal
 	n        int // makes names
 	workers  map[string]*worker
 	claims   []mailroom.Claim // all that were ever given
-	messages []string         // "thread message"
 	keys     map[string]keyed // "thread key"
 	attempts map[string]int   // run to the last attempt that was claimed
 	steps    map[mailroom.Claim]mailroom.Append
@@ -122,7 +146,7 @@ type worker struct {
 
 func newModel(w *twin) *model {
 	return &model{
-		twin: w, workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
+		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
 		steps: map[mailroom.Claim]mailroom.Append{}, handed: map[mailroom.Claim]int64{},
 	}
 }
@@ -132,18 +156,36 @@ func (m *model) name(prefix string) string {
 	return fmt.Sprint(prefix, m.n)
 }
 
-func threads() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a", "b", "c"}) }
+func thread(t *rapid.T, of string) string { return one(t, []string{"a", "b", "c"}, of) }
 
-func chance(t *rapid.T, percent int, of string) bool {
-	return rapid.IntRange(1, 100).Draw(t, of) <= percent
+func chance(t *rapid.T, percent int, of string) bool { return number(t, 1, 100, of) <= percent }
+
+// number draws an integer. Unlike rapid's own, which like small numbers and the
+// begin of a list, this and one draw all alike.
+func number(t *rapid.T, least, most int, of string) int {
+	if least == most {
+		return least
+	}
+	return rapid.Custom(func(t *rapid.T) int {
+		n, bits := 0, bits.Len(uint(most-least))+4
+		for range bits {
+			n <<= 1
+			if rapid.Bool().Draw(t, "bit") {
+				n++
+			}
+		}
+		return least + n*(most-least+1)>>bits
+	}).Draw(t, of)
 }
+
+func one[T any](t *rapid.T, list []T, of string) T { return list[number(t, 0, len(list)-1, of)] }
 
 // pick draws one of the list, or ends the action if it is empty.
 func pick[T any](t *rapid.T, list []T, of string) T {
 	if len(list) == 0 {
 		t.Skip("no ", of)
 	}
-	return rapid.SampledFrom(list).Draw(t, of)
+	return one(t, list, of)
 }
 
 func (m *model) runs() []string { return slices.Sorted(maps.Keys(m.after.Runs)) }
@@ -155,27 +197,30 @@ func (m *model) live() []mailroom.Claim {
 
 func (m *model) submit(t *rapid.T) {
 	in := mailroom.Submit{
-		Thread: threads().Draw(t, "thread"), Run: m.name("r"), Owner: "ann",
-		Sender: rapid.SampledFrom([]string{"ann", "ann", "bob"}).Draw(t, "sender"),
-		Mode: rapid.SampledFrom([]mailroom.Mode{
+		Thread: thread(t, "thread"), Run: m.name("r"), Owner: "ann",
+		Sender: one(t, []string{"ann", "ann", "bob"}, "sender"),
+		Mode: one(t, []mailroom.Mode{
 			"", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
 			mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect, mailroom.ModeReject,
-		}).Draw(t, "mode"),
-		MaxAttempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+		}, "mode"),
+		MaxAttempts: number(t, 0, 3, "attempts"),
+	}
+	if row := m.after.Threads[in.Thread]; row != nil && row.Worker != "" && chance(t, 30, "steer") {
+		in.Mode = mailroom.ModeSteer
 	}
 	in.Origin = mailroom.Origin{Via: "user", Sender: in.Sender}
-	for range rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(t, "messages") {
+	for range one(t, []int{1, 1, 1, 3}, "messages") {
 		in.Messages = append(in.Messages, mailroom.Draft{Parts: mailroom.Text(m.name("text "))})
 	}
 	if chance(t, 20, "agent asked for") {
-		in.SetAgent, in.Agent = true, rapid.SampledFrom([]string{"echo", "codex", "ghost"}).Draw(t, "agent")
+		in.SetAgent, in.Agent = true, one(t, []string{"echo", "codex", "ghost"}, "agent")
 	}
 	if chance(t, 30, "urgent or not") {
-		p := rapid.SampledFrom([]int{0, 100, 255}).Draw(t, "priority")
+		p := one(t, []int{0, 100, 255}, "priority")
 		in.Priority = &p
 	}
 	if chance(t, 25, "delayed") {
-		in.NotBefore = m.clock.read().Add(time.Duration(rapid.IntRange(-1, 20).Draw(t, "seconds")) * time.Second)
+		in.NotBefore = m.clock.read().Add(time.Duration(number(t, -1, 20, "seconds")) * time.Second)
 	}
 	if chance(t, 15, "child") {
 		in.Parent = "elsewhere"
@@ -184,39 +229,47 @@ func (m *model) submit(t *rapid.T) {
 		in.Options = json.RawMessage(`{"depth": 1.50}`)
 	}
 	if in.Mode == mailroom.ModeSteer && chance(t, 30, "guarded") {
-		in.ExpectRun = rapid.SampledFrom(append(m.runs(), "nobody")).Draw(t, "expected")
+		in.ExpectRun = one(t, append(m.runs(), "nobody"), "expected")
 	}
 	if chance(t, 30, "keyed") {
-		in.Key = rapid.SampledFrom([]string{"k1", "k2", "k3"}).Draw(t, "key")
+		in.Key = one(t, keyNames(), "key")
+		if chance(t, 20, "blank") {
+			in.Thread = ""
+		}
 	}
 	if k, ok := m.keys[in.Thread+" "+in.Key]; ok && in.Key != "" && chance(t, 70, "a repeat") {
+		run := in.Run
 		in = k.in
+		in.Run = run
+	}
+	if chance(t, 2, "nothing to say") {
+		in.Messages = nil
 	}
 	out, err := twice(t, m.twin, "submit", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err == nil {
+		m.came["submit "+string(out.Disposition)]++
 		m.submitted(t, in, out)
 	}
 }
 
-// submitted: an acknowledged submit is in the log, and a key answers as before.
+// submitted: an acknowledged submit is in the log, and a key answers as before
+// until what it made is purged.
 func (m *model) submitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted) {
-	var found mailroom.Message
-	e, err := mailroom.ParseEntry([]byte(m.after.Logs[in.Thread][out.Seq-1]))
-	if err == nil {
-		err = e.Decode(&found)
-	}
-	if err != nil || found.ID != out.Message {
-		t.Fatalf("submit answered with message %s at %d, which is %q, error %v", out.Message, out.Seq, found.ID, err)
-	}
 	id := in.Thread + " " + in.Key
 	if first, ok := m.keys[id]; ok && in.Key != "" {
-		if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != mailroom.WasDuplicate {
-			t.Fatalf("key %q answered with %+v, first with %+v", in.Key, out, first.out)
+		_, known := m.before.Keys[out.Thread+" "+in.Key]
+		if !known && first.out.Seq >= m.after.Threads[out.Thread].FirstSeq {
+			t.Fatalf("key %q of %+v was forgotten", in.Key, first.out)
 		}
-		return
+		if known {
+			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != mailroom.WasDuplicate {
+				t.Fatalf("key %q answered with %+v, first with %+v", in.Key, out, first.out)
+			}
+			return
+		}
 	}
 	m.keys[id] = keyed{in, out}
-	m.messages = append(m.messages, in.Thread+" "+out.Message)
+	m.heard(t, m.twin, in, out)
 }
 
 func (m *model) claim(t *rapid.T) {
@@ -224,27 +277,38 @@ func (m *model) claim(t *rapid.T) {
 	if len(ids) < 3 {
 		ids = append(ids, "")
 	}
-	id := rapid.SampledFrom(ids).Draw(t, "worker")
+	id := one(t, ids, "worker")
 	if id == "" {
-		id = m.name("w")
-		m.workers[id] = &worker{}
-		_, err := twice(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
-			return l.Register(m.ctx, mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}})
-		})
-		if err != nil {
-			t.Fatalf("register: %v", err)
-		}
+		id = m.register(t, rapid.Bool().Draw(t, "local"))
 	}
+	m.claimAs(t, id, rapid.Bool().Draw(t, "alone"))
+}
+
+func (m *model) register(t *rapid.T, local bool) (id string) {
+	id = m.name("w")
+	m.workers[id] = &worker{}
+	w := mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}, Local: local}
+	if _, err := twice(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) { return l.Register(m.ctx, w) }); err != nil {
+		t.Fatalf("register: %v", err)
+	}
+	return id
+}
+
+func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	w := m.workers[id]
 	w.asked++
-	n := rapid.IntRange(1, 3).Draw(t, "slots")
+	n := number(t, 1, 3, "slots")
 	ask := ledger.ClaimRequest{
-		Worker: id, Round: w.asked, Slots: n, Alone: rapid.Bool().Draw(t, "alone"),
-		Agents: map[string]int{"echo": n, "codex": rapid.IntRange(0, n).Draw(t, "of codex")},
+		Worker: id, Round: w.asked, Slots: n, Alone: alone,
+		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
 	}
 	before := m.after
 	work, err := twice(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Work, error) { return l.Claim(m.ctx, ask) })
-	lost := err != nil || chance(t, 10, "answer lost")
+	if err != nil {
+		delete(m.workers, id)
+		return
+	}
+	lost := chance(t, 10, "answer lost")
 	for _, one := range work {
 		m.started(t, before, one)
 		m.claims = append(m.claims, one.Claim)
@@ -277,10 +341,17 @@ func (m *model) append(t *rapid.T) {
 		a.Step.Checkpoint = json.RawMessage(fmt.Sprintf(`{"at": %d}`, m.n))
 	}
 	a.Step.Record = chance(t, 20, "record")
-	for i := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "sends") {
-		send := mailroom.Send{Name: fmt.Sprint("s", i, rapid.IntRange(1, 2).Draw(t, "send")), Parts: mailroom.Text("do")}
+	if chance(t, 20, "noted") {
+		kind := one(t, []string{mailroom.KindToolStarted, mailroom.KindToolDone, "x.note"}, "kind")
+		a.Step.Entries = []mailroom.Note{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
+	}
+	if chance(t, 20, "state") {
+		a.Step.State = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
+	}
+	for i := range one(t, []int{0, 0, 1, 2}, "sends") {
+		send := mailroom.Send{Name: fmt.Sprint("s", i, number(t, 1, 2, "send")), Parts: mailroom.Text("do")}
 		if !chance(t, 20, "to a new thread") {
-			send.Thread = threads().Draw(t, "to")
+			send.Thread = thread(t, "to")
 		}
 		a.Step.Sends = append(a.Step.Sends, send)
 	}
@@ -305,6 +376,9 @@ func (m *model) flush(t *rapid.T) {
 
 func (m *model) steered(t *rapid.T) {
 	c := pick(t, m.live(), "claim")
+	if with := slices.DeleteFunc(m.live(), func(c mailroom.Claim) bool { return len(m.run(c.Run).Steers) == 0 }); len(with) > 0 {
+		c = one(t, with, "steered")
+	}
 	all, _ := twice(t, m.twin, "steered", func(l *ledger.Ledger) ([]mailroom.Input, error) { return l.Steered(m.ctx, c) })
 	for _, in := range all {
 		m.handed[c] = max(m.handed[c], in.Seq)
@@ -324,9 +398,10 @@ func (m *model) settle(t *rapid.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
+		m.settled(r)
 		return r
 	}
-	settle("settle")
+	settle("settle " + string(s.Outcome))
 	if again {
 		log := m.after.Logs[c.Thread]
 		settle("settle again")
@@ -338,14 +413,14 @@ func (m *model) settle(t *rapid.T) {
 
 func ending(t *rapid.T, c mailroom.Claim) mailroom.Settle {
 	s := mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
-	class := rapid.SampledFrom([]mailroom.Class{"", "", "release", mailroom.Transient, mailroom.Transient, mailroom.Outage, mailroom.Permanent}).Draw(t, "end")
+	class := one(t, []mailroom.Class{"", "", "release", mailroom.Transient, mailroom.Transient, mailroom.Outage, mailroom.Permanent}, "end")
 	switch class {
 	case "":
 		s.Outcome = mailroom.Complete
 	case "release":
 		s.Outcome = mailroom.Release
 	default:
-		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(rapid.IntRange(0, 5).Draw(t, "after")) * time.Second}
+		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
 	}
 	return s
 }

@@ -15,15 +15,15 @@ import (
 // asks draws questions; a name may come again, with the same question or another.
 func asks(t *rapid.T, most int) []mailroom.Ask {
 	var all []mailroom.Ask
-	for range rapid.IntRange(0, most).Draw(t, "asks") {
+	for range number(t, 0, most, "asks") {
 		a := mailroom.Ask{
-			Name: rapid.SampledFrom([]string{"q1", "q2", "q3"}).Draw(t, "ticket"),
-			Kind: rapid.SampledFrom([]mailroom.TicketKind{
+			Name: one(t, []string{"q1", "q2", "q3"}, "ticket"),
+			Kind: one(t, []mailroom.TicketKind{
 				mailroom.Approval, mailroom.Approval, mailroom.Question, mailroom.Question, mailroom.Event, mailroom.Timer,
-			}).Draw(t, "kind"),
+			}, "kind"),
 		}
 		if a.Kind == mailroom.Timer || chance(t, 30, "expires") {
-			a.After = time.Duration(rapid.IntRange(1, 20).Draw(t, "after")) * time.Second
+			a.After = time.Duration(number(t, 1, 20, "after")) * time.Second
 		}
 		if a.Kind == mailroom.Approval && chance(t, 20, "answers") {
 			a.Answers, a.Arguments = true, json.RawMessage(`{"to": "<b>"}`)
@@ -41,8 +41,8 @@ func (m *model) ask(t *rapid.T) {
 	for _, name := range []string{"c1", "c2"} {
 		if chance(t, 40, "child "+name) {
 			a.Step.Sends = append(a.Step.Sends, mailroom.Send{
-				Name: name, Thread: threads().Draw(t, "to"), Parts: mailroom.Text("do"),
-				Answer: rapid.SampledFrom([]mailroom.AnswerMode{mailroom.AnswerWait, mailroom.AnswerWait, mailroom.AnswerWake}).Draw(t, "answer"),
+				Name: name, Thread: thread(t, "to"), Parts: mailroom.Text("do"),
+				Answer: one(t, []mailroom.AnswerMode{mailroom.AnswerWait, mailroom.AnswerWait, mailroom.AnswerWake}, "answer"),
 			})
 		}
 	}
@@ -83,10 +83,10 @@ func (m *model) decision(t *rapid.T) mailroom.Decision {
 	k := m.after.Tickets[id]
 	d := mailroom.Decision{
 		Ticket: id, By: "ann", Digest: k.Digest[:16],
-		Verdict: rapid.SampledFrom([]mailroom.Verdict{mailroom.Approve, mailroom.Deny}).Draw(t, "verdict"),
+		Verdict: one(t, []mailroom.Verdict{mailroom.Approve, mailroom.Deny}, "verdict"),
 	}
 	if k.Kind != mailroom.Approval || chance(t, 20, "answer") {
-		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(rapid.SampledFrom([]string{`1`, `{"a": "<b>"}`}).Draw(t, "says"))
+		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(one(t, []string{`1`, `{"a": "<b>"}`}, "says"))
 	}
 	if chance(t, 10, "another digest") {
 		d.Digest = "0123456789abcdef"
@@ -105,6 +105,7 @@ func (m *model) decide(t *rapid.T) {
 	if k.Decision != d.Verdict || d.Digest != k.Digest[:16] {
 		t.Fatalf("decided %s with digest %s: got %+v", d.Verdict, d.Digest, k)
 	}
+	m.decided[k.ID] = k
 	late := was.ExpiresAt != nil && !was.ExpiresAt.After(m.clock.read())
 	if was.State != mailroom.TicketOpen && was.State != mailroom.TicketDecided || was.State == mailroom.TicketOpen && late {
 		t.Fatalf("ticket %s was %s, expires %v, and took a decision", k.ID, was.State, was.ExpiresAt)
@@ -123,12 +124,21 @@ func (m *model) submitDecisions(t *rapid.T) {
 	if chance(t, 50, "and a message") {
 		in.Messages = []mailroom.Draft{{Parts: mailroom.Text("with it")}}
 	}
-	_, _ = twice(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	out, err := twice(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
+	if err != nil {
+		return
+	}
+	for _, d := range in.Decisions {
+		m.decided[d.Ticket] = m.after.Tickets[d.Ticket]
+	}
+	if len(in.Messages) > 0 {
+		m.heard(t, m.twin, in, out)
+	}
 }
 
 func (m *model) deliver(t *rapid.T) {
-	thread := threads().Draw(t, "thread")
-	to := rapid.SampledFrom([]string{"d", "d", ""}).Draw(t, "to")
+	thread := thread(t, "thread")
+	to := one(t, []string{"d", "d", ""}, "to")
 	_, _ = twice(t, m.twin, "deliver", func(l *ledger.Ledger) (*mailroom.Thread, error) {
 		return l.PatchThread(m.ctx, thread, mailroom.ThreadPatch{DeliverTo: &to})
 	})

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,21 @@ func TestAPurgeKeepsAllFromTheOldestOpenRun(t *testing.T) {
 	again := d.claimOne("w")
 	wantEqual(t, "input", d.input(again.Run), "to be asked about")
 	d.settle(complete(again.Claim, "done"))
+}
+
+// The look at the invariants that follows a test must not miss the run, whose
+// first word is its end: it might have begun in what was purged.
+func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.talk(2)
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	d.submit(text("t", "hello"))
+	d.claimOne("w")
+	steered := d.submit(mode(mailroom.ModeSteer, "t", "and this"))
+	out := d.submit(mode(mailroom.ModeInterrupt, "t", "no, that"))
+	own, _, _ := strings.Cut(steered.Message, ".")
+	wantEqual(t, "superseded", out.Superseded, []string{own})
 }
 
 func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {

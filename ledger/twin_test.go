@@ -3,11 +3,12 @@ package ledger_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,46 +59,106 @@ type clockedTx struct {
 
 func (tx clockedTx) Now() time.Time { return tx.now }
 
-// twin is a ledger over memory and one over SQLite, which are given the same
-// operations at the same times.
+// twin are ledgers over different stores that are given the same operations at
+// the same times.
 type twin struct {
-	ctx    context.Context
-	clock  *clock
-	names  [2]string
-	stores [2]mailroom.Store
-	both   [2]*ledger.Ledger
+	ctx   context.Context
+	clock *clock
+	sides []*side
+	door  int   // of each side, the ledger that does the next operation
+	came  reach // what the operations came to
 
-	before, after contents // of the store, around the last operation
+	before, after contents // of the stores, around the last operation
 }
 
-// newTwin opens both; close ends them.
-func newTwin(dir string) (w *twin, closeBoth func() error, err error) {
-	w = &twin{ctx: context.Background(), clock: newClock(), names: [2]string{"memory", "sqlite"}}
-	file, err := sqlite.Open(w.ctx, filepath.Join(dir, "mail.db"), sqlite.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
-	w.stores = [2]mailroom.Store{memory.New(), file}
-	ctx, stop := context.WithCancel(w.ctx)
-	ended := make(chan error, 2)
-	for i, s := range w.stores {
-		w.both[i] = ledger.New(clocked{s, w.clock}, ledger.Options{Version: func(agent string) string { return agent + "-2" }})
-		go func() { ended <- w.both[i].Run(ctx) }() // closeBoth waits for it
-	}
-	return w, func() error {
-		stop()
-		for range w.both {
-			if err := <-ended; err != nil {
-				return err
+// side is one kind of store with the ledgers that work on its rows.
+type side struct {
+	name  string
+	open  func() (mailroom.Store, error) // a handle of its own on the rows
+	doors []*door
+}
+
+// door is a ledger over a handle of its own.
+type door struct {
+	*ledger.Ledger
+	store mailroom.Store
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// reach counts what a history came to, by name.
+type reach map[string]int
+
+// onMemory keeps its rows over the ends of its handles.
+func onMemory() *side {
+	rows := memory.New()
+	return &side{name: "memory", open: func() (mailroom.Store, error) { return kept{rows}, nil }}
+}
+
+type kept struct{ mailroom.Store }
+
+func (kept) Close() error { return nil }
+
+// onFile is an SQLite file in a new folder inside dir.
+func onFile(dir string) *side {
+	path := ""
+	return &side{name: "sqlite", open: func() (mailroom.Store, error) {
+		if path == "" {
+			own, err := os.MkdirTemp(dir, "")
+			if err != nil {
+				return nil, err
 			}
+			path = filepath.Join(own, "mail.db")
 		}
-		return file.Close()
-	}, nil
+		return sqlite.Open(context.Background(), path, sqlite.Options{})
+	}}
+}
+
+// newTwin opens so many ledgers over each side; close ends them.
+func newTwin(doors int, sides ...*side) (*twin, error) {
+	w := &twin{ctx: context.Background(), clock: newClock(), sides: sides, came: reach{}}
+	return w, w.open(doors)
+}
+
+func (w *twin) open(doors int) error {
+	for _, s := range w.sides {
+		for range doors {
+			store, err := s.open()
+			if err != nil {
+				return errors.Join(err, w.close())
+			}
+			ctx, stop := context.WithCancel(w.ctx)
+			d := &door{store: store, stop: stop, ended: make(chan error, 1)}
+			d.Ledger = ledger.New(clocked{store, w.clock}, ledger.Options{
+				Version: func(agent string) string { return agent + "-2" }, MaxQueued: twinQueue,
+			})
+			go func() { d.ended <- d.Run(ctx) }() // close waits for it
+			s.doors = append(s.doors, d)
+		}
+	}
+	return nil
+}
+
+// twinQueue is how many runs a thread of a twin may hold in its queue: few, so
+// that the bound is met.
+const twinQueue = 6
+
+func (w *twin) close() error {
+	var failed error
+	for _, s := range w.sides {
+		for _, d := range s.doors {
+			d.stop()
+			failed = errors.Join(failed, <-d.ended, d.store.Close())
+		}
+		s.doors = nil
+	}
+	return failed
 }
 
 // fataler is a test, or a round of one.
 type fataler interface {
 	Helper()
+	Logf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
@@ -105,49 +166,60 @@ type fataler interface {
 // they hold. A refusal must have changed nothing.
 func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, error)) (T, error) {
 	t.Helper()
-	var values [2]T
-	var errs [2]error
-	for i, l := range w.both {
-		values[i], errs[i] = f(l)
-	}
-	if diff := cmp.Diff(values[0], values[1], sameRows()); diff != "" {
-		t.Fatalf("%s answers differently (-memory +sqlite):\n%s", name, diff)
-	}
-	if fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) || mailroom.CodeOf(errs[0]) != mailroom.CodeOf(errs[1]) {
-		t.Fatalf("%s: memory says %v, sqlite %v", name, errs[0], errs[1])
-	}
-	if code := mailroom.CodeOf(errs[0]); code == mailroom.Internal || code == mailroom.Unavailable {
-		t.Fatalf("%s: %v", name, errs[0])
-	}
-	w.look(t, name)
-	if errs[0] != nil {
-		if diff := cmp.Diff(w.before, w.after, sameRows()); diff != "" {
-			t.Fatalf("%s was refused with %q and changed (-before +after):\n%s", name, errs[0], diff)
+	var value T
+	var err error
+	for i, s := range w.sides {
+		v, e := f(s.doors[w.door].Ledger)
+		if i == 0 {
+			value, err = v, e
+			continue
+		}
+		if diff := cmp.Diff(value, v, sameRows()); diff != "" {
+			t.Fatalf("%s answers differently (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
+		}
+		if fmt.Sprint(err) != fmt.Sprint(e) || mailroom.CodeOf(err) != mailroom.CodeOf(e) {
+			t.Fatalf("%s: %s says %v, %s says %v", name, w.sides[0].name, err, s.name, e)
 		}
 	}
-	return values[0], errs[0]
+	t.Logf("%s through ledger %d: %+v, %v", name, w.door, value, err) // seen when it fails
+	code := mailroom.CodeOf(err)
+	if code == mailroom.Internal || code == mailroom.Unavailable {
+		t.Fatalf("%s: %v", name, err)
+	}
+	w.came[strings.TrimSuffix(name+": "+string(code), ": ")]++
+	w.look(t, name)
+	if err != nil {
+		if diff := cmp.Diff(w.before, w.after, sameRows()); diff != "" {
+			t.Fatalf("%s was refused with %q and changed (-before +after):\n%s", name, err, diff)
+		}
+	}
+	return value, err
 }
 
-// look reads both stores, compares them, and checks the invariants of each.
+// look reads the stores, compares them, and checks the invariants of each.
 func (w *twin) look(t fataler, name string) {
 	t.Helper()
-	var sides [2]contents
-	for i, s := range w.stores {
-		found, err := storetest.Check(w.ctx, s)
+	var first contents
+	for i, s := range w.sides {
+		store := s.doors[0].store
+		found, err := storetest.Check(w.ctx, store)
 		if err != nil {
-			t.Fatalf("check of %s after %s: %v", w.names[i], name, err)
+			t.Fatalf("check of %s after %s: %v", s.name, name, err)
 		}
 		if len(found) > 0 {
-			t.Fatalf("%s after %s breaks invariants:\n%s", w.names[i], name, strings.Join(found, "\n"))
+			t.Fatalf("%s after %s breaks invariants:\n%s", s.name, name, strings.Join(found, "\n"))
 		}
-		if sides[i], err = readAll(w.ctx, s); err != nil {
-			t.Fatalf("read %s after %s: %v", w.names[i], name, err)
+		rows, err := readAll(w.ctx, store)
+		if err != nil {
+			t.Fatalf("read %s after %s: %v", s.name, name, err)
+		}
+		if i == 0 {
+			first = rows
+		} else if diff := cmp.Diff(first, rows, sameRows()); diff != "" {
+			t.Fatalf("the stores differ after %s (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 	}
-	if diff := cmp.Diff(sides[0], sides[1], sameRows()); diff != "" {
-		t.Fatalf("the stores differ after %s (-memory +sqlite):\n%s", name, diff)
-	}
-	w.before, w.after = w.after, sides[0]
+	w.before, w.after = w.after, first
 }
 
 // contents are the rows of a store by their names.
@@ -158,15 +230,24 @@ type contents struct {
 	Partials map[string][]mailroom.Partial
 	Workers  []*mailroom.Worker
 	Tickets  map[string]*mailroom.Ticket
+	Keys     map[string]mailroom.SubmitKey // by "thread key", of those that submits use
+	Kept     []mailroom.Definition
 }
+
+// keyNames are the submit keys that histories use.
+func keyNames() []string { return []string{"k1", "k2", "k3"} }
 
 func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
 		Logs: map[string][]string{}, Partials: map[string][]mailroom.Partial{}, Tickets: map[string]*mailroom.Ticket{},
+		Keys: map[string]mailroom.SubmitKey{},
 	}
 	err := s.View(ctx, func(r mailroom.Reader) (err error) {
 		if all.Workers, err = r.Workers(); err != nil {
+			return err
+		}
+		if all.Kept, err = r.Definitions(); err != nil {
 			return err
 		}
 		threads, err := r.Threads(mailroom.ThreadQuery{})
@@ -181,6 +262,13 @@ func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
 			}
 			for _, e := range entries {
 				all.Logs[row.ID] = append(all.Logs[row.ID], string(e.JSON()))
+			}
+			keys, err := r.Keys(row.ID, keyNames())
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				all.Keys[row.ID+" "+k.Key] = k
 			}
 		}
 		tickets, err := r.Tickets(mailroom.TicketQuery{})

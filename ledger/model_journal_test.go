@@ -1,0 +1,324 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// journal is a plain picture of what was acknowledged, made from the answers
+// alone. It knows no rule: what it lists is there until it was taken back.
+type journal struct {
+	said    []*spoken                       // in the order of the answers
+	decided map[string]*mailroom.Ticket     // by id, as answered
+	ended   map[string]mailroom.Status      // runs, as settled
+	effects map[string]mailroom.EffectEntry // "run name", of which a result was recorded
+	begun   map[string]mailroom.EffectEntry // "run name", intended and not settled
+}
+
+// spoken is a message that was taken in.
+type spoken struct {
+	thread, id string
+	seq        int64
+	text       string // as submitted, or as edited since
+	retracted  bool
+}
+
+func newJournal() *journal {
+	return &journal{
+		decided: map[string]*mailroom.Ticket{}, ended: map[string]mailroom.Status{},
+		effects: map[string]mailroom.EffectEntry{}, begun: map[string]mailroom.EffectEntry{},
+	}
+}
+
+// heard notes a submit, whose messages are the entries up to the answered one.
+func (j *journal) heard(t *rapid.T, w *twin, in mailroom.Submit, out mailroom.Submitted) {
+	for i, d := range in.Messages {
+		s := &spoken{thread: out.Thread, seq: out.Seq - int64(len(in.Messages)-1-i), text: mailroom.JoinText(d.Parts)}
+		found := w.messageAt(t, s.thread, s.seq)
+		if s.id = found.ID; found.Text != s.text {
+			t.Fatalf("submit answered with seq %d, where the log has %+v, want %q", out.Seq, found, s.text)
+		}
+		j.said = append(j.said, s)
+	}
+	if last := j.said[len(j.said)-1]; last.id != out.Message {
+		t.Fatalf("submit answered with message %s at %d, which is %s", out.Message, out.Seq, last.id)
+	}
+}
+
+// messageAt is the message that the log has at seq, which must be kept.
+func (w *twin) messageAt(t *rapid.T, thread string, seq int64) (found mailroom.Message) {
+	log, first := w.after.Logs[thread], w.after.Threads[thread].FirstSeq
+	if seq < first || seq-first >= int64(len(log)) {
+		t.Fatalf("thread %s has no entry %d", thread, seq)
+	}
+	e, err := mailroom.ParseEntry([]byte(log[seq-first]))
+	if err == nil {
+		err = e.Decode(&found)
+	}
+	if err != nil || e.Kind != mailroom.KindMessage {
+		t.Fatalf("entry %d of thread %s is a %s, want a message, error %v", seq, thread, e.Kind, err)
+	}
+	return found
+}
+
+func (j *journal) settled(r *mailroom.Run) {
+	if r.Status.Finished() {
+		j.ended[r.ID] = r.Status
+	}
+}
+
+// again: a run was retried by hand.
+func (j *journal) again(r *mailroom.Run, fresh bool) {
+	delete(j.ended, r.ID)
+	if !fresh {
+		return
+	}
+	for id, k := range j.decided {
+		if k.Run == r.ID {
+			delete(j.decided, id)
+		}
+	}
+	for _, name := range effectNames() {
+		delete(j.effects, r.ID+" "+name)
+		delete(j.begun, r.ID+" "+name)
+	}
+}
+
+// unlearn forgets runs that are gone.
+func (j *journal) unlearn(gone func(run string) bool) {
+	of := func(id string, _ mailroom.EffectEntry) bool { run, _, _ := strings.Cut(id, " "); return gone(run) }
+	maps.DeleteFunc(j.effects, of)
+	maps.DeleteFunc(j.begun, of)
+	maps.DeleteFunc(j.ended, func(run string, _ mailroom.Status) bool { return gone(run) })
+	maps.DeleteFunc(j.decided, func(_ string, k *mailroom.Ticket) bool { return gone(k.Run) })
+}
+
+// forget: a thread was deleted.
+func (j *journal) forget(thread string) {
+	j.said = slices.DeleteFunc(j.said, func(s *spoken) bool { return s.thread == thread })
+}
+
+// acknowledged: every message that was taken in is there once, in order, with
+// its text; decisions, ends and results of effects are as they were answered.
+// What was purged is gone with its run.
+func (m *model) acknowledged(t *rapid.T) {
+	t.Helper()
+	last := map[string]int64{}
+	for _, s := range m.said {
+		row := m.after.Threads[s.thread]
+		if row == nil {
+			t.Fatalf("thread %s of message %s is not there", s.thread, s.id)
+		}
+		if s.seq <= last[s.thread] {
+			t.Fatalf("message %s of thread %s at %d was acknowledged after %d", s.id, s.thread, s.seq, last[s.thread])
+		}
+		last[s.thread] = s.seq
+		if s.seq >= row.FirstSeq {
+			m.present(t, s)
+		}
+	}
+	for id, k := range m.decided {
+		if is := m.after.Tickets[id]; is != nil && is.State != mailroom.TicketVoid &&
+			(is.State != mailroom.TicketDecided || is.Decision != k.Decision || string(is.Answer) != string(k.Answer)) {
+			t.Fatalf("ticket %s was decided %s %s and is %s %s %s", id, k.Decision, k.Answer, is.State, is.Decision, is.Answer)
+		}
+	}
+	for id, status := range m.ended {
+		if r := m.after.Runs[id]; r != nil && r.Status != status {
+			t.Fatalf("run %s had %s and is %s", id, status, r.Status)
+		}
+	}
+}
+
+// present checks one message that is kept.
+func (m *model) present(t *rapid.T, s *spoken) {
+	if found := m.messageAt(t, s.thread, s.seq); found.ID != s.id {
+		t.Fatalf("message %s of thread %s is not at %d, there is %s", s.id, s.thread, s.seq, found.ID)
+	}
+	times := 0
+	for _, raw := range m.after.Logs[s.thread] {
+		var e struct {
+			Kind string
+			Body struct{ ID string }
+		}
+		if err := json.Unmarshal([]byte(raw), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == mailroom.KindMessage && e.Body.ID == s.id {
+			times++
+		}
+	}
+	if times != 1 {
+		t.Fatalf("message %s is %d times in the log of thread %s", s.id, times, s.thread)
+	}
+	for _, side := range m.sides {
+		is, err := side.doors[m.door].Message(m.ctx, s.thread, s.id)
+		if err != nil || is.Text != s.text || (is.State == mailroom.Retracted) != s.retracted {
+			t.Fatalf("%s has message %s as %q, %s, error %v; want %q, retracted: %v", side.name, s.id, is.Text, is.State, err, s.text, s.retracted)
+		}
+	}
+}
+
+func effectNames() []string { return []string{"e1", "e2"} }
+
+// effect records the next entry of a named effect. What was recorded as its
+// result is what every later look finds.
+func (m *model) effect(t *rapid.T) {
+	c := pick(t, m.live(), "claim")
+	name := one(t, effectNames(), "effect")
+	id := c.Run + " " + name
+	m.remembered(t, c.Run)
+	if _, done := m.effects[id]; done {
+		t.Skip("it has its result")
+	}
+	body, err := mailroom.NewEffect(c.Run, mailroom.Effect{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := mailroom.KindEffectIntended
+	if _, begun := m.begun[id]; begun {
+		kind = one(t, []string{mailroom.KindEffectSettled, mailroom.KindEffectSettled, mailroom.KindEffectUnknown}, "kind")
+		if kind == mailroom.KindEffectSettled {
+			body.Result = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
+		}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, "effect", mailroom.Append{
+		Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c],
+		Step:    mailroom.Step{Record: kind != mailroom.KindEffectSettled},
+		Effects: []mailroom.Note{{Kind: kind, Body: raw}},
+	})
+	delete(m.begun, id)
+	switch kind {
+	case mailroom.KindEffectIntended:
+		m.begun[id] = body
+	case mailroom.KindEffectSettled:
+		m.effects[id] = body
+	}
+}
+
+// remembered: the recorded results of a run's effects are there.
+func (m *model) remembered(t *rapid.T, run string) {
+	states, err := twice(t, m.twin, "effects", func(l *ledger.Ledger) (map[string]*mailroom.EffectState, error) {
+		return l.Effects(m.ctx, m.run(run))
+	})
+	if err != nil {
+		t.Fatalf("effects: %v", err)
+	}
+	for _, name := range effectNames() {
+		want, done := m.effects[run+" "+name]
+		if is := states[name]; done && (is == nil || is.Last != mailroom.KindEffectSettled || string(is.Result) != string(want.Result)) {
+			t.Fatalf("effect %s of run %s had the result %s and is %+v", name, run, want.Result, is)
+		}
+	}
+}
+
+// drain: with workers, decisions and time, everything that was taken in comes
+// to an end, and nothing is left behind.
+func (m *model) drain(t *rapid.T) {
+	for n := 0; len(m.unfinished()) > 0; n++ {
+		if n > 20 {
+			t.Fatalf("these runs do not end: %v", m.unfinished())
+		}
+		for id, k := range m.after.Tickets {
+			if k.State == mailroom.TicketOpen {
+				m.answer(t, id)
+			}
+		}
+		m.clock.move(25 * time.Hour)
+		m.sweep(t)
+		m.orphans(t)
+		m.serveAll(t)
+	}
+	for id, row := range m.after.Threads {
+		if row.Current != "" || !row.Due.At.IsZero() || !row.HeldAt.IsZero() {
+			t.Fatalf("nothing is left to do in thread %s, and it is %+v", id, row)
+		}
+	}
+	for _, k := range m.after.Tickets {
+		if k.State == mailroom.TicketOpen {
+			t.Fatalf("ticket %s of an ended run is open", k.ID)
+		}
+	}
+	if len(m.after.Partials) > 0 {
+		t.Fatalf("pieces are left of runs that ended: %v", m.after.Partials)
+	}
+}
+
+func (m *model) unfinished() (runs []string) {
+	for _, r := range m.after.Runs {
+		if !r.Status.Finished() {
+			runs = append(runs, fmt.Sprint(r.ID, " ", r.Status, " in ", r.Thread))
+		}
+	}
+	return runs
+}
+
+// answer decides a ticket in the way that its kind takes, if it takes any.
+func (m *model) answer(t *rapid.T, id string) {
+	k := m.after.Tickets[id]
+	d := mailroom.Decision{Ticket: id, By: "ann", Verdict: mailroom.Approve, Digest: k.Digest}
+	switch k.Kind {
+	case mailroom.Child, mailroom.Timer:
+		return
+	case mailroom.Approval:
+	default:
+		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(`"yes"`)
+	}
+	if _, err := twice(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) }); err != nil &&
+		mailroom.CodeOf(err) != mailroom.Gone {
+		t.Fatalf("decide %+v: %v", k, err)
+	}
+}
+
+// serveAll completes all that is due.
+func (m *model) serveAll(t *rapid.T) {
+	id := m.name("w")
+	if _, err := twice(t, m.twin, "register", func(l *ledger.Ledger) (time.Time, error) {
+		return l.Register(m.ctx, mailroom.Worker{ID: id, Agents: []string{"echo", "codex"}})
+	}); err != nil {
+		t.Fatalf("register: %v", err)
+	}
+	for round := int64(1); ; round++ {
+		before := m.after
+		work, err := twice(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Work, error) {
+			return l.Claim(m.ctx, ledger.ClaimRequest{
+				Worker: id, Round: round, Slots: 10, Alone: true, Agents: map[string]int{"echo": 10, "codex": 10},
+			})
+		})
+		if err != nil {
+			t.Fatalf("claim: %v", err)
+		}
+		if len(work) == 0 {
+			return
+		}
+		for _, one := range work {
+			m.started(t, before, one)
+			m.finish(t, one.Claim)
+		}
+	}
+}
+
+func (m *model) finish(t *rapid.T, c mailroom.Claim) {
+	s := mailroom.Settle{
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.Complete,
+		Message: &mailroom.Said{ID: m.name(c.Run + ".1-"), Text: "done"},
+	}
+	r, err := twice(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
+	if err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+	m.settled(r)
+}

@@ -1,0 +1,79 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// outcomes counts the kinds of entries that a history wrote, and how its runs
+// ended.
+func (m *model) outcomes() {
+	for _, log := range m.after.Logs {
+		for _, raw := range log {
+			var e struct{ Kind string }
+			if json.Unmarshal([]byte(raw), &e) == nil {
+				m.came["entry "+e.Kind]++
+			}
+		}
+	}
+	for _, r := range m.after.Runs {
+		end := fmt.Sprint("run ", r.Status, " ", r.Reason)
+		if r.Error != nil {
+			end += string(r.Error.Class)
+		}
+		m.came[strings.TrimSpace(end)]++
+	}
+}
+
+// TestTheHistoriesReachEveryOperation plays the histories of one seed and fails
+// if an operation, a refusal or an end of runs never came about in them: what
+// the random tests do not reach, they do not check. -v prints the counts.
+func TestTheHistoriesReachEveryOperation(t *testing.T) {
+	given(t, "rapid.seed", "1")
+	given(t, "rapid.checks", "60")
+	given(t, "rapid.steps", "60")
+	came := reach{}
+	rapid.Check(t, func(rt *rapid.T) {
+		for name, n := range play(rt, 1, onMemory()) {
+			came[name] += n
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(came)) {
+		t.Logf("%6d %s", came[name], name)
+	}
+	for _, name := range reached() {
+		if came[name] == 0 {
+			t.Errorf("never came about: %s", name)
+		}
+	}
+}
+
+// reached are the operations, the refusals of each, the dispositions of submits,
+// the kinds of entries and the ends of runs that must come about.
+func reached() (names []string) {
+	for _, of := range []string{
+		"append, append again, append: conflict, ask, ask: conflict, ask: invalid, flush, steered, effect, effects",
+		"late append: lease_lost, late flush: lease_lost, late settle: lease_lost, late steered: lease_lost",
+		"settle complete, settle fail, settle release, settle again, park, park: conflict, park: invalid",
+		"cancel, cancel: conflict, cancel tree, interrupt, interrupt: not_found, retry, retry: conflict",
+		"claim, claim: lease_lost, register, renew, renew: lease_lost, leave, sweep, orphans, end local",
+		"decide, decide: conflict, decide: gone, decide: invalid, submit decisions, submit decisions: conflict",
+		"submit, submit queued, submit steered, submit collected, submit resumed, submit duplicate",
+		"submit: busy, submit: conflict, submit: invalid, submit: rate_limited",
+		"edit, edit: conflict, edit: not_found, retract, retract: conflict, retract: not_found",
+		"define, forget, delete, delete: conflict, delete: not_found, deliver, patch, purge, purged run",
+		"run completed, run failed crashed, run failed exhausted, run failed permanent",
+		"run cancelled cancelled, run cancelled interrupted, run cancelled retracted, run cancelled superseded",
+		"entry effect.settled, entry effect.unknown, entry message.read, entry run.resumed, entry run.stop_requested",
+		"entry send, entry step, entry ticket.decided, entry ticket.expired, entry tool.started, entry tool.finished, entry x.note",
+	} {
+		names = append(names, strings.Split(of, ", ")...)
+	}
+	return names
+}
