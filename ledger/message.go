@@ -134,20 +134,42 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 			return messageAt(r, thread, in.Seq)
 		}
 	}
-	reads, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq, Run: m.Run, Kinds: []string{mailroom.KindMessageRead}})
+	reads, err := r.Entries(mailroom.EntryQuery{
+		Thread: thread, After: seq, Run: m.Run, Kinds: []string{mailroom.KindMessageRead, mailroom.KindResumed},
+	})
 	if err != nil {
 		return m, err
 	}
 	for _, e := range reads {
-		var ref mailroom.MessageRef
-		if err := e.Decode(&ref); err != nil {
-			return m, err
-		}
-		if ref.Message == id {
-			return messageAt(r, thread, ref.Seq)
+		if read, err := readBy(r, e, id, seq); err != nil || read.ID == id {
+			return read, err
 		}
 	}
 	return m, nil
+}
+
+// readBy returns the message of that id, first at seq, with the content that an
+// entry says was read, if the entry says so of this one.
+func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
+	var read struct {
+		mailroom.MessageRef
+		Messages []int64 `json:"messages"` // of a run that went on after a wait
+	}
+	if err := e.Decode(&read); err != nil {
+		return mailroom.Message{}, err
+	}
+	if read.Message == id {
+		return messageAt(r, e.Thread, read.Seq)
+	}
+	for _, seq := range read.Messages {
+		if seq < first {
+			continue // of another one, which may be purged
+		}
+		if m, err := messageAt(r, e.Thread, seq); err != nil || m.ID == id {
+			return m, err
+		}
+	}
+	return mailroom.Message{}, nil
 }
 
 // holders are the runs that may hold a submitted message: the one in its id,

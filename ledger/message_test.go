@@ -59,6 +59,20 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	wantEqual(t, "still retracted", d.message(two), []string{"two", mailroom.Retracted})
 }
 
+func TestAnAnswerThatWasEditedBeforeItWasRead(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "go"))
+	d.settle(park(d.claimOne("w").Claim, nil, mailroom.Ask{Name: "q", Kind: mailroom.Question}))
+	answer := d.submit(text("t", "yes")).Message
+	must(d.Edit(t.Context(), "t", answer, mailroom.Text("no")))(t)
+	wantEqual(t, "edited", d.message(answer), []string{"no", mailroom.Accepted})
+	c := d.claimOne("w").Claim
+	wantEqual(t, "claimed", d.message(answer)[0], "no")
+	d.settle(complete(c, "ok"))
+	wantEqual(t, "done", d.message(answer), []string{"no", mailroom.Done})
+}
+
 func TestASteeredMessageThatBecameARun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
