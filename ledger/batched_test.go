@@ -106,7 +106,7 @@ func (p *pair) both(t *rapid.T, group []deed) {
 	var sides [2]contents
 	for i, s := range p.stores {
 		var err error
-		if sides[i], err = readAll(p.single.ctx, s); err != nil {
+		if sides[i], err = readAll(p.single.ctx, s, contents{}); err != nil {
 			t.Fatal(err)
 		}
 	}

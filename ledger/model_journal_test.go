@@ -173,8 +173,12 @@ func effectNames() []string { return []string{"e1", "e2"} }
 // effect records the next entry of a named effect. What was recorded as its
 // result is what every later look finds.
 func (m *model) effect(t *rapid.T) {
-	c := pick(t, m.live(), "claim")
-	name := one(t, effectNames(), "effect")
+	c, name := pick(t, m.live(), "claim"), one(t, effectNames(), "effect")
+	for _, live := range m.live() {
+		if _, begun := m.begun[live.Run+" "+name]; begun {
+			c = live
+		}
+	}
 	id := c.Run + " " + name
 	m.remembered(t, c.Run)
 	if _, done := m.effects[id]; done {
@@ -186,7 +190,7 @@ func (m *model) effect(t *rapid.T) {
 	}
 	kind := mailroom.KindEffectIntended
 	if _, begun := m.begun[id]; begun {
-		kind = one(t, []string{mailroom.KindEffectSettled, mailroom.KindEffectSettled, mailroom.KindEffectUnknown}, "kind")
+		kind = one(t, []string{mailroom.KindEffectSettled, mailroom.KindEffectUnknown}, "kind")
 		if kind == mailroom.KindEffectSettled {
 			body.Result = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
 		}
@@ -228,6 +232,8 @@ func (m *model) remembered(t *rapid.T, run string) {
 // drain: with workers, decisions and time, everything that was taken in comes
 // to an end, and nothing is left behind.
 func (m *model) drain(t *rapid.T) {
+	was := m.quick
+	m.quick = true
 	for n := 0; len(m.unfinished()) > 0; n++ {
 		if n > 20 {
 			t.Fatalf("these runs do not end: %v", m.unfinished())
@@ -242,6 +248,8 @@ func (m *model) drain(t *rapid.T) {
 		m.orphans(t)
 		m.serveAll(t)
 	}
+	m.quick = was
+	m.look(t, "drain")
 	for id, row := range m.after.Threads {
 		if row.Current != "" || !row.Due.At.IsZero() || !row.HeldAt.IsZero() {
 			t.Fatalf("nothing is left to do in thread %s, and it is %+v", id, row)

@@ -28,25 +28,30 @@ import (
 // For a long round: go test ./ledger -run Histories -rapid.checks 2000
 // -rapid.steps 100 (how many histories, and how many operations of each).
 func TestRandomHistories(t *testing.T) {
-	rounds(t, 8)
+	rounds(t, 6)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) { play(rt, 1, onMemory(), onFile(dir)) })
+	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 1, onMemory(), onFile(dir))) })
 }
 
 // TestRandomHistoriesThroughTwoLedgers does the same through two ledgers with
 // handles of their own on the same rows, one or the other for each operation.
 func TestRandomHistoriesThroughTwoLedgers(t *testing.T) {
-	rounds(t, 4)
+	rounds(t, 3)
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) { play(rt, 2, onMemory(), onFile(dir)) })
+	rapid.Check(t, func(rt *rapid.T) { play(rt, twinOf(rt, 2, onMemory(), onFile(dir))) })
 }
 
-// play is one history.
-func play(t *rapid.T, doors int, sides ...*side) reach {
+func twinOf(t *rapid.T, doors int, sides ...*side) *twin {
 	w, err := newTwin(doors, sides...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// play is one history.
+func play(t *rapid.T, w *twin) reach {
+	doors := len(w.sides[0].doors)
 	defer func() {
 		if err := w.close(); err != nil {
 			t.Errorf("close: %v", err)

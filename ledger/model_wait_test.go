@@ -79,7 +79,11 @@ func (m *model) park(t *rapid.T) {
 }
 
 func (m *model) decision(t *rapid.T) mailroom.Decision {
-	id := pick(t, slices.Sorted(maps.Keys(m.after.Tickets)), "ticket")
+	ids := slices.Sorted(maps.Keys(m.after.Tickets))
+	if open := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.after.Tickets[id].State != mailroom.TicketOpen }); len(open) > 0 && chance(t, 70, "open") {
+		ids = open
+	}
+	id := pick(t, ids, "ticket")
 	k := m.after.Tickets[id]
 	d := mailroom.Decision{
 		Ticket: id, By: "ann", Digest: k.Digest[:16],

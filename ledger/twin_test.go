@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,6 +68,8 @@ type twin struct {
 	sides []*side
 	door  int   // of each side, the ledger that does the next operation
 	came  reach // what the operations came to
+	quick bool  // look without a check of the invariants
+	looks int
 
 	before, after contents // of the stores, around the last operation
 }
@@ -141,7 +144,7 @@ func (w *twin) open(doors int) error {
 
 // twinQueue is how many runs a thread of a twin may hold in its queue: few, so
 // that the bound is met.
-const twinQueue = 6
+const twinQueue = 4
 
 func (w *twin) close() error {
 	var failed error
@@ -181,7 +184,7 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 			t.Fatalf("%s: %s says %v, %s says %v", name, w.sides[0].name, err, s.name, e)
 		}
 	}
-	t.Logf("%s through ledger %d: %+v, %v", name, w.door, value, err) // seen when it fails
+	t.Logf("%s: %v", name, err) // seen when it fails
 	code := mailroom.CodeOf(err)
 	if code == mailroom.Internal || code == mailroom.Unavailable {
 		t.Fatalf("%s: %v", name, err)
@@ -200,16 +203,22 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 func (w *twin) look(t fataler, name string) {
 	t.Helper()
 	var first contents
+	known := w.after
+	if w.looks++; w.looks%8 == 0 {
+		known = contents{} // has anything that was written long ago changed?
+	}
 	for i, s := range w.sides {
 		store := s.doors[0].store
-		found, err := storetest.Check(w.ctx, store)
-		if err != nil {
-			t.Fatalf("check of %s after %s: %v", s.name, name, err)
+		if !w.quick {
+			found, err := storetest.Check(w.ctx, store)
+			if err != nil {
+				t.Fatalf("check of %s after %s: %v", s.name, name, err)
+			}
+			if len(found) > 0 {
+				t.Fatalf("%s after %s breaks invariants:\n%s", s.name, name, strings.Join(found, "\n"))
+			}
 		}
-		if len(found) > 0 {
-			t.Fatalf("%s after %s breaks invariants:\n%s", s.name, name, strings.Join(found, "\n"))
-		}
-		rows, err := readAll(w.ctx, store)
+		rows, err := readAll(w.ctx, store, known)
 		if err != nil {
 			t.Fatalf("read %s after %s: %v", s.name, name, err)
 		}
@@ -237,7 +246,8 @@ type contents struct {
 // keyNames are the submit keys that histories use.
 func keyNames() []string { return []string{"k1", "k2", "k3"} }
 
-func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
+// readAll reads a store. Of logs that are known it reads what was appended since.
+func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, error) {
 	all := contents{
 		Threads: map[string]*mailroom.Thread{}, Runs: map[string]*mailroom.Run{},
 		Logs: map[string][]string{}, Partials: map[string][]mailroom.Partial{}, Tickets: map[string]*mailroom.Ticket{},
@@ -256,7 +266,14 @@ func readAll(ctx context.Context, s mailroom.Store) (contents, error) {
 		}
 		for _, row := range threads {
 			all.Threads[row.ID] = row
-			entries, err := r.Entries(mailroom.EntryQuery{Thread: row.ID})
+			q := mailroom.EntryQuery{Thread: row.ID}
+			if was := known.Threads[row.ID]; was != nil && was.CreatedAt.Equal(row.CreatedAt) && was.FirstSeq == row.FirstSeq {
+				q.After = was.LastSeq
+				if log := known.Logs[row.ID]; len(log) > 0 {
+					all.Logs[row.ID] = slices.Clone(log)
+				}
+			}
+			entries, err := r.Entries(q)
 			if err != nil {
 				return err
 			}
