@@ -50,7 +50,7 @@ fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for
 		for name in $$listed; do \
 			case $$name in $(or $(FUZZ),Fuzz*)) ;; *) continue ;; esac; \
 			echo "$$folder $$name"; found=yes; \
-			$(GO) test $$folder -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(TIME),10s) -fuzzminimizetime 5s; \
+			$(GO) test $$folder -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(TIME),10s) -fuzzminimizetime 1s; \
 		done; \
 	done; \
 	[ -n "$$found" ] || { echo "no fuzz target is named $(FUZZ)" >&2; exit 1; }
