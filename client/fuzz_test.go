@@ -127,7 +127,7 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 // FuzzAnswer: whatever answers, a call gives a value or an error with a code
 // that is known, and never a time to wait that makes no sense.
 func FuzzAnswer(f *testing.F) {
-	f.Add(uint16(200-200), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
+	f.Add(uint16(0), "application/json", "", []byte(`{"id":"r","status":"failed"}`))
 	f.Add(uint16(409-200), ProblemType, "", []byte(`{"code":"busy","detail":"later","errors":[{"location":"body","message":"m","value":[1]}]}`))
 	f.Add(uint16(503-200), ProblemType+"; charset=utf-8", "7", []byte(`{"code":"made_up"}`))
 	f.Add(uint16(429-200), "text/html", "9223372036854775807", []byte(`<html>`))
