@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 	inHouse(t, func(h *house) {
 		cancelled := make(chan time.Time, 1)
 		overtaken := make(chan struct{})
-		refusals := make(chan error, 5)
+		refusals := make(chan error, 4)
 		zombie := func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "before"))
 			<-ctx.Done()
@@ -121,6 +122,11 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 			refusals <- s.Append(late, mailroom.Step{Name: "late", Checkpoint: []byte(`"late"`)})
 			refusals <- s.Append(late, mailroom.Step{Sends: []mailroom.Send{{Name: "n", Thread: "x", Parts: mailroom.Text("late")}}})
 			_, err := s.Steered(ctx)
+			refusals <- err
+			_, err = s.Do(late, mailroom.Effect{Name: "pay"}, func(context.Context, string) (json.RawMessage, error) {
+				t.Error("a late effect was called")
+				return nil, nil
+			})
 			refusals <- err
 			return nil // which would complete the run
 		}
@@ -144,7 +150,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 		}
 		first.line.thaw()
 		close(overtaken)
-		for range 3 {
+		for range cap(refusals) {
 			if err := <-refusals; mailroom.CodeOf(err) != mailroom.LeaseLost {
 				t.Errorf("a late write: got %v, want code %s", err, mailroom.LeaseLost)
 			}
