@@ -37,7 +37,7 @@ func (t *torture) open(ctx context.Context) error {
 // kills it.
 func (t *torture) cycle(ctx context.Context, p plan) error {
 	binary, config := t.tagged, t.config(usual)
-	if p.kind == byChance || p.kind == atStart {
+	if p.plain() {
 		binary = t.plain
 	}
 	if p.beside() {

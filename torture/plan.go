@@ -37,6 +37,9 @@ func (p plan) String() string {
 // beside: a second worker works beside the server's own.
 func (p plan) beside() bool { return p.kind == worker || p.kind == frozen || p.kind == twoAtOnce }
 
+// plain: the server is the one that users have.
+func (p plan) plain() bool { return p.kind == atStart || p.kind == byChance && !p.long }
+
 // points are where the tagged server can kill itself, with the largest count at
 // which it does so.
 func points() []struct {
@@ -82,7 +85,7 @@ func plans(n int, dice *rand.Rand) []plan {
 	}
 	var list []plan
 	for i := range n {
-		p := plan{load: time.Duration(100+dice.IntN(800)) * time.Millisecond, seed: dice.Uint64(), long: i%11 == 10}
+		p := plan{load: time.Duration(100+dice.IntN(800)) * time.Millisecond, seed: dice.Uint64(), long: i%20 == 7}
 		switch i % 10 {
 		case 0, 3, 7:
 			p.kind = byChance
