@@ -28,8 +28,6 @@ const (
 	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, state = ?,
 		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?
 		WHERE id = ? AND key = ?`
-
-	nTicket = 18
 )
 
 // bindTicket appends the values of insertTicket but the run and the thread, or
