@@ -27,6 +27,7 @@ run: build ## build and start the server; DATA=folder keeps everything there
 
 test: compiler lint build ## everything: format, vet, staticcheck, build, tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
+	cd store/sqlite/powercut && $(GO) vet . && $(GO) test .
 
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
@@ -36,10 +37,11 @@ lint: ## gofmt, go vet, staticcheck
 	$(STATICCHECK) ./...
 	$(STATICCHECK) -tags torture ./cmd/...
 
-torture: build ## random histories, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n
+torture: build ## random histories, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
 	$(GO) build -trimpath -o bin/torture ./torture
 	$(GO) test ./ledger -count 1 -timeout 30m -run TestRandomHistories -v -rapid.checks=$(or $(CHECKS),200) -rapid.steps=60
+	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
 
 fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for one

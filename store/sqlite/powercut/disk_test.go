@@ -1,0 +1,408 @@
+package powercut
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+const sector = 512 // bytes that a disk writes as one, or not
+
+// disk holds files, and for each what a cut of the power leaves of it: what was
+// synced, and of the rest whatever chance decides. It is a VFS of SQLite.
+type disk struct {
+	dir string // of the indexes of WALs, which are memory and go with the power
+
+	mu    sync.Mutex // guards all below, and all of the files
+	rand  *rand.Rand
+	files map[string]*file
+	gone  map[string]*file // deleted, and the folder was not synced since
+	boot  int              // handles of an earlier one are dead
+	dead  bool             // until the next boot
+	ends  map[string]int   // operations with which the power went, by what they did
+	cutIn int              // operations of cutOf until the power goes; 0: it stays
+	cutOf string           // part of what they do
+	// fails decides whether an operation fails, if it is not nil.
+	fails func(op string) bool
+}
+
+// file is a file and its locks.
+type file struct {
+	now     []byte   // what is read
+	safe    []byte   // what was synced
+	waiting []change // what was written since
+	named   bool     // the folder that has its name was synced
+
+	shared            int
+	reserved, pending bool
+}
+
+// change is a write, or a truncation if data is nil.
+type change struct {
+	at   int64
+	data []byte
+}
+
+func newDisk(dir string, seed uint64) *disk {
+	return &disk{dir: dir, rand: rand.New(rand.NewPCG(seed, 1)), files: map[string]*file{}, gone: map[string]*file{}, ends: map[string]int{}}
+}
+
+// powerOff ends all that is open. The next boot finds what is left, and begins.
+func (d *disk) powerOff() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, f := range d.gone {
+		if d.files[name] == nil && d.rand.IntN(2) == 0 {
+			d.files[name] = f
+		}
+	}
+	clear(d.gone)
+	how := d.rand.IntN(4)
+	for name, f := range d.files {
+		if !f.named && d.rand.IntN(2) == 0 {
+			delete(d.files, name)
+			continue
+		}
+		d.files[name] = &file{safe: d.left(f, how), named: true}
+		d.files[name].now = slices.Clone(d.files[name].safe)
+	}
+	d.boot++
+	d.cutIn, d.dead, d.fails = 0, false, nil
+}
+
+// left is what a cut leaves of a file: nothing of what waited, some first of it,
+// any part of it in any order, or any part with rubbish in it.
+func (d *disk) left(f *file, how int) []byte {
+	kept := f.safe
+	waiting := f.waiting
+	switch how {
+	case 0:
+		return kept
+	case 1:
+		for _, c := range waiting[:d.rand.IntN(len(waiting)+1)] {
+			kept = c.apply(kept)
+		}
+		return kept
+	}
+	d.rand.Shuffle(len(waiting), func(i, j int) { waiting[i], waiting[j] = waiting[j], waiting[i] })
+	for _, c := range waiting {
+		kept = d.torn(kept, c, how == 3)
+	}
+	return kept
+}
+
+// torn applies some sectors of a change.
+func (d *disk) torn(to []byte, c change, rubbish bool) []byte {
+	if c.data == nil {
+		if d.rand.IntN(2) == 0 {
+			return c.apply(to)
+		}
+		return to
+	}
+	for from := int64(0); from < int64(len(c.data)); {
+		upto := min((c.at+from)/sector*sector+sector-c.at, int64(len(c.data)))
+		part := change{c.at + from, slices.Clone(c.data[from:upto])}
+		from = upto
+		switch n := d.rand.IntN(8); {
+		case n == 0 && rubbish:
+			for i := range part.data {
+				part.data[i] = byte(d.rand.Uint32())
+			}
+			to = part.apply(to)
+		case n < 4:
+			to = part.apply(to)
+		}
+	}
+	return to
+}
+
+func (c change) apply(to []byte) []byte {
+	if c.data == nil {
+		return resized(to, c.at)
+	}
+	if end := c.at + int64(len(c.data)); end > int64(len(to)) {
+		to = resized(to, end)
+	}
+	copy(to[c.at:], c.data)
+	return to
+}
+
+func resized(b []byte, size int64) []byte {
+	if size <= int64(len(b)) {
+		return b[:size]
+	}
+	grown := slices.Grow(b, int(size)-len(b))[:size]
+	clear(grown[len(b):])
+	return grown
+}
+
+// step counts an operation of a handle of some boot, and tells whether it is
+// still done, and whether it then fails. mu is held.
+func (d *disk) step(boot int, op string) (done bool, failure error) {
+	if d.dead || boot != d.boot {
+		return false, sqlite3.IOERR
+	}
+	if d.cutIn > 0 && strings.Contains(op+"$", d.cutOf) {
+		if d.cutIn--; d.cutIn == 0 {
+			d.dead = true
+			d.ends[op]++
+			return true, sqlite3.IOERR
+		}
+	}
+	if d.fails != nil && d.fails(op) {
+		return true, sqlite3.IOERR
+	}
+	return true, nil
+}
+
+// cutAfter lets the power go with the n-th operation from now on that does what
+// of is a part of: "" anything, "sync", "/mail.db$".
+func (d *disk) cutAfter(n int, of string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.cutIn, d.cutOf = n, of
+}
+
+func (d *disk) off() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dead
+}
+
+// failWhen makes operations from now on fail, given what they do to which file.
+func (d *disk) failWhen(fails func(op string) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fails = fails
+}
+
+// A VFS.
+
+func (d *disk) FullPathname(name string) (string, error) { return name, nil }
+
+func (d *disk) Access(name string, _ vfs.AccessFlag) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.files[name] != nil, nil
+}
+
+func (d *disk) Delete(name string, syncDir bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.files[name]
+	if f == nil {
+		return sqlite3.IOERR_DELETE_NOENT
+	}
+	if _, err := d.step(d.boot, "delete "+name); err != nil {
+		return err
+	}
+	delete(d.files, name)
+	switch {
+	case syncDir:
+		d.syncFolder()
+	case f.named:
+		d.gone[name] = f
+	}
+	return nil
+}
+
+func (d *disk) Open(name string, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.dead {
+		return nil, flags, sqlite3.CANTOPEN
+	}
+	f := d.files[name]
+	switch {
+	case name == "":
+		f = &file{} // a temporary one
+	case f == nil && flags&vfs.OPEN_CREATE == 0:
+		return nil, flags, sqlite3.CANTOPEN
+	case f == nil:
+		f = &file{}
+		d.files[name] = f
+	}
+	h := &handle{disk: d, file: f, name: name, boot: d.boot, made: !f.named && flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0}
+	index := fmt.Sprintf("%d-%s-shm", d.boot, filepath.Base(name))
+	h.index = vfs.NewSharedMemory(filepath.Join(d.dir, index), flags)
+	return h, flags, nil
+}
+
+// handle is an open file. Its own fields belong to the connection that opened it.
+type handle struct {
+	disk  *disk
+	file  *file
+	name  string
+	boot  int
+	index vfs.SharedMemory
+	made  bool // it is a journal or a WAL, whose first sync is one of the folder too, as SQLite's own VFS has it
+	lock  vfs.LockLevel
+}
+
+func (h *handle) SharedMemory() vfs.SharedMemory { return h.index }
+
+func (h *handle) Close() error {
+	if h.index != nil {
+		if err := h.index.Close(); err != nil {
+			return err
+		}
+	}
+	return h.Unlock(vfs.LOCK_NONE)
+}
+
+func (h *handle) ReadAt(p []byte, at int64) (int, error) {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	if h.disk.dead || h.boot != h.disk.boot {
+		return 0, sqlite3.IOERR_READ
+	}
+	if at >= int64(len(h.file.now)) {
+		return 0, io.EOF
+	}
+	n := copy(p, h.file.now[at:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (h *handle) WriteAt(p []byte, at int64) (int, error) {
+	if err := h.change("write", change{at, slices.Clone(p)}); err != nil {
+		return 0, sqlite3.IOERR_WRITE
+	}
+	return len(p), nil
+}
+
+func (h *handle) Truncate(size int64) error {
+	if err := h.change("truncate", change{at: size}); err != nil {
+		return sqlite3.IOERR_TRUNCATE
+	}
+	return nil
+}
+
+// change is done also when it fails, as far as chance has it.
+func (h *handle) change(op string, c change) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	done, err := h.disk.step(h.boot, op+" "+h.name)
+	if done && (err == nil || h.disk.rand.IntN(2) == 0) {
+		h.file.now = c.apply(h.file.now)
+		h.file.waiting = append(h.file.waiting, c)
+	}
+	return err
+}
+
+// Sync makes everything safe. One that fails has written some of it, and what it
+// has not is forgotten, as by operating systems: a later one does not write it.
+func (h *handle) Sync(vfs.SyncFlag) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	done, err := h.disk.step(h.boot, "sync "+h.name)
+	if !done || h.disk.dead {
+		return sqlite3.IOERR_FSYNC
+	}
+	for _, c := range h.file.waiting {
+		if err == nil {
+			h.file.safe = c.apply(h.file.safe)
+		} else {
+			h.file.safe = h.disk.torn(h.file.safe, c, false)
+		}
+	}
+	h.file.waiting = nil
+	if err != nil {
+		return sqlite3.IOERR_FSYNC
+	}
+	if h.made {
+		h.disk.syncFolder()
+		h.made = false
+	}
+	return nil
+}
+
+// syncFolder makes all names safe. mu is held.
+func (d *disk) syncFolder() {
+	for _, f := range d.files {
+		f.named = true
+	}
+	clear(d.gone)
+}
+
+func (h *handle) Size() (int64, error) {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	return int64(len(h.file.now)), nil
+}
+
+func (h *handle) SectorSize() int { return sector }
+
+// DeviceCharacteristics are those that SQLite takes for granted on a disk: what
+// is torn does not reach beyond what was written.
+func (h *handle) DeviceCharacteristics() vfs.DeviceCharacteristic {
+	return vfs.IOCAP_POWERSAFE_OVERWRITE
+}
+
+// The locks of https://sqlite.org/lockingv3.html.
+
+func (h *handle) Lock(lock vfs.LockLevel) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	f := h.file
+	if h.lock >= lock {
+		return nil
+	}
+	switch lock {
+	case vfs.LOCK_SHARED:
+		if f.pending {
+			return sqlite3.BUSY
+		}
+		f.shared++
+	case vfs.LOCK_RESERVED:
+		if f.reserved {
+			return sqlite3.BUSY
+		}
+		f.reserved = true
+	case vfs.LOCK_EXCLUSIVE:
+		if f.pending && h.lock < vfs.LOCK_PENDING {
+			return sqlite3.BUSY
+		}
+		f.pending, h.lock = true, vfs.LOCK_PENDING
+		if f.shared > 1 {
+			return sqlite3.BUSY
+		}
+	}
+	h.lock = lock
+	return nil
+}
+
+func (h *handle) Unlock(lock vfs.LockLevel) error {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	f := h.file
+	if h.lock <= lock {
+		return nil
+	}
+	if h.lock >= vfs.LOCK_RESERVED {
+		f.reserved = false
+	}
+	if h.lock >= vfs.LOCK_PENDING {
+		f.pending = false
+	}
+	if lock < vfs.LOCK_SHARED {
+		f.shared--
+	}
+	h.lock = lock
+	return nil
+}
+
+func (h *handle) CheckReservedLock() (bool, error) {
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
+	return h.file.reserved, nil
+}

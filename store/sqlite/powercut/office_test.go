@@ -1,0 +1,286 @@
+package powercut
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/sqlite"
+	"mailroom/store/storetest"
+)
+
+// office is a ledger over a store on a disk, and what it acknowledged over all
+// boots of the machine.
+type office struct {
+	disk   *disk
+	driver sqlite.Driver
+	boots  int
+
+	store  *sqlite.Store
+	ledger *ledger.Ledger
+	stop   context.CancelFunc
+	ended  chan error
+
+	names atomic.Int64
+
+	mu      sync.Mutex                    // guards what follows
+	told    map[string]mailroom.Submitted // by key, of submits that were acknowledged
+	unknown map[string]mailroom.Submit    // by key, of submits that were not answered
+	replies map[string]string             // run to what it ended with, acknowledged
+	refused []string                      // texts that no log may have
+	wrong   []string                      // answers that should not be
+}
+
+func newOffice(d *disk, driver sqlite.Driver) *office {
+	return &office{
+		disk: d, driver: driver,
+		told: map[string]mailroom.Submitted{}, unknown: map[string]mailroom.Submit{}, replies: map[string]string{},
+	}
+}
+
+// open starts the ledger as a server does.
+func (o *office) open(ctx context.Context) (err error) {
+	o.boots++
+	if o.store, err = sqlite.Open(ctx, "/mail.db", sqlite.Options{Readers: 2, Driver: o.driver}); err != nil {
+		return err
+	}
+	ctx, o.stop = context.WithCancel(context.WithoutCancel(ctx))
+	o.ledger, o.ended = ledger.New(o.store, ledger.Options{MaxQueued: -1}), make(chan error, 1)
+	go func() { o.ended <- o.ledger.Run(ctx) }() // close waits for it
+	return errors.Join(o.ledger.EndLocal(ctx), o.ledger.Sweep(ctx, ""))
+}
+
+// close ends it and returns why the ledger ended by itself, if it did.
+func (o *office) close() (ended, closed error) {
+	if o.store == nil {
+		return nil, nil
+	}
+	o.stop()
+	ended = <-o.ended
+	closed = o.store.Close()
+	o.store = nil
+	return ended, closed
+}
+
+// work has several hands submit, claim and complete, each until something is not
+// answered or it has done so many rounds.
+func (o *office) work(ctx context.Context, rounds int) {
+	var hands sync.WaitGroup
+	for n := range 4 {
+		hands.Go(func() {
+			worker := o.name("w")
+			_, err := o.ledger.Register(ctx, mailroom.Worker{ID: worker, Local: true, Agents: []string{"echo"}})
+			for round := int64(1); err == nil && round <= int64(rounds); round++ {
+				err = o.round(ctx, fmt.Sprint("t", n%3), worker, round)
+			}
+			if mailroom.CodeOf(err) != mailroom.Unavailable && err != nil {
+				o.note("answered with %v", err)
+			}
+		})
+	}
+	hands.Wait()
+}
+
+// round is a submit, one that is refused, and what is due.
+func (o *office) round(ctx context.Context, thread, worker string, round int64) error {
+	in := mailroom.Submit{
+		Thread: thread, Key: o.name("key "), Sender: "ann", Owner: "ann",
+		Messages: []mailroom.Draft{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
+	}
+	if err := o.submit(ctx, in); err != nil {
+		return err
+	}
+	in.Mode, in.Key = mailroom.ModeReject, ""
+	in.Messages = []mailroom.Draft{{Parts: mailroom.Text(o.name("refused "))}}
+	_, err := o.ledger.Submit(ctx, in)
+	if mailroom.CodeOf(err) == mailroom.Busy {
+		o.mu.Lock()
+		o.refused = append(o.refused, in.Messages[0].Parts[0].Text)
+		o.mu.Unlock()
+	} else if err != nil {
+		return err
+	}
+	work, err := o.ledger.Claim(ctx, ledger.ClaimRequest{Worker: worker, Round: round, Slots: 2, Alone: true, Agents: map[string]int{"echo": 2}})
+	if err != nil {
+		return err
+	}
+	for _, w := range work {
+		if err := o.complete(ctx, w.Claim); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *office) submit(ctx context.Context, in mailroom.Submit) error {
+	out, err := o.ledger.Submit(ctx, in)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err != nil {
+		o.unknown[in.Key] = in
+		return err
+	}
+	o.told[in.Key] = out
+	delete(o.unknown, in.Key)
+	return nil
+}
+
+func (o *office) complete(ctx context.Context, c mailroom.Claim) error {
+	_, err := o.ledger.Append(ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
+	if code := mailroom.CodeOf(err); code == mailroom.Conflict {
+		err = nil // an earlier attempt made it: the number of this one's is another
+	}
+	if err != nil {
+		return err
+	}
+	steps, err := o.steps(ctx, c.Run)
+	if err != nil {
+		return err
+	}
+	reply := o.name("reply ")
+	_, err = o.ledger.Settle(ctx, mailroom.Settle{
+		Claim: c, Number: steps + 1, Outcome: mailroom.Complete,
+		Message: &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
+	})
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if was, twice := o.replies[c.Run]; twice {
+		o.wrong = append(o.wrong, fmt.Sprintf("run %s ended with %q, and again with %q", c.Run, was, reply))
+	}
+	o.replies[c.Run] = reply
+	return nil
+}
+
+func (o *office) steps(ctx context.Context, run string) (n int, err error) {
+	err = o.ledger.View(ctx, func(r mailroom.Reader) error {
+		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
+		if err == nil && len(runs) == 1 {
+			n = runs[0].Step
+		}
+		return err
+	})
+	return n, err
+}
+
+func (o *office) name(of string) string { return fmt.Sprint(of, o.names.Add(1)) }
+
+func (o *office) note(format string, args ...any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.wrong = append(o.wrong, fmt.Sprintf(format, args...))
+}
+
+// audit compares the store with all that was ever acknowledged, asks again for
+// what was not answered, and returns what is wrong. No hand works meanwhile.
+func (o *office) audit(ctx context.Context) ([]string, error) {
+	for _, key := range slices.Sorted(maps.Keys(o.unknown)) {
+		if err := o.submit(ctx, o.unknown[key]); err != nil {
+			return nil, fmt.Errorf("repeat submit %q: %w", key, err)
+		}
+	}
+	found, err := storetest.Check(ctx, o.store)
+	found = append(found, o.wrong...)
+	if err != nil {
+		return found, err
+	}
+	err = o.store.View(ctx, func(r mailroom.Reader) error {
+		runs := map[string]*mailroom.Run{}
+		rows, err := r.Runs(mailroom.RunQuery{})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			runs[row.ID] = row
+		}
+		texts, err := said(r)
+		if err != nil {
+			return err
+		}
+		for key, out := range o.told {
+			if runs[out.Run] == nil {
+				found = append(found, fmt.Sprintf("submit %q was acknowledged with run %s, which is gone", key, out.Run))
+			} else if n := texts[out.Message]; n != 1 {
+				found = append(found, fmt.Sprintf("submit %q was acknowledged with message %s, which is there %d times", key, out.Message, n))
+			}
+		}
+		if len(rows) != len(o.told)+o.rejects(rows) {
+			found = append(found, fmt.Sprintf("there are %d runs of %d submits", len(rows), len(o.told)))
+		}
+		for run, reply := range o.replies {
+			if row := runs[run]; row == nil || row.Status != mailroom.Completed || row.Reply == nil || *row.Reply != reply {
+				found = append(found, fmt.Sprintf("run %s was completed with %q and is %+v", run, reply, row))
+			}
+		}
+		for _, text := range o.refused {
+			if texts[text] > 0 {
+				found = append(found, fmt.Sprintf("%q was refused and is there", text))
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// rejects are the runs of submits that may be refused and were not: an idle
+// thread takes them.
+func (o *office) rejects(rows []*mailroom.Run) (n int) {
+	for _, row := range rows {
+		if row.Mode == mailroom.ModeReject {
+			n++
+		}
+	}
+	return n
+}
+
+// said counts the messages of all logs, by their ids and by their texts.
+func said(r mailroom.Reader) (map[string]int, error) {
+	all := map[string]int{}
+	threads, err := r.Threads(mailroom.ThreadQuery{})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range threads {
+		entries, err := r.Entries(mailroom.EntryQuery{Thread: t.ID, Kinds: []string{mailroom.KindMessage}})
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			var m mailroom.Message
+			if err := e.Decode(&m); err != nil {
+				return nil, err
+			}
+			all[m.ID]++
+			all[m.Text]++
+		}
+	}
+	return all, nil
+}
+
+// integrity asks SQLite itself whether the file is whole.
+func (o *office) integrity(ctx context.Context) (err error) {
+	connector, err := o.driver.Connector("file:/mail.db?_pragma=query_only(true)")
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var says string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check").Scan(&says); err != nil {
+		return err
+	}
+	if says != "ok" {
+		return fmt.Errorf("SQLite finds: %s", says)
+	}
+	return nil
+}

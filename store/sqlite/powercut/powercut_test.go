@@ -1,0 +1,188 @@
+package powercut
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ncruces/go-sqlite3/vfs"
+
+	"mailroom"
+)
+
+// go test . -cuts 1000 for a long round, -seed N to play one again.
+var (
+	cuts = flag.Int("cuts", 12, "how often the power goes in TestNothingAcknowledgedIsLostWhenThePowerGoes")
+	seed = flag.Uint64("seed", 0, "of the random tests; 0 is by the clock")
+)
+
+func seeded(t *testing.T) uint64 {
+	t.Helper()
+	n := *seed
+	if n == 0 {
+		n = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-seed %d", n)
+	return n
+}
+
+// machine is an office on a new disk.
+func machine(t *testing.T, seed uint64, synchronous string) *office {
+	t.Helper()
+	name := strings.ReplaceAll(t.Name(), "/", "-") + fmt.Sprint("-", seed, synchronous)
+	d := newDisk(t.TempDir(), seed)
+	vfs.Register(name, d)
+	t.Cleanup(func() { vfs.Unregister(name) })
+	return newOffice(d, on(name, synchronous))
+}
+
+// cut works until the power goes at some point, and returns what is wrong after
+// the next boot.
+func (o *office) cut(t *testing.T, chance *rand.Rand) []string {
+	t.Helper()
+	ctx := t.Context()
+	if chance.IntN(8) == 0 {
+		o.disk.cutAfter(1+chance.IntN(200), "") // also while it is opened, and made
+	}
+	err := o.open(ctx)
+	if err == nil {
+		switch chance.IntN(4) {
+		case 0:
+			o.disk.cutAfter(1+chance.IntN(100), "sync")
+		case 1:
+			o.disk.cutAfter(1+chance.IntN(300), "/mail.db$") // in a checkpoint
+		default:
+			o.disk.cutAfter(1+chance.IntN(2000), "")
+		}
+		o.work(ctx, 5+chance.IntN(60))
+		o.disk.cutAfter(1+chance.IntN(500), "") // if it is not off: while it is closed, which is a checkpoint
+	}
+	if _, err := o.close(); err != nil && !o.disk.off() {
+		t.Fatalf("close: %v", err)
+	}
+	o.disk.powerOff()
+	if err := o.open(ctx); err != nil {
+		return []string{fmt.Sprintf("open after the power went: %v", err)}
+	}
+	found, err := o.audit(ctx)
+	if err == nil {
+		err = o.integrity(ctx)
+	}
+	if err != nil {
+		found = append(found, err.Error())
+	}
+	off := chance.IntN(2) == 0
+	if off {
+		o.disk.powerOff() // the WAL stays, and grows
+	}
+	if _, err := o.close(); err != nil && !off {
+		t.Fatalf("close: %v", err)
+	}
+	return found
+}
+
+func TestNothingAcknowledgedIsLostWhenThePowerGoes(t *testing.T) {
+	n := seeded(t)
+	chance := rand.New(rand.NewPCG(n, 2))
+	ends := map[string]int{} // what the power went in
+	var o *office
+	for i := range *cuts {
+		if i%25 == 0 {
+			o = machine(t, n+uint64(i), "")
+			o.disk.ends = ends
+		}
+		for _, wrong := range o.cut(t, chance) {
+			t.Error(wrong)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d cuts, in %v; the last disk took %d submits and completed %d runs", *cuts, ends, len(o.told), len(o.replies))
+}
+
+// The same test sees when SQLite does not sync each commit: else it would prove
+// nothing.
+func TestAStoreThatDoesNotSyncEachCommitIsCaught(t *testing.T) {
+	for _, synchronous := range []string{"off", "normal"} {
+		t.Run(synchronous, func(t *testing.T) {
+			n := seeded(t)
+			chance := rand.New(rand.NewPCG(n, 2))
+			for i := range uint64(50) {
+				if found := machine(t, n+i, synchronous).cut(t, chance); len(found) > 0 {
+					t.Logf("after %d cuts: %.200s", i+1, found[0])
+					return
+				}
+			}
+			t.Error("50 cuts of a store that does not sync lost nothing")
+		})
+	}
+}
+
+// An I/O error ends all writing until the store is opened again; what was
+// acknowledged is there then, with the power on all the time or gone.
+func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {
+	n := seeded(t)
+	chance := rand.New(rand.NewPCG(n, 3))
+	for _, op := range []string{"write", "sync"} {
+		for _, off := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, power goes: %t", op, off), func(t *testing.T) {
+				o := machine(t, n, "")
+				for range 1 + *cuts/6 {
+					if err := o.open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					nth := 1 + chance.IntN(60)
+					o.disk.failWhen(func(done string) bool {
+						if strings.HasPrefix(done, op) {
+							nth--
+						}
+						return strings.HasPrefix(done, op) && nth == 0
+					})
+					o.work(t.Context(), 100)
+					o.mustBeBroken(t)
+					if off {
+						o.disk.powerOff()
+					} else {
+						o.disk.failWhen(nil)
+					}
+					if err := o.open(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					found, err := o.audit(t.Context())
+					if err = errors.Join(err, o.integrity(t.Context())); err != nil {
+						t.Fatal(err)
+					}
+					for _, wrong := range found {
+						t.Error(wrong)
+					}
+					if ended, closed := o.close(); ended != nil || closed != nil {
+						t.Fatalf("close: %v, %v", ended, closed)
+					}
+				}
+			})
+		}
+	}
+}
+
+// mustBeBroken: the store takes nothing more, says why, and the ledger over it
+// has ended with that.
+func (o *office) mustBeBroken(t *testing.T) {
+	t.Helper()
+	err := o.store.Update(t.Context(), func(mailroom.Tx) error { return nil })
+	if mailroom.CodeOf(err) != mailroom.Unavailable || !errors.Is(err, mailroom.ErrStoreClosed) {
+		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err, mailroom.ErrStoreClosed)
+	}
+	_, err = o.ledger.Submit(t.Context(), mailroom.Submit{Thread: "late", Sender: "ann", Messages: []mailroom.Draft{{Parts: mailroom.Text("late")}}})
+	if mailroom.CodeOf(err) != mailroom.Unavailable {
+		t.Errorf("a submit after the error of the disk: got %v, want one of code unavailable", err)
+	}
+	ended, _ := o.close() // what a broken store says when it is closed is of no use any more
+	if !errors.Is(ended, mailroom.ErrStoreClosed) {
+		t.Errorf("the ledger ended with %v, want %v", ended, mailroom.ErrStoreClosed)
+	}
+}
