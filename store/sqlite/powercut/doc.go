@@ -4,5 +4,6 @@
 // It has tests only, which open store/sqlite on a disk made in Go: what was
 // written and not synced is lost, kept, or torn, in any order. They are a module
 // of their own because the SQLite that allows this, github.com/ncruces/go-sqlite3,
-// is needed for nothing else.
+// is needed for nothing else. When the requirements of the outer module change,
+// go mod tidy -e in here follows.
 package powercut
