@@ -168,6 +168,23 @@ func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAChildCommitsWithItsCallersTicketOrNotAtAll(t *testing.T) {
+	store := newFate(nil)
+	d := open(t, store, ledger.Options{})
+	run, child := d.parent()
+	s := complete(child.Claim, "here")
+	s.Number = 1
+	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	_, err := d.Settle(d.ctx, s)
+	wantCode(t, err, mailroom.Unavailable)
+	wantRun(d, child.Run.ID, mailroom.Running)
+	wantRun(d, run, mailroom.Waiting)
+	store.updates()
+	d.settle(s)
+	wantEqual(t, "commits", store.updates(), 1)
+	wantRun(d, run, mailroom.Queued)
+}
+
 func TestALongReplyOfAChildIsReferenced(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	run, child := d.parent()

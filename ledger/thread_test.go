@@ -5,6 +5,7 @@ import (
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store/storetest"
 )
 
 func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
@@ -82,13 +83,22 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {
-	d := open(t, nil, ledger.Options{})
+	store := newFate(nil)
+	d := open(t, store, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "a"))
 	c := d.claimOne("w").Claim
 	d.submit(text("t", "b"))
 	before := len(d.log("t"))
-	out := d.submit(mode(mailroom.ModeInterrupt, "t", "instead"))
+	instead := mode(mailroom.ModeInterrupt, "t", "instead")
+	store.then(storetest.Fault{Kind: storetest.FailBefore})
+	_, err := d.Submit(t.Context(), instead)
+	wantCode(t, err, mailroom.Unavailable)
+	wantEqual(t, "entries after a commit that failed", len(d.log("t")), before)
+	wantEqual(t, "stop after it", d.run(c.Run).Stop, "")
+	store.updates()
+	out := d.submit(instead)
+	wantEqual(t, "commits", store.updates(), 1)
 	var kinds []string
 	for _, e := range d.log("t")[before:] {
 		kinds = append(kinds, e.Kind)
