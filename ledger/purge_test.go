@@ -54,6 +54,30 @@ func TestASteerThatIsSupersededAfterAPurgeIsSound(t *testing.T) {
 	wantEqual(t, "superseded", out.Superseded, []string{own})
 }
 
+// A run that waited long before it started says what it read behind the first
+// entry of one that was queued meanwhile.
+func TestATranscriptLeavesOutWhatWasPurgedBeforeItWasRead(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("t", "early"))
+	edited := d.submit(text("t", "early and edited"))
+	d.submit(text("t", "late"))
+	must(d.Edit(d.ctx, "t", edited.Message, mailroom.Text("early and edited late")))(t)
+	d.settle(complete(d.claimOne("w").Claim, "one"))
+	d.settle(complete(d.claimOne("w").Claim, "two"))
+	must(0, d.Purge(d.ctx, "t", 0))(t)
+	d.settle(complete(d.claimOne("w").Claim, "three"))
+	items, _, err := d.Transcript(d.ctx, ledger.TranscriptQuery{Thread: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range items {
+		texts = append(texts, m.Text)
+	}
+	wantEqual(t, "transcript", texts, []string{"one", "two", "late", "three"})
+}
+
 func TestAPurgeKeepsWhatIsYoungerThanTheRetention(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -109,10 +110,18 @@ func (w *walk) entry(e mailroom.Entry) error {
 	return nil
 }
 
-// read emits the messages at these entries, the last one first.
+// read emits the messages at these entries, the last one first. What was read
+// late may have been purged before the entry which says that it was read.
 func (w *walk) read(seqs ...int64) error {
 	for _, seq := range slices.Backward(seqs) {
 		m, err := messageAt(w.r, w.q.Thread, seq)
+		if mailroom.CodeOf(err) == mailroom.NotFound {
+			purged, other := w.purged()
+			if purged {
+				continue
+			}
+			err = cmp.Or(other, err)
+		}
 		if err != nil {
 			return err
 		}
@@ -122,6 +131,12 @@ func (w *walk) read(seqs ...int64) error {
 		}
 	}
 	return nil
+}
+
+// purged reports whether the log no longer begins with its first entry.
+func (w *walk) purged() (bool, error) {
+	rows, err := w.r.Threads(mailroom.ThreadQuery{IDs: []string{w.q.Thread}})
+	return len(rows) > 0 && rows[0].FirstSeq > 1, err
 }
 
 func (w *walk) message(m mailroom.Message) error {
