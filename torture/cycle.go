@@ -49,7 +49,7 @@ func (t *torture) cycle(ctx context.Context, p plan) error {
 		}
 	}
 	if p.purge { // what is there must be read before it goes
-		if err := t.once(ctx, binary, p); err != nil {
+		if err := t.once(ctx, p); err != nil {
 			return err
 		}
 		t.purges.Store(true)
@@ -87,8 +87,8 @@ func (t *torture) checked(ctx context.Context, binary, config, doom string) (*pr
 }
 
 // once starts a server without load, to have everything checked and repeated.
-func (t *torture) once(ctx context.Context, binary string, p plan) error {
-	s, err := t.up(ctx, binary, t.config(usual), "")
+func (t *torture) once(ctx context.Context, p plan) error {
+	s, err := t.up(ctx, t.tagged, t.config(usual), "")
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,9 @@ import (
 // judge compares one operation with the log of its thread: what was answered is
 // there.
 func (t *torture) judge(o *operation) {
+	if o.Outcome == refused && !t.mayRefuse(o) {
+		t.violation(o.Thread, "operation %d, %s, was refused: %s: %s", o.N, o.Kind, o.Code, o.Why)
+	}
 	if o.Outcome != done || o.Thread == "" || strings.HasPrefix(o.Thread, "gone-") {
 		return
 	}
@@ -27,6 +30,18 @@ func (t *torture) judge(o *operation) {
 	if o.Submitted != nil && o.Submit.Key != "" {
 		t.judgeKey(o)
 	}
+}
+
+// mayRefuse: what comes too late is a conflict, what was purged is not found, a
+// thread can be busy. A list is always there.
+func (t *torture) mayRefuse(o *operation) bool {
+	switch o.Code {
+	case mailroom.Conflict, mailroom.Busy, mailroom.Gone:
+		return o.Kind != "list"
+	case mailroom.NotFound:
+		return o.Kind != "list" && t.purges.Load()
+	}
+	return false
 }
 
 // judgeKey: every answer under a key names the same message and run.
