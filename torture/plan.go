@@ -101,7 +101,7 @@ func plans(n int, dice *rand.Rand) []plan {
 			p.purge = point.name == "before purge" || point.name == "after purge"
 			p.load = 4 * time.Second
 		}
-		p.purge = p.purge || i%9 == 7 && !p.beside()
+		p.purge = p.purge || i%9 == 7 && !p.beside() && !p.long // else much goes before it was read
 		p.doctor, p.backup = i%20 == 3, i%20 == 13
 		if p.beside() {
 			p.load += 1200 * time.Millisecond // it looks for work once a second
