@@ -1,0 +1,289 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/sqlite"
+	"mailroom/store/storetest"
+)
+
+// mishap is what happens to one Update of an operation.
+type mishap struct {
+	name  string
+	fault storetest.Fault
+	slow  bool // it begins late, and is answered
+	left  bool // it begins late, and nobody waits any more
+	ends  bool // the store takes nothing more until it is opened again
+}
+
+func mishaps() []mishap {
+	closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "the disk is full", Cause: mailroom.ErrStoreClosed}
+	return []mishap{
+		{name: "it fails before", fault: storetest.Fault{Kind: storetest.FailBefore}},
+		{name: "it happens and is reported failed", fault: storetest.Fault{Kind: storetest.FailAfter}},
+		{name: "it fails before, and the store closes", fault: storetest.Fault{Kind: storetest.FailBefore, Err: closed}, ends: true},
+		{name: "it happens, is reported failed, and the store closes", fault: storetest.Fault{Kind: storetest.FailAfter, Err: closed}, ends: true},
+		{name: "its context ends before the commit", fault: storetest.Fault{Kind: storetest.Cancel}},
+		{name: "it is slow", slow: true},
+		{name: "it is slow and not waited for", slow: true, left: true},
+	}
+}
+
+// trial is a ledger over a store whose Updates may go wrong, and that can be
+// opened again.
+type trial struct {
+	t     *testing.T
+	path  string // of the SQLite file; "" is memory
+	rows  mailroom.Store
+	clock *clock
+	desk  *desk
+
+	mu    sync.Mutex // guards what follows
+	calls int
+	at    int // the call that goes wrong, 0: none
+	with  storetest.Fault
+	began chan struct{} // closed when it begins
+}
+
+// newTrial begins after a day, on memory, or on a copy of a file in which one was.
+func newTrial(t *testing.T, after []byte) *trial {
+	t.Helper()
+	x := &trial{t: t, clock: newClock()}
+	if after == nil {
+		x.rows = memory.New()
+		x.open()
+		day(x.desk, x.clock)
+		return x
+	}
+	x.clock.move(dayLasts)
+	x.path = filepath.Join(t.TempDir(), "mail.db")
+	if err := os.WriteFile(x.path, after, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.open()
+	return x
+}
+
+// dayOnFile is an SQLite file after a day.
+func dayOnFile(t *testing.T) []byte {
+	t.Helper()
+	x := &trial{t: t, clock: newClock(), path: filepath.Join(t.TempDir(), "mail.db")}
+	x.open()
+	day(x.desk, x.clock)
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	return must(os.ReadFile(x.path))(t)
+}
+
+func (x *trial) open() {
+	x.t.Helper()
+	if x.path != "" {
+		s, err := sqlite.Open(x.t.Context(), x.path, sqlite.Options{})
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		x.rows = s
+	}
+	faulty := storetest.Faulty(clocked{x.rows, x.clock}, func(int) storetest.Fault {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.calls++; x.calls != x.at {
+			return storetest.Fault{}
+		}
+		close(x.began)
+		return x.with
+	})
+	x.desk = start(x.t, faulty, ledger.Options{MaxQueued: 100})
+}
+
+// close ends the ledger, and the file, and returns what Run did.
+func (x *trial) close() error {
+	err := x.desk.close()
+	if x.path != "" {
+		if err := x.rows.Close(); err != nil {
+			x.t.Error(err)
+		}
+	}
+	return err
+}
+
+// updates is how many there were since the last call; from now on the n-th goes
+// wrong.
+func (x *trial) updates(n int, with storetest.Fault) int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	calls := x.calls
+	x.calls, x.at, x.with, x.began = 0, n, with, make(chan struct{})
+	return calls
+}
+
+func (x *trial) contents() contents {
+	x.t.Helper()
+	found, err := storetest.Check(x.t.Context(), x.rows)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	for _, f := range found {
+		x.t.Error(f)
+	}
+	return must(readAll(x.t.Context(), x.rows, contents{}))(x.t)
+}
+
+// suffer does the operation while its n-th Update goes wrong, and returns what
+// it is answered with.
+func (x *trial) suffer(o operation, m mishap, n int) error {
+	x.t.Helper()
+	ctx, cancel := context.WithCancel(x.t.Context())
+	defer cancel()
+	gate := make(chan struct{})
+	if m.slow {
+		m.fault.Gate = gate
+	}
+	x.updates(n, m.fault)
+	answer := make(chan error, 1)
+	go func() { // ends with the operation, which is waited for
+		_, err := o.do(ctx, x.desk.Ledger)
+		answer <- err
+	}()
+	if !m.slow {
+		return <-answer
+	}
+	<-x.began
+	if m.left {
+		cancel()
+		if !o.claims {
+			err := <-answer
+			close(gate)
+			return err
+		}
+	}
+	close(gate)
+	return <-answer
+}
+
+// allMishaps makes the trials on SQLite as many as those on memory: go test ./ledger
+// -run CanBeRepeated -all.
+var allMishaps = flag.Bool("all", false, "try every mishap on SQLite too, not only two of each operation")
+
+// worst are the mishaps in which the file matters most.
+func worst() []mishap {
+	return slices.DeleteFunc(mishaps(), func(m mishap) bool {
+		return m.fault.Kind != storetest.Cancel && !(m.ends && m.fault.Kind == storetest.FailAfter)
+	})
+}
+
+// TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates: every Update of
+// every operation × every mishap × a restart, and then the operation again. The
+// rows are as if it was done once.
+func TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates(t *testing.T) {
+	for store, after := range map[string][]byte{"memory": nil, "sqlite": dayOnFile(t)} {
+		for _, o := range operations() {
+			once, answer, updates := o.reference(t, 1)
+			twice := once
+			if o.doubles {
+				twice, _, _ = o.reference(t, 2)
+			}
+			list := mishaps()
+			if store == "sqlite" && !*allMishaps {
+				list, updates = worst(), 1
+			}
+			for n := 1; n <= updates; n++ {
+				for _, m := range list {
+					t.Run(fmt.Sprintf("%s/%s/update %d/%s", store, o.name, n, m.name), func(t *testing.T) {
+						x := newTrial(t, after)
+						x.endure(o, m, n, answer)
+						is := x.contents()
+						if err := x.close(); err != nil {
+							t.Fatal(err)
+						}
+						if cmp.Equal(twice, is, sameRows()) {
+							return
+						}
+						if diff := cmp.Diff(once, is, sameRows()); diff != "" {
+							t.Errorf("the rows after it was repeated (-done once +got):\n%s", diff)
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// reference is what the operation leaves and answers when nothing goes wrong,
+// done so many times, and of how many Updates it is made.
+func (o operation) reference(t *testing.T, times int) (is contents, answer any, updates int) {
+	t.Helper()
+	x := newTrial(t, nil)
+	for range times - 1 {
+		must(o.do(t.Context(), x.desk.Ledger))(t)
+	}
+	x.updates(0, storetest.Fault{})
+	if o.again != nil {
+		_, updates, answer = must(o.do(t.Context(), x.desk.Ledger))(t), x.updates(0, storetest.Fault{}), nil
+		x = newTrial(t, nil)
+		for range times - 1 {
+			must(o.do(t.Context(), x.desk.Ledger))(t)
+		}
+		answer = must(o.again(t.Context(), x.desk.Ledger))(t)
+	} else {
+		answer = must(o.do(t.Context(), x.desk.Ledger))(t)
+		updates = x.updates(0, storetest.Fault{})
+	}
+	is = x.contents()
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	return is, answer, updates
+}
+
+// endure has the operation go wrong, opens the store again, and repeats it.
+func (x *trial) endure(o operation, m mishap, n int, want any) {
+	t := x.t
+	t.Helper()
+	err := x.suffer(o, m, n)
+	switch code := mailroom.CodeOf(err); {
+	case m.slow && !m.left, m.left && o.claims:
+		if err != nil {
+			t.Fatalf("a slow one: got %v", err)
+		}
+	case code != mailroom.Unavailable && !(m.left && errors.Is(err, context.Canceled)):
+		t.Fatalf("got %v, want an error of code unavailable: nobody knows", err)
+	}
+	if m.ends {
+		if _, err := x.desk.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.Unavailable {
+			t.Errorf("after the store has closed: got %v, want an error of code unavailable", err)
+		}
+	}
+	if err := x.close(); errors.Is(err, mailroom.ErrStoreClosed) != m.ends {
+		t.Fatalf("the ledger ended with %v", err)
+	}
+	x.updates(0, storetest.Fault{})
+	x.open()
+	again := o.do
+	if o.again != nil {
+		again = o.again
+	}
+	got, err := again(t.Context(), x.desk.Ledger)
+	switch {
+	case err == nil:
+		if diff := cmp.Diff(want, got); diff != "" && !o.doubles {
+			t.Errorf("answered when it was repeated (-done once +got):\n%s", diff)
+		}
+	case o.late == "" || mailroom.CodeOf(err) != o.late:
+		t.Fatalf("repeated: got %v, want none or one of code %q", err, o.late)
+	}
+}

@@ -1,0 +1,213 @@
+package ledger_test
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// operation is one of the ledger's, on the rows of a day.
+type operation struct {
+	name   string
+	do     func(ctx context.Context, l *ledger.Ledger) (any, error)
+	again  func(ctx context.Context, l *ledger.Ledger) (any, error) // how it is repeated, if not by do
+	claims bool                                                     // it is waited for also when its context has ended
+	// late is what a repeat is refused with after it had happened; "" if it
+	// is answered as before.
+	late mailroom.Code
+	// doubles: a repeat after it had happened may happen once more. It has no
+	// key, and does no harm.
+	doubles bool
+}
+
+const dayLasts = time.Hour
+
+// day fills a store with threads in all states. Its ids are always the same.
+func day(d *desk, c *clock) {
+	submit := func(thread, run string) {
+		in := text(thread, "for "+run)
+		in.Run = run
+		d.submit(in)
+	}
+	claim := func(thread, run, worker string) mailroom.Claim {
+		submit(thread, run)
+		return d.claimOne(worker).Claim
+	}
+	ghost := text("ghosts", "anybody?")
+	ghost.Run, ghost.SetAgent, ghost.Agent = "ghost", true, "ghost"
+	d.submit(ghost)
+	d.register("gone")
+	claim("held", "lost", "gone")
+	c.move(dayLasts) // what "gone" held can be taken away
+	d.register("w", "idle")
+	must(d.Register(d.ctx, mailroom.Worker{ID: "local", Local: true}))(d.t)
+	must(0, d.Define(d.ctx, []mailroom.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
+	for _, thread := range []string{"old", "done"} {
+		d.settle(complete(claim(thread, thread, "w"), "well"))
+	}
+	d.settle(failure(claim("failed", "dead", "w"), mailroom.Permanent))
+	d.settle(park(claim("asks", "asker", "w"), nil, approval("ok"), mailroom.Ask{Name: "q", Kind: mailroom.Question}))
+	family := claim("parents", "parent", "w")
+	d.mustSend(family, mailroom.Send{Name: "child", Thread: "children", Answer: mailroom.AnswerWait})
+	d.settle(park(d.claimOne("w").Claim, nil, approval("may the child?")))
+	d.settle(park(family, []string{"child"}))
+	busy := claim("busy", "current", "w")
+	d.flush(busy, 0, "so f")
+	steer := mode(mailroom.ModeSteer, "busy", "and this")
+	steer.Run = "steered"
+	d.submit(steer)
+	submit("busy", "queued")
+	submit("due", "due")
+}
+
+func current() mailroom.Claim { return mailroom.Claim{Thread: "busy", Run: "current", Attempt: 1} }
+
+// operations are all that write.
+func operations() []operation {
+	all := append(runOperations(), threadOperations()...)
+	for _, m := range []mailroom.Mode{
+		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect,
+	} {
+		all = append(all, submission("submit "+string(m), mode(m, "busy", "hello")))
+	}
+	answer := text("asks", "yes")
+	decided := text("asks", "and do")
+	decided.Decisions = []mailroom.Decision{okayed()}
+	return append(all,
+		submission("submit reject", mode(mailroom.ModeReject, "new", "hello")),
+		submission("submit an answer", answer),
+		submission("submit decisions", decided),
+		submission("submit to no thread", text("", "hello")),
+	)
+}
+
+func submission(name string, in mailroom.Submit) operation {
+	in.Run, in.Key = "submitted", "key"
+	return operation{name: name, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		out, err := l.Submit(ctx, in)
+		return []any{out.Message, out.Run, out.Thread, out.Seq, out.Place}, err
+	}}
+}
+
+// okayed answers the approval of the day. Digests of equal questions are equal.
+func okayed() mailroom.Decision {
+	ask := approval("ok")
+	return mailroom.Decision{Ticket: mailroom.TicketID("asker", "ok"), Verdict: mailroom.Approve, By: "ann", Digest: ask.Digest()}
+}
+
+// status is the answer of an operation that returns a run.
+func status(r *mailroom.Run, err error) (any, error) {
+	if r == nil {
+		return nil, err
+	}
+	return []any{r.ID, r.Status, r.Stop, r.Reason, r.Step}, err
+}
+
+func runOperations() []operation {
+	step := mailroom.Append{Claim: current(), Number: 1, Message: said(current(), "so far"), Step: mailroom.Step{
+		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
+		Tickets: []mailroom.Ask{approval("more")},
+		Sends:   []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
+	}}
+	settles := map[string]mailroom.Settle{
+		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.Permanent), "retry": failure(current(), mailroom.Transient),
+		"release": release(current()), "park": park(current(), nil, approval("more")),
+	}
+	var all []operation
+	for _, name := range []string{"complete", "fail", "retry", "release", "park"} {
+		s := settles[name]
+		s.Number = 1
+		all = append(all, operation{name: "settle " + name, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return status(l.Settle(ctx, s))
+		}})
+	}
+	return append(all,
+		operation{name: "append", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Append(ctx, step) }},
+		operation{name: "flush", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.Flush(ctx, current(), mailroom.Partial{Message: current().Run + ".1-1", Offset: 4, Text: "ar"})
+		}},
+		operation{name: "steered", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Steered(ctx, current()) }},
+		operation{
+			name: "claim", claims: true, doubles: true,
+			do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return claimOf(ctx, l, 1) },
+			again: func(ctx context.Context, l *ledger.Ledger) (any, error) { // the answer was lost, so was what it gave
+				if _, err := l.Renew(ctx, ledger.Renewal{Worker: "idle", Round: 1}); err != nil {
+					return nil, err
+				}
+				return claimOf(ctx, l, 2)
+			},
+		},
+		operation{name: "cancel", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return status(l.Cancel(ctx, "queued", "ann"))
+		}},
+		operation{name: "cancel of one that runs", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return status(l.Cancel(ctx, "current", "ann"))
+		}},
+		operation{name: "cancel tree", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return status(l.CancelTree(ctx, "parent", "ann"))
+		}},
+		operation{name: "decide", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			k, err := l.Decide(ctx, okayed())
+			if err != nil {
+				return nil, err
+			}
+			return k.Decision, nil
+		}},
+		operation{name: "retry by hand", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return status(l.Retry(ctx, mailroom.Retry{Run: "dead", By: "ann"}))
+		}},
+	)
+}
+
+func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
+	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, Alone: true})
+	var runs []string
+	for _, w := range work {
+		runs = append(runs, w.Run.ID)
+	}
+	return runs, err
+}
+
+func threadOperations() []operation {
+	nothing := func(f func(ctx context.Context, l *ledger.Ledger) error) func(context.Context, *ledger.Ledger) (any, error) {
+		return func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, f(ctx, l) }
+	}
+	agent, to := "codex", "deliveries"
+	version := []mailroom.Definition{{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}}
+	return []operation{
+		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Interrupt(ctx, "busy", "ann") }},
+		{name: "edit", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			m, err := l.Edit(ctx, "due", "due.1", mailroom.Text("rather this"))
+			return m.Text, err
+		}},
+		{name: "retract", late: mailroom.Conflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Retract(ctx, "due", "due.1")
+		})},
+		{name: "patch", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			_, err := l.PatchThread(ctx, "done", mailroom.ThreadPatch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
+			return err
+		})},
+		{name: "delete", late: mailroom.NotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done") })},
+		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
+		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Define(ctx, version) })},
+		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Forget(ctx, []mailroom.Definition{{Agent: "echo", Version: "v1"}})
+		})},
+		{name: "register", late: mailroom.Conflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			_, err := l.Register(ctx, mailroom.Worker{ID: "new", Agents: []string{"echo"}})
+			return err
+		})},
+		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return l.Renew(ctx, ledger.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
+		}},
+		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Leave(ctx, "w") })},
+		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocal(ctx) })},
+		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Sweep(ctx, "") })},
+		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+			return l.Orphans(ctx, []string{"echo"}, time.Minute)
+		})},
+	}
+}
