@@ -217,6 +217,7 @@ func FuzzPath(f *testing.F) {
 	} {
 		f.Add(uint8(i), path)
 	}
+	f.Add(uint8(0), "/v1/threads/idle/../queued")
 	in := newIndoors()
 	f.Fuzz(func(t *testing.T, method uint8, path string) {
 		name := []string{"GET", "HEAD", "DELETE", "POST", "PATCH", "OPTIONS"}[method%6]
@@ -304,12 +305,13 @@ func send(t *testing.T, in indoors, r *http.Request) answer {
 }
 
 // FuzzStreamPlace: the place to go on from is the header's, else after's, and
-// what is no place is refused by name.
+// what is no place is refused by name. HEAD asks the same and has an end.
 func FuzzStreamPlace(f *testing.F) {
 	f.Add("1", "", "settled")
 	f.Add("", "2:3", "waiting")
 	f.Add("x", "1", "")
 	f.Add(" 1", "9223372036854775808", "never")
+	f.Add("2", "", "")
 	in := newIndoors()
 	f.Fuzz(func(t *testing.T, id, after, until string) {
 		if !sendable(id) {
@@ -323,7 +325,7 @@ func FuzzStreamPlace(f *testing.F) {
 		_, err := stream.ParseCursor(place)
 		wanted := until == "" || until == "settled" || until == "waiting"
 		before := s.written()
-		a := s.call("GET /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "", "Last-Event-ID: "+id)
+		a := s.call("HEAD /v1/threads/idle/stream?"+url.Values{"after": {after}, "until": {until}}.Encode(), "", "Last-Event-ID: "+id)
 		switch {
 		case !wanted:
 			where = "query.until"
