@@ -28,6 +28,9 @@ func FuzzStep(f *testing.F) {
 	f.Add("", "tool.started", []byte(" {\n}"), []byte(nil), []byte(`"\u0000"`), "", "timer", int64(-62167219200_000_001), "")
 	f.Add("\xff", "message", []byte(`[]`), []byte(`{`), []byte("\x00"), "\x00", "", int64(253402300800_000_000), "\x00")
 	f.Add("s", "x.", []byte(`{"\ud800":"\ud800"}`), []byte(`1e999`), []byte(nil), "", "timer", int64(math.MinInt64), "\u2028")
+	f.Add("s", "x.a", []byte(`{`), []byte(nil), []byte(nil), "", "", int64(0), "")
+	f.Add("s", "x.a", []byte(`{}`), []byte(`{`), []byte(nil), "", "", int64(0), "")
+	f.Add("s", "x.a", []byte(`{}`), []byte(nil), []byte(`{`), "", "", int64(0), "")
 	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress, ask string, expires int64, text string) {
 		w := newWorld(t)
 		w.must(in("", "x"))
@@ -65,6 +68,7 @@ func FuzzStep(f *testing.F) {
 // repeated; another is refused and changes nothing.
 func FuzzDecide(f *testing.F) {
 	f.Add("approve", []byte(nil), "because", 64, "ann")
+	f.Add("approve", []byte(nil), "", 0, "ann")
 	f.Add("answer", []byte(` {"a": 1}`), "", 16, "")
 	f.Add("deny", []byte(`null`), "\xff", 15, "a\x00")
 	f.Add("Approve", []byte(`{`), "", 0, "")

@@ -341,6 +341,7 @@ func TestLookupReadsAnEnvironment(t *testing.T) {
 // whatever is around it.
 func FuzzLookup(f *testing.F) {
 	f.Add("A", "1", "B=2\x00A=3")
+	f.Add("A", "1", "AB=2")
 	f.Add("MAILROOM_RUN", "", "XMAILROOM_RUN=x\x00MAILROOM_RUN")
 	f.Fuzz(func(t *testing.T, name, value, others string) {
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.ContainsRune(value, 0) {
