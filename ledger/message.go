@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,6 +130,10 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 	if err != nil {
 		return m, err
 	}
+	if len(runs) == 0 {
+		now, _, err := outlived(r, &m)
+		return now, err
+	}
 	for _, run := range runs {
 		if in := inputOf(run, id); in != nil {
 			return messageAt(r, thread, in.Seq)
@@ -203,6 +208,10 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if len(runs) == 0 {
+		_, state, err := outlived(r, m)
+		return state, err
+	}
 	state := mailroom.Read
 	for _, run := range runs {
 		if s, ok := run.MessageState(m.ID); ok {
@@ -228,4 +237,35 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[str
 		return err
 	})
 	return states, err
+}
+
+// outlived returns what the log has of a message whose run was purged: a run
+// goes with its first entry, and messages that joined it later may be kept.
+func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
+	entries, err := r.Entries(mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
+		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,
+	}})
+	now, state = *m, mailroom.Read
+	for _, e := range entries {
+		var body struct {
+			Message string `json:"message"`
+		}
+		if err := e.Decode(&body); err != nil {
+			return now, state, err
+		}
+		mine := slices.Contains(holders(m), e.Run)
+		switch {
+		case e.Kind == mailroom.KindEdited && body.Message == m.ID:
+			if now, err = messageAt(r, m.Thread, e.Seq); err != nil {
+				return now, state, err
+			}
+		case e.Kind == mailroom.KindRetracted && body.Message == m.ID:
+			return now, mailroom.Retracted, nil
+		case e.Kind == mailroom.KindCompleted && mine:
+			state = mailroom.Done
+		case e.Kind == mailroom.KindCancelled && mine && e.Attempt == 0:
+			state = mailroom.Superseded
+		}
+	}
+	return now, state, err
 }

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/ledger"
@@ -71,6 +72,35 @@ func TestAnAnswerThatWasEditedBeforeItWasRead(t *testing.T) {
 	wantEqual(t, "claimed", d.message(answer)[0], "no")
 	d.settle(complete(c, "ok"))
 	wantEqual(t, "done", d.message(answer), []string{"no", mailroom.Done})
+}
+
+// A purge takes a run with its first entry. What joined it behind the entries of
+// another that is open stays in the log, and is told as it was.
+func TestAMessageThatOutlivesItsRun(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	collect := func(s string) string { return d.submit(mode(mailroom.ModeCollect, "t", s)).Message }
+	first := text("t", "one")
+	first.SetAgent, first.Agent = true, "echo"
+	run := d.submit(first).Run
+	other := text("t", "of another agent")
+	other.SetAgent, other.Agent, other.NotBefore = true, "codex", time.Now().Add(time.Hour)
+	d.submit(other)
+	d.patchAgent("echo")
+	edited, retracted := collect("two"), collect("three")
+	must(d.Edit(t.Context(), "t", edited, mailroom.Text("zwei")))(t)
+	must(0, d.Retract(t.Context(), "t", retracted))(t)
+	d.settle(complete(d.claimOne("w").Claim, "ok"))
+	want := [][]string{d.message(edited), d.message(retracted)}
+	must(0, d.Purge(t.Context(), "t", 0))(t)
+	wantEqual(t, "runs left", len(d.runsOf(run)), 0)
+	wantEqual(t, "told after the purge", [][]string{d.message(edited), d.message(retracted)}, want)
+	wantEqual(t, "told before", want, [][]string{{"zwei", mailroom.Done}, {"three", mailroom.Retracted}})
+}
+
+func (d *desk) patchAgent(agent string) {
+	d.t.Helper()
+	must(d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{Agent: &agent}))(d.t)
 }
 
 func TestASteeredMessageThatBecameARun(t *testing.T) {
