@@ -27,6 +27,7 @@ type Loaded struct {
 	tickets map[string]*Ticket // of the current run, and those an operation names
 
 	said []Message // submitted in this transaction
+	head Due       // of the head of the queue, while the row alone tells who that is
 
 	touched bool
 	dirty   []*Run // changed runs, in order of their first change
@@ -52,6 +53,9 @@ func Load(row *Thread) *Loaded {
 		queue:   window{less: byPlace, member: inQueue},
 		held:    window{less: byNotBefore, member: isHeld},
 	}
+	if t.Current == "" && t.HeldAt.IsZero() {
+		t.head = t.Due
+	}
 	idle := t.Current == "" && t.Due.At.IsZero()
 	t.queue.whole = idle
 	t.held.whole = idle || t.HeldAt.IsZero()
@@ -67,7 +71,7 @@ const (
 	ScopeAll               // every run that never started
 )
 
-const firstPage, allRows = 4, 1 << 40
+const firstPage, allRows = 3, 1 << 40
 
 // Need says how many rows of the queue and of the held runs must be loaded,
 // with Fill, before a transition of this scope at now. Zero is none. Ask again
@@ -172,6 +176,7 @@ const restingRuns = 4
 func (t *Loaded) Rest() bool {
 	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
 	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.said = nil, nil, nil, nil, nil, nil
+	t.head = Due{}
 	clear(t.isDirty)
 	clear(t.known)
 	if len(t.tickets) > 0 || t.idle() {
@@ -184,6 +189,9 @@ func (t *Loaded) Rest() bool {
 		known = append(known, c)
 	}
 	clear(t.runs)
+	if len(known) == 0 {
+		return false
+	}
 	for _, r := range known {
 		if r.Asked > 0 {
 			return false
@@ -221,9 +229,21 @@ func (t *Loaded) touch(r *Run) {
 	t.runs[r.ID] = r
 	t.queue.place(r)
 	t.held.place(r)
+	t.precede(r)
 	if !t.isDirty[r.ID] {
 		t.isDirty[r.ID] = true
 		t.dirty = append(t.dirty, r)
+	}
+}
+
+// precede notes what the change of r means for who is next, as far as that is
+// known without the queue: a new run goes before the head by its priority only.
+func (t *Loaded) precede(r *Run) {
+	switch {
+	case r.Key != 0 || !inQueue(r):
+		t.head = Due{}
+	case !t.head.At.IsZero() && r.Priority < t.head.Priority:
+		t.head = Due{At: t.head.At, Agent: r.Agent, Priority: r.Priority, Alone: r.LastChance()}
 	}
 }
 
@@ -287,6 +307,9 @@ func (t *Loaded) due(now time.Time) Due {
 		}
 		h := t.queue.runs[0]
 		return Due{At: at, Agent: h.Agent, Priority: h.Priority, Alone: h.LastChance()}
+	}
+	if !t.queue.whole && !t.head.At.IsZero() {
+		return t.head
 	}
 	if !t.queue.whole {
 		panic("mailroom: the queue of thread " + t.ID + " is not loaded")

@@ -89,8 +89,8 @@ func (in *Submit) Scope(t *Thread) Scope {
 	case ModeInterrupt, ModeLatest, ModeCollect:
 		return ScopeAll
 	}
-	if t.Current != "" {
-		return ScopeRow
+	if t.Current != "" || !t.Due.At.IsZero() && t.HeldAt.IsZero() && in.NotBefore.IsZero() {
+		return ScopeRow // it tells who is next
 	}
 	return ScopeHead
 }

@@ -62,6 +62,7 @@ func (e *Engine) takeAll(life context.Context) {
 // that is lost meanwhile, is given back without entering the agent.
 func (e *Engine) take(life context.Context, c claimed) {
 	e.answered = c.round
+	var unread []*session
 	for i, w := range c.work {
 		s := e.newSession(life, c.worker, w, c.hints[i])
 		e.active[s.claim] = s
@@ -71,10 +72,14 @@ func (e *Engine) take(life context.Context, c claimed) {
 		case e.stopping:
 			s.cancel(mailroom.ErrReleased)
 		}
-		e.crew.Go(func() {
-			s.work()
-			e.results <- s
-		})
+		if w.Input == nil {
+			unread = append(unread, s)
+			continue
+		}
+		e.start(s)
+	}
+	if len(unread) > 0 {
+		e.crew.Go(func() { e.read(life, unread) })
 	}
 	if c.err == nil || e.closed(c.err) {
 		return
@@ -84,6 +89,30 @@ func (e *Engine) take(life context.Context, c claimed) {
 	// has ended.
 	e.rest(c.err)
 	e.renew(life)
+}
+
+func (e *Engine) start(s *session) {
+	e.crew.Go(func() {
+		s.work()
+		e.results <- s
+	})
+}
+
+// read starts sessions whose input is in the log, after it has read it for all
+// of them at once: a snapshot costs more than what is read from it. A session
+// that goes without reads for itself.
+func (e *Engine) read(life context.Context, unread []*session) {
+	runs := make([]*mailroom.Run, len(unread))
+	for i, s := range unread {
+		runs[i] = s.Run()
+	}
+	inputs, err := e.ledger.Inputs(life, runs)
+	for i, s := range unread {
+		if err == nil {
+			s.input = inputs[i]
+		}
+		e.start(s)
+	}
 }
 
 // tooLate counts what was claimed after the loop had ended.

@@ -76,17 +76,12 @@ func (s *session) Input(ctx context.Context) ([]mailroom.Message, error) {
 	if s.input != nil {
 		return s.input, nil
 	}
-	var seqs []int64
-	for _, in := range s.Run().Inputs {
-		if !in.Retracted {
-			seqs = append(seqs, in.Seq)
-		}
+	inputs, err := s.engine.ledger.Inputs(ctx, []*mailroom.Run{s.Run()})
+	if err != nil {
+		return nil, err
 	}
-	input, err := s.engine.ledger.Messages(ctx, s.claim.Thread, seqs)
-	if err == nil {
-		s.input = input
-	}
-	return input, err
+	s.input = inputs[0]
+	return s.input, nil
 }
 
 func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message, error) {

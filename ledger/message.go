@@ -42,6 +42,28 @@ func (l *Ledger) Messages(ctx context.Context, thread string, seqs []int64) ([]m
 	return out, err
 }
 
+// Inputs returns what each of the runs was started for, from one snapshot.
+func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
+	out := make([][]mailroom.Message, len(runs))
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		for i, run := range runs {
+			out[i] = []mailroom.Message{}
+			for _, in := range run.Inputs {
+				if in.Retracted {
+					continue
+				}
+				m, err := messageAt(r, run.Thread, in.Seq)
+				if err != nil {
+					return err
+				}
+				out[i] = append(out[i], m)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
 // messageAt reads the message whose content is in entry seq.
 func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, error) {
 	var m mailroom.Message
