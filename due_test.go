@@ -163,3 +163,27 @@ func TestAnEmptyThreadIsNeverDue(t *testing.T) {
 	}
 	wantEqual(t, "due", w.row.Due, mailroom.Due{})
 }
+
+// A submit behind a queue sees the row only: the head is who the row says, or
+// the new run if its priority is lower.
+func TestASubmitBehindAQueueNeedsNoneOfIt(t *testing.T) {
+	w := newWorld(t)
+	w.must(urgent("a", 100))
+	at := w.row.Due.At
+	for _, c := range []struct {
+		run            string
+		priority, head int
+	}{{"b", 128, 100}, {"c", 100, 100}, {"d", 50, 50}, {"e", 60, 50}, {"f", 50, 50}} {
+		w.now = w.now.Add(time.Second)
+		s := urgent(c.run, c.priority)
+		if got := s.Scope(&w.row); got != mailroom.ScopeRow {
+			t.Errorf("submit of %s looks at %v, want the row", c.run, got)
+		}
+		w.must(s)
+		wantEqual(t, "due after "+c.run, w.row.Due, mailroom.Due{At: at, Agent: "echo", Priority: c.head})
+	}
+	for _, want := range []string{"d", "f", "e", "a", "c", "b"} {
+		w.mustStart(want)
+		w.end(completed("ok"))
+	}
+}

@@ -28,6 +28,7 @@ type session struct {
 
 	row     atomic.Pointer[mailroom.Run] // what Run returns
 	steered atomic.Bool                  // there may be steered messages to read
+	freed   atomic.Bool                  // its slot was given back
 	closed  atomic.Bool                  // no call does anything any more; set within turn
 	kick    chan struct{}                // one slot: somebody wants the text flushed
 

@@ -9,8 +9,8 @@ import (
 
 // slots are what an engine has room for. The committer asks them at each batch
 // and leaves there what it claimed, for the goroutine of Engine.Run to take. A
-// slot is free again as soon as the agent has returned: the next run starts in
-// the commit that settles the last one.
+// slot is free again when its agent has returned and the settle is in a batch: the
+// next run starts in the commit that settles the last one.
 type slots struct {
 	bus   *bus.Bus
 	wake  func()        // tells the committer that there is room again
@@ -99,9 +99,8 @@ func (s *slots) use(w ledger.Work, by int) {
 // give frees the slot of a run whose agent has returned.
 func (s *slots) give(w ledger.Work) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.use(w, 1)
-	s.mu.Unlock()
-	s.wake()
 }
 
 // allow begins the claiming under a lease, forbid ends it.

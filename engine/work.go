@@ -29,7 +29,6 @@ func (s *session) work() {
 	ctx, cancel := context.WithTimeoutCause(s.ctx, limit, mailroom.ErrDeadline)
 	defer cancel()
 	if err := cmp.Or(context.Cause(ctx), unsure, unkept); err != nil { // the agent must not be entered
-		s.engine.slots.give(s.taken)
 		s.settle(outcome(ctx, err, limit, false), err, begin)
 		return
 	}
@@ -41,9 +40,6 @@ func (s *session) work() {
 		err = call(ctx, agent.Agent, s)
 	}()
 	err, forced := s.await(ctx, limit, done)
-	if !forced {
-		s.engine.slots.give(s.taken)
-	}
 	out := outcome(ctx, err, limit, forced)
 	if out.Outcome != mailroom.Release && !forced {
 		s.parkInstead(&out)
@@ -54,6 +50,14 @@ func (s *session) work() {
 		case <-done:
 		case <-s.life.Done():
 		}
+		s.free()
+		s.engine.ledger.Wake()
+	}
+}
+
+// free gives the slot back, once.
+func (s *session) free() {
+	if !s.freed.Swap(true) {
 		s.engine.slots.give(s.taken)
 	}
 }
@@ -185,6 +189,9 @@ func (s *session) parkInstead(out *mailroom.Settle) {
 func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 	in.Claim = s.claim
 	in.Message, in.Number = s.close()
+	if !in.Forced {
+		defer s.free() // also if no batch took it
+	}
 	run, err := s.end(in)
 	if code := mailroom.CodeOf(err); err != nil && code != mailroom.LeaseLost && code != mailroom.Unavailable {
 		refusal := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
@@ -211,8 +218,12 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 }
 
 func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
+	free := s.free
+	if in.Forced {
+		free = nil // its agent has not returned
+	}
 	err = s.repeat(func(ctx context.Context) error {
-		run, err = s.engine.ledger.Settle(ctx, in)
+		run, err = s.engine.ledger.SettleFreeing(ctx, in, free)
 		return err
 	})
 	return run, err

@@ -41,6 +41,11 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	ops = slices.Clone(l.queue[:n])
 	l.queue = slices.Delete(l.queue, 0, n)
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
+	for _, o := range ops {
+		if o.begun != nil {
+			o.begun()
+		}
+	}
 	if l.ask(); n > 0 || !l.due(now).After(now) {
 		claims, l.claims = l.hungry()
 	}

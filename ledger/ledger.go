@@ -114,6 +114,10 @@ type op struct {
 
 	// apply runs the transitions. It may run again if the batch is.
 	apply func(b *batch) error
+	// begun is called when it is in a batch, before the takers are asked for
+	// that batch; within mu.
+	begun func()
+
 	// Owned by Ledger.mu.
 	taken bool // it is in a batch
 	left  bool // its caller's context ended meanwhile

@@ -213,10 +213,18 @@ func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Inpu
 // Settle ends an attempt and returns the run as it is then. A repeat of the same
 // settle answers with the same.
 func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {
+	return l.SettleFreeing(ctx, s, nil)
+}
+
+// SettleFreeing is Settle for a [Taker], which has room for another run then:
+// begun is called when the settle is in a batch, before the takers are asked for
+// it. So the room is filled in the commit that settles, and not before the
+// thread itself can be due again. begun must be quick and not call the ledger.
+func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	o := op{name: "settle", rank: rankPlain, threads: []string{s.Thread}, runs: []string{s.Run}}
+	o := op{name: "settle", rank: rankPlain, begun: begun, threads: []string{s.Thread}, runs: []string{s.Run}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(s.Thread)
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
