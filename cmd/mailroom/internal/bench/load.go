@@ -94,7 +94,11 @@ func (b *bench) watch(ctx context.Context, d *driver) (result *Load, err error) 
 	producing, stop := context.WithCancelCause(ctx)
 	began := time.Now()
 	plain, urgent := &schedule{rate: d.rate, began: began}, &schedule{rate: d.urgent, began: began}
-	for range d.producers {
+	producers := d.producers
+	if d.backlog > 0 {
+		producers *= 4 // else the runs end faster than they are submitted, and the queue gets short
+	}
+	for range producers {
 		group.Go(func() error { return d.produce(producing, plain, false) })
 	}
 	if d.urgent > 0 {
