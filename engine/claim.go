@@ -48,6 +48,7 @@ func (e *Engine) rested() {
 func (e *Engine) allow() {
 	if e.lease.holds() && !e.stopping && e.pause == nil {
 		e.slots.allow(e.lease.worker)
+		e.ledger.Wake()
 	}
 }
 

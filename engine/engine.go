@@ -120,7 +120,7 @@ func New(l *ledger.Ledger, b *bus.Bus, o Options) *Engine {
 	o = o.withDefaults()
 	return &Engine{
 		ledger: l, bus: b, options: o,
-		slots:   newSlots(o, b, l.Wake),
+		slots:   newSlots(o, b),
 		active:  map[mailroom.Claim]*session{},
 		leave:   func() {},
 		stood:   make(chan error, 1),

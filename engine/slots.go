@@ -13,7 +13,6 @@ import (
 // next run starts in the commit that settles the last one.
 type slots struct {
 	bus   *bus.Bus
-	wake  func()        // tells the committer that there is room again
 	ready chan struct{} // one slot: something was left
 
 	mu     sync.Mutex
@@ -35,8 +34,8 @@ type claimed struct {
 	err    error
 }
 
-func newSlots(o Options, b *bus.Bus, wake func()) *slots {
-	s := &slots{bus: b, wake: wake, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}}
+func newSlots(o Options, b *bus.Bus) *slots {
+	s := &slots{bus: b, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}}
 	for name, a := range o.Agents {
 		s.agents[name] = o.Runs
 		if a.Limit > 0 {
@@ -106,9 +105,8 @@ func (s *slots) give(w ledger.Work) {
 // allow begins the claiming under a lease, forbid ends it.
 func (s *slots) allow(worker string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open, s.worker = true, worker
-	s.mu.Unlock()
-	s.wake()
 }
 
 func (s *slots) forbid() {

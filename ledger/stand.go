@@ -45,11 +45,7 @@ func (l *Ledger) Stand(ctx context.Context, t Taker) error {
 }
 
 // Wake has the takers asked again: one has room that it did not have before.
-func (l *Ledger) Wake() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.signal()
-}
+func (l *Ledger) Wake() { l.signal() }
 
 // standing is a taker with the claim that is made for it.
 type standing struct {
