@@ -73,7 +73,7 @@ type Step struct {
 	Sends      []Send
 	State      json.RawMessage // replaces the agent's state in the thread; nil leaves it
 	Usage      Usage           // added to the run's
-	Progress   string          // shown with the run; "" leaves it
+	Progress   float64         // how far the run is, above 0 and at most 1; 0 leaves it
 	// Record marks a step that notes a circumstance, such as a child's pid,
 	// and is no progress: it leaves the count of crashes as it is, and the
 	// message being written goes on.

@@ -46,7 +46,7 @@ func (t *Loaded) Retry(in Retry, now time.Time) (*Run, error) {
 	r.Held, r.NotBefore, r.AvailableAt = false, time.Time{}, now
 	r.Wait, r.Resumes = nil, false
 	if in.Fresh {
-		r.Checkpoint = nil
+		r.Checkpoint, r.Progress = nil, 0
 		for _, k := range t.ticketsOf(r) {
 			k.State = TicketVoid
 			t.touchTicket(k)

@@ -24,14 +24,14 @@ func (w *world) sound() {
 // FuzzStep: what an agent writes is taken within its limits, and a repeat is
 // recognised, or it is Invalid and nothing is written.
 func FuzzStep(f *testing.F) {
-	f.Add("s", "x.note", []byte(`{"a":1}`), []byte(`{}`), []byte(`[]`), "half", "ask", int64(0), "hello")
-	f.Add("", "tool.started", []byte(" {\n}"), []byte(nil), []byte(`"\u0000"`), "", "timer", int64(-62167219200_000_001), "")
-	f.Add("\xff", "message", []byte(`[]`), []byte(`{`), []byte("\x00"), "\x00", "", int64(253402300800_000_000), "\x00")
-	f.Add("s", "x.", []byte(`{"\ud800":"\ud800"}`), []byte(`1e999`), []byte(nil), "", "timer", int64(math.MinInt64), "\u2028")
-	f.Add("s", "x.a", []byte(`{`), []byte(nil), []byte(nil), "", "", int64(0), "")
-	f.Add("s", "x.a", []byte(`{}`), []byte(`{`), []byte(nil), "", "", int64(0), "")
-	f.Add("s", "x.a", []byte(`{}`), []byte(nil), []byte(`{`), "", "", int64(0), "")
-	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress, ask string, expires int64, text string) {
+	f.Add("s", "x.note", []byte(`{"a":1}`), []byte(`{}`), []byte(`[]`), 0.5, "ask", int64(0), "hello")
+	f.Add("", "tool.started", []byte(" {\n}"), []byte(nil), []byte(`"\u0000"`), 0.0, "timer", int64(-62167219200_000_001), "")
+	f.Add("\xff", "message", []byte(`[]`), []byte(`{`), []byte("\x00"), math.NaN(), "", int64(253402300800_000_000), "\x00")
+	f.Add("s", "x.", []byte(`{"\ud800":"\ud800"}`), []byte(`1e999`), []byte(nil), 1.5, "timer", int64(math.MinInt64), "\u2028")
+	f.Add("s", "x.a", []byte(`{`), []byte(nil), []byte(nil), -1.0, "", int64(0), "")
+	f.Add("s", "x.a", []byte(`{}`), []byte(`{`), []byte(nil), -1.0, "", int64(0), "")
+	f.Add("s", "x.a", []byte(`{}`), []byte(nil), []byte(`{`), 1.0, "", int64(0), "")
+	f.Fuzz(func(t *testing.T, name, kind string, body, state, checkpoint []byte, progress float64, ask string, expires int64, text string) {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
@@ -58,8 +58,8 @@ func FuzzStep(f *testing.F) {
 			t.Errorf("a repeat: seq %d, error %v; want %d", again, err, seq)
 		}
 		r := w.runs["x"]
-		if len(r.Checkpoint) > mailroom.MaxCheckpoint || r.Checkpoint != nil && !json.Valid(r.Checkpoint) || !utf8.ValidString(r.Progress) {
-			t.Errorf("the run has the checkpoint %q and the progress %q", r.Checkpoint, r.Progress)
+		if len(r.Checkpoint) > mailroom.MaxCheckpoint || r.Checkpoint != nil && !json.Valid(r.Checkpoint) || !(r.Progress >= 0 && r.Progress <= 1) {
+			t.Errorf("the run has the checkpoint %q and the progress %v", r.Checkpoint, r.Progress)
 		}
 	})
 }

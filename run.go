@@ -88,7 +88,7 @@ type Run struct {
 	Asked      int             // tickets opened so far
 	Flushed    bool            `json:",omitempty"` // pieces of the message it writes are in the store
 	Usage      Usage
-	Progress   string
+	Progress   float64 // 0 to 1, as far as its agent said; 1 when completed
 
 	Reply  *string // text of its last complete assistant message
 	Error  *RunError

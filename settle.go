@@ -117,6 +117,7 @@ func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
 	t.write(r, s.Message, s.Outcome != Complete && s.Outcome != Park, now)
 	switch {
 	case s.Outcome == Complete:
+		r.Progress = 1
 		t.finish(r, Completed, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step, Usage: r.Usage})
 	case r.Stop != "":
 		t.endStopped(r, s.Forced, now)

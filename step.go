@@ -50,8 +50,8 @@ func (a *Append) Check() error {
 	} else if err := checkJSON("state", a.Step.State, MaxState); err != nil {
 		return err
 	}
-	if !cleanText(a.Step.Progress) || len(a.Step.Progress) > maxErrorLen {
-		return invalid("progress", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", maxErrorLen), "")
+	if p := a.Step.Progress; !(p >= 0 && p <= 1) { // also not a number
+		return invalid("progress", "must be between 0 and 1", p)
 	}
 	if len(a.Step.Checkpoint) == 0 {
 		a.Step.Checkpoint = nil
@@ -224,7 +224,7 @@ func (t *Loaded) keep(r *Run, s *Step) {
 		state[r.Agent] = s.State
 		t.State = state
 	}
-	if s.Progress != "" {
+	if s.Progress > 0 {
 		r.Progress = s.Progress
 	}
 	r.Usage.InputTokens += s.Usage.InputTokens

@@ -38,7 +38,7 @@ type Run struct {
 	Reason       *mailroom.Reason   `json:"reason" doc:"Why it was cancelled."`
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
-	Progress     *string            `json:"progress" doc:"What its agent says of how far it is."`
+	Progress     float64            `json:"progress" doc:"How far it is as its agent says, 0 to 1; 1 when completed."`
 	Usage        *Usage             `json:"usage" doc:"What it consumed so far."`
 	CreatedAt    time.Time          `json:"created_at"`
 	StartedAt    *time.Time         `json:"started_at"`

@@ -14,7 +14,7 @@ import (
 func Example_steering() {
 	painter := func(ctx context.Context, s mailroom.Session) error {
 		colour := "blue"
-		if err := s.Append(ctx, mailroom.Step{Name: "begin", Progress: "painting"}); err != nil {
+		if err := s.Append(ctx, mailroom.Step{Name: "begin", Progress: 0.1}); err != nil {
 			return err
 		}
 		for colour == "blue" { // the work, stroke by stroke

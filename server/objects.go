@@ -72,7 +72,7 @@ func showRun(r *mailroom.Run) client.Run {
 		Key: given(r.SubmitKey), Parent: given(r.Parent), Origin: r.Origin,
 		Options: r.Options, Metadata: r.Metadata, Messages: []string{},
 		Reply: r.Reply, Error: r.Error, Reason: given(r.Reason), Steps: r.Step,
-		Wait: showWait(r), Progress: given(r.Progress),
+		Wait: showWait(r), Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: known(r.StartedAt), FinishedAt: known(r.FinishedAt),
 	}
 	if out.Metadata == nil {

@@ -198,17 +198,17 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "x").Run
 	w := f.claim()
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != nil {
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
 	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
-		Name: "think", Progress: "1 of 2", Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
+		Name: "think", Progress: 0.5, Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := ask[client.Run](f, "GET /v1/runs/"+run, "")
-	if diff := cmp.Diff(&client.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress == nil || *got.Progress != "1 of 2" {
+	if diff := cmp.Diff(&client.Usage{InputTokens: 7, CostUSD: 0.5}, got.Usage); diff != "" || got.Progress != 0.5 {
 		t.Errorf("progress %v, usage %s", got.Progress, diff)
 	}
 }

@@ -96,7 +96,7 @@ func (t *show) over(ctx context.Context, step mailroom.Step) error {
 	}
 	next := t.at
 	next.Done++
-	step.Progress = fmt.Sprintf("scene %d of 5: %s", next.Done, step.Name)
+	step.Progress = float64(next.Done) / 5
 	if err := t.save(ctx, step, next); err != nil {
 		return err
 	}

@@ -135,7 +135,7 @@ func (m *Main) printRun(r client.Run, output format) error {
 		{"run", r.ID}, {"thread", r.Thread}, {"agent", r.Agent + " " + r.AgentVersion}, {"status", status(r)},
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
-		{"steps", fmt.Sprint(r.Steps)}, {"progress", orDash(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
+		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
 		{"created", m.when(&r.CreatedAt)}, {"started", m.when(r.StartedAt)}, {"finished", m.when(r.FinishedAt)},
 		{"detail", detail(r)},
 	})
@@ -297,13 +297,15 @@ func detail(r client.Run) string {
 		return fmt.Sprintf("%s: %s", r.Error.Class, r.Error.Message)
 	case r.Reason != nil:
 		return string(*r.Reason)
-	case !r.Status.Finished() && r.Progress != nil:
-		return *r.Progress
+	case !r.Status.Finished() && r.Progress > 0:
+		return percent(r.Progress) + " done"
 	case r.Reply != nil:
 		return *r.Reply
 	}
 	return "-"
 }
+
+func percent(part float64) string { return fmt.Sprintf("%.0f%%", 100*part) }
 
 func waitsFor(r client.Run) string {
 	if r.Wait == nil {

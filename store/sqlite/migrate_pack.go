@@ -217,7 +217,7 @@ func scanColumnsOfRun(row []driver.Value) (*mailroom.Run, error) {
 	c.json(&r.Wait)
 	r.Resumes, r.Asked = c.bool(), c.int()
 	c.json(&r.Usage)
-	r.Progress = c.text()
+	c.next() // words, which count as nothing
 	if c.err == nil {
 		r.Steers, c.err = decodeSteers(steers)
 	}

@@ -155,7 +155,7 @@ func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
 		Options: []byte(`{"o": 1}`), Checkpoint: []byte(`{"c": 1}`),
 		Caller:  &mailroom.Caller{Thread: "x", Run: "y", Name: "z", Answer: mailroom.AnswerWait},
 		Lineage: []string{"x"}, Wait: &mailroom.Wait{Names: []string{"z"}, Any: true}, Resumes: true, Asked: 2,
-		Usage: mailroom.Usage{InputTokens: 3}, Progress: "half",
+		Usage: mailroom.Usage{InputTokens: 3},
 	}
 	added := &mailroom.Thread{ID: "new"}
 	err := s.Update(t.Context(), func(tx mailroom.Tx) error {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"mailroom"
@@ -120,7 +121,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.flag(&r.Resumes)
 	number(p, &r.Asked)
 	p.usage(&r.Usage)
-	text(p, &r.Progress)
+	p.fraction(&r.Progress)
 	p.flag(&r.Flushed)
 }
 
@@ -185,6 +186,21 @@ func (p *packer) usage(u *mailroom.Usage) {
 	bits := p.uint(math.Float64bits(u.CostUSD))
 	if p.reading {
 		u.CostUSD = math.Float64frombits(bits)
+	}
+}
+
+// fraction is a number in digits. Rows of old have words there, which count as
+// nothing.
+func (p *packer) fraction(v *float64) {
+	var digits string
+	if !p.reading && *v != 0 {
+		digits = strconv.FormatFloat(*v, 'g', -1, 64)
+	}
+	text(p, &digits)
+	if p.reading {
+		if n, err := strconv.ParseFloat(digits, 64); err == nil && n >= 0 && n <= 1 {
+			*v = n
+		}
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func TestADamagedBodyIsNotRead(t *testing.T) {
 	run := mailroom.Run{
 		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""}, Metadata: map[string]string{"k": ""},
-		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: "half", Flushed: true,
+		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: 0.5, Flushed: true,
 	}
 	body := string(pack(nil, &run, (*packer).run))
 	var back mailroom.Run
