@@ -16,7 +16,6 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/ledger"
 )
 
 // Agent is one agent that the engine serves.
@@ -91,7 +90,7 @@ func (o Options) withDefaults() Options {
 
 // Engine is one worker. Run may be called once.
 type Engine struct {
-	ledger  *ledger.Ledger
+	ledger  Ledger
 	bus     *bus.Bus
 	options Options
 	slots   *slots
@@ -116,7 +115,7 @@ type Engine struct {
 }
 
 // New makes an Engine over a ledger. Live text and hints travel on b.
-func New(l *ledger.Ledger, b *bus.Bus, o Options) *Engine {
+func New(l Ledger, b *bus.Bus, o Options) *Engine {
 	o = o.withDefaults()
 	return &Engine{
 		ledger: l, bus: b, options: o,

@@ -92,15 +92,7 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 	if limit <= 0 {
 		return nil, nil
 	}
-	before, err := s.engine.ledger.FirstStart(ctx, s.Run())
-	if err != nil {
-		return nil, err
-	}
-	items, _, err := s.engine.ledger.Transcript(ctx, ledger.TranscriptQuery{Thread: s.claim.Thread, Before: before, Limit: limit})
-	if err != nil {
-		return nil, err
-	}
-	return items[max(0, len(items)-limit):], nil // a page does not split messages read together
+	return s.engine.ledger.Before(ctx, s.Run(), limit)
 }
 
 func (s *session) Stream(ctx context.Context, text string) error {
@@ -192,19 +184,7 @@ func (s *session) Steered(ctx context.Context) ([]mailroom.Message, error) {
 // handOver takes the steered messages that this attempt has not had yet. It is
 // within turn.
 func (s *session) handOver(ctx context.Context) ([]mailroom.Message, error) {
-	inputs, err := s.engine.ledger.Steered(ctx, s.claim)
-	if err != nil {
-		return nil, err
-	}
-	var seqs []int64
-	last := s.handed
-	for _, in := range inputs {
-		if in.Seq > s.handed {
-			seqs = append(seqs, in.Seq)
-			last = max(last, in.Seq)
-		}
-	}
-	messages, err := s.engine.ledger.Messages(ctx, s.claim.Thread, seqs)
+	messages, last, err := s.engine.ledger.HandOver(ctx, s.claim, s.handed)
 	if err != nil {
 		return nil, err
 	}

@@ -64,21 +64,15 @@ func (s *session) free() {
 
 // look reads what became of the run since it was claimed.
 func (s *session) look() error {
-	var runs []*mailroom.Run
-	err := s.engine.ledger.View(s.life, func(r mailroom.Reader) (err error) {
-		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{s.claim.Run}})
-		return err
-	})
+	r, err := s.engine.ledger.Claimed(s.life, s.claim)
 	if err != nil {
 		return fmt.Errorf("look at run %s again: %w", s.claim.Run, err)
 	}
-	for _, r := range runs {
-		if r.Stop != "" {
-			s.cancel(mailroom.ErrStopped)
-		}
-		if len(r.Steers) > 0 {
-			s.steered.Store(true)
-		}
+	if r.Stop != "" {
+		s.cancel(mailroom.ErrStopped)
+	}
+	if len(r.Steers) > 0 {
+		s.steered.Store(true)
 	}
 	return nil
 }

@@ -172,3 +172,19 @@ func (b *batch) stored(c *ClaimRequest, w mailroom.Want) ([]*mailroom.Loaded, er
 	}
 	return slices.Clone(b.order[n:]), nil
 }
+
+// Claimed returns the run of a claim as it is now, whoever holds it.
+func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
+	var runs []*mailroom.Run
+	err := l.View(ctx, func(r mailroom.Reader) (err error) {
+		runs, err = r.Runs(mailroom.RunQuery{IDs: []string{c.Run}})
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(runs) == 0:
+		return nil, mailroom.Errorf(mailroom.LeaseLost, "run %s is no longer there", c.Run)
+	}
+	return runs[0], nil
+}

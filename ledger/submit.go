@@ -210,6 +210,27 @@ func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Inpu
 	})
 }
 
+// HandOver returns the messages that Steered marks, as far as they stand behind
+// the entry after. last is the seq of the last one, or after.
+func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) (messages []mailroom.Message, last int64, err error) {
+	inputs, err := l.Steered(ctx, c)
+	if err != nil {
+		return nil, after, err
+	}
+	var seqs []int64
+	last = after
+	for _, in := range inputs {
+		if in.Seq > after {
+			seqs = append(seqs, in.Seq)
+			last = max(last, in.Seq)
+		}
+	}
+	if messages, err = l.Messages(ctx, c.Thread, seqs); err != nil {
+		return nil, after, err
+	}
+	return messages, last, nil
+}
+
 // Settle ends an attempt and returns the run as it is then. A repeat of the same
 // settle answers with the same.
 func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error) {

@@ -173,6 +173,20 @@ func (w *walk) emit(m mailroom.Message) (err error) {
 	return err
 }
 
+// Before returns the last messages, at most limit, that were read before the
+// run's input, in order of reading.
+func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
+	before, err := l.FirstStart(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	items, _, err := l.Transcript(ctx, TranscriptQuery{Thread: run.Thread, Before: before, Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	return items[max(0, len(items)-limit):], nil // a page does not split messages read together
+}
+
 // FirstStart is the transcript cursor before a run's own input.
 func (l *Ledger) FirstStart(ctx context.Context, run *mailroom.Run) (cursor string, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
