@@ -33,7 +33,7 @@ func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	at := strconv.FormatInt(seq, 10)
 	t.outgoing = append(t.outgoing, Submit{
 		Thread: t.DeliverTo, Run: DeriveID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []Draft{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner,
+		Messages: []Draft{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: Acting(t.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
 		Lineage: append(slices.Clone(r.Lineage), t.ID),
 	})

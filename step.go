@@ -311,7 +311,7 @@ func (t *Loaded) drop(r *Run) {
 func (s Send) Submit(r *Run, from *Thread) Submit {
 	in := Submit{
 		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
-		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner,
+		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: Acting(from.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
 		Lineage: append(slices.Clone(r.Lineage), from.ID),

@@ -13,6 +13,7 @@ type Submit struct {
 	Messages []Draft
 	Sender   string // identity of the submitter
 	Owner    string // owns the thread if this submit makes it
+	By       *Token // who asks: a thread that it does not see is refused. nil: the server itself
 	Origin   Origin
 
 	Agent        string // resolved: never ""
@@ -104,6 +105,9 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 			return Submitted{}, err
 		}
 	}
+	if err := t.seenBy(in.By); err != nil {
+		return Submitted{}, err
+	}
 	if k, ok := t.known[in.Key]; ok && in.Key != "" {
 		return t.repeat(k, in.sum)
 	}
@@ -177,7 +181,7 @@ func (t *Loaded) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
 // open makes the thread if it is new, and gives it the agent that was asked for.
 func (t *Loaded) open(in *Submit, now time.Time) {
-	if t.LastSeq == 0 && t.Key == 0 && t.CreatedAt.IsZero() {
+	if !t.exists() {
 		t.CreatedAt, t.UpdatedAt = now, now
 		t.Owner, t.Parent = in.Owner, in.ParentThread
 		t.FirstSeq, t.NextPlace = 1, 1

@@ -67,6 +67,7 @@ type Worker struct {
 	ID         string
 	Host       string
 	PID        int
+	Owner      string   // name of the token that it works with; "" for one of the server's own
 	Local      bool     // lives and dies with the process that owns the store
 	Agents     []string // names it serves
 	StartedAt  time.Time

@@ -354,6 +354,10 @@ func (b *batch) forwardSubmit(in mailroom.Submit) error {
 		return err
 	}
 	_, err := b.submit(in)
+	if mailroom.CodeOf(err) == mailroom.NotFound { // somebody else has made a thread of that id since it was named
+		b.l.options.Log.Warn("a delivery was dropped: its thread belongs to another owner", "run", in.Parent)
+		return nil
+	}
 	return err
 }
 

@@ -8,10 +8,14 @@ import (
 	"mailroom"
 )
 
-// Submit takes messages in for a thread. A blank thread becomes a new one, the
+// Submit takes messages in for a thread, which it makes, for the operator unless
+// Owner is another, if there is none. A blank thread becomes a new one, the
 // same one for the same owner and key. Agent, if it is asked for, comes with
 // SetAgent; else the thread's is used, or the default.
 func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	if in.Owner == "" {
+		in.Owner = mailroom.Operator
+	}
 	switch {
 	case strings.TrimSpace(in.Thread) != "":
 		id, err := mailroom.CheckThreadID(in.Thread)
@@ -201,8 +205,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 	return err
 }
 
-// Steered hands over the steered messages that no step covers yet, marking them
-// as read.
+// Steered marks the steered messages that no step covers yet as read.
 func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
 	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {

@@ -15,15 +15,6 @@ import (
 	"mailroom"
 )
 
-// identity is who sends a request. The one token of this version may do all.
-type identity struct {
-	name  string
-	admin bool
-}
-
-// owner is the name of the one token: it owns the threads that it makes.
-const owner = "admin"
-
 // gates lets a request through to its handler, or says why not.
 func (s *Server) gates(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
@@ -95,6 +86,9 @@ func (s *Server) wellFormed(_ *response, r *http.Request) error {
 	return nil
 }
 
+// nobody may do nothing and sees nothing.
+func nobody() *mailroom.Token { return &mailroom.Token{} }
+
 // authenticated checks the token. Hashes are compared, in constant time, so
 // that neither length nor content of the token can be measured.
 func (s *Server) authenticated(out *response, r *http.Request) error {
@@ -106,7 +100,7 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	good := subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
 	if s.options.Token != "" && strings.EqualFold(scheme, "Bearer") && good {
-		requestOf(r.Context()).who = identity{name: owner, admin: true}
+		requestOf(r.Context()).who = &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MayAdmin}}
 		return nil
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")

@@ -51,7 +51,7 @@ func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
 	if err := onlyKnown(r.URL.Query(), nil); err != nil {
 		return nil, err
 	}
-	return s.readers.enter(requestOf(r.Context()).who.name)
+	return s.readers.enter(requestOf(r.Context()).who.Name)
 }
 
 // tellAll writes what is announced until the reader is too slow for it.

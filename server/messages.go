@@ -69,9 +69,9 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 			return nil, err
 		}
 	}
-	sender := who.name
+	sender := who.Name
 	if b.Sender != "" {
-		if !who.admin {
+		if !who.Has(mailroom.MayAdmin) {
 			return nil, mailroom.Errorf(mailroom.Forbidden, "sender needs a token with the scope admin")
 		}
 		sender = b.Sender
@@ -80,7 +80,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 		return nil, err
 	}
 	sub := mailroom.Submit{
-		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.name,
+		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
 		Origin: mailroom.Origin{Via: "user", Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,

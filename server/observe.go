@@ -17,9 +17,9 @@ import (
 // that serves it.
 type request struct {
 	id    string
-	who   identity
-	code  mailroom.Code // of the problem it was answered with
-	cause error         // behind that problem, for the log only
+	who   *mailroom.Token // who sends it; nobody until its token was checked
+	code  mailroom.Code   // of the problem it was answered with
+	cause error           // behind that problem, for the log only
 }
 
 type requestKey struct{}
@@ -29,13 +29,13 @@ func requestOf(ctx context.Context) *request {
 	if q, ok := ctx.Value(requestKey{}).(*request); ok {
 		return q
 	}
-	return &request{} // not under ServeHTTP: nobody reads it
+	return &request{who: nobody()} // not under ServeHTTP: nobody reads it
 }
 
 // ServeHTTP gives the request its id, serves it, and writes its line of log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &request{id: requestID(r)}
+	q := &request{id: requestID(r), who: nobody()}
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	out := newResponse(w, s.options.WriteTimeout)
 	out.Header().Set("X-Request-ID", q.id)

@@ -38,7 +38,7 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 	}
 	var mu sync.Mutex
 	retried := 0 // owned by mu
-	by := requestOf(ctx).who.name
+	by := requestOf(ctx).who.Name
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(retryAtOnce)
 	for _, thread := range threads {

@@ -164,7 +164,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 	if err != nil || timeout < 0 || timeout > maxWait {
 		return nil, wrong("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
-	leave, err := s.readers.enter(requestOf(ctx).who.name)
+	leave, err := s.readers.enter(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 	if in.Body != nil && in.Body.Children {
 		cancel = s.options.Ledger.CancelTree
 	}
-	row, err := cancel(ctx, in.Run, requestOf(ctx).who.name)
+	row, err := cancel(ctx, in.Run, requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +234,7 @@ type retryRunInput struct {
 }
 
 func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.Run], error) {
-	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.name}
+	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
 	if b := in.Body; b != nil {
 		q.Fresh, q.SameVersion = b.Fresh, b.AgentVersion == "same"
 	}

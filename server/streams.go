@@ -70,7 +70,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		s.refuse(out, r, err)
 		return
 	}
-	leave, err := s.readers.enter(requestOf(r.Context()).who.name)
+	leave, err := s.readers.enter(requestOf(r.Context()).who.Name)
 	if err != nil {
 		s.refuse(out, r, err)
 		return

@@ -179,7 +179,7 @@ func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[clien
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who.name)
+	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -121,9 +121,9 @@ type decideInput struct {
 
 func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Ticket], error) {
 	who, b := requestOf(ctx).who, in.Body
-	by := who.name
+	by := who.Name
 	if b.DecidedBy != "" {
-		if !who.admin {
+		if !who.Has(mailroom.MayAdmin) {
 			return nil, mailroom.Errorf(mailroom.Forbidden, "decided_by needs a token with the scope admin")
 		}
 		by = b.DecidedBy

@@ -1,0 +1,125 @@
+package mailroom
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Operator is the name of who runs the server. It owns what nobody else does and
+// may do everything; no token can be made under this name.
+const Operator = "admin"
+
+// Permission is one thing that the holder of a token may do: its scope.
+type Permission string
+
+const (
+	MayRead   Permission = "read"   // look at threads, runs, tickets, and follow them
+	MaySubmit Permission = "submit" // send messages, and change, stop or retry what became of them
+	MayDecide Permission = "decide" // answer tickets
+	MayWork   Permission = "work"   // run agents for all threads, from another process
+	MayAdmin  Permission = "admin"  // everything, in all threads
+)
+
+// Permissions are all there are, the least first.
+func Permissions() []Permission {
+	return []Permission{MayRead, MaySubmit, MayDecide, MayWork, MayAdmin}
+}
+
+// Token is the row of an account: a name, and what the holder of its secret may
+// do. The secret itself is kept nowhere. A name has one token at a time; the
+// next one under the same name owns the same threads.
+type Token struct {
+	Key       int64  // the store's own; 0 until written
+	Name      string // owns the threads that it makes, and is the sender of its messages
+	Sum       string // SHA-256 of the secret, in hex
+	Scopes    []Permission
+	Namespace string   // threads whose id begins with it are visible; "" adds none
+	Agents    []string // those that it may work for; none: all that the server does not run itself
+	CreatedAt time.Time
+	UsedAt    time.Time // the last time, to the minute; zero: never
+	RevokedAt time.Time // zero: it is good
+}
+
+// maxTokenName bounds names of tokens, in bytes.
+const maxTokenName = 64
+
+// Check refuses a Token that breaks a rule by itself.
+func (t *Token) Check() error {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-@", r))
+	}
+	switch {
+	case t.Name == "" || len(t.Name) > maxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }):
+		return invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", maxTokenName), t.Name)
+	case t.Name == Operator:
+		return invalid("name", "is the name of who runs the server", t.Name)
+	case len(t.Scopes) == 0:
+		return invalid("scopes", "are missing: give at least one of read, submit, decide, work, admin", nil)
+	case t.Namespace != "" && t.Has(MayWork):
+		return invalid("namespace", "does not go with the scope work: a worker gets the runs of all threads", t.Namespace)
+	case len(t.Agents) > 0 && !t.Has(MayWork):
+		return invalid("agents", "go with the scope work", t.Agents)
+	}
+	for _, s := range t.Scopes {
+		if !slices.Contains(Permissions(), s) {
+			return invalid("scopes", "must be read, submit, decide, work or admin", string(s))
+		}
+	}
+	if t.Namespace != "" {
+		if id, err := CheckThreadID(t.Namespace); err != nil || id != t.Namespace {
+			return invalid("namespace", "must be the beginning of a thread id", t.Namespace)
+		}
+	}
+	return nil
+}
+
+// Acting is the token that what a thread's runs do is judged by: they may do
+// what its owner may in threads of its own.
+func Acting(owner string) *Token {
+	t := &Token{Name: owner, Scopes: []Permission{MaySubmit}}
+	if owner == Operator {
+		t.Scopes = []Permission{MayAdmin}
+	}
+	return t
+}
+
+// Has reports whether the token has the scope p; admin has all.
+func (t *Token) Has(p Permission) bool {
+	return slices.Contains(t.Scopes, p) || slices.Contains(t.Scopes, MayAdmin)
+}
+
+// Need refuses with Forbidden unless the token has the scope p.
+func (t *Token) Need(p Permission) error {
+	if t.Has(p) {
+		return nil
+	}
+	return Errorf(Forbidden, "this needs a token with the scope %s", p)
+}
+
+// Sees reports whether the thread is visible to the token: to its owner, in its
+// namespace, and to admins. A thread whose owner is unknown is visible to nobody.
+func (t *Token) Sees(thread *Thread) bool {
+	switch {
+	case thread.Owner == "":
+		return false
+	case t.Has(MayAdmin):
+		return true
+	}
+	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)
+}
+
+// exists reports whether the thread was there before, or was made by this
+// transaction.
+func (t *Loaded) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
+
+// seenBy refuses who may not know of the thread as if it were not there. nil is
+// a part of the server itself.
+func (t *Loaded) seenBy(who *Token) error {
+	if who == nil || !t.exists() || who.Sees(&t.Thread) {
+		return nil
+	}
+	return Errorf(NotFound, "no thread %q", t.ID)
+}
