@@ -105,7 +105,7 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 			return Submitted{}, err
 		}
 	}
-	if err := t.seenBy(in.By); err != nil {
+	if err := t.reachedBy(&in); err != nil {
 		return Submitted{}, err
 	}
 	if k, ok := t.known[in.Key]; ok && in.Key != "" {

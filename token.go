@@ -115,10 +115,16 @@ func (t *Token) Sees(thread *Thread) bool {
 // transaction.
 func (t *Loaded) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
-// seenBy refuses who may not know of the thread as if it were not there. nil is
-// a part of the server itself.
-func (t *Loaded) seenBy(who *Token) error {
-	if who == nil || !t.exists() || who.Sees(&t.Thread) {
+// reachedBy refuses a submit to a thread that its sender may not know of, as if
+// there were none. The end of a run is told to its own owner's threads and, as
+// only the operator's runs go to the threads of others, to the operator's: a
+// thread that somebody else made under the id of one that was deleted is neither.
+func (t *Loaded) reachedBy(in *Submit) error {
+	seen := in.By == nil || in.By.Sees(&t.Thread)
+	if in.Origin.Via == "wake" {
+		seen = t.Owner == in.Owner || t.Owner == Operator
+	}
+	if seen || !t.exists() {
 		return nil
 	}
 	return Errorf(NotFound, "no thread %q", t.ID)

@@ -1,0 +1,108 @@
+package ledger_test
+
+import (
+	"testing"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// of is text in the name of somebody with a token of his own.
+func of(owner, thread, s string) mailroom.Submit {
+	in := text(thread, s)
+	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	return in
+}
+
+func TestASubmitToSomebodyElsesThreadIsRefusedAsToNone(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	first := of("ann", "t", "mine")
+	first.Key = "k"
+	d.submit(first)
+	for _, key := range []string{"", "k"} { // a key of hers tells a stranger nothing either
+		in := of("bob", "t", "mine")
+		in.Key = key
+		_, err := d.Submit(d.ctx, in)
+		wantCode(t, err, mailroom.NotFound)
+	}
+	wantEqual(t, "owner", d.thread("t").Owner, "ann")
+}
+
+func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	answers := make(chan error)
+	names := []string{"ann", "bob"}
+	for _, name := range names {
+		go func() {
+			_, err := d.Submit(d.ctx, of(name, "t", "me first"))
+			answers <- err
+		}()
+	}
+	var codes []mailroom.Code
+	for range names {
+		codes = append(codes, mailroom.CodeOf(<-answers))
+	}
+	if codes[0] == codes[1] || codes[0]+codes[1] != mailroom.NotFound {
+		t.Errorf("codes %q, want one success and one not_found", codes)
+	}
+}
+
+func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(of("bob", "private", "hands off"))
+	d.settle(complete(d.claimIn("private").Claim, "yes"))
+	d.submit(of("ann", "p", "go"))
+	work := d.claimIn("p")
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "private"}), mailroom.NotFound)
+	d.mustSend(work.Claim, mailroom.Send{Name: "help", Thread: "helper"})
+	wantEqual(t, "owner of the thread that a run made", d.thread("helper").Owner, "ann")
+	d.settle(complete(work.Claim, "done"))
+}
+
+func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(of("bob", "b", "hello"))
+	d.settle(complete(d.claimIn("b").Claim, "hi"))
+	d.submit(mailroom.Submit{Thread: "o", Messages: []mailroom.Draft{{Parts: mailroom.Text("go")}}, Sender: "ops"})
+	wantEqual(t, "owner", d.thread("o").Owner, mailroom.Operator)
+	work := d.claimIn("o")
+	d.mustSend(work.Claim, mailroom.Send{Name: "ask", Thread: "b", Answer: mailroom.AnswerWake})
+	d.settle(complete(work.Claim, "sent"))
+	d.settle(complete(d.claimIn("b").Claim, "here"))
+	answer := d.claimIn("o")
+	wantEqual(t, "via", answer.Run.Origin.Via, "wake")
+	d.settle(complete(answer.Claim, "thanks"))
+}
+
+// What was under way to a thread does not go to another one of the same id.
+func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
+	for name, how := range map[string]func(*desk) mailroom.Claim{
+		"the end of a run": func(d *desk) mailroom.Claim {
+			work := d.claimIn("p")
+			d.mustSend(work.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWake})
+			d.settle(complete(work.Claim, "sent"))
+			return d.claimIn("c").Claim
+		},
+		"a delivery": func(d *desk) mailroom.Claim {
+			d.settle(complete(d.claimIn("p").Claim, "made"))
+			d.submit(of("ann", "c", "go"))
+			to := "p"
+			must(d.PatchThread(d.ctx, "c", mailroom.ThreadPatch{DeliverTo: &to}))(d.t)
+			return d.claimIn("c").Claim
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := open(t, nil, ledger.Options{})
+			d.register("w")
+			d.submit(of("ann", "p", "go"))
+			late := how(d)
+			must(0, d.DeleteThread(d.ctx, "p"))(t)
+			d.submit(of("bob", "p", "mine now"))
+			d.settle(complete(d.claimIn("p").Claim, "yes"))
+			d.settle(complete(late, "a secret of ann"))
+			wantEqual(t, "log of bob's thread", d.kinds("p"), "message, run.queued, run.started, message, run.completed")
+		})
+	}
+}
