@@ -155,6 +155,9 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 	}
 	var body io.Reader
 	if q.body != nil {
+		if err := checkText(q.body); err != nil {
+			return nil, err
+		}
 		raw, err := json.Marshal(q.body)
 		if err != nil {
 			return nil, mailroom.Errorf(mailroom.Invalid, "encode the body of %s %s: %w", q.method, q.path, err)

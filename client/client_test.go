@@ -136,8 +136,10 @@ func TestTheCallersContextEndsItAll(t *testing.T) {
 	if !errors.Is(err, gone) || mailroom.CodeOf(err) != mailroom.Unavailable {
 		t.Errorf("submit: %v, want unavailable because of the caller", err)
 	}
-	if err := c.Follow(ctx, FollowQuery{Thread: "t"}, nil); !errors.Is(err, gone) {
-		t.Errorf("follow: %v, want the cause", err)
+	for ev, err := range c.Follow(ctx, FollowQuery{Thread: "t"}) {
+		if !errors.Is(err, gone) {
+			t.Errorf("follow: %+v, %v, want the cause", ev, err)
+		}
 	}
 	if _, err := c.WaitRun(ctx, "r", 0); !errors.Is(err, gone) {
 		t.Errorf("wait: %v, want the cause", err)

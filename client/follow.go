@@ -1,17 +1,13 @@
 package client
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"mailroom"
 )
@@ -46,43 +42,43 @@ type Event struct {
 	Gap    *Gap
 }
 
-// Follow calls f with each event of a stream, in order, and returns nil when
-// the stream has ended as Until says, f's error, or ctx's cause. Lost
-// connections are made again from where the stream was, so each entry comes
-// exactly once. Deltas are positional: the text of a message so far can come
-// again from offset 0, after a new attempt for example.
-func (c *Client) Follow(ctx context.Context, q FollowQuery, f func(Event) error) error {
-	s := &follower{client: c, q: q, emit: f, again: c.newReconnect(), cursor: "0"}
-	if q.After != "" {
-		s.cursor = q.After
-	}
-	if q.Thread == "" && q.Run == "" {
-		return mailroom.Errorf(mailroom.Invalid, "nothing to follow: name a thread or a run")
-	}
-	var ok bool
-	if s.seq, ok = seqOf(s.cursor); !ok {
-		return mailroom.Errorf(mailroom.Invalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
-	}
-	for {
-		before := s.cursor
-		ended, err := s.connect(ctx)
-		if stop, ok := errors.AsType[*stopped](err); ok {
-			return stop.err
+// Follow iterates over the events of a stream, in order. Lost connections are
+// made again from where the stream was, after a pause that grows and is never
+// shorter than the server's Retry-After, so each entry comes exactly once.
+// Deltas are positional: the text of a message so far can come again from offset
+// 0, after a new attempt for example.
+//
+// The iteration ends when the stream has ended as Until says. An error comes
+// last, once, beside the zero Event: ctx's cause, or an *[mailroom.Error] whose
+// code says why there is no going on. Leaving the loop closes the connection;
+// each range over the result begins at q.After anew.
+func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, error] {
+	return sequence(func(yield func(Event) bool) error {
+		if q.Thread == "" && q.Run == "" {
+			return mailroom.Errorf(mailroom.Invalid, "nothing to follow: name a thread or a run")
 		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		s := &follower{client: c, q: q, yield: yield, again: c.newReconnect(), cursor: "0"}
+		if q.After != "" {
+			s.cursor = q.After
 		}
-		if ended {
-			return nil
+		var ok bool
+		if s.seq, ok = seqOf(s.cursor); !ok {
+			return mailroom.Errorf(mailroom.Invalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
 		}
-		if err == nil && s.cursor != before {
-			continue // it was closed in order: what is left, if anything, is there at once
-		}
-		if err == nil {
-			err = mailroom.Errorf(mailroom.Unavailable, "the server at %s closed the stream", c.base)
-		}
-		if err := s.again.pause(ctx, err); err != nil {
-			return err
+		return s.follow(ctx)
+	})
+}
+
+// errLeft ends a connection whose reader has left its loop.
+var errLeft = errors.New("the reader has left")
+
+// sequence is the iterator over what f yields, with f's error behind it unless
+// it is errLeft.
+func sequence(f func(yield func(Event) bool) error) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		err := f(func(ev Event) bool { return yield(ev, nil) })
+		if err != nil && err != errLeft {
+			yield(Event{}, err) // the last: whether more is wanted does not matter
 		}
 	}
 }
@@ -101,68 +97,43 @@ func seqOf(place string) (seq int64, ok bool) {
 type follower struct {
 	client *Client
 	q      FollowQuery
-	emit   func(Event) error
+	yield  func(Event) bool
 	again  *reconnect
 	cursor string // id of the last event emitted
 	seq    int64  // of the last entry emitted, or where the reader started
 }
 
-// stopped carries the caller's own error out of a connection.
-type stopped struct{ err error }
+// follow connects until nothing is left, or until there is no going on.
+func (s *follower) follow(ctx context.Context) error {
+	for {
+		before := s.cursor
+		ended, err := s.connect(ctx)
+		switch {
+		case err == errLeft:
+			return err
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case ended:
+			return nil
+		case err == nil && s.cursor != before:
+			continue // it was closed in order: what is left, if anything, is there at once
+		case err == nil:
+			err = s.client.closedByServer()
+		}
+		if err := s.again.pause(ctx, err); err != nil {
+			return err
+		}
+	}
+}
 
-func (s *stopped) Error() string { return s.err.Error() }
-
-var errSilent = errors.New("the stream fell silent")
+func (c *Client) closedByServer() error {
+	return mailroom.Errorf(mailroom.Unavailable, "the server at %s closed the stream", c.base)
+}
 
 // connect follows over one connection. ended: the server says nothing is left.
 func (s *follower) connect(ctx context.Context) (ended bool, err error) {
 	return s.client.listen(ctx, s.request(), s.again.progress, s.event)
 }
-
-// listen reads events over one connection, until it breaks or emit fails. beat
-// is called for heartbeats. ended: the server says nothing is left.
-func (c *Client) listen(ctx context.Context, q request, beat func(), emit func(sseEvent) error) (ended bool, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watch := time.AfterFunc(c.options.silence, func() { cancel(errSilent) })
-	defer watch.Stop()
-	resp, err := c.send(ctx, q)
-	if err != nil {
-		return false, err
-	}
-	defer resp.Body.Close() // nothing depends on how the reading side is closed
-	if resp.StatusCode == http.StatusNoContent {
-		return true, nil
-	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxEventLine)
-	var ev sseEvent
-	for lines.Scan() {
-		watch.Reset(c.options.silence)
-		line := lines.Bytes()
-		switch {
-		case len(line) > 0 && line[0] == ':':
-			beat()
-		case len(line) > 0:
-			ev.field(line)
-		default:
-			watch.Stop() // the caller may take its time
-			if err := emit(ev); err != nil {
-				return false, err
-			}
-			ev = sseEvent{}
-			watch.Reset(c.options.silence)
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return false, c.unanswered(ctx, err)
-	}
-	return false, nil
-}
-
-// maxEventLine bounds a line of a stream: an entry holds at most 4 MiB of
-// request, and JSON escapes can make it six times as long.
-const maxEventLine = 32 << 20
 
 func (s *follower) request() request {
 	q := request{method: http.MethodGet, query: url.Values{}, header: http.Header{
@@ -185,14 +156,14 @@ func (s *follower) event(ev sseEvent) error {
 		return err
 	}
 	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // nothing could go on from there
-		return &stopped{mailroom.Errorf(mailroom.Internal, "read an event of the stream: its id %q is no place", ev.id)}
+		return mailroom.Errorf(mailroom.Internal, "read an event of the stream: its id %q is no place", ev.id)
 	}
 	s.again.progress()
 	if e := out.Entry; e != nil && e.Seq <= s.seq {
 		return nil
 	}
-	if err := s.emit(out); err != nil {
-		return &stopped{err}
+	if !s.yield(out) {
+		return errLeft
 	}
 	if ev.id != "" {
 		s.cursor = ev.id
@@ -206,138 +177,34 @@ func (s *follower) event(ev sseEvent) error {
 	return nil
 }
 
-// Stream calls f with each entry and delta of all threads from now on, and
-// returns f's error, ctx's cause, or why it ended. It tells nothing twice and
+// Stream iterates over the entries and deltas of all threads from now on. It
+// ends with an error: ctx's cause, or why it ended. It tells nothing twice and
 // nothing that is past, so it does not connect again by itself: an Unavailable
-// error says that the connection was lost, or that f was too slow and events
-// were dropped. What happened meanwhile is in the threads' own streams.
-func (c *Client) Stream(ctx context.Context, f func(Event) error) error {
-	q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
-	_, err := c.listen(ctx, q, func() {}, func(ev sseEvent) error {
-		out, err := ev.decode()
+// error says that the connection was lost, or that it was read too slowly and
+// events were dropped. What happened meanwhile is in the threads' own streams.
+func (c *Client) Stream(ctx context.Context) iter.Seq2[Event, error] {
+	return sequence(func(yield func(Event) bool) error {
+		q := request{method: http.MethodGet, path: "/v1/stream", header: http.Header{"Accept": {"text/event-stream"}}}
+		_, err := c.listen(ctx, q, func() {}, func(ev sseEvent) error {
+			out, err := ev.decode()
+			switch {
+			case err != nil || out == (Event{}):
+				return err
+			case out.Gap != nil:
+				return mailroom.Errorf(mailroom.Unavailable, "the stream was read too slowly, and events were dropped")
+			case !yield(out):
+				return errLeft
+			}
+			return nil
+		})
 		switch {
-		case err != nil || out == (Event{}):
+		case err == errLeft:
 			return err
-		case out.Gap != nil:
-			return mailroom.Errorf(mailroom.Unavailable, "the stream was read too slowly, and events were dropped")
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err == nil:
+			return c.closedByServer()
 		}
-		if err := f(out); err != nil {
-			return &stopped{err}
-		}
-		return nil
+		return err
 	})
-	if stop, ok := errors.AsType[*stopped](err); ok {
-		return stop.err
-	}
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case err == nil:
-		return mailroom.Errorf(mailroom.Unavailable, "the server at %s closed the stream", c.base)
-	}
-	return err
-}
-
-// sseEvent collects the fields of one event.
-type sseEvent struct {
-	name, id string
-	data     []byte
-}
-
-// decode reads the event; one of a newer server is the zero Event.
-func (ev *sseEvent) decode() (Event, error) {
-	if ev.data == nil {
-		return Event{}, nil
-	}
-	out := Event{ID: ev.id}
-	var err error
-	switch ev.name {
-	case EventEntry:
-		out.Entry = &mailroom.Entry{}
-		err = json.Unmarshal(ev.data, out.Entry)
-		out.Thread = out.Entry.Thread
-	case EventDelta:
-		var in ThreadDelta
-		err = json.Unmarshal(ev.data, &in)
-		out.Delta, out.Thread = &in.Delta, in.Thread
-	case EventGap:
-		out.Gap = &Gap{}
-		err = json.Unmarshal(ev.data, out.Gap)
-	default:
-		return Event{}, nil
-	}
-	if err != nil {
-		return Event{}, &stopped{mailroom.Errorf(mailroom.Internal, "read an event of the stream: %w", err)}
-	}
-	return out, nil
-}
-
-func (ev *sseEvent) field(line []byte) {
-	name, value, _ := bytes.Cut(line, []byte(":"))
-	value = bytes.TrimPrefix(value, []byte(" "))
-	switch string(name) {
-	case "event":
-		ev.name = string(value)
-	case "id":
-		ev.id = string(value)
-	case "data":
-		if ev.data != nil {
-			ev.data = append(ev.data, '\n')
-		}
-		ev.data = append(ev.data, value...)
-	}
-}
-
-// reconnect decides whether and when to try again. It belongs to one call.
-type reconnect struct {
-	options   options
-	pauses    interface{ NextBackOff() time.Duration }
-	reset     func()
-	connected bool      // was reached once
-	failures  uint      // since the last progress
-	since     time.Time // of the first of them
-}
-
-func (c *Client) newReconnect() *reconnect {
-	b := c.pauses()
-	return &reconnect{options: c.options, pauses: b, reset: b.Reset}
-}
-
-// progress notes that the server was heard.
-func (r *reconnect) progress() {
-	r.connected, r.failures = true, 0
-	r.reset()
-}
-
-// pause waits before the next try, or returns the error to give up with.
-func (r *reconnect) pause(ctx context.Context, err error) error {
-	code := mailroom.CodeOf(err)
-	if code != mailroom.Unavailable && code != mailroom.RateLimited {
-		return err
-	}
-	if r.failures++; r.failures == 1 {
-		r.since = time.Now()
-	}
-	away := time.Since(r.since)
-	if !r.connected && r.failures >= r.options.tries {
-		return err
-	}
-	if r.connected && r.options.patience > 0 && away > r.options.patience {
-		return fmt.Errorf("gave up after %s: %w", away.Round(time.Second), err)
-	}
-	if ctx.Err() != nil {
-		return err // which has the cause in its tree
-	}
-	wait := r.pauses.NextBackOff()
-	if e, ok := errors.AsType[*mailroom.Error](err); ok {
-		wait = max(wait, e.RetryAfter)
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-	}
 }

@@ -3,10 +3,12 @@ package client
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,8 +65,15 @@ func noContent(t *testing.T, from string) http.HandlerFunc {
 func follow(t *testing.T, c *Client, q FollowQuery) ([]string, error) {
 	t.Helper()
 	var got []string
-	err := c.Follow(t.Context(), q, func(e Event) error {
+	var last error
+	for e, err := range c.Follow(t.Context(), q) {
+		if last != nil {
+			t.Errorf("after the error %v came %+v, %v", last, e, err)
+		}
+		last = err
 		switch {
+		case err != nil && e != (Event{}):
+			t.Errorf("the event %+v beside the error %v", e, err)
 		case e.Entry != nil:
 			got = append(got, e.ID+" "+e.Entry.Kind)
 		case e.Delta != nil:
@@ -72,9 +81,8 @@ func follow(t *testing.T, c *Client, q FollowQuery) ([]string, error) {
 		case e.Gap != nil:
 			got = append(got, fmt.Sprintf("gap %d %d", e.Gap.After, e.Gap.Last))
 		}
-		return nil
-	})
-	return got, err
+	}
+	return got, last
 }
 
 func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
@@ -141,13 +149,71 @@ func TestASilentStreamIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWithTheCallersErrorAsItIs(t *testing.T) {
-	enough := mailroom.Errorf(mailroom.Unavailable, "enough") // even one that would be tried again
-	c, _ := script(t, sse(t, "0", "1 message", "2 message"))
-	var seen int
-	err := c.Follow(t.Context(), FollowQuery{Thread: "t"}, func(Event) error { seen++; return enough })
-	if err != error(enough) || seen != 1 {
-		t.Errorf("%v after %d events, want the caller's error after 1", err, seen)
+func TestLeavingTheLoopClosesTheConnection(t *testing.T) {
+	closed := make(chan string)
+	hang := func(w http.ResponseWriter, r *http.Request) {
+		sse(t, r.Header.Get("Last-Event-ID"), "1 message", "2 message", "hang")(w, r)
+		closed <- r.URL.Path
+	}
+	c, asked := script(t, hang, hang)
+	for name, events := range map[string]iter.Seq2[Event, error]{
+		"/v1/threads/t/stream": c.Follow(t.Context(), FollowQuery{Thread: "t"}),
+		"/v1/stream":           c.Stream(t.Context()),
+	} {
+		for ev, err := range events {
+			if err != nil || ev.Entry.Seq != 1 {
+				t.Errorf("%s: %+v, %v, want the first entry", name, ev, err)
+			}
+			break
+		}
+		if got := <-closed; got != name {
+			t.Errorf("the connection of %s was closed, want %s", got, name)
+		}
+	}
+	if asked.Load() != 2 {
+		t.Errorf("%d requests, want 2", asked.Load())
+	}
+}
+
+// refusing answers with 429 and a Retry-After of 7 s, then that nothing is left.
+type refusing struct{ asked []time.Time }
+
+func (r *refusing) RoundTrip(q *http.Request) (*http.Response, error) {
+	r.asked = append(r.asked, time.Now())
+	status := http.StatusTooManyRequests
+	if len(r.asked) > 1 {
+		status = http.StatusNoContent
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"7"}}, Body: http.NoBody, Request: q}, nil
+}
+
+func TestFollowWaitsAsLongAsItIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &refusing{}
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: server}))
+		for _, err := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
+			t.Errorf("it ended with %v", err)
+		}
+		if len(server.asked) != 2 || server.asked[1].Sub(server.asked[0]) < 7*time.Second {
+			t.Errorf("asked at %v, want the second time 7 s later", server.asked)
+		}
+	})
+}
+
+func TestEachRangeOverFollowBeginsAnew(t *testing.T) {
+	c, _ := script(t, sse(t, "0", "1 message", "2 message"), noContent(t, "2"), sse(t, "0", "1 message"), noContent(t, "1"))
+	events := c.Follow(t.Context(), FollowQuery{Thread: "t"})
+	var got []string
+	for range 2 {
+		for ev, err := range events {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, ev.ID)
+		}
+	}
+	if diff := cmp.Diff([]string{"1", "2", "1"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

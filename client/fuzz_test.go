@@ -42,7 +42,10 @@ func (p *played) RoundTrip(r *http.Request) (*http.Response, error) {
 func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []string, err error) {
 	c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &played{bodies: streams, small: small}}), WithBackoff(1, 1))
 	last := int64(0)
-	err = c.Follow(t.Context(), FollowQuery{Thread: "t"}, func(ev Event) error {
+	for ev, failed := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
+		if err = failed; err != nil {
+			break
+		}
 		events = append(events, fmt.Sprintf("%s %+v %+v %+v", ev.ID, ev.Entry, ev.Delta, ev.Gap))
 		switch {
 		case ev.Entry != nil:
@@ -54,8 +57,7 @@ func followed(t *testing.T, small bool, streams ...[]byte) (events, entries []st
 		case ev.Gap != nil && ev.Gap.After > ev.Gap.Last:
 			last = ev.Gap.Last
 		}
-		return nil
-	})
+	}
 	if _, ok := errors.AsType[*mailroom.Error](err); err != nil && !ok {
 		t.Errorf("%v has no code", err)
 	}
@@ -94,7 +96,9 @@ func FuzzPlace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, after string) {
 		p := &played{}
 		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: p}))
-		err := c.Follow(t.Context(), FollowQuery{Thread: "t", After: after}, func(Event) error { return nil })
+		var err error
+		for _, err = range c.Follow(t.Context(), FollowQuery{Thread: "t", After: after}) {
+		}
 		good := after != "" && after[0] != ':' && after[len(after)-1] != ':' &&
 			strings.Trim(after, "0123456789:") == "" && strings.Count(after, ":") <= 1
 		switch {

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -90,30 +89,40 @@ func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
 	f := start(t)
 	came := make(chan struct{}, 1)
 	c := client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: answered{f.http, came}}))
-	enough := errors.New("enough")
 	var got []string
 	listening := make(chan error, 1)
 	go func() {
-		listening <- c.Stream(t.Context(), func(e client.Event) error {
-			if e.Entry != nil {
+		for e, err := range c.Stream(t.Context()) {
+			switch {
+			case err != nil:
+				listening <- err
+				return
+			case e.Entry != nil:
 				got = append(got, e.Thread+" "+e.Entry.Kind+e.ID)
-				return nil
+				continue
 			}
 			got = append(got, e.Thread+": "+e.Delta.Text+e.ID)
-			return enough
-		})
+			break
+		}
+		listening <- nil
 	}()
 	<-came
 	f.submit("u", "one")
 	f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: "r", Text: "hello"}})
-	if err := <-listening; err != enough {
-		t.Errorf("it ended with %v, want what its caller returned", err)
+	if err := <-listening; err != nil {
+		t.Errorf("it ended with %v, and not when its caller had enough", err)
 	}
 	if diff := cmp.Diff([]string{"u message", "u run.queued", "t: hello"}, got); diff != "" {
 		t.Error(diff)
 	}
 
-	go func() { listening <- c.Stream(t.Context(), func(client.Event) error { return nil }) }()
+	go func() {
+		for _, err := range c.Stream(t.Context()) {
+			if err != nil {
+				listening <- err
+			}
+		}
+	}()
 	<-came
 	f.stop()
 	if err := <-listening; mailroom.CodeOf(err) != mailroom.Unavailable {

@@ -211,33 +211,25 @@ func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
 func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	got := make(chan string, 100)
-	followed := make(chan error, 1)
-	go func() {
-		followed <- f.client.Follow(t.Context(), client.FollowQuery{Run: run, Until: client.UntilSettled}, func(e client.Event) error {
-			switch {
-			case e.Entry != nil:
-				got <- e.ID + " " + e.Entry.Kind
-			case e.Delta != nil:
-				got <- e.ID + " " + e.Delta.Text
-			}
-			return nil
-		})
-		close(got)
-	}()
 	w := f.claim()
 	var events []string
-	for e := range got {
-		events = append(events, e)
-		switch e {
+	for e, err := range f.client.Follow(t.Context(), client.FollowQuery{Run: run, Until: client.UntilSettled}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := e.ID + " "
+		if e.Entry != nil {
+			said += e.Entry.Kind
+		} else {
+			said += e.Delta.Text
+		}
+		events = append(events, said)
+		switch said {
 		case "3 run.started":
 			f.say(w.Claim, 0, "hello")
 		case "3:5 hello":
 			f.end(w, mailroom.Complete, "hello")
 		}
-	}
-	if err := <-followed; err != nil {
-		t.Fatal(err)
 	}
 	want := []string{"1 message", "2 run.queued", "3 run.started", "3:5 hello", "4 message", "5 run.completed"}
 	if diff := cmp.Diff(want, events); diff != "" {

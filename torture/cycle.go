@@ -194,17 +194,16 @@ func (t *torture) stay(ctx context.Context, at target) {
 	thread := t.plots.echo[0]
 	last := t.log(thread).length()
 	q := client.FollowQuery{Thread: thread, After: fmt.Sprint(last)}
-	err := c.Follow(ctx, q, func(ev client.Event) error {
-		if ev.Entry == nil {
-			return nil
-		}
-		if ev.Entry.Seq != last+1 {
+	for ev, err := range c.Follow(ctx, q) {
+		switch {
+		case err != nil && ctx.Err() == nil:
+			t.violation(thread, "the client stopped following: %v", err)
+		case ev.Entry == nil:
+		case ev.Entry.Seq != last+1:
 			t.violation(thread, "the client followed entry %d with entry %d", last, ev.Entry.Seq)
+			fallthrough
+		default:
+			last = ev.Entry.Seq
 		}
-		last = ev.Entry.Seq
-		return nil
-	})
-	if ctx.Err() == nil && err != nil {
-		t.violation(thread, "the client stopped following: %v", err)
 	}
 }

@@ -24,7 +24,7 @@ func (m *Main) followOn(ctx context.Context, c *client.Client, q client.FollowQu
 	q.Until = client.UntilWaiting
 	look := time.Second
 	for {
-		err := c.Follow(ctx, q, p.event)
+		err := p.follow(ctx, c, q, func(client.Event) bool { return false })
 		if err := errors.Join(err, p.close()); err != nil {
 			return err
 		}
@@ -89,22 +89,36 @@ func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p
 	enough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(ctx, look, enough)
 	defer cancel()
-	err := c.Follow(ctx, q, func(ev client.Event) error {
-		if err := p.event(ev); err != nil {
-			return err
+	err := p.follow(ctx, c, q, func(ev client.Event) bool {
+		if ev.Entry == nil {
+			return false
 		}
-		if ev.Entry != nil {
-			switch ev.Entry.Kind {
-			case mailroom.KindResumed, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
-				return enough
-			}
+		switch ev.Entry.Kind {
+		case mailroom.KindResumed, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+			return true
 		}
-		return nil
+		return false
 	})
-	if errors.Is(err, enough) {
+	if err == nil || errors.Is(err, enough) {
 		return nil
 	}
 	return errors.Join(err, p.close())
+}
+
+// follow prints the events of q until the stream or last ends it.
+func (p *replyPrinter) follow(ctx context.Context, c *client.Client, q client.FollowQuery, last func(client.Event) bool) error {
+	for ev, err := range c.Follow(ctx, q) {
+		if err != nil {
+			return err
+		}
+		if err := p.event(ev); err != nil {
+			return err
+		}
+		if last(ev) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // after is the place behind what was printed last, or from if nothing was.

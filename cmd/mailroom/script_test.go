@@ -112,17 +112,15 @@ func await(dir folder.Folder, thread, kind string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	seen := errors.New("seen")
-	err = client.New(at.URL, token).Follow(ctx, client.FollowQuery{Thread: thread}, func(ev client.Event) error {
-		if ev.Delta != nil && kind == "delta" || ev.Entry != nil && ev.Entry.Kind == kind {
-			return seen
+	for ev, err := range client.New(at.URL, token).Follow(ctx, client.FollowQuery{Thread: thread}) {
+		switch {
+		case err != nil:
+			return fmt.Errorf("no %s in %s: %w", kind, thread, err)
+		case ev.Delta != nil && kind == "delta", ev.Entry != nil && ev.Entry.Kind == kind:
+			return nil
 		}
-		return nil
-	})
-	if !errors.Is(err, seen) {
-		return fmt.Errorf("no %s in %s: %w", kind, thread, err)
 	}
-	return nil
+	return fmt.Errorf("no %s in %s, whose stream ended", kind, thread)
 }
 
 // open lets through who waits for the gate.

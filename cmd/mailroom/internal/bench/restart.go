@@ -119,13 +119,16 @@ func served(ctx context.Context, c *client.Client) (at time.Time, err error) {
 		}
 	})
 	group.Go(func() error {
-		return c.Stream(ctx, func(e client.Event) error {
+		for e, err := range c.Stream(ctx) {
+			if err != nil {
+				return err
+			}
 			if e.Entry != nil && e.Entry.Kind == mailroom.KindCompleted {
 				at = time.Now()
 				return seen
 			}
-			return nil
-		})
+		}
+		return nil
 	})
 	if err := group.Wait(); !errors.Is(err, seen) {
 		return at, err

@@ -1,0 +1,74 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// Send a message and print the reply while it is written. What comes again after
+// a lost connection is told by its offset.
+func ExampleClient_Follow() {
+	ctx := context.Background()
+	c := client.New("http://127.0.0.1:8420", "TOKEN")
+	sent, err := c.Submit(ctx, client.Submit{Thread: "notes", Text: "What is new?"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	message, printed := "", 0
+	for ev, err := range c.Follow(ctx, client.FollowQuery{Run: sent.Run, Until: client.UntilSettled}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		switch {
+		case ev.Delta != nil:
+			if ev.Delta.Message != message {
+				message, printed = ev.Delta.Message, 0
+			}
+			if known := printed - ev.Delta.Offset; known >= 0 && known < len(ev.Delta.Text) {
+				fmt.Print(ev.Delta.Text[known:])
+				printed += len(ev.Delta.Text) - known
+			}
+		case ev.Entry != nil && ev.Entry.Kind == mailroom.KindCompleted:
+			fmt.Println()
+		}
+	}
+}
+
+// Keep the ID of the last event, and the next start goes on exactly there.
+func ExampleClient_Follow_resume() {
+	ctx := context.Background()
+	c := client.New("http://127.0.0.1:8420", "TOKEN")
+	after := "12" // what was kept
+	for ev, err := range c.Follow(ctx, client.FollowQuery{Thread: "notes", After: after}) {
+		if err != nil {
+			log.Fatal(err) // the server has refused, or was away for longer than WithPatience
+		}
+		if ev.Gap != nil {
+			log.Printf("entries %d to %d are gone", ev.Gap.After+1, ev.Gap.Oldest-1)
+		}
+		if ev.Entry != nil {
+			fmt.Println(ev.Entry.Seq, ev.Entry.Kind)
+			after = ev.ID
+		}
+		if ev.Entry != nil && ev.Entry.Kind == mailroom.KindFailed {
+			break // closes the connection
+		}
+	}
+}
+
+// Watch all threads that the token may see.
+func ExampleClient_Stream() {
+	c := client.New("http://127.0.0.1:8420", "TOKEN")
+	for ev, err := range c.Stream(context.Background()) {
+		if err != nil {
+			log.Fatal(err) // what came meanwhile is in the threads' own streams
+		}
+		if ev.Entry != nil {
+			fmt.Println(ev.Thread, ev.Entry.Kind)
+		}
+	}
+}
