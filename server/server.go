@@ -64,6 +64,9 @@ type Options struct {
 	// addressed to beside the loopback ones. An unspecified address (0.0.0.0
 	// or ::) stands for every IP address.
 	Hosts []string
+	// Origins are the further origins of web pages that may use the API beside
+	// the one a request is addressed to, such as https://mail.example.org.
+	Origins []string
 	// Agents returns the names of the agents that a submit may ask for. nil
 	// allows every name.
 	Agents func() []string
@@ -89,6 +92,7 @@ type Options struct {
 	Heartbeat     time.Duration // between the comments of a stream: 10 s
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
 	MaxStreams    int           // streams and waits of one token at a time: 256
+	MaxFrame      int           // bytes of one frame from a WebSocket: 4 MiB and 64 KiB
 }
 
 // Description is what a process knows of an agent that it declares. What is ""
@@ -131,6 +135,9 @@ func (o *Options) fill() {
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 256
+	}
+	if o.MaxFrame == 0 {
+		o.MaxFrame = maxBody + 64<<10 // a submit and what is around it
 	}
 }
 
