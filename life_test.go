@@ -105,6 +105,7 @@ func TestAStepIsWrittenInOrder(t *testing.T) {
 		Step: mailroom.Step{
 			Name: "look up", Checkpoint: json.RawMessage(`{"at":1}`),
 			Entries: []mailroom.Note{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
+			Sends:   []mailroom.Send{{Name: "ask", Thread: "u"}},
 		},
 	}
 	seq := w.row.LastSeq

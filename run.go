@@ -87,8 +87,11 @@ type Run struct {
 	Resumes    bool            // its next attempt follows a wait
 	Asked      int             // tickets opened so far
 	Flushed    bool            `json:",omitempty"` // pieces of the message it writes are in the store
-	Usage      Usage
-	Progress   float64 // 0 to 1, as far as its agent said; 1 when completed
+	// Joined are the named sends that a run of their thread took in, so that
+	// no run was made of them: name to thread.
+	Joined   map[string]string `json:",omitempty"`
+	Usage    Usage
+	Progress float64 // 0 to 1, as far as its agent said; 1 when completed
 
 	Reply  *string // text of its last complete assistant message
 	Error  *RunError

@@ -198,7 +198,8 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	}
 	t.ask(r, a.asks(r.ID), now)
 	for i, s := range sent {
-		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: i < len(a.Step.Sends) && a.Step.Sends[i].Answer != AnswerNone})
+		r.sent(a.Step.Sends[i].Name, s)
+		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
 	}
 	t.keep(r, &a.Step)
 	if !a.Step.Record {
@@ -209,6 +210,19 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	t.touch(r)
 	t.schedule(now)
 	return t.LastSeq, nil
+}
+
+// sent remembers where a named send went, if no run of its own says it.
+func (r *Run) sent(name string, s Submitted) {
+	if s.Disposition != WasResumed && s.Disposition != WasSteered {
+		return
+	}
+	joined := maps.Clone(r.Joined) // others may read the one that is stored
+	if joined == nil {
+		joined = map[string]string{}
+	}
+	joined[name] = s.Thread
+	r.Joined = joined
 }
 
 // keep stores what a step says of the run and the conversation.

@@ -314,6 +314,8 @@ func (m *model) serveAll(t *rapid.T) {
 		}
 		for _, one := range work {
 			m.started(t, before, one)
+		}
+		for _, one := range work { // after that, because the end of one may send to the thread of another
 			m.finish(t, one.Claim)
 		}
 	}

@@ -67,7 +67,7 @@ func reached() (names []string) {
 		"claim, claim: lease_lost, register, renew, renew: lease_lost, leave, sweep, orphans, end local",
 		"decide, decide: conflict, decide: gone, decide: invalid, submit decisions, submit decisions: conflict",
 		"submit, submit queued, submit steered, submit collected, submit resumed, submit duplicate",
-		"submit: busy, submit: conflict, submit: invalid, submit: rate_limited",
+		"submit: busy, submit: not_found, append: not_found, submit: conflict, submit: invalid, submit: rate_limited",
 		"edit, edit: conflict, edit: not_found, retract, retract: conflict, retract: not_found",
 		"define, forget, delete, delete: conflict, delete: not_found, deliver, patch, purge, purged run",
 		"run completed, run failed crashed, run failed exhausted, run failed permanent",

@@ -299,6 +299,9 @@ func (m *model) check(t *rapid.T) {
 		if row == nil || row.Key != was.Key {
 			continue // deleted
 		}
+		if row.Owner != was.Owner {
+			t.Fatalf("thread %s of %s belongs to %s", thread, was.Owner, row.Owner)
+		}
 		now := m.after.Logs[thread]
 		log = log[min(int(row.FirstSeq-was.FirstSeq), len(log)):] // what was not purged
 		if len(now) < len(log) || !slices.Equal(now[:len(log)], log) {
@@ -310,6 +313,7 @@ func (m *model) check(t *rapid.T) {
 		if is == nil {
 			continue
 		}
+		m.within(t, is)
 		if is.Attempt < was.Attempt || is.Step < was.Step {
 			t.Fatalf("run %s went from attempt %d, step %d to %d, %d", id, was.Attempt, was.Step, is.Attempt, is.Step)
 		}
@@ -319,6 +323,30 @@ func (m *model) check(t *rapid.T) {
 		for _, s := range was.Steers {
 			m.steerKept(t, was, is, s)
 		}
+	}
+}
+
+// owner draws in whose name a submit comes: rather in that of the thread's owner.
+func (m *model) owner(t *rapid.T, thread string) string {
+	if row := m.after.Threads[thread]; row != nil && !chance(t, 5, "a stranger") {
+		return row.Owner
+	}
+	return one(t, []string{"ann", "ann", "cat", mailroom.Operator}, "owner")
+}
+
+// within: what a run sent or brought is in a thread of the owner that it acted
+// for, unless that was the operator.
+func (m *model) within(t *rapid.T, r *mailroom.Run) {
+	parent := m.after.Runs[r.Parent]
+	if parent == nil {
+		return
+	}
+	from, to := m.after.Threads[parent.Thread].Owner, m.after.Threads[r.Thread].Owner
+	if r.Origin.Via == "wake" && to == mailroom.Operator {
+		return // the operator's runs reach everybody, and are answered
+	}
+	if from != to && from != mailroom.Operator {
+		t.Fatalf("run %s of %s came from run %s of %s", r.ID, to, parent.ID, from)
 	}
 }
 

@@ -202,7 +202,7 @@ func (m *model) live() []mailroom.Claim {
 
 func (m *model) submit(t *rapid.T) {
 	in := mailroom.Submit{
-		Thread: thread(t, "thread"), Run: m.name("r"), Owner: "ann",
+		Thread: thread(t, "thread"), Run: m.name("r"),
 		Sender: one(t, []string{"ann", "ann", "bob"}, "sender"),
 		Mode: one(t, []mailroom.Mode{
 			"", mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeSteer,
@@ -213,6 +213,8 @@ func (m *model) submit(t *rapid.T) {
 	if row := m.after.Threads[in.Thread]; row != nil && row.Worker != "" && chance(t, 30, "steer") {
 		in.Mode = mailroom.ModeSteer
 	}
+	in.Owner = m.owner(t, in.Thread)
+	in.By = mailroom.Acting(in.Owner)
 	in.Origin = mailroom.Origin{Via: "user", Sender: in.Sender}
 	for range one(t, []int{1, 1, 1, 3}, "messages") {
 		in.Messages = append(in.Messages, mailroom.Draft{Parts: mailroom.Text(m.name("text "))})

@@ -369,3 +369,22 @@ func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
 	wantEqual(t, "state", string(next.Thread.State["echo"]), `{"session":3}`)
 	d.settle(complete(next.Claim, "done"))
 }
+
+// A message that joined a run has no run of its own that could tell where it
+// went, unless that run ends without having read it.
+func TestANameThatJoinedARunInOneThreadGoesToNoOther(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	d.submit(text("b", "go"))
+	waits := d.claimIn("b")
+	d.settle(park(waits.Claim, nil, mailroom.Ask{Name: "later", Kind: mailroom.Timer, Expires: time.Now().Add(time.Hour)}))
+	d.submit(text("p", "go"))
+	p := d.claimIn("p")
+	send := mailroom.Send{Name: "help", Thread: "b"}
+	d.mustSend(p.Claim, send)
+	send.Thread = "c"
+	wantCode(t, d.send(p.Claim, send), mailroom.Conflict)
+	must(d.Interrupt(d.ctx, "b", "ann"))(t)
+	wantEqual(t, "log of the other thread", d.kinds("c"), "")
+	d.settle(complete(p.Claim, "done"))
+}

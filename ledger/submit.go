@@ -168,6 +168,9 @@ func (b *batch) sends(a *mailroom.Append, from *mailroom.Loaded) ([]mailroom.Sub
 		if err := in.Check(); err != nil {
 			return nil, err
 		}
+		if to, ok := from.Run(a.Run).Joined[s.Name]; ok && to != in.Thread {
+			return nil, sentElsewhere(s.Name, a.Run, to)
+		}
 		sends = append(sends, in)
 		ids = append(ids, in.Run)
 	}
@@ -180,10 +183,14 @@ func (b *batch) sends(a *mailroom.Append, from *mailroom.Loaded) ([]mailroom.Sub
 	}
 	for _, r := range made {
 		if i := slices.Index(ids, r.ID); sends[i].Thread != r.Thread {
-			return nil, mailroom.Errorf(mailroom.Conflict, "send %q of run %s went to thread %q before", a.Step.Sends[i].Name, a.Run, r.Thread)
+			return nil, sentElsewhere(a.Step.Sends[i].Name, a.Run, r.Thread)
 		}
 	}
 	return sends, nil
+}
+
+func sentElsewhere(name, run, thread string) error {
+	return mailroom.Errorf(mailroom.Conflict, "send %q of run %s went to thread %q before", name, run, thread)
 }
 
 // undo makes an error after n changes one that begins the batch again.

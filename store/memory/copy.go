@@ -45,6 +45,7 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	c.Reply = copyOf(r.Reply)
 	c.Error = copyOf(r.Error)
 	c.Caller = copyOf(r.Caller)
+	c.Joined = maps.Clone(r.Joined)
 	c.Lineage = slices.Clone(r.Lineage)
 	if c.Wait = copyOf(r.Wait); c.Wait != nil {
 		c.Wait.Names = slices.Clone(r.Wait.Names)

@@ -123,6 +123,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.usage(&r.Usage)
 	p.fraction(&r.Progress)
 	p.flag(&r.Flushed)
+	pairs(p, &r.Joined)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {

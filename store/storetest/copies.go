@@ -91,6 +91,7 @@ func spoilRun(r *mailroom.Run) {
 	clear(r.Options)
 	clear(r.Checkpoint)
 	clear(r.Metadata)
+	clear(r.Joined)
 	clear(r.Inputs)
 	clear(r.Lineage)
 	if r.Caller != nil {

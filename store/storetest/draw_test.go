@@ -116,6 +116,9 @@ func drawWaits(t *rapid.T, r *mailroom.Run) {
 	}
 	r.Resumes, r.Asked = rapid.Bool().Draw(t, "resumes"), rapid.IntRange(0, 3).Draw(t, "asked")
 	r.Lineage = rapid.SliceOfN(word(), 0, 2).Draw(t, "lineage")
+	if rapid.Bool().Draw(t, "joined") {
+		r.Joined = map[string]string{word().Draw(t, "send"): word().Draw(t, "thread")}
+	}
 	r.Progress = float64(rapid.IntRange(0, 8).Draw(t, "progress")) / 8
 	r.Usage = mailroom.Usage{
 		InputTokens: rapid.Int64Range(0, 1<<60).Draw(t, "tokens"), CostUSD: rapid.Float64Range(0, 1).Draw(t, "cost"),
