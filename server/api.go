@@ -47,6 +47,7 @@ func (s *Server) routes() {
 	f.tickets()
 	f.fleet()
 	f.streams()
+	f.sockets()
 	f.honest()
 	var err error
 	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {

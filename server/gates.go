@@ -33,10 +33,23 @@ func (s *Server) addressed(_ *response, r *http.Request) error {
 	if !s.hosted(r.Host) {
 		return mailroom.Errorf(mailroom.Forbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", short(r.Host))
 	}
+	if origin := r.Header.Get("Origin"); !s.welcome(r.Host, origin) {
+		return mailroom.Errorf(mailroom.Forbidden, "requests from web pages of the origin %q are refused", short(origin))
+	}
 	if err := s.origins.Check(r); err != nil {
 		return &mailroom.Error{Code: mailroom.Forbidden, Message: "requests from web pages of another origin are refused", Cause: err}
 	}
 	return nil
+}
+
+// welcome reports whether pages of origin may send requests to host, whatever
+// their method: the handshake of a WebSocket is a GET that does more than look.
+func (s *Server) welcome(host, origin string) bool {
+	if origin == "" || slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
 func (s *Server) hosted(hostport string) bool {
@@ -95,6 +108,10 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 	switch r.URL.Path {
 	case "/healthz", "/readyz", "/openapi.json":
 		return nil
+	case "/v1/ws":
+		if r.Header.Get("Authorization") == "" {
+			return nil // a web page cannot send it: it comes as the first frame
+		}
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))

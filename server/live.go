@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/stream"
 )
 
 // liveDepth is how many notices a reader of everything may be behind.
@@ -38,7 +39,7 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	// nothing that comes after.
 	sub := s.options.Bus.Subscribe("", liveDepth)
 	defer sub.Close()
-	s.follow(out, r, func(ctx context.Context, w *eventWriter) error { return tellAll(ctx, sub, w) })
+	s.follow(out, r, stream.Query{}, func(ctx context.Context, a audience) error { return tellAll(ctx, sub, a) })
 }
 
 func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
@@ -54,25 +55,29 @@ func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
 	return s.readers.enter(requestOf(r.Context()).who.Name)
 }
 
-// tellAll writes what is announced until the reader is too slow for it.
-func tellAll(ctx context.Context, sub *bus.Subscription, w *eventWriter) error {
+// tellAll tells what is announced until the reader is too slow for it.
+func tellAll(ctx context.Context, sub *bus.Subscription, a audience) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case n := <-sub.C:
-			if err := w.notice(n); err != nil {
+			if err := a.notice(n); err != nil {
 				return err
 			}
 		}
 		if sub.Lost() {
-			return w.write(func(b *bytes.Buffer) error {
-				data, err := json.Marshal(client.Gap{})
-				writeEvent(b, client.EventGap, "", data)
-				return err
-			})
+			return a.dropped()
 		}
 	}
+}
+
+func (w *eventWriter) dropped() error {
+	return w.write(func(b *bytes.Buffer) error {
+		data, err := json.Marshal(client.Gap{})
+		writeEvent(b, client.EventGap, "", data)
+		return err
+	})
 }
 
 // notice writes the events of one notice, in one piece. Those about flushed text

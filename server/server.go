@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"mailroom"
@@ -156,6 +157,11 @@ type Server struct {
 	close   context.CancelFunc
 
 	readers slots
+
+	// doors is held while a socket comes in, and while closing ends: none
+	// comes in after that.
+	doors   sync.Mutex
+	sockets sync.WaitGroup
 }
 
 // New makes a Server. It starts nothing.
@@ -167,6 +173,10 @@ func New(o Options) *Server {
 		mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
+	}
+	for _, origin := range o.Origins {
+		// What is no origin matches none: welcome has the last word anyway.
+		_ = s.origins.AddTrustedOrigin(origin)
 	}
 	s.routes()
 	return s
@@ -191,10 +201,13 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
+	s.doors.Lock()
 	s.close()
+	s.doors.Unlock()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
 	err := hs.Shutdown(grace)
+	s.socketsEnded(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.WarnContext(ctx, "requests cut off at shutdown", "grace", s.options.Grace)
 		err = hs.Close()
@@ -206,6 +219,21 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("stop serving %s: %w", ln.Addr(), err)
 	}
 	return nil
+}
+
+// socketsEnded waits for the sockets, of which the http.Server knows nothing any
+// more. They have begun to end, and only a request that hangs can take long.
+func (s *Server) socketsEnded(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		s.sockets.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		s.log.WarnContext(ctx, "sockets cut off at shutdown")
+	}
 }
 
 // untilClosing is ctx, which also ends when the server begins to shut down.

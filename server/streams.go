@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
+	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/stream"
 )
@@ -86,13 +87,24 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 	case err != nil:
 		s.refuse(out, r, err)
 		return
-	case ended:
+	case ended && subscriptionOf(r.Context()) == nil:
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.follow(out, r, func(ctx context.Context, w *eventWriter) error {
-		return s.options.Streams.Follow(ctx, q, w.event)
+	s.follow(out, r, q, func(ctx context.Context, a audience) error {
+		return s.options.Streams.Follow(ctx, q, a.event)
 	})
+}
+
+// audience is who a stream is told to: the reader of an answer, or a
+// subscription of a socket.
+type audience interface {
+	// event tells one event of a thread.
+	event(stream.Event) error
+	// notice tells what happened in one of all threads.
+	notice(bus.Notice) error
+	// dropped tells that notices were dropped, because they were not taken.
+	dropped() error
 }
 
 func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
@@ -136,10 +148,14 @@ func onlyKnown(given url.Values, params []string) error {
 	return nil
 }
 
-// follow begins a stream and lets feed write events until it ends, its reader
+// follow begins a stream of q and lets feed tell events until it ends, its reader
 // goes or does not keep up, or the server shuts down. The heartbeat ends before
 // follow returns.
-func (s *Server) follow(out *response, r *http.Request, feed func(context.Context, *eventWriter) error) {
+func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed func(context.Context, audience) error) {
+	if sub := subscriptionOf(r.Context()); sub != nil {
+		sub.follow(out, r, q, feed)
+		return
+	}
 	out.Header().Set("Content-Type", "text/event-stream")
 	out.Header().Set("X-Accel-Buffering", "no") // a proxy must not hold events back
 	out.WriteHeader(http.StatusOK)

@@ -49,7 +49,7 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 		if f.q.Until == Forever {
 			continue
 		}
-		if f.q.Run != "" && finishes(e.Kind) {
+		if _, ended := Ends(e); ended && f.q.Run != "" {
 			f.enough = true // the entry itself says so
 			return nil
 		}
@@ -162,8 +162,4 @@ func (f *follower) flushed(ctx context.Context, n *bus.Flushed) error {
 		w.late = c
 	}
 	return nil
-}
-
-func finishes(kind string) bool {
-	return kind == mailroom.KindCompleted || kind == mailroom.KindFailed || kind == mailroom.KindCancelled
 }

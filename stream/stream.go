@@ -60,6 +60,20 @@ type Gap struct {
 	Last   int64 `json:"last"`
 }
 
+// Ends reports whether e is an entry that ends its run, and with what status. A
+// run that did not complete can be tried again later.
+func Ends(e *mailroom.Entry) (mailroom.Status, bool) {
+	switch e.Kind {
+	case mailroom.KindCompleted:
+		return mailroom.Completed, true
+	case mailroom.KindFailed:
+		return mailroom.Failed, true
+	case mailroom.KindCancelled:
+		return mailroom.Cancelled, true
+	}
+	return "", false
+}
+
 // Streams makes readers. It keeps nothing about them: a reader is a call of
 // Follow, on its caller's goroutine.
 type Streams struct {

@@ -1,0 +1,325 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom"
+)
+
+// Close codes beside those of the protocol.
+const (
+	closeUnauthenticated = websocket.StatusCode(4401)
+	closeTooSlow         = websocket.StatusCode(4408)
+	closeTooLarge        = websocket.StatusCode(4413)
+)
+
+const (
+	// hurryTime bounds how long a socket that ends waits for the frame that is
+	// under way, partingTime how long for its peer's own close frame.
+	hurryTime   = time.Second
+	partingTime = 5 * time.Second
+	// maxFirstFrame bounds, in bytes, what is read of somebody unknown.
+	maxFirstFrame = 16 << 10
+)
+
+// sockets registers the WebSocket. A frame is a request in another coat: it
+// passes the same gates, to the same handlers.
+func (f face) sockets() {
+	f.server.mux.HandleFunc("GET /v1/ws", f.server.socket)
+	op := f.op("GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
+	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
+	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
+	op.Responses["426"] = &huma.Response{Description: "This is no WebSocket handshake.", Content: f.problem().Content}
+	f.api.OpenAPI().AddOperation(&op)
+}
+
+// socket is one WebSocket.
+type socket struct {
+	// Set once.
+	server  *Server
+	upgrade *http.Request // which it began with
+	conn    *websocket.Conn
+	out     *outlet
+	ctx     context.Context // ends with an ending, or why the peer has gone
+	end     context.CancelCauseFunc
+
+	// Owned by the goroutine that reads frames.
+	header string          // Authorization of what the frames ask for; "" until somebody is known
+	who    *mailroom.Token // of that header
+	subs   int64           // made so far
+
+	heard   atomic.Int64 // when something was read last, in Unix nanoseconds
+	working atomic.Bool  // a frame is handled, and nothing is read meanwhile
+
+	mu     sync.Mutex
+	open   map[string]*subscription // owned by mu
+	closed bool                     // owned by mu; no subscription begins any more
+	feeds  sync.WaitGroup           // the subscriptions' goroutines
+}
+
+// ending is why the server ends a socket, as its close frame says it.
+type ending struct {
+	code   websocket.StatusCode
+	reason string
+}
+
+func (e *ending) Error() string { return e.reason }
+
+// handshake keeps the connection that is taken over, and holds back refusals of
+// the library, which does not speak in problems.
+type handshake struct {
+	*response
+	raw     net.Conn
+	refused int // status
+}
+
+func (h *handshake) WriteHeader(status int) {
+	if status != http.StatusSwitchingProtocols {
+		h.refused = status
+		return
+	}
+	h.response.WriteHeader(status)
+}
+
+func (h *handshake) Write(b []byte) (int, error) {
+	if h.refused != 0 {
+		return len(b), nil
+	}
+	return h.response.Write(b)
+}
+
+func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	raw, rw, err := h.control.Hijack()
+	h.raw = raw
+	return raw, rw, err
+}
+
+// socket takes the connection over and serves it until it ends.
+func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
+	out := w.(*response) // ServeHTTP makes no other
+	leave, err := s.enterSocket(r)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	defer leave()
+	h := &handshake{response: out}
+	// The origin was checked at the gate, as for every request.
+	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		s.refuse(out, r, withStatus(h.refused, &mailroom.Error{
+			Code: mailroom.Invalid, Message: "this is for WebSockets: " + errors.Unwrap(err).Error(), Cause: err,
+		}))
+		return
+	}
+	conn.SetReadLimit(-1) // readFrame has its own, with another close code
+	ctx, end := context.WithCancelCause(r.Context())
+	defer end(nil)
+	k := &socket{
+		server: s, upgrade: r, conn: conn, ctx: ctx, end: end, open: map[string]*subscription{},
+		out: &outlet{conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end},
+	}
+	k.serve()
+	out.bytes = k.out.written()
+	if cause := context.Cause(ctx); errors.Is(cause, errTooSlow) {
+		out.failed = cause // for the log line
+	}
+}
+
+// enterSocket counts a socket in, so that a shutdown waits for it.
+func (s *Server) enterSocket(r *http.Request) (leave func(), err error) {
+	if err := onlyKnown(r.URL.Query(), nil); err != nil {
+		return nil, err
+	}
+	s.doors.Lock()
+	defer s.doors.Unlock()
+	if s.closing.Err() != nil {
+		return nil, errShutdown()
+	}
+	s.sockets.Add(1)
+	return s.sockets.Done, nil
+}
+
+// serve blocks until the socket has ended, and all that belongs to it.
+func (k *socket) serve() {
+	defer context.AfterFunc(k.server.closing, func() {
+		k.end(&ending{websocket.StatusGoingAway, "the server is shutting down"})
+	})()
+	k.heard.Store(time.Now().UnixNano())
+	var own sync.WaitGroup
+	own.Go(func() { k.end(k.guarded(k.readFrames)) })
+	own.Go(k.heartbeat)
+	<-k.ctx.Done()
+	k.close(context.Cause(k.ctx))
+	own.Wait()
+}
+
+// close ends the subscriptions, says why if that can still be said, and closes
+// the connection.
+func (k *socket) close(cause error) {
+	k.out.hurry()
+	k.mu.Lock()
+	k.closed = true
+	k.mu.Unlock()
+	k.feeds.Wait()
+	why, say := errors.AsType[*ending](cause)
+	switch {
+	case say:
+	case errors.Is(cause, errTooSlow):
+		why, say = &ending{closeTooSlow, k.places()}, true
+	case mailroom.CodeOf(cause) == mailroom.Unauthenticated:
+		why, say = &ending{closeUnauthenticated, "the token is no longer good"}, true
+	}
+	if say {
+		_ = k.out.raw.SetReadDeadline(time.Now().Add(partingTime)) // a closed connection fails the read
+		_ = k.conn.Close(why.code, why.reason)                     // who has gone does not hear it
+	}
+	_ = k.conn.CloseNow() // it may be closed already
+}
+
+// guarded keeps a panic from taking the process with it.
+func (k *socket) guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			q := requestOf(k.upgrade.Context())
+			q.code, q.cause = mailroom.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = &ending{websocket.StatusInternalError, "the server failed"}
+		}
+	}()
+	return f()
+}
+
+// readFrames handles one frame after the other, and returns why it ends.
+func (k *socket) readFrames() error {
+	if header := k.upgrade.Header.Get("Authorization"); header != "" {
+		k.header, k.who = header, requestOf(k.upgrade.Context()).who
+	} else {
+		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
+			k.end(&ending{closeUnauthenticated, "no token came in time"})
+		})
+		defer late.Stop()
+		if err := k.first(late); err != nil {
+			return err
+		}
+	}
+	for {
+		raw, err := k.readFrame(k.server.options.MaxFrame)
+		if err != nil {
+			return err
+		}
+		k.working.Store(true)
+		err = k.handle(raw)
+		k.hear()
+		k.working.Store(false)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// first reads the frame that says who the client is.
+func (k *socket) first(late *time.Timer) error {
+	raw, err := k.readFrame(maxFirstFrame)
+	if err != nil {
+		return err
+	}
+	f, err := raw.parse()
+	if err == nil && f.op != "auth" {
+		err = mustAuthenticate()
+	}
+	if err != nil {
+		return errors.Join(k.refuse(f, err), &ending{closeUnauthenticated, "the first frame is no auth"})
+	}
+	if err := k.auth(f); err != nil {
+		return err
+	}
+	if k.who == nil {
+		return &ending{closeUnauthenticated, "the first frame has no token"}
+	}
+	late.Stop()
+	return nil
+}
+
+// message is what came in one frame.
+type message struct {
+	kind websocket.MessageType
+	data []byte
+}
+
+func (m message) parse() (frame, error) {
+	if m.kind != websocket.MessageText {
+		return frame{}, unreadable("body", "is binary: send text")
+	}
+	return parseFrame(m.data)
+}
+
+// readFrame reads one frame of at most limit bytes. Once it has begun it must
+// come in time, like the body of a request.
+func (k *socket) readFrame(limit int) (message, error) {
+	// No context that ends: with it the library would drop the connection.
+	kind, r, err := k.conn.Reader(context.Background())
+	if err != nil {
+		return message{}, err
+	}
+	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.server.options.BodyTimeout)) // a closed connection fails the read
+	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	k.hear()
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return message{}, &ending{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
+	case err != nil:
+		return message{}, err
+	case len(data) > limit:
+		return message{}, &ending{closeTooLarge, "a frame is too large"}
+	}
+	_ = k.out.raw.SetReadDeadline(time.Time{}) // as above
+	return message{kind, data}, nil
+}
+
+func (k *socket) hear() { k.heard.Store(time.Now().UnixNano()) }
+
+// heartbeat pings, and ends the socket when nothing was heard for three beats,
+// so when none of two pings was answered. Somebody who has not taken what was sent
+// before a ping, or whose frame is being handled, cannot have answered.
+func (k *socket) heartbeat() {
+	every := k.server.options.Heartbeat
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		silent := time.Since(time.Unix(0, k.heard.Load()))
+		if silent > 3*every-every/2 && !k.working.Load() && !k.out.writing.Load() {
+			k.end(errors.New("the peer is silent"))
+			return
+		}
+		k.ping(every)
+	}
+}
+
+// ping waits no longer than the next is due. It does not end with the socket: a
+// ping that breaks off would take the connection with it.
+func (k *socket) ping(every time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), every)
+	defer cancel()
+	if k.conn.Ping(ctx) == nil {
+		k.hear()
+	}
+}

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// maxFrameID bounds the id of a frame, in bytes, because it is given back.
+const maxFrameID = 200
+
+// frame is what a client says: an operation, the id that its answer repeats, and
+// the members that go with the operation, each as it was written.
+type frame struct {
+	op      string
+	id      json.RawMessage // a string or a number; nil if none could be read
+	members map[string]json.RawMessage
+}
+
+// parseFrame reads a frame. With an error, the frame has what could be read of
+// its id all the same.
+func parseFrame(raw []byte) (frame, error) {
+	var f frame
+	raw = bytes.TrimSpace(raw)
+	broken := checkBody(raw)
+	if len(raw) == 0 || raw[0] != '{' {
+		if broken == nil {
+			broken = unreadable("body", "is no JSON object")
+		}
+		return f, broken
+	}
+	if err := json.Unmarshal(raw, &f.members); err != nil {
+		return f, broken // checkBody refuses all that the decoder does
+	}
+	id, named := f.members["id"]
+	if isFrameID(id) {
+		f.id = id
+	}
+	switch {
+	case broken != nil:
+		return f, broken
+	case !named:
+		return f, wrong("body.id", "is missing: give a string or a number, which the answer repeats", nil)
+	case f.id == nil:
+		return f, wrong("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
+	}
+	op, err := text("op", f.members["op"])
+	if err != nil {
+		return f, err
+	}
+	f.op = op
+	delete(f.members, "id")
+	delete(f.members, "op")
+	return f, nil
+}
+
+func isFrameID(id json.RawMessage) bool {
+	return len(id) > 0 && len(id) <= maxFrameID && utf8.Valid(id) &&
+		(id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
+}
+
+// text reads the string that a member must be.
+func text(name string, raw json.RawMessage) (string, error) {
+	var s string
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return "", wrong("body."+name, "must be a string", nil)
+	}
+	return s, nil
+}
+
+// take reads and removes the member name, which must be a string that is not
+// blank. given: it was there.
+func (f frame) take(name string) (value string, given bool, err error) {
+	raw, given := f.members[name]
+	if !given {
+		return "", false, nil
+	}
+	delete(f.members, name)
+	value, err = text(name, raw)
+	if err == nil && strings.TrimSpace(value) == "" {
+		err = wrong("body."+name, "must not be blank", nil)
+	}
+	return value, true, err
+}
+
+// need is take for a member that must be there.
+func (f frame) need(name string) (string, error) {
+	value, given, err := f.take(name)
+	if err == nil && !given {
+		err = wrong("body."+name, "is missing", nil)
+	}
+	return value, err
+}
+
+// done refuses the members that nobody took.
+func (f frame) done() error {
+	first := ""
+	for name := range f.members {
+		if first == "" || name < first {
+			first = name
+		}
+	}
+	if first == "" {
+		return nil
+	}
+	return wrong("body."+short(first), "unknown field", nil)
+}
+
+// body is the object of the members that are left. They keep their spelling:
+// the same content under the same key must have the same digest however it came.
+func (f frame) body() []byte {
+	if len(f.members) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	for name, value := range f.members {
+		sep := byte(',')
+		if b.Len() == 0 {
+			sep = '{'
+		}
+		b.WriteByte(sep)
+		b.Write(quoted(name))
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// quoted is s as a JSON string.
+func quoted(s string) []byte {
+	q, err := json.Marshal(s)
+	if err != nil {
+		panic("encode a string: " + err.Error()) // every string has an encoding
+	}
+	return q
+}
+
+// unknownOp refuses an operation that there is not.
+func unknownOp(op string) error {
+	return wrong("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
+}
+
+func mustAuthenticate() error {
+	return mailroom.Errorf(mailroom.Unauthenticated, `say {"op":"auth","id":…,"token":TOKEN} first, or send the header Authorization`)
+}

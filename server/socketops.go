@@ -1,0 +1,245 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/stream"
+)
+
+// handle does what one frame asks for, and answers. An error ends the socket.
+func (k *socket) handle(m message) error {
+	f, err := m.parse()
+	if err != nil {
+		return k.refuse(f, err)
+	}
+	switch f.op {
+	case "auth":
+		return k.auth(f)
+	case "ping":
+		if err := f.done(); err != nil {
+			return k.refuse(f, err)
+		}
+		return k.out.say(answer{Op: "pong", ID: f.id})
+	case "unsubscribe":
+		return k.unsubscribe(f)
+	case "subscribe", "resume":
+		r, err := k.streamOf(f)
+		if err != nil {
+			return k.refuse(f, err)
+		}
+		return k.subscribe(f, r)
+	}
+	r, err := k.call(f)
+	if err != nil {
+		return k.refuse(f, err)
+	}
+	return k.pass(f, k.exchange(r))
+}
+
+// call makes the request that f stands for.
+func (k *socket) call(f frame) (*http.Request, error) {
+	path, of := "", ""
+	var err error
+	switch f.op {
+	case "submit":
+		path = "/v1/messages"
+	case "cancel":
+		of, err = f.need("run")
+		path = "/v1/runs/" + url.PathEscape(of) + "/cancel"
+	case "interrupt":
+		of, err = f.need("thread")
+		path = "/v1/threads/" + url.PathEscape(of) + "/interrupt"
+	case "decide":
+		of, err = f.need("ticket")
+		path = "/v1/tickets/" + url.PathEscape(of)
+	default:
+		err = unknownOp(f.op)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return k.request(k.upgrade.Context(), http.MethodPost, path, nil, f.body())
+}
+
+// streamOf makes the request for the stream that f asks for. The stream of a run
+// ends with the run.
+func (k *socket) streamOf(f frame) (*http.Request, error) {
+	thread, ofThread, err := f.take("thread")
+	if err != nil {
+		return nil, err
+	}
+	run, ofRun, err := f.take("run")
+	if err != nil {
+		return nil, err
+	}
+	query := url.Values{}
+	if after, given := f.members["after"]; given {
+		delete(f.members, "after")
+		at, err := text("after", after)
+		if err != nil {
+			return nil, wrong("body.after", `must be a cursor as a string, "SEQ" or "SEQ:N"`, nil)
+		}
+		query.Set("after", at)
+	}
+	switch {
+	case f.op == "resume" && !ofThread:
+		err = wrong("body.thread", "is missing", nil)
+	case f.op == "resume" && !ofRun:
+		err = wrong("body.run", "is missing", nil)
+	default:
+		err = f.done()
+	}
+	if err != nil {
+		return nil, err
+	}
+	path := "/v1/stream"
+	if ofRun {
+		path = "/v1/runs/" + url.PathEscape(run) + "/stream"
+		query.Set("until", string(stream.Settled))
+	}
+	if ofThread {
+		path = "/v1/threads/" + url.PathEscape(thread) + "/stream"
+		if ofRun {
+			query.Set("run", run)
+		}
+	}
+	return k.request(k.ctx, http.MethodGet, path, query, nil)
+}
+
+// request makes a request of whoever is at the other end of the socket.
+func (k *socket) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		return nil, mailroom.Errorf(mailroom.Internal, "make a request of a frame: %w", err)
+	}
+	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
+	r.Header.Set("Authorization", k.header)
+	return r, nil
+}
+
+// reply takes the answer to a frame's request.
+type reply struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *reply) Header() http.Header         { return a.header }
+func (a *reply) Write(b []byte) (int, error) { return a.body.Write(b) }
+func (a *reply) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+// exchange serves a frame's request like any other.
+func (k *socket) exchange(r *http.Request) (a *reply) {
+	a = &reply{header: http.Header{}}
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler: // it was answered in part, and is logged
+			raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.Internal}))
+			if err != nil {
+				panic(err) // a problem of constants
+			}
+			a = &reply{status: http.StatusInternalServerError}
+			a.body.Write(raw)
+		default:
+			panic(p)
+		}
+	}()
+	k.server.ServeHTTP(a, r)
+	return a
+}
+
+// pass hands on the answer to f's request.
+func (k *socket) pass(f frame, a *reply) error {
+	if a.status < http.StatusMultipleChoices {
+		return k.out.say(answer{Op: "ack", ID: f.id, Result: a.body.Bytes()})
+	}
+	return k.out.say(k.problem(answer{ID: f.id}, a))
+}
+
+// problem makes a of the refusal in r. What a request has in its path or query,
+// a frame has in its one object.
+func (k *socket) problem(a answer, r *reply) answer {
+	a.Op, a.Error = "error", r.body.Bytes()
+	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil {
+		a.RetryAfter = seconds
+	}
+	var p client.Problem
+	if json.Unmarshal(a.Error, &p) != nil {
+		return a // it goes out as it came
+	}
+	for i := range p.Errors {
+		for _, place := range []string{"path.", "query."} {
+			if name, ok := strings.CutPrefix(p.Errors[i].Location, place); ok {
+				p.Detail = strings.Replace(p.Detail, p.Errors[i].Location, "body."+name, 1)
+				p.Errors[i].Location = "body." + name
+			}
+		}
+	}
+	if raw, err := json.Marshal(p); err == nil {
+		a.Error = raw
+	}
+	return a
+}
+
+// refuse answers a frame that makes no request.
+func (k *socket) refuse(f frame, err error) error {
+	q := &request{id: requestOf(k.upgrade.Context()).id, who: k.who}
+	r := k.upgrade.WithContext(context.WithValue(k.upgrade.Context(), requestKey{}, q))
+	a := &reply{header: http.Header{}}
+	k.server.refuse(newResponse(a, 0), r, err)
+	return k.out.say(k.problem(answer{ID: f.id}, a))
+}
+
+// auth checks a token. A socket is one client's: another name is refused.
+func (k *socket) auth(f frame) error {
+	token, err := f.need("token")
+	if err == nil {
+		err = f.done()
+	}
+	if err != nil {
+		return k.refuse(f, err)
+	}
+	header := "Bearer " + token
+	who, err := k.identify(header)
+	if err != nil {
+		wrongToken := &ending{closeUnauthenticated, "the token is wrong"}
+		if sent := k.refuse(f, err); sent != nil {
+			return sent
+		}
+		return wrongToken
+	}
+	if k.who != nil && k.who.Name != who.Name {
+		return k.refuse(f, mailroom.Errorf(mailroom.Conflict, "this socket is %q's: open another one", k.who.Name))
+	}
+	k.header, k.who = header, who
+	result, err := json.Marshal(client.Identity{Name: who.Name, Scopes: who.Scopes})
+	if err != nil {
+		return err
+	}
+	return k.out.say(answer{Op: "ack", ID: f.id, Result: result})
+}
+
+// identify asks the gate who has the token in header.
+func (k *socket) identify(header string) (*mailroom.Token, error) {
+	q := &request{id: requestOf(k.upgrade.Context()).id, who: nobody()}
+	r := k.upgrade.Clone(context.WithValue(k.upgrade.Context(), requestKey{}, q))
+	r.Header.Set("Authorization", header)
+	err := k.server.authenticated(newResponse(&reply{header: http.Header{}}, 0), r)
+	return q.who, err
+}

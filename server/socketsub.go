@@ -1,0 +1,314 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/stream"
+)
+
+// subscription is one stream that goes to a socket. Its request passes through
+// the same gates and the same handler as that of a stream of events; only what it
+// has to tell goes another way.
+type subscription struct {
+	// Set once.
+	socket *socket
+	id     string
+	ask    json.RawMessage // id of the frame that asked for it
+	stop   context.CancelCauseFunc
+	begun  chan struct{} // closed with the ack
+	ended  chan struct{} // closed with its goroutine
+
+	// Owned by its goroutine until that has ended.
+	query   stream.Query
+	cursor  string          // where the reader is; "" in the stream of everything
+	settled mailroom.Status // of the run, as its last entry says; "" if that was not seen
+	starved bool            // its frame was the one that was not taken
+}
+
+type subscriptionKey struct{}
+
+// subscriptionOf returns the subscription that a request is made for, nil for
+// requests that came by themselves.
+func subscriptionOf(ctx context.Context) *subscription {
+	sub, _ := ctx.Value(subscriptionKey{}).(*subscription)
+	return sub
+}
+
+var errUnsubscribed = errors.New("unsubscribed")
+
+// subscribe begins the stream that r asks for, and returns once it is
+// acknowledged or refused: a frame that comes after it finds it there.
+func (k *socket) subscribe(f frame, r *http.Request) error {
+	k.subs++
+	ctx, stop := context.WithCancelCause(r.Context())
+	sub := &subscription{
+		socket: k, id: strconv.FormatInt(k.subs, 10), ask: f.id, stop: stop,
+		begun: make(chan struct{}), ended: make(chan struct{}),
+	}
+	if !k.enter(sub) {
+		stop(nil)
+		return context.Cause(k.ctx)
+	}
+	var refused *reply
+	go func() {
+		defer k.leave(sub)
+		defer stop(nil)
+		a := k.exchange(r.WithContext(context.WithValue(ctx, subscriptionKey{}, sub)))
+		if a.status >= http.StatusMultipleChoices {
+			refused = a
+		}
+	}()
+	select {
+	case <-sub.begun:
+		return nil
+	case <-sub.ended:
+	}
+	if refused == nil {
+		return nil // it began, and ended at once
+	}
+	k.subs-- // nobody has heard of it
+	return k.out.say(k.problem(answer{ID: f.id}, refused))
+}
+
+func (k *socket) enter(sub *subscription) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return false
+	}
+	k.open[sub.id] = sub
+	k.feeds.Add(1)
+	return true
+}
+
+// leave ends the goroutine of a subscription. Those that a socket has when it
+// ends are kept, to be named then.
+func (k *socket) leave(sub *subscription) {
+	k.mu.Lock()
+	if !k.closed && k.ctx.Err() == nil {
+		delete(k.open, sub.id)
+	}
+	k.mu.Unlock()
+	close(sub.ended)
+	k.feeds.Done()
+}
+
+func (k *socket) unsubscribe(f frame) error {
+	id, err := f.need("sub")
+	if err == nil {
+		err = f.done()
+	}
+	if err != nil {
+		return k.refuse(f, err)
+	}
+	k.mu.Lock()
+	sub := k.open[id]
+	k.mu.Unlock()
+	if sub == nil {
+		return k.refuse(f, mailroom.Errorf(mailroom.NotFound, "no subscription %q on this socket", short(id)))
+	}
+	sub.stop(errUnsubscribed)
+	<-sub.ended // nothing of it follows the ack
+	return k.out.say(answer{Op: "ack", ID: f.id, Sub: id})
+}
+
+// places says where the subscriptions are, the one that was not taken first, as
+// far as it fits into a close frame.
+func (k *socket) places() string {
+	const room = 123
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	subs := make([]*subscription, 0, len(k.open))
+	for _, sub := range k.open {
+		if sub.cursor != "" {
+			subs = append(subs, sub)
+		}
+	}
+	slices.SortFunc(subs, func(a, b *subscription) int {
+		if a.starved != b.starved {
+			return map[bool]int{true: -1, false: 1}[a.starved]
+		}
+		return len(a.id) - len(b.id) + strings.Compare(a.id, b.id)
+	})
+	said := ""
+	for _, sub := range subs {
+		place := strings.TrimPrefix(said+" "+sub.id+"="+sub.cursor, " ")
+		if len(place) > room {
+			break
+		}
+		said = place
+	}
+	return said
+}
+
+// follow is [Server.follow] for a subscription.
+func (b *subscription) follow(out *response, r *http.Request, q stream.Query, feed func(context.Context, audience) error) {
+	s := b.socket.server
+	result, err := b.subject(r.Context(), q)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	b.query = q
+	if q.Thread != "" {
+		b.cursor = q.After.String()
+	}
+	out.WriteHeader(http.StatusOK)
+	if b.socket.out.say(answer{Op: "ack", ID: b.ask, Sub: b.id, Result: result}) != nil {
+		return // the socket ends
+	}
+	close(b.begun)
+	ctx, cancel := s.untilClosing(r.Context())
+	defer cancel()
+	err = feed(ctx, b)
+	switch {
+	case b.socket.ctx.Err() != nil, errors.Is(err, errUnsubscribed): // it was said, or will be
+	case err != nil:
+		b.fail(r, err)
+	case q.Until == stream.Settled:
+		b.settle(r)
+	}
+}
+
+// subject says which run it is about, if it is about one.
+func (b *subscription) subject(ctx context.Context, q stream.Query) (json.RawMessage, error) {
+	if q.Run == "" {
+		return nil, nil
+	}
+	run, _, err := b.socket.server.run(ctx, q.Run)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(client.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
+}
+
+// fail says why it ended before its time. Whoever is no longer known has no
+// socket either.
+func (b *subscription) fail(r *http.Request, err error) {
+	p := b.socket.server.problemFor(r.Context(), err)
+	raw, encode := json.Marshal(p.Problem)
+	if encode != nil {
+		raw = nil // values are cut to plain ones before
+	}
+	_ = b.socket.out.say(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
+	if p.Code == mailroom.Unauthenticated {
+		b.socket.end(err)
+	}
+}
+
+// settle says that the run has ended, as the entry said or, if the reader had
+// that before, as its row says.
+func (b *subscription) settle(r *http.Request) {
+	if b.settled == "" {
+		run, _, err := b.socket.server.run(r.Context(), b.query.Run)
+		if err != nil {
+			b.fail(r, err)
+			return
+		}
+		b.settled = run.Status
+	}
+	_ = b.socket.out.say(b.ending(b.query.Run, b.settled)) // an error ends the socket
+}
+
+func (b *subscription) ending(run string, status mailroom.Status) answer {
+	return answer{Op: "settled", Sub: b.id, Run: run, Status: string(status)}
+}
+
+// event sends one event, and to the reader of a thread also that a run has ended.
+func (b *subscription) event(e stream.Event) error {
+	name, data, err := eventData(e)
+	if err != nil {
+		return err
+	}
+	at := eventID(e)
+	sent, err := b.send(name, at, "", data)
+	if sent {
+		b.cursor = at
+	}
+	if err != nil || e.Entry == nil {
+		return err
+	}
+	status, ended := stream.Ends(e.Entry)
+	switch {
+	case !ended:
+		if e.Entry.Kind == mailroom.KindRetried {
+			b.settled = ""
+		}
+	case b.query.Run != "":
+		b.settled = status // the last one tells: a run can be tried again
+	default:
+		return b.socket.out.say(b.ending(e.Entry.Run, status))
+	}
+	return nil
+}
+
+// notice sends what happened in one of all threads.
+func (b *subscription) notice(n bus.Notice) error {
+	for i := range n.Entries {
+		data, err := n.Entries[i].MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("encode an entry: %w", err)
+		}
+		if _, err := b.send(client.EventEntry, "", "", data); err != nil {
+			return err
+		}
+		if status, ended := stream.Ends(&n.Entries[i]); ended {
+			if err := b.socket.out.say(b.ending(n.Entries[i].Run, status)); err != nil {
+				return err
+			}
+		}
+	}
+	if n.Delta == nil {
+		return nil
+	}
+	data, err := json.Marshal(n.Delta)
+	if err != nil {
+		return fmt.Errorf("encode a delta: %w", err)
+	}
+	_, err = b.send(client.EventDelta, "", n.Thread, data)
+	return err
+}
+
+func (b *subscription) dropped() error {
+	data, err := json.Marshal(client.Gap{})
+	if err == nil {
+		_, err = b.send(client.EventGap, "", "", data)
+	}
+	if err == nil {
+		err = &mailroom.Error{Code: mailroom.Unavailable, Message: "it was read too slowly, and events were dropped: subscribe again"}
+	}
+	return err
+}
+
+// send sends one event. cursor and thread may be "".
+func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool, err error) {
+	sent, err = b.socket.out.write(func(w *bytes.Buffer) error {
+		w.WriteString(`{"op":"` + name + `","sub":"` + b.id + `"`)
+		if cursor != "" {
+			w.WriteString(`,"cursor":"` + cursor + `"`)
+		}
+		if thread != "" {
+			w.WriteString(`,"thread":`)
+			w.Write(quoted(thread))
+		}
+		w.WriteString(`,"` + name + `":`)
+		w.Write(data)
+		w.WriteByte('}')
+		return nil
+	})
+	if errors.Is(err, errTooSlow) && sent {
+		b.starved = true
+	}
+	return sent, err
+}

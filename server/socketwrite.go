@@ -1,0 +1,123 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// errTooSlow ends a reader that does not take what it is sent.
+var errTooSlow = errors.New("the reader is too slow")
+
+// keptBuffer is how large the buffer of a reader stays between two frames.
+const keptBuffer = 256 << 10
+
+// outlet writes frames to a socket, whole and one at a time.
+//
+// A frame that is not taken within timeout marks the reader as too slow. It has
+// as much time again, because a frame that broke off in the middle leaves no room
+// for the one that says why the socket is closed.
+type outlet struct {
+	// Set once.
+	conn    *websocket.Conn
+	raw     net.Conn // under conn, for deadlines
+	timeout time.Duration
+	end     context.CancelCauseFunc // of the socket
+
+	writing atomic.Bool // a frame is under way
+	hurried atomic.Bool // the socket ends: whoever still writes has hurryTime
+
+	mu    sync.Mutex
+	buf   bytes.Buffer // owned by mu
+	bytes int64        // owned by mu
+	gone  error        // owned by mu; why nothing is written any more
+}
+
+// write sends the frame that fill makes. sent: the reader was given all of it.
+// An error other than fill's ends the socket.
+func (o *outlet) write(fill func(*bytes.Buffer) error) (sent bool, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone != nil {
+		return false, o.gone
+	}
+	if o.buf.Cap() > keptBuffer {
+		o.buf = bytes.Buffer{}
+	}
+	o.buf.Reset()
+	if err := fill(&o.buf); err != nil {
+		return false, err
+	}
+	o.writing.Store(true)
+	start := time.Now()
+	o.deadline(start.Add(2 * o.timeout))
+	if o.hurried.Load() {
+		o.deadline(start.Add(hurryTime))
+	}
+	err = o.conn.Write(context.Background(), websocket.MessageText, o.buf.Bytes())
+	o.deadline(time.Time{}) // pings have their own
+	o.writing.Store(false)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > o.timeout:
+		o.gone = errTooSlow
+	case err != nil:
+		o.gone = err
+	}
+	if o.gone != nil {
+		o.end(o.gone)
+	}
+	if err == nil {
+		o.bytes += int64(o.buf.Len())
+	}
+	return err == nil, o.gone
+}
+
+// hurry bounds the write that is under way, and those to come.
+func (o *outlet) hurry() {
+	o.hurried.Store(true)
+	if o.writing.Load() {
+		o.deadline(time.Now().Add(hurryTime))
+	}
+}
+
+func (o *outlet) deadline(at time.Time) {
+	_ = o.raw.SetWriteDeadline(at) // a connection that is closed fails the write
+}
+
+// written is how many bytes of frames were taken.
+func (o *outlet) written() int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.bytes
+}
+
+// answer is a frame from the server that answers one, in the order of its
+// members.
+type answer struct {
+	Op         string          `json:"op"`
+	ID         json.RawMessage `json:"id,omitempty"`
+	Sub        string          `json:"sub,omitempty"`
+	Run        string          `json:"run,omitempty"`
+	Status     string          `json:"status,omitempty"`
+	Result     json.RawMessage `json:"result,omitempty"`
+	Error      json.RawMessage `json:"error,omitempty"`
+	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as the header has it
+}
+
+func (o *outlet) say(a answer) error {
+	_, err := o.write(func(b *bytes.Buffer) error {
+		// Nothing is escaped that need not be: an id comes back as it was given.
+		enc := json.NewEncoder(b)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(a)
+	})
+	return err
+}
