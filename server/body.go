@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxBody  = 4 << 20
-	maxDepth = 64
+	defaultBody = 4 << 20
+	maxDepth    = 64
 )
 
 // readBody takes the body in, whole and in time, and refuses what is not one
@@ -30,17 +30,16 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
 		return nil
 	}
-	if r.ContentLength > maxBody {
-		return s.unread(out, tooLarge())
+	limit := int64(s.options.MaxBody)
+	if r.ContentLength > limit {
+		return s.unread(out, tooLarge(limit))
 	}
-	// A writer without deadlines is a test's; a closed connection fails the read.
-	_ = out.control.SetReadDeadline(time.Now().Add(s.options.BodyTimeout))
-	raw, err := io.ReadAll(http.MaxBytesReader(out, r.Body, maxBody))
-	_ = out.control.SetReadDeadline(time.Time{}) // as above
+	raw, err := io.ReadAll(http.MaxBytesReader(out, r.Body, limit))
 	switch {
 	case err == nil:
+		s.hurry(out, 0)
 	case isTooLarge(err):
-		return s.unread(out, tooLarge())
+		return s.unread(out, tooLarge(limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return s.unread(out, unreadable("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
@@ -59,6 +58,16 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	return checkBody(raw)
 }
 
+// hurry bounds how long what is left of the request may take; 0 ends that.
+func (s *Server) hurry(out *response, most time.Duration) {
+	end := time.Time{}
+	if most > 0 {
+		end = time.Now().Add(most)
+	}
+	// A writer without deadlines is a test's; a closed connection fails the read.
+	_ = out.control.SetReadDeadline(end)
+}
+
 // unread closes the connection after the answer: what is left of the body would
 // be taken for the next request.
 func (s *Server) unread(out *response, err error) error {
@@ -71,8 +80,8 @@ func isTooLarge(err error) bool {
 	return ok
 }
 
-func tooLarge() error {
-	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", maxBody)
+func tooLarge(limit int64) error {
+	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", limit)
 }
 
 // checkBody walks over the tokens of a body.

@@ -35,7 +35,7 @@ type indoors struct {
 func newIndoors() indoors {
 	l := &swapped{}
 	return indoors{ledger: l, handler: server.New(server.Options{
-		Ledger: l, Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"},
+		Ledger: l, Streams: stream.New(l, bus.New()), Token: token, Hosts: []string{"mail.example"}, Submits: -1,
 		Agents: func() []string { return []string{"echo", "codex"} },
 	})}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"mailroom"
 	"mailroom/client"
 	"mailroom/ledger"
@@ -14,16 +16,22 @@ func (f face) messages() {
 	s := f.server
 	submit := f.op("POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
 	submit.DefaultStatus = 202
-	handle(f, submit, s.submit)
+	handle(f, f.paced(submit), s.submit)
 	submitTo := f.op("POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
-	handle(f, submitTo, s.submitTo)
+	handle(f, f.paced(submitTo), s.submitTo)
 	handle(f, f.op("GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
 	handle(f, f.op("GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
 	handle(f, f.op("PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
 	retract := f.op("DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
 	retract.DefaultStatus = 204
 	handle(f, retract, s.retractMessage)
+}
+
+// paced lets the gates count the operation as a submit of its token.
+func (f face) paced(op huma.Operation) huma.Operation {
+	f.server.submits[op.Method+" "+op.Path] = true
+	return op
 }
 
 // SubmitInput is a submit with its key, which may come as a header.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -48,6 +49,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // the answer has begun: cut it, so that nobody takes it for whole
 		}
 	}()
+	if r.ContentLength != 0 {
+		// Also for a request that is refused unread: what follows of it is taken
+		// off the connection, for the next one. readBody ends the hurry.
+		s.hurry(out, s.options.BodyTimeout)
+	}
 	if err := s.gates(out, r); err != nil {
 		s.refuse(out, r, err)
 		return
@@ -85,6 +91,7 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),
 		slog.String("request_id", q.id),
+		slog.String("from", s.from(r)),
 	}
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))
@@ -103,6 +110,26 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 		attrs = append(attrs, slog.Bool("cut", true), slog.Any("error", out.failed))
 	}
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+// from is the address a request came from: as our own proxy says, which puts it
+// last, or the one at the other end of the connection.
+func (s *Server) from(r *http.Request) string {
+	if s.options.BehindProxy {
+		given := r.Header.Values("X-Forwarded-For")
+		if len(given) > 0 {
+			last := given[len(given)-1]
+			last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
+			if ip, err := netip.ParseAddr(last); err == nil {
+				return ip.String()
+			}
+		}
+	}
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return "" // a test's
+	}
+	return at.Addr().String()
 }
 
 // requestID takes the caller's id if it is a plain word, so that it is safe in

@@ -9,6 +9,7 @@ package server
 import (
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"mailroom"
 	"mailroom/bus"
@@ -68,6 +71,11 @@ type Options struct {
 	// Origins are the further origins of web pages that may use the API beside
 	// the one a request is addressed to, such as https://mail.example.org.
 	Origins []string
+	// TLS, if not nil, makes it speak https, also HTTP/2.
+	TLS *tls.Config
+	// BehindProxy lets the log say for whom a proxy forwards a request. Without
+	// it nothing that a caller says of itself is logged; decisions never use it.
+	BehindProxy bool
 	// Agents returns the names of the agents that a submit may ask for. nil
 	// allows every name.
 	Agents func() []string
@@ -92,8 +100,12 @@ type Options struct {
 	IdleTimeout   time.Duration // of a connection between requests: 2 min
 	Heartbeat     time.Duration // between the comments of a stream: 10 s
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
+	MaxHeader     int           // bytes of a request's header: 64 KiB
+	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
 	MaxStreams    int           // streams and waits of one token at a time: 256
-	MaxFrame      int           // bytes of one frame from a WebSocket: 4 MiB and 64 KiB
+	MaxFrame      int           // bytes of one frame from a WebSocket: MaxBody and 64 KiB
+	Submits       float64       // of one token in a second, on average: 1,000; below 0 any number
+	SubmitBurst   int           // of one token at once: 2,000
 }
 
 // Description is what a process knows of an agent that it declares. What is ""
@@ -103,8 +115,6 @@ type Description struct {
 	Version string
 	Problem string // why it cannot run now
 }
-
-const maxHeaderBytes = 64 << 10
 
 func (o *Options) fill() {
 	if o.Ready == nil {
@@ -134,11 +144,24 @@ func (o *Options) fill() {
 			*d.value = d.unset
 		}
 	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = 256
+	if o.Submits == 0 {
+		o.Submits = 1000
 	}
-	if o.MaxFrame == 0 {
-		o.MaxFrame = maxBody + 64<<10 // a submit and what is around it
+	if o.MaxBody == 0 || o.MaxBody > defaultBody {
+		o.MaxBody = defaultBody
+	}
+	for _, d := range []struct {
+		value *int
+		unset int
+	}{
+		{&o.MaxHeader, 64 << 10},
+		{&o.MaxStreams, 256},
+		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and what is around it
+		{&o.SubmitBurst, 2000},
+	} {
+		if *d.value == 0 {
+			*d.value = d.unset
+		}
 	}
 }
 
@@ -151,12 +174,14 @@ type Server struct {
 	mux     *http.ServeMux
 	origins *http.CrossOriginProtection
 	openapi json.RawMessage
+	submits map[string]bool // routes that hand in a message
 
 	// closing ends with close: streams and waits end, and none begins.
 	closing context.Context
 	close   context.CancelFunc
 
 	readers slots
+	paces   paces
 
 	// doors is held while a socket comes in, and while closing ends: none
 	// comes in after that.
@@ -173,6 +198,8 @@ func New(o Options) *Server {
 		mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
+		submits: map[string]bool{},
+		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 	}
 	for _, origin := range o.Origins {
 		// What is no origin matches none: welcome has the last word anyway.
@@ -186,16 +213,16 @@ func New(o Options) *Server {
 // other requests may finish within Options.Grace, and it returns nil. Any other
 // reason to stop is an error. It closes ln, and is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	hs := &http.Server{
-		Handler:           s,
-		ReadHeaderTimeout: s.options.HeaderTimeout,
-		IdleTimeout:       s.options.IdleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	hs := s.http()
 	defer s.close()
 	served := make(chan error, 1)
-	go func() { served <- hs.Serve(ln) }()
+	go func() {
+		if hs.TLSConfig != nil {
+			served <- hs.ServeTLS(ln, "", "")
+			return
+		}
+		served <- hs.Serve(ln)
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -233,6 +260,20 @@ func (s *Server) socketsEnded(ctx context.Context) {
 	case <-ended:
 	case <-ctx.Done():
 		s.log.WarnContext(ctx, "sockets cut off at shutdown")
+	}
+}
+
+// http is the server of the protocol. Over HTTP/2 many requests share one
+// connection, so a connection that takes nothing more has its own limit there.
+func (s *Server) http() *http.Server {
+	return &http.Server{
+		Handler:           s,
+		TLSConfig:         s.options.TLS,
+		ReadHeaderTimeout: s.options.HeaderTimeout,
+		IdleTimeout:       s.options.IdleTimeout,
+		MaxHeaderBytes:    s.options.MaxHeader,
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.options.WriteTimeout, SendPingTimeout: s.options.IdleTimeout, PingTimeout: s.options.WriteTimeout},
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }
 

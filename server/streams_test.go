@@ -264,20 +264,22 @@ func TestDribblingHeadersAreRefused(t *testing.T) {
 
 func TestDribblingBodiesAreRefused(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.BodyTimeout = 50 * time.Millisecond })
-	body, keepOpen := io.Pipe()
-	defer keepOpen.Close()
-	req, err := http.NewRequest("POST", f.url+"/v1/messages", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	resp, err := f.http.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != 400 {
-		t.Errorf("a body that does not come: %d, want 400", resp.StatusCode)
+	for auth, want := range map[string]int{"Bearer " + token: 400, "": 401} { // also one that nobody reads
+		body, keepOpen := io.Pipe()
+		defer keepOpen.Close()
+		req, err := http.NewRequest("POST", f.url+"/v1/messages", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", auth)
+		resp, err := f.http.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != want || !resp.Close {
+			t.Errorf("a body that does not come, with authorization %.6q: %d, want %d", auth, resp.StatusCode, want)
+		}
 	}
 }
 

@@ -112,6 +112,9 @@ stop_grace = "250ms"
 shutdown_grace = "1s"
 log_level = "warn"
 
+[limits]
+submits = 0
+
 [agents.echo]
 kind = "echo"
 pace = "1ms"

@@ -93,7 +93,11 @@ func (m *Main) connect() (*client.Client, error) {
 			return nil, refusal(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
 		}
 		m.url = at
-		return client.New(at, token), nil
+		web, err := trusting(m.Env("MAILROOM_CA"))
+		if err != nil {
+			return nil, err
+		}
+		return client.New(at, token, client.WithHTTPClient(web)), nil
 	}
 	dir, err := folder.Find(m.data, m.Env)
 	if err != nil {
@@ -109,7 +113,7 @@ func (m *Main) connect() (*client.Client, error) {
 		}
 	}
 	m.url = address.URL
-	return client.New(address.URL, token), nil
+	return client.New(address.URL, token, client.WithHTTPClient(pinnedTo(address.Cert))), nil
 }
 
 // again is a command line of the same data folder, to be shown as a hint.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -29,9 +30,9 @@ type node struct {
 	roster *roster
 }
 
-// newNode puts the parts together. It reads which versions of agents are kept,
+// newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
 // and starts nothing.
-func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token string, log *slog.Logger) (*node, error) {
+func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
 	kept, err := definitions(ctx, store)
 	if err != nil {
 		return nil, fmt.Errorf("read the kept versions of agents: %w", err)
@@ -43,11 +44,11 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 	if store, err = equip(store, roster); err != nil {
 		return nil, err
 	}
-	return assemble(store, c, roster, token, log), nil
+	return assemble(store, c, roster, token, secure, log), nil
 }
 
 // assemble puts the parts together around the agents of a roster.
-func assemble(store mailroom.Store, c *config.Config, roster *roster, token string, log *slog.Logger) *node {
+func assemble(store mailroom.Store, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
 	n := &node{roster: roster}
 	b, numbers := bus.New(), metrics.New()
@@ -73,26 +74,19 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 	})
 	names := slices.Sorted(maps.Keys(agents))
 	n.server = server.New(server.Options{
-		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: hosts(c.Listen),
+		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents: func() []string { return names },
 		Describe: func(name string) server.Description {
 			return server.Description{Kind: roster.kinds[name], Version: agents[name].Version}
 		},
 		Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		TLS: secure, BehindProxy: c.BehindProxy,
+		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
+		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
+		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams,
+		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n
-}
-
-// hosts are the names that requests may be addressed to beside the loopback ones.
-func hosts(listen string) []string {
-	host, _, err := net.SplitHostPort(listen)
-	switch {
-	case err != nil:
-		return nil
-	case host == "":
-		return []string{"0.0.0.0"}
-	}
-	return []string{host}
 }
 
 // definitions are the versions of agents that store keeps.

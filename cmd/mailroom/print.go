@@ -48,7 +48,7 @@ func (m *Main) printListening(url string, dir folder.Folder) {
 }
 
 func (m *Main) printExposed() {
-	m.say("other machines may reach this address: the token protects it, but nothing encrypts what is sent")
+	m.say("other machines may reach this address without encryption: let nobody but the proxy do so")
 }
 
 func (m *Main) printStopping() {

@@ -60,6 +60,11 @@ func (m *Main) unserved(err error) error {
 
 // serve holds the folder and runs a node on it until ctx ends.
 func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
+	cert, secure, err := guard(c, log)
+	if err != nil {
+		return err
+	}
 	held, err := dir.Hold()
 	if err != nil {
 		return err
@@ -69,13 +74,12 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	n, err := newNode(ctx, store, c, token, log)
+	n, err := newNode(ctx, store, c, token, secure, log)
 	if err != nil {
 		return err
 	}
@@ -83,12 +87,12 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return refusal(exitFailed, "choose another address with --listen", "%w", err)
 	}
-	url := address(ln.Addr(), c.Listen)
-	if err := held.Announce(url); err != nil {
+	url := address(ln.Addr(), c)
+	if err := held.Announce(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	m.printListening(url, dir)
-	if at, ok := ln.Addr().(*net.TCPAddr); ok && !at.IP.IsLoopback() {
+	if c.Exposed() && !c.TLS() {
 		m.printExposed()
 	}
 	defer context.AfterFunc(ctx, m.printStopping)()
@@ -97,11 +101,15 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 
 // address is the URL of a listener. One that listens everywhere is reached on
 // the loopback address.
-func address(at net.Addr, listen string) string {
-	host, _, err := net.SplitHostPort(listen)
+func address(at net.Addr, c *config.Config) string {
+	scheme := "http://"
+	if c.TLS() {
+		scheme = "https://"
+	}
+	host, _, err := net.SplitHostPort(c.Listen)
 	_, port, portErr := net.SplitHostPort(at.String())
 	if err != nil || portErr != nil {
-		return "http://" + at.String()
+		return scheme + at.String()
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
@@ -109,5 +117,5 @@ func address(at net.Addr, listen string) string {
 			host = "::1"
 		}
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	return scheme + net.JoinHostPort(host, port)
 }

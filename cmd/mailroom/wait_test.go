@@ -31,10 +31,10 @@ func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	}
 	settings := config.Default()
 	settings.DefaultAgent = "asker"
-	n := assemble(memory.New(), settings, r, token, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
+	n := assemble(memory.New(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	h.must(err)
-	h.must(held.Announce("http://" + ln.Addr().String()))
+	h.must(held.Announce("http://"+ln.Addr().String(), ""))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx, ln) }()

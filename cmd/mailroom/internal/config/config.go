@@ -20,6 +20,13 @@ type Config struct {
 	DefaultAgent string // of submits to new threads that name none
 	LogLevel     slog.Level
 
+	TLSCert     string // file; with TLSKey it speaks https
+	TLSKey      string
+	BehindProxy bool     // a proxy in front of it encrypts
+	Hosts       []string // further names that requests may be addressed to
+	Origins     []string // further origins of web pages that may use the API
+	Limits      Limits
+
 	Runs          int           // runs at once in this process
 	Lease         time.Duration // how long a worker that died keeps its runs
 	Renew         time.Duration // how often a worker renews its lease
@@ -92,6 +99,7 @@ func Default() *Config {
 		RunDeadline:   time.Hour,
 		AgentGrace:    time.Minute,
 		MaxQueued:     mailroom.MaxQueued,
+		Limits:        defaultLimits(),
 		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindTour: newAgent(KindTour)},
 		set:           map[string]bool{},
 	}
@@ -106,6 +114,11 @@ func (c *Config) settings() []setting {
 		{"listen", "Address of the server; port 0 picks a free one.", address(&c.Listen)},
 		{"default_agent", "Agent of submits to new threads that name none.", name(&c.DefaultAgent)},
 		{"log_level", "Least level that is logged: debug, info, warn or error.", level(&c.LogLevel)},
+		{"tls_cert", "File with the certificate, with which it speaks https; read again when it changes.", text(&c.TLSCert)},
+		{"tls_key", "File with the key of the certificate.", text(&c.TLSKey)},
+		{"behind_proxy", "A proxy in front of the server encrypts what is sent, so it may listen openly without TLS.", flag(&c.BehindProxy)},
+		{"hosts", "Names that requests may be addressed to, beside localhost and the address above.", hosts(&c.Hosts)},
+		{"origins", "Web pages of other origins that may use the API.", origins(&c.Origins)},
 		{"runs", "Runs at once in this process.", number(&c.Runs, 1, 100_000)},
 		{"lease", "How long a worker that died keeps its runs.", duration(&c.Lease, time.Second, time.Hour)},
 		{"renew", "How often a worker renews its lease.", duration(&c.Renew, 100*time.Millisecond, time.Hour)},
@@ -150,6 +163,13 @@ func (c *Config) check() []problem {
 	if c.Renew > c.Lease/2 { // a worker gives its lease up before its end, and a renewal may come late
 		found = append(found, problem{key: "renew", what: fmt.Sprintf(
 			"%s is too long for a lease of %s: at most half of it, %s", short(c.Renew), short(c.Lease), short(c.Lease/2))})
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		there, missing := "tls_cert", "tls_key"
+		if c.TLSCert == "" {
+			there, missing = missing, there
+		}
+		found = append(found, problem{key: there, what: "it needs " + missing + " beside it"})
 	}
 	if c.Agents[c.DefaultAgent] == nil {
 		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)

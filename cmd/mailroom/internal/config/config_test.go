@@ -129,15 +129,19 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			"swep = \"1s\"\nruns = -1\n", "f.toml:1: swep: unknown key (did you mean \"sweep\"?)\nf.toml:2: runs: -1 is not a whole number from 1 to 100000",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := Parse("f.toml", []byte(test.file))
-			if err == nil {
-				t.Fatal("it was accepted")
-			}
-			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
-				t.Errorf("error (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
+	}
+}
+
+// refused checks how Parse refuses a file named f.toml.
+func refused(t *testing.T, file, want string) {
+	t.Helper()
+	_, err := Parse("f.toml", []byte(file))
+	if err == nil {
+		t.Fatal("it was accepted")
+	}
+	if diff := cmp.Diff(want, err.Error()); diff != "" {
+		t.Errorf("error (-want +got):\n%s", diff)
 	}
 }
 

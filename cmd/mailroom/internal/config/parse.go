@@ -109,7 +109,16 @@ func (r *reader) report(key, what string) {
 func (r *reader) top(doc map[string]any) {
 	agents, has := doc["agents"]
 	delete(doc, "agents")
-	r.table("", doc, r.config.settings(), "agents")
+	limits, limited := doc["limits"]
+	delete(doc, "limits")
+	r.table("", doc, r.config.settings(), "limits", "agents")
+	if limited {
+		if table, ok := limits.(map[string]any); ok {
+			r.table("limits.", table, r.config.Limits.settings())
+		} else {
+			r.report("limits", "it is not a table; write [limits]")
+		}
+	}
 	if !has {
 		return
 	}

@@ -21,6 +21,8 @@ func (c *Config) TOML(reveal bool) string {
 		fmt.Fprintf(&b, "# From %s; what it does not set is a default.\n", c.file)
 	}
 	c.table(&b, "", c.settings(), reveal)
+	b.WriteString("\n[limits]\n")
+	c.table(&b, "limits.", c.Limits.settings(), reveal)
 	for _, name := range sorted(c.Agents) {
 		fmt.Fprintf(&b, "\n[agents.%s]\n", tomlKey(name))
 		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
@@ -48,6 +50,11 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 	for _, s := range c.settings() {
 		object[s.key] = shown(s.value, reveal)
 	}
+	limits := map[string]any{}
+	for _, s := range c.Limits.settings() {
+		limits[s.key] = s.value.get()
+	}
+	object["limits"] = limits
 	agents := map[string]any{}
 	for name, a := range c.Agents {
 		table := map[string]any{}

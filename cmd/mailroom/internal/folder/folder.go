@@ -19,8 +19,9 @@ type Folder string
 
 // Address is the content of server.json, there while a server runs.
 type Address struct {
-	URL string `json:"url"`
-	PID int    `json:"pid"`
+	URL  string `json:"url"`
+	PID  int    `json:"pid"`
+	Cert string `json:"cert,omitempty"` // file with the certificate of an https server
 }
 
 // Find returns the folder that flag names, else MAILROOM_DATA, else the
@@ -99,9 +100,10 @@ func (h *Held) MakeToken() (string, error) {
 	return token, write(h.Folder.path("token"), []byte(token+"\n"))
 }
 
-// Announce writes the address of the holder's server.
-func (h *Held) Announce(url string) error {
-	b, err := json.Marshal(Address{URL: url, PID: os.Getpid()})
+// Announce writes the address of the holder's server. cert is the file with its
+// certificate, "" without TLS.
+func (h *Held) Announce(url, cert string) error {
+	b, err := json.Marshal(Address{URL: url, PID: os.Getpid(), Cert: cert})
 	if err != nil {
 		return fmt.Errorf("encode the address of the server: %w", err)
 	}

@@ -47,7 +47,7 @@ func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
 	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != 0 {
 		t.Errorf("before it is announced: got %v, want a HeldError without a process id", err)
 	}
-	if err := h.Announce("http://127.0.0.1:1234"); err != nil {
+	if err := h.Announce("http://127.0.0.1:1234", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, err = f.Hold()

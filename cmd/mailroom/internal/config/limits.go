@@ -1,0 +1,175 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Limits are the [limits] table: what one connection or one token may use. Sizes
+// are bytes.
+type Limits struct {
+	Body          int
+	Header        int
+	Frame         int // of a WebSocket
+	HeaderTimeout time.Duration
+	BodyTimeout   time.Duration
+	WriteTimeout  time.Duration
+	IdleTimeout   time.Duration
+	Streams       int // streams and waits of a token at a time
+	Submits       int // of a token in a second; 0: any number
+	SubmitBurst   int // of a token at once
+}
+
+func defaultLimits() Limits {
+	return Limits{
+		Body: 4 << 20, Header: 64 << 10, Frame: 4<<20 + 64<<10,
+		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second,
+		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
+		Streams: 256, Submits: 1000, SubmitBurst: 2000,
+	}
+}
+
+func (l *Limits) settings() []setting {
+	return []setting{
+		{"body", "Largest body of a request.", size(&l.Body, 1<<10, 4<<20)},
+		{"header", "Largest header of a request.", size(&l.Header, 4<<10, 1<<20)},
+		{"frame", "Largest frame from a WebSocket.", size(&l.Frame, 1<<10, 8<<20)},
+		{"header_timeout", "Longest time to send a request's header, and to begin TLS.", duration(&l.HeaderTimeout, 100*time.Millisecond, 10*time.Minute)},
+		{"body_timeout", "Longest time to send a request's body.", duration(&l.BodyTimeout, 100*time.Millisecond, time.Hour)},
+		{"write_timeout", "Longest time to take a piece of an answer or of a stream.", duration(&l.WriteTimeout, 100*time.Millisecond, time.Hour)},
+		{"idle_timeout", "How long a connection is kept between two requests.", duration(&l.IdleTimeout, 100*time.Millisecond, 24*time.Hour)},
+		{"streams", "Streams and waits of one token at a time.", number(&l.Streams, 1, 100_000)},
+		{"submits", "Submits of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
+		{"submit_burst", "Submits of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
+	}
+}
+
+// units of a size, the largest first.
+func units() []unit { return []unit{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}} }
+
+type unit struct {
+	name  string
+	bytes int
+}
+
+// size is a number of bytes with its unit.
+func size(p *int, least, most int) value {
+	allowed := fmt.Sprintf("a size from %s to %s, such as %q", sized(least), sized(most), "64KiB")
+	return value{
+		set: func(v any) error {
+			s, ok := v.(string)
+			n, known := bytesOf(s)
+			if !ok || !known || n < least || n > most {
+				return wrong(v, allowed)
+			}
+			*p = n
+			return nil
+		},
+		get: func() any { return sized(*p) },
+	}
+}
+
+func bytesOf(s string) (n int, ok bool) {
+	for _, u := range units() {
+		if digits, found := strings.CutSuffix(s, u.name); found {
+			n, err := strconv.ParseUint(digits, 10, 31)
+			return int(n) * u.bytes, err == nil && n <= 1<<30/uint64(u.bytes)
+		}
+	}
+	return 0, false
+}
+
+func sized(n int) string {
+	for _, u := range units() {
+		if n%u.bytes == 0 {
+			return strconv.Itoa(n/u.bytes) + u.name
+		}
+	}
+	return strconv.Itoa(n) + "B"
+}
+
+// hosts are names or addresses without a port.
+func hosts(p *[]string) value {
+	return every(p, `a name or address without port, such as "mail.example.org"`, func(s string) bool {
+		if _, err := netip.ParseAddr(s); err == nil {
+			return true
+		}
+		return s != "" && len(s) <= 253 && s == strings.Trim(s, ".-") && !strings.ContainsFunc(s, func(r rune) bool {
+			return !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '.' && r != '-'
+		})
+	})
+}
+
+// origins are what a browser sends as the origin of a page.
+func origins(p *[]string) value {
+	return every(p, `an origin, such as "https://app.example.org"`, func(s string) bool {
+		u, err := url.Parse(s)
+		return err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != "" && s == u.Scheme+"://"+u.Host
+	})
+}
+
+func every(p *[]string, allowed string, good func(string) bool) value {
+	v := list(p)
+	set := v.set
+	v.set = func(given any) error {
+		before := *p
+		if err := set(given); err != nil {
+			return err
+		}
+		for _, s := range *p {
+			if !good(s) {
+				*p = before
+				return wrong(s, allowed)
+			}
+		}
+		return nil
+	}
+	return v
+}
+
+func flag(p *bool) value {
+	return value{
+		set: func(v any) error {
+			given, ok := v.(bool)
+			if !ok {
+				return wrong(v, "true or false")
+			}
+			*p = given
+			return nil
+		},
+		get: func() any { return *p },
+	}
+}
+
+// Exposed tells whether other machines could reach the address that is listened
+// on. A name counts as exposed, other than localhost: what it stands for can change.
+func (c *Config) Exposed() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || host == "localhost" {
+		return err != nil
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.Unmap().IsLoopback()
+}
+
+// TLS tells whether the server speaks https.
+func (c *Config) TLS() bool { return c.TLSCert != "" }
+
+// AllHosts are the names that requests may be addressed to, beside the loopback ones.
+func (c *Config) AllHosts() []string {
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case err != nil:
+		return c.Hosts
+	case host == "":
+		host = "0.0.0.0"
+	}
+	return append([]string{host}, slices.Clone(c.Hosts)...)
+}

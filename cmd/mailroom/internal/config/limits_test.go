@@ -1,0 +1,92 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestLimitsAreReadAndShownWithTheirUnits(t *testing.T) {
+	c, err := Parse("f.toml", []byte(`
+		tls_cert = "cert.pem"
+		tls_key = "key.pem"
+		behind_proxy = true
+		hosts = ["mail.example.org", "10.0.0.7", "::1"]
+		origins = ["https://app.example.org", "http://localhost:5173"]
+		[limits]
+		body = "512KiB"
+		header = "8192B"
+		body_timeout = "90s"
+		submits = 0
+	`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaultLimits()
+	want.Body, want.Header, want.BodyTimeout, want.Submits = 512<<10, 8<<10, 90*1e9, 0
+	if diff := cmp.Diff(want, c.Limits); diff != "" {
+		t.Error(diff)
+	}
+	shown := strip(t, c)["limits"].(map[string]any)
+	for key, want := range map[string]any{"body": "512KiB", "header": "8KiB", "frame": "4160KiB", "body_timeout": "1m30s", "streams": 256.0} {
+		if shown[key] != want {
+			t.Errorf("%s is shown as %v, want %v", key, shown[key], want)
+		}
+	}
+	if diff := cmp.Diff([]string{"127.0.0.1", "mail.example.org", "10.0.0.7", "::1"}, c.AllHosts()); diff != "" || !c.TLS() || !c.BehindProxy {
+		t.Error(diff, c.TLS(), c.BehindProxy)
+	}
+}
+
+func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
+	for listen, want := range map[string]bool{
+		"127.0.0.1:8420": false, "127.1.2.3:0": false, "[::1]:0": false, "localhost:0": false, "[::ffff:127.0.0.1]:0": false,
+		":8420": true, "0.0.0.0:8420": true, "[::]:8420": true, "10.0.0.1:0": true, "mail.example.org:443": true, "localhost.example.org:0": true,
+		"[::ffff:10.0.0.1]:0": true, "[fe80::1%eth0]:0": true,
+	} {
+		c := Default()
+		if err := c.SetListen(listen); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Exposed(); got != want {
+			t.Errorf("%s: exposed is %t, want %t", listen, got, want)
+		}
+	}
+}
+
+const topLevel = "limits, agents, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
+	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, retention"
+
+func TestWhatIsWrongWithALimitIsNamed(t *testing.T) {
+	for name, test := range map[string]struct{ file, want string }{
+		"size without a unit": {
+			"[limits]\nbody = 100", `f.toml:2: limits.body: 100 is not a size from 1KiB to 4MiB, such as "64KiB"`,
+		},
+		"size out of range": {
+			"[limits]\nbody = \"1GiB\"", `f.toml:2: limits.body: "1GiB" is not a size from 1KiB to 4MiB, such as "64KiB"`,
+		},
+		"limit at the top level": {
+			"submit = 5", `f.toml:1: submit: unknown key; known are ` + topLevel,
+		},
+		"limits is no table": {
+			"limits = 1", `f.toml:1: limits: it is not a table; write [limits]`,
+		},
+		"certificate without a key": {
+			"tls_cert = \"cert.pem\"", `f.toml:1: tls_cert: it needs tls_key beside it`,
+		},
+		"host with a port": {
+			"hosts = [\"mail.example.org:443\"]", `f.toml:1: hosts: "mail.example.org:443" is not a name or address without port, such as "mail.example.org"`,
+		},
+		"origin with a path": {
+			"origins = [\"https://example.org/\"]", `f.toml:1: origins: "https://example.org/" is not an origin, such as "https://app.example.org"`,
+		},
+		"origin that any page can have": {
+			"origins = [\"null\"]", `f.toml:1: origins: "null" is not an origin, such as "https://app.example.org"`,
+		},
+		"flag as a text": {
+			"behind_proxy = \"yes\"", `f.toml:1: behind_proxy: "yes" is not true or false`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
+	}
+}

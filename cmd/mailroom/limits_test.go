@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// tight has limits that a test can wait for.
+const tight = `hosts = ["mail.example.org"]
+origins = ["https://app.example.org"]
+[limits]
+header = "8KiB"
+header_timeout = "200ms"
+body_timeout = "200ms"
+idle_timeout = "200ms"
+streams = 2
+submits = 1
+submit_burst = 4
+`
+
+// asks sends a request to a server and returns the status and the problem, if
+// it is one. Headers are "Name: value".
+func (p *process) asks(t *testing.T, web *http.Client, method, path, body string, headers ...string) (*http.Response, client.Problem) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, method, p.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if req.Header.Set(name, value); name == "Host" {
+			req.Host = value
+		}
+	}
+	resp, err := web.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	var problem client.Problem
+	if resp.Header.Get("Content-Type") == client.ProblemType {
+		if err := json.NewDecoder(resp.Body).Decode(&problem); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() }) // reading is over
+	return resp, problem
+}
+
+// bearer is the header with the server's token.
+func (h *home) bearer() string {
+	h.t.Helper()
+	token, err := h.folder.Token()
+	h.must(err)
+	return "Authorization: Bearer " + token
+}
+
+func TestAServerKeepsToItsLimits(t *testing.T) {
+	h, p := newHome(t, tight), &process{}
+	h.process(p)
+	auth := h.bearer()
+	web := &http.Client{}
+	defer web.CloseIdleConnections()
+	for _, tc := range []struct {
+		name, route, body string
+		headers           []string
+		status            int
+		code              mailroom.Code
+	}{
+		{"a 5 MiB body", "POST /v1/threads/t/interrupt", strings.Repeat(" ", 5<<20), []string{auth}, 413, mailroom.TooLarge},
+		{"10,000-deep JSON", "PATCH /v1/threads/t", `{"metadata":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, []string{auth}, 400, mailroom.Invalid},
+		{"a header of 16 KiB", "GET /healthz", "", []string{"X-A: " + strings.Repeat("a", 16<<10)}, 431, ""},
+		{"a foreign host", "GET /v1/threads", "", []string{auth, "Host: evil.example"}, 403, mailroom.Forbidden},
+		{"a configured host", "GET /v1/threads", "", []string{auth, "Host: mail.example.org"}, 200, ""},
+		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.NotFound},
+		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.Forbidden},
+		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.Forbidden},
+	} {
+		method, path, _ := strings.Cut(tc.route, " ")
+		resp, problem := p.asks(t, web, method, path, tc.body, tc.headers...)
+		if resp.StatusCode != tc.status || problem.Code != tc.code {
+			t.Errorf("%s: %d %q (%s), want %d %q", tc.name, resp.StatusCode, problem.Code, problem.Detail, tc.status, tc.code)
+		}
+	}
+	t.Run("slow", func(t *testing.T) { slowOnesAreCutOff(t, p, auth) })
+	t.Run("submits", func(t *testing.T) { submitsArePaced(t, p, web, auth) })
+	t.Run("streams", func(t *testing.T) { streamsAreCounted(t, p, web, auth) })
+}
+
+// slowOnesAreCutOff writes what never ends, and waits for the server to hang up.
+func slowOnesAreCutOff(t *testing.T, p *process, auth string) {
+	for name, tc := range map[string]struct{ first, then, answer string }{
+		"a dribbling header":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: ", "a", ""},
+		"a slow body":           {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\n" + auth + "\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 400 Bad Request"},
+		"a slow stranger":       {"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n{", " ", "HTTP/1.1 401 Unauthorized"},
+		"an idle connection":    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "HTTP/1.1 200 OK"},
+		"one that says nothing": {"", "", ""},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, tc.first); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan struct{})
+		dribbled := make(chan struct{})
+		go func() {
+			defer close(dribbled)
+			drip := time.NewTicker(10 * time.Millisecond)
+			defer drip.Stop()
+			for {
+				select {
+				case <-closed:
+					return
+				case <-drip.C:
+				}
+				if _, err := io.WriteString(conn, tc.then); err != nil {
+					return // it hung up
+				}
+			}
+		}()
+		answer, err := io.ReadAll(conn)
+		close(closed)
+		<-dribbled
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: the server goes on listening", name)
+		}
+		got, _, _ := strings.Cut(string(answer), "\r\n")
+		if got != tc.answer {
+			t.Errorf("%s was answered with %q, want %q", name, got, tc.answer)
+		}
+	}
+}
+
+func submitsArePaced(t *testing.T, p *process, web *http.Client, auth string) {
+	for n := range 100 {
+		resp, problem := p.asks(t, web, "POST", "/v1/threads/paced/messages", `{"text":"a"}`, auth)
+		if n < 3 && resp.StatusCode != 202 { // one of the four may have been taken before
+			t.Fatalf("submit %d: %d %s", n+1, resp.StatusCode, problem.Detail)
+		}
+		if resp.StatusCode == 202 {
+			continue
+		}
+		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if resp.StatusCode != 429 || problem.Code != mailroom.RateLimited || err != nil || after != 1 {
+			t.Errorf("one too many: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
+		}
+		if !strings.Contains(problem.Detail, "limits.submits") {
+			t.Errorf("the refusal %q does not say what to do", problem.Detail)
+		}
+		return
+	}
+	t.Error("a hundred submits at once were taken")
+}
+
+func streamsAreCounted(t *testing.T, p *process, web *http.Client, auth string) {
+	var open []*http.Response
+	for range 2 {
+		resp, problem := p.asks(t, web, "GET", "/v1/stream", "", auth)
+		if resp.StatusCode != 200 {
+			t.Fatalf("a stream: %d %s", resp.StatusCode, problem.Detail)
+		}
+		open = append(open, resp)
+	}
+	resp, problem := p.asks(t, web, "GET", "/v1/threads/paced/stream", "", auth)
+	if resp.StatusCode != 429 || problem.Code != mailroom.RateLimited || resp.Header.Get("Retry-After") == "" {
+		t.Errorf("one too many: %d %q, want 429 rate_limited", resp.StatusCode, problem.Code)
+	}
+	// Once one is closed there is room again; the server sees that soon.
+	if err := open[0].Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "), client.WithHTTPClient(web), client.WithBackoff(10*time.Millisecond, 50*time.Millisecond))
+	for ev, err := range c.Follow(t.Context(), client.FollowQuery{Thread: "paced"}) {
+		if err != nil || ev.Entry.Seq != 1 {
+			t.Errorf("when there is room again: %+v, %v", ev, err)
+		}
+		break
+	}
+}

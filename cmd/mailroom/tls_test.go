@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// certify writes a certificate that nobody else has signed, and its key, into
+// the data folder.
+func (h *home) certify(serial int64, names ...string) (cert, key string) {
+	h.t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	h.must(err)
+	signed, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "mailroom test"}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+	}, &x509.Certificate{SerialNumber: big.NewInt(serial)}, private.Public(), private)
+	h.must(err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	h.must(err)
+	cert, key = filepath.Join(string(h.folder), "cert.pem"), filepath.Join(string(h.folder), "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: encoded}} {
+		h.must(os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+		// The next one is written at another time, whatever the clock of the disk.
+		h.must(os.Chtimes(path, time.Time{}, time.Now().Add(time.Duration(serial)*time.Second)))
+	}
+	return cert, key
+}
+
+// secured is a data folder whose server speaks https.
+func secured(t *testing.T, settings string, names ...string) *home {
+	h := newHome(t, "")
+	cert, key := h.certify(1, names...)
+	text := "tls_cert = '" + cert + "'\ntls_key = '" + key + "'\n" + settings
+	h.must(os.WriteFile(h.folder.Config(), []byte(text), 0o600))
+	return h
+}
+
+func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
+	h, p := secured(t, "[limits]\nbody_timeout = \"200ms\""), &process{}
+	h.process(p, "--listen", "127.0.0.1:0")
+	if at, err := h.folder.Address(); err != nil || at.URL != p.url || !strings.HasPrefix(p.url, "https://127.0.0.1:") {
+		t.Fatalf("it listens on %s, and server.json says %+v (%v)", p.url, at, err)
+	}
+	send := func(text string) {
+		t.Helper()
+		var out bytes.Buffer
+		if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", text); code != exitDone || out.String() != text+"\n" {
+			t.Errorf("send: exit code %d, %q, %s", code, out.String(), stderr)
+		}
+	}
+	send("over TLS")
+
+	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer anyway.CloseIdleConnections()
+	resp, _ := p.asks(t, anyway, "GET", "/healthz", "")
+	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); resp.Proto != "HTTP/2.0" || got != 1 {
+		t.Errorf("%s with certificate %d, want HTTP/2.0 with 1", resp.Proto, got)
+	}
+	body, keepOpen := io.Pipe()
+	defer keepOpen.Close()
+	slow, err := http.NewRequestWithContext(t.Context(), "POST", p.url+"/v1/messages", body)
+	h.must(err)
+	slow.Header.Set("Authorization", strings.TrimPrefix(h.bearer(), "Authorization: "))
+	resp, err = anyway.Do(slow)
+	h.must(err)
+	if err := resp.Body.Close(); resp.StatusCode != 400 || err != nil {
+		t.Errorf("a slow body over HTTP/2: %d, %v, want 400", resp.StatusCode, err)
+	}
+	plain, _ := p.asks(t, &http.Client{Transport: unencrypted{}}, "GET", "/healthz", "")
+	if plain.StatusCode != 400 {
+		t.Errorf("without TLS: %d, want 400", plain.StatusCode)
+	}
+
+	h.must(os.WriteFile(filepath.Join(string(h.folder), "cert.pem"), []byte("half a cert"), 0o600))
+	anyway.CloseIdleConnections()
+	resp, _ = p.asks(t, anyway, "GET", "/healthz", "")
+	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); got != 1 {
+		t.Errorf("while the new one is being written: certificate %d, want 1 as before", got)
+	}
+	h.certify(2)
+	anyway.CloseIdleConnections()
+	resp, _ = p.asks(t, anyway, "GET", "/healthz", "")
+	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); got != 2 {
+		t.Errorf("after the renewal: certificate %d, want 2", got)
+	}
+	send("with the renewed one")
+}
+
+// unencrypted sends to an https address without TLS.
+type unencrypted struct{}
+
+func (unencrypted) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestCommandsTrustNoOtherCertificate(t *testing.T) {
+	h, p := secured(t, "", "localhost"), &process{}
+	h.process(p, "--listen", "localhost:0")
+	token, err := h.folder.Token()
+	h.must(err)
+	health := func(ca string) (code int, stderr string) {
+		var talk bytes.Buffer
+		env := map[string]string{"MAILROOM_URL": p.url, "MAILROOM_TOKEN": token, "MAILROOM_CA": ca}
+		m := Main{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &talk, Env: func(name string) string { return env[name] }}
+		return m.Run(t.Context(), []string{"threads"}), talk.String()
+	}
+	if code, stderr := health(""); code != exitServer || !strings.Contains(stderr, "certificate") {
+		t.Errorf("signed by nobody: exit code %d, %s, want %d", code, stderr, exitServer)
+	}
+	if code, stderr := health(filepath.Join(string(h.folder), "cert.pem")); code != exitDone {
+		t.Errorf("with MAILROOM_CA: exit code %d, %s", code, stderr)
+	}
+	for ca, want := range map[string]string{h.folder.Config(): "there is no certificate in", "/nowhere.pem": "set MAILROOM_CA to a file with certificates"} {
+		if code, stderr := health(ca); code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("MAILROOM_CA=%s: exit code %d, %s", ca, code, stderr)
+		}
+	}
+	// Something else answers at the address that the folder names.
+	other := httptest.NewUnstartedServer(http.NotFoundHandler())
+	other.Config.ErrorLog = log.New(io.Discard, "", 0)
+	other.StartTLS()
+	defer other.Close()
+	address, err := os.ReadFile(filepath.Join(string(h.folder), "server.json"))
+	h.must(err)
+	address = bytes.Replace(address, []byte(p.url), []byte(other.URL), 1)
+	h.must(os.WriteFile(filepath.Join(string(h.folder), "server.json"), address, 0o600))
+	if code, stderr := h.run(t.Context(), io.Discard, "threads"); code != exitServer || !strings.Contains(stderr, "has another certificate than") {
+		t.Errorf("an impostor: exit code %d, %s, want %d", code, stderr, exitServer)
+	}
+}
+
+// TestTheAPIWorksThroughAProxyThatEndsTLS: a page of https://mail.example.org,
+// whose requests a proxy hands over without TLS.
+func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
+	h, p := newHome(t, "behind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
+	h.process(p, "--listen", "0.0.0.0:0")
+	inside, err := url.Parse(p.url)
+	h.must(err)
+	proxy := httptest.NewTLSServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(inside)
+		r.Out.Host = r.In.Host
+		r.Out.Header["X-Forwarded-For"] = []string{"203.0.113.9"} // what a caller says of itself
+		r.SetXForwarded()
+		r.Out.Header.Set("X-Forwarded-For", r.Out.Header.Get("X-Forwarded-For")+", 198.51.100.7")
+	}})
+	defer proxy.Close()
+	outside := &process{url: proxy.URL}
+	auth := h.bearer()
+	page := []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org", "Sec-Fetch-Site: same-origin"}
+	resp, problem := outside.asks(t, proxy.Client(), "POST", "/v1/threads/t/messages", `{"text":"through"}`, page...)
+	if resp.StatusCode != 202 {
+		t.Fatalf("a submit: %d %s", resp.StatusCode, problem.Detail)
+	}
+	resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads/t/stream?until=settled", "", page...)
+	got, err := io.ReadAll(resp.Body)
+	if resp.StatusCode != 200 || err != nil || !bytes.Contains(got, []byte("run.completed")) {
+		t.Errorf("the stream: %d %s, %v, %s", resp.StatusCode, problem.Detail, err, got)
+	}
+	evil := []string{auth, "Host: mail.example.org", "Origin: https://evil.example"}
+	if resp, problem = outside.asks(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.Forbidden {
+		t.Errorf("from another page: %d %q, want forbidden", resp.StatusCode, problem.Code)
+	}
+	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.Forbidden {
+		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
+	}
+	if _, err := p.until("from=198.51.100.7"); err != nil {
+		t.Errorf("the log does not say for whom the proxy asked: %v", err)
+	}
+	if line := p.talk.line("203.0.113.9"); line != "" {
+		t.Errorf("the log believes a caller: %s", line)
+	}
+	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "))
+	if _, err := c.Thread(t.Context(), "t"); err != nil {
+		t.Errorf("beside the proxy: %v", err)
+	}
+}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"mailroom"
+)
+
+// paced refuses submits of a token that hands in more than it may, before
+// anything of them is read.
+func (s *Server) paced(_ *response, r *http.Request) error {
+	if r.Method != http.MethodPost || s.options.Submits < 0 {
+		return nil
+	}
+	if _, pattern := s.mux.Handler(r); !s.submits[pattern] {
+		return nil
+	}
+	return s.paces.take(requestOf(r.Context()).who.Name, time.Now())
+}
+
+// paces bounds how often each token submits.
+type paces struct {
+	// set by New
+	every rate.Limit // submits a second
+	burst int
+
+	mu      sync.Mutex
+	buckets map[string]*rate.Limiter // owned by mu, by the token's name
+}
+
+// maxBuckets is how many may rest: a token that was not used lately has a full
+// bucket, which is as good as none.
+const maxBuckets = 1024
+
+func (p *paces) take(who string, now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	bucket := p.buckets[who]
+	if bucket == nil {
+		if len(p.buckets) >= maxBuckets {
+			p.empty(now)
+		}
+		bucket = rate.NewLimiter(p.every, p.burst)
+		p.buckets[who] = bucket
+	}
+	next := bucket.ReserveN(now, 1)
+	wait := next.DelayFrom(now)
+	if wait == 0 {
+		return nil
+	}
+	next.CancelAt(now) // a refused submit costs nothing
+	return &mailroom.Error{
+		Code: mailroom.RateLimited, RetryAfter: wait,
+		Message: fmt.Sprintf("this token submits more than %g messages a second: slow down, or let the operator raise limits.submits", float64(p.every)),
+	}
+}
+
+// empty drops what is full. p.mu is held.
+func (p *paces) empty(now time.Time) {
+	for who, bucket := range p.buckets {
+		if bucket.TokensAt(now) >= float64(p.burst) {
+			delete(p.buckets, who)
+		}
+	}
+}
