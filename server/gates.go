@@ -18,7 +18,7 @@ import (
 // gates lets a request through to its handler, or says why not.
 func (s *Server) gates(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
-		s.addressed, s.wellFormed, s.authenticated, s.routed, s.paced, s.readBody,
+		s.addressed, s.crossed, s.wellFormed, s.authenticated, s.routed, s.paced, s.readBody,
 	} {
 		if err := gate(out, r); err != nil {
 			return err

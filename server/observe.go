@@ -55,7 +55,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.hurry(out, s.options.BodyTimeout)
 	}
 	if err := s.gates(out, r); err != nil {
-		s.refuse(out, r, err)
+		if err != errAnswered {
+			s.refuse(out, r, err)
+		}
 		return
 	}
 	s.mux.ServeHTTP(out, r)

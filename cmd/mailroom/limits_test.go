@@ -87,6 +87,10 @@ func TestAServerKeepsToItsLimits(t *testing.T) {
 		{"a configured host", "GET /v1/threads", "", []string{auth, "Host: mail.example.org"}, 200, ""},
 		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.NotFound},
 		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.Forbidden},
+		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404, mailroom.NotFound},
+		{"a configured origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org", "Access-Control-Request-Method: POST"}, 204, ""},
+		{"a foreign origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.Forbidden},
+		{"a foreign origin that only looks", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.Forbidden},
 		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.Forbidden},
 	} {
 		method, path, _ := strings.Cut(tc.route, " ")

@@ -1,0 +1,34 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// errAnswered ends the gates of a request that needs nothing more.
+var errAnswered = errors.New("answered")
+
+// crossed lets pages of the configured origins read answers, and answers the
+// question that their browser asks before. It comes without a token.
+func (s *Server) crossed(out *response, r *http.Request) error {
+	origin := r.Header.Get("Origin")
+	if len(s.options.Origins) == 0 {
+		return nil
+	}
+	out.Header().Add("Vary", "Origin")
+	if !slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
+		return nil
+	}
+	out.Header().Set("Access-Control-Allow-Origin", origin)
+	out.Header().Set("Access-Control-Expose-Headers", "Retry-After, X-Request-ID")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return nil
+	}
+	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+	out.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID")
+	out.Header().Set("Access-Control-Max-Age", "600")
+	out.WriteHeader(http.StatusNoContent)
+	return errAnswered
+}

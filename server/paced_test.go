@@ -1,0 +1,43 @@
+package server_test
+
+import (
+	"testing"
+
+	"mailroom"
+	"mailroom/server"
+)
+
+func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Submits, o.SubmitBurst = 0.001, 3 })
+	submits := []string{"POST /v1/messages", "POST /v1/threads/t/messages"}
+	for _, route := range submits {
+		if a := f.call(route, `{"text":"a"}`); a.status != 202 {
+			t.Fatalf("%s: %d %s", route, a.status, a.body)
+		}
+	}
+	p := f.join()
+	p.say(`{"op":"submit","id":1,"thread":"t","text":"a"}`)
+	if got := p.hear(); got.Op != "ack" {
+		t.Fatalf("the third one, in a frame: %s", got)
+	}
+	p.say(`{"op":"submit","id":2,"thread":"t","text":"a"}`)
+	if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
+		t.Errorf("one too many, in a frame: %s, after %d s; want rate_limited and almost 1,000 s", got, got.RetryAfter)
+	}
+	before := f.written()
+	for _, route := range submits {
+		a := f.call(route, `{"text":"a"}`)
+		f.wantCode(route, a, 429, mailroom.RateLimited)
+		if got := a.header.Get("Retry-After"); len(got) < 3 {
+			t.Errorf("%s: Retry-After %q, want almost 1,000", route, got)
+		}
+	}
+	if after := f.written(); after != before {
+		t.Errorf("refused submits wrote %s", after)
+	}
+	for _, route := range []string{"GET /v1/threads/t/messages", "POST /v1/threads/t/interrupt"} {
+		if a := f.call(route, ""); a.status != 200 {
+			t.Errorf("%s: %d %s, want 200: it submits nothing", route, a.status, a.body)
+		}
+	}
+}
