@@ -279,6 +279,35 @@ func (d *desk) purge(first int64) {
 	d.rewrite("run1", "", func(t *mailroom.Thread, _ *mailroom.Run) { t.FirstSeq = first })
 }
 
+// drop deletes the thread.
+func (d *desk) drop() {
+	d.t.Helper()
+	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
+		return tx.Write(&mailroom.Changes{DropThreads: []string{thread}})
+	})
+	if err != nil {
+		d.t.Fatalf("drop: %v", err)
+	}
+	d.entries = nil
+}
+
+// key is that of the thread's row.
+func (d *desk) key() int64 {
+	d.t.Helper()
+	var key int64
+	err := d.store.View(d.t.Context(), func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		if err == nil && len(rows) == 1 {
+			key = rows[0].Key
+		}
+		return err
+	})
+	if err != nil {
+		d.t.Fatalf("key: %v", err)
+	}
+	return key
+}
+
 // log is the whole log, or that of one run.
 func (d *desk) log(run string) []mailroom.Entry {
 	var log []mailroom.Entry

@@ -67,9 +67,13 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		case n := <-sub.C:
-			err = f.notice(ctx, n)
-			if err == nil && sub.Lost() && !f.enough {
+			// What was lost came before some of what is here: looked at
+			// later, n could be of a thread made anew under this id.
+			if sub.Lost() {
 				err = f.catchUp(ctx, true)
+			}
+			if err == nil && !f.enough {
+				err = f.notice(ctx, n)
 			}
 		case <-look.C:
 			text := !f.fresh || len(f.writing.held) > 0

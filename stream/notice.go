@@ -35,6 +35,13 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 	for i := range entries {
 		e := &entries[i]
 		switch {
+		case e.Seq == 1:
+			// The log begins, and the reader is beyond: a late notice, or
+			// another thread under this id. The key of its row tells.
+			if err := f.catchUp(ctx, true); err != nil || f.enough {
+				return err
+			}
+			continue
 		case e.Seq <= f.seq:
 			continue
 		case e.Seq > f.seq+1:

@@ -96,6 +96,9 @@ func (f *follower) findThread(r mailroom.Reader) (*mailroom.Thread, error) {
 // thread.
 func target(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
 	t, err := findThread(r, q.Thread)
+	if err == nil && q.Key != 0 && t.Key != q.Key {
+		return nil, unknownThread(t.ID)
+	}
 	if err != nil || q.Run == "" {
 		return t, err
 	}

@@ -3,6 +3,7 @@ package stream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,12 +130,7 @@ func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
 			d.submit()
 			r := d.follow(stream.Query{})
 			synctest.Wait()
-			err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
-				return tx.Write(&mailroom.Changes{DropThreads: []string{thread}})
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			d.drop()
 			if again {
 				d.submit()
 			}
@@ -185,4 +181,73 @@ func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
 		}
 		r.cancel(nil)
 	})
+}
+
+func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		after stream.Cursor
+		busy  int // notices that wait for the reader when the thread goes
+	}{
+		"who waits":                      {},
+		"who waits at its end":           {after: stream.Cursor{Seq: 2}},
+		"who is behind":                  {busy: 100},
+		"who has lost the new beginning": {busy: 1000},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t)
+			d.submit()
+			stuck := make(chan struct{})
+			r := &reader{desk: d, slow: func() {
+				if c.busy > 0 {
+					<-stuck
+				}
+			}}
+			r.follow(stream.Query{After: c.after})
+			synctest.Wait()
+			for range c.busy {
+				d.submit()
+			}
+			old, runs := d.last(), d.runs
+			d.drop()
+			d.submit()
+			for d.last() < old+5 { // as far as the reader is, and beyond
+				d.submit()
+				if c.busy == 0 {
+					synctest.Wait() // nothing more may be lost
+				}
+			}
+			close(stuck)
+			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.NotFound {
+				t.Errorf("%s: Follow returned %v, want code not_found", name, err)
+			}
+			r.cancel(nil)
+			for _, e := range r.got() {
+				var n int
+				if _, err := fmt.Sscanf(e.Entry.Run, "run%d", &n); err != nil || n > runs {
+					t.Errorf("%s: it was told entry %d of %s, of the new thread", name, e.Entry.Seq, e.Entry.Run)
+				}
+			}
+		})
+	}
+}
+
+func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
+	d := newDesk(t)
+	d.submit()
+	q := stream.Query{Thread: thread, Key: d.key(), Until: stream.Settled}
+	if _, err := d.streams.Ended(t.Context(), q); err != nil {
+		t.Errorf("of the same thread: %v", err)
+	}
+	d.drop()
+	d.submit()
+	err := d.streams.Follow(t.Context(), q, func(stream.Event) error {
+		t.Error("something was emitted")
+		return nil
+	})
+	if mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("Follow returned %v, want code not_found", err)
+	}
+	if _, err := d.streams.Ended(t.Context(), q); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("Ended returned %v, want code not_found", err)
+	}
 }

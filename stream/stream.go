@@ -36,9 +36,12 @@ const (
 // Query says what to follow.
 type Query struct {
 	Thread string
-	After  Cursor // the zero value is the start of the log
-	Run    string // only entries and live text of this run; "" is all
-	Until  Until
+	// Key of the thread's row, as of when it was decided that the reader may
+	// have it: one made anew under its id is another. 0: whichever is there.
+	Key   int64
+	After Cursor // the zero value is the start of the log
+	Run   string // only entries and live text of this run; "" is all
+	Until Until
 }
 
 // Event is one thing that a reader gets. Exactly one of Entry, Delta and Gap is
