@@ -16,13 +16,14 @@ type Retry struct {
 
 // ThreadPatch changes what a thread says of itself; nil leaves it.
 type ThreadPatch struct {
+	By        *Token // who asks: threads that it does not see are refused. nil: the server itself
 	Agent     *string
 	DeliverTo *string         // "" for none
 	Metadata  json.RawMessage // a JSON object
 
 	// With a DeliverTo, what the rule about delivery threads looks at.
 	Target *Thread // the row of DeliverTo, there or not
-	Source string  // a thread that delivers to the one that is changed, or ""
+	Source *Thread // a thread that delivers to the one that is changed, or nil
 }
 
 // Retry puts a finished run back at the end of the queue. The attempt goes on
@@ -135,8 +136,8 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 
 // Patch changes the agent, the metadata or the delivery of the thread.
 func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
-	if t.CreatedAt.IsZero() {
-		return Errorf(NotFound, "no thread %q", t.ID)
+	if err := t.SeenBy(p.By); err != nil {
+		return err
 	}
 	if p.Metadata != nil {
 		if err := checkJSON("metadata", p.Metadata, MaxMetadata); err != nil {
@@ -166,18 +167,22 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 	return nil
 }
 
-// mayDeliver refuses chains: a delivery thread has no DeliverTo, or a reply
-// would be delivered on and on.
+// mayDeliver refuses what may not be reached, and chains: a delivery thread has
+// no DeliverTo, or a reply would be delivered on and on.
 func (t *Loaded) mayDeliver(p ThreadPatch) error {
 	switch {
 	case p.DeliverTo == nil || *p.DeliverTo == "":
 		return nil
 	case *p.DeliverTo == t.ID:
 		return invalid("deliver_to", "is the thread itself", *p.DeliverTo)
+	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.Sees(p.Target):
+		return noThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
 		return Errorf(Conflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
-	case p.Source != "":
-		return Errorf(Conflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source)
+	case p.Source != nil && p.By != nil && !p.By.Sees(p.Source):
+		return Errorf(Conflict, "another thread delivers to this one; a delivery thread has no deliver_to")
+	case p.Source != nil:
+		return Errorf(Conflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source.ID)
 	}
 	return nil
 }

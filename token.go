@@ -115,6 +115,17 @@ func (t *Token) Sees(thread *Thread) bool {
 // transaction.
 func (t *Loaded) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
+// SeenBy refuses who may not know of the thread, in the words for one that is not
+// there. nil is the server itself.
+func (t *Loaded) SeenBy(who *Token) error {
+	if t.CreatedAt.IsZero() || who != nil && !who.Sees(&t.Thread) {
+		return noThread(t.ID)
+	}
+	return nil
+}
+
+func noThread(id string) error { return Errorf(NotFound, "no thread %q", id) }
+
 // reachedBy refuses a submit to a thread that its sender may not know of, as if
 // there were none. The end of a run is told to its own owner's threads and, as
 // only the operator's runs go to the threads of others, to the operator's: a
@@ -127,5 +138,5 @@ func (t *Loaded) reachedBy(in *Submit) error {
 	if seen || !t.exists() {
 		return nil
 	}
-	return Errorf(NotFound, "no thread %q", t.ID)
+	return noThread(t.ID)
 }

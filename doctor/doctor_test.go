@@ -135,7 +135,7 @@ func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
 	w.submit("t", "now")
 	w.claim("now")
 	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	if _, err := w.Interrupt(t.Context(), "t", "ann"); err != nil {
+	if _, err := w.Interrupt(t.Context(), "t", &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()}); err != nil {
 		t.Fatal(err)
 	}
 	r := w.rows()

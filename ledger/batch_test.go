@@ -133,7 +133,7 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 			return func() (err error) { outs[i], err = d.Submit(d.ctx, keyed); return err }
 		}
 		errs := gathered(t, d, f, submit(0), submit(1), submitting(d, mode(mailroom.ModeReject, "t", "hello")),
-			submitting(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t") })
+			submitting(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t", nil) })
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.Busy, "", mailroom.Conflict})
 		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.WasDuplicate})
 		wantEqual(t, "commits", f.updates(), 1)
@@ -165,7 +165,7 @@ func TestAThreadDeletedInABatchCanBeMadeAgainInIt(t *testing.T) {
 		keyed.Key = "k"
 		d.submit(keyed)
 		d.serve("w")
-		errs := gathered(t, d, f, func() error { return d.DeleteThread(d.ctx, "t") }, submitting(d, keyed))
+		errs := gathered(t, d, f, func() error { return d.DeleteThread(d.ctx, "t", nil) }, submitting(d, keyed))
 		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", ""})
 		wantEqual(t, "log", d.kinds("t"), "message, run.queued")
 	})

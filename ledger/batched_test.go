@@ -128,7 +128,7 @@ func (p *pair) gather(t *rapid.T, group []deed) []outcome {
 	release := p.fate.hold()
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ""); mailroom.CodeOf(err) != mailroom.NotFound {
+		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ann()); mailroom.CodeOf(err) != mailroom.NotFound {
 			t.Errorf("the first one: %v", err)
 		}
 	})
@@ -173,7 +173,7 @@ func (p *pair) draw(t *rapid.T) deed {
 	case "cancel":
 		return deed{"cancel", func(d *desk) (any, error) { return d.Cancel(d.ctx, run, "ann") }}
 	case "interrupt":
-		return deed{"interrupt", func(d *desk) (any, error) { return d.Interrupt(d.ctx, thread, "ann") }}
+		return deed{"interrupt", func(d *desk) (any, error) { return d.Interrupt(d.ctx, thread, ann()) }}
 	case "retry":
 		return deed{"retry", func(d *desk) (any, error) { return d.Retry(d.ctx, mailroom.Retry{Run: run}) }}
 	case "edit", "retract":

@@ -58,10 +58,11 @@ func (l *Ledger) find(ctx context.Context, id string) (*mailroom.Run, error) {
 	return found[0], nil
 }
 
-// Interrupt supersedes what is queued in a thread and stops its current run.
-func (l *Ledger) Interrupt(ctx context.Context, thread, by string) (mailroom.Interrupted, error) {
-	return onThread(ctx, l, "interrupt", thread, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.Loaded) (mailroom.Interrupted, error) {
-		return t.Interrupt(by, b.now), nil
+// Interrupt supersedes what is queued in a thread that who sees, and stops its
+// current run.
+func (l *Ledger) Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error) {
+	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.Loaded) (mailroom.Interrupted, error) {
+		return t.Interrupt(who.Name, b.now), nil
 	})
 }
 
@@ -87,7 +88,7 @@ func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
 // or the current one if it was steered.
 func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.Loaded) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, name, thread, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+	_, err := onThread(ctx, l, name, thread, nil, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
 		err := f(b, t)
 		if mailroom.CodeOf(err) == mailroom.Conflict {
 			if _, missing := findMessage(b.tx, thread, message); mailroom.CodeOf(missing) == mailroom.NotFound {
@@ -132,10 +133,10 @@ func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
 	p.Target = &b.thread(*p.DeliverTo).Thread
 	for _, other := range b.order { // as this batch has left them
 		if other.DeliverTo == t.ID {
-			p.Source = other.ID
+			p.Source = &other.Thread
 		}
 	}
-	for from := int64(0); p.Source == ""; {
+	for from := int64(0); p.Source == nil; {
 		const page = 500
 		rows, err := b.tx.Threads(mailroom.ThreadQuery{From: from, Limit: page})
 		if err != nil {
@@ -143,7 +144,7 @@ func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
 		}
 		for _, row := range rows {
 			if row.DeliverTo == t.ID && b.threads[row.ID] == nil {
-				p.Source = row.ID
+				p.Source = row
 			}
 			from = row.Key
 		}
@@ -165,9 +166,9 @@ func locate(location string, err error) error {
 	return &located
 }
 
-// DeleteThread removes an idle thread with all that belongs to it.
-func (l *Ledger) DeleteThread(ctx context.Context, thread string) error {
-	_, err := onThread(ctx, l, "delete", thread, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+// DeleteThread removes an idle thread that who sees, with all that belongs to it.
+func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
+	_, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
 		if err := t.Deletable(); err != nil {
 			return struct{}{}, err
 		}
@@ -189,14 +190,15 @@ func (b *batch) forget(t *mailroom.Loaded) {
 	b.order[slices.Index(b.order, t)] = fresh
 }
 
-// onThread runs a transition of a thread that must exist.
-func onThread[T any](ctx context.Context, l *Ledger, name, thread string, s mailroom.Scope, runs []string, f func(*batch, *mailroom.Loaded) (T, error)) (T, error) {
+// onThread runs a transition of a thread that must exist for who; nil is the
+// server itself.
+func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *mailroom.Token, s mailroom.Scope, runs []string, f func(*batch, *mailroom.Loaded) (T, error)) (T, error) {
 	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T
 		t := b.thread(thread)
-		if t.CreatedAt.IsZero() {
-			return none, mailroom.Errorf(mailroom.NotFound, "no thread %q", thread)
+		if err := t.SeenBy(who); err != nil {
+			return none, err
 		}
 		if err := b.ensure(t, s); err != nil {
 			return none, err

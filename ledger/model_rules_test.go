@@ -58,7 +58,7 @@ func (m *model) cancel(t *rapid.T) {
 
 func (m *model) interrupt(t *rapid.T) {
 	thread := thread(t, "thread")
-	_, _ = twice(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, "ann") })
+	_, _ = twice(t, m.twin, "interrupt", func(l *ledger.Ledger) (mailroom.Interrupted, error) { return l.Interrupt(m.ctx, thread, ann()) })
 }
 
 func (m *model) retry(t *rapid.T) {
@@ -106,7 +106,7 @@ func (m *model) patch(t *rapid.T) {
 
 func (m *model) delete(t *rapid.T) {
 	thread := thread(t, "thread")
-	if m.do(t, "delete", func(l *ledger.Ledger) error { return l.DeleteThread(m.ctx, thread) }) != nil {
+	if m.do(t, "delete", func(l *ledger.Ledger) error { return l.DeleteThread(m.ctx, thread, nil) }) != nil {
 		return
 	}
 	for id := range m.keys {

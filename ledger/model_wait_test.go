@@ -150,7 +150,7 @@ func (m *model) deliver(t *rapid.T) {
 
 func (m *model) cancelTree(t *rapid.T) {
 	run := pick(t, m.runs(), "run")
-	if _, err := twice(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, "ann") }); err != nil {
+	if _, err := twice(t, m.twin, "cancel tree", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.CancelTree(m.ctx, run, ann()) }); err != nil {
 		return
 	}
 	for _, r := range m.after.Runs {

@@ -147,7 +147,7 @@ func runOperations() []operation {
 			return status(l.Cancel(ctx, "current", "ann"))
 		}},
 		operation{name: "cancel tree", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
-			return status(l.CancelTree(ctx, "parent", "ann"))
+			return status(l.CancelTree(ctx, "parent", ann()))
 		}},
 		operation{name: "decide", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			k, err := l.Decide(ctx, okayed())
@@ -178,7 +178,7 @@ func threadOperations() []operation {
 	agent, to := "codex", "deliveries"
 	version := []mailroom.Definition{{Agent: "echo", Version: "v2", Body: json.RawMessage(`{}`)}}
 	return []operation{
-		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Interrupt(ctx, "busy", "ann") }},
+		{name: "interrupt", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return l.Interrupt(ctx, "busy", ann()) }},
 		{name: "edit", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			m, err := l.Edit(ctx, "due", "due.1", mailroom.Text("rather this"))
 			return m.Text, err
@@ -190,7 +190,7 @@ func threadOperations() []operation {
 			_, err := l.PatchThread(ctx, "done", mailroom.ThreadPatch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
 			return err
 		})},
-		{name: "delete", late: mailroom.NotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done") })},
+		{name: "delete", late: mailroom.NotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
 		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Define(ctx, version) })},
 		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {

@@ -98,7 +98,7 @@ func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
 			d.register("w")
 			d.submit(of("ann", "p", "go"))
 			late := how(d)
-			must(0, d.DeleteThread(d.ctx, "p"))(t)
+			must(0, d.DeleteThread(d.ctx, "p", nil))(t)
 			d.submit(of("bob", "p", "mine now"))
 			d.settle(complete(d.claimIn("p").Claim, "yes"))
 			d.settle(complete(late, "a secret of ann"))

@@ -254,7 +254,7 @@ func TestACancelLeavesTheChildrenAndOneWithChildrenDoesNot(t *testing.T) {
 	must(d.Cancel(d.ctx, run, "ann"))(t)
 	wantEqual(t, "ticket", d.ticket(run, "help").State, mailroom.TicketVoid)
 	wantRun(d, child.Run.ID, mailroom.Waiting)
-	must(d.CancelTree(d.ctx, run, "ann"))(t)
+	must(d.CancelTree(d.ctx, run, ann()))(t)
 	wantRun(d, child.Run.ID, mailroom.Cancelled)
 }
 
@@ -269,9 +269,9 @@ func TestACancelWithChildrenReachesThroughOnesThatEndedButStopsNoDelivery(t *tes
 	c := d.claimIn("c")
 	d.mustSend(c.Claim, mailroom.Send{Name: "more", Thread: "g"})
 	d.settle(complete(c.Claim, "handed on"))
-	must(d.CancelTree(d.ctx, out.Run, "ann"))(t)
+	must(d.CancelTree(d.ctx, out.Run, ann()))(t)
 	d.settle(release(p.Claim))
-	must(d.CancelTree(d.ctx, out.Run, "ann"))(t)
+	must(d.CancelTree(d.ctx, out.Run, ann()))(t)
 	for _, w := range d.claim("w", 5) {
 		wantEqual(t, "what goes on", w.Claim.Thread, "chat")
 		d.settle(complete(w.Claim, "shown"))
@@ -295,7 +295,7 @@ func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
 	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 2)
 	d.decide(p.Run.ID, "ok", mailroom.Deny)
 	wantEqual(t, "delivered in order", len(d.serveOne("chat")), 1)
-	must(d.Interrupt(d.ctx, "p", "ann"))(t)
+	must(d.Interrupt(d.ctx, "p", ann()))(t)
 	d.submit(text("p", "again"))
 	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 3) // it had said something
 }
@@ -384,7 +384,7 @@ func TestANameThatJoinedARunInOneThreadGoesToNoOther(t *testing.T) {
 	d.mustSend(p.Claim, send)
 	send.Thread = "c"
 	wantCode(t, d.send(p.Claim, send), mailroom.Conflict)
-	must(d.Interrupt(d.ctx, "b", "ann"))(t)
+	must(d.Interrupt(d.ctx, "b", ann()))(t)
 	wantEqual(t, "log of the other thread", d.kinds("c"), "")
 	d.settle(complete(p.Claim, "done"))
 }

@@ -14,15 +14,15 @@ func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
 	in := text("t", "hello")
 	in.Key = "k"
 	out := d.submit(in)
-	wantCode(t, d.DeleteThread(t.Context(), "t"), mailroom.Conflict)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.Conflict)
 	c := d.claimOne("w").Claim
-	wantCode(t, d.DeleteThread(t.Context(), "t"), mailroom.Conflict)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.Conflict)
 	d.flush(c, 0, "He")
 	d.settle(complete(c, "Hello"))
-	if err := d.DeleteThread(t.Context(), "t"); err != nil {
+	if err := d.DeleteThread(t.Context(), "t", nil); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, d.DeleteThread(t.Context(), "t"), mailroom.NotFound)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.NotFound)
 	if d.thread("t") != nil || len(d.log("t")) > 0 {
 		t.Error("something is left of the thread")
 	}
@@ -40,12 +40,12 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"cancel":    func() error { _, err := d.Cancel(t.Context(), "nobody", "ann"); return err },
 		"retry":     func() error { _, err := d.Retry(t.Context(), mailroom.Retry{Run: "nobody"}); return err },
-		"interrupt": func() error { _, err := d.Interrupt(t.Context(), "nowhere", "ann"); return err },
+		"interrupt": func() error { _, err := d.Interrupt(t.Context(), "nowhere", ann()); return err },
 		"patch": func() error {
 			_, err := d.PatchThread(t.Context(), "nowhere", mailroom.ThreadPatch{Agent: &agent})
 			return err
 		},
-		"delete":  func() error { return d.DeleteThread(t.Context(), "nowhere") },
+		"delete":  func() error { return d.DeleteThread(t.Context(), "nowhere", nil) },
 		"retract": func() error { return d.Retract(t.Context(), "nowhere", "x.1") },
 		"message": func() error { _, err := d.Message(t.Context(), "t", "nobody.1"); return err },
 	} {
@@ -74,11 +74,11 @@ func TestInterrupt(t *testing.T) {
 	running := d.submit(text("t", "a")).Run
 	c := d.claimOne("w").Claim
 	queued := d.submit(text("t", "b")).Run
-	out := must(d.Interrupt(t.Context(), "t", "ann"))(t)
+	out := must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "answer", out, mailroom.Interrupted{Superseded: []string{queued}, Stopping: &running})
 	d.settle(release(c))
 	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason}, []any{mailroom.Cancelled, mailroom.ByInterrupt})
-	out = must(d.Interrupt(t.Context(), "t", "ann"))(t)
+	out = must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "of an idle thread", out, mailroom.Interrupted{Superseded: []string{}})
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"slices"
 
 	"mailroom"
 )
@@ -68,14 +69,15 @@ const maxDescendants = 1000
 
 // CancelTree cancels a run and the open runs that descend from it, also through
 // runs that have ended, at most maxDescendants in all. What brings their words
-// to a chat, or their answers to who asked, goes on.
-func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, error) {
-	top, err := l.Cancel(ctx, id, by)
+// to a chat, or their answers to who asked, goes on, and so does what is in
+// threads that who does not see: anybody may name a run as the parent of theirs.
+func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token) (*mailroom.Run, error) {
+	top, err := l.Cancel(ctx, id, who.Name)
 	if err != nil {
 		return nil, err
 	}
 	for todo, n := []string{id}, 0; len(todo) > 0 && n < maxDescendants; todo = todo[1:] {
-		children, err := l.children(ctx, todo[0])
+		children, err := l.children(ctx, todo[0], who)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +89,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, 
 			if n++; c.Status.Finished() {
 				continue
 			}
-			_, err := l.Cancel(ctx, c.ID, by)
+			_, err := l.Cancel(ctx, c.ID, who.Name)
 			if code := mailroom.CodeOf(err); err != nil && code != mailroom.Conflict {
 				return nil, err // a conflict: it has just ended by itself
 			}
@@ -96,9 +98,22 @@ func (l *Ledger) CancelTree(ctx context.Context, id, by string) (*mailroom.Run, 
 	return top, nil
 }
 
-func (l *Ledger) children(ctx context.Context, id string) (found []*mailroom.Run, err error) {
+// children are the runs that descend from a run, in threads that who sees.
+func (l *Ledger) children(ctx context.Context, id string, who *mailroom.Token) (found []*mailroom.Run, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		found, err = r.Runs(mailroom.RunQuery{Parent: id, Limit: maxDescendants})
+		if found, err = r.Runs(mailroom.RunQuery{Parent: id, Limit: maxDescendants}); err != nil || len(found) == 0 {
+			return err
+		}
+		var threads []string
+		for _, c := range found {
+			threads = append(threads, c.Thread)
+		}
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: threads})
+		seen := map[string]bool{}
+		for _, t := range rows {
+			seen[t.ID] = who.Sees(t)
+		}
+		found = slices.DeleteFunc(found, func(c *mailroom.Run) bool { return !seen[c.Thread] })
 		return err
 	})
 	return found, err

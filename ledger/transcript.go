@@ -13,6 +13,7 @@ import (
 // first asked for. Before is the cursor that the page before it gave.
 type TranscriptQuery struct {
 	Thread     string
+	Key        int64 // of the thread's row, if it may be no other under this id; 0: whichever is there
 	Before     string
 	Limit      int    // 0: 100; a group of messages that were read together is not split
 	Visibility string // "" is all there are
@@ -38,6 +39,9 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 		}
 	}
 	err = l.View(ctx, func(r mailroom.Reader) error {
+		if err := sameThread(r, q); err != nil {
+			return err
+		}
 		w := walk{r: r, q: q, seen: map[string]bool{}}
 		if err := w.back(before); err != nil {
 			return err
@@ -47,6 +51,17 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 		return nil
 	})
 	return items, next, err
+}
+
+func sameThread(r mailroom.Reader, q TranscriptQuery) error {
+	if q.Key == 0 {
+		return nil
+	}
+	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{q.Thread}})
+	if err == nil && (len(rows) == 0 || rows[0].Key != q.Key) {
+		err = mailroom.Errorf(mailroom.NotFound, "no thread %q", q.Thread)
+	}
+	return err
 }
 
 // walk reads a log backwards and collects the transcript, newest first.

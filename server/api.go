@@ -53,7 +53,7 @@ func (s *Server) routes() {
 	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
 		panic("describe the API: " + err.Error()) // a mistake in this package's own types
 	}
-	s.mux.HandleFunc("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	f.public("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(s.openapi) // response keeps the error for the log line
 	})
@@ -66,8 +66,10 @@ func (s *Server) version() string {
 	return s.options.Version
 }
 
-// op describes an operation: "GET /v1/threads" and what it does.
-func (f face) op(route, id, summary string) huma.Operation {
+// op describes an operation: the scope that it needs, "GET /v1/threads", and what
+// it does.
+func (f face) op(need mailroom.Permission, route, id, summary string) huma.Operation {
+	f.server.mux.need(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
@@ -137,10 +139,10 @@ func (f face) health() {
 		op.Security = []map[string][]string{}
 		return op
 	}
-	handle(f, open(f.op("GET /healthz", "health", "Whether the server answers")), func(context.Context, *none) (*body[client.Health], error) {
+	handle(f, open(f.op(anybody, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *none) (*body[client.Health], error) {
 		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
 	})
-	handle(f, open(f.op("GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *none) (*body[client.Health], error) {
+	handle(f, open(f.op(anybody, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *none) (*body[client.Health], error) {
 		if s.closing.Err() != nil {
 			return nil, errShutdown()
 		}

@@ -17,14 +17,14 @@ import (
 // fleet registers what tells about the agents, the workers and the work there is.
 func (f face) fleet() {
 	s := f.server
-	handle(f, f.op("GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(f, f.op("GET /v1/workers", "list-workers", "All workers that have a lease, by id"), s.listWorkers)
-	handle(f, f.op("GET /v1/stats", "stats", "Counts of what there is"), s.stats)
-	s.mux.HandleFunc("GET /metrics", s.metrics)
-	op := f.op("GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+	handle(f, f.op(mailroom.MayRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/workers", "list-workers", "All workers that have a lease, by id"), s.listWorkers)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
+	op := f.op(mailroom.MayRead, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	f.api.OpenAPI().AddOperation(&op)
+	s.mux.HandleFunc("GET /metrics", s.metrics)
 }
 
 // workers returns the workers whose lease has not ended.
@@ -110,14 +110,16 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 	return &body[client.Page[client.Worker]]{out}, err
 }
 
-// stats counts rows. Threads are read a page at a time, so that no view is held
-// for long; the parts are of different moments.
+// stats counts rows that the caller may know of. Threads are read a page at a
+// time, so that no view is held for long; the parts are of different moments.
 func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error) {
-	runs, err := s.countRuns(ctx)
-	if err != nil {
+	who := requestOf(ctx).who
+	all := who.Has(mailroom.MayAdmin)
+	var out client.Stats
+	var err error
+	if out.Runs, err = s.countRuns(ctx, all); err != nil {
 		return nil, err
 	}
-	out := client.Stats{Runs: runs}
 	now := time.Now()
 	oldest := now
 	for from, end := int64(0), false; !end; {
@@ -125,11 +127,24 @@ func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error
 			rows, err := rd.Threads(mailroom.ThreadQuery{From: from, Limit: scanPage})
 			for _, t := range rows {
 				from = t.Key
-				if at := t.Due.At; !at.IsZero() && at.Before(oldest) {
-					oldest = at
+				visible := who.Sees(t)
+				if visible {
+					out.Threads++
+					if at := t.Due.At; !at.IsZero() && at.Before(oldest) {
+						oldest = at
+					}
+				}
+				if visible == all { // as it was counted
+					continue
+				}
+				sign := 1
+				if all {
+					sign = -1
+				}
+				if err := addRuns(rd, out.Runs, t.ID, sign); err != nil {
+					return err
 				}
 			}
-			out.Threads += len(rows)
 			end = len(rows) < scanPage
 			return err
 		})
@@ -141,21 +156,29 @@ func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error
 	return &body[client.Stats]{out}, nil
 }
 
-func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
-	runs := map[mailroom.Status]int{}
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		for _, status := range []mailroom.Status{
-			mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
-		} {
-			n, err := rd.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{status}})
-			if err != nil {
-				return err
-			}
-			runs[status] = n
+// addRuns counts the runs of one thread, or with "" of all, into runs, sign times.
+func addRuns(rd mailroom.Reader, runs map[mailroom.Status]int, thread string, sign int) error {
+	for _, status := range []mailroom.Status{
+		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+	} {
+		n, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Statuses: []mailroom.Status{status}})
+		if err != nil {
+			return err
 		}
-		return nil
-	})
-	return runs, err
+		runs[status] += sign * n
+	}
+	return nil
+}
+
+// countRuns counts all runs there are, or none.
+func (s *Server) countRuns(ctx context.Context, all bool) (map[mailroom.Status]int, error) {
+	runs := map[mailroom.Status]int{
+		mailroom.Queued: 0, mailroom.Running: 0, mailroom.Waiting: 0, mailroom.Completed: 0, mailroom.Failed: 0, mailroom.Cancelled: 0,
+	}
+	if !all {
+		return runs, nil
+	}
+	return runs, s.options.Ledger.View(ctx, func(rd mailroom.Reader) error { return addRuns(rd, runs, "", 1) })
 }
 
 // metrics answers a scrape; what is counted in rows is counted now.
@@ -164,7 +187,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	err := onlyKnown(r.URL.Query(), nil)
 	var runs map[mailroom.Status]int
 	if err == nil {
-		runs, err = s.countRuns(r.Context())
+		runs, err = s.countRuns(r.Context(), true)
 	}
 	if err != nil {
 		s.refuse(out, r, err)

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +16,7 @@ import (
 // gates lets a request through to its handler, or says why not.
 func (s *Server) gates(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
-		s.addressed, s.crossed, s.wellFormed, s.authenticated, s.routed, s.paced, s.readBody,
+		s.addressed, s.crossed, s.wellFormed, s.authenticated, s.routed, s.permitted, s.paced, s.readBody,
 	} {
 		if err := gate(out, r); err != nil {
 			return err
@@ -99,25 +97,20 @@ func (s *Server) wellFormed(_ *response, r *http.Request) error {
 	return nil
 }
 
-// nobody may do nothing and sees nothing.
-func nobody() *mailroom.Token { return &mailroom.Token{} }
-
-// authenticated checks the token. Hashes are compared, in constant time, so
-// that neither length nor content of the token can be measured.
+// authenticated finds out whose the token is. What is for anybody needs none.
 func (s *Server) authenticated(out *response, r *http.Request) error {
-	switch r.URL.Path {
-	case "/healthz", "/readyz", "/openapi.json":
-		return nil
-	case "/v1/ws":
-		if r.Header.Get("Authorization") == "" {
-			return nil // a web page cannot send it: it comes as the first frame
-		}
-	}
+	q := requestOf(r.Context())
+	_, q.route = s.mux.match(r)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	good := subtle.ConstantTimeCompare(sum[:], s.token[:]) == 1
-	if s.options.Token != "" && strings.EqualFold(scheme, "Bearer") && good {
-		requestOf(r.Context()).who = &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MayAdmin}}
+	q.token = strings.TrimSpace(token)
+	if s.mux.open(r, q.route) {
+		return nil
+	}
+	if s.mux.needs[q.route] == inFrames && r.Header.Get("Authorization") == "" {
+		return nil // a web page cannot send it: it comes as the first frame
+	}
+	if g := s.keys.find(q.token); g != nil && strings.EqualFold(scheme, "Bearer") {
+		q.from(g)
 		return nil
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
@@ -127,10 +120,10 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 // routed answers for the mux when it knows no handler, because the mux does not
 // speak in problems.
 func (s *Server) routed(out *response, r *http.Request) error {
-	h, pattern := s.mux.Handler(r)
-	if pattern != "" {
+	if requestOf(r.Context()).route != "" {
 		return nil
 	}
+	h, _ := s.mux.match(r)
 	answer := &probe{header: http.Header{}}
 	h.ServeHTTP(answer, r)
 	if answer.status != http.StatusMethodNotAllowed {
@@ -139,6 +132,15 @@ func (s *Server) routed(out *response, r *http.Request) error {
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
 	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.Invalid, "method %s is not for this path: use %s", short(r.Method), allow))
+}
+
+// permitted refuses who lacks the scope that the route names.
+func (s *Server) permitted(_ *response, r *http.Request) error {
+	q := requestOf(r.Context())
+	if need := s.mux.needs[q.route]; need != anybody && need != inFrames {
+		return q.who.Need(need)
+	}
+	return nil
 }
 
 // probe takes the mux's own answer, to be said in other words.

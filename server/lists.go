@@ -29,6 +29,8 @@ const (
 type list[R, W any] struct {
 	name string // goes into cursors, so that one of another list is not taken
 	key  func(R) int64
+	// thread returns the id of the thread that a row belongs to.
+	thread func(R) string
 	// fetch returns rows below the key from, all if it is 0.
 	fetch func(rd mailroom.Reader, from int64, limit int) ([]R, error)
 	// match, unless nil, says which rows belong to the list.
@@ -74,8 +76,9 @@ type part[W any] struct {
 // scan looks at one page of rows and shows at most want of those that match.
 func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (part[W], error) {
 	out := part[W]{last: from}
+	who := requestOf(ctx).who
 	size := scanPage
-	if l.match == nil {
+	if l.match == nil && who.Has(mailroom.MayAdmin) { // who sees nearly all
 		size = want + 1
 	}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -84,10 +87,14 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (
 			return err
 		}
 		out.end, out.scanned = len(rows) < size, len(rows)
+		visible, err := l.visible(rd, who, rows)
+		if err != nil {
+			return err
+		}
 		var taken []R
 		for _, row := range rows {
-			good := l.match == nil
-			if !good {
+			good := visible[l.thread(row)]
+			if good && l.match != nil {
 				if good, err = l.match(rd, row); err != nil {
 					return err
 				}
@@ -105,6 +112,15 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (
 		return err
 	})
 	return out, err
+}
+
+// visible tells of which threads of a page's rows who may know.
+func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (map[string]bool, error) {
+	var threads []string
+	for _, row := range rows {
+		threads = append(threads, l.thread(row))
+	}
+	return seen(rd, who, threads)
 }
 
 func (l list[R, W]) cursor(key int64) string {

@@ -20,7 +20,7 @@ const liveDepth = 1024
 
 func (f face) describeStreamAll() {
 	text := &huma.Schema{Type: huma.TypeString}
-	op := f.op("GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
+	op := f.op(mailroom.MayRead, "GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
 	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
 		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
@@ -39,7 +39,8 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	// nothing that comes after.
 	sub := s.options.Bus.Subscribe("", liveDepth)
 	defer sub.Close()
-	s.follow(out, r, stream.Query{}, func(ctx context.Context, a audience) error { return tellAll(ctx, sub, a) })
+	sight := s.sight(requestOf(r.Context()).who)
+	s.follow(out, r, stream.Query{}, func(ctx context.Context, a audience) error { return tellAll(ctx, sub, sight, a) })
 }
 
 func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
@@ -55,19 +56,26 @@ func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
 	return s.readers.enter(requestOf(r.Context()).who.Name)
 }
 
-// tellAll tells what is announced until the reader is too slow for it.
-func tellAll(ctx context.Context, sub *bus.Subscription, a audience) error {
+// tellAll tells what is announced, and its reader may know of, until the reader
+// is too slow for it.
+func tellAll(ctx context.Context, sub *bus.Subscription, sight *sight, a audience) error {
 	for {
+		var n bus.Notice
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case n := <-sub.C:
-			if err := a.notice(n); err != nil {
-				return err
-			}
+		case n = <-sub.C:
 		}
-		if sub.Lost() {
+		if sub.Lost() { // then n may be of a thread whose beginning was lost
 			return a.dropped()
+		}
+		if good, err := sight.admits(ctx, n); err != nil {
+			return err
+		} else if !good {
+			continue
+		}
+		if err := a.notice(n); err != nil {
+			return err
 		}
 	}
 }
@@ -80,12 +88,8 @@ func (w *eventWriter) dropped() error {
 	})
 }
 
-// notice writes the events of one notice, in one piece. Those about flushed text
-// have none.
+// notice writes the events of one notice, in one piece.
 func (w *eventWriter) notice(n bus.Notice) error {
-	if len(n.Entries) == 0 && n.Delta == nil {
-		return nil
-	}
 	return w.write(func(b *bytes.Buffer) error {
 		for i := range n.Entries {
 			data, err := n.Entries[i].MarshalJSON()

@@ -49,10 +49,11 @@ func TestTheStreamOfEverythingTellsWhatHappensFromNowOn(t *testing.T) {
 
 func TestAReaderOfEverythingThatIsTooSlowIsCutOff(t *testing.T) {
 	f := start(t)
+	sent := f.submit("t", "x")
 	r := f.open(200, "/v1/stream")
 	text := strings.Repeat("x", 64<<10)
 	for i := range 3000 { // more than its buffer and the socket hold, while nothing is read
-		f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: "r", Offset: i * len(text), Channel: "text", Text: text}})
+		f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: sent.Run, Offset: i * len(text), Channel: "text", Text: text}})
 	}
 	events, last := 0, ""
 	for b := r.block(); b != ""; b = r.block() {
@@ -107,12 +108,12 @@ func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
 		listening <- nil
 	}()
 	<-came
-	f.submit("u", "one")
-	f.bus.Publish(bus.Notice{Thread: "t", Delta: &mailroom.Delta{Run: "r", Text: "hello"}})
+	sent := f.submit("u", "one")
+	f.bus.Publish(bus.Notice{Thread: "u", Delta: &mailroom.Delta{Run: sent.Run, Text: "hello"}})
 	if err := <-listening; err != nil {
 		t.Errorf("it ended with %v, and not when its caller had enough", err)
 	}
-	if diff := cmp.Diff([]string{"u message", "u run.queued", "t: hello"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"u message", "u run.queued", "u: hello"}, got); diff != "" {
 		t.Error(diff)
 	}
 

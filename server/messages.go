@@ -14,16 +14,16 @@ import (
 
 func (f face) messages() {
 	s := f.server
-	submit := f.op("POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
+	submit := f.op(mailroom.MaySubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
 	submit.DefaultStatus = 202
 	handle(f, f.paced(submit), s.submit)
-	submitTo := f.op("POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	submitTo := f.op(mailroom.MaySubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
 	handle(f, f.paced(submitTo), s.submitTo)
-	handle(f, f.op("GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
-	handle(f, f.op("GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
-	handle(f, f.op("PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
-	retract := f.op("DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
+	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
+	handle(f, f.op(mailroom.MaySubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
+	retract := f.op(mailroom.MaySubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
 	retract.DefaultStatus = 204
 	handle(f, retract, s.retractMessage)
 }
@@ -64,6 +64,11 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 // take hands a submit to the ledger.
 func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
+	if len(b.Decisions) > 0 {
+		if err := who.Need(mailroom.MayDecide); err != nil {
+			return nil, err
+		}
+	}
 	key, err := oneKey(in.Key, b.Key)
 	if err != nil {
 		return nil, err
@@ -162,8 +167,8 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 		return nil
 	}
 	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		found, err := rd.Runs(mailroom.RunQuery{IDs: []string{run}})
-		if err == nil && len(found) == 0 {
+		_, _, err := seeRun(rd, requestOf(ctx).who, run)
+		if mailroom.CodeOf(err) == mailroom.NotFound {
 			err = wrong("body.parent", "names no run", run)
 		}
 		return err
@@ -183,11 +188,12 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.thread(ctx, id); err != nil {
+	t, err := s.seenThread(ctx, id)
+	if err != nil {
 		return nil, err
 	}
 	items, next, err := s.options.Ledger.Transcript(ctx, ledger.TranscriptQuery{
-		Thread: id, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All,
+		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All,
 	})
 	if err != nil {
 		return nil, within("query.", err)
@@ -211,7 +217,7 @@ func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailro
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.options.Ledger.Message(ctx, id, in.Message)
+	m, err := s.seenMessage(ctx, id, in.Message)
 	return &body[mailroom.Message]{m}, err
 }
 
@@ -229,9 +235,11 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if err != nil {
 		return nil, err
 	}
-	if err := s.known(ctx, id, in.Message); err != nil {
+	if _, err := s.seenMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
+	// The rules of edit and retract see only messages that can still be changed,
+	// and call the others read: what is there was found out before.
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
 	return &body[mailroom.Message]{m}, within("body.", err)
 }
@@ -241,15 +249,8 @@ func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*none, e
 	if err != nil {
 		return nil, err
 	}
-	if err := s.known(ctx, id, in.Message); err != nil {
+	if _, err := s.seenMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
 	return nil, s.options.Ledger.Retract(ctx, id, in.Message)
-}
-
-// known refuses ids that no message of the thread has: the rules of edit and
-// retract see only messages that can still be changed, and call the others read.
-func (s *Server) known(ctx context.Context, thread, message string) error {
-	_, err := s.options.Ledger.Message(ctx, thread, message)
-	return err
 }

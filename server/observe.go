@@ -18,10 +18,19 @@ import (
 // that serves it.
 type request struct {
 	id    string
+	route string          // the pattern it was matched to, "" for none
 	who   *mailroom.Token // who sends it; nobody until its token was checked
+	grant *grant          // what who is good for, and how long
+	token string          // the secret that it came with, good or not: to be told to nobody
 	code  mailroom.Code   // of the problem it was answered with
 	cause error           // behind that problem, for the log only
 }
+
+// nobody may do nothing and sees nothing.
+func nobody() *grant { return newGrant(sum{}, &mailroom.Token{}) }
+
+// from says whose the request is.
+func (q *request) from(g *grant) { q.who, q.grant = g.token, g }
 
 type requestKey struct{}
 
@@ -30,13 +39,16 @@ func requestOf(ctx context.Context) *request {
 	if q, ok := ctx.Value(requestKey{}).(*request); ok {
 		return q
 	}
-	return &request{who: nobody()} // not under ServeHTTP: nobody reads it
+	q := &request{} // not under ServeHTTP: nobody reads it
+	q.from(nobody())
+	return q
 }
 
 // ServeHTTP gives the request its id, serves it, and writes its line of log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &request{id: requestID(r), who: nobody()}
+	q := &request{id: requestID(r)}
+	q.from(s.stranger)
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	out := newResponse(w, s.options.WriteTimeout)
 	out.Header().Set("X-Request-ID", q.id)
@@ -106,7 +118,7 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 		level = slog.LevelWarn
 	}
 	if q.cause != nil && level > slog.LevelInfo {
-		attrs = append(attrs, slog.Any("error", q.cause))
+		attrs = append(attrs, slog.String("error", q.hide(q.cause.Error())))
 	}
 	if out.failed != nil {
 		attrs = append(attrs, slog.Bool("cut", true), slog.Any("error", out.failed))

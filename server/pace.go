@@ -17,10 +17,11 @@ func (s *Server) paced(_ *response, r *http.Request) error {
 	if r.Method != http.MethodPost || s.options.Submits < 0 {
 		return nil
 	}
-	if _, pattern := s.mux.Handler(r); !s.submits[pattern] {
+	q := requestOf(r.Context())
+	if !s.submits[q.route] {
 		return nil
 	}
-	return s.paces.take(requestOf(r.Context()).who.Name, time.Now())
+	return s.paces.take(q.who.Name, time.Now())
 }
 
 // paces bounds how often each token submits.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,28 +55,43 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 	if p.Code == mailroom.RateLimited || p.Code == mailroom.Unavailable {
 		p.retryAfter = max(1, int(math.Ceil(min(e.RetryAfter, 24*time.Hour).Seconds())))
 	}
-	s.redact(&p.Problem)
 	q := requestOf(ctx)
+	q.redact(&p.Problem)
 	q.code, q.cause = p.Code, err
 	return p
 }
 
-// redact keeps the token out of what a caller gets back, should it have put it
-// where it does not belong.
-func (s *Server) redact(p *client.Problem) {
-	if s.options.Token == "" {
-		return
-	}
-	hide := func(text string) string { return strings.ReplaceAll(text, s.options.Token, "…") }
-	p.Detail = hide(p.Detail)
+// redact keeps secrets out of what a caller gets back, should it have put one
+// where it does not belong: the one that it came with, and whatever looks like one.
+func (q *request) redact(p *client.Problem) {
+	p.Detail = q.hide(p.Detail)
 	for i := range p.Errors {
 		f := &p.Errors[i]
-		f.Location, f.Message = hide(f.Location), hide(f.Message)
+		f.Location, f.Message = q.hide(f.Location), q.hide(f.Message)
 		if text, ok := f.Value.(string); ok {
-			f.Value = hide(text)
+			f.Value = q.hide(text)
 		}
 	}
 }
+
+// hide takes secrets out of a text. What is too short for one, and came as one,
+// is hidden only if it is one: else it would make holes into every word.
+func (q *request) hide(text string) string {
+	const short = 16
+	if q.token != "" && (len(q.token) >= short || q.who.Name != "") {
+		text = strings.ReplaceAll(text, q.token, "…")
+	}
+	if strings.Contains(text, secretPrefix) {
+		text = secretLike.ReplaceAllString(text, "…")
+	}
+	return text
+}
+
+// secretPrefix begins every secret that this server makes, so that people and
+// programs that look for secrets recognise one.
+const secretPrefix = "mr_"
+
+var secretLike = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
 
 // refuse answers outside of huma.
 func (s *Server) refuse(out *response, r *http.Request, err error) {

@@ -84,8 +84,16 @@ func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, m
 	q.Limit = scanPage
 	for {
 		var rows []*mailroom.Run
+		var visible map[string]bool
 		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-			rows, err = rd.Runs(q)
+			if rows, err = rd.Runs(q); err != nil {
+				return err
+			}
+			var threads []string
+			for _, r := range rows {
+				threads = append(threads, r.Thread)
+			}
+			visible, err = seen(rd, requestOf(ctx).who, threads)
 			return err
 		})
 		if err != nil {
@@ -93,7 +101,7 @@ func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, m
 		}
 		for _, r := range rows {
 			q.From = r.Key
-			if f.Match(rowOf(r)) {
+			if visible[r.Thread] && f.Match(rowOf(r)) {
 				matched++
 				oldest = append(oldest, runRef{r.ID, r.Thread})
 			}

@@ -15,14 +15,14 @@ import (
 
 func (f face) runs() {
 	s := f.server
-	handle(f, f.op("GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
-	handle(f, f.op("GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
-	handle(f, f.op("GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
-	cancel := f.op("POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	handle(f, f.op(mailroom.MayRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
+	cancel := f.op(mailroom.MaySubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
 	cancel.Responses["202"] = f.answer(reflect.TypeFor[client.Run](), "It was asked to stop.")
 	handle(f, cancel, s.cancelRun)
-	handle(f, f.op("POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
-	handle(f, f.op("POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
@@ -60,7 +60,8 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.
 	}
 	l := list[*mailroom.Run, client.Run]{
 		name: "runs", show: showRuns,
-		key: func(r *mailroom.Run) int64 { return r.Key },
+		key:    func(r *mailroom.Run) int64 { return r.Key },
+		thread: func(r *mailroom.Run) string { return r.Thread },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Run, error) {
 			q := q
 			q.From, q.Limit = from, limit
@@ -121,33 +122,21 @@ func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[client.Run]
 	return &body[client.Run]{run}, err
 }
 
-// run returns a run as it is shown, and the last seq of its thread as of then.
-func (s *Server) run(ctx context.Context, id string) (out client.Run, lastSeq int64, err error) {
+// run returns a run as it is shown, and its thread as of then.
+func (s *Server) run(ctx context.Context, id string) (out client.Run, thread *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		r, t, err := findRun(rd, id)
+		r, t, err := seeRun(rd, requestOf(ctx).who, id)
 		if err != nil {
 			return err
 		}
-		lastSeq = t.LastSeq
+		thread = t
 		shown, err := showRuns(rd, []*mailroom.Run{r})
 		if err == nil {
 			out = shown[0]
 		}
 		return err
 	})
-	return out, lastSeq, err
-}
-
-func findRun(rd mailroom.Reader, id string) (*mailroom.Run, *mailroom.Thread, error) {
-	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
-	if err == nil && len(rows) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no run %q", short(id))
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := findThread(rd, rows[0].Thread)
-	return rows[0], t, err
+	return out, thread, err
 }
 
 const maxWait = 5 * time.Minute
@@ -169,19 +158,22 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 		return nil, err
 	}
 	defer leave()
-	run, seq, err := s.run(ctx, in.Run)
+	run, thread, err := s.run(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
 		return &body[client.Run]{run}, err
 	}
-	following, cancel := s.untilClosing(ctx)
+	following, cancel := s.whileGood(ctx)
 	defer cancel()
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
 	err = s.options.Streams.Follow(following, stream.Query{
-		Thread: run.Thread, Run: run.ID, After: stream.Cursor{Seq: seq}, Until: stream.Waiting,
+		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq}, Until: stream.Waiting,
 	}, func(stream.Event) error { return nil })
 	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
 		return nil, err
+	}
+	if grant := requestOf(ctx).grant.ctx; grant.Err() != nil {
+		return nil, context.Cause(grant)
 	}
 	run, _, err = s.run(ctx, in.Run)
 	return &body[client.Run]{run}, err
@@ -198,11 +190,15 @@ type runAnswer struct {
 }
 
 func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
-	cancel := s.options.Ledger.Cancel
-	if in.Body != nil && in.Body.Children {
-		cancel = s.options.Ledger.CancelTree
+	if _, err := s.seenRun(ctx, in.Run); err != nil {
+		return nil, err
 	}
-	row, err := cancel(ctx, in.Run, requestOf(ctx).who.Name)
+	who := requestOf(ctx).who
+	cancel := func() (*mailroom.Run, error) { return s.options.Ledger.Cancel(ctx, in.Run, who.Name) }
+	if in.Body != nil && in.Body.Children {
+		cancel = func() (*mailroom.Run, error) { return s.options.Ledger.CancelTree(ctx, in.Run, who) }
+	}
+	row, err := cancel()
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +230,9 @@ type retryRunInput struct {
 }
 
 func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.Run], error) {
+	if _, err := s.seenRun(ctx, in.Run); err != nil {
+		return nil, err
+	}
 	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
 	if b := in.Body; b != nil {
 		q.Fresh, q.SameVersion = b.Fresh, b.AgentVersion == "same"

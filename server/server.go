@@ -8,7 +8,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -31,14 +30,15 @@ import (
 // Ledger is what the server asks of a ledger.
 type Ledger interface {
 	Messages
+	Accounts
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
-	CancelTree(ctx context.Context, run, by string) (*mailroom.Run, error)
-	Interrupt(ctx context.Context, thread, by string) (mailroom.Interrupted, error)
+	CancelTree(ctx context.Context, run string, who *mailroom.Token) (*mailroom.Run, error)
+	Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error)
 	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
 	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
 	PatchThread(ctx context.Context, thread string, p mailroom.ThreadPatch) (*mailroom.Thread, error)
-	DeleteThread(ctx context.Context, thread string) error
+	DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error
 }
 
 // Messages is the part of a ledger that is about messages.
@@ -48,6 +48,12 @@ type Messages interface {
 	Retract(ctx context.Context, thread, message string) error
 	Message(ctx context.Context, thread, message string) (mailroom.Message, error)
 	Transcript(ctx context.Context, q ledger.TranscriptQuery) (items []mailroom.Message, next string, err error)
+}
+
+// Accounts is the part of a ledger that is about tokens.
+type Accounts interface {
+	Tokens(ctx context.Context) ([]*mailroom.Token, error)
+	TokensUsed(ctx context.Context, used map[int64]time.Time) error
 }
 
 // Streams is what the server asks of package stream.
@@ -61,8 +67,8 @@ type Streams interface {
 type Options struct {
 	Ledger  Ledger
 	Streams Streams
-	// Token is the secret that requests carry. With "" every request that
-	// needs one is refused.
+	// Token is the operator's secret: who has it is [mailroom.Operator]. With
+	// "" there are only the tokens of accounts.
 	Token string
 	// Hosts are the names and addresses, without port, that requests may be
 	// addressed to beside the loopback ones. An unspecified address (0.0.0.0
@@ -168,13 +174,14 @@ func (o *Options) fill() {
 // Server is the API as an http.Handler.
 type Server struct {
 	// Set by New.
-	options Options
-	log     *slog.Logger
-	token   [sha256.Size]byte // of Options.Token
-	mux     *http.ServeMux
-	origins *http.CrossOriginProtection
-	openapi json.RawMessage
-	submits map[string]bool // routes that hand in a message
+	options  Options
+	log      *slog.Logger
+	keys     *keyring
+	mux      *routes
+	stranger *grant // of who has shown no token
+	origins  *http.CrossOriginProtection
+	openapi  json.RawMessage
+	submits  map[string]bool // routes that hand in a message
 
 	// closing ends with close: streams and waits end, and none begins.
 	closing context.Context
@@ -194,8 +201,8 @@ func New(o Options) *Server {
 	o.fill()
 	closing, closeAll := context.WithCancel(context.Background())
 	s := &Server{
-		options: o, log: o.Log, token: sha256.Sum256([]byte(o.Token)),
-		mux: http.NewServeMux(), origins: http.NewCrossOriginProtection(),
+		options: o, log: o.Log, keys: newKeyring(o.Ledger, o.Token, o.Log),
+		mux: newRoutes(), stranger: nobody(), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
 		submits: map[string]bool{},
@@ -213,6 +220,20 @@ func New(o Options) *Server {
 // other requests may finish within Options.Grace, and it returns nil. Any other
 // reason to stop is an error. It closes ln, and is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	if err := s.keys.read(ctx); err != nil {
+		return errors.Join(fmt.Errorf("read the tokens: %w", err), ln.Close())
+	}
+	keeping, stop := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() {
+		defer close(kept)
+		s.keys.keep(keeping)
+	}()
+	defer func() { stop(); <-kept }()
+	return s.serve(ctx, ln)
+}
+
+func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	hs := s.http()
 	defer s.close()
 	served := make(chan error, 1)
@@ -277,11 +298,15 @@ func (s *Server) http() *http.Server {
 	}
 }
 
-// untilClosing is ctx, which also ends when the server begins to shut down.
-func (s *Server) untilClosing(ctx context.Context) (context.Context, context.CancelFunc) {
+// whileGood is the context of a request, which also ends when the server begins
+// to shut down, and when the token of the request is no longer good: its cause
+// tells. Whatever waits or goes on does so under it.
+func (s *Server) whileGood(ctx context.Context) (context.Context, context.CancelFunc) {
+	grant := requestOf(ctx).grant
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.closing, func() { cancel(errShutdown()) })
-	return ctx, func() { stop(); cancel(nil) }
+	closing := context.AfterFunc(s.closing, func() { cancel(errShutdown()) })
+	revoked := context.AfterFunc(grant.ctx, func() { cancel(context.Cause(grant.ctx)) })
+	return ctx, func() { closing(); revoked(); cancel(nil) }
 }
 
 func errShutdown() error {

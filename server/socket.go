@@ -39,12 +39,12 @@ const (
 // sockets registers the WebSocket. A frame is a request in another coat: it
 // passes the same gates, to the same handlers.
 func (f face) sockets() {
-	f.server.mux.HandleFunc("GET /v1/ws", f.server.socket)
-	op := f.op("GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
+	op := f.op(inFrames, "GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
 	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
 	op.Responses["426"] = &huma.Response{Description: "This is no WebSocket handshake.", Content: f.problem().Content}
 	f.api.OpenAPI().AddOperation(&op)
+	f.server.mux.HandleFunc("GET /v1/ws", f.server.socket)
 }
 
 // socket is one WebSocket.
@@ -58,9 +58,10 @@ type socket struct {
 	end     context.CancelCauseFunc
 
 	// Owned by the goroutine that reads frames.
-	header string          // Authorization of what the frames ask for; "" until somebody is known
-	who    *mailroom.Token // of that header
-	subs   int64           // made so far
+	header string      // Authorization of what the frames ask for; "" until somebody is known
+	grant  *grant      // of that header; nil until then
+	loose  func() bool // ends the watch on grant
+	subs   int64       // made so far
 
 	heard   atomic.Int64 // when something was read last, in Unix nanoseconds
 	working atomic.Bool  // a frame is handled, and nothing is read meanwhile
@@ -166,6 +167,9 @@ func (k *socket) serve() {
 	<-k.ctx.Done()
 	k.close(context.Cause(k.ctx))
 	own.Wait()
+	if k.loose != nil {
+		k.loose()
+	}
 }
 
 // close ends the subscriptions, says why if that can still be said, and closes
@@ -206,7 +210,7 @@ func (k *socket) guarded(f func() error) (err error) {
 // readFrames handles one frame after the other, and returns why it ends.
 func (k *socket) readFrames() error {
 	if header := k.upgrade.Header.Get("Authorization"); header != "" {
-		k.header, k.who = header, requestOf(k.upgrade.Context()).who
+		k.trust(header, requestOf(k.upgrade.Context()).grant)
 	} else {
 		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
 			k.end(&ending{closeUnauthenticated, "no token came in time"})
@@ -247,7 +251,7 @@ func (k *socket) first(late *time.Timer) error {
 	if err := k.auth(f); err != nil {
 		return err
 	}
-	if k.who == nil {
+	if k.grant == nil {
 		return &ending{closeUnauthenticated, "the first frame has no token"}
 	}
 	late.Stop()

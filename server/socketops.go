@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -199,7 +200,8 @@ func (k *socket) problem(a answer, r *reply) answer {
 
 // refuse answers a frame that makes no request.
 func (k *socket) refuse(f frame, err error) error {
-	q := &request{id: requestOf(k.upgrade.Context()).id, who: k.who}
+	q := &request{id: requestOf(k.upgrade.Context()).id}
+	q.from(cmp.Or(k.grant, k.server.stranger))
 	r := k.upgrade.WithContext(context.WithValue(k.upgrade.Context(), requestKey{}, q))
 	a := &reply{header: http.Header{}}
 	k.server.refuse(newResponse(a, 0), r, err)
@@ -216,7 +218,7 @@ func (k *socket) auth(f frame) error {
 		return k.refuse(f, err)
 	}
 	header := "Bearer " + token
-	who, err := k.identify(header)
+	grant, err := k.identify(header)
 	if err != nil {
 		wrongToken := &ending{closeUnauthenticated, "the token is wrong"}
 		if sent := k.refuse(f, err); sent != nil {
@@ -224,10 +226,11 @@ func (k *socket) auth(f frame) error {
 		}
 		return wrongToken
 	}
-	if k.who != nil && k.who.Name != who.Name {
-		return k.refuse(f, mailroom.Errorf(mailroom.Conflict, "this socket is %q's: open another one", k.who.Name))
+	who := grant.token
+	if k.grant != nil && k.grant.token.Name != who.Name {
+		return k.refuse(f, mailroom.Errorf(mailroom.Conflict, "this socket is %q's: open another one", k.grant.token.Name))
 	}
-	k.header, k.who = header, who
+	k.trust(header, grant)
 	result, err := json.Marshal(client.Identity{Name: who.Name, Scopes: who.Scopes})
 	if err != nil {
 		return err
@@ -235,11 +238,22 @@ func (k *socket) auth(f frame) error {
 	return k.out.say(answer{Op: "ack", ID: f.id, Result: result})
 }
 
+// trust takes a token for that of the client. The socket ends when it is no
+// longer good.
+func (k *socket) trust(header string, g *grant) {
+	if k.loose != nil {
+		k.loose()
+	}
+	k.header, k.grant = header, g
+	k.loose = context.AfterFunc(g.ctx, func() { k.end(context.Cause(g.ctx)) })
+}
+
 // identify asks the gate who has the token in header.
-func (k *socket) identify(header string) (*mailroom.Token, error) {
-	q := &request{id: requestOf(k.upgrade.Context()).id, who: nobody()}
+func (k *socket) identify(header string) (*grant, error) {
+	q := &request{id: requestOf(k.upgrade.Context()).id}
+	q.from(k.server.stranger)
 	r := k.upgrade.Clone(context.WithValue(k.upgrade.Context(), requestKey{}, q))
 	r.Header.Set("Authorization", header)
 	err := k.server.authenticated(newResponse(&reply{header: http.Header{}}, 0), r)
-	return q.who, err
+	return q.grant, err
 }

@@ -169,7 +169,7 @@ func (b *subscription) follow(out *response, r *http.Request, q stream.Query, fe
 		return // the socket ends
 	}
 	close(b.begun)
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileGood(r.Context())
 	defer cancel()
 	err = feed(ctx, b)
 	switch {

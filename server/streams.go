@@ -23,17 +23,17 @@ import (
 // that has no end is nothing that a type describes.
 func (f face) streams() {
 	s := f.server
-	s.mux.HandleFunc("GET /v1/threads/{thread}/stream", s.streamThread)
-	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
 	f.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
+	s.mux.HandleFunc("GET /v1/threads/{thread}/stream", s.streamThread)
 	f.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
-	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
+	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
 	f.describeStreamAll()
+	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
 }
 
 func (f face) describeStream(path, id, inPath string, query ...string) {
 	text := &huma.Schema{Type: huma.TypeString}
-	op := f.op("GET "+path, id, "Entries and live text, first what is there, then what comes")
+	op := f.op(mailroom.MayRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
 	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: text},
@@ -51,14 +51,24 @@ func (f face) describeStream(path, id, inPath string, query ...string) {
 func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, func() (stream.Query, error) {
 		id, err := ThreadPath{r.PathValue("thread")}.id()
-		return stream.Query{Thread: id, Run: r.URL.Query().Get("run")}, err
+		if err != nil {
+			return stream.Query{}, err
+		}
+		t, err := s.seenThread(r.Context(), id)
+		if err != nil {
+			return stream.Query{}, err
+		}
+		return stream.Query{Thread: id, Key: t.Key, Run: r.URL.Query().Get("run")}, nil
 	}, "run", "after", "until")
 }
 
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, func() (stream.Query, error) {
-		run, _, err := s.run(r.Context(), r.PathValue("run"))
-		return stream.Query{Thread: run.Thread, Run: run.ID}, err
+		run, t, err := s.run(r.Context(), r.PathValue("run"))
+		if err != nil {
+			return stream.Query{}, err
+		}
+		return stream.Query{Thread: t.ID, Key: t.Key, Run: run.ID}, nil
 	}, "after", "until")
 }
 
@@ -162,7 +172,7 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	if r.Method == http.MethodHead { // whose answer has an end: there is no body
 		return
 	}
-	ctx, cancel := s.untilClosing(r.Context())
+	ctx, cancel := s.whileGood(r.Context())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

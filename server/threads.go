@@ -14,14 +14,14 @@ import (
 
 func (f face) threads() {
 	s := f.server
-	handle(f, f.op("GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
-	handle(f, f.op("GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
-	handle(f, f.op("PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := f.op("DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
+	handle(f, f.op(mailroom.MayRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
+	handle(f, f.op(mailroom.MaySubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
+	deletion := f.op(mailroom.MaySubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
 	deletion.DefaultStatus = 204
 	handle(f, deletion, s.deleteThread)
-	handle(f, f.op("GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
-	handle(f, f.op("POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
 }
 
 func threadKeys() []filter.Key {
@@ -42,7 +42,8 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 	q.Agent, _ = f.Exact("agent")
 	l := list[*mailroom.Thread, client.Thread]{
 		name: "threads", show: showThreads,
-		key: func(t *mailroom.Thread) int64 { return t.Key },
+		key:    func(t *mailroom.Thread) int64 { return t.Key },
+		thread: func(t *mailroom.Thread) string { return t.ID },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
 			q := q
 			q.From, q.Limit = from, limit
@@ -107,7 +108,7 @@ func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[clien
 func (s *Server) thread(ctx context.Context, id string) (*body[client.Thread], error) {
 	var out body[client.Thread]
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		t, err := findThread(rd, id)
+		t, err := seeThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out.Body, err = showThread(rd, t)
 		}
@@ -117,17 +118,6 @@ func (s *Server) thread(ctx context.Context, id string) (*body[client.Thread], e
 		return nil, err
 	}
 	return &out, nil
-}
-
-func findThread(rd mailroom.Reader, id string) (*mailroom.Thread, error) {
-	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
-	if err == nil && len(rows) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no thread %q", id)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return rows[0], nil
 }
 
 type patchThreadInput struct {
@@ -148,7 +138,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
 		return nil, wrong("body.metadata", "must be a JSON object", string(m))
 	}
-	p := mailroom.ThreadPatch{Agent: in.Body.Agent, Metadata: in.Body.Metadata}
+	p := mailroom.ThreadPatch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
 		blank := strings.TrimSpace(*to)
 		p.DeliverTo = &blank
@@ -166,7 +156,7 @@ func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.options.Ledger.DeleteThread(ctx, id)
+	return nil, s.options.Ledger.DeleteThread(ctx, id, requestOf(ctx).who)
 }
 
 type interruptInput struct {
@@ -179,7 +169,7 @@ func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[clien
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who.Name)
+	out, err := s.options.Ledger.Interrupt(ctx, id, requestOf(ctx).who)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +201,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 	}
 	var found []mailroom.Entry
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		_, err := findThread(rd, id)
+		_, err := seeThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			found, err = rd.Entries(q)
 		}

@@ -12,9 +12,9 @@ import (
 
 func (f face) tickets() {
 	s := f.server
-	handle(f, f.op("GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
-	handle(f, f.op("GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
-	handle(f, f.op("POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
+	handle(f, f.op(mailroom.MayDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
 }
 
 func ticketKeys() []filter.Key {
@@ -49,7 +49,8 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[c
 	}
 	l := list[*mailroom.Ticket, client.Ticket]{
 		name: "tickets", show: showTickets,
-		key: func(k *mailroom.Ticket) int64 { return k.Key },
+		key:    func(k *mailroom.Ticket) int64 { return k.Key },
+		thread: func(k *mailroom.Ticket) string { return k.Thread },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
 			q := q
 			q.From, q.Limit = from, limit
@@ -100,18 +101,11 @@ type TicketPath struct {
 type ticketInput struct{ TicketPath }
 
 func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[client.Ticket], error) {
-	var found []*mailroom.Ticket
-	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-		found, err = rd.Tickets(mailroom.TicketQuery{IDs: []string{in.Ticket}})
-		return err
-	})
-	if err == nil && len(found) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no ticket %q", short(in.Ticket))
-	}
+	k, err := s.seenTicket(ctx, in.Ticket)
 	if err != nil {
 		return nil, err
 	}
-	return &body[client.Ticket]{showTicket(found[0])}, nil
+	return &body[client.Ticket]{showTicket(k)}, nil
 }
 
 type decideInput struct {
@@ -127,6 +121,9 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Tick
 			return nil, mailroom.Errorf(mailroom.Forbidden, "decided_by needs a token with the scope admin")
 		}
 		by = b.DecidedBy
+	}
+	if _, err := s.seenTicket(ctx, in.Ticket); err != nil {
+		return nil, err
 	}
 	k, err := s.options.Ledger.Decide(ctx, mailroom.Decision{
 		Ticket: in.Ticket, Verdict: b.Decision, Answer: plain(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
