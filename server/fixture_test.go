@@ -44,6 +44,12 @@ type fixture struct {
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	t.Helper()
+	return startOn(t, func(ln net.Listener) net.Listener { return narrow{ln} }, change...)
+}
+
+// startOn is start with another kind of connections.
+func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
+	t.Helper()
 	wire := &http.Transport{}
 	f := &fixture{t: t, bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
 	f.ledger = ledger.New(memory.New(), ledger.Options{
@@ -72,7 +78,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 	committer, stopCommitter := context.WithCancel(context.Background())
 	committed := make(chan error, 1)
 	go func() { committed <- f.ledger.Run(committer) }()
-	go func() { f.served <- server.New(o).Serve(ctx, narrow{ln}) }()
+	go func() { f.served <- server.New(o).Serve(ctx, line(ln)) }()
 	t.Cleanup(func() {
 		wire.CloseIdleConnections()
 		stop()

@@ -95,7 +95,7 @@ func TestASocketWithoutATokenIsClosed(t *testing.T) {
 func TestAFrameThatIsTooLargeClosesTheSocket(t *testing.T) {
 	f := start(t)
 	p := f.join()
-	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 4<<20-100))
+	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 1<<20+1))
 	p.want("error 1 invalid body.text") // it is read, and longer than a message may be
 	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 5<<20))
 	if got := p.closed(); got.Code != 4413 {

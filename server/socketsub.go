@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -92,16 +93,21 @@ func (k *socket) enter(sub *subscription) bool {
 	return true
 }
 
-// leave ends the goroutine of a subscription. Those that a socket has when it
-// ends are kept, to be named then.
+// leave ends the goroutine of a subscription.
 func (k *socket) leave(sub *subscription) {
-	k.mu.Lock()
-	if !k.closed && k.ctx.Err() == nil {
-		delete(k.open, sub.id)
-	}
-	k.mu.Unlock()
+	k.forget(sub)
 	close(sub.ended)
 	k.feeds.Done()
+}
+
+// forget takes a subscription off the list. Those that a socket has when it ends
+// stay, to be named then.
+func (k *socket) forget(sub *subscription) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ctx.Err() == nil {
+		delete(k.open, sub.id)
+	}
 }
 
 func (k *socket) unsubscribe(f frame) error {
@@ -139,7 +145,7 @@ func (k *socket) places() string {
 		if a.starved != b.starved {
 			return map[bool]int{true: -1, false: 1}[a.starved]
 		}
-		return len(a.id) - len(b.id) + strings.Compare(a.id, b.id)
+		return cmp.Or(len(a.id)-len(b.id), strings.Compare(a.id, b.id))
 	})
 	said := ""
 	for _, sub := range subs {
@@ -172,11 +178,13 @@ func (b *subscription) follow(out *response, r *http.Request, q stream.Query, fe
 	ctx, cancel := s.whileGood(r.Context())
 	defer cancel()
 	err = feed(ctx, b)
-	switch {
-	case b.socket.ctx.Err() != nil, errors.Is(err, errUnsubscribed): // it was said, or will be
-	case err != nil:
+	if b.socket.ctx.Err() != nil || errors.Is(err, errUnsubscribed) {
+		return // that was said, or will be
+	}
+	b.socket.forget(b) // before it says that it is over
+	if err != nil {
 		b.fail(r, err)
-	case q.Until == stream.Settled:
+	} else if q.Until == stream.Settled {
 		b.settle(r)
 	}
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -176,7 +177,10 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	w := &eventWriter{out: out}
+	// A piece that takes long has as much time again, so that there can be
+	// said why the stream ends.
+	w := &eventWriter{out: out, patience: out.timeout}
+	out.timeout *= 2
 	if err := w.flush(); err != nil {
 		return // response keeps the error for the log line
 	}
@@ -193,11 +197,14 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	}
 }
 
-// eventWriter writes events and heartbeats, whole and one at a time.
+// eventWriter writes events and heartbeats, whole and one at a time. A reader
+// that needs longer than patience for one is cut off.
 type eventWriter struct {
+	patience time.Duration // set once
+
 	mu  sync.Mutex
-	out *response // owned by mu
-	buf bytes.Buffer
+	out *response    // owned by mu
+	buf bytes.Buffer // owned by mu
 }
 
 func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFunc, every time.Duration) {
@@ -272,11 +279,27 @@ func eventData(e stream.Event) (name string, data []byte, err error) {
 func (w *eventWriter) write(fill func(*bytes.Buffer) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.out.failed != nil {
+		return w.out.failed
+	}
+	if w.buf.Cap() > keptBuffer {
+		w.buf = bytes.Buffer{}
+	}
 	w.buf.Reset()
 	if err := fill(&w.buf); err != nil {
 		return err
 	}
-	if _, err := w.out.Write(w.buf.Bytes()); err != nil {
+	start := time.Now()
+	if err := w.put(w.buf.Bytes()); err != nil || time.Since(start) <= w.patience {
+		return err
+	}
+	err := w.put([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
+	w.out.failed = errTooSlow
+	return cmp.Or(err, errTooSlow)
+}
+
+func (w *eventWriter) put(b []byte) error {
+	if _, err := w.out.Write(b); err != nil {
 		return err
 	}
 	return w.out.FlushError()

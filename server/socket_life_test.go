@@ -1,0 +1,164 @@
+package server_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+func TestSocketsAreClosedAtShutdown(t *testing.T) {
+	f := start(t)
+	f.submit("t", "one")
+	p := f.join()
+	p.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+	p.want("ack 1 1")
+	unknown := f.dial()
+	f.stop()
+	for _, p := range []*peer{p, unknown} {
+		if got := p.closed(); got.Code != websocket.StatusGoingAway {
+			t.Errorf("closed with %v, want 1001", got)
+		}
+	}
+	f.stopped()
+}
+
+// The button is on another device, after the first was closed in the middle.
+func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
+	f := start(t)
+	desktop := f.join()
+	run := result[mailroom.Submitted](desktop, `{"op":"submit","id":1,"thread":"t","text":"one"}`).Run
+	desktop.say(`{"op":"subscribe","id":2,"run":%q,"after":"2"}`, run)
+	desktop.want("ack 2 1")
+	w := f.claim()
+	f.say(w.Claim, 0, "so fár ")
+	desktop.want("entry 1 3 run.started", "delta 1 3:8 so fár")
+	if err := desktop.conn.CloseNow(); err != nil {
+		t.Fatal(err)
+	}
+	f.log.wait(t, `"status":101`)
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.Running || got.Stopping {
+		t.Errorf("after its socket was closed: %s, stopping %t", got.Status, got.Stopping)
+	}
+
+	phone, tablet := f.join(), f.join()
+	for _, p := range []*peer{phone, tablet} { // both see what comes, from where the first was
+		p.say(`{"op":"resume","id":1,"thread":"t","run":%q,"after":"3:8"}`, run)
+		p.want("ack 1 1")
+	}
+	f.say(w.Claim, 8, "and on")
+	phone.want("delta 1 3:14 and on")
+	tablet.want("delta 1 3:14 and on")
+	phone.say(`{"op":"cancel","id":"stop","run":%q}`, run)
+	first, second := phone.hear().String(), phone.hear().String() // in whatever order
+	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" && got != "entry 1 4 run.stop_requested, ack stop" {
+		t.Errorf("heard %s, want the ack and the entry", got)
+	}
+	f.end(w, mailroom.Release, "") // what it had said is kept by the engine, see there
+	phone.want("entry 1 5 run.cancelled", "settled 1 cancelled")
+	tablet.want("entry 1 4 run.stop_requested", "entry 1 5 run.cancelled", "settled 1 cancelled")
+	phone.say(`{"op":"cancel","id":"again","run":%q}`, run)
+	phone.want("ack again")
+}
+
+func TestOneSocketHasManySubscriptions(t *testing.T) {
+	f := start(t)
+	p := f.join()
+	p.say(`{"op":"subscribe","id":1}`)
+	p.want("ack 1 1")
+	f.submit("é", "one")
+	p.want("entry 1 message", "entry 1 run.queued")
+	w := f.claim()
+	f.say(w.Claim, 0, "hi")
+	p.want("entry 1 run.started", "delta 1 é hi")
+	p.say(`{"op":"subscribe","id":2,"thread":"é","after":"3:1"}`)
+	p.want("ack 2 2")
+	p.say(`{"op":"subscribe","id":3,"run":%q,"after":"9"}`, w.Claim.Run)
+	p.want("ack 3 3", "gap 3 3")
+	f.bus.Publish(bus.Notice{Thread: "other", Delta: &mailroom.Delta{Run: "r", Text: "there"}})
+	p.want("delta 1 other there")
+	f.end(w, mailroom.Complete, "")
+	got := map[string]int{}
+	for range 6 { // the three are in step with the log, not with each other
+		got[p.hear().String()]++
+	}
+	for _, want := range []string{
+		"entry 1 run.completed", "settled 1 completed", "entry 2 4 run.completed", "settled 2 completed",
+		"entry 3 4 run.completed", "settled 3 completed",
+	} {
+		if got[want] != 1 {
+			t.Errorf("heard %q %d times, want once, in %v", want, got[want], got)
+		}
+	}
+}
+
+func TestASubscriptionSaysWhyItEnds(t *testing.T) {
+	f := start(t)
+	f.submit("t", "one")
+	f.end(f.claim(), mailroom.Complete, "")
+	p := f.join()
+	p.say(`{"op":"subscribe","id":1,"thread":"t","after":"4"}`)
+	p.want("ack 1 1")
+	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 {
+		t.Fatalf("delete: %d %s", a.status, a.body)
+	}
+	p.want("error 1 not_found")
+	p.say(`{"op":"unsubscribe","id":2,"sub":"1"}`)
+	p.want("error 2 not_found")
+}
+
+func TestARunThatIsTriedAgainHasItsLastEndTold(t *testing.T) {
+	f := start(t)
+	run := f.submit("t", "one").Run
+	f.end(f.claim(), mailroom.Fail, "")
+	ask[client.Run](f, "POST /v1/runs/"+run+"/retry", "")
+	p := f.join()
+	p.say(`{"op":"subscribe","id":1,"run":%q,"after":"3"}`, run)
+	p.want("ack 1 1", "entry 1 4 run.failed", "entry 1 5 run.retried")
+	f.end(f.claim(), mailroom.Complete, "")
+	p.want("entry 1 6 run.started", "entry 1 7 run.completed", "settled 1 completed")
+}
+
+// lingering holds back the answer to a cancel.
+type lingering struct {
+	server.Ledger
+	late time.Duration
+}
+
+func (l lingering) Cancel(ctx context.Context, run, by string) (*mailroom.Run, error) {
+	timer := time.NewTimer(l.late)
+	defer timer.Stop()
+	<-timer.C
+	return l.Ledger.Cancel(ctx, run, by)
+}
+
+func TestASocketIsNotSilentWhileItsFrameIsHandled(t *testing.T) {
+	const beat = 50 * time.Millisecond
+	f := start(t, func(o *server.Options) {
+		o.Heartbeat = beat
+		o.Ledger = lingering{o.Ledger, 6 * beat}
+	})
+	run := f.submit("t", "one").Run
+	p := f.join()
+	p.say(`{"op":"cancel","id":1,"run":%q}`, run)
+	p.say(`{"op":"ping","id":2}`)
+	p.want("ack 1", "pong 2")
+}
+
+func TestAPanicUnderAFrameIsAnAnswer(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Agents = func() []string { panic("a secret") } })
+	p := f.join()
+	p.say(`{"op":"submit","id":1,"thread":"t","text":"one","agent":"echo"}`)
+	if h := p.hear(); h.String() != "error 1 internal" || strings.Contains(h.Error.Detail, "secret") {
+		t.Errorf("a panic: %s %+v", h, h.Error)
+	}
+	p.say(`{"op":"ping","id":2}`)
+	p.want("pong 2")
+}
