@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,6 +243,51 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 			t.Errorf("got %q, partial %v, want the text up to the last flush", m.Text, m.Partial)
 		}
 	})
+}
+
+func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
+	for _, refusals := range []int{1, 2} {
+		inHouse(t, func(h *house) {
+			p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
+				if s.Run().Attempt > 1 {
+					return s.Stream(ctx, "whole")
+				}
+				h.expect(s.Stream(ctx, "half a "))
+				<-time.After(1500 * time.Millisecond)
+				return s.Stream(ctx, "thought")
+			}))
+			h.wait(time.Second)
+			left := 2 * refusals // what fails in a batch is tried alone
+			p.line.onWrite(func(c *mailroom.Changes) error {
+				if said(c) && left > 0 {
+					left--
+					return mailroom.Errorf(mailroom.Invalid, "not like this")
+				}
+				return nil
+			}, nil)
+			out := h.send("t", "hello")
+			h.wait(5 * time.Second)
+			if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != "whole" {
+				t.Errorf("got reply %v, want that of the second attempt alone", r.Reply)
+			}
+			kept := "half a thought"
+			if refusals == 2 {
+				kept = "half a " // what was flushed
+			}
+			if diff := cmp.Diff([]string{"hello", kept, "whole"}, h.texts("t")); diff != "" {
+				t.Errorf("refused %d times: %s", refusals, diff)
+			}
+			m := body[mailroom.Message](h, h.entries("t", mailroom.KindMessage)[1])
+			if !m.Partial {
+				t.Errorf("%q is not marked partial", m.Text)
+			}
+		})
+	}
+}
+
+// said reports that an agent's message is written.
+func said(c *mailroom.Changes) bool {
+	return slices.ContainsFunc(slices.Concat(c.Entries...), func(e mailroom.Entry) bool { return e.Kind == mailroom.KindMessage && e.Attempt > 0 })
 }
 
 func TestSlowReaderNeverSlowsARun(t *testing.T) {

@@ -187,10 +187,13 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 		defer s.free() // also if no batch took it
 	}
 	run, err := s.end(in)
-	if code := mailroom.CodeOf(err); err != nil && code != mailroom.LeaseLost && code != mailroom.Unavailable {
+	if refused(err) {
 		refusal := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
-		in.Outcome, in.Failure, in.Message = mailroom.Fail, refusal, nil
-		run, err = s.end(in)
+		in.Outcome, in.Failure, in.Asks, in.Wait = mailroom.Fail, refusal, nil, nil
+		if run, err = s.end(in); refused(err) {
+			in.Message = nil // then it is what cannot be written; what was flushed is kept
+			run, err = s.end(in)
+		}
 	}
 	log := s.engine.options.Log.With("run", s.claim.Run, "thread", s.claim.Thread, "agent", s.agent,
 		"attempt", s.claim.Attempt, "outcome", in.Outcome, "duration", time.Since(begin))
@@ -209,6 +212,12 @@ func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
 		s.engine.options.Observe.Attempt(s.agent, Unsettled)
 		log.Error("attempt could not be settled; its claim is freed with the lease", "error", err)
 	}
+}
+
+// refused reports that a settle will never be taken as it is.
+func refused(err error) bool {
+	code := mailroom.CodeOf(err)
+	return err != nil && code != mailroom.LeaseLost && code != mailroom.Unavailable
 }
 
 func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {

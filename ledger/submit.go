@@ -261,7 +261,15 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
 		}
-		r, err := t.Settle(&s, b.now)
+		in := s
+		if r := t.Run(s.Run); in.Message == nil && r != nil && r.Flushed {
+			stored, err := b.tx.Partials(s.Run)
+			if err != nil {
+				return nil, err
+			}
+			in.Message = t.Unfinished(s.Run, stored) // a message once begun ends in an entry
+		}
+		r, err := t.Settle(&in, b.now)
 		return copyRun(r), err
 	})
 }
