@@ -111,7 +111,7 @@ func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 		t.Errorf("stdout is %q, want only the reply", stdout)
 	}
 	want := `user: two lines[2J
-run r: attempt 1 failed: transient: no luck; next attempt in 250ms
+run r: attempt 1 failed: transient: no luck; the run goes on with another attempt in 250ms
 (the reply breaks off here)
 run r failed: permanent: bad input
 run r cancelled: superseded

@@ -182,8 +182,9 @@ func rescheduled(e mailroom.Entry, b mailroom.RunRescheduled) string {
 	if b.Error != nil {
 		line += fmt.Sprintf(": %s: %s", b.Error.Class, b.Error.Message)
 	}
+	line += "; the run goes on with another attempt"
 	if wait := b.AvailableAt.Sub(e.At); wait > 0 {
-		line += fmt.Sprintf("; next attempt in %s", wait.Round(10*time.Millisecond))
+		line += fmt.Sprintf(" in %s", wait.Round(10*time.Millisecond))
 	}
 	return line
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// breaking are agents that break off, each in its way, unless it is their second
+// attempt: that one says "whole".
+const breaking = `shutdown_grace = "10ms"
+[agents.flaky]
+kind = "exec"
+command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || { printf 'half '; kill -9 $$; }; printf whole"]
+[agents.broken]
+kind = "exec"
+command = ["sh", "-c", "printf 'half '; exit 3"]
+[agents.useless]
+kind = "exec"
+command = ["false"]
+[agents.silent]
+kind = "exec"
+command = ["true"]
+[agents.slow]
+kind = "exec"
+command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || { printf 'early '; sleep 1.3; printf 'late '; sleep 1000; }; printf whole"]
+[agents.stuck]
+kind = "exec"
+command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || { printf 'so far '; sleep 1000; }; printf whole"]
+[agents.mute]
+kind = "exec"
+command = ["sh", "-c", "test $MAILROOM_ATTEMPT != 1 || sleep 1000; printf whole"]
+`
+
+// forwarded sends requests to where the server is by now.
+type forwarded struct{ host atomic.Pointer[string] }
+
+func (f *forwarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Host = *f.host.Load()
+	r.Host = r.URL.Host
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// reading is what one reader got of a run, over every restart: "TEXT" for a
+// message, "TEXT…" for one that is marked partial.
+type reading struct {
+	t     *testing.T
+	run   string
+	got   []string
+	kinds []string
+	seen  map[string]bool // ids of messages
+	live  chan string     // the live text of a message, whenever it has grown
+	ended chan struct{}
+}
+
+// read follows a run until it has ended.
+func read(t *testing.T, c *client.Client, run string) *reading {
+	r := &reading{t: t, run: run, seen: map[string]bool{}, live: make(chan string, 100), ended: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	go func() { // ends with its run; wait waits for it
+		defer cancel()
+		defer close(r.ended)
+		text := ""
+		for ev, err := range c.Follow(ctx, client.FollowQuery{Run: run, Until: client.UntilSettled}) {
+			switch {
+			case err != nil:
+				t.Errorf("run %s: %v", run, err)
+			case ev.Delta != nil:
+				text = text[:min(len(text), ev.Delta.Offset)] + ev.Delta.Text
+				r.live <- text
+			case ev.Entry.Kind == mailroom.KindMessage && ev.Entry.Attempt > 0:
+				r.message(ev.Entry)
+			default:
+				r.kinds = append(r.kinds, ev.Entry.Kind)
+				if ev.Entry.Kind == "x.exec.started" {
+					r.live <- "started"
+				}
+			}
+		}
+	}()
+	return r
+}
+
+func (r *reading) message(e *mailroom.Entry) {
+	var m mailroom.Message
+	if err := e.Decode(&m); err != nil {
+		r.t.Error(err)
+	}
+	if r.seen[m.ID] {
+		r.t.Errorf("message %s came twice", m.ID)
+	}
+	r.seen[m.ID] = true
+	if m.Partial {
+		m.Text += "…"
+	}
+	r.got = append(r.got, m.Text)
+	r.kinds = append(r.kinds, "said")
+}
+
+// until waits for live text, or for the start of a command.
+func (r *reading) until(text string) {
+	r.t.Helper()
+	late := time.After(patience)
+	for {
+		select {
+		case got := <-r.live:
+			if got == text {
+				return
+			}
+		case <-late:
+			r.t.Fatalf("run %s does not come to say %q", r.run, text)
+		}
+	}
+}
+
+// want checks what was read, and what the server says of the run in the end.
+// Messages are allowed to be any of the alternatives, which are apart by "|".
+func (r *reading) want(c *client.Client, status mailroom.Status, reply string, messages ...string) {
+	r.t.Helper()
+	<-r.ended
+	for i, m := range messages {
+		if i < len(r.got) && strings.Contains("|"+m+"|", "|"+r.got[i]+"|") {
+			messages[i] = r.got[i]
+		}
+	}
+	if diff := cmp.Diff(messages, r.got); diff != "" {
+		r.t.Errorf("run %s, messages (-want +got):\n%s", r.run, diff)
+	}
+	run, err := c.Run(r.t.Context(), r.run)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	got := ""
+	if run.Reply != nil {
+		got = *run.Reply
+	}
+	if run.Status != status || got != reply || (run.Reply == nil) != (reply == "") {
+		r.t.Errorf("run %s is %s with the reply %q, want %s with %q", r.run, run.Status, got, status, reply)
+	}
+	if done := run.Progress == 1; done != (status == mailroom.Completed) {
+		r.t.Errorf("run %s is %s at %v", r.run, status, run.Progress)
+	}
+	// Partial text comes before whatever is said of its attempt's end.
+	for i, kind := range r.kinds[1:] {
+		if kind == "said" && r.kinds[i] == mailroom.KindRescheduled {
+			r.t.Errorf("run %s: a message after its attempt had ended: %v", r.run, r.kinds)
+		}
+	}
+}
+
+func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
+	h, p, where := newHome(t, breaking), &process{}, &forwarded{}
+	begin := func() {
+		h.process(p)
+		host := strings.TrimPrefix(p.url, "http://")
+		where.host.Store(&host)
+	}
+	begin()
+	token, err := h.folder.Token()
+	h.must(err)
+	c := client.New("http://mailroom", token, client.WithHTTPClient(&http.Client{Transport: where}), client.WithBackoff(10*time.Millisecond, 100*time.Millisecond))
+	send := func(agent string, attempts int) *reading {
+		t.Helper()
+		sent, err := c.Submit(t.Context(), client.Submit{Thread: fmt.Sprintf("%s-%d", agent, time.Now().UnixNano()), Agent: agent, Text: "hello", MaxAttempts: &attempts})
+		h.must(err)
+		return read(t, c, sent.Run)
+	}
+	slow, mute, stuck := send("slow", 5), send("mute", 5), send("stuck", 5)
+	send("flaky", 5).want(c, mailroom.Completed, "whole", "half …", "whole")
+	send("broken", 2).want(c, mailroom.Failed, "", "half …", "half …")
+	send("useless", 1).want(c, mailroom.Failed, "")
+	send("silent", 1).want(c, mailroom.Completed, "")
+	stuck.until("so far ")
+	if _, err := c.CancelRun(t.Context(), stuck.run); err != nil {
+		t.Fatal(err)
+	}
+	stuck.want(c, mailroom.Cancelled, "", "so far …")
+
+	// The server is killed: what was said more than a second before is there.
+	mute.until("started")
+	slow.until("early late ")
+	p.kill()
+	begin()
+	slow.want(c, mailroom.Completed, "whole", "early …|early late …", "whole")
+	mute.want(c, mailroom.Completed, "whole", "whole")
+
+	// It is shut down, and releases its runs: everything is there.
+	stuck, mute = send("stuck", 5), send("mute", 5)
+	stuck.until("so far ")
+	mute.until("started")
+	h.must(p.shutdown())
+	begin()
+	stuck.want(c, mailroom.Completed, "whole", "so far …", "whole")
+	mute.want(c, mailroom.Completed, "whole", "whole")
+
+	run, err := c.Run(t.Context(), slow.run)
+	h.must(err)
+	page, err := c.Messages(t.Context(), run.Thread, client.MessagesQuery{})
+	h.must(err)
+	if got := len(page.Items); got != 2 || page.Items[1].Text != "whole" {
+		t.Errorf("the transcript has %+v, want the question and the whole reply", page.Items)
+	}
+}
