@@ -73,9 +73,9 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" && got != "entry 1 4 run.stop_requested, ack stop" {
 		t.Errorf("heard %s, want the ack and the entry", got)
 	}
-	f.end(w, mailroom.Release, "") // what it had said is kept by the engine, see there
-	phone.want("entry 1 5 run.cancelled", "settled 1 cancelled")
-	tablet.want("entry 1 4 run.stop_requested", "entry 1 5 run.cancelled", "settled 1 cancelled")
+	f.end(w, mailroom.Release, "") // what was flushed is kept, also if the worker does not say it again
+	phone.want("entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
+	tablet.want("entry 1 4 run.stop_requested", "entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
 	phone.say(`{"op":"cancel","id":"again","run":%q}`, run)
 	phone.want("ack again")
 }
