@@ -1,0 +1,46 @@
+// The one kind of error that this client throws.
+
+/**
+ * Why a call or a stream failed. code is one of the server's: invalid,
+ * unauthenticated, forbidden, not_found, conflict, busy, lease_lost, gone,
+ * too_large, rate_limited, internal, unavailable. "unavailable" means that the
+ * outcome is not known, "internal" also stands for an answer nobody expected.
+ */
+export class MailroomError extends Error {
+  constructor(code, detail, { fields = [], retryAfter = 0, status = 0, cause } = {}) {
+    super(detail, cause === undefined ? undefined : { cause });
+    this.name = 'MailroomError';
+    this.code = code;
+    this.detail = detail;
+    this.fields = fields;
+    this.retryAfter = retryAfter;
+    this.status = status;
+  }
+
+  /** Whether trying again later can help: no answer came, or too much was asked at once. */
+  get passing() {
+    return this.code === 'unavailable' || this.code === 'rate_limited';
+  }
+}
+
+/** For whatever was thrown while no answer came. */
+export function unanswered(cause, url) {
+  return new MailroomError('unavailable', `no answer from the server at ${url}`, { cause });
+}
+
+/** The error in a problem object (RFC 9457, with a code). retryAfter is in milliseconds. */
+export function refusal(problem, { status = problem?.status ?? 0, retryAfter = 0 } = {}) {
+  const code = typeof problem?.code === 'string' ? problem.code : codeOf(status);
+  const detail = problem?.detail || `the server answered ${status}`;
+  const fields = Array.isArray(problem?.errors) ? problem.errors : [];
+  return new MailroomError(code, detail, { fields, retryAfter, status });
+}
+
+// What a status stands for when something on the way answered, not a Mailroom.
+function codeOf(status) {
+  const known = {
+    401: 'unauthenticated', 403: 'forbidden', 404: 'not_found', 408: 'unavailable', 409: 'conflict', 410: 'gone',
+    413: 'too_large', 429: 'rate_limited', 431: 'too_large', 502: 'unavailable', 503: 'unavailable', 504: 'unavailable',
+  };
+  return known[status] ?? (status >= 400 && status < 500 ? 'invalid' : 'internal');
+}

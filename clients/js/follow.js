@@ -1,0 +1,151 @@
+// Following a thread or a run over whatever connections it takes.
+
+import { MailroomError, unanswered } from './errors.js';
+import { Pauses } from './pause.js';
+
+// A stream without a byte for that long is dead: three heartbeats of the server.
+const SILENCE = 35_000;
+
+const ENDS = { 'run.completed': 'completed', 'run.failed': 'failed', 'run.cancelled': 'cancelled' };
+
+/** See Mailroom.follow. One call is one reader; a connection is one call of a source's frames. */
+export async function* followed({ client, socket, open, alarm, query, after, signal, onState }) {
+  const place = new Place(after);
+  const pauses = new Pauses();
+  while (!signal?.aborted) {
+    onState('connecting');
+    const source = socket(); // asked each time: a socket that nothing lets through is given up
+    const before = place.cursor;
+    let error = new MailroomError('unavailable', 'the server closed the stream');
+    try {
+      const frames = source ? source.frames(query, place.cursor, signal) : serverSent(open, place.cursor, signal);
+      for await (const frame of frames) {
+        if (signal?.aborted || frame.kind === 'end') return;
+        if (frame.kind !== 'live') pauses.reset();
+        if (frame.kind === 'live') onState('live');
+        else yield* place.take(frame);
+        if (source && query.until && decisive(frame) && await over(client, query, place.seq, signal)) return;
+      }
+      if (signal?.aborted) return;
+      if (place.cursor !== before) continue; // closed in order: what is left, if anything, is there at once
+    } catch (thrown) {
+      if (signal?.aborted) return;
+      if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
+      error = thrown;
+    }
+    onState('waiting', error);
+    if (error.lost) await source.pause(signal);
+    else if (!error.behind) await alarm.sleep(pauses.next(error.retryAfter), signal);
+  }
+}
+
+// Place is where a reader is: it drops what it had, and says when a run ended.
+class Place {
+  constructor(after) {
+    const [whole, seq] = /^(\d+)(?::\d+)?$/.exec(after) ?? [];
+    if (whole === undefined) throw new MailroomError('invalid', `"${after}" is no place in a stream: give a seq, or a cursor`);
+    this.cursor = after;
+    this.seq = Number(seq);
+  }
+
+  * take({ kind, cursor, entry, delta, gap }) {
+    if (kind === 'entry' && entry.seq <= this.seq) return;
+    this.cursor = cursor;
+    if (kind === 'entry') {
+      this.seq = entry.seq;
+      yield { kind, cursor, entry };
+      if (ENDS[entry.kind]) yield { kind: 'settled', cursor, run: entry.run, status: ENDS[entry.kind] };
+    } else if (kind === 'delta') {
+      yield { kind, cursor, delta };
+    } else if (kind === 'gap') {
+      if (gap.after > gap.last) this.seq = gap.last; // it was ahead of the log: seqs below it are new
+      yield { kind, cursor, gap };
+    }
+  }
+}
+
+// The socket knows no until, so what may satisfy it is a reason to look.
+const decisive = ({ kind, entry }) => kind === 'live' || kind === 'entry' && (entry.kind in ENDS || entry.kind === 'run.waiting');
+
+// Whether a reader that has everything up to seq has seen enough.
+async function over(client, { thread, run, until }, seq, signal) {
+  if (run) {
+    if (until === 'settled') return false; // the server ends the subscription
+    const { status } = await client.run(run, { signal });
+    return status === 'waiting' && seq > 0;
+  }
+  const now = await client.thread(thread, { signal });
+  return now.last_seq <= seq && (now.status === 'idle' || until === 'waiting' && now.status === 'waiting');
+}
+
+/** The frames of one connection of server-sent events. */
+async function* serverSent(open, cursor, signal) {
+  const stop = new AbortController();
+  const abort = () => stop.abort();
+  signal?.addEventListener('abort', abort);
+  let silence = setTimeout(abort, SILENCE);
+  let reader;
+  try {
+    const response = await open({ Accept: 'text/event-stream', 'Last-Event-ID': cursor }, stop.signal);
+    if (response.status === 204) {
+      yield { kind: 'end' };
+      return;
+    }
+    yield { kind: 'live' };
+    reader = response.body.getReader();
+    const parser = new Parser();
+    for (;;) {
+      let piece;
+      try {
+        piece = await reader.read();
+      } catch (cause) {
+        throw unanswered(cause, 'the other end of the stream');
+      }
+      clearTimeout(silence); // the caller may take its time with what came
+      if (piece.done) return;
+      yield* parser.take(piece.value);
+      silence = setTimeout(abort, SILENCE);
+    }
+  } finally {
+    clearTimeout(silence);
+    signal?.removeEventListener('abort', abort);
+    stop.abort();
+    reader?.cancel().catch(() => {}); // it may have failed before: it is over either way
+  }
+}
+
+/** Takes the bytes of a stream in whatever pieces they come and gives frames. */
+export class Parser {
+  #decoder = new TextDecoder();
+  #rest = ''; // of a line that has not ended
+  #name = '';
+  #id = '';
+  #data = null;
+
+  * take(bytes) {
+    const lines = (this.#rest + this.#decoder.decode(bytes, { stream: true })).split('\n');
+    this.#rest = lines.pop();
+    for (const raw of lines) {
+      const line = raw.endsWith('\r') ? raw.slice(0, -1) : raw;
+      if (line === '') yield* this.#dispatch();
+      else if (!line.startsWith(':')) this.#field(line);
+    }
+  }
+
+  #field(line) {
+    const colon = line.indexOf(':');
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1);
+    if (name === 'event') this.#name = value;
+    else if (name === 'id') this.#id = value;
+    else if (name === 'data') this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
+  }
+
+  * #dispatch() {
+    const [name, cursor, data] = [this.#name, this.#id, this.#data];
+    this.#name = this.#id = '';
+    this.#data = null;
+    // What a newer server says beside these is not for us.
+    if (data !== null && (name === 'entry' || name === 'delta' || name === 'gap')) yield { kind: name, cursor, [name]: JSON.parse(data) };
+  }
+}

@@ -1,0 +1,306 @@
+// Types of mailroom.js. What the server sends is described at /openapi.json.
+
+export type Code =
+  | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone'
+  | 'too_large' | 'rate_limited' | 'internal' | 'unavailable';
+
+export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';
+export type Finished = 'completed' | 'failed' | 'cancelled';
+export type Mode = 'queue' | 'steer' | 'interrupt' | 'latest' | 'collect' | 'reject';
+
+export class MailroomError extends Error {
+  constructor(code: Code, detail: string, more?: { fields?: Field[]; retryAfter?: number; status?: number; cause?: unknown });
+  readonly code: Code;
+  /** What was wrong, and what to do. */
+  readonly detail: string;
+  readonly fields: Field[];
+  /** Milliseconds that the server asked to be left alone; 0 for none. */
+  readonly retryAfter: number;
+  /** The HTTP status; 0 if there was no answer. */
+  readonly status: number;
+  /** Whether trying again later can help. */
+  readonly passing: boolean;
+}
+
+export interface Field {
+  location: string;
+  message: string;
+  value?: unknown;
+}
+
+export interface Options {
+  /** Where the server is; a path before the API's own is kept. */
+  url: string | URL;
+  token?: string;
+  fetch?: typeof globalThis.fetch;
+  /** What to follow with, where there is one; null for server-sent events. */
+  WebSocket?: typeof globalThis.WebSocket | null;
+  /** Milliseconds for one try of a call: 30,000. */
+  timeout?: number;
+  /** How often a call is tried that can be repeated, while no answer comes: 6. */
+  tries?: number;
+}
+
+export interface Abortable {
+  signal?: AbortSignal;
+}
+
+export interface ListQuery extends Abortable {
+  /** A filter such as "status:failed agent:codex". */
+  q?: string;
+  /** The next of the page before. */
+  cursor?: string;
+  limit?: number;
+}
+
+export interface Page<T> {
+  items: T[];
+  /** Asks for the page that follows; null at the end. */
+  next: string | null;
+}
+
+export interface Part {
+  type: 'text' | 'data' | 'file';
+  text?: string;
+  data?: unknown;
+  uri?: string;
+  mime_type?: string;
+  name?: string;
+}
+
+export interface Submit {
+  /** Absent or blank: a new thread. */
+  thread?: string;
+  text?: string;
+  parts?: Part[];
+  messages?: { role?: 'user' | 'system'; text?: string; parts?: Part[]; visibility?: 'all' | 'internal' }[];
+  agent?: string;
+  agent_version?: string;
+  mode?: Mode;
+  /** The same submit under the same key is done once. */
+  key?: string;
+  priority?: number;
+  not_before?: string;
+  expect_run?: string;
+  max_attempts?: number;
+  options?: unknown;
+  parent?: string;
+  metadata?: Record<string, string>;
+  sender?: string;
+  decisions?: (Decision & { ticket: string })[];
+}
+
+export interface Submitted {
+  message: string;
+  run: string;
+  thread: string;
+  seq: number;
+  place: number;
+  status: RunStatus;
+  disposition: 'queued' | 'running' | 'steered' | 'resumed' | 'collected' | 'duplicate';
+  superseded: string[];
+  stopping: string | null;
+}
+
+export interface Decision {
+  decision: 'approve' | 'deny' | 'answer';
+  answer?: unknown;
+  reason?: string;
+  /** Of what was shown; approve needs it. */
+  digest?: string;
+}
+
+export interface Message {
+  id: string;
+  thread: string;
+  seq: number;
+  role: 'user' | 'assistant' | 'system';
+  sender: string;
+  text: string;
+  parts: Part[];
+  visibility: 'all' | 'internal';
+  run: string;
+  state: 'accepted' | 'delivered' | 'read' | 'done' | 'superseded' | 'retracted';
+  partial: boolean;
+  created_at: string;
+}
+
+export interface Run {
+  id: string;
+  thread: string;
+  agent: string;
+  agent_version: string;
+  status: RunStatus;
+  stopping: boolean;
+  attempt: number;
+  failures: number;
+  crashes: number;
+  max_attempts: number;
+  available_at: string;
+  messages: string[];
+  reply: string | null;
+  error: { class: string; message: string } | null;
+  reason: string | null;
+  wait: { tickets: string[]; until: 'all' | 'any' } | null;
+  steps: number;
+  progress: number;
+  created_at: string;
+  started_at: string | null;
+  finished_at: string | null;
+  [more: string]: unknown;
+}
+
+export interface Thread {
+  id: string;
+  agent: string;
+  owner: string;
+  status: 'idle' | 'queued' | 'running' | 'waiting';
+  last_seq: number;
+  oldest_seq: number;
+  active_run: string | null;
+  waiting_run: string | null;
+  latest_run: string | null;
+  queued: number;
+  parent: string | null;
+  metadata: Record<string, unknown>;
+  created_at: string;
+  updated_at: string;
+  [more: string]: unknown;
+}
+
+export interface Ticket {
+  id: string;
+  thread: string;
+  run: string;
+  name: string;
+  kind: 'approval' | 'input' | 'children' | 'timer' | 'event';
+  prompt: string | null;
+  action: string | null;
+  arguments: unknown;
+  digest: string;
+  state: 'open' | 'decided' | 'expired' | 'void';
+  expires_at: string | null;
+  answers?: boolean;
+  decision: 'approve' | 'deny' | 'answer' | '' | null;
+  answer: unknown;
+  reason: string | null;
+  decided_by: string | null;
+  decided_at: string | null;
+}
+
+export interface Agent {
+  name: string;
+  kind: string | null;
+  version: string | null;
+  available: boolean;
+  reason: string | null;
+  workers: number;
+  running: number;
+}
+
+export interface Entry {
+  thread: string;
+  seq: number;
+  kind: string;
+  run: string;
+  attempt: number;
+  at: string;
+  body: any;
+}
+
+export interface Delta {
+  run: string;
+  attempt: number;
+  message: string;
+  /** Bytes (UTF-8) of the message before this text. */
+  offset: number;
+  channel: string;
+  text: string;
+}
+
+export interface Gap {
+  after: number;
+  oldest: number;
+  last: number;
+}
+
+/** cursor: following after it gives what would have come next. */
+export type Followed =
+  | { kind: 'entry'; cursor: string; entry: Entry }
+  | { kind: 'delta'; cursor: string; delta: Delta }
+  | { kind: 'gap'; cursor: string; gap: Gap }
+  | { kind: 'settled'; cursor: string; run: string; status: Finished };
+
+export interface FollowQuery extends Abortable {
+  thread?: string;
+  run?: string;
+  /** A seq, or the cursor of something that was given; from the start without. */
+  after?: string | number;
+  until?: 'settled' | 'waiting';
+  onState?: (state: 'connecting' | 'live' | 'waiting', error?: MailroomError) => void;
+}
+
+export class Mailroom {
+  constructor(options: Options);
+  readonly url: URL;
+  send(message: string | Submit, options?: Submit & Abortable): Promise<Submitted>;
+  follow(query: FollowQuery): AsyncGenerator<Followed, void, undefined>;
+  nudge(): void;
+  cancel(run: string, options?: Abortable & { children?: boolean }): Promise<Run>;
+  interrupt(thread: string, options?: Abortable): Promise<{ superseded: string[]; stopping: string | null }>;
+  retry(run: string, options?: Abortable): Promise<Run>;
+  decide(ticket: string, decision: Decision & Abortable): Promise<Ticket>;
+  run(id: string, options?: Abortable): Promise<Run>;
+  thread(id: string, options?: Abortable): Promise<Thread>;
+  patchThread(id: string, patch: { agent?: string; metadata?: Record<string, unknown> } & Abortable): Promise<Thread>;
+  threads(query?: ListQuery): Promise<Page<Thread>>;
+  entries(thread: string, query?: Abortable & { after?: number | string; before?: number | string; limit?: number; run?: string; kind?: string | string[] }): Promise<Page<Entry>>;
+  messages(thread: string, query?: Abortable & { before?: string; limit?: number; visibility?: 'all' | 'internal'; all?: boolean }): Promise<Page<Message>>;
+  tickets(query?: ListQuery): Promise<Page<Ticket>>;
+  agents(options?: Abortable): Promise<Agent[]>;
+}
+
+interface ItemOf<Kind extends string> {
+  kind: Kind;
+  /** Unique, and stays. */
+  key: string;
+}
+
+export type Item =
+  | ItemOf<'message'> & {
+    id: string; seq: number; at: string | null; attempt: number; role: Message['role']; sender: string; text: string; parts: Part[]; run: string;
+    state: 'accepted' | 'read' | 'superseded'; partial: boolean; again: boolean; live: boolean;
+  }
+  | ItemOf<'note'> & { run: string; about: 'step' | 'tool' | 'effect' | 'send' | 'timer'; name: string; detail?: unknown; ok?: boolean; result?: string }
+  | ItemOf<'ticket'> & { run: string; ticket: Ticket }
+  | ItemOf<'retry'> & { run: string; at: string; attempt: number; reason: string; error: Run['error']; until: string }
+  | ItemOf<'end'> & { run: string; at: string; status: 'failed' | 'cancelled'; reason: string | null; error: Run['error']; forced: boolean }
+  | ItemOf<'gap'> & { gap: Gap };
+
+export interface FoldedRun {
+  id: string;
+  agent: string | null;
+  /** null: nothing that says so was seen. */
+  status: RunStatus | null;
+  attempt: number;
+  started: boolean;
+  stopping: boolean;
+  /** When it is tried again, or stops waiting. */
+  until: string | null;
+}
+
+export class Transcript {
+  readonly items: Item[];
+  readonly runs: Map<string, FoldedRun>;
+  readonly messages: Map<string, Extract<Item, { kind: 'message' }>>;
+  readonly tickets: Map<string, Extract<Item, { kind: 'ticket' }>>;
+  readonly current: FoldedRun | null;
+  readonly queued: number;
+  readonly firstSeq: number;
+  readonly lastSeq: number;
+  readonly missing: Set<number>;
+  take(followed: Followed | { kind: 'entry'; entry: Entry }): void;
+  prepend(older: Entry[]): void;
+  know(known: { runs?: Run[]; tickets?: Ticket[]; entries?: Entry[] }): void;
+  changed(): Set<Item>;
+}

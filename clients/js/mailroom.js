@@ -1,0 +1,210 @@
+// A client of one Mailroom server, for browsers and for Node. No dependencies.
+
+import { MailroomError, refusal, unanswered } from './errors.js';
+import { followed } from './follow.js';
+import { Alarm, Pauses } from './pause.js';
+import { Socket } from './socket.js';
+
+export { MailroomError } from './errors.js';
+export { Transcript } from './transcript.js';
+
+/**
+ * Calls answer with what the HTTP API answers with, and throw MailroomError. All
+ * of them take `{ signal }` last; once that is aborted they throw its reason.
+ */
+export class Mailroom {
+  #token;
+  #fetch;
+  #socket;
+  #alarm = new Alarm();
+
+  /**
+   * url is where the server is ("http://127.0.0.1:8420"); a path before the API's
+   * own, as behind a proxy, is kept. timeout bounds one try of a call, tries is
+   * how often a call is made that can be repeated while no answer comes.
+   */
+  constructor({ url, token, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket, timeout = 30_000, tries = 6 }) {
+    this.url = new URL(url);
+    this.url.search = this.url.hash = '';
+    if (!this.url.pathname.endsWith('/')) this.url.pathname += '/';
+    this.timeout = timeout;
+    this.tries = tries;
+    this.#token = token;
+    this.#fetch = (...given) => fetch(...given); // browsers want it called on the window, or on nothing
+    this.#socket = WebSocket ? new Socket({ url: this.url, token, WebSocket, alarm: this.#alarm, reachable: () => this.#reachable() }) : null;
+  }
+
+  /**
+   * Hands in a message: a text, or the body of a submit. Without options.key it
+   * makes one, so a submit whose answer was lost is repeated and yet done once.
+   */
+  send(message, { key, signal, ...options } = {}) {
+    const body = { ...(typeof message === 'string' ? { text: message } : message), ...options };
+    body.key = key ?? body.key ?? newKey();
+    return this.#call('POST', 'v1/messages', { body, signal });
+  }
+
+  /**
+   * What is in a thread or a run after a cursor, then what comes, for ever: an
+   * async iterator of `{ kind: "entry" | "delta" | "gap" | "settled", cursor, … }`.
+   *
+   * Lost connections are made again from where it was: each entry comes exactly
+   * once, and `after: cursor` of anything it gave goes on right behind that. The
+   * text of a message so far can come again; a delta says where it belongs.
+   *
+   * It ends when signal is aborted, or as until says: "settled" after completed,
+   * failed or cancelled (a thread: when nothing is left to do), "waiting" also
+   * when a decision is waited for. That is "settled" for a run and never for a
+   * thread unless it is given. It throws at once what the server refuses.
+   *
+   * onState is told "connecting", "live", and "waiting" with the error and the
+   * pause in milliseconds before the next try.
+   */
+  follow({ thread, run, after = '0', until = run ? 'settled' : undefined, signal, onState = () => {} }) {
+    if (!thread && !run) throw new MailroomError('invalid', 'nothing to follow: name a thread or a run');
+    const path = thread ? at('v1', 'threads', thread, 'stream') : at('v1', 'runs', run, 'stream');
+    const open = (headers, stop) => this.#request('GET', path, { query: { run: thread && run, until }, headers, signal: stop });
+    const socket = () => (this.#socket?.usable ? this.#socket : null);
+    const query = { thread, run, until };
+    return followed({ client: this, socket, open, alarm: this.#alarm, query, after: String(after), signal, onState });
+  }
+
+  /** Makes what waits for its next try try now, and see whether what is open still lives. */
+  nudge() {
+    this.#alarm.ring();
+    this.#socket?.probe();
+  }
+
+  /** Cancels a run, or asks it to stop if it is running (`stopping`). */
+  cancel(run, { children = false, signal } = {}) {
+    return this.#call('POST', at('v1', 'runs', run, 'cancel'), { body: children ? { children } : {}, signal });
+  }
+
+  /** Drops what is queued in a thread and asks what runs to stop. Not repeated: it would meet what came since. */
+  interrupt(thread, { signal } = {}) {
+    return this.#call('POST', at('v1', 'threads', thread, 'interrupt'), { body: {}, signal, repeat: false });
+  }
+
+  /** Queues a failed or cancelled run again. Not repeated: a second one would be refused. */
+  retry(run, { signal } = {}) {
+    return this.#call('POST', at('v1', 'runs', run, 'retry'), { body: {}, signal, repeat: false });
+  }
+
+  /** Answers a ticket, once; approve needs the digest of what was shown. */
+  decide(ticket, { decision, answer, reason, digest, signal }) {
+    return this.#call('POST', at('v1', 'tickets', ticket), { body: { decision, answer, reason, digest }, signal });
+  }
+
+  run(id, { signal } = {}) {
+    return this.#call('GET', at('v1', 'runs', id), { signal });
+  }
+
+  thread(id, { signal } = {}) {
+    return this.#call('GET', at('v1', 'threads', id), { signal });
+  }
+
+  /** Changes a thread's agent or metadata; what is absent stays. */
+  patchThread(id, { agent, metadata, signal }) {
+    return this.#call('PATCH', at('v1', 'threads', id), { body: { agent, metadata }, signal });
+  }
+
+  /** A page of threads, newest first: `{ items, next }`. */
+  threads({ q, cursor, limit, signal } = {}) {
+    return this.#call('GET', 'v1/threads', { query: { q, cursor, limit }, signal });
+  }
+
+  /** A page of a thread's log, in order of seq; with before alone, the last ones before it. */
+  entries(thread, { after, before, limit, run, kind, signal } = {}) {
+    return this.#call('GET', at('v1', 'threads', thread, 'entries'), { query: { after, before, limit, run, kind }, signal });
+  }
+
+  /** A page of the transcript in order of reading, from its end; next is for before. */
+  messages(thread, { before, limit, visibility, all, signal } = {}) {
+    return this.#call('GET', at('v1', 'threads', thread, 'messages'), { query: { before, limit, visibility, all }, signal });
+  }
+
+  /** A page of tickets, newest first; q is a filter such as "thread:demo state:open". */
+  tickets({ q, cursor, limit, signal } = {}) {
+    return this.#call('GET', 'v1/tickets', { query: { q, cursor, limit }, signal });
+  }
+
+  /** All agents, by name. */
+  async agents({ signal } = {}) {
+    return (await this.#call('GET', 'v1/agents', { signal })).items;
+  }
+
+  // What is asked again after a lost answer must be safe to repeat: reads, and
+  // changes that the server recognises (by key, or because they are done).
+  async #call(method, path, { query, body, signal, repeat = true } = {}) {
+    const pauses = new Pauses();
+    for (let tries = 1; ; tries++) {
+      try {
+        return await this.#answer(method, path, { query, body, signal });
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (!repeat || !error.passing || tries >= this.tries) throw error;
+        await this.#alarm.sleep(pauses.next(error.retryAfter), signal);
+        signal?.throwIfAborted();
+      }
+    }
+  }
+
+  async #answer(method, path, { query, body, signal }) {
+    const late = AbortSignal.timeout(this.timeout);
+    const either = signal ? AbortSignal.any([signal, late]) : late;
+    const response = await this.#request(method, path, { query, body, signal: either });
+    if (response.status === 204) return undefined;
+    try {
+      return await response.json();
+    } catch (cause) {
+      throw unanswered(cause, this.url.origin); // it broke off, so nobody knows what it said
+    }
+  }
+
+  // The answer if it is a good one.
+  async #request(method, path, { query = {}, headers = {}, body, signal }) {
+    const url = new URL(path, this.url);
+    for (const [name, value] of Object.entries(query)) {
+      for (const one of [value].flat()) if (one !== undefined && one !== '') url.searchParams.append(name, one);
+    }
+    headers = { ...headers };
+    if (this.#token) headers.Authorization = `Bearer ${this.#token}`;
+    if (body !== undefined) headers['Content-Type'] = 'application/json';
+    let response;
+    try {
+      response = await this.#fetch(url, {
+        method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
+        cache: 'no-store', credentials: 'omit', redirect: 'error', // the token goes nowhere else
+      });
+    } catch (cause) {
+      throw unanswered(cause, this.url.origin);
+    }
+    if (response.ok) return response;
+    const problem = await response.json().catch(() => null); // not from a Mailroom: the status is what is left
+    const seconds = Number(response.headers.get('Retry-After'));
+    throw refusal(problem, { status: response.status, retryAfter: seconds > 0 ? Math.min(seconds, 86_400) * 1000 : 0 });
+  }
+
+  async #reachable() {
+    try {
+      await this.#request('GET', 'healthz', { signal: AbortSignal.timeout(5_000) });
+      return true;
+    } catch {
+      return false;
+    }
+  }
+}
+
+/** A path of escaped segments. */
+function at(...segments) {
+  return segments.map((segment) => {
+    const text = String(segment);
+    if (text === '' || text === '.' || text === '..') throw new MailroomError('invalid', `"${text}" is not an id`);
+    return encodeURIComponent(text);
+  }).join('/');
+}
+
+// Not crypto.randomUUID, which browsers keep from pages that came over plain HTTP.
+function newKey() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+}

@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Parser } from '../follow.js';
+import { Mailroom } from '../mailroom.js';
+import { Alarm, Pauses } from '../pause.js';
+
+const encoder = new TextEncoder();
+
+const entry = (seq, kind = 'step') => ({ thread: 't', seq, kind, run: 'r', attempt: 1, at: '', body: { name: 'ü' } });
+const sent = (seq, kind) => `event: entry\nid: ${seq}\ndata: ${JSON.stringify(entry(seq, kind))}\n\n`;
+
+test('events are read alike in whatever pieces their bytes come', () => {
+  const bytes = encoder.encode(`: still here\n\n${sent(1)}event: delta\nid: 1:4\ndata: {"text":"ü👋"}\n\nevent: of tomorrow\ndata: {}\n\n${sent(2).replaceAll('\n', '\r\n')}`);
+  const whole = [...new Parser().take(bytes)];
+  assert.deepEqual(whole.map(({ kind, cursor }) => [kind, cursor]), [['entry', '1'], ['delta', '1:4'], ['entry', '2']]);
+  for (let cut = 1; cut < bytes.length; cut++) {
+    const parser = new Parser();
+    assert.deepEqual([...parser.take(bytes.subarray(0, cut)), ...parser.take(bytes.subarray(cut))], whole, `cut at ${cut}`);
+  }
+});
+
+test('pauses grow to a bound, are random below it, and never shorter than asked for', () => {
+  const pauses = new Pauses(100, 1000);
+  for (const bound of [100, 200, 400, 800, 1000, 1000]) assert.ok(pauses.next() <= bound);
+  assert.equal(pauses.next(5000), 5000);
+  pauses.reset();
+  assert.ok(pauses.next() <= 100);
+});
+
+test('an alarm ends the pauses there are', async () => {
+  const alarm = new Alarm();
+  const asleep = alarm.sleep(1e9);
+  alarm.ring();
+  await asleep;
+  const stop = new AbortController();
+  const aborted = alarm.sleep(1e9, stop.signal);
+  stop.abort();
+  await aborted;
+});
+
+/** A server of which each answer is the next of a list. */
+function staged(answers) {
+  const asked = [];
+  const fetch = async (url, { headers, signal }) => {
+    asked.push({ path: `${url.pathname}${url.search}`, after: headers['Last-Event-ID'] });
+    signal?.throwIfAborted();
+    const answer = answers.shift();
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  return { asked, client: new Mailroom({ url: 'http://mail.test/base', token: 'x', fetch, WebSocket: null }) };
+}
+
+const stream = (...pieces) => new Response(new ReadableStream({
+  start(controller) {
+    for (const piece of pieces) controller.enqueue(encoder.encode(piece));
+    controller.close();
+  },
+}), { headers: { 'Content-Type': 'text/event-stream' } });
+
+const problem = (status, code, headers = {}) => new Response(JSON.stringify({ code, status, detail: code }), { status, headers });
+
+test('a reader goes on from its cursor and gives nothing twice', async () => {
+  const { asked, client } = staged([
+    new TypeError('refused'),
+    stream(sent(1), sent(2), 'event: delta\nid: 2:3\ndata: {"text":"abc"}\n\n', 'event: entry\nid: 3\nda'),
+    problem(500, 'internal'),
+    stream(sent(2), sent(3), sent(4, 'run.completed')),
+    new Response(null, { status: 204 }),
+  ]);
+  const seen = [];
+  for await (const { kind, cursor } of client.follow({ thread: 't', until: 'settled' })) seen.push(`${kind} ${cursor}`);
+  assert.deepEqual(seen, ['entry 1', 'entry 2', 'delta 2:3', 'entry 3', 'entry 4', 'settled 4']);
+  assert.deepEqual(asked.map(({ after }) => after), ['0', '0', '2:3', '2:3', '4']);
+  assert.equal(asked[0].path, '/base/v1/threads/t/stream?until=settled');
+});
+
+test('a cursor ahead of the log goes on with what is kept', async () => {
+  const gap = { after: 9, oldest: 1, last: 4 };
+  const { client } = staged([stream(`event: gap\nid: 4\ndata: ${JSON.stringify(gap)}\n\n`, sent(5)), problem(404, 'not_found')]);
+  const seen = [];
+  await assert.rejects(async () => {
+    for await (const { kind, cursor } of client.follow({ thread: 't', after: '9' })) seen.push(`${kind} ${cursor}`);
+  }, { code: 'not_found' });
+  assert.deepEqual(seen, ['gap 4', 'entry 5']);
+});
+
+test('a reader waits as long as the server asks', async () => {
+  const { asked, client } = staged([problem(429, 'rate_limited', { 'Retry-After': '77' }), new Response(null, { status: 204 })]);
+  let told;
+  const reader = client.follow({ thread: 't', until: 'settled', onState: (state, error) => {
+    if (state !== 'waiting') return;
+    told = error.retryAfter;
+    queueMicrotask(() => setImmediate(() => client.nudge())); // else this test would last that long
+  } });
+  for await (const _ of reader) assert.fail('there is nothing');
+  assert.equal(told, 77_000);
+  assert.equal(asked.length, 2);
+});
+
+test('a call is repeated while no answer comes, and not when it is refused', async () => {
+  const { asked, client } = staged([new TypeError('refused'), problem(503, 'unavailable'), new Response('{"id":"r"}')]);
+  assert.deepEqual(await client.run('r'), { id: 'r' });
+  assert.equal(asked.length, 3);
+  const refused = staged([problem(403, 'forbidden')]);
+  await assert.rejects(refused.client.run('r'), { code: 'forbidden' });
+  const once = staged([new TypeError('refused')]);
+  await assert.rejects(once.client.interrupt('t'), { code: 'unavailable' });
+});
+
+test('an answer that is no problem is known by its status', async () => {
+  const { client } = staged([new Response('<html>', { status: 404 })]);
+  await assert.rejects(client.run('r'), { code: 'not_found', status: 404 });
+});

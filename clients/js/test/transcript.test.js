@@ -1,0 +1,268 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Transcript } from '../mailroom.js';
+
+/** A log of one thread, of which each call appends an entry. */
+function log() {
+  const entries = [];
+  const append = (kind, run, attempt, body) => {
+    const seq = entries.length + 1;
+    entries.push({ thread: 't', seq, kind, run, attempt, at: '2026-11-21T10:00:00Z', body });
+    return seq;
+  };
+  const say = (role, id, run, attempt, text, more = {}) => append('message', run, attempt, {
+    id, role, sender: role, run, text, parts: [{ type: 'text', text }], visibility: 'all', partial: false, ...more,
+  });
+  return {
+    entries,
+    append,
+    asks: (run, text) => {
+      const seq = say('user', `${run}.in`, run, 0, text);
+      append('run.queued', run, 0, { agent: 'echo', messages: [`${run}.in`], available_at: '2026-11-21T10:00:00Z' });
+      return seq;
+    },
+    user: (id, run, text) => say('user', id, run, 0, text),
+    answers: (id, run, attempt, text, more) => say('assistant', id, run, attempt, text, more),
+    started: (run, attempt, ...messages) => append('run.started', run, attempt, { worker: 'w', messages }),
+  };
+}
+
+const fold = (entries, transcript = new Transcript()) => {
+  for (const entry of entries) transcript.take({ kind: 'entry', cursor: String(entry.seq), entry });
+  return transcript;
+};
+
+const live = (transcript, run, attempt, message, offset, text) => transcript.take({
+  kind: 'delta', delta: { run, attempt, message, offset, channel: 'text', text },
+});
+
+const texts = ({ items }) => items.filter(({ kind }) => kind === 'message').map(({ text }) => text);
+
+test('messages stand in order of reading, and what nobody has read comes last', () => {
+  const l = log();
+  const one = l.asks('r1', 'one');
+  l.started('r1', 1, one);
+  const two = l.asks('r2', 'two');
+  l.answers('r1.1-1', 'r1', 1, 're one');
+  const t = fold(l.entries);
+  assert.deepEqual(texts(t), ['one', 're one', 'two']);
+  assert.deepEqual(t.items.map(({ state }) => state), ['read', 'read', 'accepted']);
+  assert.equal(t.current.id, 'r1');
+  assert.equal(t.queued, 1);
+  l.append('run.completed', 'r1', 1, { reply: 're one' });
+  l.started('r2', 1, two);
+  l.answers('r2.1-1', 'r2', 1, 're two');
+  l.append('run.completed', 'r2', 1, { reply: 're two' });
+  fold(l.entries, t);
+  assert.deepEqual(texts(t), ['one', 're one', 'two', 're two']);
+  assert.equal(t.current, null);
+});
+
+test('a steered message stands where it was read', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const seq = l.user('s', 'r1', 'and this');
+  l.answers('r1.1-1', 'r1', 1, 'first');
+  l.append('message.read', 'r1', 1, { message: 's', seq });
+  l.answers('r1.1-2', 'r1', 1, 'second');
+  assert.deepEqual(texts(fold(l.entries)), ['one', 'first', 'and this', 'second']);
+});
+
+test('an edit is read in place of what it replaces, and what was taken back is gone', () => {
+  const l = log();
+  l.asks('r1', 'on');
+  const edit = l.append('message.edited', 'r1', 0, { message: 'r1.in', text: 'one', parts: [] });
+  l.asks('r2', 'never mind');
+  l.append('message.retracted', 'r2', 0, { message: 'r2.in' });
+  l.append('run.cancelled', 'r2', 0, { reason: 'retracted' });
+  l.started('r1', 1, edit);
+  const t = fold(l.entries);
+  assert.deepEqual(t.items.map(({ text, state }) => [text, state]), [['one', 'read']]);
+});
+
+test('a message that was superseded before it was read is marked so', () => {
+  const l = log();
+  l.asks('r1', 'one');
+  const two = l.asks('r2', 'two');
+  l.append('run.cancelled', 'r1', 0, { reason: 'superseded' });
+  l.started('r2', 1, two);
+  const t = fold(l.entries);
+  assert.deepEqual(t.items.map(({ text, state }) => [text, state]), [['one', 'superseded'], ['two', 'read']]);
+});
+
+test('live text grows by position: repeats and holes change nothing', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const t = fold(l.entries);
+  const reply = () => t.items.at(-1).text;
+  live(t, 'r1', 1, 'm', 0, 'Grüße, ');
+  live(t, 'r1', 1, 'm', 0, 'Grüße, ');
+  assert.equal(reply(), 'Grüße, ');
+  live(t, 'r1', 1, 'm', 0, 'Grüße, 👋 all');
+  assert.equal(reply(), 'Grüße, 👋 all');
+  live(t, 'r1', 1, 'm', 9, '👋 all of'); // ü and ß are two bytes each
+  assert.equal(reply(), 'Grüße, 👋 all of');
+  live(t, 'r1', 1, 'm', 99, 'lost');
+  assert.equal(reply(), 'Grüße, 👋 all of');
+  assert.equal(t.items.at(-1).live, true);
+  l.answers('m', 'r1', 1, 'Grüße, 👋 all of you');
+  fold(l.entries, t);
+  assert.equal(reply(), 'Grüße, 👋 all of you');
+  assert.equal(t.items.at(-1).live, false);
+});
+
+test('live text of a message whose entry was seen, or of an older attempt, is dropped', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  l.answers('r1.1-1', 'r1', 1, 'done');
+  const t = fold(l.entries);
+  live(t, 'r1', 1, 'r1.1-1', 0, 'do');
+  assert.deepEqual(texts(t), ['one', 'done']);
+  live(t, 'r1', 1, 'r1.1-2', 0, 'next');
+  assert.deepEqual(texts(t), ['one', 'done', 'next']);
+  l.append('run.rescheduled', 'r1', 1, { reason: 'lease_lost', attempt: 1, available_at: '2026-11-21T10:00:01Z' });
+  l.started('r1', 2);
+  fold(l.entries, t);
+  assert.deepEqual(texts(t), ['one', 'done'], 'nothing of it was kept');
+  live(t, 'r1', 1, 'r1.1-2', 0, 'late');
+  assert.deepEqual(texts(t), ['one', 'done']);
+});
+
+test('what an attempt left behind is marked when another one begins anew', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  l.answers('r1.1-1', 'r1', 1, 'hal', { partial: true });
+  const t = fold(l.entries);
+  assert.deepEqual([t.items[1].partial, t.items[1].again], [true, false]);
+  l.append('run.rescheduled', 'r1', 1, { reason: 'retry', attempt: 1, available_at: '2026-11-21T10:00:01Z', error: { class: 'transient', message: 'x' } });
+  fold(l.entries, t);
+  assert.deepEqual([t.items[1].partial, t.items[1].again], [true, true]);
+  assert.equal(t.items[2].kind, 'retry');
+  assert.equal(t.current.status, 'queued');
+});
+
+test('a run that was stopped or failed ends with why, and can go on again', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  l.append('run.stop_requested', 'r1', 1, { reason: 'cancelled', by: 'anna' });
+  const t = fold(l.entries);
+  assert.equal(t.current.stopping, true);
+  l.append('run.cancelled', 'r1', 1, { reason: 'cancelled', by: 'anna' });
+  fold(l.entries, t);
+  const { kind, status, reason } = t.items.at(-1);
+  assert.deepEqual({ kind, status, reason }, { kind: 'end', status: 'cancelled', reason: 'cancelled' });
+  assert.equal(t.current, null);
+  t.changed();
+  l.append('run.retried', 'r1', 1, { by: 'anna' });
+  fold(l.entries, t);
+  assert.equal(t.runs.get('r1').status, 'queued');
+  assert.deepEqual([...t.changed()], [t.items.at(-1)], 'what is shown of its end changes');
+});
+
+test('tickets show what is asked and what became of it', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const ask = (id, kind) => l.append('ticket.opened', 'r1', 1, { id, run: 'r1', thread: 't', name: id, kind, prompt: '?', digest: 'd', state: 'open' });
+  for (const id of ['yes', 'late', 'left']) ask(id, 'approval');
+  ask('child', 'children');
+  l.append('run.waiting', 'r1', 1, { tickets: ['yes'] });
+  const t = fold(l.entries);
+  assert.equal(t.current.status, 'waiting');
+  l.append('ticket.decided', 'r1', 1, { ticket: 'yes', decision: 'approve', answer: null, reason: 'fine', decided_by: 'anna' });
+  l.append('ticket.expired', 'r1', 1, { ticket: 'late' });
+  l.append('run.resumed', 'r1', 2, { messages: [] });
+  l.append('run.completed', 'r1', 2, { reply: null });
+  fold(l.entries, t);
+  assert.deepEqual(t.items.filter(({ kind }) => kind === 'ticket').map(({ ticket }) => [ticket.id, ticket.state]),
+    [['yes', 'decided'], ['late', 'expired'], ['left', 'void']]);
+});
+
+test('a tool call becomes its result', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  l.append('tool.started', 'r1', 1, { call: 'c', name: 'look', arguments: { at: 'sea' } });
+  const t = fold(l.entries);
+  assert.equal(t.items.at(-1).ok, undefined);
+  l.append('tool.finished', 'r1', 1, { call: 'c', ok: true, summary: 'grey' });
+  fold(l.entries, t);
+  assert.equal(t.items.length, 2);
+  assert.deepEqual([t.items[1].name, t.items[1].ok, t.items[1].result], ['look', true, 'grey']);
+});
+
+test('older pages put before give the same as the whole log, wherever it was cut', () => {
+  const l = log();
+  const one = l.asks('r1', 'one');
+  const two = l.asks('r2', 'two');
+  l.asks('r3', 'three');
+  l.started('r1', 1, one);
+  const steered = l.user('s', 'r1', 'also');
+  l.answers('r1.1-1', 'r1', 1, 'hal', { partial: true });
+  l.append('run.rescheduled', 'r1', 1, { reason: 'lease_lost', attempt: 1, available_at: '2026-11-21T10:00:00Z' });
+  l.started('r1', 2);
+  l.append('message.read', 'r1', 2, { message: 's', seq: steered });
+  l.append('ticket.opened', 'r1', 2, { id: 'k', run: 'r1', name: 'k', kind: 'approval', prompt: '?', digest: 'd', state: 'open' });
+  l.append('ticket.decided', 'r1', 2, { ticket: 'k', decision: 'deny', answer: null, reason: '', decided_by: 'anna' });
+  l.answers('r1.2-1', 'r1', 2, 'whole');
+  l.append('run.cancelled', 'r3', 0, { reason: 'superseded' });
+  l.append('run.completed', 'r1', 2, { reply: 'whole' });
+  l.started('r2', 1, two);
+  const whole = fold(l.entries);
+  live(whole, 'r2', 1, 'r2.1-1', 0, 'writing');
+  for (let cut = 0; cut <= l.entries.length; cut++) {
+    const t = fold(l.entries.slice(cut));
+    live(t, 'r2', 1, 'r2.1-1', 0, 'writing');
+    t.prepend(l.entries.slice(0, cut));
+    assert.deepEqual(t.items, whole.items, `cut at ${cut}`);
+    assert.deepEqual([...t.runs], [...whole.runs], `cut at ${cut}`);
+    assert.equal(t.firstSeq, 1);
+  }
+});
+
+test('what is known of older runs and tickets shows until their entries come', () => {
+  const l = log();
+  l.started('r1', 1, l.asks('r1', 'one'));
+  const ticket = { id: 'k', run: 'r1', name: 'k', kind: 'approval', prompt: '?', digest: 'd', state: 'open' };
+  l.append('ticket.opened', 'r1', 1, ticket);
+  l.append('run.waiting', 'r1', 1, { tickets: ['k'] });
+  const cut = l.entries.length;
+  l.asks('r2', 'two');
+  const t = fold(l.entries.slice(cut));
+  t.know({ runs: [{ id: 'r1', agent: 'echo', status: 'waiting', attempt: 1, stopping: false, started_at: '2026-11-21T10:00:00Z' }], tickets: [ticket] });
+  assert.equal(t.current.id, 'r1');
+  assert.deepEqual(t.items.map(({ key }) => key), ['ticket:k', 'message:r2.in']);
+  t.prepend(l.entries.slice(0, cut));
+  assert.deepEqual(t.items.map(({ key }) => key), ['message:r1.in', 'ticket:k', 'message:r2.in']);
+});
+
+test('a message that is older than what is here, but read here, is missing until it is known', () => {
+  const l = log();
+  const one = l.asks('r1', 'on');
+  const edit = l.append('message.edited', 'r1', 0, { message: 'r1.in', text: 'one', parts: [] });
+  const two = l.asks('r2', 'two');
+  l.asks('r3', 'three');
+  const cut = l.entries.length;
+  l.started('r1', 1, edit);
+  l.answers('r1.1-1', 'r1', 1, 're one');
+  l.append('run.completed', 'r1', 1, {});
+  l.started('r2', 1, two);
+  const t = fold(l.entries.slice(cut));
+  assert.deepEqual([texts(t), [...t.missing]], [['re one'], [edit, two]]);
+  t.know({ entries: l.entries.slice(0, cut).filter(({ kind }) => kind.startsWith('message')) });
+  assert.deepEqual([texts(t), [...t.missing]], [['one', 're one', 'two'], []]);
+  t.prepend(l.entries.slice(0, cut));
+  assert.deepEqual(texts(t), ['one', 're one', 'two', 'three']);
+  assert.ok(one < edit);
+});
+
+test('internal messages are not shown', () => {
+  const l = log();
+  l.started('r1', 1, l.append('message', 'r1', 0, { id: 'x', role: 'user', run: 'r1', text: 'x', parts: [], visibility: 'internal' }));
+  assert.deepEqual(fold(l.entries).items, []);
+});
+
+test('a gap is said', () => {
+  const t = new Transcript();
+  t.take({ kind: 'gap', cursor: '7', gap: { after: 0, oldest: 8, last: 20 } });
+  assert.equal(t.items[0].kind, 'gap');
+});
