@@ -49,6 +49,7 @@ func (s *Server) routes() {
 	f.streams()
 	f.sockets()
 	f.honest()
+	f.pages()
 	var err error
 	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
 		panic("describe the API: " + err.Error()) // a mistake in this package's own types
@@ -57,6 +58,22 @@ func (s *Server) routes() {
 		w.Header().Set("Content-Type", "application/openapi+json")
 		_, _ = w.Write(s.openapi) // response keeps the error for the log line
 	})
+}
+
+// pages registers the files that browsers get, without a token.
+func (f face) pages() {
+	for path, page := range f.server.options.Pages {
+		if path == "/" {
+			path = "/{$}" // this one, not all that begin with it
+		}
+		f.public("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := onlyKnown(r.URL.Query(), nil); err != nil {
+				f.server.refuse(w.(*response), r, err) // ServeHTTP makes no other
+				return
+			}
+			page.ServeHTTP(w, r)
+		})
+	}
 }
 
 func (s *Server) version() string {

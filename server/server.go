@@ -90,6 +90,8 @@ type Options struct {
 	// Bus carries what is committed and streamed in all threads. nil: there
 	// is no stream of everything.
 	Bus *bus.Bus
+	// Pages are plain files for browsers, by path: GET and HEAD without a token.
+	Pages map[string]http.Handler
 	// Metrics are served at /metrics. nil: new ones, that nobody else tells
 	// anything.
 	Metrics *metrics.Metrics

@@ -19,6 +19,7 @@ import (
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/stream"
+	"mailroom/web"
 )
 
 // node is one server: the parts over one store.
@@ -79,7 +80,7 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Describe: func(name string) server.Description {
 			return server.Description{Kind: roster.kinds[name], Version: agents[name].Version}
 		},
-		Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,

@@ -1,0 +1,320 @@
+// The chat page: one thread at a time, whose id is the hash of the address.
+
+import { Account } from './account.js';
+import { Mailroom, Transcript } from './client/mailroom.js';
+import { Composer } from './composer.js';
+import { Outbox } from './outbox.js';
+import { Recent, nameOf } from './recent.js';
+import { cut } from './text.js';
+import { View } from './view.js';
+
+const PAGE = 200; // entries that are loaded at once
+const AGAIN = 2_000; // milliseconds before something that failed is tried again
+
+const base = new URL('.', location.href); // the page lies beside the API
+const $ = (id) => document.getElementById(id);
+const sleep = (milliseconds) => new Promise((resolve) => { setTimeout(resolve, milliseconds); });
+const inHash = () => {
+  try {
+    return decodeURIComponent(location.hash.slice(1)).trim() || null;
+  } catch {
+    return null; // no id that anything was made with
+  }
+};
+
+class Page {
+  #account = new Account(base.pathname);
+  #outbox = new Outbox();
+  #client = null;
+  #id = null; // of the thread; null: the next message makes one
+  #row = null; // the thread as the server last told; null: it is not there
+  #transcript = new Transcript();
+  #reading = new AbortController(); // of the thread that is open
+  #view;
+  #recent;
+  #composer;
+
+  constructor() {
+    this.#view = new View({
+      list: $('transcript'), scroll: $('scroll'), down: $('down'),
+      act: {
+        retry: (run) => this.#try(() => this.#client.retry(run)),
+        decide: (ticket, decision) => this.#try(() => this.#client.decide(ticket, decision)),
+        open: (id) => this.#go(id),
+        statusOf: (run) => this.#transcript.runs.get(run)?.status,
+      },
+    });
+    this.#view.onShown = () => this.#tell();
+    this.#recent = new Recent($('recent'), {
+      load: async () => (await this.#client.threads({ limit: 50 })).items.filter(({ parent }) => !parent),
+      open: (id) => this.#go(id),
+    });
+    this.#composer = new Composer({
+      send: (message) => this.#send(message),
+      stop: () => this.#try(() => this.#client.cancel(this.#transcript.current.id)),
+    });
+    this.#listen();
+  }
+
+  #listen() {
+    addEventListener('hashchange', () => this.#client && this.#open(inHash()));
+    addEventListener('online', () => this.#client?.nudge());
+    document.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.#client?.nudge());
+    $('new').onclick = () => this.#go(null);
+    $('goto').onsubmit = (event) => {
+      event.preventDefault();
+      const id = $('goto-id').value.trim();
+      $('goto').reset();
+      if (id) this.#go(id);
+    };
+    $('older').onclick = () => this.#older();
+    const drawer = (open) => {
+      document.body.classList.toggle('drawn', open);
+      $('menu').setAttribute('aria-expanded', String(open));
+      (open ? $('new') : $('menu')).focus();
+    };
+    $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
+    $('shade').onclick = () => drawer(false);
+    $('drawer').onkeydown = ({ key }) => key === 'Escape' && drawer(false);
+    $('forget').onclick = () => {
+      this.#account.forget();
+      this.#outbox.clear();
+      this.#ask('The token is forgotten, in all tabs.');
+    };
+    this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
+    $('door').oncancel = (event) => event.preventDefault(); // there is nothing behind it
+    $('door-form').onsubmit = (event) => {
+      event.preventDefault();
+      this.#enter($('token').value.trim());
+    };
+  }
+
+  async start() {
+    const token = await this.#account.find();
+    if (token) this.#begin(token);
+    else this.#ask();
+  }
+
+  // Who is at the door.
+
+  #ask(why = '') {
+    this.#reading.abort();
+    this.#client = null;
+    this.#recent.stop();
+    this.#transcript = new Transcript();
+    this.#view.show(this.#transcript, () => []);
+    $('door-why').textContent = why;
+    $('door-why').hidden = !why;
+    $('token').value = '';
+    if (!$('door').open) $('door').showModal();
+    $('token').focus();
+  }
+
+  /** Looks whether the server takes the token before it is kept. */
+  async #enter(token) {
+    try {
+      await new Mailroom({ url: base, token, tries: 1 }).threads({ limit: 1 });
+    } catch (error) {
+      this.#ask({
+        unauthenticated: 'The server does not know this token. Is it whole, and was it not revoked?',
+        forbidden: 'This token may not read: the page needs one with the scopes read, submit and decide.',
+      }[error.code] ?? `The server cannot be asked now: ${error.detail ?? error.message}`);
+      return;
+    }
+    this.#account.keep(token);
+    this.#begin(token);
+  }
+
+  #begin(token) {
+    $('door').close();
+    this.#client = new Mailroom({ url: base, token });
+    this.#loadAgents();
+    this.#recent.soon(0);
+    this.#open(inHash());
+    for (const one of this.#outbox.unanswered) this.#deliver(one);
+    this.#composer.focus();
+  }
+
+  async #loadAgents() {
+    try {
+      this.#composer.offer(await this.#client.agents());
+    } catch (error) {
+      this.#refused(error);
+    }
+  }
+
+  // Reading.
+
+  #go(id) {
+    document.body.classList.remove('drawn');
+    $('menu').setAttribute('aria-expanded', 'false');
+    const hash = id === null ? '' : `#${encodeURIComponent(id)}`;
+    if (hash !== location.hash) location.hash = hash; // opens it
+    else this.#open(id);
+    this.#composer.focus();
+  }
+
+  async #open(id) {
+    this.#reading.abort();
+    this.#reading = new AbortController();
+    const { signal } = this.#reading;
+    this.#id = id;
+    this.#composer.enter(id);
+    this.#recent.mark(id);
+    while (!signal.aborted) {
+      const transcript = this.#transcript = new Transcript();
+      this.#row = null;
+      this.#view.show(transcript, () => this.#outbox.items(this.#id, transcript));
+      try {
+        if (id === null) return this.#link('live');
+        this.#link('connecting');
+        await this.#read(id, transcript, signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        if (!error.passing && error.code !== 'not_found') return this.#refused(error);
+        if (error.passing) this.#link('waiting', error);
+      }
+      await sleep(AGAIN); // it is not there yet, or was deleted, or nobody answers
+    }
+  }
+
+  async #read(id, transcript, signal) {
+    const row = await this.#client.thread(id, { signal });
+    const [{ items }, runs, { items: tickets }] = await Promise.all([
+      this.#client.entries(id, { before: row.last_seq + 1, limit: PAGE, signal }),
+      Promise.all([row.active_run, row.waiting_run].filter(Boolean).map((run) => this.#client.run(run, { signal }))),
+      this.#client.tickets({ q: `thread:${quoted(id)} state:open`, signal }),
+    ]);
+    for (const entry of items) transcript.take({ kind: 'entry', entry });
+    transcript.know({ runs, tickets });
+    await this.#complete(transcript, signal);
+    this.#row = row;
+    this.#composer.of(row);
+    this.#view.later();
+    const after = String(row.last_seq);
+    for await (const event of this.#client.follow({ thread: id, after, signal, onState: (state, error) => this.#link(state, error) })) {
+      transcript.take(event);
+      if (transcript.missing.size > 0) await this.#complete(transcript, signal);
+      this.#view.later();
+      if (event.kind === 'entry' && /^(run|ticket)\./.test(event.entry.kind)) this.#recent.soon();
+    }
+  }
+
+  // A message can have waited so long that it is older than what is loaded.
+  async #complete(transcript, signal) {
+    const missing = new Set(transcript.missing);
+    for (let after = Math.min(...missing) - 1; missing.size > 0;) {
+      const { items, next } = await this.#client.entries(this.#id, { after, before: transcript.firstSeq, kind: 'message,message.edited', limit: 500, signal });
+      const found = items.filter(({ seq }) => missing.delete(seq));
+      if (found.length > 0) transcript.know({ entries: found });
+      if (next === null) break; // the rest is no longer kept
+      after = next;
+    }
+    transcript.missing.clear();
+  }
+
+  async #older() {
+    const transcript = this.#transcript;
+    $('older').disabled = true;
+    await this.#try(async () => {
+      const { items } = await this.#client.entries(this.#id, { before: transcript.firstSeq, limit: PAGE });
+      if (transcript !== this.#transcript) return; // another thread was opened
+      transcript.prepend(items);
+      await this.#complete(transcript, this.#reading.signal);
+      this.#view.keeping();
+    });
+    $('older').disabled = false;
+  }
+
+  // Writing.
+
+  #send({ text, agent, mode }) {
+    const body = { text };
+    if (agent && agent !== this.#row?.agent) body.agent = agent;
+    if (this.#transcript.current && mode !== 'queue') body.mode = mode;
+    const one = this.#outbox.add({ thread: this.#id, body, after: this.#transcript.lastSeq });
+    this.#view.toEnd();
+    this.#view.later();
+    this.#deliver(one);
+  }
+
+  async #deliver(one) {
+    const client = this.#client;
+    const made = one.thread === null;
+    while (client === this.#client) {
+      try {
+        const out = await client.send(one.body, { thread: one.thread ?? undefined, key: one.key });
+        this.#outbox.answered(one, out);
+        if (made) await this.#entitle(out.thread, one.body.text);
+        if (made && this.#id === null) this.#go(out.thread);
+        else if (this.#id === out.thread && this.#row === null) this.#open(out.thread); // it is there now
+        this.#recent.soon();
+        return;
+      } catch (error) {
+        if (error.passing) {
+          await sleep(AGAIN);
+          continue;
+        }
+        if (error.code !== 'unauthenticated') { // else it is sent when somebody has entered again
+          this.#outbox.remove(one);
+          if (this.#id === one.thread) this.#composer.giveBack(one.body.text);
+          this.#view.later();
+        }
+        this.#refused(error);
+        return;
+      }
+    }
+  }
+
+  // A thread with a made id is called by how it began; without that it still works.
+  async #entitle(id, text) {
+    await this.#client.patchThread(id, { metadata: { title: cut(text.replace(/[*_`#>]/g, ''), 60) } }).catch(() => {});
+  }
+
+  /** Does what somebody pressed, and says why if it is refused. */
+  async #try(what) {
+    try {
+      await what();
+    } catch (error) {
+      this.#refused(error);
+    }
+  }
+
+  #refused(error) {
+    if (error.code === 'unauthenticated') {
+      if (!this.#client) return; // asked already
+      this.#account.drop();
+      this.#ask('The server does not take this token any more. Was it revoked? Give another one.');
+      return;
+    }
+    console.error(error);
+    this.#composer.refuse(error.detail ?? error.message);
+  }
+
+  // What is shown beside the transcript.
+
+  #link(state, error) {
+    const words = { connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
+    $('link').dataset.state = state;
+    $('link').title = error ? error.detail : '';
+    if ($('link-text').textContent !== words[state]) $('link-text').textContent = words[state];
+  }
+
+  #tell() {
+    const transcript = this.#transcript;
+    const name = this.#id === null ? 'New thread' : nameOf(this.#recent.thread(this.#id) ?? this.#row ?? { id: this.#id });
+    $('title').textContent = name;
+    const asks = [...transcript.tickets.values()].some(({ ticket }) => ticket.state === 'open');
+    document.title = `${asks ? '● ' : ''}${name} · Mailroom`;
+    $('older').hidden = !this.#row || transcript.firstSeq === 0 || transcript.firstSeq <= this.#row.oldest_seq;
+    const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
+    $('empty').hidden = !empty || !this.#client;
+    $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message, and a thread begins.' : 'Nothing was said here yet.';
+    this.#composer.tell(transcript, asks);
+  }
+}
+
+// A value in a filter: what is not a plain word goes into quotes.
+const quoted = (text) => `"${text.replaceAll('\\', '\\\\').replaceAll('"', '\\"')}"`;
+
+new Page().start();

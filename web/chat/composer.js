@@ -1,0 +1,119 @@
+// Where messages are written, and what is said about what is under way.
+
+import { el, when } from './text.js';
+
+const $ = (id) => document.getElementById(id);
+const draft = (id) => `mailroom.draft ${id ?? ''}`;
+
+export class Composer {
+  #id = null;
+  #agents = [];
+  #current = null; // the run that is under way
+  #stopping = null; // the run that was asked to stop here
+
+  constructor({ send, stop }) {
+    const text = $('text');
+    const submit = () => {
+      if (!text.value.trim()) return;
+      const mode = $('modes').hidden ? 'queue' : new FormData($('composer')).get('mode');
+      this.refuse('');
+      send({ text: text.value.trim(), agent: $('agent').value, mode });
+      text.value = '';
+      sessionStorage.removeItem(draft(this.#id));
+      $('composer').elements.mode.value = 'queue';
+      this.#fit();
+    };
+    $('composer').onsubmit = (event) => {
+      event.preventDefault();
+      submit();
+      text.focus();
+    };
+    text.oninput = () => {
+      sessionStorage.setItem(draft(this.#id), text.value);
+      this.#fit();
+    };
+    text.onkeydown = (event) => {
+      if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+      event.preventDefault();
+      submit();
+    };
+    $('stop').onclick = async () => {
+      this.#stopping = this.#current?.id;
+      $('stop').disabled = true;
+      await stop();
+      this.#stopping = null; // if it was taken, the run itself says so
+      $('stop').disabled = Boolean(this.#current?.stopping);
+    };
+  }
+
+  /** Another thread is open; its agent is not known yet. */
+  enter(id) {
+    this.#id = id;
+    $('text').value = sessionStorage.getItem(draft(id)) ?? '';
+    this.refuse('');
+    this.#fit();
+    this.#choose('');
+  }
+
+  /** The thread as the server knows it. */
+  of({ agent }) { this.#choose(agent); }
+
+  /** The agents there are. */
+  offer(agents) {
+    this.#agents = agents;
+    this.#choose($('agent').value);
+  }
+
+  #choose(agent) {
+    const options = this.#agents.map(({ name, available, reason }) => (
+      el('option', { value: name, disabled: !available && name !== agent, title: reason }, available ? name : `${name} (${reason ?? 'not available'})`)));
+    if (!agent) options.unshift(el('option', { value: '' }, 'Default agent'));
+    else if (!this.#agents.some(({ name }) => name === agent)) options.unshift(el('option', { value: agent }, agent));
+    $('agent').replaceChildren(...options);
+    $('agent').value = agent;
+  }
+
+  focus() {
+    if (matchMedia('(hover: hover)').matches) $('text').focus(); // on a phone the keyboard would cover the page
+  }
+
+  /** A message that was refused comes back, unless something else is being written. */
+  giveBack(text) {
+    if (!$('text').value) $('text').value = text;
+    this.#fit();
+  }
+
+  refuse(why) {
+    $('refused').textContent = why;
+    $('refused').hidden = !why;
+  }
+
+  /** Says what the thread does. asks: something waits for a decision. */
+  tell(transcript, asks) {
+    const run = this.#current = transcript.current;
+    const behind = transcript.queued - (run && !run.started ? 1 : 0);
+    const words = [run ? doing(run, asks) : '', behind > 0 ? `${behind} more in line` : ''].filter(Boolean).join(' · ');
+    if ($('doing').textContent !== words) $('doing').textContent = words;
+    $('doing').classList.toggle('busy', run?.status === 'running' && !run.stopping);
+    $('modes').hidden = !run;
+    $('stop').hidden = !run;
+    $('stop').disabled = Boolean(run && (run.stopping || run.id === this.#stopping));
+  }
+
+  #fit() {
+    const text = $('text');
+    text.style.height = 'auto';
+    text.style.height = `${text.scrollHeight}px`;
+    $('send').disabled = !text.value.trim();
+  }
+}
+
+function doing({ agent, status, started, stopping, until }, asks) {
+  const who = agent ?? 'The agent';
+  if (stopping) return `${who} was asked to stop`;
+  if (status === 'running') return `${who} is at work`;
+  if (status === 'waiting' && asks) return `${who} waits for you`;
+  if (status === 'waiting') return until ? `${who} waits, until ${when(until)} at most` : `${who} waits for something else to end`;
+  if (started) return `${who} tries again${until && new Date(until) - Date.now() > 5_000 ? ` at ${when(until)}` : ' shortly'}`;
+  return `Waits for ${who} to begin`;
+}

@@ -1,0 +1,161 @@
+// How each kind of item of a transcript looks. An item's element is made once and
+// brought up to date when the item changes, so that nothing jumps or loses focus.
+
+import { cut, el, plain, showText, when } from './text.js';
+
+/** The element of an item. act has what its buttons do: retry(run), decide(ticket, decision), open(thread). */
+export function make(item, act) {
+  const node = el('li', { class: `item ${item.kind}`, 'data-key': item.key });
+  node.bring = KINDS[item.kind](node, item, act);
+  return node;
+}
+
+const KINDS = { message, note, ticket, retry, end, gap };
+
+function message(node, first) {
+  const meta = el('p', { class: 'meta' });
+  const body = el('div', { class: 'body' });
+  const remark = el('p', { class: 'remark' });
+  node.append(meta, body, remark);
+  node.classList.add(first.role);
+  return (item) => {
+    const own = item.role === 'user';
+    meta.replaceChildren(el('span', { class: own ? 'unseen' : 'sender' }, item.sender || 'Agent'));
+    if (item.at) meta.append(el('time', { datetime: item.at }, when(item.at)));
+    node.classList.toggle('live', item.live);
+    node.classList.toggle('pale', item.again || item.state !== 'read');
+    node.toggleAttribute('aria-busy', item.live);
+    if (item.live) node.setAttribute('aria-busy', 'true'); // read out when it is whole
+    if (own) body.textContent = item.text;
+    else showText(body, item.text);
+    attach(body, item.parts);
+    remark.textContent = remarkOn(item);
+  };
+}
+
+function remarkOn({ state, partial, again, live, role }) {
+  if (state === 'sending') return 'Sending';
+  if (state === 'accepted') return 'Waits for its turn';
+  if (state === 'superseded') return 'Dropped before it was read';
+  if (again) return 'Broke off here; it was begun again';
+  if (partial && !live && role === 'assistant') return 'Breaks off here';
+  return '';
+}
+
+// Parts that are no text are named, not loaded: a file's address may be anything.
+function attach(body, parts = []) {
+  body.querySelector('.parts')?.remove();
+  const others = parts.filter(({ type }) => type !== 'text');
+  if (others.length === 0) return;
+  body.append(el('ul', { class: 'parts' }, ...others.map((part) => (
+    part.type === 'file' ? el('li', {}, `File ${part.name || part.uri}`) : el('li', {}, el('code', {}, cut(plain(part.data), 200)))
+  ))));
+}
+
+function note(node, first, { open }) {
+  const mark = el('span', { class: 'mark', 'aria-hidden': 'true' });
+  const words = el('span', { class: 'words' });
+  node.append(mark, words);
+  return ({ about, name, detail, ok, result }) => {
+    node.dataset.ok = ok === undefined ? '' : String(ok);
+    const parts = {
+      step: [name],
+      tool: [el('b', {}, name), ' ', detail === undefined ? '' : el('code', {}, cut(plain(detail), 120)), result ? ` → ${cut(result, 160)}` : ''],
+      effect: [el('b', {}, name), `: ${cut(detail, 200)}`],
+      timer: [`waits until ${when(detail)}`],
+      send: ['asked ', el('button', { type: 'button', class: 'link', onclick: () => open(name) }, 'another thread'), detail ? ' and waits for the answer' : ''],
+    }[about];
+    words.replaceChildren(...parts.filter((part) => part !== ''));
+  };
+}
+
+function retry(node) {
+  const words = el('p');
+  node.append(words);
+  return ({ reason, error, attempt, until, at }) => {
+    const why = reason === 'lease_lost' ? 'the worker was lost' : error?.message ?? 'it failed';
+    const later = new Date(until) - new Date(at) > 1000 ? ` Tried again at ${when(until)}.` : '';
+    words.textContent = `Attempt ${attempt} broke off: ${cut(why, 300)}.${later}`;
+  };
+}
+
+function end(node, first, act) {
+  const words = el('p');
+  const detail = el('p', { class: 'detail' });
+  const again = el('button', { type: 'button', class: 'quiet', onclick: () => busy(again, act.retry(first.run)) }, 'Try again');
+  node.append(el('div', {}, words, detail), again);
+  return ({ run, status, reason, error, forced }) => {
+    node.dataset.status = status;
+    words.textContent = status === 'failed' ? 'This failed' : { interrupted: 'Interrupted by a newer message', cancelled: 'Stopped' }[reason] ?? `Stopped (${reason})`;
+    if (forced) words.textContent += ', by force';
+    detail.textContent = error ? cut(error.message, 600) : '';
+    again.hidden = act.statusOf(run) !== status;
+  };
+}
+
+function gap(node) {
+  node.append(el('p', {}, 'What was here is no longer kept.'));
+  return () => {};
+}
+
+const TITLES = { approval: 'May it do this?', input: 'It asks you', event: 'It waits to be told' };
+const DONE = { approve: 'Approved', deny: 'Denied', answer: 'Answered' };
+
+function ticket(node, first, act) {
+  const { id, kind, prompt, action, arguments: given, digest, expires_at: expires, answers } = first.ticket;
+  const title = el('h3', { id: `title ${id}`.replaceAll(' ', '-') }, TITLES[kind]);
+  const card = el('section', { 'aria-labelledby': title.id }, title, prompt && el('p', { class: 'prompt' }, prompt));
+  if (action || given) {
+    card.append(el('dl', {},
+      ...(action ? [el('dt', {}, 'Action'), el('dd', {}, el('code', {}, action))] : []),
+      ...(given ? [el('dt', {}, 'With'), el('dd', {}, el('pre', { tabindex: '0' }, plain(given)))] : [])));
+  }
+  const outcome = el('p', { class: 'outcome', role: 'status' });
+  const form = kind === 'approval' ? approval(first.ticket, act) : question(first.ticket, act);
+  const small = el('p', { class: 'small' }, expires ? `Silence until ${when(expires)} is a no. ` : '', el('span', { title: digest }, `Fingerprint ${digest.slice(0, 16)}`));
+  card.append(form, small, outcome);
+  node.append(card);
+  return ({ ticket: now }) => {
+    node.dataset.state = now.state;
+    form.hidden = small.hidden = now.state !== 'open';
+    outcome.textContent = outcomeOf(now, answers);
+  };
+}
+
+function outcomeOf({ state, decision, answer, reason, decided_by: by }) {
+  if (state === 'expired') return 'Nobody answered in time.';
+  if (state === 'void') return 'No longer asked: its run has ended.';
+  if (state !== 'decided') return '';
+  const said = decision === 'answer' ? `: ${cut(plain(answer), 300)}` : '';
+  return `${DONE[decision]}${by ? ` by ${by}` : ''}${said}${reason ? ` (${reason})` : ''}`;
+}
+
+// approval sends the digest of what this card shows, so that nothing else can be
+// approved with it.
+function approval({ id, digest, answers }, act) {
+  const reason = el('input', { class: 'reason', placeholder: answers ? 'What came of it, or why not' : 'Reason, if you like', 'aria-label': 'Reason', autocomplete: 'off', maxlength: '1000' });
+  const send = (decision, more = {}) => busy(form, act.decide(id, { decision, digest, reason: reason.value.trim() || undefined, ...more }));
+  const button = (label, kind, onclick) => el('button', { type: 'button', class: kind, onclick }, label);
+  const form = el('div', { class: 'decide' }, reason,
+    button('Approve', 'good', () => send('approve')),
+    answers ? button('It happened', 'quiet', () => send('answer', { answer: reason.value.trim(), reason: undefined })) : null,
+    button('Deny', 'quiet', () => send('deny')));
+  return form;
+}
+
+function question({ id, digest }, act) {
+  const answer = el('textarea', { rows: '2', 'aria-label': 'Your answer', placeholder: 'Your answer' });
+  const send = () => {
+    if (answer.value.trim()) busy(form, act.decide(id, { decision: 'answer', digest, answer: answer.value.trim() }));
+  };
+  const form = el('div', { class: 'decide' }, answer, el('button', { type: 'button', class: 'good', onclick: send }, 'Answer'));
+  return form;
+}
+
+// busy keeps what was pressed from being pressed again until that is done.
+async function busy(node, done) {
+  const controls = node.matches('button') ? [node] : [...node.querySelectorAll('button, input, textarea')];
+  for (const control of controls) control.disabled = true;
+  await done;
+  for (const control of controls) control.disabled = false;
+}

@@ -1,0 +1,75 @@
+// The list of threads, newest first.
+
+import { cut, el, when } from './text.js';
+
+const EVERY = 20_000; // milliseconds between looks, while the page is seen
+const SOON = 400;
+
+export class Recent {
+  #list;
+  #load;
+  #open;
+  #timer;
+  #now = null; // id of the thread that is open
+  #threads = [];
+
+  /** load gives threads, open is called with the id of the one that is chosen. */
+  constructor(list, { load, open }) {
+    [this.#list, this.#load, this.#open] = [list, load, open];
+    document.addEventListener('visibilitychange', () => this.soon());
+  }
+
+  /** Marks the thread that is open. */
+  mark(id) {
+    this.#now = id;
+    this.#draw();
+  }
+
+  thread(id) { return this.#threads.find((thread) => thread.id === id); }
+
+  /** Looks again shortly: something has happened. */
+  soon(after = SOON) {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#look(), after);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+    this.#threads = [];
+    this.#draw();
+  }
+
+  async #look() {
+    if (document.visibilityState === 'visible') {
+      try {
+        this.#threads = await this.#load();
+        this.#draw();
+      } catch {
+        // The open thread's own connection says what is wrong; this is looked at again.
+      }
+    }
+    this.soon(EVERY);
+  }
+
+  #draw() {
+    const focused = document.activeElement?.dataset?.thread;
+    this.#list.replaceChildren(...this.#threads.map((thread) => this.#row(thread)));
+    if (focused) [...this.#list.querySelectorAll('button')].find(({ dataset }) => dataset.thread === focused)?.focus();
+  }
+
+  #row({ id, agent, status, metadata, updated_at: at }) {
+    const does = { running: 'working', queued: 'in line', waiting: 'waits for a decision' }[status];
+    return el('li', {}, el('button', {
+      type: 'button', 'data-thread': id, title: id, 'aria-current': id === this.#now ? 'page' : null, onclick: () => this.#open(id),
+    },
+    el('span', { class: 'name' }, nameOf({ id, metadata })),
+    el('span', { class: 'about' }, does ? el('span', { class: `state ${status}` }, does) : agent, ` · ${when(at)}`)));
+  }
+}
+
+/** What a thread is called: its title, or its id, of which the made ones say little. */
+export function nameOf({ id, metadata }) {
+  const title = metadata && typeof metadata.title === 'string' ? metadata.title.trim() : '';
+  if (title) return cut(title, 60);
+  return /^[0-9a-f]{8}-[0-9a-f-]{27}$/.test(id) ? `Thread ${id.slice(0, 8)}` : id;
+}

@@ -1,0 +1,113 @@
+// Text as nodes. Nothing of it is ever read as HTML: what somebody wrote becomes
+// text nodes, in elements that are chosen here.
+
+/** Makes an element with attributes, properties that begin with "on", and children. */
+export function el(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith('on')) node[key] = value;
+    else if (value === true) node.setAttribute(key, '');
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ''));
+  return node;
+}
+
+/**
+ * Shows text in node: paragraphs, fenced code, and inline code, bold and links.
+ * Called again with a longer text it touches only what is new.
+ */
+export function showText(node, text) {
+  const blocks = split(text);
+  const shown = node.blocks ??= [];
+  blocks.forEach((block, i) => {
+    const old = shown[i];
+    if (old && old.code === block.code && old.text === block.text && old.language === block.language) return;
+    const made = block.code ? code(block, old?.code ? old.node : null) : prose(block.text);
+    if (old && made !== old.node) old.node.replaceWith(made);
+    else if (!old) node.append(made);
+    shown[i] = { ...block, node: made };
+  });
+  for (const { node: extra } of shown.splice(blocks.length)) extra.remove();
+}
+
+// split cuts text into paragraphs and blocks of fenced code. A block that has not
+// ended goes to the end of the text.
+function split(text) {
+  const blocks = [];
+  let lines = [];
+  let fence = null;
+  const end = () => {
+    const body = lines.join('\n');
+    if (fence) blocks.push({ code: true, language: fence.language, text: body });
+    else if (body.trim()) blocks.push({ code: false, text: body });
+    lines = [];
+  };
+  for (const line of text.split('\n')) {
+    const mark = /^ {0,3}(`{3,}|~{3,})\s*([\w+#.-]*)[^`]*$/.exec(line);
+    if (fence && mark && mark[1].startsWith(fence.mark) && !mark[2]) {
+      end();
+      fence = null;
+    } else if (!fence && mark) {
+      end();
+      fence = { mark: mark[1], language: mark[2] };
+    } else if (!fence && line.trim() === '') {
+      end();
+    } else {
+      lines.push(line);
+    }
+  }
+  end();
+  return blocks;
+}
+
+function code({ text, language }, old) {
+  if (old) {
+    old.querySelector('code').textContent = text;
+    old.querySelector('.language').textContent = language;
+    return old;
+  }
+  const body = el('code', {}, text);
+  const copy = navigator.clipboard && el('button', { type: 'button', class: 'quiet copy', onclick: () => navigator.clipboard.writeText(body.textContent) }, 'Copy');
+  return el('figure', { class: 'code' }, el('figcaption', {}, el('span', { class: 'language' }, language), copy), el('pre', { tabindex: '0' }, body));
+}
+
+const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\bhttps?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]}]/g;
+
+function prose(text) {
+  const out = el('p');
+  let end = 0;
+  for (const found of text.matchAll(INLINE)) {
+    const [all, mono, bold] = found;
+    out.append(text.slice(end, found.index));
+    if (mono !== undefined) out.append(el('code', {}, mono));
+    else if (bold !== undefined) out.append(el('strong', {}, bold));
+    else out.append(el('a', { href: all, rel: 'noopener noreferrer', target: '_blank' }, all));
+    end = found.index + all.length;
+  }
+  out.append(text.slice(end));
+  return out;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+
+/** A time, with its day unless that is today. */
+export function when(at) {
+  const time = new Date(at);
+  if (Number.isNaN(time.valueOf())) return '';
+  return (time.toDateString() === new Date().toDateString() ? clock : day).format(time);
+}
+
+/** A value as people read JSON; a plain text as it is. */
+export function plain(value) {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+}
+
+/** The first n characters of text on one line. */
+export function cut(text, n) {
+  const line = String(text).replace(/\s+/g, ' ').trim();
+  const characters = [...line];
+  return characters.length > n ? `${characters.slice(0, n).join('')}…` : line;
+}

@@ -1,0 +1,290 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { Mailroom } from '../../clients/js/mailroom.js';
+import { open } from '../../clients/js/test/house.js';
+import { launch } from './browser.js';
+
+const config = `
+[agents.echo]
+kind = "echo"
+pace = "40ms"
+[agents.tour]
+kind = "tour"
+pace = "2ms"
+[agents.broken]
+kind = "exec"
+command = ["false"]
+`;
+
+const words = (n) => Array.from({ length: n }, (_, i) => `word${i}`).join(' ');
+const shots = fileURLToPath(new URL('../../bin/shots/', import.meta.url));
+
+/** What a person does on a page, and sees there. */
+class Person {
+  constructor(page, house) { [this.page, this.house] = [page, house]; }
+
+  async come(thread = '') {
+    await this.page.goto(`${this.house.url}/chat${thread && `#${thread}`}`);
+    return this;
+  }
+
+  async paste(token) {
+    await this.page.getByLabel('Token').fill(token);
+    await this.page.keyboard.press('Enter');
+  }
+
+  async enter(thread = '') {
+    await this.come(thread);
+    await this.paste(this.house.token);
+    await this.page.locator('#door').waitFor({ state: 'hidden' });
+    return this;
+  }
+
+  async say(text) {
+    await this.page.getByLabel('Message', { exact: true }).fill(text);
+    await this.page.keyboard.press('Enter');
+  }
+
+  press(name) { return this.page.getByRole('button', { name, exact: true }).click(); }
+
+  /** Waits until look, which runs in the page, gives something true; returns that. */
+  async see(look, given) {
+    return (await this.page.waitForFunction(look, given)).jsonValue();
+  }
+
+  /** The text of the last answer, once it has n words or more. */
+  answer(n) {
+    return this.see((least) => {
+      const text = [...document.querySelectorAll('.message.assistant .body')].at(-1)?.textContent ?? '';
+      return text.split(' ').filter(Boolean).length >= least && text;
+    }, n);
+  }
+
+  /** The text of the last answer, once nothing is under way. */
+  async rest() {
+    await this.see(() => document.querySelector('#doing').textContent === '' && !document.querySelector('.live') && document.querySelector('.message.assistant'));
+    return this.page.locator('.message.assistant .body').last().textContent();
+  }
+
+  live() { return this.see(() => document.querySelector('#link').dataset.state === 'live'); }
+
+  shown() { return this.page.locator('.message .body').allTextContents(); }
+
+  shot(name) { return this.page.screenshot({ path: `${shots}${name}.png` }); }
+}
+
+describe('the chat page', () => {
+  let context;
+  let close;
+
+  before(async () => {
+    await mkdir(shots, { recursive: true });
+    [context, close] = await launch({ reducedMotion: 'reduce' });
+  });
+  after(() => close());
+
+  /** A server, and a person with an empty tab in a browser that knows nothing of it. */
+  async function arrive(t) {
+    const house = await open(t, config);
+    const person = await visit(t, house);
+    return { house, person, client: new Mailroom(house) };
+  }
+
+  async function visit(t, house) {
+    const page = await context.newPage();
+    const wrong = [];
+    page.on('pageerror', (error) => wrong.push(error.message));
+    page.on('console', (message) => message.text().includes('Content Security Policy') && wrong.push(message.text()));
+    t.after(async () => {
+      await page.close();
+      assert.deepEqual(wrong, []);
+    });
+    return new Person(page, house);
+  }
+
+  test('an answer is watched, goes on over a reload, and is the same in a second tab', async (t) => {
+    const { house, person, client } = await arrive(t);
+    await person.enter();
+    await person.say(words(70));
+    const early = await person.answer(3);
+    const later = await person.answer(10);
+    assert.ok(later.startsWith(early), 'it grows');
+    await person.page.reload();
+    const resumed = await person.answer(1);
+    assert.ok(words(70).startsWith(resumed) && resumed !== words(70), `in the middle: ${resumed}`);
+    const thread = decodeURIComponent(new URL(person.page.url()).hash.slice(1));
+    const second = await visit(t, house);
+    await second.come(encodeURIComponent(thread)); // the token comes from the first tab
+    await second.answer(20);
+    await person.shot('live');
+    assert.deepEqual([await person.rest(), await second.rest()], [words(70), words(70)]);
+    assert.deepEqual(await person.shown(), [words(70), words(70)]);
+    assert.deepEqual(await second.shown(), await person.shown());
+    const { items } = await client.messages(thread);
+    assert.equal(items.at(-1).text, words(70));
+  });
+
+  test('stopped from a second tab, what was said stays in both', async (t) => {
+    const { house, person, client } = await arrive(t);
+    await person.enter('stop');
+    await person.say(words(400));
+    await person.answer(5);
+    const second = await (await visit(t, house)).come('stop');
+    await second.answer(8);
+    await second.press('Stop');
+    const [one, two] = [await person.rest(), await second.rest()];
+    const { items } = await client.messages('stop');
+    assert.ok(items.at(-1).partial && items.at(-1).text.startsWith('word0 word1'), items.at(-1).text);
+    assert.deepEqual([one, two], [items.at(-1).text, items.at(-1).text]);
+    for (const { page } of [person, second]) {
+      await page.getByText('Breaks off here').waitFor();
+      await page.getByText('Stopped', { exact: true }).waitFor();
+    }
+    await second.shot('stopped');
+    await person.press('Try again');
+    await second.see(() => document.querySelector('#doing').textContent === 'echo is at work');
+    await second.press('Stop');
+    await person.rest();
+  });
+
+  test('a run asks, is allowed from the page, and goes on', async (t) => {
+    const { house, person, client } = await arrive(t);
+    await person.enter();
+    await person.page.getByLabel('Agent').selectOption('tour');
+    await person.say('show me');
+    const card = person.page.getByRole('region', { name: 'May it do this?' });
+    await card.getByText('send_postcard').waitFor();
+    assert.match(await card.locator('pre').textContent(), /"text": "At the harbour it is grey, with a slow tide\."/);
+    await person.see(() => document.querySelector('#doing').textContent === 'tour waits for you');
+    await person.shot('asks');
+    const second = await (await visit(t, house)).come(new URL(person.page.url()).hash.slice(1));
+    await card.getByLabel('Reason').fill('it is pretty there');
+    await card.getByRole('button', { name: 'Approve' }).click();
+    await second.page.getByText('Approved by admin (it is pretty there)').waitFor();
+    assert.match(await person.rest(), /admin allowed it \("it is pretty there"\), and it was sent once/);
+    const { items: [ticket] } = await client.tickets({ q: 'kind:approval' });
+    assert.equal(ticket.decision, 'approve');
+    await person.shot('allowed');
+  });
+
+  test('the server is killed in mid-answer, and the page goes on when it is back', async (t) => {
+    const { house, person, client } = await arrive(t);
+    await person.enter('killed');
+    await person.say(words(60));
+    await person.answer(8);
+    await house.kill();
+    await person.see(() => document.querySelector('#link').dataset.state === 'waiting');
+    await person.shot('reconnecting');
+    assert.match(await person.page.locator('.message.assistant .body').last().textContent(), /^word0 word1/, 'what was there is still there');
+    await house.start();
+    await person.live();
+    assert.equal(await person.rest(), words(60));
+    const { items } = await client.messages('killed');
+    assert.deepEqual(items.map(({ text }) => text), [words(60), words(60)]);
+  });
+
+  test('a wrong token is asked for again, and a forgotten one in all tabs', async (t) => {
+    const { house, person } = await arrive(t);
+    await person.come();
+    await person.paste('wrong');
+    await person.page.getByText('The server does not know this token.').waitFor();
+    await person.shot('door');
+    await person.paste(house.token);
+    await person.page.locator('#door').waitFor({ state: 'hidden' });
+    const second = await (await visit(t, house)).come();
+    await second.live();
+    assert.equal(await second.page.locator('#door').isVisible(), false);
+    await second.press('Forget it');
+    for (const { page } of [person, second]) {
+      await page.getByText(/The token (is|was) forgotten/).waitFor();
+      assert.deepEqual(await page.evaluate(() => [sessionStorage.getItem('mailroom.token'), localStorage.length, document.cookie]), [null, 0, '']);
+    }
+    await person.page.reload();
+    await person.page.getByLabel('Token').waitFor();
+  });
+
+  test('what somebody writes stays text', async (t) => {
+    const { house, person } = await arrive(t);
+    const text = '<script>window.bad = 1</script><img src=x onerror="window.bad = 2"> <b>bold?</b> javascript:alert(1)';
+    await person.enter('<i>t');
+    await person.say(text);
+    assert.equal(await person.rest(), text);
+    assert.deepEqual(await person.shown(), [text, text]);
+    assert.deepEqual(await person.page.evaluate(() => [window.bad ?? null, document.querySelectorAll('main script, main img, main b, main a').length]), [null, 0]);
+    assert.equal(await person.page.locator('#title').textContent(), '<i>t');
+    const { headers } = await fetch(`${house.url}/chat`);
+    assert.match(headers.get('content-security-policy'), /default-src 'none'.*script-src 'self'.*frame-ancestors 'none'/);
+  });
+
+  test('messages wait in line, join what runs, or take its place', async (t) => {
+    const { person, client } = await arrive(t);
+    await person.enter('line');
+    await person.say(words(300));
+    await person.answer(3);
+    await person.say('next please');
+    await person.page.getByText('Waits for its turn').waitFor();
+    await person.see(() => document.querySelector('#doing').textContent.includes('1 more in line'));
+    await person.page.getByLabel('Message', { exact: true }).fill('and this too');
+    await person.page.getByText('Add to this').click();
+    await person.press('Send');
+    await person.see(() => [...document.querySelectorAll('.message.user:not(.pale) .body')].some(({ textContent }) => textContent === 'and this too'));
+    await person.page.getByLabel('Message', { exact: true }).fill('no, this');
+    await person.page.getByText('Instead').click();
+    await person.shot('modes');
+    await person.press('Send');
+    await person.page.getByText('Dropped before it was read').waitFor();
+    assert.equal(await person.rest(), 'no, this');
+    const { items } = await client.messages('line');
+    assert.deepEqual(items.filter(({ role }) => role === 'user').map(({ text }) => text), [words(300), 'and this too', 'no, this']);
+  });
+
+  test('a failure says why, and can be tried again', async (t) => {
+    const { person, client } = await arrive(t);
+    await client.send('fail', { thread: 'bad', agent: 'broken', max_attempts: 1 });
+    await person.enter('bad');
+    await person.page.getByText('This failed').waitFor();
+    await person.page.getByText('exit status 1').first().waitFor();
+    await person.shot('failed');
+    await person.press('Try again');
+    await person.see(() => document.querySelectorAll('.end').length === 2);
+  });
+
+  test('a long thread shows its end first, and the rest when asked', async (t) => {
+    const { person, client } = await arrive(t);
+    for (let i = 0; i < 90; i++) await client.send(`number ${i}`, { thread: 'long', agent: 'broken', max_attempts: 1 });
+    for await (const _ of client.follow({ thread: 'long', until: 'settled', after: '0' }));
+    await person.enter('long');
+    await person.page.getByText('number 89', { exact: true }).waitFor();
+    assert.equal(await person.page.getByText('number 0', { exact: true }).count(), 0);
+    const earlier = person.page.getByRole('button', { name: 'Show earlier messages' });
+    while (await earlier.isVisible()) {
+      const before = await person.page.locator('.item').count();
+      await earlier.click();
+      await person.see((count) => document.querySelectorAll('.item').length > count, before);
+    }
+    assert.deepEqual(await person.shown(), Array.from({ length: 90 }, (_, i) => `number ${i}`));
+  });
+
+  test('on a phone and in the dark', async (t) => {
+    const { person } = await arrive(t);
+    await person.page.emulateMedia({ colorScheme: 'dark' });
+    await person.enter('phone');
+    await person.say('A list of *things*:\n\n- `one`\n- **two**\n\n```sh\nmake run\n```');
+    await person.rest();
+    await person.shot('dark');
+    await person.page.setViewportSize({ width: 390, height: 780 });
+    await person.shot('dark-narrow');
+    const list = person.page.getByRole('navigation', { name: 'Threads' });
+    assert.equal(await list.isVisible(), false);
+    await person.press('Threads');
+    await list.getByRole('button', { name: /^phone/ }).waitFor();
+    await person.shot('dark-drawer');
+    await person.page.keyboard.press('Escape');
+    await list.waitFor({ state: 'hidden' });
+    const wide = await person.page.evaluate(() => document.documentElement.scrollWidth);
+    assert.equal(wide, 390, 'nothing sticks out');
+  });
+});

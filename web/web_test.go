@@ -1,0 +1,92 @@
+package web_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"mailroom/web"
+)
+
+func get(h http.Handler, header ...string) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func TestPagesMayUseNothingButTheirOwnServer(t *testing.T) {
+	for path, page := range web.Pages() {
+		if path == "/" {
+			continue
+		}
+		h := get(page).Header
+		csp := h.Get("Content-Security-Policy")
+		for _, want := range []string{
+			"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'",
+			"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
+		} {
+			if !strings.Contains(csp, want+";") {
+				t.Errorf("%s: the policy %q lacks %q", path, csp, want)
+			}
+		}
+		if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") {
+			t.Errorf("%s: the policy %q allows too much", path, csp)
+		}
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+		} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
+			}
+		}
+	}
+}
+
+// A page that lies below the path of a proxy would miss what it names absolutely.
+func TestPagesNameTheirFilesRelativelyAndHaveThemAll(t *testing.T) {
+	pages := web.Pages()
+	references := regexp.MustCompile(`(?:src|href)="([^"]+)"|\bfrom '([^']+)'`)
+	at := func(path string) *url.URL { return &url.URL{Path: path} }
+	for path, page := range pages {
+		body, err := io.ReadAll(get(page).Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range references.FindAllStringSubmatch(string(body), -1) {
+			name := found[1] + found[2]
+			if strings.HasPrefix(name, "/") || strings.Contains(name, ":") {
+				t.Errorf("%s names %q, which is not relative", path, name)
+				continue
+			}
+			if to := at(path).ResolveReference(at(name)).Path; pages[to] == nil {
+				t.Errorf("%s names %s, which is not there", path, to)
+			}
+		}
+		if path == "/chat" && regexp.MustCompile(`<script[^>]*>[^<]|\son[a-z]+=|style=`).Match(body) {
+			t.Errorf("%s has inline scripts or styles, which its policy refuses", path)
+		}
+	}
+	if got := get(pages["/"]).Header.Get("Location"); got != "chat" {
+		t.Errorf("the bare address leads to %q, want chat", got)
+	}
+}
+
+func TestPagesAreSentOnceAndAskedForAgain(t *testing.T) {
+	page := web.Pages()["/chat/chat.js"]
+	first := get(page)
+	if got, want := first.Header.Get("Content-Type"), "text/javascript; charset=utf-8"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	again := get(page, "If-None-Match", first.Header.Get("ETag"))
+	if again.StatusCode != http.StatusNotModified {
+		t.Errorf("asked for again: %d, want 304", again.StatusCode)
+	}
+}
