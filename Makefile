@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint torture fuzz bench peers cover compiler clean
+.PHONY: help build run test lint pages torture fuzz bench peers cover compiler browser clean
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -28,6 +28,11 @@ run: build ## build and start the server; DATA=folder keeps everything there
 test: compiler lint build ## everything: format, vet, staticcheck, build, tests with the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 10m ./...
 	cd store/sqlite/powercut && $(GO) vet . && $(GO) test .
+	$(MAKE) pages
+
+pages: browser build ## the JavaScript client in Node, and the pages in a real Chromium; screenshots in bin/shots
+	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
+	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
 
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
@@ -80,5 +85,14 @@ compiler: ## make sure of the C compiler that the race detector needs
 	fi; \
 	works || { echo "the race detector needs a C compiler ($$cc does not work): install gcc and the C library's headers, on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
 
+browser: ## make sure of Node, and of the browser that the pages are tested in
+	@node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || a === 20 && b >= 10 ? 0 : 1)' 2>/dev/null && command -v npm >/dev/null || \
+		{ echo "the JavaScript client and the pages are tested with Node: install Node 20.10 or later with npm" >&2; exit 1; }
+	@has() { [ -x "$$CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null; }; \
+	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends chromium fonts-dejavu-core; \
+	fi; \
+	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or name another one in CHROMIUM" >&2; exit 1; }
+
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin clients/js/node_modules web/node_modules
