@@ -126,6 +126,9 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)
+	if by := k.upgrade.Header["X-Forwarded-For"]; by != nil {
+		r.Header["X-Forwarded-For"] = by // for the log
+	}
 	return r, nil
 }
 

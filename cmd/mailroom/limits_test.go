@@ -8,10 +8,13 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"mailroom"
 	"mailroom/client"
@@ -22,6 +25,7 @@ const tight = `hosts = ["mail.example.org"]
 origins = ["https://app.example.org"]
 [limits]
 header = "8KiB"
+frame = "8KiB"
 header_timeout = "200ms"
 body_timeout = "200ms"
 idle_timeout = "200ms"
@@ -99,6 +103,7 @@ func TestAServerKeepsToItsLimits(t *testing.T) {
 			t.Errorf("%s: %d %q (%s), want %d %q", tc.name, resp.StatusCode, problem.Code, problem.Detail, tc.status, tc.code)
 		}
 	}
+	t.Run("frames", func(t *testing.T) { framesAreBounded(t, p, web, auth) })
 	t.Run("slow", func(t *testing.T) { slowOnesAreCutOff(t, p, auth) })
 	t.Run("submits", func(t *testing.T) { submitsArePaced(t, p, web, auth) })
 	t.Run("streams", func(t *testing.T) { streamsAreCounted(t, p, web, auth) })
@@ -154,6 +159,45 @@ func slowOnesAreCutOff(t *testing.T, p *process, auth string) {
 	}
 }
 
+// socket opens a WebSocket at base, with headers "Name: value".
+func socket(t *testing.T, web *http.Client, base string, headers ...string) (*websocket.Conn, *http.Response, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	o := &websocket.DialOptions{HTTPClient: web, HTTPHeader: http.Header{}}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if o.HTTPHeader.Set(name, value); name == "Host" {
+			o.Host = value
+		}
+	}
+	conn, resp, err := websocket.Dial(ctx, base+"/v1/ws", o)
+	if err == nil {
+		t.Cleanup(func() { _ = conn.CloseNow() }) // it may be closed already
+	}
+	return conn, resp, err
+}
+
+func framesAreBounded(t *testing.T, p *process, web *http.Client, auth string) {
+	conn, _, err := socket(t, web, p.url, auth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{7 << 10, 9 << 10} {
+		frame := `{"op":"ping","id":"` + strings.Repeat("x", size) + `"}`
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		_, got, err := conn.Read(t.Context())
+		if size < 8<<10 && err != nil {
+			t.Errorf("a frame of 7 KiB ended the socket: %v", err)
+		}
+		if code := websocket.CloseStatus(err); size > 8<<10 && code != 4413 {
+			t.Errorf("a frame of 9 KiB was answered with %.100q, %v, want the close code 4413", got, err)
+		}
+	}
+}
+
 func submitsArePaced(t *testing.T, p *process, web *http.Client, auth string) {
 	for n := range 100 {
 		resp, problem := p.asks(t, web, "POST", "/v1/threads/paced/messages", `{"text":"a"}`, auth)
@@ -198,5 +242,36 @@ func streamsAreCounted(t *testing.T, p *process, web *http.Client, auth string) 
 			t.Errorf("when there is room again: %+v, %v", ev, err)
 		}
 		break
+	}
+}
+
+// TestNoCommandComesOverTheAPI: what an agent runs is in the configuration, and
+// nothing that a caller says changes it or adds to it.
+func TestNoCommandComesOverTheAPI(t *testing.T) {
+	h, p := newHome(t, "default_agent = \"cat\"\n[agents.cat]\nkind = \"exec\"\ncommand = [\"cat\"]\n"), &process{}
+	h.process(p)
+	auth, web := h.bearer(), &http.Client{}
+	defer web.CloseIdleConnections()
+	for body, want := range map[string]int{
+		`{"text":"a","agent":"/bin/sh"}`: 422, `{"text":"a","agent":"sh -c true"}`: 422, `{"text":"a","agent":"../cat"}`: 422,
+		`{"text":"a","command":["sh"]}`: 422, `{"text":"a","env":{"PATH":"/tmp"}}`: 422,
+	} {
+		if resp, problem := p.asks(t, web, "POST", "/v1/threads/t/messages", body, auth); resp.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", body, resp.StatusCode, problem.Detail, want)
+		}
+	}
+	c := client.New(p.url, strings.TrimPrefix(auth, "Authorization: Bearer "))
+	sent, err := c.Submit(t.Context(), client.Submit{
+		Thread: "t", Text: "$(touch pwned); `touch pwned`", Metadata: map[string]string{"command": "touch pwned"},
+		Options: json.RawMessage(`{"command":["touch","pwned"],"dir":"/","env":{"PATH":"/tmp"}}`),
+	})
+	h.must(err)
+	run, err := c.WaitRun(t.Context(), sent.Run, patience)
+	h.must(err)
+	if run.Reply == nil || *run.Reply != "$(touch pwned); `touch pwned`" {
+		t.Errorf("the run is %s with the reply %v, want that cat said what it read", run.Status, run.Reply)
+	}
+	if _, err := os.Stat(filepath.Join(string(h.folder), "pwned")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a caller ran a command: %v", err)
 	}
 }

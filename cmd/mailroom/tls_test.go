@@ -22,6 +22,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"mailroom"
 	"mailroom/client"
 )
@@ -106,6 +108,11 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 		t.Errorf("after the renewal: certificate %d, want 2", got)
 	}
 	send("with the renewed one")
+	if conn, resp, err := socket(t, anyway, p.url, h.bearer()); err != nil {
+		t.Errorf("a socket over TLS: %v %v", err, resp)
+	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Errorf("the socket: %v", err)
+	}
 }
 
 // unencrypted sends to an https address without TLS.
@@ -186,6 +193,14 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	}
 	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.Forbidden {
 		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
+	}
+	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {
+		t.Errorf("a socket: %v %v", err, resp)
+	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Errorf("the socket: %v", err)
+	}
+	if _, resp, err := socket(t, proxy.Client(), proxy.URL, evil...); err == nil || resp == nil || resp.StatusCode != 403 {
+		t.Errorf("a socket from another page: %v %v, want 403", err, resp)
 	}
 	if _, err := p.until("from=198.51.100.7"); err != nil {
 		t.Errorf("the log does not say for whom the proxy asked: %v", err)
