@@ -27,6 +27,9 @@ func (m *Main) printRefusal(message, hint string) {
 	if hint != "" && !strings.HasPrefix(hint, "\n") {
 		hint = ": " + hint
 	}
+	if terminal(m.Stderr) {
+		message = harmless(message)
+	}
 	m.say("mailroom: %s%s", message, hint)
 }
 
@@ -245,7 +248,8 @@ func (m *Main) when(t *time.Time) string {
 }
 
 // shown is text as it may go to Stdout: in a terminal without the control
-// characters by which an agent's text could move the cursor or set the title.
+// characters by which an agent's text could move the cursor or set the title,
+// and with a mark in place of those by which it could look like another text.
 func (m *Main) shown(text string) string {
 	if !terminal(m.Stdout) {
 		return text
@@ -258,8 +262,22 @@ func harmless(text string) string {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
 			return -1
 		}
-		return r
+		return undisguised(r)
 	}, text)
+}
+
+// undisguised puts a visible mark in place of a character that changes how the
+// text around it looks: one that reverses its direction, breaks its line or
+// hides in it. Marks of direction and joiners, which some scripts need, stay.
+func undisguised(r rune) rune {
+	switch {
+	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, // embeddings, overrides, isolates
+		r == 0x2028, r == 0x2029, // separators of lines and paragraphs
+		r >= 0xe0000 && r <= 0xe007f, // tags
+		r == 0x200b, r == 0x2060, r == 0xfeff: // without a width
+		return unicode.ReplacementChar
+	}
+	return r
 }
 
 // oneLine makes text fit for a line of talk or a cell of a table.
@@ -271,7 +289,7 @@ func oneLine(text string) string {
 		case unicode.IsControl(r):
 			return -1
 		}
-		return r
+		return undisguised(r)
 	}, text)
 }
 

@@ -139,6 +139,27 @@ func TestTerminalsGetNoControlCharacters(t *testing.T) {
 	}
 }
 
+func TestTextInATerminalLooksLikeWhatItIs(t *testing.T) {
+	for text, want := range map[string]string{
+		"rm a\u202etxt.elif":         "rm a\uFFFDtxt.elif",
+		"\u2066a\u2069\u2028b\ufeff": "\uFFFDa\uFFFD\uFFFDb\uFFFD",
+		"ok\U000E0041":               "ok\uFFFD",
+		"שלום\u200f 👩\u200d👧 می\u200cخواهم grüße": "שלום\u200f 👩\u200d👧 می\u200cخواهم grüße",
+	} {
+		if got := harmless(text); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+		if got := oneLine(text); got != want {
+			t.Errorf("%q is in a line as %q, want %q", text, got, want)
+		}
+	}
+	// What is piped is what was said.
+	said := "a\u202eb\x1b[1m"
+	if got, _, _ := told(t, asText, reply(t, 1, 1, "m", said, false)); got != said+"\n" {
+		t.Errorf("a pipe got %q, want %q", got, said)
+	}
+}
+
 func TestHintsCanBeTyped(t *testing.T) {
 	m := &Main{data: "my data"}
 	if got, want := m.again("attach", "it's; rm"), `mailroom attach --data 'my data' 'it'\''s; rm'`; got != want {
