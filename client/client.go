@@ -40,6 +40,7 @@ type options struct {
 	silence  time.Duration
 	first    time.Duration
 	longest  time.Duration
+	away     func(error)
 }
 
 // Option changes a default of [New].
@@ -63,6 +64,11 @@ func WithPatience(d time.Duration) Option { return func(o *options) { o.patience
 // default 35 s, which is three heartbeats of the server.
 func WithSilence(d time.Duration) Option { return func(o *options) { o.silence = d } }
 
+// WithAway makes Follow and WaitRun say when they have tried for some seconds to
+// reach a server that went away, with the reason, and with nil when they have.
+// f must be quick; it is called by the goroutine that made the call.
+func WithAway(f func(err error)) Option { return func(o *options) { o.away = f } }
+
 // WithBackoff sets the first and the longest pause between tries; default
 // 100 ms and 10 s. Pauses are random around a value that grows in between.
 func WithBackoff(first, longest time.Duration) Option {
@@ -74,7 +80,7 @@ func WithBackoff(first, longest time.Duration) Option {
 func New(baseURL, token string, opts ...Option) *Client {
 	o := options{
 		http: &http.Client{}, timeout: 30 * time.Second, tries: 5, patience: 15 * time.Minute,
-		silence: 35 * time.Second, first: 100 * time.Millisecond, longest: 10 * time.Second,
+		away: func(error) {}, silence: 35 * time.Second, first: 100 * time.Millisecond, longest: 10 * time.Second,
 	}
 	for _, set := range opts {
 		set(&o)

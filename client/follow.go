@@ -114,6 +114,7 @@ func (s *follower) follow(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case ended:
+			s.again.progress()
 			return nil
 		case err == nil && s.cursor != before:
 			continue // it was closed in order: what is left, if anything, is there at once

@@ -3,6 +3,7 @@ package client
 import (
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -196,6 +197,45 @@ func TestFollowWaitsAsLongAsItIsTold(t *testing.T) {
 		}
 		if len(server.asked) != 2 || server.asked[1].Sub(server.asked[0]) < 7*time.Second {
 			t.Errorf("asked at %v, want the second time 7 s later", server.asked)
+		}
+	})
+}
+
+// restarting answers with the first entry of a stream, is away for ten seconds,
+// and says then that nothing is left.
+type restarting struct{ gone time.Time }
+
+func (r *restarting) RoundTrip(q *http.Request) (*http.Response, error) {
+	switch {
+	case r.gone.IsZero():
+		r.gone = time.Now()
+		body := io.NopCloser(strings.NewReader("event: entry\nid: 1\ndata: {\"seq\":1}\n\nevent: half"))
+		return &http.Response{StatusCode: http.StatusOK, Body: body, Request: q}, nil
+	case time.Since(r.gone) < 10*time.Second:
+		return nil, errors.New("nobody listens")
+	}
+	return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: q}, nil
+}
+
+func TestFollowSaysOnceThatTheServerIsAwayAndOnceThatItIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var said []string
+		away := func(err error) {
+			at := time.Since(began)
+			if err != nil && (at < 500*time.Millisecond || at > 2*time.Second) || err == nil && at < 10*time.Second {
+				t.Errorf("told %v after %s", err, at)
+			}
+			said = append(said, string(mailroom.CodeOf(err)))
+		}
+		c := New("http://localhost", "", WithHTTPClient(&http.Client{Transport: &restarting{}}), WithAway(away))
+		for _, err := range c.Follow(t.Context(), FollowQuery{Thread: "t"}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]string{"unavailable", ""}, said); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

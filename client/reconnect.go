@@ -9,6 +9,10 @@ import (
 	"mailroom"
 )
 
+// tellAfter is how long a server may be away before anybody is told, or will have
+// been when it is tried again: a restart takes less.
+const tellAfter = 2 * time.Second
+
 // reconnect decides whether and when to try again. It belongs to one call.
 type reconnect struct {
 	options   options
@@ -17,6 +21,7 @@ type reconnect struct {
 	connected bool      // was reached once
 	failures  uint      // since the last progress
 	since     time.Time // of the first of them
+	told      bool      // that the server is away
 }
 
 func (c *Client) newReconnect() *reconnect {
@@ -28,6 +33,10 @@ func (c *Client) newReconnect() *reconnect {
 func (r *reconnect) progress() {
 	r.connected, r.failures = true, 0
 	r.reset()
+	if r.told {
+		r.told = false
+		r.options.away(nil)
+	}
 }
 
 // pause waits before the next try, or returns the error to give up with.
@@ -52,6 +61,10 @@ func (r *reconnect) pause(ctx context.Context, err error) error {
 	wait := r.pauses.NextBackOff()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		wait = max(wait, e.RetryAfter)
+	}
+	if r.connected && !r.told && away+wait >= tellAfter {
+		r.told = true
+		r.options.away(err)
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -26,6 +26,7 @@ type Main struct {
 	data    string
 	url     string // of the server that connect found
 	entered bool   // the command line was understood
+	within  bool   // Stdout is within a line
 }
 
 // Run runs the command that args name and returns its exit code. The end of
@@ -97,7 +98,7 @@ func (m *Main) connect() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return client.New(at, token, client.WithHTTPClient(web)), nil
+		return client.New(at, token, client.WithHTTPClient(web), client.WithAway(m.printAway)), nil
 	}
 	dir, err := folder.Find(m.data, m.Env)
 	if err != nil {
@@ -113,7 +114,7 @@ func (m *Main) connect() (*client.Client, error) {
 		}
 	}
 	m.url = address.URL
-	return client.New(address.URL, token, client.WithHTTPClient(pinnedTo(address.Cert))), nil
+	return client.New(address.URL, token, client.WithHTTPClient(pinnedTo(address.Cert)), client.WithAway(m.printAway)), nil
 }
 
 // again is a command line of the same data folder, to be shown as a hint.

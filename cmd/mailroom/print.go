@@ -54,6 +54,20 @@ func (m *Main) printExposed() {
 	m.say("other machines may reach this address without encryption: let nobody but the proxy do so")
 }
 
+// printAway says that the server does not answer, or does again. What is being
+// written goes on below.
+func (m *Main) printAway(err error) {
+	if m.within && terminal(m.Stdout) && terminal(m.Stderr) {
+		m.say("")
+		m.within = false
+	}
+	if err != nil {
+		m.say("the server does not answer; trying again until it does (Ctrl-C ends this, and cancels nothing)")
+		return
+	}
+	m.say("the server is back")
+}
+
 func (m *Main) printStopping() {
 	m.say("shutting down; a second signal ends it at once")
 }
@@ -273,7 +287,7 @@ func undisguised(r rune) rune {
 	switch {
 	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, // embeddings, overrides, isolates
 		r == 0x2028, r == 0x2029, // separators of lines and paragraphs
-		r >= 0xe0000 && r <= 0xe007f, // tags
+		r >= 0xe0000 && r <= 0xe007f,          // tags
 		r == 0x200b, r == 0x2060, r == 0xfeff: // without a width
 		return unicode.ReplacementChar
 	}

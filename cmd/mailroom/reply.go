@@ -22,8 +22,7 @@ type replyPrinter struct {
 	// The message being written.
 	message string // its id, "" between two messages
 	attempt int
-	printed int  // bytes of its text on Stdout
-	open    bool // Stdout is within a line
+	printed int // bytes of its text on Stdout
 }
 
 func (m *Main) newReplyPrinter(output format) *replyPrinter {
@@ -100,7 +99,7 @@ func (p *replyPrinter) write(text string) error {
 	if text == "" {
 		return nil
 	}
-	p.open = !strings.HasSuffix(text, "\n")
+	p.main.within = !strings.HasSuffix(text, "\n")
 	_, err := io.WriteString(p.main.Stdout, p.main.shown(text))
 	return printed(err)
 }
@@ -108,7 +107,7 @@ func (p *replyPrinter) write(text string) error {
 // close ends the message being written and its line.
 func (p *replyPrinter) close() error {
 	p.message, p.attempt, p.printed = "", 0, 0
-	if p.open {
+	if p.main.within {
 		if err := p.write("\n"); err != nil {
 			return err
 		}
@@ -145,7 +144,7 @@ func (p *replyPrinter) entry(e mailroom.Entry) error {
 		return err
 	}
 	line = cut(oneLine(line), 300) // an error can bring a whole stack
-	if e.Kind == mailroom.KindStep && p.open {
+	if e.Kind == mailroom.KindStep && p.main.within {
 		p.later = append(p.later, line) // the message of the step comes after it
 		return err
 	}
