@@ -70,6 +70,8 @@ type Reader interface {
 	// Workers returns all worker rows by ID.
 	Workers() ([]*Worker, error)
 	Tickets(q TicketQuery) ([]*Ticket, error)
+	// Tokens returns all token rows by Name, of which each has one.
+	Tokens() ([]*Token, error)
 	// Definitions returns the kept versions of agents, by Agent and Version.
 	Definitions() ([]Definition, error)
 	// DueAgents returns the names in Due.Agent of all due or later due threads.
@@ -143,7 +145,7 @@ type Prefix struct {
 // consecutive and become one row. A thread whose entries, keys or new runs are
 // written is among Threads. The ID, Thread and FirstSeq of a run, and the ID,
 // Thread and Run of a ticket, stay as they were inserted; FirstSeq is at most
-// the thread's LastSeq of then. What is dropped is dropped before anything is
+// the thread's LastSeq of then. No two tokens have the same Name. What is dropped is dropped before anything is
 // written, and must cost by what it is, not by what stays.
 type Changes struct {
 	Threads  []*Thread
@@ -153,6 +155,7 @@ type Changes struct {
 	Partials []Partial // one at the Offset of an older one replaces it
 	Workers  []*Worker
 	Tickets  []*Ticket    // of a run of their thread, there or written with them
+	Tokens   []*Token
 	Kept     []Definition // one of the same Agent and Version stays as it is
 
 	DropPartials []string // run ids

@@ -2,13 +2,123 @@ package ledger
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"mailroom"
 )
 
 // Tokens returns the rows of all accounts, by name.
-func (l *Ledger) Tokens(context.Context) ([]*mailroom.Token, error) { return nil, nil }
+func (l *Ledger) Tokens(ctx context.Context) (rows []*mailroom.Token, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		rows, err = r.Tokens()
+		return err
+	})
+	return rows, err
+}
 
-// TokensUsed notes when tokens were used last, by the Key of their rows.
-func (l *Ledger) TokensUsed(context.Context, map[int64]time.Time) error { return nil }
+// CreateToken makes an account good for the holder of the secret with the SHA-256
+// in.Sum. A name has one token at a time; that of a revoked one is free again, and
+// its row becomes the new one's: who had the name before is told by the log, and
+// a row for each secret there ever was would be told by nobody. The same secret
+// again answers with what is there.
+func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.Token, error) {
+	if err := in.Check(); err != nil {
+		return nil, err
+	}
+	o := op{name: "create token", rank: rankPlain}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
+		there, err := b.token(in.Name)
+		switch {
+		case err != nil:
+			return nil, err
+		case there != nil && there.Sum == in.Sum && there.RevokedAt.IsZero():
+			return copyToken(there), nil
+		case there != nil && there.RevokedAt.IsZero():
+			return nil, mailroom.Errorf(mailroom.Conflict, "there is a token %q: revoke it first, or choose another name", in.Name)
+		}
+		row := copyToken(&in)
+		row.Key, row.CreatedAt, row.UsedAt, row.RevokedAt = 0, b.now, time.Time{}, time.Time{}
+		if there != nil {
+			row.Key = there.Key
+		}
+		b.saveToken(row)
+		return copyToken(row), nil
+	})
+}
+
+// RevokeToken ends what the holder of a token may do. What belongs to its name
+// stays.
+func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
+	o := op{name: "revoke token", rank: rankPlain}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		there, err := b.token(name)
+		switch {
+		case err != nil:
+			return struct{}{}, err
+		case there == nil:
+			return struct{}{}, mailroom.Errorf(mailroom.NotFound, "no token %q", name)
+		case there.RevokedAt.IsZero():
+			there.RevokedAt = b.now
+			b.saveToken(there)
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// TokensUsed notes when secrets were used last, by their SHA-256. Those that are
+// gone meanwhile are nobody's.
+func (l *Ledger) TokensUsed(ctx context.Context, used map[string]time.Time) error {
+	o := op{name: "tokens used", rank: rankPlain}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		rows, err := b.accounts()
+		for _, t := range rows {
+			if at, ok := used[t.Sum]; ok && at.After(t.UsedAt) {
+				t.UsedAt = at
+				b.saveToken(t)
+			}
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// accounts are the token rows as this batch has left them.
+func (b *batch) accounts() ([]*mailroom.Token, error) {
+	if b.tokens == nil {
+		rows, err := b.tx.Tokens()
+		if err != nil {
+			return nil, err
+		}
+		b.tokens = append([]*mailroom.Token{}, rows...)
+	}
+	return b.tokens, nil
+}
+
+// token returns the row of a name, nil if there is none.
+func (b *batch) token(name string) (*mailroom.Token, error) {
+	rows, err := b.accounts()
+	if i := slices.IndexFunc(rows, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
+		return rows[i], err
+	}
+	return nil, err
+}
+
+func (b *batch) saveToken(row *mailroom.Token) {
+	for _, list := range []*[]*mailroom.Token{&b.tokens, &b.changes.Tokens} {
+		i := slices.IndexFunc(*list, func(t *mailroom.Token) bool { return t.Name == row.Name })
+		if i < 0 {
+			*list = append(*list, row)
+		} else {
+			(*list)[i] = row
+		}
+	}
+}
+
+// copyToken takes a row out of a batch, whose later operations may change it.
+func copyToken(t *mailroom.Token) *mailroom.Token {
+	c := *t
+	c.Scopes, c.Agents = slices.Clone(t.Scopes), slices.Clone(t.Agents)
+	return &c
+}

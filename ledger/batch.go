@@ -178,6 +178,7 @@ type batch struct {
 	order   []*mailroom.Loaded
 	wasDue  map[string]mailroom.Due // of the rows as they were locked
 	workers map[string]*mailroom.Worker
+	tokens  []*mailroom.Token // all there are, once an operation asked for them
 	changes mailroom.Changes
 }
 

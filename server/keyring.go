@@ -137,10 +137,10 @@ func (k *keyring) keep(ctx context.Context) {
 
 // note writes when tokens were used last, to the minute.
 func (k *keyring) note(ctx context.Context) error {
-	used := map[int64]time.Time{}
+	used := map[string]time.Time{}
 	for g := range maps.Values(*k.good.Load()) {
 		if at := g.used.Load(); at > g.written {
-			used[g.token.Key], g.written = time.Unix(at, 0).UTC(), at
+			used[g.token.Sum], g.written = time.Unix(at, 0).UTC(), at
 		}
 	}
 	if len(used) == 0 {

@@ -53,7 +53,9 @@ type Messages interface {
 // Accounts is the part of a ledger that is about tokens.
 type Accounts interface {
 	Tokens(ctx context.Context) ([]*mailroom.Token, error)
-	TokensUsed(ctx context.Context, used map[int64]time.Time) error
+	CreateToken(ctx context.Context, t mailroom.Token) (*mailroom.Token, error)
+	RevokeToken(ctx context.Context, name string) error
+	TokensUsed(ctx context.Context, used map[string]time.Time) error
 }
 
 // Streams is what the server asks of package stream.

@@ -65,6 +65,12 @@ func copyWorker(w *mailroom.Worker) *mailroom.Worker {
 	return &c
 }
 
+func copyToken(t *mailroom.Token) *mailroom.Token {
+	c := *t
+	c.Scopes, c.Agents = slices.Clone(t.Scopes), slices.Clone(t.Agents)
+	return &c
+}
+
 // copyEntry decodes the entry's bytes anew: what comes back is what a store
 // that keeps only the bytes gives back.
 func copyEntry(e mailroom.Entry) (mailroom.Entry, error) {

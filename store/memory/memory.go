@@ -31,11 +31,12 @@ type state struct {
 	partials table[string, []mailroom.Partial] // run id to pieces, by Offset
 	workers  table[string, *mailroom.Worker]
 	tickets  table[string, *mailroom.Ticket]
-	asked    table[string, []string] // run id to the ids of its tickets
+	asked    table[string, []string]        // run id to the ids of its tickets
+	tokens   table[string, *mailroom.Token] // by name
 	kept     table[versionID, mailroom.Definition]
 
 	// Keys given so far. They are never given again, also not after a drop.
-	lastThread, lastRun, lastTicket int64
+	lastThread, lastRun, lastTicket, lastToken int64
 }
 
 type keyID struct{ thread, key string }
@@ -61,6 +62,7 @@ func New() *Store {
 		workers:  newTable[string, *mailroom.Worker](),
 		tickets:  newTable[string, *mailroom.Ticket](),
 		asked:    newTable[string, []string](),
+		tokens:   newTable[string, *mailroom.Token](),
 		kept:     newTable[versionID, mailroom.Definition](),
 	})
 	return s
@@ -71,8 +73,9 @@ func (st *state) share() *state {
 	return &state{
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
-		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(), kept: st.kept.share(),
-		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket,
+		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
+		tokens: st.tokens.share(), kept: st.kept.share(),
+		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 	}
 }
 

@@ -169,6 +169,15 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	return found, nil
 }
 
+func (r reader) Tokens() ([]*mailroom.Token, error) {
+	var found []*mailroom.Token
+	for _, t := range r.tokens.all() {
+		found = append(found, copyToken(t))
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Token) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
 func (r reader) Definitions() ([]mailroom.Definition, error) {
 	var found []mailroom.Definition
 	for _, d := range r.kept.all() {

@@ -119,6 +119,11 @@ func (t *tx) Write(c *mailroom.Changes) error {
 			return err
 		}
 	}
+	for _, row := range c.Tokens {
+		if err := t.writeToken(row); err != nil {
+			return err
+		}
+	}
 	for _, d := range c.Kept {
 		id := versionID{d.Agent, d.Version}
 		if _, ok := t.kept.get(id); !ok {
@@ -146,6 +151,21 @@ func (t *tx) writeTicket(k *mailroom.Ticket) error {
 		return t.fail("ticket %q with key %d is not there", k.ID, k.Key)
 	}
 	t.tickets.put(k.ID, copyTicket(k))
+	return nil
+}
+
+func (t *tx) writeToken(row *mailroom.Token) error {
+	old, ok := t.tokens.get(row.Name)
+	switch {
+	case row.Key == 0 && ok:
+		return t.fail("token %q is there already", row.Name)
+	case row.Key == 0:
+		t.lastToken++
+		row.Key = t.lastToken
+	case !ok || old.Key != row.Key:
+		return t.fail("token %q with key %d is not there", row.Name, row.Key)
+	}
+	t.tokens.put(row.Name, copyToken(row))
 	return nil
 }
 

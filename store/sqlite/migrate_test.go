@@ -182,3 +182,38 @@ func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
 		t.Errorf("key of the next thread: got %d, want 101", added.Key)
 	}
 }
+
+func TestWorkersOfBeforeThereWereTokensAreTheServersOwn(t *testing.T) {
+	s := openAt(t, oldFile(t, 4,
+		`INSERT INTO worker (id, host, pid, local, agents, started_at, lease_until, dead)
+			VALUES ('w', 'here', 7, 1, '["echo"]', 1000000, 2000000, 1)`,
+	), Options{})
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+	want := []*mailroom.Worker{{
+		ID: "w", Host: "here", PID: 7, Local: true, Agents: []string{"echo"}, StartedAt: at(1), LeaseUntil: at(2), Dead: true,
+	}}
+	token := &mailroom.Token{Name: "ann", Sum: "sum", Scopes: []mailroom.Permission{mailroom.MayRead}, CreatedAt: at(3)}
+	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+		workers, err := tx.Workers()
+		if diff := cmp.Diff(want, workers); diff != "" {
+			t.Errorf("workers (-want +got):\n%s", diff)
+		}
+		if err != nil {
+			return err
+		}
+		if none, err := tx.Tokens(); len(none) > 0 || err != nil {
+			t.Errorf("tokens: got %v, %v, want none", none, err)
+		}
+		if err := tx.Write(&mailroom.Changes{Tokens: []*mailroom.Token{token}}); err != nil {
+			return err
+		}
+		tokens, err := tx.Tokens()
+		if diff := cmp.Diff([]*mailroom.Token{token}, tokens); diff != "" {
+			t.Errorf("tokens (-want +got):\n%s", diff)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

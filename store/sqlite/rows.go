@@ -20,12 +20,12 @@ const (
 	updateRun = `UPDATE run SET agent = ?, parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 
-	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead`
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner`
 
-	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
-		dead = excluded.dead`
+		dead = excluded.dead, owner = excluded.owner`
 )
 
 // bindThread appends the values of both statements but the key and the id.
@@ -74,6 +74,6 @@ func scanWorker(row []driver.Value) (*mailroom.Worker, error) {
 	c := columns{row: row}
 	w := &mailroom.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
 	c.json(&w.Agents)
-	w.StartedAt, w.LeaseUntil, w.Dead = c.time(), c.time(), c.bool()
+	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner = c.time(), c.time(), c.bool(), c.text()
 	return w, c.err
 }

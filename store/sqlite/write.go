@@ -80,17 +80,18 @@ func (t *tx) write(c *mailroom.Changes) error {
 		}
 	}
 	for _, w := range c.Workers {
-		var agents any
-		if len(w.Agents) > 0 {
-			agents = string(appendTexts(nil, w.Agents))
-		}
-		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), agents,
-			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead)); err != nil {
+		if _, err := t.exec(putWorker, w.ID, w.Host, int64(w.PID), bit(w.Local), texts(w.Agents),
+			micros(w.StartedAt), micros(w.LeaseUntil), bit(w.Dead), w.Owner); err != nil {
 			return err
 		}
 	}
 	for _, k := range c.Tickets {
 		if err := t.writeTicket(k); err != nil {
+			return err
+		}
+	}
+	for _, row := range c.Tokens {
+		if err := t.writeToken(row); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM sqlite_sequence WHERE name = 'ticket'", "UPDATE given SET thread = 0, run = 0",
+		"DELETE FROM token", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			rt.Fatal(err)
@@ -121,6 +121,7 @@ type history struct {
 	lines   map[string]int // entries to append, by thread
 	keys    []mailroom.SubmitKey
 	tickets []mailroom.Ticket
+	tokens  []mailroom.Token
 	kept    []mailroom.Definition
 	pieces  []string // runs that get another partial
 	workers []*mailroom.Worker
@@ -163,10 +164,13 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 	if err := h.change(tx, c); err != nil {
 		return err
 	}
+	if err := h.account(tx, c); err != nil {
+		return err
+	}
 	if err := tx.Write(c); err != nil {
 		return err
 	}
-	if err := errors.Join(said.add(c.Runs, nil), said.add(c.Tickets, nil)); err != nil {
+	if err := errors.Join(said.add(c.Runs, nil), said.add(c.Tickets, nil), said.add(c.Tokens, nil)); err != nil {
 		return err
 	}
 	if err := h.queries.ask(tx, said); err != nil {
@@ -176,6 +180,20 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 		return refused{}
 	}
 	return nil
+}
+
+// account adds the tokens: one whose name is there takes its row.
+func (h history) account(r mailroom.Reader, c *mailroom.Changes) error {
+	there, err := r.Tokens()
+	for _, row := range h.tokens {
+		for _, old := range there {
+			if old.Name == row.Name {
+				row.Key = old.Key
+			}
+		}
+		c.Tokens = append(c.Tokens, &row)
+	}
+	return err
 }
 
 // change sets the values of the rows that were locked, and adds the others.

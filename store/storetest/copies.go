@@ -15,7 +15,7 @@ func copyCases() []testCase {
 			c := fullChanges()
 			s.write(c)
 			before := s.everything()
-			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Kept: c.Kept})
+			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Tokens: c.Tokens, Kept: c.Kept})
 			spoilKey(&c.Keys[0])
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
@@ -65,6 +65,11 @@ func spoil(c contents) {
 		clear(k.Answer)
 		*k.ExpiresAt, *k.DecidedAt = time.Time{}, time.Time{}
 		k.Name = "spoiled"
+	}
+	for _, a := range c.Tokens {
+		clear(a.Scopes)
+		clear(a.Agents)
+		a.Sum = "spoiled"
 	}
 	for _, d := range c.Kept {
 		clear(d.Body)

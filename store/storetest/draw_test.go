@@ -163,6 +163,15 @@ func definitions() *rapid.Generator[[]mailroom.Definition] {
 	}), 0, 2)
 }
 
+func drawToken(t *rapid.T, name string) mailroom.Token {
+	return mailroom.Token{
+		Name: name, Sum: word().Draw(t, "sum"), Namespace: word().Draw(t, "namespace"),
+		Scopes: rapid.SliceOfN(rapid.SampledFrom(mailroom.Permissions()), 0, 3).Draw(t, "scopes"),
+		Agents: rapid.SliceOfN(word(), 0, 2).Draw(t, "agents"), CreatedAt: moment().Draw(t, "created"),
+		UsedAt: moment().Draw(t, "used"), RevokedAt: moment().Draw(t, "revoked"),
+	}
+}
+
 func drawHistory(t *rapid.T) history {
 	h := history{
 		lines: make(map[string]int), now: moment().Draw(t, "now"), queries: drawQueries(t),
@@ -193,9 +202,12 @@ func drawHistory(t *rapid.T) history {
 		}
 	}
 	h.kept, h.again = definitions().Draw(t, "kept"), ids("t", 6).Draw(t, "again")
+	for _, name := range ids("n", 3).Draw(t, "tokens") {
+		h.tokens = append(h.tokens, drawToken(t, name))
+	}
 	for _, id := range ids("w", 3).Draw(t, "workers") {
 		h.workers = append(h.workers, &mailroom.Worker{
-			ID: id, Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
+			ID: id, Owner: word().Draw(t, "owner"), Host: word().Draw(t, "host"), Local: rapid.Bool().Draw(t, "local"), Agents: ids("a", 3).Draw(t, "agents"),
 			LeaseUntil: moment().Draw(t, "lease"), Dead: rapid.Bool().Draw(t, "dead"),
 		})
 	}
@@ -296,6 +308,8 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	}
 	kept, err := r.Definitions()
 	note(kept, err)
+	tokens, err := r.Tokens()
+	note(tokens, err)
 	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
 	note(keys, err)
 	for _, run := range []string{"r1", "r2", "r3"} {

@@ -76,6 +76,8 @@ func fullChanges() *mailroom.Changes {
 	w.ID = "w"
 	q := filled[mailroom.Ticket](6)
 	q.Key, q.ID, q.Thread, q.Run = 0, "q", "t", "r"
+	a := filled[mailroom.Token](8)
+	a.Key, a.Name = 0, "ann"
 	return &mailroom.Changes{
 		Threads:  []*mailroom.Thread{&t, thread("bare")},
 		Runs:     []*mailroom.Run{&r},
@@ -84,6 +86,7 @@ func fullChanges() *mailroom.Changes {
 		Partials: []mailroom.Partial{p},
 		Workers:  []*mailroom.Worker{&w},
 		Tickets:  []*mailroom.Ticket{&q},
+		Tokens:   []*mailroom.Token{&a},
 		Kept:     []mailroom.Definition{filled[mailroom.Definition](7)},
 	}
 }
@@ -116,7 +119,7 @@ func (f *filler) fill(v reflect.Value, depth int) {
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
 	case reflect.Float64:
-		v.SetFloat(float64(f.n) / 3)
+		v.SetFloat(1 / float64(f.n)) // how far a run is lies between 0 and 1
 	case reflect.Bool:
 		v.SetBool(true)
 	case reflect.Pointer:

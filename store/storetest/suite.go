@@ -32,6 +32,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"Others", otherCases()},
 		{"Tickets", ticketCases()},
 		{"Definitions", definitionCases()},
+		{"Tokens", tokenCases()},
 		{"Drop", dropCases()},
 		{"DropEntries", purgeCases()},
 	}
@@ -136,6 +137,7 @@ type contents struct {
 	Partials map[string][]mailroom.Partial
 	Workers  []*mailroom.Worker
 	Tickets  []*mailroom.Ticket
+	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
 	Agents   []string
 }
@@ -156,6 +158,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Partials: make(map[string][]mailroom.Partial),
 		Workers:  get(r.Workers())(t),
 		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
+		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
 		Agents:   get(r.DueAgents())(t),
 	}
@@ -240,6 +243,14 @@ func ticketIDs(list []*mailroom.Ticket) []string {
 		ids = append(ids, k.ID)
 	}
 	return ids
+}
+
+func tokenNames(list []*mailroom.Token) []string {
+	var names []string
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	return names
 }
 
 func seqs(list []mailroom.Entry) []int64 {

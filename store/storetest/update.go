@@ -40,6 +40,7 @@ func failedUpdateWritesNothing(t *testing.T, s *store) {
 			Keys:         []mailroom.SubmitKey{key("t", "k2")},
 			Workers:      []*mailroom.Worker{{ID: "w2"}},
 			Tickets:      []*mailroom.Ticket{ticket("q2", "r2", "t")},
+			Tokens:       []*mailroom.Token{{Name: "bob"}},
 			Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
 			DropPartials: []string{"r"},
 			DropWorkers:  []string{"w"},

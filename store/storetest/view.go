@@ -46,6 +46,7 @@ func viewCases() []testCase {
 						DropWorkers:  []string{"w"},
 						DropThreads:  []string{"bare"},
 						Tickets:      []*mailroom.Ticket{ticket("q2", "r2", "t")},
+						Tokens:       []*mailroom.Token{{Name: "bob"}},
 						Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
 						DropEntries:  []mailroom.Prefix{{Thread: "t", Seq: 2}},
 						DropKept:     before.Kept,
