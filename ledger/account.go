@@ -26,6 +26,9 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 	if err := in.Check(); err != nil {
 		return nil, err
 	}
+	if in.Sum == "" {
+		return nil, mailroom.Errorf(mailroom.Invalid, "token %q has no secret", in.Name)
+	}
 	o := op{name: "create token", rank: rankPlain}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
 		there, err := b.token(in.Name)
@@ -33,17 +36,17 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		case err != nil:
 			return nil, err
 		case there != nil && there.Sum == in.Sum && there.RevokedAt.IsZero():
-			return copyToken(there), nil
+			return plainToken(there), nil
 		case there != nil && there.RevokedAt.IsZero():
 			return nil, mailroom.Errorf(mailroom.Conflict, "there is a token %q: revoke it first, or choose another name", in.Name)
 		}
-		row := copyToken(&in)
-		row.Key, row.CreatedAt, row.UsedAt, row.RevokedAt = 0, b.now, time.Time{}, time.Time{}
+		row := plainToken(&in)
+		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
 		if there != nil {
 			row.Key = there.Key
 		}
 		b.saveToken(row)
-		return copyToken(row), nil
+		return plainToken(row), nil
 	})
 }
 
@@ -116,9 +119,10 @@ func (b *batch) saveToken(row *mailroom.Token) {
 	}
 }
 
-// copyToken takes a row out of a batch, whose later operations may change it.
-func copyToken(t *mailroom.Token) *mailroom.Token {
+// plainToken takes a row out of a batch, whose later operations may change it. The
+// store has not given it its key yet.
+func plainToken(t *mailroom.Token) *mailroom.Token {
 	c := *t
-	c.Scopes, c.Agents = slices.Clone(t.Scopes), slices.Clone(t.Agents)
+	c.Key, c.Scopes, c.Agents = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents)
 	return &c
 }

@@ -69,6 +69,7 @@ func reached() (names []string) {
 		"submit, submit queued, submit steered, submit collected, submit resumed, submit duplicate",
 		"submit: busy, submit: not_found, append: not_found, submit: conflict, submit: invalid, submit: rate_limited",
 		"edit, edit: conflict, edit: not_found, retract, retract: conflict, retract: not_found",
+		"create token, create token: conflict, revoke token, revoke token: not_found, tokens used",
 		"define, forget, delete, delete: conflict, delete: not_found, deliver, patch, purge, purged run",
 		"run completed, run failed crashed, run failed exhausted, run failed permanent",
 		"run cancelled cancelled, run cancelled interrupted, run cancelled retracted, run cancelled superseded",

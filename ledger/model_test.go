@@ -89,7 +89,7 @@ func (m *model) step(t *rapid.T) {
 	}{
 		{12, m.submit, nil}, {12, m.claim, nil}, {2, m.wait, nil}, {2, m.sweep, nil}, {1, m.crash, nil},
 		{1, m.orphans, nil}, {1, m.reopen, nil}, {1, m.versions, nil}, {2, m.interrupt, nil},
-		{2, m.patch, nil}, {2, m.deliver, nil}, {1, m.delete, nil}, {2, m.purge, nil},
+		{1, m.account, nil}, {2, m.patch, nil}, {2, m.deliver, nil}, {1, m.delete, nil}, {2, m.purge, nil},
 		{6, m.append, claimed}, {3, m.flush, claimed}, {4, m.steered, claimed}, {6, m.settle, claimed},
 		{4, m.effect, claimed}, {6, m.ask, claimed}, {6, m.park, claimed},
 		{1, m.late, lost}, {2, m.cancel, runs}, {1, m.cancelTree, runs}, {4, m.retry, runs},
@@ -134,7 +134,8 @@ type model struct {
 	keys     map[string]keyed // "thread key"
 	attempts map[string]int   // run to the last attempt that was claimed
 	steps    map[mailroom.Claim]mailroom.Append
-	handed   map[mailroom.Claim]int64 // seq of the last steered message handed over
+	tokens   map[string]mailroom.Token // good ones, by name
+	handed   map[mailroom.Claim]int64  // seq of the last steered message handed over
 }
 
 type keyed struct {
@@ -152,7 +153,7 @@ type worker struct {
 func newModel(w *twin) *model {
 	return &model{
 		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
-		steps: map[mailroom.Claim]mailroom.Append{}, handed: map[mailroom.Claim]int64{},
+		steps: map[mailroom.Claim]mailroom.Append{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]mailroom.Token{},
 	}
 }
 

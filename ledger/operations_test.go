@@ -45,6 +45,10 @@ func day(d *desk, c *clock) {
 	d.register("w", "idle")
 	must(d.Register(d.ctx, mailroom.Worker{ID: "local", Local: true}))(d.t)
 	must(0, d.Define(d.ctx, []mailroom.Definition{{Agent: "echo", Version: "v1", Body: json.RawMessage(`{}`)}}))(d.t)
+	for _, name := range []string{"bob", "former"} {
+		must(d.CreateToken(d.ctx, account(name, "secret of "+name)))(d.t)
+	}
+	must(0, d.RevokeToken(d.ctx, "former"))(d.t)
 	for _, thread := range []string{"old", "done"} {
 		d.settle(complete(claim(thread, thread, "w"), "well"))
 	}
@@ -67,7 +71,7 @@ func current() mailroom.Claim { return mailroom.Claim{Thread: "busy", Run: "curr
 
 // operations are all that write.
 func operations() []operation {
-	all := append(runOperations(), threadOperations()...)
+	all := append(append(runOperations(), threadOperations()...), tokenOperations()...)
 	for _, m := range []mailroom.Mode{
 		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect,
 	} {
@@ -160,6 +164,31 @@ func runOperations() []operation {
 			return status(l.Retry(ctx, mailroom.Retry{Run: "dead", By: "ann"}))
 		}},
 	)
+}
+
+// account is a token of a secret whose hash is sum.
+func account(name, sum string) mailroom.Token {
+	return mailroom.Token{Name: name, Sum: sum, Scopes: []mailroom.Permission{mailroom.MayRead, mailroom.MaySubmit}}
+}
+
+func tokenOperations() []operation {
+	create := func(in mailroom.Token) func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		return func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			row, err := l.CreateToken(ctx, in)
+			if err != nil {
+				return nil, err
+			}
+			return []any{row.Name, row.Sum, row.RevokedAt}, nil
+		}
+	}
+	return []operation{
+		{name: "create token", do: create(account("ann", "a secret"))},
+		{name: "create token again", do: create(account("former", "a new secret"))},
+		{name: "revoke token", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, l.RevokeToken(ctx, "bob") }},
+		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.TokensUsed(ctx, map[string]time.Time{"secret of bob": time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)})
+		}},
+	}
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {

@@ -240,6 +240,7 @@ type contents struct {
 	Workers  []*mailroom.Worker
 	Tickets  map[string]*mailroom.Ticket
 	Keys     map[string]mailroom.SubmitKey // by "thread key", of those that submits use
+	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
 }
 
@@ -258,6 +259,9 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 			return err
 		}
 		if all.Kept, err = r.Definitions(); err != nil {
+			return err
+		}
+		if all.Tokens, err = r.Tokens(); err != nil {
 			return err
 		}
 		threads, err := r.Threads(mailroom.ThreadQuery{})

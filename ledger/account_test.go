@@ -1,0 +1,146 @@
+package ledger_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// account makes, revokes or uses a token, and checks that the good ones are those
+// that the model knows.
+func (m *model) account(t *rapid.T) {
+	name := one(t, []string{"ann", "bob"}, "name")
+	known, good := m.tokens[name]
+	switch number(t, 0, 2, "of a token") {
+	case 0:
+		in := account(name, m.name("secret "))
+		if _, err := twice(t, m.twin, "create token", func(l *ledger.Ledger) (*mailroom.Token, error) { return l.CreateToken(m.ctx, in) }); err == nil {
+			if good {
+				t.Fatalf("token %s was made while there was a good one", name)
+			}
+			m.tokens[name] = in
+		}
+	case 1:
+		if m.do(t, "revoke token", func(l *ledger.Ledger) error { return l.RevokeToken(m.ctx, name) }) == nil {
+			delete(m.tokens, name)
+		}
+	case 2:
+		at := m.clock.read().Truncate(time.Minute)
+		_ = m.do(t, "tokens used", func(l *ledger.Ledger) error { // it is never refused: twice would say so
+			return l.TokensUsed(m.ctx, map[string]time.Time{known.Sum: at, "of nobody": at})
+		})
+	}
+	found := map[string]string{}
+	for _, row := range m.after.Tokens {
+		if row.RevokedAt.IsZero() {
+			found[row.Name] = row.Sum
+		}
+	}
+	for name, in := range m.tokens {
+		if found[name] != in.Sum {
+			t.Fatalf("the token of %s has the secret %q, want %q", name, found[name], in.Sum)
+		}
+	}
+	if len(found) != len(m.tokens) {
+		t.Fatalf("good tokens: %v, want those of %v", found, slices.Collect(maps.Keys(m.tokens)))
+	}
+}
+
+func (d *desk) tokens() []*mailroom.Token {
+	d.t.Helper()
+	return must(d.Tokens(d.ctx))(d.t)
+}
+
+func TestANameHasOneTokenAtATime(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	first := must(d.CreateToken(d.ctx, account("ann", "one")))(t)
+	if again := must(d.CreateToken(d.ctx, account("ann", "one")))(t); cmp.Diff(first, again) != "" {
+		t.Errorf("the same secret again: %+v, want %+v", again, first)
+	}
+	_, err := d.CreateToken(d.ctx, account("ann", "two"))
+	wantCode(t, err, mailroom.Conflict)
+
+	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	key, revoked := d.tokens()[0].Key, d.tokens()[0].RevokedAt
+	if revoked.IsZero() {
+		t.Error("it is not revoked")
+	}
+	if err := d.RevokeToken(d.ctx, "ann"); err != nil || !d.tokens()[0].RevokedAt.Equal(revoked) {
+		t.Errorf("revoked again: %v at %v, want nothing new", err, d.tokens()[0].RevokedAt)
+	}
+	wantCode(t, d.RevokeToken(d.ctx, "bob"), mailroom.NotFound)
+
+	second := account("ann", "two")
+	second.Scopes, second.Namespace = []mailroom.Permission{mailroom.MayRead}, "team-"
+	got := must(d.CreateToken(d.ctx, second))(t)
+	want := second
+	want.Key, want.CreatedAt = key, got.CreatedAt
+	wantEqual(t, "the next one", d.tokens(), []*mailroom.Token{&want})
+	// The secret that was revoked is nobody's, also when it comes late.
+	if err := d.TokensUsed(d.ctx, map[string]time.Time{"one": time.Now()}); err != nil || !d.tokens()[0].UsedAt.IsZero() {
+		t.Errorf("used at %v, %v, want never", d.tokens()[0].UsedAt, err)
+	}
+}
+
+func TestATokenIsRefusedByItsOwnRules(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	for name, in := range map[string]mailroom.Token{
+		"the operator's name": account(mailroom.Operator, "sum"),
+		"no name":             account("", "sum"),
+		"no scope":            {Name: "ann", Sum: "sum"},
+		"no secret":           account("ann", ""),
+	} {
+		if _, err := d.CreateToken(d.ctx, in); mailroom.CodeOf(err) != mailroom.Invalid {
+			t.Errorf("%s: %v, want invalid", name, err)
+		}
+	}
+	wantEqual(t, "tokens", len(d.tokens()), 0)
+}
+
+func TestTheLastUseOfATokenOnlyGrows(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+	early, late := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC), time.Date(2030, 1, 2, 3, 5, 0, 0, time.UTC)
+	for _, at := range []time.Time{late, early} {
+		if err := d.TokensUsed(d.ctx, map[string]time.Time{"sum": at}); err != nil {
+			t.Fatal(err)
+		}
+		if got := d.tokens()[0].UsedAt; !got.Equal(late) {
+			t.Errorf("used at %v: got %v, want %v", at, got, late)
+		}
+	}
+}
+
+func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		create := func(name, sum string) func() error {
+			return func() error { _, err := d.CreateToken(d.ctx, account(name, sum)); return err }
+		}
+		errs := gathered(t, d, f, create("ann", "one"), create("ann", "two"),
+			func() error { return d.RevokeToken(d.ctx, "ann") },
+			create("ann", "three"), create("bob", "four"),
+			func() error {
+				return d.TokensUsed(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
+			},
+		)
+		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.Conflict, "", "", "", ""})
+		wantEqual(t, "commits", f.updates(), 1)
+		var got []string
+		for _, row := range d.tokens() {
+			got = append(got, row.Name+" "+row.Sum+" "+row.UsedAt.UTC().Format(time.TimeOnly))
+		}
+		wantEqual(t, "tokens", got, []string{"ann three 00:01:00", "bob four 00:02:00"})
+	})
+}
