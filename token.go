@@ -52,7 +52,7 @@ func (t *Token) Check() error {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-@", r))
 	}
 	switch {
-	case t.Name == "" || len(t.Name) > maxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }):
+	case t.Name == "" || len(t.Name) > maxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }), t.Name == ".", t.Name == "..":
 		return invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", maxTokenName), t.Name)
 	case t.Name == Operator:
 		return invalid("name", "is the name of who runs the server", t.Name)

@@ -91,6 +91,9 @@ func (g *generic) world(operation string, n int) map[string]string {
 		}
 		g.f.park(work, approval())
 		w["ticket"] = mailroom.TicketID(sent.Run, "deploy")
+	case "revoke-token":
+		w["name"] = "phone"
+		ask[client.CreatedToken](g.f, "POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
 	case "delete-thread", "retry-run", "wait-run":
 		g.f.call("POST /v1/runs/"+sent.Run+"/cancel", "")
 	}
@@ -149,6 +152,8 @@ func value(s *base.Schema) any {
 			}
 		}
 		return out
+	case slices.Contains(s.Type, "array") && s.MinItems != nil && *s.MinItems > 0:
+		return []any{value(s.Items.A.Schema())}
 	case slices.Contains(s.Type, "array"):
 		return []any{}
 	case slices.Contains(s.Type, "integer"), slices.Contains(s.Type, "number"):
@@ -217,7 +222,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	g := describe(f)
 	for path, item := range g.model.Paths.PathItems.FromOldest() {
 		for method, op := range item.GetOperations().FromOldest() {
-			req := g.request(t.Context(), method, path, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none"})
+			req := g.request(t.Context(), method, path, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none"})
 			req.Header.Set("Authorization", "Bearer wrong")
 			resp, err := f.http.RoundTrip(req)
 			if err != nil {

@@ -529,15 +529,15 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}",
+		"DELETE /v1/threads/{thread}", "DELETE /v1/threads/{thread}/messages/{message}", "DELETE /v1/tokens/{name}",
 		"GET /healthz", "GET /metrics", "GET /readyz", "GET /v1/agents",
 		"GET /v1/runs", "GET /v1/runs/{run}", "GET /v1/runs/{run}/stream", "GET /v1/runs/{run}/wait",
 		"GET /v1/stats", "GET /v1/stream", "GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",
 		"GET /v1/threads/{thread}/messages/{message}", "GET /v1/threads/{thread}/stream",
-		"GET /v1/tickets", "GET /v1/tickets/{ticket}", "GET /v1/workers", "GET /v1/ws",
+		"GET /v1/tickets", "GET /v1/tickets/{ticket}", "GET /v1/tokens", "GET /v1/workers", "GET /v1/ws",
 		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}",
 		"POST /v1/messages", "POST /v1/runs/retry", "POST /v1/runs/{run}/cancel", "POST /v1/runs/{run}/retry",
-		"POST /v1/threads/{thread}/interrupt", "POST /v1/threads/{thread}/messages", "POST /v1/tickets/{ticket}",
+		"POST /v1/threads/{thread}/interrupt", "POST /v1/threads/{thread}/messages", "POST /v1/tickets/{ticket}", "POST /v1/tokens",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("routes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

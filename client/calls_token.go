@@ -1,0 +1,25 @@
+package client
+
+import (
+	"context"
+	"net/http"
+)
+
+// CreateToken makes an account. Its secret is in the answer, and nowhere else: if
+// the answer is lost, revoke the token and make it again. While there is a good
+// token of that name it is a Conflict.
+func (c *Client) CreateToken(ctx context.Context, in NewToken) (CreatedToken, error) {
+	return ask[CreatedToken](ctx, c, request{method: http.MethodPost, path: "/v1/tokens", body: in})
+}
+
+// Tokens returns all accounts, by name.
+func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
+	page, err := get[Page[Token]](ctx, c, "/v1/tokens", nil)
+	return page.Items, err
+}
+
+// RevokeToken ends what the holder of a token may do, and the streams and waits
+// that it has open. What belongs to its name stays.
+func (c *Client) RevokeToken(ctx context.Context, name string) error {
+	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "tokens", name)}, nil)
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func (m *Main) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Create, list or revoke tokens",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a token? create, list or revoke")}
+		},
+	}
+	cmd.AddCommand(m.tokenCreateCommand(), m.tokenListCommand(), m.tokenRevokeCommand())
+	return cmd
+}
+
+func (m *Main) tokenCreateCommand() *cobra.Command {
+	in := client.NewToken{}
+	var scopes []string
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a token and print its secret, this once",
+		Long: `Create a token and print its secret, this once: the server keeps a hash of it.
+NAME owns the threads that are made with it, and is the sender of its messages.
+
+Scopes: read (look and follow), submit (send, edit, stop, retry), decide (answer
+tickets), work (run agents from another process), admin (everything, in all
+threads). A token sees the threads of its own name, with --namespace also those
+whose id begins so, and with admin all.`,
+		Example: `  mailroom token create laptop --scope read,submit,decide
+  mailroom token create team --scope read --namespace team-
+  MAILROOM_TOKEN=$(mailroom token create ci --scope submit) mailroom send "build it"`,
+		Args: cobra.ExactArgs(1),
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do: read, submit, decide, work, admin")
+	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also see the threads whose id begins with this")
+	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with the scope work: the agents that it may run (default all that the server does not run)")
+	return m.calling(cmd, func(c *client.Client, args []string) error {
+		in.Name, in.Scopes = args[0], []mailroom.Permission{}
+		for _, s := range scopes {
+			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
+		}
+		if len(in.Scopes) == 0 {
+			return refusal(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work and admin", "a token without scopes may do nothing")
+		}
+		t, err := c.CreateToken(cmd.Context(), in)
+		if err != nil {
+			return err
+		}
+		return m.printCreatedToken(t, *output)
+	})
+}
+
+func (m *Main) tokenListCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens, by name",
+		Example: `  mailroom token list
+  mailroom token list -o json`,
+		Args: cobra.NoArgs,
+	}
+	output := formatFlag(cmd)
+	return m.calling(cmd, func(c *client.Client, _ []string) error {
+		tokens, err := c.Tokens(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return m.printTokens(tokens, *output)
+	})
+}
+
+func (m *Main) tokenRevokeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "revoke NAME",
+		Short: "End what the holder of a token may do, at once",
+		Long: `End what the holder of a token may do, at once: what it has open is closed. The
+threads of its name stay, for admins and for the next token of that name.`,
+		Example: `  mailroom token revoke laptop`,
+		Args:    cobra.ExactArgs(1),
+	}
+	return m.calling(cmd, func(c *client.Client, args []string) error {
+		if err := c.RevokeToken(cmd.Context(), args[0]); err != nil {
+			return err
+		}
+		m.say("token %s is revoked", args[0])
+		return nil
+	})
+}
+
+// printCreatedToken prints the secret alone on Stdout, to be taken by a shell.
+func (m *Main) printCreatedToken(t client.CreatedToken, f format) error {
+	if f == asJSON {
+		return m.printJSON(t)
+	}
+	m.say("token %s may %s; it is shown this once:", t.Name, joined(t.Scopes))
+	_, err := fmt.Fprintln(m.Stdout, t.Secret)
+	return printed(err)
+}
+
+func (m *Main) printTokens(tokens []client.Token, f format) error {
+	if f == asJSON {
+		return m.printJSON(client.Page[client.Token]{Items: tokens})
+	}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "CREATED", "USED", "REVOKED"}}
+	for _, t := range tokens {
+		rows = append(rows, []string{
+			t.Name, joined(t.Scopes), orDash(t.Namespace), words(t.Agents),
+			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
+		})
+	}
+	return m.printList(rows, nil, "there are no tokens beside the operator's, which is in the data folder")
+}
+
+func joined(scopes []mailroom.Permission) string {
+	var list []string
+	for _, s := range scopes {
+		list = append(list, string(s))
+	}
+	return strings.Join(list, ",")
+}
+
+func words(list []string) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func (f face) tokens() {
+	s := f.server
+	creation := f.op(mailroom.MayAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
+	creation.DefaultStatus = 201
+	handle(f, creation, s.createToken)
+	handle(f, f.op(mailroom.MayAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
+	revocation := f.op(mailroom.MayAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
+	revocation.DefaultStatus = 204
+	handle(f, revocation, s.revokeToken)
+}
+
+type createTokenInput struct{ Body client.NewToken }
+
+func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[client.CreatedToken], error) {
+	b := in.Body
+	secret := newSecret()
+	hash := sha256.Sum256([]byte(secret))
+	row, err := s.options.Ledger.CreateToken(ctx, mailroom.Token{
+		Name: b.Name, Sum: hex.EncodeToString(hash[:]), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
+	})
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	s.reread(ctx)
+	return &body[client.CreatedToken]{client.CreatedToken{Token: showToken(row), Secret: secret}}, nil
+}
+
+// newSecret is 256 random bits, as letters and digits.
+func newSecret() string {
+	raw := make([]byte, sha256.Size)
+	_, _ = rand.Read(raw) // it never fails: crypto/rand ends the process instead
+	return secretPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))
+}
+
+func (s *Server) listTokens(ctx context.Context, _ *none) (*body[client.Page[client.Token]], error) {
+	rows, err := s.options.Ledger.Tokens(ctx)
+	out := client.Page[client.Token]{Items: []client.Token{}}
+	for _, t := range rows {
+		out.Items = append(out.Items, showToken(t))
+	}
+	return &body[client.Page[client.Token]]{out}, err
+}
+
+type revokeTokenInput struct {
+	Name string `path:"name" doc:"Name of a token."`
+}
+
+// revokeToken answers when nothing of the token is open any more.
+func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*none, error) {
+	if err := s.options.Ledger.RevokeToken(ctx, in.Name); err != nil {
+		return nil, err
+	}
+	s.reread(ctx)
+	return nil, nil
+}
+
+// reread takes over what was just changed, whether or not its caller still waits.
+// If that fails, the keyring tries it again before long.
+func (s *Server) reread(ctx context.Context) {
+	if err := s.keys.read(context.WithoutCancel(ctx)); err != nil {
+		s.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
+	}
+}
+
+func showToken(t *mailroom.Token) client.Token {
+	return client.Token{
+		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
+		Agents: append([]string{}, t.Agents...), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+	}
+}
