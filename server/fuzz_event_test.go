@@ -14,26 +14,34 @@ import (
 	"mailroom/stream"
 )
 
-// FuzzPageCursor: the next of a page is a place in its own list only.
+// FuzzPageCursor: the next of a page is a place in its own list only, of who it
+// was given to, also after a restart.
 func FuzzPageCursor(f *testing.F) {
 	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
+	s, again := &Server{cursors: newCursors("secret")}, &Server{cursors: newCursors("secret")}
+	other := &Server{cursors: newCursors("another secret")}
+	ann, bob := &mailroom.Token{Name: "ann"}, &mailroom.Token{Name: "bob"}
 	f.Add("", int64(1))
-	f.Add(runs.cursor(7), int64(7))
+	f.Add(runs.cursor(s, ann, 7), int64(7))
 	f.Add("cnVuczotMQ", int64(-1))
 	f.Add("cnVuczorMQ=", int64(0))
 	f.Fuzz(func(t *testing.T, cursor string, key int64) {
-		if got, err := runs.parse(runs.cursor(key)); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
+		made := runs.cursor(s, ann, key)
+		if got, err := runs.parse(again, ann, made); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
 			t.Errorf("the cursor of %d is read as %d, %v", key, got, err)
 		}
-		got, err := runs.parse(cursor)
+		got, err := runs.parse(s, ann, cursor)
 		switch {
 		case err != nil && mailroom.CodeOf(err) != mailroom.Invalid:
 			t.Errorf("%q: %v, want invalid", cursor, err)
 		case err == nil && cursor != "" && got <= 0:
 			t.Errorf("%q is read as %d", cursor, got)
 		}
-		if other, otherErr := threads.parse(cursor); cursor != "" && err == nil && otherErr == nil {
-			t.Errorf("%q is of two lists, at %d and %d", cursor, got, other)
+		_, ofThreads := threads.parse(s, ann, made)
+		_, ofBob := runs.parse(s, bob, made)
+		_, elsewhere := runs.parse(other, ann, made)
+		if ofThreads == nil || ofBob == nil || elsewhere == nil {
+			t.Errorf("a cursor of ann's runs is good for her threads, for bob's runs, or on another server: %v, %v, %v", ofThreads, ofBob, elsewhere)
 		}
 	})
 }

@@ -114,6 +114,9 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 		return nil
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
+	if q.token != "" && strings.EqualFold(scheme, "Bearer") {
+		return mailroom.Errorf(mailroom.Unauthenticated, "the token is wrong, or was revoked")
+	}
 	return mailroom.Errorf(mailroom.Unauthenticated, "send the token as header Authorization: Bearer TOKEN")
 }
 

@@ -45,7 +45,7 @@ type grant struct {
 	ctx   context.Context // ends, saying why, when the token is revoked or its rights change
 	end   context.CancelCauseFunc
 
-	used    atomic.Int64 // the minute of its last use, in seconds since 1970
+	used    atomic.Int64 // the minute of its last use, in seconds since 1970; 0: never
 	written int64        // owned by keyring.keep: the last of these that was handed in to be written
 }
 
@@ -139,7 +139,7 @@ func (k *keyring) keep(ctx context.Context) {
 func (k *keyring) note(ctx context.Context) error {
 	used := map[string]time.Time{}
 	for g := range maps.Values(*k.good.Load()) {
-		if at := g.used.Load(); at > g.written {
+		if at := g.used.Load(); at != 0 && at > g.written {
 			used[g.token.Sum], g.written = time.Unix(at, 0).UTC(), at
 		}
 	}

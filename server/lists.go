@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/sha256"
 	"encoding/base64"
-	"strconv"
-	"strings"
+	"encoding/binary"
 
 	"mailroom"
 	"mailroom/client"
@@ -27,7 +29,7 @@ const (
 
 // list reads rows R, newest first, and shows them as W.
 type list[R, W any] struct {
-	name string // goes into cursors, so that one of another list is not taken
+	name string // goes with cursors, so that one of another list is not taken
 	key  func(R) int64
 	// thread returns the id of the thread that a row belongs to.
 	thread func(R) string
@@ -40,7 +42,8 @@ type list[R, W any] struct {
 
 // page reads until it has limit rows and knows whether another one follows.
 func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[client.Page[W]], error) {
-	from, err := l.parse(p.Cursor)
+	who := requestOf(ctx).who
+	from, err := l.parse(s, who, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +58,7 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 		from = part.last
 		full := part.more || scanned >= scanMost
 		if full && !part.end {
-			c := l.cursor(from)
+			c := l.cursor(s, who, from)
 			out.Next = &c
 		}
 		if full || part.end {
@@ -123,19 +126,44 @@ func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (
 	return seen(rd, who, threads)
 }
 
-func (l list[R, W]) cursor(key int64) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(l.name + ":" + strconv.FormatInt(key, 10)))
+// cursor is where a list goes on. It is good for who it was given to, and tells
+// nothing: how many rows there are of others is nobody's business.
+func (l list[R, W]) cursor(s *Server, who *mailroom.Token, key int64) string {
+	place := binary.AppendVarint(nil, key)
+	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.of(who)))
 }
 
-func (l list[R, W]) parse(cursor string) (int64, error) {
+func (l list[R, W]) parse(s *Server, who *mailroom.Token, cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	digits, ok := strings.CutPrefix(string(raw), l.name+":")
-	key, numErr := strconv.ParseInt(digits, 10, 64)
-	if err != nil || !ok || numErr != nil || key <= 0 {
+	key := int64(0)
+	sealed, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		var place []byte
+		if place, err = s.cursors.Open(nil, nil, sealed, l.of(who)); err == nil {
+			key, _ = binary.Varint(place)
+		}
+	}
+	if err != nil || key <= 0 {
 		return 0, wrong("query.cursor", "is not the next of a page of this list", cursor)
 	}
 	return key, nil
+}
+
+func (l list[R, W]) of(who *mailroom.Token) []byte { return []byte(l.name + "\x00" + who.Name) }
+
+// newCursors makes what seals cursors. They outlive the process, as long as the
+// operator's secret stays.
+func newCursors(secret string) cipher.AEAD {
+	key := sha256.Sum256([]byte("cursors\x00" + secret))
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic("seal cursors: " + err.Error()) // a key of this length fits
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic("seal cursors: " + err.Error()) // so does AES
+	}
+	return sealer
 }

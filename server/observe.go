@@ -97,7 +97,7 @@ func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
 // no thread or run id, which callers choose freely.
 func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	q := requestOf(r.Context())
-	_, pattern, _ := strings.Cut(r.Pattern, " ")
+	_, pattern, _ := strings.Cut(q.route, " ")
 	attrs := []slog.Attr{
 		slog.String("method", r.Method),
 		slog.String("path", pattern),

@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -183,6 +184,7 @@ type Server struct {
 	keys     *keyring
 	mux      *routes
 	stranger *grant // of who has shown no token
+	cursors  cipher.AEAD
 	origins  *http.CrossOriginProtection
 	openapi  json.RawMessage
 	submits  map[string]bool // routes that hand in a message
@@ -206,7 +208,7 @@ func New(o Options) *Server {
 	closing, closeAll := context.WithCancel(context.Background())
 	s := &Server{
 		options: o, log: o.Log, keys: newKeyring(o.Ledger, o.Token, o.Log),
-		mux: newRoutes(), stranger: nobody(), origins: http.NewCrossOriginProtection(),
+		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
 		submits: map[string]bool{},
