@@ -22,7 +22,7 @@ type Settle struct {
 	Claim
 	Number  int // the run's Step + 1
 	Outcome Outcome
-	Message *Said    // what was being written: whole if the outcome is Complete, else partial
+	Message *Said    // what was being written: whole if the outcome is Complete, else partial; nil: what was flushed of it
 	Failure *Failure // of Fail
 	Wait    *Wait    // of Park: what for
 	Asks    []Ask    // of Park: tickets opened with it

@@ -164,11 +164,13 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 		if err := checkText(q.body); err != nil {
 			return nil, err
 		}
-		raw, err := json.Marshal(q.body)
-		if err != nil {
+		raw := &bytes.Buffer{}
+		encode := json.NewEncoder(raw)
+		encode.SetEscapeHTML(false) // the text of agents is full of it
+		if err := encode.Encode(q.body); err != nil {
 			return nil, mailroom.Errorf(mailroom.Invalid, "encode the body of %s %s: %w", q.method, q.path, err)
 		}
-		body = bytes.NewReader(raw)
+		body = bytes.NewReader(bytes.TrimSuffix(raw.Bytes(), []byte("\n")))
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, at, body)
 	if err != nil || req.URL.Host == "" {

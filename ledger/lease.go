@@ -29,11 +29,15 @@ type Stop struct {
 	Reason mailroom.Reason
 }
 
-// keepDead is how long the row of a dead worker tells which agents it served.
+// keepDead is how long the row of a dead worker tells which agents it served;
+// one from elsewhere may come back within that time.
 const keepDead = 24 * time.Hour
 
 // frees is how many claims of a lost worker one operation takes away.
 const frees = 100
+
+// LeaseTime is how long a worker owns its claims without renewal.
+func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
 
 // Register adds a worker with a new id and a fresh lease; it returns the lease's
 // end.
@@ -243,8 +247,9 @@ func (b *batch) expire(worker string, threads []string) error {
 
 // Orphans fails what has been due for at least grace for agents that nobody
 // serves: not served (by the caller's configuration), and by no worker that is
-// alive or was within grace. A node alone never judges: the caller must have
-// been up for grace itself.
+// alive or was within grace, or within a day if it is one from elsewhere: a
+// laptop that is closed comes back. A node alone never judges: the caller must
+// have been up for grace itself.
 func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -257,7 +262,7 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 			return err
 		}
 		lost = slices.DeleteFunc(agents, func(a string) bool {
-			return slices.Contains(configured, a) || servedSince(workers, a, time.Now().Add(-grace))
+			return slices.Contains(configured, a) || servedSince(workers, a, time.Now(), grace)
 		})
 		return nil
 	})
@@ -273,9 +278,13 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 	return nil
 }
 
-func servedSince(workers []*mailroom.Worker, agent string, since time.Time) bool {
+func servedSince(workers []*mailroom.Worker, agent string, now time.Time, grace time.Duration) bool {
 	return slices.ContainsFunc(workers, func(w *mailroom.Worker) bool {
-		return slices.Contains(w.Agents, agent) && (!w.Dead || w.LeaseUntil.After(since))
+		within := grace
+		if w.Owner != "" {
+			within = max(grace, keepDead)
+		}
+		return slices.Contains(w.Agents, agent) && (!w.Dead || w.LeaseUntil.After(now.Add(-within)))
 	})
 }
 

@@ -47,6 +47,7 @@ func (s *Server) routes() {
 	f.tickets()
 	f.fleet()
 	f.tokens()
+	f.work()
 	f.streams()
 	f.sockets()
 	f.honest()
@@ -171,7 +172,8 @@ func (f face) health() {
 	})
 }
 
-// checkAgent refuses names that nobody has declared and no live worker serves.
+// checkAgent refuses names that nobody has declared and no worker serves, or has
+// served lately from elsewhere.
 func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if s.options.Agents == nil {
 		return nil
@@ -180,14 +182,9 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(known, name) {
 		return nil
 	}
-	workers, err := s.workers(ctx)
-	if err != nil {
+	elsewhere, err := s.servedElsewhere(ctx)
+	if err != nil || slices.Contains(elsewhere, name) {
 		return err
-	}
-	for _, w := range workers {
-		if slices.Contains(w.Agents, name) {
-			return nil
-		}
 	}
 	return wrong("body.agent", fmt.Sprintf("no agent %q; known: %s", short(name), strings.Join(known, ", ")), name)
 }

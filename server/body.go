@@ -20,7 +20,10 @@ import (
 
 const (
 	defaultBody = 4 << 20
-	maxDepth    = 64
+	// workBody is for what is written under a claim: a whole message, in which
+	// each byte may have become an escape of six, and more with it.
+	workBody = 12 << 20
+	maxDepth = 64
 )
 
 // readBody takes the body in, whole and in time, and refuses what is not one
@@ -31,6 +34,9 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 		return nil
 	}
 	limit := int64(s.options.MaxBody)
+	if strings.HasPrefix(r.URL.Path, "/v1/claims/") {
+		limit = max(limit, workBody)
+	}
 	if r.ContentLength > limit {
 		return s.unread(out, tooLarge(limit))
 	}
@@ -184,12 +190,21 @@ func (w *bodyWalk) object(at string, depth int, free bool) error {
 			return wrong(where, "unknown field", nil)
 		}
 		seen[name] = true
-		below := free || name == "options" || name == "metadata" || name == "data" || name == "answer"
+		below := free || callers(name)
 		if err := w.value(where, depth, below); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// callers are the fields whose value is the caller's own JSON.
+func callers(name string) bool {
+	switch name {
+	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":
+		return true
+	}
+	return false
 }
 
 func (w *bodyWalk) array(at string, depth int, free bool) error {

@@ -83,6 +83,13 @@ func (g *generic) world(operation string, n int) map[string]string {
 	sent := g.f.submit(thread, "one")
 	w := map[string]string{"thread": thread, "run": sent.Run, "message": sent.Message}
 	switch operation {
+	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
+		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-tickets", "get-claimed-effects":
+		agent := fmt.Sprintf("elsewhere-%d", n)
+		claims := g.f.elsewhere(agent, 1)
+		g.f.call("POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":"two","agent":%q,"mode":"interrupt"}`, agent))
+		claims = ask[client.Claims](g.f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"wait":"10s"}`, claims.Worker))
+		w["worker"], w["claim"] = claims.Worker, claims.Claims[0].Claim
 	case "get-ticket", "decide":
 		work := g.f.claim()
 		for work.Claim.Run != sent.Run { // left by an operation before
@@ -222,7 +229,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	g := describe(f)
 	for path, item := range g.model.Paths.PathItems.FromOldest() {
 		for method, op := range item.GetOperations().FromOldest() {
-			req := g.request(t.Context(), method, path, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none"})
+			req := g.request(t.Context(), method, path, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none"})
 			req.Header.Set("Authorization", "Bearer wrong")
 			resp, err := f.http.RoundTrip(req)
 			if err != nil {

@@ -536,9 +536,14 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 		"GET /v1/threads/{thread}/messages/{message}", "GET /v1/threads/{thread}/stream",
 		"GET /v1/tickets", "GET /v1/tickets/{ticket}", "GET /v1/tokens", "GET /v1/workers", "GET /v1/ws",
 		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}",
+		"GET /v1/claims/{claim}/effects", "GET /v1/claims/{claim}/input", "GET /v1/claims/{claim}/run",
+		"GET /v1/claims/{claim}/tickets", "GET /v1/claims/{claim}/transcript", "POST /v1/claims", "POST /v1/claims/{claim}/deltas",
+		"POST /v1/claims/{claim}/entries", "POST /v1/claims/{claim}/settle", "POST /v1/claims/{claim}/steered",
+		"POST /v1/workers/{worker}/leave", "POST /v1/workers/{worker}/renew",
 		"POST /v1/messages", "POST /v1/runs/retry", "POST /v1/runs/{run}/cancel", "POST /v1/runs/{run}/retry",
 		"POST /v1/threads/{thread}/interrupt", "POST /v1/threads/{thread}/messages", "POST /v1/tickets/{ticket}", "POST /v1/tokens",
 	}
+	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("routes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}

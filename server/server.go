@@ -32,6 +32,8 @@ import (
 type Ledger interface {
 	Messages
 	Accounts
+	Workers
+	Attempts
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
 	CancelTree(ctx context.Context, run string, who *mailroom.Token) (*mailroom.Run, error)
@@ -200,6 +202,7 @@ type Server struct {
 	// comes in after that.
 	doors   sync.Mutex
 	sockets sync.WaitGroup
+	rounds  rounds
 }
 
 // New makes a Server. It starts nothing.
@@ -211,6 +214,7 @@ func New(o Options) *Server {
 		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
+		rounds:  rounds{standing: map[string]*standing{}},
 		submits: map[string]bool{},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 	}

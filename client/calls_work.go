@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"mailroom"
+)
+
+// The calls of a worker are sent once: an Unavailable one is repeated by the
+// worker, with the same number, which the server recognises.
+
+// Claim asks for due runs, and registers the worker if the request names none.
+// It takes as long as the request's Wait at most, and longer by the time of one
+// call.
+func (c *Client) Claim(ctx context.Context, in ClaimRequest, wait time.Duration) (Claims, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+c.options.timeout)
+	defer cancel()
+	if wait > 0 {
+		in.Wait = wait.String()
+	}
+	var out Claims
+	err := c.exchange(ctx, request{method: http.MethodPost, path: "/v1/claims", body: in}, &out)
+	return out, err
+}
+
+// RenewWorker extends a worker's lease.
+func (c *Client) RenewWorker(ctx context.Context, worker string, in Renewal) (Renewed, error) {
+	if in.Held == nil {
+		in.Held = []string{}
+	}
+	return ask[Renewed](ctx, c, request{method: http.MethodPost, path: path("v1", "workers", worker, "renew"), body: in})
+}
+
+// LeaveWorker ends a worker's lease.
+func (c *Client) LeaveWorker(ctx context.Context, worker string) error {
+	return c.call(ctx, request{method: http.MethodPost, path: path("v1", "workers", worker, "leave")}, nil)
+}
+
+func under[T any](ctx context.Context, c *Client, claim mailroom.Claim, what string, in any) (T, error) {
+	return ask[T](ctx, c, request{method: http.MethodPost, path: path("v1", "claims", ClaimID(claim), what), body: in})
+}
+
+// Append commits a step of a claimed run.
+func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in Append) (Appended, error) {
+	return under[Appended](ctx, c, claim, "entries", in)
+}
+
+// Write shows, and unless it is live keeps, a piece of the message that a
+// claimed run is writing.
+func (c *Client) Write(ctx context.Context, claim mailroom.Claim, in Text) (TextTaken, error) {
+	return under[TextTaken](ctx, c, claim, "deltas", in)
+}
+
+// Settle ends an attempt.
+func (c *Client) Settle(ctx context.Context, claim mailroom.Claim, in Settle) (Run, error) {
+	return under[Run](ctx, c, claim, "settle", in)
+}
+
+// HandOver takes the messages that were steered into a claimed run.
+func (c *Client) HandOver(ctx context.Context, claim mailroom.Claim, after int64) (HandedOver, error) {
+	return under[HandedOver](ctx, c, claim, "steered", HandOver{After: after})
+}
+
+// ClaimedRun returns a claimed run as it is now.
+func (c *Client) ClaimedRun(ctx context.Context, claim mailroom.Claim) (ClaimedRun, error) {
+	return get[ClaimedRun](ctx, c, path("v1", "claims", ClaimID(claim), "run"), nil)
+}
+
+// ClaimedTranscript returns the last messages, at most limit, that were read
+// before the input of a claimed run.
+func (c *Client) ClaimedTranscript(ctx context.Context, claim mailroom.Claim, limit int) ([]mailroom.Message, error) {
+	v := url.Values{"limit": {strconv.Itoa(limit)}}
+	page, err := get[Page[mailroom.Message]](ctx, c, path("v1", "claims", ClaimID(claim), "transcript"), v)
+	return page.Items, err
+}
+
+// ClaimedInput returns the messages that a claimed run is for.
+func (c *Client) ClaimedInput(ctx context.Context, claim mailroom.Claim) ([]mailroom.Message, error) {
+	page, err := get[Page[mailroom.Message]](ctx, c, path("v1", "claims", ClaimID(claim), "input"), nil)
+	return page.Items, err
+}
+
+// ClaimedTickets returns what a claimed run has asked.
+func (c *Client) ClaimedTickets(ctx context.Context, claim mailroom.Claim) ([]Ticket, error) {
+	page, err := get[Page[Ticket]](ctx, c, path("v1", "claims", ClaimID(claim), "tickets"), nil)
+	return page.Items, err
+}
+
+// ClaimedEffects returns what the log says of a claimed run's named effects.
+func (c *Client) ClaimedEffects(ctx context.Context, claim mailroom.Claim) ([]Effect, error) {
+	page, err := get[Page[Effect]](ctx, c, path("v1", "claims", ClaimID(claim), "effects"), nil)
+	return page.Items, err
+}
+
+// CloseIdle gives up the connections that no call uses: after one that was not
+// answered they may be as dead as it was.
+func (c *Client) CloseIdle() { c.http.CloseIdleConnections() }

@@ -1,0 +1,260 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// ClaimID writes a claim as the API names it, RUN:ATTEMPT.
+func ClaimID(c mailroom.Claim) string { return c.Run + ":" + strconv.Itoa(c.Attempt) }
+
+// ParseClaim reads a claim; its Thread is not in it.
+func ParseClaim(text string) (c mailroom.Claim, ok bool) {
+	i := strings.LastIndexByte(text, ':')
+	if i < 1 {
+		return c, false
+	}
+	n, err := strconv.Atoi(text[i+1:])
+	c = mailroom.Claim{Run: text[:i], Attempt: n}
+	return c, err == nil && n > 0 && ClaimID(c) == text
+}
+
+// ShowStep writes a step as it travels.
+func ShowStep(s mailroom.Step) Step {
+	out := Step{
+		Name: s.Name, Entries: ShowNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
+		Tickets: ShowAsks(s.Tickets), Progress: s.Progress, Record: s.Record,
+	}
+	for _, send := range s.Sends {
+		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts, Answer: send.Answer})
+	}
+	if s.Usage != (mailroom.Usage{}) {
+		u := Usage(s.Usage)
+		out.Usage = &u
+	}
+	return out
+}
+
+// Read is the step that was written. Its refusals name a place below at.
+func (s Step) Read(at string) (mailroom.Step, error) {
+	out := mailroom.Step{
+		Name: s.Name, Entries: ReadNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
+		Progress: s.Progress, Record: s.Record,
+	}
+	if s.Usage != nil {
+		out.Usage = mailroom.Usage(*s.Usage)
+	}
+	var err error
+	if out.Tickets, err = ReadAsks(at+".tickets", s.Tickets); err != nil {
+		return out, err
+	}
+	for i, send := range s.Sends {
+		parts := send.Parts
+		switch {
+		case parts == nil:
+			parts = mailroom.Text(send.Text)
+		case send.Text != "":
+			return out, invalid(fmt.Sprintf("%s.sends[%d].parts", at, i), "comes with text: give one of them", nil)
+		}
+		out.Sends = append(out.Sends, mailroom.Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: parts, Answer: send.Answer})
+	}
+	return out, nil
+}
+
+// ShowNotes writes entries of an agent as they travel.
+func ShowNotes(notes []mailroom.Note) []Note {
+	var out []Note
+	for _, n := range notes {
+		out = append(out, Note(n))
+	}
+	return out
+}
+
+// ReadNotes are the entries that were written.
+func ReadNotes(notes []Note) []mailroom.Note {
+	var out []mailroom.Note
+	for _, n := range notes {
+		out = append(out, mailroom.Note(n))
+	}
+	return out
+}
+
+// ShowAsks writes questions as they travel.
+func ShowAsks(asks []mailroom.Ask) []Ask {
+	var out []Ask
+	for _, a := range asks {
+		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers}
+		if !a.Expires.IsZero() {
+			at := a.Expires
+			shown.ExpiresAt = &at
+		}
+		if a.After != 0 {
+			shown.After = a.After.String()
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+// ReadAsks are the questions that were written. Refusals name a place below at.
+func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
+	var out []mailroom.Ask
+	for i, a := range asks {
+		read := mailroom.Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers}
+		if a.ExpiresAt != nil {
+			read.Expires = *a.ExpiresAt
+		}
+		var err error
+		if read.After, err = readDuration(fmt.Sprintf("%s[%d].after", at, i), a.After); err != nil {
+			return nil, err
+		}
+		out = append(out, read)
+	}
+	return out, nil
+}
+
+// ShowSaid writes a message as it travels.
+func ShowSaid(s *mailroom.Said) *Said {
+	if s == nil {
+		return nil
+	}
+	return &Said{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+}
+
+// Read is the message that was written.
+func (s *Said) Read() *mailroom.Said {
+	if s == nil {
+		return nil
+	}
+	return &mailroom.Said{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+}
+
+// ShowFailure writes an error of an agent as it travels.
+func ShowFailure(f *mailroom.Failure) *Failure {
+	if f == nil {
+		return nil
+	}
+	out := &Failure{Class: f.Class, Message: strings.ToValidUTF8(fmt.Sprint(f.Err), "\uFFFD")}
+	if f.Class != mailroom.Outage && f.Class != mailroom.Permanent {
+		out.Class = mailroom.Transient // as the rules take it
+	}
+	if f.RetryAfter > 0 {
+		out.RetryAfter = f.RetryAfter.String()
+	}
+	return out
+}
+
+// Read is the error that was written. Refusals name a place below at.
+func (f *Failure) Read(at string) (*mailroom.Failure, error) {
+	if f == nil {
+		return nil, nil
+	}
+	out := &mailroom.Failure{Class: f.Class, Err: errors.New(f.Message)}
+	if out.Class == "" {
+		out.Class = mailroom.Transient
+	}
+	var err error
+	out.RetryAfter, err = readDuration(at+".retry_after", f.RetryAfter)
+	return out, err
+}
+
+func readDuration(at, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, invalid(at, "must be a duration such as 30s", text)
+	}
+	return d, nil
+}
+
+func invalid(location, message string, value any) error {
+	return &mailroom.Error{
+		Code: mailroom.Invalid, Message: location + ": " + message,
+		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},
+	}
+}
+
+// Ticket is the row of a ticket as an agent sees it.
+func (k Ticket) Ticket() *mailroom.Ticket {
+	text := func(s *string) string {
+		if s == nil {
+			return ""
+		}
+		return *s
+	}
+	out := &mailroom.Ticket{
+		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind, Prompt: text(k.Prompt), Action: text(k.Action),
+		Arguments: present(k.Arguments), Digest: k.Digest, State: k.State, ExpiresAt: k.ExpiresAt, Answer: present(k.Answer),
+		Reason: text(k.Reason), DecidedBy: text(k.DecidedBy), DecidedAt: k.DecidedAt, Answers: k.Answers,
+	}
+	if k.Decision != nil {
+		out.Decision = *k.Decision
+	}
+	return out
+}
+
+// present is nil for JSON that is null, which stands for nothing.
+func present(raw []byte) []byte {
+	if string(raw) == "null" {
+		return nil
+	}
+	return raw
+}
+
+// Mailroom is the run as its agent sees it: without what only the server needs
+// to know of it.
+func (c Claim) Mailroom() *mailroom.Run {
+	r := c.Run
+	out := &mailroom.Run{
+		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: r.AgentVersion, Status: r.Status, Mode: r.Mode,
+		Priority: r.Priority, Place: r.Place, Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, Lost: c.Lost,
+		MaxAttempts: r.MaxAttempts, AvailableAt: r.AvailableAt, Origin: r.Origin, Options: present(r.Options),
+		Metadata: r.Metadata, Reply: r.Reply, Error: r.Error, Step: r.Steps, Progress: r.Progress,
+		Checkpoint: present(c.Checkpoint), Started: true, Asked: len(c.Tickets), CreatedAt: r.CreatedAt,
+	}
+	for _, s := range []struct {
+		to   *string
+		from *string
+	}{{&out.SubmitKey, r.Key}, {&out.Parent, r.Parent}} {
+		if s.from != nil {
+			*s.to = *s.from
+		}
+	}
+	for _, at := range []struct{ to, from *time.Time }{{&out.NotBefore, r.NotBefore}, {&out.StartedAt, r.StartedAt}} {
+		if at.from != nil {
+			*at.to = *at.from
+		}
+	}
+	if r.Usage != nil {
+		out.Usage = mailroom.Usage(*r.Usage)
+	}
+	for _, m := range c.Messages {
+		out.Inputs = append(out.Inputs, mailroom.Input{Message: m.ID, Seq: m.Seq})
+	}
+	out.Steers = readSteers(c.Steers)
+	return out
+}
+
+func readSteers(steers []Steer) []mailroom.Steer {
+	var out []mailroom.Steer
+	for _, s := range steers {
+		out = append(out, mailroom.Steer{Input: mailroom.Input{Message: s.Message, Seq: s.Seq}, Read: s.Read})
+	}
+	return out
+}
+
+// Mailroom is the run as its agent sees it.
+func (c ClaimedRun) Mailroom() *mailroom.Run {
+	out := Claim{Run: c.Run, Steers: c.Steers}.Mailroom()
+	if c.Stop != nil {
+		out.Stop = *c.Stop
+	}
+	return out
+}

@@ -1,0 +1,334 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/ledger"
+)
+
+const (
+	maxClaimWait = time.Minute
+	maxAgents    = 100 // that one worker serves
+)
+
+type claimInput struct{ Body client.ClaimRequest }
+
+// asked is a ClaimRequest as it was understood.
+type asked struct {
+	most  int
+	slots map[string]int // nil: as the worker was registered
+	wait  time.Duration
+	alone bool
+	client.ClaimRequest
+}
+
+func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims], error) {
+	q, err := readClaimRequest(in.Body)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.claimant(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	var work []ledger.Work
+	if q.most > 0 {
+		if work, err = s.claimRound(ctx, w, q); err != nil {
+			return nil, err
+		}
+	}
+	out := client.Claims{
+		Worker: w.ID, Round: q.Round, LeaseUntil: w.LeaseUntil,
+		LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(),
+	}
+	out.Claims, err = s.showClaims(ctx, work)
+	return &body[client.Claims]{out}, err
+}
+
+func readClaimRequest(in client.ClaimRequest) (q asked, err error) {
+	q = asked{ClaimRequest: in, most: 1, alone: in.Alone == nil || *in.Alone}
+	if in.Max != nil {
+		q.most = *in.Max
+	}
+	if in.Wait != "" {
+		if q.wait, err = time.ParseDuration(in.Wait); err != nil || q.wait < 0 || q.wait > maxClaimWait {
+			return q, wrong("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
+		}
+	}
+	if strings.ContainsRune(in.Host, 0) {
+		return q, wrong("body.host", "must be text without NUL", in.Host)
+	}
+	if q.most > 0 && in.Round < 1 {
+		return q, wrong("body.round", "must number the worker's claims, from 1", in.Round)
+	}
+	q.slots, err = readSlots(in.Agents, q.most)
+	return q, err
+}
+
+// readSlots reads the names of agents, or how many runs are wanted of each.
+func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	slots := map[string]int{}
+	var names []string
+	if json.Unmarshal(raw, &names) == nil {
+		for _, name := range names {
+			slots[name] = most
+		}
+	} else if json.Unmarshal(raw, &slots) != nil {
+		return nil, wrong("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
+	}
+	if len(slots) == 0 || len(slots) > maxAgents {
+		return nil, wrong("body.agents", "must name 1 to 100 agents", len(slots))
+	}
+	for name, n := range slots {
+		if n < 0 || n > 1000 {
+			return nil, wrong("body.agents", "must have numbers from 0 to 1000", name)
+		}
+	}
+	return slots, nil
+}
+
+// claimant is the worker that a claim is for: a new one, or the token's own.
+func (s *Server) claimant(ctx context.Context, q asked) (*mailroom.Worker, error) {
+	who := requestOf(ctx).who
+	names := slices.Sorted(maps.Keys(q.slots))
+	if q.Worker == "" {
+		if names == nil {
+			return nil, wrong("body.agents", "is missing: name the agents that the worker serves", nil)
+		}
+		if err := s.mayServe(who, names); err != nil {
+			return nil, err
+		}
+		w := &mailroom.Worker{ID: ledger.NewID(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
+		until, err := s.options.Ledger.Register(ctx, *w)
+		w.LeaseUntil = until
+		return w, err
+	}
+	w, err := s.worker(ctx, q.Worker)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if !slices.Contains(w.Agents, name) {
+			return nil, wrong("body.agents", "has one for which the worker was not registered", name)
+		}
+	}
+	return w, s.mayServe(who, w.Agents)
+}
+
+// claimRound makes one round of a worker's claims. It ends the round that the
+// worker may still stand in: the answer of that one goes nowhere.
+func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([]ledger.Work, error) {
+	leave, err := s.readers.enter(requestOf(ctx).who.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	standing, end, err := s.rounds.begin(ctx, w.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	work, err := s.repeated(standing, w.ID, q.Round)
+	if err != nil || len(work) > 0 {
+		return work, err
+	}
+	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, Alone: q.alone, Wait: q.wait > 0}
+	if c.Agents == nil {
+		c.Agents = map[string]int{}
+		for _, name := range w.Agents {
+			c.Agents[name] = q.most
+		}
+	}
+	standing, done := s.whileGood(standing)
+	defer done()
+	if c.Wait {
+		var expire context.CancelFunc
+		standing, expire = context.WithTimeout(standing, q.wait)
+		defer expire()
+	}
+	work, err = s.options.Ledger.Claim(standing, c)
+	if err == nil || !errors.Is(err, standing.Err()) {
+		return work, err
+	}
+	if why := context.Cause(standing); mailroom.CodeOf(why) != mailroom.Internal {
+		return nil, why // the server shuts down, or the token is no longer good
+	}
+	return nil, nil // its time is over, its caller has gone, or a later round has begun
+}
+
+// repeated is what a worker's round has claimed and still holds: whose answer
+// was lost asks again under its number. A round before one that has claims is
+// refused.
+func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Work, err error) {
+	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		work = nil
+		held, err := rd.Threads(mailroom.ThreadQuery{Worker: worker})
+		if err != nil {
+			return err
+		}
+		threads := map[string]*mailroom.Thread{}
+		var ids []string
+		for _, t := range held {
+			switch {
+			case t.Round > round:
+				return mailroom.Errorf(mailroom.Conflict, "round %d comes after round %d: number the claims upwards", round, t.Round)
+			case t.Round == round:
+				threads[t.Current] = t
+				ids = append(ids, t.Current)
+			}
+		}
+		if len(ids) == 0 {
+			return nil
+		}
+		runs, err := rd.Runs(mailroom.RunQuery{IDs: ids})
+		for _, r := range runs {
+			work = append(work, ledger.Work{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+		}
+		return err
+	})
+	slices.SortFunc(work, func(a, b ledger.Work) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
+	return work, err
+}
+
+// showClaims adds what an agent needs to begin.
+func (s *Server) showClaims(ctx context.Context, work []ledger.Work) ([]client.Claim, error) {
+	out := []client.Claim{}
+	if len(work) == 0 {
+		return out, nil
+	}
+	ctx = context.WithoutCancel(ctx) // what is claimed is answered, should anybody still listen
+	inputs, err := s.inputs(ctx, work)
+	if err != nil {
+		return nil, err
+	}
+	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		out = out[:0]
+		rows := make([]*mailroom.Run, len(work))
+		for i, w := range work {
+			rows[i] = w.Run
+		}
+		runs, err := showRuns(rd, rows)
+		if err != nil {
+			return err
+		}
+		tickets, err := askedBy(rd, rows)
+		if err != nil {
+			return err
+		}
+		for i, w := range work {
+			out = append(out, client.Claim{
+				Claim: client.ClaimID(w.Claim), Run: runs[i], Messages: inputs[i], State: w.Thread.State[w.Run.Agent],
+				Checkpoint: w.Run.Checkpoint, Options: w.Run.Options, Tickets: tickets[w.Run.ID], Steers: showSteers(w.Run), Lost: w.Run.Lost,
+			})
+		}
+		return nil
+	})
+	return out, err
+}
+
+// inputs are the messages that runs are for; most come with the claim.
+func (s *Server) inputs(ctx context.Context, work []ledger.Work) ([][]mailroom.Message, error) {
+	out := make([][]mailroom.Message, len(work))
+	var unread []*mailroom.Run
+	for i, w := range work {
+		if out[i] = w.Input; w.Input == nil {
+			unread = append(unread, w.Run)
+		}
+	}
+	if len(unread) == 0 {
+		return out, nil
+	}
+	found, err := s.options.Ledger.Inputs(ctx, unread)
+	for i := range out {
+		if out[i] == nil && err == nil {
+			out[i], found = found[0], found[1:]
+		}
+	}
+	return out, err
+}
+
+// askedBy are the tickets of runs, without those of before a fresh retry.
+func askedBy(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]client.Ticket, error) {
+	out := map[string][]client.Ticket{}
+	var ids []string
+	for _, r := range runs {
+		out[r.ID] = []client.Ticket{}
+		if r.Asked > 0 {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return out, nil
+	}
+	rows, err := rd.Tickets(mailroom.TicketQuery{Runs: ids})
+	for _, k := range rows {
+		if k.State != mailroom.TicketVoid {
+			out[k.Run] = append(out[k.Run], showTicket(k))
+		}
+	}
+	return out, err
+}
+
+func showSteers(r *mailroom.Run) []client.Steer {
+	out := []client.Steer{}
+	for _, s := range r.Steers {
+		if !s.Retracted {
+			out = append(out, client.Steer{Message: s.Message, Seq: s.Seq, Read: s.Read})
+		}
+	}
+	return out
+}
+
+// rounds are the claims that stand, one per worker: a new one ends the one
+// before, whose caller has gone, and begins when that is over.
+type rounds struct {
+	mu       sync.Mutex
+	standing map[string]*standing // owned by mu
+}
+
+type standing struct {
+	cancel context.CancelFunc
+	over   chan struct{}
+}
+
+func (r *rounds) begin(ctx context.Context, worker string) (context.Context, func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	mine := &standing{cancel: cancel, over: make(chan struct{})}
+	for {
+		r.mu.Lock()
+		before := r.standing[worker]
+		if before == nil {
+			r.standing[worker] = mine
+			r.mu.Unlock()
+			break
+		}
+		r.mu.Unlock()
+		before.cancel()
+		select {
+		case <-before.over:
+		case <-ctx.Done():
+			cancel()
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	return ctx, func() {
+		cancel()
+		r.mu.Lock()
+		delete(r.standing, worker)
+		r.mu.Unlock()
+		close(mine.over)
+	}, nil
+}

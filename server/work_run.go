@@ -1,0 +1,261 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// Attempts is the part of a ledger that is about claimed runs.
+type Attempts interface {
+	Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error)
+	Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
+	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
+	HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
+	Append(ctx context.Context, a mailroom.Append) (seq int64, err error)
+	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
+	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
+}
+
+// claimed registers what is written and read under a claim.
+func (f face) claimed() {
+	s := f.server
+	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
+	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
+	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
+	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
+	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
+	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
+	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
+	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
+	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
+}
+
+type appendInput struct {
+	ClaimPath
+	Body client.Append
+}
+
+func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appended], error) {
+	step, err := in.Body.Step.Read("body.step")
+	if err != nil {
+		return nil, err
+	}
+	a := mailroom.Append{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
+	h, err := s.hold(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error { return h.name(rd, a.Message, a.Number) })
+	if err != nil {
+		return nil, err
+	}
+	a.Claim = h.Claim
+	if a.Effects, err = s.readEffects(ctx, h, in.Body); err != nil {
+		return nil, err
+	}
+	seq, err := s.options.Ledger.Append(ctx, a)
+	if err != nil {
+		return nil, within("body.step.", err)
+	}
+	return &body[client.Appended]{client.Appended{Orders: h.orders(), Seq: seq}}, nil
+}
+
+// readEffects reads the entries about effects, which inside only a Session
+// writes, and refuses what it would not write.
+func (s *Server) readEffects(ctx context.Context, h *hold, in client.Append) ([]mailroom.Note, error) {
+	if len(in.Effects) == 0 {
+		return nil, nil
+	}
+	known := map[string]*mailroom.EffectState{}
+	if !h.repeats(in.Number) {
+		var err error
+		if known, err = s.options.Ledger.Effects(ctx, h.run); err != nil {
+			return nil, err
+		}
+	}
+	var notes []mailroom.Note
+	for i, n := range in.Effects {
+		at := fmt.Sprintf("body.effects[%d]", i)
+		body, err := readEffect(h.Run, n)
+		if err != nil {
+			return nil, within(at+".", err)
+		}
+		switch old := known[body.Name]; {
+		case old == nil:
+		case old.Input != body.Input:
+			return nil, mailroom.Errorf(mailroom.Conflict, "effect %q was begun with other input", body.Name)
+		case old.Last == mailroom.KindEffectSettled && !old.Failed():
+			return nil, mailroom.Errorf(mailroom.Conflict, "effect %q is settled: its result is kept", body.Name)
+		}
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode effect %q: %w", body.Name, err)
+		}
+		notes = append(notes, mailroom.Note{Kind: n.Kind, Body: raw})
+	}
+	return notes, nil
+}
+
+func readEffect(run string, n client.Note) (out mailroom.EffectEntry, err error) {
+	switch n.Kind {
+	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
+	default:
+		return out, wrong("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(n.Body)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&out); err != nil {
+		return out, wrong("body", "must be an object with name, input, result, cut and error: "+short(err.Error()), nil)
+	}
+	own, err := mailroom.NewEffect(run, mailroom.Effect{Name: out.Name})
+	switch {
+	case err != nil:
+		return out, within("body.", err)
+	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
+		return out, wrong("body.effect", "is not the id of this effect, or key not its key: leave them out", nil)
+	case len(out.Result) > mailroom.MaxEffect:
+		return out, wrong("body.result", fmt.Sprintf("is larger than %d bytes: leave it out, with cut", mailroom.MaxEffect), nil)
+	case !plainText(out.Input) || !plainText(out.Error):
+		return out, wrong("body", "must have text without NUL", nil)
+	}
+	out.Effect, out.Key = own.Effect, own.Key
+	return out, nil
+}
+
+func plainText(s string) bool { return strings.IndexByte(s, 0) < 0 }
+
+type settleInput struct {
+	ClaimPath
+	Body client.Settle
+}
+
+func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run], error) {
+	b := in.Body
+	out := mailroom.Settle{
+		Number: b.Number, Outcome: b.Outcome, Message: b.Message.Read(), Wait: (*mailroom.Wait)(b.Wait),
+		Jitter: rand.Float64(), Forced: b.Forced,
+	}
+	var err error
+	switch {
+	case b.Text != "" && b.Message != nil:
+		return nil, wrong("body.text", "comes with message: give one of them", nil)
+	case b.Text != "":
+		out.Message = &mailroom.Said{Text: b.Text}
+	}
+	if out.Failure, err = b.Failure.Read("body.failure"); err != nil {
+		return nil, err
+	}
+	if out.Asks, err = client.ReadAsks("body.tickets", b.Tickets); err != nil {
+		return nil, err
+	}
+	h, err := s.hold(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error { return h.name(rd, out.Message, out.Number) })
+	if err != nil {
+		return nil, err
+	}
+	out.Claim = h.Claim
+	row, err := s.options.Ledger.Settle(ctx, out)
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	run, err := s.after(ctx, row)
+	return &body[client.Run]{run}, err
+}
+
+type handOverInput struct {
+	ClaimPath
+	Body *client.HandOver
+}
+
+func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[client.HandedOver], error) {
+	h, err := s.hold(ctx, in.ClaimPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	after := int64(0)
+	if in.Body != nil {
+		after = in.Body.After
+	}
+	messages, last, err := s.options.Ledger.HandOver(ctx, h.Claim, after)
+	if messages == nil {
+		messages = []mailroom.Message{}
+	}
+	return &body[client.HandedOver]{client.HandedOver{Messages: messages, Last: last}}, err
+}
+
+type claimedInput struct{ ClaimPath }
+
+func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[client.ClaimedRun], error) {
+	var out client.ClaimedRun
+	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error {
+		shown, err := showRuns(rd, []*mailroom.Run{h.run})
+		if err == nil {
+			out.Run = shown[0]
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Orders, out.Steers = h.orders(), showSteers(h.run)
+	return &body[client.ClaimedRun]{out}, nil
+}
+
+// all is a list in one page.
+func all[T any](items []T) *body[client.Page[T]] {
+	if items == nil {
+		items = []T{}
+	}
+	return &body[client.Page[T]]{client.Page[T]{Items: items}}
+}
+
+func (s *Server) claimedInput(ctx context.Context, in *claimedInput) (*body[client.Page[mailroom.Message]], error) {
+	h, err := s.holding(ctx, in.ClaimPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	inputs, err := s.options.Ledger.Inputs(ctx, []*mailroom.Run{h.run})
+	if err != nil {
+		return nil, err
+	}
+	return all(inputs[0]), nil
+}
+
+type claimedTranscriptInput struct {
+	ClaimPath
+	Limit int `query:"limit" minimum:"1" maximum:"10000" default:"100"`
+}
+
+func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInput) (*body[client.Page[mailroom.Message]], error) {
+	h, err := s.holding(ctx, in.ClaimPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	items, err := s.options.Ledger.Before(ctx, h.run, in.Limit)
+	return all(items), err
+}
+
+func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[client.Page[client.Ticket]], error) {
+	var tickets map[string][]client.Ticket
+	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) (err error) {
+		tickets, err = askedBy(rd, []*mailroom.Run{h.run})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all(tickets[h.Run]), nil
+}
+
+func (s *Server) claimedEffects(ctx context.Context, in *claimedInput) (*body[client.Page[client.Effect]], error) {
+	h, err := s.holding(ctx, in.ClaimPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	states, err := s.options.Ledger.Effects(ctx, h.run)
+	if err != nil {
+		return nil, err
+	}
+	return all(showEffects(states)), nil
+}

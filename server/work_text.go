@@ -1,0 +1,136 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+)
+
+type writeInput struct {
+	ClaimPath
+	Body client.Text
+}
+
+// write shows a piece of text at once and, unless it is live only, keeps it: what
+// is kept is one text without a hole, whatever is repeated.
+func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTaken], error) {
+	b := in.Body
+	end := b.Offset + len(b.Text)
+	if !plainText(b.Text) || end > mailroom.MaxText || end < 0 {
+		return nil, wrong("body.text", fmt.Sprintf("must be text without NUL within the first %d bytes of its message", mailroom.MaxText), nil)
+	}
+	var over bool
+	kept := ""
+	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) (err error) {
+		if b.Message, over, err = h.writing(rd, b); err != nil || over || b.Live {
+			return err
+		}
+		kept, err = h.kept(rd, b.Message)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &body[client.TextTaken]{client.TextTaken{Orders: h.orders(), Message: b.Message, Offset: end}}
+	if over || b.Text == "" {
+		return out, nil
+	}
+	rest := b.Text
+	if !b.Live {
+		if rest, err = beyond(kept, b); err != nil {
+			return nil, err
+		}
+	}
+	s.publish(bus.Notice{Thread: h.Thread, Delta: &mailroom.Delta{
+		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Offset: b.Offset, Channel: "text", Text: b.Text,
+	}})
+	if b.Live {
+		return out, nil
+	}
+	if rest != "" {
+		err := s.options.Ledger.Flush(ctx, h.Claim, mailroom.Partial{Message: b.Message, Offset: len(kept), Text: rest})
+		if err != nil {
+			return nil, within("body.", err)
+		}
+	}
+	s.publish(bus.Notice{Thread: h.Thread, Flushed: &bus.Flushed{
+		Run: h.Run, Attempt: h.Attempt, Message: b.Message, Upto: len(kept) + len(rest),
+	}})
+	return out, nil
+}
+
+func (s *Server) publish(n bus.Notice) {
+	if s.options.Bus != nil {
+		s.options.Bus.Publish(n)
+	}
+}
+
+// writing is the id of the message that text is for. over: it is in the log
+// already, so that there is nothing more to be shown of it. Live text names its
+// message, and readers know themselves which of them are over.
+func (h *hold) writing(rd mailroom.Reader, b client.Text) (id string, over bool, err error) {
+	n, named := h.numberOf(b.Message)
+	if b.Message != "" && !named {
+		return "", false, wrong("body.message", "is no message of this attempt: leave it out", b.Message)
+	}
+	if named && b.Live {
+		return b.Message, false, nil
+	}
+	written, err := h.written(rd)
+	switch {
+	case err != nil:
+		return "", false, err
+	case !named:
+		return h.messageID(written + 1), false, nil
+	case n > written+1:
+		return "", false, wrong("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
+	}
+	return b.Message, n <= written, nil
+}
+
+// kept is the text of a message that is in the store.
+func (h *hold) kept(rd mailroom.Reader, message string) (string, error) {
+	pieces, err := rd.Partials(h.Run)
+	slices.SortFunc(pieces, func(a, b mailroom.Partial) int { return cmp.Compare(a.Offset, b.Offset) })
+	var text strings.Builder
+	for _, p := range pieces {
+		if p.Attempt == h.Attempt && p.Message == message {
+			text.WriteString(p.Text)
+		}
+	}
+	return text.String(), err
+}
+
+// beyond is what a piece adds to the text that is kept: a repeat adds nothing.
+func beyond(kept string, b client.Text) (string, error) {
+	switch {
+	case b.Offset > len(kept):
+		return "", wrong("body.offset", fmt.Sprintf("leaves a hole: %d bytes are there", len(kept)), b.Offset)
+	case b.Offset < len(kept) && !utf8.RuneStart(kept[b.Offset]):
+		return "", wrong("body.offset", "is within a character", b.Offset)
+	}
+	again := kept[b.Offset:]
+	switch {
+	case strings.HasPrefix(again, b.Text):
+		return "", nil
+	case strings.HasPrefix(b.Text, again):
+		return b.Text[len(again):], nil
+	}
+	return "", mailroom.Errorf(mailroom.Conflict, "other text is kept from offset %d", b.Offset)
+}
+
+func showEffects(states map[string]*mailroom.EffectState) []client.Effect {
+	var out []client.Effect
+	for _, e := range states {
+		out = append(out, client.Effect{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last})
+	}
+	slices.SortFunc(out, func(a, b client.Effect) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
