@@ -152,7 +152,7 @@ func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
 }
 
 func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		const n = 1000
 		h.wait(time.Minute)
 		o := serving(asker(false, approval("go")))

@@ -92,7 +92,7 @@ func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
 }
 
 func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		up := time.Now().Add(time.Hour)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if time.Now().Before(up) {

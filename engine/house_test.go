@@ -21,13 +21,25 @@ type house struct {
 	others   []*process
 }
 
-// inHouse runs f in a bubble of virtual time, on a fresh memory store, and
+// inHouse runs f twice: with engines over the ledger of their own process, and
+// with engines elsewhere, over HTTP. The rules are the same.
+func inHouse(t *testing.T, f func(h *house)) {
+	t.Run("inside", func(t *testing.T) { inBubble(t, false, f) })
+	t.Run("elsewhere", func(t *testing.T) { inBubble(t, true, f) })
+}
+
+// inside is inHouse for what is so only within one process: its hints, its
+// worker rows.
+func inside(t *testing.T, f func(h *house)) { inBubble(t, false, f) }
+
+// inBubble runs f in a bubble of virtual time, on a fresh memory store, and
 // checks the invariants of what f leaves behind. Leaving the bubble waits for
 // every goroutine that was started in it.
-func inHouse(t *testing.T, f func(h *house)) {
+func inBubble(t *testing.T, remote bool, f func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{t: t, store: memory.New()}
 		h.process = h.newProcess()
+		h.process.remote = remote
 		f(h)
 		for _, p := range append(h.others, h.process) {
 			p.stop()

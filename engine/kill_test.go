@@ -56,7 +56,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 		return nil
 	})
 	o.Local, o.Log = true, slog.New(slog.DiscardHandler)
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		for kills, round := 0, 0; kills < 1000; round++ {
 			for i := range threads {
 				h.send(fmt.Sprint("t", i), "go", mode(mailroom.ModeLatest)) // so that no backlog grows

@@ -266,7 +266,7 @@ func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
 }
 
 func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		causes := make(chan error, 1)
 		w := h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {

@@ -136,7 +136,7 @@ func TestRunsOfAThreadStartInOrderAndOneAtATime(t *testing.T) {
 }
 
 func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var order seen[string]
 		h.serve(h.ordered(&order))
 		at := time.Now().Add(time.Hour + 123*time.Millisecond)

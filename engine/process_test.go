@@ -24,6 +24,9 @@ type process struct {
 	end     context.CancelFunc
 	ended   chan struct{}
 	err     error // of the ledger, once ended
+
+	remote bool  // its engines work from elsewhere
+	face   *face // for them; nil: none was there yet
 }
 
 func (h *house) newProcess() *process {
@@ -45,9 +48,10 @@ func (p *process) log() *slog.Logger { return slog.New(slog.NewTextHandler(p.t.O
 // worker is one engine that runs.
 type worker struct {
 	*engine.Engine
-	quit context.CancelFunc
-	done chan struct{}
-	err  error // of Run, once done
+	quit  context.CancelFunc
+	done  chan struct{}
+	err   error  // of Run, once done
+	after func() // ends what belongs to it
 }
 
 // start runs an engine until the process ends, or the worker is stopped.
@@ -55,9 +59,20 @@ func (p *process) start(o engine.Options) *worker {
 	if o.Log == nil {
 		o.Log = p.log()
 	}
-	ctx, quit := context.WithCancel(context.Background())
-	w := &worker{Engine: engine.New(p.ledger, p.bus, o), quit: quit, done: make(chan struct{})}
+	if p.remote {
+		return p.apart(o)
+	}
+	w := p.within(o)
 	p.engines = append(p.engines, w)
+	return w
+}
+
+// within runs an engine over the process's own ledger.
+func (p *process) within(o engine.Options) *worker { return p.begin(p.ledger, p.bus, o) }
+
+func (p *process) begin(l engine.Ledger, b *bus.Bus, o engine.Options) *worker {
+	ctx, quit := context.WithCancel(context.Background())
+	w := &worker{Engine: engine.New(l, b, o), quit: quit, done: make(chan struct{}), after: func() {}}
 	go func() {
 		defer close(w.done)
 		w.err = w.Run(ctx)
@@ -69,6 +84,7 @@ func (p *process) start(o engine.Options) *worker {
 func (w *worker) stop() {
 	w.quit()
 	<-w.done
+	w.after()
 }
 
 // stop shuts the process down in order. It is repeatable.
@@ -78,6 +94,12 @@ func (p *process) stop() {
 		if w.stop(); w.err != nil && !p.line.faults().dead {
 			p.t.Errorf("engine: %v", w.err)
 		}
+	}
+	if p.face != nil {
+		if err := p.face.close(); err != nil && !p.line.faults().dead {
+			p.t.Errorf("server: %v", err)
+		}
+		p.face = nil
 	}
 	p.end()
 	<-p.ended

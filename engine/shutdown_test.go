@@ -130,7 +130,7 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 }
 
 func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		w := h.serve(say("hi"))
 		h.wait(10 * time.Second)
 		begin := time.Now()
@@ -165,7 +165,7 @@ func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
 }
 
 func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		w := h.serve(work(time.Hour))
 		out := h.send("t", "hello")
 		h.wait(time.Second)

@@ -39,7 +39,7 @@ func untilSteered(ctx context.Context, s mailroom.Session) ([]mailroom.Message, 
 }
 
 func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := untilSteered(ctx, s)
 			if err != nil {
@@ -111,7 +111,7 @@ func TestSteerThatItsRunDidNotReadBecomesARunOfItsOwn(t *testing.T) {
 }
 
 func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var handed seen[[]string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := untilSteered(ctx, s)
@@ -164,7 +164,7 @@ func TestSteerThatExpectsAnotherRunIsItsOwnRun(t *testing.T) {
 }
 
 func TestEditedSteerIsReadAsItIsNow(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			<-time.After(5 * time.Second)
 			got, err := s.Steered(ctx)

@@ -23,7 +23,7 @@ func only[T any](h *house, thread, kind string) T {
 }
 
 func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		causes := make(chan error, 1)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "as far as I "))
@@ -97,7 +97,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 }
 
 func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -148,7 +148,7 @@ func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
 }
 
 func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		order := &seen[string]{}
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			in, err := s.Input(ctx)
@@ -187,7 +187,7 @@ func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 }
 
 func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		release := make(chan struct{})
 		late := make(chan error, 1)
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
@@ -268,7 +268,7 @@ func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
 }
 
 func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.start(engine.Options{}) // sweeps
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "a beginning"))
@@ -290,7 +290,7 @@ func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 }
 
 func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "done anyway"))
 			<-ctx.Done()

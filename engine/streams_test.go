@@ -71,7 +71,7 @@ func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
 }
 
 func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			<-time.After(300 * time.Millisecond)
 			h.expect(s.Stream(ctx, "so far"))
@@ -168,7 +168,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 }
 
 func TestDeltasNameTheirPlace(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		sub := h.bus.Subscribe("t", 100)
 		defer sub.Close()
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

@@ -142,7 +142,7 @@ func TestAChildsEndWakesItsParent(t *testing.T) {
 }
 
 func TestATimerFires(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		begin := time.Now()
 		var woke time.Duration
 		h.serve(func(ctx context.Context, s mailroom.Session) error {

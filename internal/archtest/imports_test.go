@@ -22,6 +22,7 @@ var floors = map[string]int{
 	"client":          2, // the wire types and the Go client
 	"clients/js":      2, // the modules of the JavaScript client, embedded
 	"web":             3, // the pages, beside the server that gets them from cmd
+	"remote":          3, // a server's ledger, for an engine elsewhere
 	"server":          3,
 	"cmd/mailroom":    4,
 	"bench/peers":     4, // a module of its own that imports nothing of ours

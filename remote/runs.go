@@ -1,0 +1,164 @@
+package remote
+
+import (
+	"context"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+)
+
+// Inputs implements engine.Runs.
+func (l *Ledger) Inputs(ctx context.Context, runs []*mailroom.Run) ([][]mailroom.Message, error) {
+	out := make([][]mailroom.Message, len(runs))
+	for i, r := range runs {
+		found, err := patiently(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
+			return l.client.ClaimedInput(ctx, claimOf(r))
+		})
+		if err != nil {
+			return nil, err
+		}
+		out[i] = found
+	}
+	return out, nil
+}
+
+func claimOf(r *mailroom.Run) mailroom.Claim {
+	return mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}
+}
+
+// Claimed implements engine.Runs.
+func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, error) {
+	out, err := patiently(ctx, l, func(ctx context.Context) (client.ClaimedRun, error) { return l.client.ClaimedRun(ctx, c) })
+	if err != nil {
+		return nil, err
+	}
+	return out.Mailroom(), nil
+}
+
+// maxTranscript is the longest transcript that a server gives.
+const maxTranscript = 10_000
+
+// Before implements engine.Runs.
+func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
+	return patiently(ctx, l, func(ctx context.Context) ([]mailroom.Message, error) {
+		return l.client.ClaimedTranscript(ctx, claimOf(run), min(limit, maxTranscript))
+	})
+}
+
+// Tickets implements engine.Runs, for queries by runs that are held.
+func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
+	var out []*mailroom.Ticket
+	for _, run := range q.Runs {
+		l.mu.Lock()
+		h := l.held[run]
+		l.mu.Unlock()
+		if h == nil {
+			return nil, mailroom.Errorf(mailroom.LeaseLost, "run %s is not held", run)
+		}
+		found, err := patiently(ctx, l, func(ctx context.Context) ([]client.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range found {
+			out = append(out, k.Ticket())
+		}
+	}
+	return out, nil
+}
+
+// Effects implements engine.Runs.
+func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error) {
+	found, err := patiently(ctx, l, func(ctx context.Context) ([]client.Effect, error) { return l.client.ClaimedEffects(ctx, claimOf(run)) })
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]*mailroom.EffectState{}
+	for _, e := range found {
+		states[e.Name] = &mailroom.EffectState{EffectEntry: e.EffectEntry, Tries: e.Tries, Last: e.Last}
+	}
+	return states, nil
+}
+
+// HandOver implements engine.Runs.
+func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error) {
+	out, err := patiently(ctx, l, func(ctx context.Context) (client.HandedOver, error) { return l.client.HandOver(ctx, c, after) })
+	if err != nil {
+		return nil, after, err
+	}
+	return out.Messages, out.Last, nil
+}
+
+// Append implements engine.Runs.
+func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
+	out, err := l.client.Append(ctx, a.Claim, client.Append{
+		Number: a.Number, Step: client.ShowStep(a.Step), Message: client.ShowSaid(a.Message),
+		Covers: a.Covers, Effects: client.ShowNotes(a.Effects),
+	})
+	if err := l.heard(err); err != nil {
+		return 0, err
+	}
+	l.obey(a.Claim, out.Orders)
+	return out.Seq, nil
+}
+
+// Flush implements engine.Runs.
+func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error {
+	out, err := l.client.Write(ctx, c, client.Text{Message: p.Message, Offset: p.Offset, Text: p.Text})
+	if err := l.heard(err); err != nil {
+		return err
+	}
+	l.obey(c, out.Orders)
+	return nil
+}
+
+// SettleFreeing implements engine.Runs.
+func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun func()) (*mailroom.Run, error) {
+	if err := s.Check(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	if h := l.held[s.Run]; h != nil && h.claim == s.Claim {
+		delete(l.held, s.Run)
+	}
+	l.mu.Unlock()
+	in := client.Settle{
+		Number: s.Number, Outcome: s.Outcome, Message: client.ShowSaid(s.Message), Failure: client.ShowFailure(s.Failure),
+		Tickets: client.ShowAsks(s.Asks), Forced: s.Forced, Wait: (*client.WaitFor)(s.Wait),
+	}
+	out, err := l.client.Settle(ctx, s.Claim, in)
+	err = l.heard(err)
+	if begun != nil && !passing(err) {
+		begun() // not before the settle is written: its thread may have what comes first
+		l.Wake()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return client.Claim{Run: out}.Mailroom(), nil
+}
+
+// obey passes on what an answer says about its run, as the hints that the engine
+// gets inside from what was committed.
+func (l *Ledger) obey(c mailroom.Claim, o client.Orders) {
+	if o.Steered {
+		l.hint(c, mailroom.KindMessage)
+	}
+	if o.Stop == nil {
+		return
+	}
+	l.mu.Lock()
+	h := l.held[c.Run]
+	first := h != nil && h.claim == c && !h.stopped
+	if first {
+		h.stopped = true
+	}
+	l.mu.Unlock()
+	if first {
+		l.hint(c, mailroom.KindStop)
+	}
+}
+
+func (l *Ledger) hint(c mailroom.Claim, kind string) {
+	l.bus.Publish(bus.Notice{Thread: c.Thread, Entries: []mailroom.Entry{{Thread: c.Thread, Run: c.Run, Kind: kind}}})
+}
