@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -62,7 +63,7 @@ func (m *Main) rootCommand() *cobra.Command {
 	root.AddCommand(
 		m.serveCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
-		m.agentsCommand(), m.workersCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
+		m.agentsCommand(), m.workersCommand(), m.workCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.moreCommands()...)
 	return root
@@ -78,43 +79,59 @@ tour hello" shows what a run can do, with no model and no key.
 Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
 decision, 4 no server or not allowed, 130 Ctrl-C.`
 
-// connect finds the server. What --data names comes before MAILROOM_URL and
+// door is where a server is, and how to get in.
+type door struct {
+	url, token string
+	web        *http.Client
+}
+
+// connect finds the server.
+func (m *Main) connect() (*client.Client, error) {
+	d, err := m.door()
+	if err != nil {
+		return nil, err
+	}
+	return client.New(d.url, d.token, client.WithHTTPClient(d.web), client.WithAway(m.printAway)), nil
+}
+
+// door finds the server. What --data names comes before MAILROOM_URL and
 // MAILROOM_TOKEN, and these before the usual folder. The token of a folder
 // goes to the server of that folder only.
-func (m *Main) connect() (*client.Client, error) {
-	at, token := "", ""
+func (m *Main) door() (d door, err error) {
 	if m.data == "" {
-		at, token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
+		d.url, d.token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
 	}
-	if at != "" {
-		if u, err := url.Parse(at); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, refusal(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", at)
+	if d.url != "" {
+		if !isAddress(d.url) {
+			return d, refusal(exitUsage, "set it to an address such as http://127.0.0.1:8420", "MAILROOM_URL is %q, which is no address of a server", d.url)
 		}
-		if token == "" {
-			return nil, refusal(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
+		if d.token == "" {
+			return d, refusal(exitServer, "set it to the token of that server", "MAILROOM_URL is set, but MAILROOM_TOKEN is not")
 		}
-		m.url = at
-		web, err := trusting(m.Env("MAILROOM_CA"))
-		if err != nil {
-			return nil, err
-		}
-		return client.New(at, token, client.WithHTTPClient(web), client.WithAway(m.printAway)), nil
+		m.url = d.url
+		d.web, err = trusting(m.Env("MAILROOM_CA"))
+		return d, err
 	}
 	dir, err := folder.Find(m.data, m.Env)
 	if err != nil {
-		return nil, refusal(exitUsage, "", "%w", err)
+		return d, refusal(exitUsage, "", "%w", err)
 	}
 	address, err := dir.Address()
 	if err != nil {
-		return nil, noServer(err, dir, m.again("serve"))
+		return d, noServer(err, dir, m.again("serve"))
 	}
-	if token == "" {
-		if token, err = dir.Token(); err != nil {
-			return nil, refusal(exitServer, "", "%w", err)
+	if d.token == "" {
+		if d.token, err = dir.Token(); err != nil {
+			return d, refusal(exitServer, "", "%w", err)
 		}
 	}
-	m.url = address.URL
-	return client.New(address.URL, token, client.WithHTTPClient(pinnedTo(address.Cert)), client.WithAway(m.printAway)), nil
+	m.url, d.url, d.web = address.URL, address.URL, pinnedTo(address.Cert)
+	return d, nil
+}
+
+func isAddress(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // again is a command line of the same data folder, to be shown as a hint.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/engine"
+	"mailroom/remote"
+)
+
+const (
+	// workTry bounds one call of a worker, so that there is time for another
+	// within a lease.
+	workTry = 10 * time.Second
+	// workRenew is how soon a command that says nothing hears of a stop.
+	workRenew = 2 * time.Second
+	// workLines is how many connections to the server are kept.
+	workLines = 32
+)
+
+// working is what mailroom work was asked to do.
+type working struct {
+	url, tokenFile string
+	agent          string
+	runs           int
+	name           string
+	env            []string
+	command        []string
+}
+
+func (m *Main) workCommand() *cobra.Command {
+	var w working
+	cmd := &cobra.Command{
+		Use:   "work --agent NAME [flags] -- COMMAND [ARG…]",
+		Short: "Run an agent of a server elsewhere, with a command on this machine",
+		Long: `Run an agent of a server elsewhere, with a command on this machine.
+
+Each run starts the command with the text of its message on standard input; what
+it writes to standard output is the reply, shown as it is written. It finds
+MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY in its
+environment, of ours PATH, HOME, the language and the like, and what --env names.
+
+The token needs the scope work. It is read from --token-file or MAILROOM_TOKEN;
+without --url the server is found as by the other commands.
+
+While the server is away, this waits for it, and goes on with its runs if that was
+shorter than a lease. SIGINT and SIGTERM let runs finish for 30 s and give back the
+rest; a second one ends it at once.`,
+		Example: `  mailroom work --url https://mail.example.org --agent coder -- codex exec -
+  MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&w.url, "url", "", "address of the server (default $MAILROOM_URL, else the one of the data folder)")
+	flags.StringVar(&w.tokenFile, "token-file", "", "file with the token (default $MAILROOM_TOKEN)")
+	flags.StringVar(&w.agent, "agent", "", "name of the agent, which the server must not run itself")
+	flags.IntVar(&w.runs, "runs", 1, "runs at once")
+	flags.StringVar(&w.name, "name", "", "how this machine is called in the list of workers (default its own name)")
+	flags.StringSliceVar(&w.env, "env", nil, "variable of ours that the command may see too; may be repeated")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		w.command = args
+		switch {
+		case w.agent == "":
+			return refusal(exitUsage, "name one with --agent", "no agent is named")
+		case w.runs < 1:
+			return refusal(exitUsage, "give 1 or more", "--runs is %d", w.runs)
+		}
+		return m.work(cmd.Context(), w)
+	}
+	return cmd
+}
+
+// work serves an agent until ctx ends.
+func (m *Main) work(ctx context.Context, w working) error {
+	agent, err := exec.New(exec.Options{Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...)})
+	if err != nil {
+		return refusal(exitUsage, "", "%w", err)
+	}
+	d, err := m.doorOfWork(w)
+	if err != nil {
+		return err
+	}
+	if w.name == "" {
+		w.name, _ = os.Hostname() // only shown; "" if the system does not know
+	}
+	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		m.say("nothing encrypts what goes to %s, the token neither", d.url)
+	}
+	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
+	b := bus.New()
+	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(keptAlive(d.web)), client.WithTimeout(workTry)), b, remote.Options{
+		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,
+		Away: func(err error) { m.say("no server at %s yet, trying until it is there: %v", d.url, err) },
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil // it was told to end before there was anything to do
+		}
+		return refusedWork(err)
+	}
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{w.agent: {Agent: agent}}, Runs: w.runs, Host: w.name, Log: log,
+		Lease: l.LeaseTime(), Renew: min(workRenew, l.LeaseTime()/3),
+	})
+	defer context.AfterFunc(ctx, m.printStopping)()
+	m.say("serving agent %s of %s", w.agent, d.url)
+	live, quit := context.WithCancel(context.WithoutCancel(ctx))
+	var showing sync.WaitGroup
+	showing.Go(func() { l.Run(live) })
+	err = e.Run(ctx)
+	quit()
+	showing.Wait()
+	if why := l.Refused(); why != nil {
+		return refusedWork(why)
+	}
+	if err != nil {
+		return refusal(exitFailed, "", "%w", err)
+	}
+	return nil
+}
+
+// doorOfWork finds the server, and a token that is not on the command line.
+func (m *Main) doorOfWork(w working) (d door, err error) {
+	if w.url == "" {
+		d, err = m.door()
+	} else if d.url = w.url; !isAddress(w.url) {
+		return d, refusal(exitUsage, "give an address such as https://mail.example.org", "--url is %q, which is no address of a server", w.url)
+	} else {
+		m.url, d.token = w.url, m.Env("MAILROOM_TOKEN")
+		d.web, err = trusting(m.Env("MAILROOM_CA"))
+	}
+	if err != nil {
+		return d, err
+	}
+	if w.tokenFile != "" {
+		raw, err := os.ReadFile(w.tokenFile)
+		if err != nil {
+			return d, refusal(exitUsage, "", "read the token: %w", err)
+		}
+		d.token = strings.TrimSpace(string(raw))
+	}
+	if d.token == "" {
+		return d, refusal(exitServer, "set MAILROOM_TOKEN, or name a file that holds it with --token-file", "there is no token for %s", d.url)
+	}
+	return d, nil
+}
+
+// refusedWork says what to do about a server that does not want this worker.
+func refusedWork(err error) error {
+	switch mailroom.CodeOf(err) {
+	case mailroom.Forbidden:
+		return refusal(exitServer, "it needs the scope work, and the agent among those that it may work for", "this token may not do that: %w", err)
+	case mailroom.Conflict, mailroom.Invalid:
+		return refusal(exitUsage, "", "%w", err)
+	}
+	return err
+}
+
+// keptAlive gives a worker connections that it can keep: as many as it has calls
+// at a time, and one call each, so that a dead one takes no other with it.
+func keptAlive(web *http.Client) *http.Client {
+	transport, ok := web.Transport.(*http.Transport)
+	if !ok {
+		transport = http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	}
+	transport.MaxIdleConnsPerHost = workLines
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP1(true)
+	return &http.Client{Transport: transport}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
