@@ -14,7 +14,7 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint pages torture fuzz bench peers cover compiler browser clean
+.PHONY: help build run test lint pages torture chaos fuzz bench peers cover compiler browser clean
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ torture: build ## random histories, faults, power cuts, then kill -9 over and ov
 	$(GO) test ./ledger -count 1 -run CanBeRepeatedWhatever -all
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+
+chaos: ## readers behind a bad network, and a server killed while they follow it; KILLS=10 WORDS=300 SEED=n
+	$(GO) test ./torture -count 1 -timeout 30m -v -run BehindABadNetwork -kills $(or $(KILLS),10) -words $(or $(WORDS),300) $(if $(SEED),-seed "$$SEED")
 
 fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for one
 	@set -e; found=; \

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What the proxy does to a connection, once some bytes have gone through.
+const (
+	kept      = iota // nothing
+	dropped          // both ends are reset
+	truncated        // it is closed in order, in the middle of whatever is under way
+	halfOpen         // nothing gets through any more, and nobody is told
+	deaf             // the same, but only towards the reader
+	delayed          // every piece takes its time; then it is dropped
+	fates            // how many there are
+)
+
+// badProxy hands connections on to a server, and is what networks are: each
+// connection has a fate of its own, which a proxy with one fate for all of its
+// connections could not give.
+type badProxy struct {
+	ln       net.Listener
+	seed     uint64
+	upstream atomic.Pointer[string] // address of the present server
+	kind     atomic.Bool            // from now on every connection is kept
+	met      [fates]atomic.Int64    // connections, by what happened to them
+	made     atomic.Uint64
+
+	ctx   context.Context
+	stop  context.CancelFunc
+	crews sync.WaitGroup
+}
+
+// newBadProxy listens. close ends it.
+func newBadProxy(seed uint64) (*badProxy, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &badProxy{ln: ln, seed: seed}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.crews.Go(p.accept)
+	return p, nil
+}
+
+func (p *badProxy) url() string { return "http://" + p.ln.Addr().String() }
+
+// lead names the server that connections go to from now on.
+func (p *badProxy) lead(url string) {
+	address := strings.TrimPrefix(url, "http://")
+	p.upstream.Store(&address)
+}
+
+func (p *badProxy) close() error {
+	p.stop()
+	err := p.ln.Close()
+	p.crews.Wait()
+	return err
+}
+
+func (p *badProxy) accept() {
+	for {
+		conn, err := p.ln.Accept()
+		if err != nil {
+			return // closed
+		}
+		dice := rand.New(rand.NewPCG(p.seed, p.made.Add(1)))
+		p.crews.Go(func() { p.carry(conn.(*net.TCPConn), dice) })
+	}
+}
+
+// carry hands one connection on until its fate meets it.
+func (p *badProxy) carry(reader *net.TCPConn, dice *rand.Rand) {
+	defer reader.Close() // it may be closed already
+	to := p.upstream.Load()
+	if to == nil {
+		return
+	}
+	conn, err := net.Dial("tcp", *to)
+	if err != nil {
+		return // between two servers
+	}
+	server := conn.(*net.TCPConn)
+	defer server.Close() // as above
+	defer context.AfterFunc(p.ctx, func() { reset(reader); reset(server) })()
+	part := dice.Float64() // so that many are cut in the handshake or soon after
+	l := &line{reader: reader, server: server, left: int64(60_000 * part * part * part), fate: dice.IntN(fates), late: time.Duration(1+dice.IntN(15)) * time.Millisecond}
+	if p.kind.Load() {
+		l.fate = kept
+	}
+	p.met[l.fate].Add(1)
+	var both sync.WaitGroup
+	both.Go(func() { l.pump(p.ctx, server, reader, false) })
+	both.Go(func() { l.pump(p.ctx, reader, server, true) })
+	both.Wait()
+}
+
+// line is one connection through the proxy.
+type line struct {
+	reader, server *net.TCPConn
+	fate           int
+	left           int64 // bytes towards the reader until the fate; of the goroutine that pumps there
+	late           time.Duration
+	silent         atomic.Bool // the fate has met it, and it is half open
+}
+
+// pump carries bytes one way until that ends.
+func (l *line) pump(ctx context.Context, to, from *net.TCPConn, down bool) {
+	buf := make([]byte, 4096)
+	for {
+		n, err := from.Read(buf)
+		piece := buf[:n]
+		if down && l.fate != kept {
+			met := int64(n) >= l.left
+			if met {
+				piece = piece[:l.left]
+			}
+			l.left -= int64(len(piece))
+			if l.fate == delayed {
+				pause(ctx, l.late)
+			}
+			if met {
+				_, _ = to.Write(piece) // it ends anyway
+				l.meet(ctx, from)
+				return
+			}
+		}
+		if l.silent.Load() && err == nil {
+			continue // swallowed
+		}
+		if _, wrote := to.Write(piece); err != nil || wrote != nil {
+			_ = to.CloseWrite() // the other way ends by itself
+			if wrote != nil {
+				reset(from)
+			}
+			return
+		}
+	}
+}
+
+// meet does to the connection what its fate is.
+func (l *line) meet(ctx context.Context, from *net.TCPConn) {
+	switch l.fate {
+	case truncated:
+		_ = l.reader.CloseWrite() // it may have gone
+		reset(l.server)
+	case dropped, delayed:
+		reset(l.reader)
+		reset(l.server)
+	case halfOpen, deaf:
+		l.silent.Store(l.fate == halfOpen)
+		_, _ = io.Copy(io.Discard, from) // until the server has gone, or the reader
+	}
+}
+
+// reset closes a connection without a word.
+func reset(c *net.TCPConn) {
+	_ = c.SetLinger(0) // it may be closed already
+	_ = c.Close()      // as above
+}
+
+func (p *badProxy) String() string {
+	names := [fates]string{"kept", "dropped", "truncated", "half open", "deaf", "delayed and dropped"}
+	var parts []string
+	for i, name := range names {
+		parts = append(parts, fmt.Sprintf("%d %s", p.met[i].Load(), name))
+	}
+	return fmt.Sprintf("%d connections: %s", p.made.Load(), strings.Join(parts, ", "))
+}
