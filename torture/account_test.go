@@ -22,7 +22,7 @@ type account struct {
 	deltas  int               // owned by mu
 	checked int               // owned by mu: messages whose live text was compared
 	wrong   []string          // owned by mu
-	changed chan struct{}     // owned by mu; closed by the next entry
+	changed chan struct{}     // owned by mu; closed by the next change
 }
 
 func newAccount(who string) *account {
@@ -32,6 +32,13 @@ func newAccount(who string) *account {
 // bad notes what must not be. mu is held.
 func (a *account) bad(format string, args ...any) {
 	a.wrong = append(a.wrong, fmt.Sprintf("%s, after %s: %s", a.who, a.cursor, fmt.Sprintf(format, args...)))
+	a.change()
+}
+
+// change wakes whoever waits for one. mu is held.
+func (a *account) change() {
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
 func (a *account) note(format string, args ...any) {
@@ -55,8 +62,7 @@ func (a *account) entry(e mailroom.Entry, cursor string) {
 		a.bad("entry %d came as %q, want entry %d", e.Seq, cursor, want)
 	}
 	a.entries, a.cursor = append(a.entries, e), cursor
-	close(a.changed)
-	a.changed = make(chan struct{})
+	a.change()
 	var m mailroom.Message
 	if e.Kind != mailroom.KindMessage || e.Attempt == 0 {
 		return
@@ -100,14 +106,14 @@ func (a *account) delta(d mailroom.Delta, cursor string) {
 	a.cursor = cursor
 }
 
-// reached waits until the reader has n entries, and reports whether it came so
-// far before done is closed.
+// reached waits until the reader has n entries, or something that must not be,
+// and reports whether it came so far before done is closed.
 func (a *account) reached(n int, done <-chan struct{}) bool {
 	for {
 		a.mu.Lock()
-		have, changed := len(a.entries), a.changed
+		have, changed, wrong := len(a.entries), a.changed, len(a.wrong) > 0
 		a.mu.Unlock()
-		if have >= n {
+		if have >= n || wrong {
 			return true
 		}
 		select {
