@@ -69,12 +69,12 @@ func (m *Main) moreCommands() []*cobra.Command {
 		if err != nil {
 			return err
 		}
-		return m.work(cmd.Context(), dir, c)
+		return m.besideServer(cmd.Context(), dir, c)
 	}
 	return []*cobra.Command{cmd}
 }
 
-func (m *Main) work(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
+func (m *Main) besideServer(ctx context.Context, dir folder.Folder, c *config.Config) (err error) {
 	log := slog.New(slog.NewTextHandler(m.Stderr, &slog.HandlerOptions{Level: c.LogLevel}))
 	file, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
