@@ -240,6 +240,9 @@ export interface FollowQuery extends Abortable {
   onState?: (state: 'connecting' | 'live' | 'waiting', error?: MailroomError) => void;
 }
 
+/** A key for a submit that may have to be repeated. */
+export function newKey(): string;
+
 export class Mailroom {
   constructor(options: Options);
   readonly url: URL;

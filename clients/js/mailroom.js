@@ -204,7 +204,8 @@ function at(...segments) {
   }).join('/');
 }
 
-// Not crypto.randomUUID, which browsers keep from pages that came over plain HTTP.
-function newKey() {
+/** A key for a submit that may have to be repeated. */
+export function newKey() {
+  // Not crypto.randomUUID, which browsers keep from pages that came over plain HTTP.
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
 }

@@ -166,7 +166,7 @@ class Page {
       this.#row = null;
       this.#view.show(transcript, () => this.#outbox.items(this.#id, transcript));
       try {
-        if (id === null) return this.#link('live');
+        if (id === null) return this.#link('none'); // nothing to be connected to
         this.#link('connecting');
         await this.#read(id, transcript, signal);
       } catch (error) {
@@ -294,9 +294,11 @@ class Page {
   // What is shown beside the transcript.
 
   #link(state, error) {
-    const words = { connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
+    const words = { none: '', connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
     $('link').dataset.state = state;
     $('link').title = error ? error.detail : '';
+    document.body.classList.toggle('cut-off', state === 'waiting');
+    this.#view.later();
     if ($('link-text').textContent !== words[state]) $('link-text').textContent = words[state];
   }
 
@@ -310,7 +312,7 @@ class Page {
     const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
     $('empty').hidden = !empty || !this.#client;
     $('empty').textContent = this.#id === null || this.#row === null ? 'Write a message, and a thread begins.' : 'Nothing was said here yet.';
-    this.#composer.tell(transcript, asks);
+    this.#composer.tell(transcript, $('link').dataset.state !== 'waiting');
   }
 }
 

@@ -10,6 +10,7 @@ export class Composer {
   #agents = [];
   #current = null; // the run that is under way
   #stopping = null; // the run that was asked to stop here
+  #asked = false; // it waits for an answer in words
 
   constructor({ send, stop }) {
     const text = $('text');
@@ -88,16 +89,26 @@ export class Composer {
     $('refused').hidden = !why;
   }
 
-  /** Says what the thread does. asks: something waits for a decision. */
-  tell(transcript, asks) {
+  /** Says what the thread does, or did when the connection was lost. */
+  tell(transcript, live) {
     const run = this.#current = transcript.current;
+    const asks = [...transcript.tickets.values()].filter(({ ticket }) => ticket.state === 'open');
+    this.#asked = run?.status === 'waiting' && asks.some(({ ticket }) => ticket.kind === 'input');
     const behind = transcript.queued - (run && !run.started ? 1 : 0);
-    const words = [run ? doing(run, asks) : '', behind > 0 ? `${behind} more in line` : ''].filter(Boolean).join(' · ');
+    let words = [run ? doing(run, asks.length > 0) : '', behind > 0 ? `${behind} more in line` : ''].filter(Boolean).join(' · ');
+    if (words && !live) words = `Last seen: ${words}`;
     if ($('doing').textContent !== words) $('doing').textContent = words;
-    $('doing').classList.toggle('busy', run?.status === 'running' && !run.stopping);
-    $('modes').hidden = !run;
+    $('doing').classList.toggle('busy', live && run?.status === 'running' && !run.stopping);
+    $('text').placeholder = this.#asked ? 'Write your answer' : 'Write a message';
+    this.#offerModes();
     $('stop').hidden = !run;
     $('stop').disabled = Boolean(run && (run.stopping || run.id === this.#stopping));
+  }
+
+  // Only who writes has to choose, and only while something is under way. What is
+  // written while a run asks for input is the answer, whatever the mode.
+  #offerModes() {
+    $('modes').hidden = !this.#current || this.#asked || !$('text').value.trim();
   }
 
   #fit() {
@@ -105,6 +116,7 @@ export class Composer {
     text.style.height = 'auto';
     text.style.height = `${text.scrollHeight}px`;
     $('send').disabled = !text.value.trim();
+    this.#offerModes();
   }
 }
 

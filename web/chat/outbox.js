@@ -1,6 +1,8 @@
 // Messages that are on their way. They are kept with their keys until the server
 // has answered, so that one which a reload interrupts is sent again, and yet once.
 
+import { newKey } from './client/mailroom.js';
+
 const KEY = 'mailroom.outbox';
 
 export class Outbox {
@@ -68,5 +70,3 @@ function read() {
     return []; // not ours: nothing can be sent from it
   }
 }
-
-const newKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');

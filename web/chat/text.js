@@ -14,7 +14,8 @@ export function el(name, attributes = {}, ...children) {
 }
 
 /**
- * Shows text in node: paragraphs, fenced code, and inline code, bold and links.
+ * Shows text in node: paragraphs, headings, fenced code; within them code, bold,
+ * emphasis and links. The rest of a Markdown text reads well as it is.
  * Called again with a longer text it touches only what is new.
  */
 export function showText(node, text) {
@@ -53,6 +54,9 @@ function split(text) {
       fence = { mark: mark[1], language: mark[2] };
     } else if (!fence && line.trim() === '') {
       end();
+    } else if (!fence && HEADING.test(line)) {
+      end();
+      blocks.push({ code: false, text: line });
     } else {
       lines.push(line);
     }
@@ -60,6 +64,8 @@ function split(text) {
   end();
   return blocks;
 }
+
+const HEADING = /^#{1,6} +(?=\S)/;
 
 function code({ text, language }, old) {
   if (old) {
@@ -72,16 +78,18 @@ function code({ text, language }, old) {
   return el('figure', { class: 'code' }, el('figcaption', {}, el('span', { class: 'language' }, language), copy), el('pre', { tabindex: '0' }, body));
 }
 
-const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\bhttps?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]}]/g;
+const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\bhttps?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]}*]/g;
 
 function prose(text) {
-  const out = el('p');
-  let end = 0;
+  const title = HEADING.exec(text);
+  const out = el(title ? 'h4' : 'p');
+  let end = title ? title[0].length : 0;
   for (const found of text.matchAll(INLINE)) {
-    const [all, mono, bold] = found;
+    const [all, mono, bold, slanted] = found;
     out.append(text.slice(end, found.index));
     if (mono !== undefined) out.append(el('code', {}, mono));
     else if (bold !== undefined) out.append(el('strong', {}, bold));
+    else if (slanted !== undefined) out.append(el('em', {}, slanted));
     else out.append(el('a', { href: all, rel: 'noopener noreferrer', target: '_blank' }, all));
     end = found.index + all.length;
   }

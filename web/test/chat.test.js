@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
@@ -7,7 +7,15 @@ import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/house.js';
 import { launch } from './browser.js';
 
-const config = `
+// The agent halting says its input word by word, and after the twentieth waits
+// until the test lets it go on: so the middle of an answer lasts as long as needed.
+const halting = 'n=0; for word in $(cat); do printf "%s " "$word"; n=$((n+1)); if [ $n = 20 ]; then until [ -e "$GATE" ]; do sleep 0.02; done; fi; sleep 0.005; done';
+
+const config = (folder) => `
+[agents.halting]
+kind = "exec"
+command = ["sh", "-c", '${halting}']
+env = { GATE = "${folder}/gate" }
 [agents.echo]
 kind = "echo"
 pace = "40ms"
@@ -21,6 +29,12 @@ command = ["false"]
 
 const words = (n) => Array.from({ length: n }, (_, i) => `word${i}`).join(' ');
 const shots = fileURLToPath(new URL('../../bin/shots/', import.meta.url));
+
+/** The last message of a thread, once nothing is under way there. */
+async function whole(client, thread) {
+  for await (const _ of client.follow({ thread, until: 'settled' }));
+  return (await client.messages(thread)).items.at(-1);
+}
 
 /** What a person does on a page, and sees there. */
 class Person {
@@ -54,6 +68,12 @@ class Person {
   async see(look, given) {
     return (await this.page.waitForFunction(look, given)).jsonValue();
   }
+
+  /** Waits until the agent halting is in the middle of its answer. */
+  halfway() { return this.answer(20); }
+
+  /** Lets it go on. */
+  release() { return writeFile(`${this.house.folder}/gate`, ''); }
 
   /** The text of the last answer, once it has n words or more. */
   answer(n) {
@@ -108,23 +128,22 @@ describe('the chat page', () => {
   test('an answer is watched, goes on over a reload, and is the same in a second tab', async (t) => {
     const { house, person, client } = await arrive(t);
     await person.enter();
-    await person.say(words(70));
-    const early = await person.answer(3);
-    const later = await person.answer(10);
-    assert.ok(later.startsWith(early), 'it grows');
+    await person.page.getByLabel('Agent').selectOption('halting');
+    await person.say(words(40));
+    const early = await person.answer(1);
+    const half = await person.halfway();
+    assert.ok(half.startsWith(early), 'it grows');
     await person.page.reload();
-    const resumed = await person.answer(1);
-    assert.ok(words(70).startsWith(resumed) && resumed !== words(70), `in the middle: ${resumed}`);
-    const thread = decodeURIComponent(new URL(person.page.url()).hash.slice(1));
-    const second = await visit(t, house);
-    await second.come(encodeURIComponent(thread)); // the token comes from the first tab
-    await second.answer(20);
+    assert.equal(await person.halfway(), half, 'the reload shows what was there');
+    const thread = new URL(person.page.url()).hash.slice(1);
+    const second = await (await visit(t, house)).come(thread); // the token comes from the first tab
+    assert.equal(await second.halfway(), half);
     await person.shot('live');
-    assert.deepEqual([await person.rest(), await second.rest()], [words(70), words(70)]);
-    assert.deepEqual(await person.shown(), [words(70), words(70)]);
-    assert.deepEqual(await second.shown(), await person.shown());
-    const { items } = await client.messages(thread);
-    assert.equal(items.at(-1).text, words(70));
+    await person.release();
+    const { text } = await whole(client, decodeURIComponent(thread));
+    assert.equal(text.trim(), words(40));
+    assert.deepEqual([await person.rest(), await second.rest()], [text, text]);
+    assert.deepEqual([await person.shown(), await second.shown()], [[words(40), text], [words(40), text]]);
   });
 
   test('stopped from a second tab, what was said stays in both', async (t) => {
@@ -172,18 +191,20 @@ describe('the chat page', () => {
 
   test('the server is killed in mid-answer, and the page goes on when it is back', async (t) => {
     const { house, person, client } = await arrive(t);
+    await client.send(words(40), { thread: 'killed', agent: 'halting' });
     await person.enter('killed');
-    await person.say(words(60));
-    await person.answer(8);
+    const half = await person.halfway();
     await house.kill();
     await person.see(() => document.querySelector('#link').dataset.state === 'waiting');
+    assert.equal(await person.answer(20), half, 'what was there is still there');
+    await person.page.getByText('Last seen: halting is at work').waitFor();
     await person.shot('reconnecting');
-    assert.match(await person.page.locator('.message.assistant .body').last().textContent(), /^word0 word1/, 'what was there is still there');
     await house.start();
     await person.live();
-    assert.equal(await person.rest(), words(60));
-    const { items } = await client.messages('killed');
-    assert.deepEqual(items.map(({ text }) => text), [words(60), words(60)]);
+    await person.release();
+    const { text } = await whole(client, 'killed');
+    assert.equal(text.trim(), words(40));
+    assert.equal(await person.rest(), text);
   });
 
   test('a wrong token is asked for again, and a forgotten one in all tabs', async (t) => {
@@ -195,7 +216,7 @@ describe('the chat page', () => {
     await person.paste(house.token);
     await person.page.locator('#door').waitFor({ state: 'hidden' });
     const second = await (await visit(t, house)).come();
-    await second.live();
+    await second.see(() => document.querySelector('#agent option[value="echo"]'));
     assert.equal(await second.page.locator('#door').isVisible(), false);
     await second.press('Forget it');
     for (const { page } of [person, second]) {

@@ -10,12 +10,12 @@ import { fileURLToPath } from 'node:url';
 
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
-/** Makes a folder and a server on it, which the test's end stops. config is a mailroom.toml. */
+/** Makes a folder and a server on it, which the test's end stops. config is a mailroom.toml, or gives one for a folder. */
 export async function open(t, config = '') {
   if (!existsSync(binary)) throw new Error('bin/mailroom is not there: make build');
   const house = new House(await mkdtemp(join(tmpdir(), 'mailroom-js-')));
   t.after(() => house.close());
-  await writeFile(join(house.folder, 'mailroom.toml'), config);
+  await writeFile(join(house.folder, 'mailroom.toml'), typeof config === 'function' ? config(house.folder) : config);
   await house.start();
   house.token = (await readFile(join(house.folder, 'token'), 'utf8')).trim();
   return house;
