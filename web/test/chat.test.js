@@ -227,6 +227,26 @@ describe('the chat page', () => {
     await person.page.getByLabel('Token').waitFor();
   });
 
+  test('a revoked token is asked for anew, saying so, and sees nothing more', async (t) => {
+    const { house, person } = await arrive(t);
+    const token = (await house.command('token', 'create', 'web', '--scope', 'read,submit,decide')).trim();
+    await person.come('mine');
+    await person.paste(token);
+    await person.say(words(400));
+    await person.answer(3);
+    await person.live();
+    await house.command('token', 'revoke', 'web');
+    await person.page.getByText('The server does not take this token any more.').waitFor();
+    await person.shot('revoked');
+    assert.deepEqual(await person.shown(), []);
+    const other = (await house.command('token', 'create', 'other', '--scope', 'read,submit,decide')).trim();
+    await person.paste(other);
+    await person.page.getByText('Write a message, and a thread begins.').waitFor(); // it is as if it were not there
+    await person.page.reload();
+    await person.page.getByText('Write a message, and a thread begins.').waitFor();
+    assert.deepEqual(await person.shown(), []);
+  });
+
   test('what somebody writes stays text', async (t) => {
     const { house, person } = await arrive(t);
     const text = '<script>window.bad = 1</script><img src=x onerror="window.bad = 2"> <b>bold?</b> javascript:alert(1)';
