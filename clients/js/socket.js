@@ -263,8 +263,8 @@ function behind() {
   return Object.assign(new MailroomError('unavailable', 'the reader was too slow and goes on from its cursor'), { behind: true });
 }
 
-function refused({ error }) {
-  return refusal(error, { retryAfter: 1000 * (error?.retry_after ?? 0) });
+function refused({ error, retry_after: seconds = 0 }) {
+  return refusal(error, { retryAfter: 1000 * seconds });
 }
 
 function closed(code, reason) {

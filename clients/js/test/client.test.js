@@ -57,6 +57,7 @@ for (const [name, WebSocket] of Object.entries(transports)) {
         assert.deepEqual(entriesOf(await gather(client.follow({ run, after: seq }))), all.slice(seq));
       }
       assert.deepEqual(await gather(client.follow({ thread: 't', until: 'settled', after: all.length })), [], 'nothing is left');
+      assert.deepEqual(await gather(client.follow({ run, after: all.length })), [], 'nothing is left');
     });
 
     test('readers go on when the server is killed and started again', async (t) => {
