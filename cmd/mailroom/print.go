@@ -48,6 +48,7 @@ func (m *Main) printDetached(again string) {
 // printListening says where the server is, and what to type next.
 func (m *Main) printListening(url string, dir folder.Folder) {
 	m.say("listening on %s, keeping everything in %s\nnow type, in another terminal:\n  %s", url, dir, m.again("send", "hello"))
+	m.say("or open %s/chat in a browser, and paste the token from %s", url, dir.TokenFile())
 }
 
 func (m *Main) printExposed() {

@@ -60,11 +60,14 @@ func (f Folder) Database() string { return f.path("mailroom.db") }
 // Config returns the path of the configuration that is read by default.
 func (f Folder) Config() string { return f.path("mailroom.toml") }
 
+// TokenFile returns the path of the file with the server's own token.
+func (f Folder) TokenFile() string { return f.path("token") }
+
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
 // Token reads the token. Without one the error is [fs.ErrNotExist].
 func (f Folder) Token() (string, error) {
-	b, err := os.ReadFile(f.path("token"))
+	b, err := os.ReadFile(f.TokenFile())
 	if err != nil {
 		return "", fmt.Errorf("read the token: %w", err)
 	}
