@@ -194,6 +194,9 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.Forbidden {
 		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
+	if resp, _ = outside.asks(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {
+		t.Errorf("the chat page: %d %s, want a page", resp.StatusCode, resp.Header.Get("Content-Type"))
+	}
 	if conn, resp, err := socket(t, proxy.Client(), proxy.URL, page[:3]...); err != nil {
 		t.Errorf("a socket: %v %v", err, resp)
 	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
