@@ -51,12 +51,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.from(s.stranger)
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	out := newResponse(w, s.options.WriteTimeout)
+	if r.ProtoMajor > 1 {
+		out.share()
+	}
 	out.Header().Set("X-Request-ID", q.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := s.recovered(recover(), out, r)
 		s.record(start, out, r)
+		out.extend() // for what is still on its way
 		if abort {
 			panic(http.ErrAbortHandler) // the answer has begun: cut it, so that nobody takes it for whole
 		}
@@ -169,6 +173,7 @@ type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
+	shared  bool // the connection is, with other requests
 
 	// Owned by whoever writes; a stream has its own lock around it.
 	status int
@@ -182,6 +187,19 @@ func newResponse(w http.ResponseWriter, timeout time.Duration) *response {
 	return out
 }
 
+// share is for HTTP/2, where a deadline that passes ends the answer also when
+// nothing is being written: there is one only during a write.
+func (out *response) share() {
+	out.shared = true
+	out.rest()
+}
+
+func (out *response) rest() {
+	if out.shared {
+		_ = out.control.SetWriteDeadline(time.Time{}) // as in extend
+	}
+}
+
 func (out *response) extend() {
 	// A writer without deadlines is a test's; a closed connection fails the write.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
@@ -193,6 +211,7 @@ func (out *response) WriteHeader(status int) {
 	}
 	out.extend()
 	out.ResponseWriter.WriteHeader(status)
+	out.rest()
 }
 
 func (out *response) Write(b []byte) (int, error) {
@@ -201,6 +220,7 @@ func (out *response) Write(b []byte) (int, error) {
 	}
 	out.extend()
 	n, err := out.ResponseWriter.Write(b)
+	out.rest()
 	out.bytes += int64(n)
 	if err != nil {
 		out.failed = err
@@ -212,6 +232,7 @@ func (out *response) Write(b []byte) (int, error) {
 func (out *response) FlushError() error {
 	out.extend()
 	err := out.control.Flush()
+	out.rest()
 	if err != nil {
 		out.failed = err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"io"
 	"log"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,6 +115,79 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 		t.Errorf("a socket over TLS: %v %v", err, resp)
 	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Errorf("the socket: %v", err)
+	}
+}
+
+// stalling is a connection that stops reading after some bytes, so that nothing
+// more gets through to it.
+type stalling struct {
+	net.Conn
+	left   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (s *stalling) Read(b []byte) (int, error) {
+	if s.left <= 0 {
+		<-s.closed
+		return 0, net.ErrClosed
+	}
+	n, err := s.Conn.Read(b[:min(len(b), s.left)])
+	s.left -= n
+	return n, err
+}
+
+func (s *stalling) Close() error {
+	s.once.Do(func() { close(s.closed) })
+	return s.Conn.Close()
+}
+
+// TestReadersThatStopReadingAreCutOffOverHTTP2: whether only a stream is not
+// read, or nothing of the connection at all.
+func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
+	h, p := secured(t, "default_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
+	h.process(p, "--listen", "127.0.0.1:0")
+	token, err := h.folder.Token()
+	h.must(err)
+	c := client.New(p.url, token, client.WithHTTPClient(pinnedTo(filepath.Join(string(h.folder), "cert.pem"))))
+	for range 4 { // more than is in flight to anybody
+		_, err := c.Submit(t.Context(), client.Submit{Thread: "long", Text: strings.Repeat("x", mailroom.MaxText)})
+		h.must(err)
+	}
+	// A wait, which writes nothing for longer than that, is not cut off.
+	later := time.Now().Add(time.Hour)
+	queued, err := c.Submit(t.Context(), client.Submit{Thread: "later", Text: "a", NotBefore: &later})
+	h.must(err)
+	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	defer anyway.CloseIdleConnections()
+	if resp, problem := p.asks(t, anyway, "GET", "/v1/runs/"+queued.Run+"/wait?timeout=600ms", "", h.bearer()); resp.StatusCode != 200 {
+		t.Errorf("a wait: %d %s", resp.StatusCode, problem.Detail)
+	}
+	for name, most := range map[string]int{"a stream": 1 << 40, "a connection": 64 << 10} {
+		window := 16 << 20 // of the stream: only the connection is full
+		if name == "a stream" {
+			window = 64 << 10
+		}
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+				err = tcp.SetReadBuffer(16 << 10)
+			}
+			return &stalling{Conn: conn, left: most, closed: make(chan struct{})}, err
+		}
+		web := &http.Client{Transport: &http.Transport{
+			DialContext: dial, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+			HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: window},
+		}}
+		resp, problem := p.asks(t, web, "GET", "/v1/threads/long/stream", "", h.bearer(), "X-Request-ID: "+strings.ReplaceAll(name, " ", "-"))
+		if resp.StatusCode != 200 || resp.Proto != "HTTP/2.0" {
+			t.Fatalf("%s: %d %s over %s", name, resp.StatusCode, problem.Detail, resp.Proto)
+		}
+		line, err := p.until("request_id=" + strings.ReplaceAll(name, " ", "-"))
+		if err != nil || !strings.Contains(line, "cut=true") {
+			t.Errorf("%s that is not read: %v, %s, want it cut off", name, err, line)
+		}
+		web.CloseIdleConnections()
 	}
 }
 
