@@ -3,6 +3,8 @@ package server_test
 import (
 	"testing"
 
+	"github.com/coder/websocket"
+
 	"mailroom"
 	"mailroom/server"
 )
@@ -39,5 +41,34 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 		if a := f.call(route, ""); a.status != 200 {
 			t.Errorf("%s: %d %s, want 200: it submits nothing", route, a.status, a.body)
 		}
+	}
+}
+
+func TestSocketsOfATokenAreCounted(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	first := f.join()
+	first.say(`{"op":"ping","id":1}`)
+	first.want("pong 1")
+	for _, p := range []*peer{f.join(), f.dial()} { // whichever way the token comes
+		p.say(`{"op":"auth","id":2,"token":%q}`, token)
+		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited || got.RetryAfter == 0 {
+			t.Errorf("one too many: %s, want rate_limited", got)
+		}
+		if end := p.closed(); end.Code != websocket.StatusTryAgainLater {
+			t.Errorf("one too many was closed with %d %s, want %d", end.Code, end.Reason, websocket.StatusTryAgainLater)
+		}
+	}
+	first.say(`{"op":"ping","id":3}`)
+	first.want("pong 3")
+	if err := first.conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Fatal(err)
+	}
+	for { // the server sees soon that there is room again
+		again := f.join()
+		again.say(`{"op":"ping","id":4}`)
+		if got := again.hear(); got.Op == "pong" {
+			return
+		}
+		again.closed()
 	}
 }

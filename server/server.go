@@ -115,7 +115,7 @@ type Options struct {
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
 	MaxHeader     int           // bytes of a request's header: 64 KiB
 	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
-	MaxStreams    int           // streams and waits of one token at a time: 256
+	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
 	MaxFrame      int           // bytes of one frame from a WebSocket: MaxBody and 64 KiB
 	Submits       float64       // of one token in a second, on average: 1,000; below 0 any number
 	SubmitBurst   int           // of one token at once: 2,000
@@ -196,6 +196,7 @@ type Server struct {
 	close   context.CancelFunc
 
 	readers slots
+	lines   slots // sockets, whatever goes on over them
 	paces   paces
 
 	// doors is held while a socket comes in, and while closing ends: none
@@ -213,7 +214,8 @@ func New(o Options) *Server {
 		options: o, log: o.Log, keys: newKeyring(o.Ledger, o.Token, o.Log),
 		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
-		readers: slots{max: o.MaxStreams, taken: map[string]int{}},
+		readers: slots{max: o.MaxStreams, what: "streams and waits", taken: map[string]int{}},
+		lines:   slots{max: o.MaxStreams, what: "sockets", taken: map[string]int{}},
 		rounds:  rounds{standing: map[string]*standing{}},
 		submits: map[string]bool{},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},

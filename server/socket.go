@@ -58,10 +58,11 @@ type socket struct {
 	end     context.CancelCauseFunc
 
 	// Owned by the goroutine that reads frames.
-	header string      // Authorization of what the frames ask for; "" until somebody is known
-	grant  *grant      // of that header; nil until then
-	loose  func() bool // ends the watch on grant
-	subs   int64       // made so far
+	header  string      // Authorization of what the frames ask for; "" until somebody is known
+	grant   *grant      // of that header; nil until then
+	loose   func() bool // ends the watch on grant
+	release func()      // gives back its place among the sockets of the token
+	subs    int64       // made so far
 
 	heard   atomic.Int64 // when something was read last, in Unix nanoseconds
 	working atomic.Bool  // a frame is handled, and nothing is read meanwhile
@@ -132,9 +133,10 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	defer end(nil)
 	k := &socket{
 		server: s, upgrade: r, conn: conn, ctx: ctx, end: end, open: map[string]*subscription{},
-		out: &outlet{conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end},
+		release: func() {}, out: &outlet{conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end},
 	}
 	k.serve()
+	k.release()
 	out.bytes = k.out.written()
 	if cause := context.Cause(ctx); errors.Is(cause, errTooSlow) {
 		out.failed = cause // for the log line
@@ -210,7 +212,9 @@ func (k *socket) guarded(f func() error) (err error) {
 // readFrames handles one frame after the other, and returns why it ends.
 func (k *socket) readFrames() error {
 	if header := k.upgrade.Header.Get("Authorization"); header != "" {
-		k.trust(header, requestOf(k.upgrade.Context()).grant)
+		if err := k.trust(header, requestOf(k.upgrade.Context()).grant); err != nil {
+			return errors.Join(k.refuse(frame{}, err), tooManySockets())
+		}
 	} else {
 		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
 			k.end(&ending{closeUnauthenticated, "no token came in time"})

@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/coder/websocket"
 
 	"mailroom"
 	"mailroom/client"
@@ -233,7 +236,9 @@ func (k *socket) auth(f frame) error {
 	if k.grant != nil && k.grant.token.Name != who.Name {
 		return k.refuse(f, mailroom.Errorf(mailroom.Conflict, "this socket is %q's: open another one", k.grant.token.Name))
 	}
-	k.trust(header, grant)
+	if err := k.trust(header, grant); err != nil {
+		return errors.Join(k.refuse(f, err), tooManySockets())
+	}
 	result, err := json.Marshal(client.Identity{Name: who.Name, Scopes: who.Scopes})
 	if err != nil {
 		return err
@@ -241,14 +246,24 @@ func (k *socket) auth(f frame) error {
 	return k.out.say(answer{Op: "ack", ID: f.id, Result: result})
 }
 
-// trust takes a token for that of the client. The socket ends when it is no
-// longer good.
-func (k *socket) trust(header string, g *grant) {
+func tooManySockets() error { return &ending{websocket.StatusTryAgainLater, "too many sockets"} }
+
+// trust takes a token for that of the client, unless that has too many sockets.
+// The socket ends when the token is no longer good.
+func (k *socket) trust(header string, g *grant) error {
+	if k.grant == nil {
+		leave, err := k.server.lines.enter(g.token.Name)
+		if err != nil {
+			return err
+		}
+		k.release = leave
+	}
 	if k.loose != nil {
 		k.loose()
 	}
 	k.header, k.grant = header, g
 	k.loose = context.AfterFunc(g.ctx, func() { k.end(context.Cause(g.ctx)) })
+	return nil
 }
 
 // identify asks the gate who has the token in header.

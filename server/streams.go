@@ -311,9 +311,10 @@ func (w *eventWriter) flush() error {
 	return w.out.FlushError()
 }
 
-// slots bounds how many streams and waits one token has open.
+// slots bounds how many of something one token has open.
 type slots struct {
-	max int
+	max  int
+	what string
 
 	mu    sync.Mutex
 	taken map[string]int // owned by mu
@@ -336,7 +337,7 @@ func (s *slots) enter(who string) (leave func(), err error) {
 	if s.taken[who] >= s.max {
 		return nil, &mailroom.Error{
 			Code: mailroom.RateLimited, RetryAfter: time.Second,
-			Message: fmt.Sprintf("this token has %d streams and waits open, which is the most: close some", s.max),
+			Message: fmt.Sprintf("this token has %d %s open, which is the most: close some", s.max, s.what),
 		}
 	}
 	s.taken[who]++
