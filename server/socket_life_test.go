@@ -114,7 +114,7 @@ func TestASubscriptionSaysWhyItEnds(t *testing.T) {
 	f.submit("t", "one")
 	f.end(f.claim(), mailroom.Complete, "")
 	p := f.join()
-	p.say(`{"op":"subscribe","id":1,"thread":"t","after":"4"}`)
+	p.say(`{"op":"subscribe","id":1,"thread":"t","after":4}`)
 	p.want("ack 1 1")
 	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 {
 		t.Fatalf("delete: %d %s", a.status, a.body)

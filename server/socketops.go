@@ -87,9 +87,9 @@ func (k *socket) streamOf(f frame) (*http.Request, error) {
 	query := url.Values{}
 	if after, given := f.members["after"]; given {
 		delete(f.members, "after")
-		at, err := text("after", after)
+		at, err := place(after)
 		if err != nil {
-			return nil, wrong("body.after", `must be a cursor as a string, "SEQ" or "SEQ:N"`, nil)
+			return nil, err
 		}
 		query.Set("after", at)
 	}
@@ -116,6 +116,18 @@ func (k *socket) streamOf(f frame) (*http.Request, error) {
 		}
 	}
 	return k.request(k.ctx, http.MethodGet, path, query, nil)
+}
+
+// place reads where to go on from: a cursor, or the seq of an entry.
+func place(raw json.RawMessage) (string, error) {
+	if seq, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+		return strconv.FormatInt(seq, 10), nil
+	}
+	at, err := text("after", raw)
+	if err != nil {
+		return "", wrong("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
+	}
+	return at, nil
 }
 
 // request makes a request of whoever is at the other end of the socket.

@@ -39,7 +39,7 @@ threads). A token sees the threads of its own name, with --namespace also those
 whose id begins so, and with admin all.`,
 		Example: `  mailroom token create laptop --scope read,submit,decide
   mailroom token create team --scope read --namespace team-
-  MAILROOM_TOKEN=$(mailroom token create ci --scope submit) mailroom send "build it"`,
+  MAILROOM_TOKEN=$(mailroom token create ci --scope read,submit) mailroom send "build it"`,
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
