@@ -10,6 +10,7 @@ import { View } from './view.js';
 
 const PAGE = 200; // entries that are loaded at once
 const AGAIN = 2_000; // milliseconds before something that failed is tried again
+const ABSENT = 5_000; // before a thread that is not there is looked for again
 
 const base = new URL('.', location.href); // the page lies beside the API
 const $ = (id) => document.getElementById(id);
@@ -33,6 +34,7 @@ class Page {
   #view;
   #recent;
   #composer;
+  #drawer; // opens and closes the list of threads on a narrow screen
 
   constructor() {
     this.#view = new View({
@@ -68,9 +70,11 @@ class Page {
       if (id) this.#go(id);
     };
     $('older').onclick = () => this.#older();
-    const drawer = (open) => {
+    const drawer = this.#drawer = (open) => {
+      if (open === document.body.classList.contains('drawn')) return;
       document.body.classList.toggle('drawn', open);
       $('menu').setAttribute('aria-expanded', String(open));
+      document.querySelector('main').inert = open;
       (open ? $('new') : $('menu')).focus();
     };
     $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
@@ -78,7 +82,6 @@ class Page {
     $('drawer').onkeydown = ({ key }) => key === 'Escape' && drawer(false);
     $('forget').onclick = () => {
       this.#account.forget();
-      this.#outbox.clear();
       this.#ask('The token is forgotten, in all tabs.');
     };
     this.#account.onForgotten = () => this.#ask('The token was forgotten in another tab.');
@@ -100,6 +103,9 @@ class Page {
   #ask(why = '') {
     this.#reading.abort();
     this.#client = null;
+    this.#drawer(false);
+    // Whoever comes next must not send in their name what somebody else has written.
+    for (const { thread, body } of this.#outbox.clear()) if (thread === this.#id) this.#composer.giveBack(body.text);
     this.#recent.stop();
     this.#transcript = new Transcript();
     this.#view.show(this.#transcript, () => []);
@@ -131,7 +137,7 @@ class Page {
     this.#loadAgents();
     this.#recent.soon(0);
     this.#open(inHash());
-    for (const one of this.#outbox.unanswered) this.#deliver(one);
+    for (const one of this.#outbox.unanswered) this.#deliver(one); // that a reload interrupted
     this.#composer.focus();
   }
 
@@ -146,8 +152,7 @@ class Page {
   // Reading.
 
   #go(id) {
-    document.body.classList.remove('drawn');
-    $('menu').setAttribute('aria-expanded', 'false');
+    this.#drawer(false);
     const hash = id === null ? '' : `#${encodeURIComponent(id)}`;
     if (hash !== location.hash) location.hash = hash; // opens it
     else this.#open(id);
@@ -172,9 +177,9 @@ class Page {
       } catch (error) {
         if (signal.aborted) return;
         if (!error.passing && error.code !== 'not_found') return this.#refused(error);
-        if (error.passing) this.#link('waiting', error);
+        this.#link(error.passing ? 'waiting' : 'none', error); // nobody answers; or it is not there yet, or any more
       }
-      await sleep(AGAIN); // it is not there yet, or was deleted, or nobody answers
+      await sleep(this.#row === null && $('link').dataset.state !== 'waiting' ? ABSENT : AGAIN);
     }
   }
 
@@ -196,8 +201,15 @@ class Page {
       transcript.take(event);
       if (transcript.missing.size > 0) await this.#complete(transcript, signal);
       this.#view.later();
-      if (event.kind === 'entry' && /^(run|ticket)\./.test(event.entry.kind)) this.#recent.soon();
+      if (event.kind === 'entry') this.#heard(event.entry);
     }
+  }
+
+  // Says aloud what is new, once it is whole.
+  #heard({ kind, body }) {
+    if (/^(run|ticket)\./.test(kind)) this.#recent.soon();
+    if (kind === 'message' && body.role === 'assistant' && body.visibility !== 'internal') $('said').textContent = `${body.sender}: ${body.text}`;
+    if (kind === 'ticket.opened' && body.prompt) $('said').textContent = `It asks: ${body.prompt}`;
   }
 
   // A message can have waited so long that it is older than what is loaded.
@@ -255,7 +267,7 @@ class Page {
           await sleep(AGAIN);
           continue;
         }
-        if (error.code !== 'unauthenticated') { // else it is sent when somebody has entered again
+        if (error.code !== 'unauthenticated') {
           this.#outbox.remove(one);
           if (this.#id === one.thread) this.#composer.giveBack(one.body.text);
           this.#view.later();
@@ -299,6 +311,7 @@ class Page {
     $('link').title = error ? error.detail : '';
     document.body.classList.toggle('cut-off', state === 'waiting');
     this.#view.later();
+    if (state === 'waiting' || $('link-text').textContent === 'Reconnecting') $('said').textContent = words[state];
     if ($('link-text').textContent !== words[state]) $('link-text').textContent = words[state];
   }
 

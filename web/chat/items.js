@@ -5,7 +5,7 @@ import { cut, el, plain, showText, when } from './text.js';
 
 /** The element of an item. act has what its buttons do: retry(run), decide(ticket, decision), open(thread). */
 export function make(item, act) {
-  const node = el('li', { class: `item ${item.kind}`, 'data-key': item.key });
+  const node = el(item.kind === 'message' ? 'article' : 'div', { class: `item ${item.kind}`, 'data-key': item.key });
   node.bring = KINDS[item.kind](node, item, act);
   return node;
 }
@@ -24,8 +24,7 @@ function message(node, first) {
     if (item.at) meta.append(el('time', { datetime: item.at }, when(item.at)));
     node.classList.toggle('live', item.live);
     node.classList.toggle('pale', item.again || item.state !== 'read');
-    node.toggleAttribute('aria-busy', item.live);
-    if (item.live) node.setAttribute('aria-busy', 'true'); // read out when it is whole
+    node.setAttribute('aria-busy', String(item.live));
     if (own) body.textContent = item.text;
     else showText(body, item.text);
     attach(body, item.parts);

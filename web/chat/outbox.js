@@ -30,9 +30,12 @@ export class Outbox {
     this.#write();
   }
 
+  /** Drops everything, and returns what was not answered. */
   clear() {
+    const left = this.unanswered;
     this.#all = [];
     this.#write();
+    return left;
   }
 
   /**

@@ -74,7 +74,8 @@ function code({ text, language }, old) {
     return old;
   }
   const body = el('code', {}, text);
-  const copy = navigator.clipboard && el('button', { type: 'button', class: 'quiet copy', onclick: () => navigator.clipboard.writeText(body.textContent) }, 'Copy');
+  const take = () => navigator.clipboard.writeText(body.textContent).then(() => { copy.textContent = 'Copied'; }, () => { copy.textContent = 'Not allowed'; });
+  const copy = navigator.clipboard && el('button', { type: 'button', class: 'quiet copy', onclick: take, onblur: () => { copy.textContent = 'Copy'; } }, 'Copy');
   return el('figure', { class: 'code' }, el('figcaption', {}, el('span', { class: 'language' }, language), copy), el('pre', { tabindex: '0' }, body));
 }
 

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { Mailroom } from '../../clients/js/mailroom.js';
 import { open } from '../../clients/js/test/house.js';
 import { launch } from './browser.js';
+import { below } from './proxy.js';
 
 // The agent halting says its input word by word, and after the twentieth waits
 // until the test lets it go on: so the middle of an answer lasts as long as needed.
@@ -309,12 +310,32 @@ describe('the chat page', () => {
     assert.deepEqual(await person.shown(), Array.from({ length: 90 }, (_, i) => `number ${i}`));
   });
 
+  test('it works below the path of a proxy, over the socket', async (t) => {
+    const { house, client } = await arrive(t);
+    const person = await visit(t, { url: await below(t, house.url, '/mail/room'), token: house.token });
+    const sockets = [];
+    person.page.on('websocket', (socket) => sockets.push(socket.url()));
+    await person.page.goto(`${person.house.url}/`); // leads to the page
+    await person.paste(house.token);
+    await person.say('through and back');
+    assert.equal(await person.rest(), 'through and back');
+    assert.match(new URL(person.page.url()).pathname, /^\/mail\/room\/chat$/);
+    assert.deepEqual(sockets.map((url) => new URL(url).pathname), ['/mail/room/v1/ws']);
+    assert.equal((await client.threads()).items.length, 1);
+  });
+
   test('on a phone and in the dark', async (t) => {
     const { person } = await arrive(t);
     await person.page.emulateMedia({ colorScheme: 'dark' });
     await person.enter('phone');
-    await person.say('A list of *things*:\n\n- `one`\n- **two**\n\n```sh\nmake run\n```');
+    const field = person.page.getByLabel('Message', { exact: true });
+    for (const line of ['# A list of *things*:', '- `one`', '- **two**', '```sh', 'make run', '```']) {
+      await field.pressSequentially(line);
+      await field.press('Shift+Enter'); // a new line; Enter alone sends
+    }
+    await field.press('Enter');
     await person.rest();
+    assert.equal(await person.page.locator('.assistant .code code').textContent(), 'make run');
     await person.shot('dark');
     await person.page.setViewportSize({ width: 390, height: 780 });
     await person.shot('dark-narrow');
