@@ -58,7 +58,7 @@ function note(node, first, { open }) {
   return ({ about, name, detail, ok, result }) => {
     node.dataset.ok = ok === undefined ? '' : String(ok);
     const parts = {
-      step: [name],
+      step: [`step ${name}`],
       tool: [el('b', {}, name), ' ', detail === undefined ? '' : el('code', {}, cut(plain(detail), 120)), result ? ` → ${cut(result, 160)}` : ''],
       effect: [el('b', {}, name), `: ${cut(detail, 200)}`],
       timer: [`waits until ${when(detail)}`],
