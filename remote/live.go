@@ -55,7 +55,7 @@ func (l *Ledger) Run(ctx context.Context) {
 			for run, p := range runs {
 				switch {
 				case p.busy:
-				case len(p.text) == 0:
+				case len(p.text) == 0, !l.holds(p.claim): // its message is in the log, or comes with what ends the attempt
 					delete(runs, run)
 				case now.Before(until):
 					p.text = nil
@@ -67,6 +67,14 @@ func (l *Ledger) Run(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// holds reports whether a claim is held and its end was not begun.
+func (l *Ledger) holds(c mailroom.Claim) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := l.held[c.Run]
+	return h != nil && h.claim == c
 }
 
 // sentText is how a call ended.

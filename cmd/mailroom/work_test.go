@@ -1,0 +1,270 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	agent "mailroom/agent/exec"
+	"mailroom/client"
+)
+
+// brief leases, so that a worker that is gone is known to be gone soon.
+const brief = "lease = \"2s\"\nrenew = \"500ms\"\nsweep = \"100ms\"\n"
+
+// far starts mailroom work in a process of its own, for the agent "far". Its
+// command runs in the data folder, where the gate is.
+func (h *home) far(command ...string) *process {
+	h.t.Helper()
+	w := &process{talk: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
+	cmd := exec.Command("mailroom", append([]string{"work", "--agent", "far", "--"}, command...)...)
+	cmd.Dir, cmd.Stderr = string(h.folder), w.talk
+	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.folder))
+	if err := cmd.Start(); err != nil {
+		h.t.Fatal(err)
+	}
+	w.cmd = cmd
+	go func() { // ends with the process; shutdown and kill wait for it
+		w.exit = cmd.Wait()
+		close(w.exited)
+	}()
+	h.t.Cleanup(func() {
+		w.kill()
+		if h.t.Failed() {
+			h.t.Logf("a worker said:\n%s", w.talk.all())
+		}
+	})
+	if _, err := w.until("msg=working"); err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
+// begun sends a message to the agent "far" and returns the run once an entry of
+// this kind, or a delta, was seen.
+func (h *home) begun(text, seen string) (run string) {
+	h.t.Helper()
+	var out bytes.Buffer
+	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", "t", "--agent", "far", "--detach", "-o", "json", text)
+	var sent mailroom.Submitted
+	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
+		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)
+	}
+	if err := await(h.folder, "t", seen); err != nil {
+		h.t.Fatal(err)
+	}
+	return sent.Run
+}
+
+func (h *home) openGate(text string) {
+	h.t.Helper()
+	if err := open(filepath.Join(string(h.folder), "gate"), text); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// ended waits for the end of a run and returns it.
+func (h *home) ended(run string) client.Run {
+	h.t.Helper()
+	r, err := h.client().WaitRun(h.t.Context(), run, patience)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return r
+}
+
+func (h *home) client() *client.Client {
+	h.t.Helper()
+	at, err := h.folder.Address()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	token, err := h.folder.Token()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return client.New(at.URL, token)
+}
+
+// story is what the log says of the thread, a line per entry.
+func (h *home) story() []string {
+	h.t.Helper()
+	page, err := h.client().Entries(h.t.Context(), "t", client.EntriesQuery{Limit: 500})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var lines []string
+	for _, e := range page.Items {
+		var m struct {
+			Role    string
+			Text    string
+			Partial bool
+		}
+		if err := e.Decode(&m); err != nil {
+			h.t.Fatal(err)
+		}
+		line := e.Kind
+		if e.Kind == mailroom.KindMessage {
+			line += " " + m.Text
+		}
+		if m.Partial {
+			line += " (partial)"
+		}
+		if strings.HasPrefix(e.Kind, "x.") {
+			continue // of the command's process
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
+	h := newHome(t, "")
+	p := &process{}
+	h.process(p)
+	at := strings.TrimPrefix(p.url, "http://")
+	h.far("sh", "-c", "cat; cat gate; cat gate")
+	run := h.begun("one two", "delta")
+	p.kill()
+	h.openGate(", three") // it is said while nobody hears it
+	h.process(p, "--listen", at)
+	h.openGate(", four")
+	r := h.ended(run)
+	if r.Status != mailroom.Completed || r.Attempt != 1 || r.Reply == nil || *r.Reply != "one two, three, four" {
+		t.Errorf("got %s in attempt %d with reply %v, want the whole text in the first one", r.Status, r.Attempt, r.Reply)
+	}
+	want := []string{"message one two", "run.queued", "run.started", "message one two, three, four", "run.completed"}
+	if diff := cmp.Diff(want, h.story()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
+	h := newHome(t, brief)
+	p := &process{}
+	h.process(p)
+	first := h.far("cat", "gate")
+	run := h.begun("one", agent.KindStarted)
+	if err := first.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	h.far("sh", "-c", "cat; echo , again")
+	r := h.ended(run)
+	if r.Status != mailroom.Completed || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
+		t.Errorf("got %s in attempt %d with reply %v, want that of the second worker", r.Status, r.Attempt, r.Reply)
+	}
+	told := h.story()
+	want := []string{
+		"message one", "run.queued", "run.started", "run.rescheduled",
+		"run.started", "message one, again\n", "run.completed",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+
+	// The second attempt has killed what the first one left on this machine: the
+	// sleeper wakes to a command that has ended, and wants to write that.
+	if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.until("attempt ended without its claim"); err != nil {
+		t.Error(err)
+	}
+	if line, err := p.until("/settle status=409"); err != nil || !strings.Contains(line, "code=lease_lost") {
+		t.Errorf("the server said %q (%v), want that the claim was lost", line, err)
+	}
+	if diff := cmp.Diff(told, h.story()); diff != "" {
+		t.Errorf("a worker without its claim has written: %s", diff)
+	}
+	if r := h.ended(run); *r.Reply != "one, again\n" {
+		t.Errorf("the reply has become %q", *r.Reply)
+	}
+}
+
+func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
+	h := newHome(t, brief)
+	h.process(&process{})
+	w := h.far("sh", "-c", "cat; cat gate")
+	run := h.begun("so far", "delta")
+	if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", run); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	if r := h.ended(run); r.Status != mailroom.Cancelled || r.Attempt != 1 {
+		t.Errorf("got %s in attempt %d", r.Status, r.Attempt)
+	}
+	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)", "run.cancelled"}
+	if diff := cmp.Diff(want, h.story()); diff != "" {
+		t.Error(diff)
+	}
+	if err := w.shutdown(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+}
+
+func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
+	h := newHome(t, "")
+	h.process(&process{})
+	w := h.far("cat")
+	run := h.begun("hello", agent.KindStarted)
+	if r := h.ended(run); r.Status != mailroom.Completed {
+		t.Errorf("got %s", r.Status)
+	}
+	if err := w.shutdown(); err != nil {
+		t.Errorf("the worker ended with %v", err)
+	}
+	workers, err := h.client().Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, live := range workers {
+		if cmp.Equal(live.Agents, []string{"far"}) {
+			t.Errorf("worker %s still has its lease", live.ID)
+		}
+	}
+	// Its agent is known for a day: what is for it waits.
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "far", "--detach", "more"); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+func TestWorkSaysWhatIsInItsWay(t *testing.T) {
+	h := newHome(t, "")
+	p := &process{}
+	h.process(p)
+	var made bytes.Buffer
+	if code, stderr := h.run(t.Context(), &made, "token", "create", "reader", "--scope", "read"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	secret := filepath.Join(string(h.folder), "secret")
+	if err := os.WriteFile(secret, made.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--agent", "echo", "--", "cat"}, exitUsage, `agent "echo" is run by this server`},
+		{[]string{"--agent", "a b", "--", "cat"}, exitUsage, "letters, digits"},
+		{[]string{"--", "cat"}, exitUsage, "--agent"},
+		{[]string{"--agent", "far"}, exitUsage, "arg"},
+		{[]string{"--agent", "far", "--runs", "0", "--", "cat"}, exitUsage, "--runs"},
+		{[]string{"--agent", "far", "--url", "example.org", "--", "cat"}, exitUsage, "--url"},
+		{[]string{"--agent", "far", "--url", p.url, "--", "cat"}, exitServer, "MAILROOM_TOKEN"},
+		{[]string{"--agent", "far", "--token-file", secret, "--", "cat"}, exitServer, "scope work"},
+	} {
+		code, stderr := h.run(t.Context(), io.Discard, append([]string{"work"}, c.args...)...)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s; want %d and %q", c.args, code, stderr, c.code, c.want)
+		}
+	}
+}
