@@ -20,7 +20,7 @@ func (f face) honest() {
 		of := schemas.TypeFromRef(refTo + name)
 		for field, property := range schema.Properties {
 			switch {
-			case property.Ref != "" && isPointer(of, field):
+			case property.Ref != "" && isPointer(of, field) && !asked[name]: // huma takes anything for "null"
 				schema.Properties[field] = &huma.Schema{
 					Description: property.Description,
 					AnyOf:       []*huma.Schema{{Ref: property.Ref}, {Type: "null"}},

@@ -1,8 +1,17 @@
 package server_test
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
 	"mailroom/client"
 )
 
@@ -12,3 +21,463 @@ func (f *fixture) elsewhere(agent string, most int) client.Claims {
 	f.t.Helper()
 	return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":%d,"round":1}`, agent, most))
 }
+
+// sendFar submits to an agent that a worker elsewhere has registered for.
+func (f *fixture) sendFar(thread, text string) mailroom.Submitted {
+	f.t.Helper()
+	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", fmt.Sprintf(`{"text":%q,"agent":"far"}`, text))
+}
+
+// far is a worker of agent "far" with one claimed run of thread t.
+func (f *fixture) far() (worker string, c client.Claim) {
+	f.t.Helper()
+	worker = f.elsewhere("far", 0).Worker
+	f.sendFar("t", "hello")
+	claims := f.claims(worker, 1)
+	if len(claims) != 1 {
+		f.t.Fatalf("claimed %d runs", len(claims))
+	}
+	return worker, claims[0]
+}
+
+func (f *fixture) claims(worker string, round int) []client.Claim {
+	f.t.Helper()
+	return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"max":10}`, worker, round)).Claims
+}
+
+func (f *fixture) renew(worker string, round int, held ...string) client.Renewed {
+	f.t.Helper()
+	raw, err := json.Marshal(client.Renewal{Round: int64(round), Held: append([]string{}, held...)})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ask[client.Renewed](f, "POST /v1/workers/"+worker+"/renew", string(raw))
+}
+
+// on calls what is under a claim.
+func (f *fixture) on(claim, what, body string, headers ...string) answer {
+	f.t.Helper()
+	return f.call("POST /v1/claims/"+claim+"/"+what, body, headers...)
+}
+
+// texts are what was said in a thread, in order of the log.
+func (f *fixture) texts(thread string) (texts []string) {
+	f.t.Helper()
+	page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/"+thread+"/entries?kind=message&limit=500", "")
+	for _, e := range page.Items {
+		var m mailroom.Message
+		if err := e.Decode(&m); err != nil {
+			f.t.Fatal(err)
+		}
+		if m.Partial {
+			m.Text += " (partial)"
+		}
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+// askAs is ask with the token of an account.
+func askAs[T any](f *fixture, route, body, account string) (out T) {
+	f.t.Helper()
+	a := f.call(route, body, account)
+	if err := json.Unmarshal([]byte(a.body), &out); a.status > 299 || err != nil {
+		f.t.Fatalf("%s: %d %s, %v", route, a.status, a.body, err)
+	}
+	return out
+}
+
+// worksAs makes a token and returns the header that it is sent in.
+func (f *fixture) worksAs(body string) string {
+	f.t.Helper()
+	made := ask[struct {
+		Secret string `json:"token"`
+	}](f, "POST /v1/tokens", body)
+	return "Authorization: Bearer " + made.Secret
+}
+
+func TestARunIsServedFromElsewhere(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.Running || *c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
+		t.Errorf("claimed %+v", c)
+	}
+	for _, step := range []struct{ what, body, want string }{
+		{"deltas", `{"offset":0,"text":"Let me "}`, `"offset":7`},
+		{"deltas", `{"offset":7,"text":"see."}`, `"offset":11`},
+		{"entries", `{"number":1,"message":{"text":"Let me see."},"step":{"name":"look","checkpoint":{"page":2},"state":{"seen":true},"progress":0.5,"usage":{"input_tokens":3,"output_tokens":4,"cost_usd":0}}}`, `"seq":5`},
+		{"deltas", `{"offset":0,"text":"It is"}`, `"message":"` + c.Run.ID + `.1-2"`},
+		{"settle", `{"number":2,"outcome":"complete","text":"It is green."}`, `"status":"completed"`},
+	} {
+		if a := f.on(c.Claim, step.what, step.body); a.status != 200 || !strings.Contains(a.body, step.want) {
+			t.Fatalf("%s %s: %d %s, want %s", step.what, step.body, a.status, a.body, step.want)
+		}
+	}
+	r := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	if *r.Reply != "It is green." || r.Steps != 1 || r.Progress != 1 || r.Usage.OutputTokens != 4 {
+		t.Errorf("the run became %+v", r)
+	}
+	if diff := cmp.Diff([]string{"hello", "Let me see.", "It is green."}, f.texts("t")); diff != "" {
+		t.Error(diff)
+	}
+	f.sendFar("t", "more")
+	next := f.claims(worker, 2)
+	if len(next) != 1 || string(next[0].State) != `{"seen":true}` || string(next[0].Checkpoint) != "null" {
+		t.Errorf("the next claim is %+v, want the state of the thread", next)
+	}
+}
+
+func TestAClaimWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	if again := f.claims(worker, 1); len(again) != 1 || again[0].Claim != c.Claim || again[0].Messages[0].Text != "hello" {
+		t.Errorf("the same round again is answered with %+v, want what it has claimed", again)
+	}
+	f.sendFar("u", "two")
+	if next := f.claims(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
+		t.Errorf("the next round is answered with %+v", next)
+	}
+	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.Conflict)
+}
+
+func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
+	f := start(t)
+	worker, c := f.far() // suppose that this was not heard
+	kept := f.renew(worker, 0)
+	if run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.Running || kept.LeaseMS != 15000 {
+		t.Errorf("a renewal that knows of no round has left it %s, %+v", run.Status, kept)
+	}
+	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
+		t.Errorf("a claim that is held was lost: %+v", out)
+	}
+	f.renew(worker, 1)
+	run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, "")
+	if run.Status != mailroom.Queued || run.Crashes != 0 || run.Failures != 0 {
+		t.Errorf("the run is %s with %d crashes, want it given back", run.Status, run.Crashes)
+	}
+	f.wantCode("a step under it", f.on(c.Claim, "entries", `{"number":1}`), 409, mailroom.LeaseLost)
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Lost, []string{c.Claim}) {
+		t.Errorf("got lost %v", out.Lost)
+	}
+	if next := f.claims(worker, 2); len(next) != 1 || next[0].Run.Attempt != 2 {
+		t.Errorf("it is claimed again as %+v", next)
+	}
+}
+
+func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
+	f := start(t)
+	worker := f.elsewhere("far", 0).Worker
+	stand := func(ctx context.Context, round int64) <-chan client.Claims {
+		out := make(chan client.Claims, 1)
+		go func() {
+			defer close(out)
+			got, err := f.client.Claim(ctx, client.ClaimRequest{Worker: worker, Round: round}, 20*time.Second)
+			if err == nil {
+				out <- got
+			}
+		}()
+		return out
+	}
+	gone, leave := context.WithCancel(t.Context())
+	first := stand(gone, 1)
+	leave()
+	if got, ok := <-first; ok {
+		t.Errorf("who went got %+v", got)
+	}
+	briefly := func(round int) []client.Claim {
+		return ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":%d,"wait":"10ms"}`, worker, round)).Claims
+	}
+	second := stand(t.Context(), 2)
+	if got := briefly(3); len(got) != 0 || got == nil {
+		t.Errorf("after its time a claim got %+v, want an empty list", got)
+	}
+	f.sendFar("t", "hello")
+	if claimed := len(briefly(4)) + len((<-second).Claims); claimed != 1 { // a later round has ended the second
+		t.Errorf("the rounds claimed %d runs, want one", claimed)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := f.client.Claim(t.Context(), client.ClaimRequest{Worker: worker, Round: 5}, 20*time.Second)
+		waiting <- err
+	}()
+	f.stop()
+	if err := <-waiting; mailroom.CodeOf(err) != mailroom.Unavailable {
+		t.Errorf("a server that shuts down answers with %v", err)
+	}
+}
+
+func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
+	f := start(t)
+	_, c := f.far()
+	step := `{"number":1,"step":{"name":"one"},"message":{"text":"said"}}`
+	first := f.on(c.Claim, "entries", step)
+	if again := f.on(c.Claim, "entries", step); again.status != 200 || again.body != first.body {
+		t.Errorf("the same step again: %d %s, want %s", again.status, again.body, first.body)
+	}
+	f.wantCode("other content", f.on(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.Conflict)
+	f.wantCode("a hole", f.on(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.Conflict)
+	for _, settle := range []string{
+		`{"number":2,"outcome":"complete","text":"done"}`, `{"number":2,"outcome":"complete","text":"done"}`,
+	} {
+		if a := f.on(c.Claim, "settle", settle); a.status != 200 || !strings.Contains(a.body, `"status":"completed"`) {
+			t.Errorf("%s: %d %s", settle, a.status, a.body)
+		}
+	}
+	f.wantCode("another end", f.on(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.LeaseLost)
+	if diff := cmp.Diff([]string{"hello", "said", "done"}, f.texts("t")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
+	f := start(t)
+	_, c := f.far()
+	for _, p := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},
+		{`{"offset":0,"text":"grü"}`, 200, `"offset":4`},    // a repeat
+		{`{"offset":2,"text":"üße"}`, 200, `"offset":7`},    // that goes on
+		{`{"offset":3,"text":"x"}`, 422, "within a char"},   // half of the ü
+		{`{"offset":2,"text":"u"}`, 409, "other text"},      // than is kept
+		{`{"offset":9,"text":"x"}`, 422, "leaves a hole"},   // of two bytes
+		{`{"offset":7,"text":"a\u0000"}`, 422, "NUL"},       // is no text
+		{`{"offset":50,"text":"x","live":true}`, 200, "51"}, // only shown: the flush comes
+		{`{"offset":7,"text":"!","message":"` + c.Run.ID + `.1-1"}`, 200, `"offset":8`},
+		{`{"offset":0,"text":"x","message":"` + c.Run.ID + `.1-3"}`, 422, "comes after"},
+		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "no message of this attempt"},
+		{`{"offset":1048576,"text":"x"}`, 422, "within the first"},
+	} {
+		if a := f.on(c.Claim, "deltas", p.body); a.status != p.status || !strings.Contains(a.body, p.want) {
+			t.Errorf("%s: %d %s, want %d %s", p.body, a.status, a.body, p.status, p.want)
+		}
+	}
+	if a := f.on(c.Claim, "settle", `{"number":1,"outcome":"release"}`); a.status != 200 {
+		t.Fatal(a.body)
+	}
+	if diff := cmp.Diff([]string{"hello", "grüße! (partial)"}, f.texts("t")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOrdersComeWithEveryAnswer(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"text":"and this","mode":"steer"}`)
+	if a := f.on(c.Claim, "deltas", `{"offset":0,"text":""}`); !strings.Contains(a.body, `"steered":true`) {
+		t.Errorf("told %s", a.body)
+	}
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Steered, []string{c.Claim}) {
+		t.Errorf("renewed: %+v", out)
+	}
+	handed := f.on(c.Claim, "steered", `{"after":0}`)
+	var got client.HandedOver
+	if err := json.Unmarshal([]byte(handed.body), &got); err != nil || len(got.Messages) != 1 || got.Messages[0].Text != "and this" {
+		t.Fatalf("handed over %s, %v", handed.body, err)
+	}
+	if a := f.on(c.Claim, "entries", fmt.Sprintf(`{"number":1,"step":{"name":"x"},"covers":%d}`, got.Last)); !strings.Contains(a.body, `"steered":false`) {
+		t.Errorf("told %s", a.body)
+	}
+	f.call("POST /v1/runs/"+c.Run.ID+"/cancel", "")
+	for _, a := range []answer{
+		f.on(c.Claim, "deltas", `{"offset":0,"text":"so far","live":true}`), f.on(c.Claim, "deltas", `{"offset":0,"text":"so far"}`),
+		f.on(c.Claim, "entries", `{"number":2,"step":{"record":true}}`), f.call("GET /v1/claims/"+c.Claim+"/run", ""),
+	} {
+		if !strings.Contains(a.body, `"stop":"cancelled"`) {
+			t.Errorf("told %s", a.body)
+		}
+	}
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []client.StopOrder{{Claim: c.Claim, Reason: mailroom.ByCancel}}) {
+		t.Errorf("renewed: %+v", out)
+	}
+	if a := f.on(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
+		t.Errorf("settled: %s", a.body)
+	}
+	if diff := cmp.Diff([]string{"hello", "and this", "so far (partial)"}, f.texts("t")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestARunWaitsAndGoesOnElsewhere(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	a := f.on(c.Claim, "settle", `{"number":1,"outcome":"wait","wait":{"names":["deploy"]},`+
+		`"tickets":[{"name":"deploy","kind":"approval","prompt":"Deploy?","action":"deploy","arguments":{"Path":"<b>"}}]}`)
+	if a.status != 200 || !strings.Contains(a.body, `"status":"waiting"`) {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	open := ask[client.Page[client.Ticket]](f, "GET /v1/tickets?q=run:"+c.Run.ID, "").Items[0]
+	if d := f.decide(open.ID, fmt.Sprintf(`{"decision":"approve","digest":%q}`, open.Digest)); d.status != 200 {
+		t.Fatal(d.body)
+	}
+	next := f.claims(worker, 2)
+	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.Approve {
+		t.Fatalf("it goes on with %+v", next)
+	}
+	seen := ask[client.Page[client.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
+	want := mailroom.Ask{Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
+	if k := seen.Items[0].Ticket(); k.Digest != want.Digest() {
+		t.Errorf("the digest of %+v is not that of what was asked", k)
+	}
+}
+
+func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
+	f := start(t)
+	_, c := f.far()
+	note := func(number int, kind, rest string) answer {
+		return f.on(c.Claim, "entries", fmt.Sprintf(`{"number":%d,"step":{"record":true},"effects":[{"kind":"effect.%s","body":{"name":"pay","input":"12"%s}}]}`, number, kind, rest))
+	}
+	for _, a := range []answer{note(1, "intended", ""), note(1, "intended", ""), note(2, "settled", `,"result":{"ok":true}`), note(2, "settled", `,"result":{"ok":true}`)} {
+		if a.status != 200 {
+			t.Errorf("%d %s", a.status, a.body)
+		}
+	}
+	f.wantCode("once more", note(3, "intended", ""), 409, mailroom.Conflict)
+	f.wantCode("no such kind", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.Invalid)
+	f.wantCode("not its key", note(3, "intended", `,"key":"other"`), 422, mailroom.Invalid)
+	f.wantCode("no name", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.Invalid)
+	got := ask[client.Page[client.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
+	if len(got) != 1 || got[0].Last != mailroom.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	stranger := f.worksAs(`{"name":"stranger","scopes":["work"]}`)
+	reader := f.worksAs(`{"name":"reader","scopes":["read","submit","decide"]}`)
+	before := f.written()
+	for _, route := range []string{
+		"POST /v1/workers/" + worker + "/renew", "POST /v1/workers/" + worker + "/leave", "POST /v1/claims",
+		"POST /v1/claims/" + c.Claim + "/entries", "POST /v1/claims/" + c.Claim + "/deltas", "POST /v1/claims/" + c.Claim + "/settle",
+		"POST /v1/claims/" + c.Claim + "/steered", "GET /v1/claims/" + c.Claim + "/run", "GET /v1/claims/" + c.Claim + "/input",
+		"GET /v1/claims/" + c.Claim + "/transcript", "GET /v1/claims/" + c.Claim + "/tickets", "GET /v1/claims/" + c.Claim + "/effects",
+	} {
+		body := map[string]string{
+			"renew": `{"round":9,"held":[]}`, "entries": `{"number":1}`, "deltas": `{"offset":0,"text":"x"}`, "settle": `{"number":1,"outcome":"release"}`,
+			"steered": `{}`, "claims": fmt.Sprintf(`{"worker":%q,"round":2}`, worker),
+		}[route[strings.LastIndexByte(route, '/')+1:]]
+		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.NotFound)
+		f.wantCode(route, f.call(route, body, reader), 403, mailroom.Forbidden)
+	}
+	if out := ask[client.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
+		t.Errorf("its own worker has lost it: %+v", out)
+	}
+	// A worker of the stranger cannot say that it holds what is not its own.
+	other := askAs[client.Claims](f, "POST /v1/claims", `{"agents":["far"],"max":0}`, stranger)
+	if a := f.call("POST /v1/workers/"+other.Worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim), stranger); !strings.Contains(a.body, `"lost":["`+c.Claim+`"]`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if after := f.written(); after != before {
+		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
+	}
+	// The settle of the one whose claim it was is answered again later on.
+	settle := `{"number":1,"outcome":"complete","text":"done"}`
+	f.on(c.Claim, "settle", settle)
+	f.wantCode("a settle of a claim that has ended", f.on(c.Claim, "settle", settle, stranger), 404, mailroom.NotFound)
+	if a := f.on(c.Claim, "settle", settle); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestATokenWorksForItsAgentsAlone(t *testing.T) {
+	f := start(t)
+	coder := f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
+	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.Forbidden)
+	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.Conflict)
+	f.wantCode("nobody knows it", f.call("POST /v1/messages", `{"text":"x","agent":"coder"}`), 422, mailroom.Invalid)
+	claims := askAs[client.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
+	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
+		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
+	}
+	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`, claims.Worker), coder), 422, mailroom.Invalid)
+	if a := f.call("POST /v1/workers/"+claims.Worker+"/leave", "", coder); a.status != http.StatusNoContent {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder), 409, mailroom.LeaseLost)
+	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
+		t.Errorf("%d %s, want that the agent is known for a day", a.status, a.body)
+	}
+}
+
+func TestRunsOfAnAgentElsewhereWaitForItADay(t *testing.T) {
+	f := start(t)
+	worker := f.elsewhere("far", 0).Worker
+	f.call("POST /v1/workers/"+worker+"/leave", "")
+	run := f.sendFar("t", "hello").Run
+	judge := func() {
+		if err := f.ledger.Orphans(t.Context(), []string{"echo"}, time.Nanosecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	judge()
+	if r := ask[client.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.Queued {
+		t.Errorf("the run is %s, want that it waits", r.Status)
+	}
+	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "nobody", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text("x")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge()
+	if page := ask[client.Page[client.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.Failed {
+		t.Errorf("a run for nobody is %s", page.Items[0].Status)
+	}
+}
+
+func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
+	f := start(t)
+	worker, c := f.far()
+	own := "POST /v1/claims/" + c.Claim
+	before := f.written()
+	for _, r := range []struct {
+		route, body string
+		status      int
+		want        string
+	}{
+		{"POST /v1/claims", `{}`, 422, "body.round"},
+		{"POST /v1/claims", `{"max":0}`, 422, "body.agents"},
+		{"POST /v1/claims", `{"max":0,"agents":[]}`, 422, "body.agents"},
+		{"POST /v1/claims", `{"max":0,"agents":"far"}`, 422, "body.agents"},
+		{"POST /v1/claims", `{"max":0,"agents":{"far":-1}}`, 422, "body.agents"},
+		{"POST /v1/claims", `{"max":0,"agents":["a/b"]}`, 422, "body.agents"},
+		{"POST /v1/claims", `{"max":1001,"agents":["far"]}`, 422, "body.max"},
+		{"POST /v1/claims", `{"agents":["far"],"round":1,"wait":"61s"}`, 422, "body.wait"},
+		{"POST /v1/claims", `{"agents":["far"],"round":1,"wait":"soon"}`, 422, "body.wait"},
+		{"POST /v1/claims", `{"agents":["far"],"round":1,"Slots":1}`, 422, "body.Slots"},
+		{"POST /v1/claims", `{"worker":"nobody","round":1}`, 404, "nobody"},
+		{"POST /v1/workers/" + worker + "/renew", `{"round":1}`, 422, "held"},
+		{"POST /v1/workers/" + worker + "/renew", `{"round":1,"held":["x"]}`, 422, "body.held[0]"},
+		{"POST /v1/claims/nothing/settle", `{"number":1,"outcome":"release"}`, 404, "nothing"},
+		{"POST /v1/claims/" + c.Run.ID + ":2/settle", `{"number":1,"outcome":"release"}`, 404, "no claim"},
+		{"POST /v1/claims/" + c.Run.ID + ":01/settle", `{"number":1,"outcome":"release"}`, 404, "no claim"},
+		{own + "/settle", `{"number":1}`, 422, "outcome"},
+		{own + "/settle", `{"number":1,"outcome":"fail"}`, 422, "failure"},
+		{own + "/settle", `{"number":1,"outcome":"wait"}`, 422, "wait"},
+		{own + "/settle", `{"number":1,"outcome":"wait","wait":{"names":["x"]}}`, 422, "wait"},
+		{own + "/settle", `{"number":1,"outcome":"complete","text":"a","message":{"text":"b"}}`, 422, "body.text"},
+		{own + "/settle", `{"number":1,"outcome":"complete","message":{"id":"x","text":"b"}}`, 422, "body.message.id"},
+		{own + "/settle", `{"number":1,"outcome":"fail","failure":{"message":"x","class":"bad"}}`, 422, "body.failure.class"},
+		{own + "/settle", `{"number":1,"outcome":"fail","failure":{"message":"x","retry_after":"soon"}}`, 422, "body.failure.retry_after"},
+		{own + "/entries", `{"number":0}`, 422, "body.number"},
+		{own + "/entries", `{"number":1,"step":{"entries":[{"kind":"run.completed","body":{}}]}}`, 422, "kind"},
+		{own + "/entries", `{"number":1,"step":{"entries":[{"kind":"x.y","body":[]}]}}`, 422, "body"},
+		{own + "/entries", `{"number":1,"step":{"progress":2}}`, 422, "progress"},
+		{own + "/entries", `{"number":1,"step":{"tickets":[{"name":"x","kind":"children"}]}}`, 422, "kind"},
+		{own + "/entries", `{"number":1,"step":{"sends":[{"name":"x","text":"a","parts":[]}]}}`, 422, "sends"},
+		{own + "/entries", `{"number":1,"Step":{}}`, 422, "body.Step"},
+		{own + "/deltas", `{"text":"x"}`, 422, "offset"},
+		{own + "/deltas", `{"offset":-1,"text":"x"}`, 422, "offset"},
+	} {
+		a := f.call(r.route, r.body)
+		if a.status != r.status || !strings.Contains(a.body, r.want) || a.problem(t).Code == mailroom.Internal {
+			t.Errorf("%s %s: %d %s, want %d and %s", r.route, r.body, a.status, a.body, r.status, r.want)
+		}
+	}
+	if after := f.written(); after != before {
+		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
