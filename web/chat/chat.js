@@ -54,6 +54,8 @@ class Page {
     this.#composer = new Composer({
       send: (message) => this.#send(message),
       stop: () => this.#try(() => this.#client.cancel(this.#transcript.current.id)),
+      // Until it is known which thread the first message has made, a second one would make another.
+      ready: () => this.#id !== null || !this.#outbox.unanswered.some(({ thread }) => thread === null),
     });
     this.#listen();
   }
@@ -79,7 +81,7 @@ class Page {
     };
     $('menu').onclick = () => drawer(!document.body.classList.contains('drawn'));
     $('shade').onclick = () => drawer(false);
-    $('drawer').onkeydown = ({ key }) => key === 'Escape' && drawer(false);
+    $('drawer').addEventListener('keydown', ({ key }) => key === 'Escape' && drawer(false)); // not onkeydown, which false cancels
     $('forget').onclick = () => {
       this.#account.forget();
       this.#ask('The token is forgotten, in all tabs.');
@@ -257,12 +259,14 @@ class Page {
       try {
         const out = await client.send(one.body, { thread: one.thread ?? undefined, key: one.key });
         this.#outbox.answered(one, out);
-        if (made) await this.#entitle(out.thread, one.body.text);
+        if (made) await this.#entitle(client, out.thread, one.body.text);
+        if (client !== this.#client) return;
         if (made && this.#id === null) this.#go(out.thread);
         else if (this.#id === out.thread && this.#row === null) this.#open(out.thread); // it is there now
         this.#recent.soon();
         return;
       } catch (error) {
+        if (client !== this.#client) return;
         if (error.passing) {
           await sleep(AGAIN);
           continue;
@@ -279,8 +283,8 @@ class Page {
   }
 
   // A thread with a made id is called by how it began; without that it still works.
-  async #entitle(id, text) {
-    await this.#client.patchThread(id, { metadata: { title: cut(text.replace(/[*_`#>]/g, ''), 60) } }).catch(() => {});
+  async #entitle(client, id, text) {
+    await client.patchThread(id, { metadata: { title: cut(text.replace(/[*_`#>]/g, ''), 60) } }).catch(() => {});
   }
 
   /** Does what somebody pressed, and says why if it is refused. */
@@ -293,8 +297,8 @@ class Page {
   }
 
   #refused(error) {
+    if (!this.#client) return; // whoever asked has gone
     if (error.code === 'unauthenticated') {
-      if (!this.#client) return; // asked already
       this.#account.drop();
       this.#ask('The server does not take this token any more. Was it revoked? Give another one.');
       return;

@@ -12,10 +12,10 @@ export class Composer {
   #stopping = null; // the run that was asked to stop here
   #asked = false; // it waits for an answer in words
 
-  constructor({ send, stop }) {
+  constructor({ send, stop, ready }) {
     const text = $('text');
     const submit = () => {
-      if (!text.value.trim()) return;
+      if (!text.value.trim() || !ready()) return;
       const mode = $('modes').hidden ? 'queue' : new FormData($('composer')).get('mode');
       this.refuse('');
       send({ text: text.value.trim(), agent: $('agent').value, mode });

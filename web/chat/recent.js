@@ -10,6 +10,8 @@ export class Recent {
   #load;
   #open;
   #timer;
+  #due = Infinity; // when it looks next
+  #round = 0; // ends with stop
   #now = null; // id of the thread that is open
   #threads = [];
 
@@ -29,25 +31,35 @@ export class Recent {
 
   /** Looks again shortly: something has happened. */
   soon(after = SOON) {
+    const due = Date.now() + after;
+    if (this.#due <= due) return; // what goes on happening must not put it off
     clearTimeout(this.#timer);
+    this.#due = due;
     this.#timer = setTimeout(() => this.#look(), after);
   }
 
   stop() {
     clearTimeout(this.#timer);
+    this.#due = Infinity;
+    this.#round++;
     this.#threads = [];
     this.#draw();
   }
 
   async #look() {
+    this.#due = Infinity;
+    const round = this.#round;
+    let threads = this.#threads;
     if (document.visibilityState === 'visible') {
       try {
-        this.#threads = await this.#load();
-        this.#draw();
+        threads = await this.#load();
       } catch {
         // The open thread's own connection says what is wrong; this is looked at again.
       }
     }
+    if (round !== this.#round) return; // it was for somebody else
+    this.#threads = threads;
+    this.#draw();
     this.soon(EVERY);
   }
 

@@ -310,6 +310,55 @@ describe('the chat page', () => {
     assert.deepEqual(await person.shown(), Array.from({ length: 90 }, (_, i) => `number ${i}`));
   });
 
+  test('a message that waits for its answer is sent once, also over a reload', async (t) => {
+    const { person, client } = await arrive(t);
+    await person.enter();
+    const requests = [];
+    let hold = true;
+    await person.page.route('**/v1/messages', async (route) => {
+      requests.push(route.request().postDataJSON());
+      if (hold) await route.fetch().then(() => route.abort(), () => {}); // it is done, but nobody hears of it
+      else await route.continue();
+    });
+    await person.say('once');
+    await person.page.getByText('Sending').waitFor();
+    await person.say('twice'); // not yet: it is not known where to
+    assert.equal(await person.page.getByLabel('Message', { exact: true }).inputValue(), 'twice');
+    await person.page.reload();
+    hold = false;
+    assert.equal(await person.rest(), 'once');
+    const { items } = await client.threads();
+    assert.equal(items.length, 1);
+    assert.deepEqual(await person.shown(), ['once', 'once']);
+    assert.equal(new Set(requests.map(({ key }) => key)).size, 1, 'under one key');
+  });
+
+  test('everything can be reached and used with the keyboard', async (t) => {
+    const { person, client } = await arrive(t);
+    await client.send('hello', { thread: 'by name' });
+    await person.enter();
+    const { keyboard } = person.page;
+    await person.page.locator('#recent button').waitFor();
+    await person.page.getByRole('button', { name: 'New thread' }).focus();
+    const reached = [];
+    for (let i = 0; i < 6; i++) {
+      await keyboard.press('Tab');
+      reached.push(await person.page.evaluate(() => document.activeElement.id || document.activeElement.textContent));
+    }
+    assert.match(reached.join('|'), /^by name.*\|goto-id\|forget\|.*text\|agent/);
+    await person.page.getByLabel('Open or start a thread by its name').focus();
+    await keyboard.type('by name');
+    await keyboard.press('Enter');
+    assert.equal(await person.rest(), 'hello');
+    assert.equal(new URL(person.page.url()).hash, '#by%20name');
+    await keyboard.type('and more'); // the field has the focus
+    await keyboard.press('Enter');
+    await person.see(() => document.querySelectorAll('.message.assistant:not(.live)').length === 2);
+    assert.deepEqual(await person.shown(), ['hello', 'hello', 'and more', 'and more']);
+    await person.page.goBack();
+    await person.page.getByText('Write a message, and a thread begins.').waitFor();
+  });
+
   test('it works below the path of a proxy, over the socket', async (t) => {
     const { house, client } = await arrive(t);
     const person = await visit(t, { url: await below(t, house.url, '/mail/room'), token: house.token });
