@@ -25,10 +25,20 @@ const brief = "lease = \"2s\"\nrenew = \"500ms\"\nsweep = \"100ms\"\n"
 // command runs in the data folder, where the gate is.
 func (h *home) far(command ...string) *process {
 	h.t.Helper()
-	w := &process{talk: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
 	cmd := exec.Command("mailroom", append([]string{"work", "--agent", "far", "--"}, command...)...)
-	cmd.Dir, cmd.Stderr = string(h.folder), w.talk
-	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.folder))
+	cmd.Dir = string(h.folder)
+	w := h.other(cmd, "MAILROOM_DATA="+string(h.folder))
+	if _, err := w.until("msg=working"); err != nil {
+		h.t.Fatal(err)
+	}
+	return w
+}
+
+// other starts a process that is ended with the test.
+func (h *home) other(cmd *exec.Cmd, env ...string) *process {
+	h.t.Helper()
+	w := &process{talk: &transcript{log: io.Discard, grown: make(chan struct{}, 1)}, exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr, cmd.Env = w.talk, w.talk, append(os.Environ(), env...)
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -43,9 +53,6 @@ func (h *home) far(command ...string) *process {
 			h.t.Logf("a worker said:\n%s", w.talk.all())
 		}
 	})
-	if _, err := w.until("msg=working"); err != nil {
-		h.t.Fatal(err)
-	}
 	return w
 }
 
@@ -53,13 +60,18 @@ func (h *home) far(command ...string) *process {
 // this kind, or a delta, was seen.
 func (h *home) begun(text, seen string) (run string) {
 	h.t.Helper()
+	return h.begunIn("t", text, seen)
+}
+
+func (h *home) begunIn(thread, text, seen string) (run string) {
+	h.t.Helper()
 	var out bytes.Buffer
-	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", "t", "--agent", "far", "--detach", "-o", "json", text)
+	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", "far", "--detach", "-o", "json", text)
 	var sent mailroom.Submitted
 	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
 		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)
 	}
-	if err := await(h.folder, "t", seen); err != nil {
+	if err := await(h.folder, thread, seen); err != nil {
 		h.t.Fatal(err)
 	}
 	return sent.Run
@@ -233,6 +245,72 @@ func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
 	// Its agent is known for a day: what is for it waits.
 	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "t", "--agent", "far", "--detach", "more"); code != exitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// TestAWorkerInAnotherLanguage runs the worker that docs/examples shows.
+func TestAWorkerInAnotherLanguage(t *testing.T) {
+	h := newHome(t, "")
+	p := &process{}
+	h.process(p)
+	token, err := h.folder.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := h.other(exec.Command("node", "../../docs/examples/worker.mjs"), "MAILROOM_URL="+p.url, "MAILROOM_TOKEN="+token)
+	if _, err := w.until("serving js"); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code, stderr := h.run(t.Context(), &out, "send", "--thread", "t", "--agent", "js", "hello"); code != exitWaits || !strings.Contains(out.String(), "You said hello.") {
+		t.Fatalf("send: exit code %d, %q: %s", code, out.String(), stderr)
+	}
+	if code, stderr := h.run(t.Context(), io.Discard, "approve", "t"); code != exitDone {
+		t.Fatalf("approve: exit code %d: %s", code, stderr)
+	}
+	out.Reset()
+	if code, stderr := h.run(t.Context(), &out, "attach", "t"); code != exitDone || !strings.Contains(out.String(), "HELLO") {
+		t.Errorf("attach: exit code %d, %q: %s", code, out.String(), stderr)
+	}
+	want := []string{
+		"message hello", "run.queued", "run.started", "step", "message You said hello.", "ticket.opened", "run.waiting",
+		"ticket.decided", "run.resumed", "message HELLO", "run.completed",
+	}
+	if diff := cmp.Diff(want, h.story()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
+	h := newHome(t, "")
+	h.process(&process{})
+	command := []string{"sh", "-c", "cat; cat gate"}
+	h.far(command...)
+	h.far(command...)
+	var runs []string
+	for _, thread := range []string{"t", "u"} {
+		runs = append(runs, h.begunIn(thread, thread, agent.KindStarted))
+	}
+	holders := map[string]bool{}
+	for _, id := range runs {
+		r, err := h.client().Run(t.Context(), id)
+		if err != nil || r.Worker == nil {
+			t.Fatalf("run %s has no worker: %v", id, err)
+		}
+		holders[*r.Worker] = true
+	}
+	if len(holders) != 2 {
+		t.Errorf("two runs at once are with %d workers, which take one each", len(holders))
+	}
+	for _, id := range runs { // who opens the gate cannot tell for whom
+		if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", id); code != exitDone {
+			t.Fatalf("exit code %d: %s", code, stderr)
+		}
+	}
+	for _, id := range runs {
+		if r := h.ended(id); r.Status != mailroom.Cancelled || r.Attempt != 1 {
+			t.Errorf("run %s is %s in attempt %d", id, r.Status, r.Attempt)
+		}
 	}
 }
 
