@@ -34,6 +34,7 @@ is meant. Parts, all by default:
   growth    what a log of 100,000 entries and 1,000,000 queued runs cost
   restart   until a server with 100,000 queued runs serves
   fanout    one run that writes 50 pieces a second, with 1,000 readers
+  stalled   what readers that take nothing cost a run and 100 other readers
   memory    per thread, queued run and reader, and bytes on disk`,
 		Example: `  mailroom bench runs --for 60s
   mailroom bench --scale 0.01
@@ -95,7 +96,8 @@ func (m *Main) prepareBench(o *bench.Options) error {
 // benchReadersCommand is the process of its own that the readers of a
 // measurement are. Only bench starts it.
 func (m *Main) benchReadersCommand() *cobra.Command {
-	return &cobra.Command{
+	reading := bench.Reading{}
+	cmd := &cobra.Command{
 		Use:    "readers COUNT THREAD",
 		Short:  "Follow a thread many times (used by bench itself)",
 		Hidden: true,
@@ -105,9 +107,14 @@ func (m *Main) benchReadersCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{command: cmd.CommandPath(), err: fmt.Errorf("%q is no number of readers", args[0])}
 			}
-			return bench.Read(cmd.Context(), m.Stdin, m.Stdout, m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN"), args[1], n)
+			reading.URL, reading.Token = m.Env("MAILROOM_URL"), m.Env("MAILROOM_TOKEN")
+			reading.Readers, reading.Thread = n, args[1]
+			return bench.Read(cmd.Context(), m.Stdin, m.Stdout, reading)
 		},
 	}
+	cmd.Flags().BoolVar(&reading.Sockets, "sockets", false, "read over WebSockets")
+	cmd.Flags().IntVar(&reading.Runs, "runs", 1, "after how many runs a reader over a WebSocket has enough")
+	return cmd
 }
 
 // profiled measures with a CPU profile, if a file is named for it.

@@ -27,8 +27,11 @@ func (m *Main) printBench(r *bench.Result, output format) error {
 	if r.Restart != nil {
 		tables = append(tables, restartRows(r.Restart))
 	}
-	if r.Fanout != nil {
-		tables = append(tables, fanoutRows(r.Fanout))
+	for i := range r.Fanout {
+		tables = append(tables, fanoutRows(&r.Fanout[i]))
+	}
+	if r.Stalled != nil {
+		tables = append(tables, stalledRows(r.Stalled))
 	}
 	if r.Memory != nil {
 		tables = append(tables, memoryRows(r.Memory))
@@ -108,14 +111,29 @@ func restartRows(r *bench.Restart) [][]string {
 }
 
 func fanoutRows(f *bench.Fanout) [][]string {
+	title := "FANOUT"
+	if f.Sockets {
+		title = "FANOUT, WEBSOCKETS"
+	}
 	return [][]string{
-		{"FANOUT", fmt.Sprintf("%s readers of one run, %.1f pieces/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
+		{title, fmt.Sprintf("%s readers of one run, %.1f pieces/s, for %.1fs", count(int64(f.Readers)), f.PiecesPerSecond, f.Seconds)},
 		{"deliveries", round(f.DeliveriesPerSec) + "/s"},
 		{"delay", spread(f.Delay)},
 		{"server", fmt.Sprintf("%.2f cores", f.ServerCores)},
 		{"readers", fmt.Sprintf("%.2f cores", f.ReaderCores)},
 		{"lost, cut off", fmt.Sprintf("%s bytes, %d readers", count(f.LostBytes), f.CutOff)},
 	}
+}
+
+func stalledRows(s *bench.Stalled) [][]string {
+	rows := [][]string{{"STALLED", "PIECES/S", "A RUN (ms, p50/p99)", "HEAP (MB)"}}
+	row := func(name string, of bench.Speech) {
+		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.2f", of.Heap/1e6)})
+	}
+	row(count(int64(s.Readers))+" readers", s.Without)
+	row(fmt.Sprintf("and %d that stall", s.Stalled), s.With)
+	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", s.SpeedRatio), "", fmt.Sprintf("%.2f", s.HeapRatio)},
+		[]string{"cut off", fmt.Sprintf("%d of those that read", s.CutOff), "", ""})
 }
 
 func memoryRows(m *bench.Memory) [][]string {

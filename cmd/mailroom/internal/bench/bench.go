@@ -18,12 +18,13 @@ const (
 	PartGrowth  = "growth"  // what a long log and a long queue cost
 	PartRestart = "restart" // until a server with a backlog serves
 	PartFanout  = "fanout"  // one run with many readers
+	PartStalled = "stalled" // what readers that take nothing cost the others
 	PartMemory  = "memory"  // and disk
 )
 
 // Parts returns the names of all parts, in the order in which they are measured.
 func Parts() []string {
-	return []string{PartRuns, PartLatency, PartGrowth, PartRestart, PartFanout, PartMemory}
+	return []string{PartRuns, PartLatency, PartGrowth, PartRestart, PartFanout, PartStalled, PartMemory}
 }
 
 // Options of a measurement.
@@ -90,7 +91,8 @@ type Result struct {
 	Latency  []Load   `json:"latency,omitempty"`
 	Growth   *Growth  `json:"growth,omitempty"`
 	Restart  *Restart `json:"restart,omitempty"`
-	Fanout   *Fanout  `json:"fanout,omitempty"`
+	Fanout   []Fanout `json:"fanout,omitempty"`
+	Stalled  *Stalled `json:"stalled,omitempty"`
 	Memory   *Memory  `json:"memory,omitempty"`
 }
 
@@ -138,6 +140,7 @@ func Run(ctx context.Context, o Options, parts []string) (result *Result, err er
 	}{
 		{PartMemory, b.memory}, // first: what others leave behind would be counted
 		{PartRuns, b.runs}, {PartLatency, b.latency}, {PartGrowth, b.growth}, {PartRestart, b.restart}, {PartFanout, b.fanout},
+		{PartStalled, b.stalled},
 	} {
 		if !slices.Contains(parts, part.name) {
 			continue

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 // Fanout is one run that writes, and its readers, which are in a process of
 // their own and connected over HTTP on the loopback.
 type Fanout struct {
+	Sockets          bool    `json:"sockets"` // they read over WebSockets, not streams of events
 	Readers          int     `json:"readers"`
 	PiecesPerSecond  float64 `json:"pieces_per_second"` // that the run wrote
 	Seconds          float64 `json:"seconds"`
@@ -71,10 +73,22 @@ func (s speaker) Run(ctx context.Context, session mailroom.Session) error {
 
 func (s speaker) pieces() int { return int(s.last / pieceEvery) }
 
-// fanout measures one run with many readers.
-func (b *bench) fanout(ctx context.Context, dir string) (err error) {
+// fanout measures one run with many readers, of streams of events and over
+// WebSockets.
+func (b *bench) fanout(ctx context.Context, dir string) error {
+	for _, sockets := range []bool{false, true} {
+		name := map[bool]string{false: "events", true: "sockets"}[sockets]
+		err := b.inFolder(filepath.Join(PartFanout, name), func(dir string) error { return b.fanoutTo(ctx, dir, sockets) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err error) {
 	n := b.scaled(fanoutReaders, 10)
-	b.Tell("fanout: %d readers of a run that writes 50 pieces a second", n)
+	b.Tell("fanout: %d readers %s of a run that writes 50 pieces a second", n, readersOver(sockets))
 	a := speaker{begin: make(chan struct{}), last: min(b.For, longestSpeech)}
 	ended := make(chan struct{}, 1)
 	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
@@ -92,7 +106,7 @@ func (b *bench) fanout(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, face.close()) }()
-	readers, err := b.startReaders(ctx, face, n, fanoutThread)
+	readers, err := b.startReaders(ctx, face, n, sockets, 1)
 	if err != nil {
 		return err
 	}
@@ -113,14 +127,22 @@ func (b *bench) fanout(ctx context.Context, dir string) (err error) {
 	if err := json.Unmarshal([]byte(line), &got); err != nil {
 		return fmt.Errorf("hear from the readers: %w", err)
 	}
-	b.result.Fanout = &Fanout{
-		Readers: n, Seconds: took.Seconds(), PiecesPerSecond: float64(a.pieces()) / took.Seconds(),
+	b.result.Fanout = append(b.result.Fanout, Fanout{
+		Sockets: sockets, Readers: n, Seconds: took.Seconds(), PiecesPerSecond: float64(a.pieces()) / took.Seconds(),
 		DeliveriesPerSec: float64(got.Deltas) / took.Seconds(),
 		ServerCores:      cpu.Seconds() / took.Seconds(), ReaderCores: got.CPUSeconds / took.Seconds(),
 		Delay: got.Delay, CutOff: got.CutOff,
 		LostBytes: int64(n)*int64(a.pieces())*pieceLength - got.Bytes,
-	}
+	})
 	return readers.finish()
+}
+
+// readersOver says what the readers read.
+func readersOver(sockets bool) string {
+	if sockets {
+		return "over WebSockets"
+	}
+	return "of streams of events"
 }
 
 // face is the HTTP server of a house.
@@ -151,10 +173,15 @@ func (f *face) close() error {
 	return <-f.done
 }
 
-// startReaders returns when so many readers of a thread are connected.
-func (b *bench) startReaders(ctx context.Context, f *face, n int, thread string) (*child, error) {
+// startReaders returns when so many readers of the thread are connected. Over
+// WebSockets they read until so many runs have ended.
+func (b *bench) startReaders(ctx context.Context, f *face, n int, sockets bool, runs int) (*child, error) {
 	env := []string{"MAILROOM_URL=" + f.url, "MAILROOM_TOKEN=" + f.token}
-	c, err := b.start(ctx, env, false, "bench", "readers", strconv.Itoa(n), thread)
+	args := []string{"bench", "readers", strconv.Itoa(n), fanoutThread}
+	if sockets {
+		args = append(args, "--sockets", "--runs", strconv.Itoa(runs))
+	}
+	c, err := b.start(ctx, env, false, args...)
 	if err != nil {
 		return nil, err
 	}

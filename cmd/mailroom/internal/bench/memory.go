@@ -144,13 +144,13 @@ func (b *bench) readerMemory(ctx context.Context, dir string) (f Footprint, err 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	first, err := b.startReaders(ctx, s, few, fanoutThread)
+	first, err := b.startReaders(ctx, s, few, false, 0)
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, first.finish()) }()
 	before := memoryNow()
-	readers, err := b.startReaders(ctx, s, n, fanoutThread)
+	readers, err := b.startReaders(ctx, s, n, false, 0)
 	if err != nil {
 		return f, err
 	}

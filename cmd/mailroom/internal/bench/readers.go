@@ -40,10 +40,21 @@ type readers struct {
 	delay                            histogram
 }
 
-// Read connects n readers to a thread of the server at base. When all are
-// connected it says so on w; when the thread has settled it writes their
-// [Readings] there. It returns then, or when stdin ends.
-func Read(ctx context.Context, stdin io.Reader, w io.Writer, base, token, thread string, n int) error {
+// Reading says what the readers of one process do.
+type Reading struct {
+	URL, Token, Thread string
+	Readers            int
+	Sockets            bool // over WebSockets, not streams of events
+	// Runs is how many of the thread's runs a reader over a WebSocket waits
+	// for. A stream of events ends when the thread has settled.
+	Runs int
+}
+
+// Read connects readers to a thread. When all are connected it says so on w; when
+// they have come to their end it writes their [Readings] there. It returns then,
+// or when stdin ends.
+func Read(ctx context.Context, stdin io.Reader, w io.Writer, what Reading) error {
+	n := what.Readers
 	if n < 1 || n > MaxReaders {
 		return fmt.Errorf("%d readers: choose 1 to %d", n, MaxReaders)
 	}
@@ -59,21 +70,20 @@ func Read(ctx context.Context, stdin io.Reader, w io.Writer, base, token, thread
 	var r readers
 	group, connected := errgroup.WithContext(ctx)
 	web := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, ReadBufferSize: 16 << 10}}
-	target := base + "/v1/threads/" + url.PathEscape(thread) + "/stream?until=settled"
 	connecting := make(chan struct{}, 16) // not all at once: the backlog of a listener is short
 	for range n {
 		group.Go(func() error {
+			begun := func() {
+				<-connecting
+				if r.connected.Add(1) == int64(n) {
+					close(all)
+				}
+			}
 			connecting <- struct{}{}
-			body, err := connect(connected, web, target, token)
-			<-connecting
-			if err != nil {
-				return err
+			if what.Sockets {
+				return r.overSocket(connected, what, begun)
 			}
-			defer body.Close() // nothing depends on how the reading side is closed
-			if r.connected.Add(1) == int64(n) {
-				close(all)
-			}
-			return r.read(body)
+			return r.overEvents(connected, web, what, begun)
 		})
 	}
 	var cpu time.Duration
@@ -96,12 +106,25 @@ func Read(ctx context.Context, stdin io.Reader, w io.Writer, base, token, thread
 	})
 }
 
-func connect(ctx context.Context, web *http.Client, target, token string) (io.ReadCloser, error) {
+// overEvents is one reader of a stream of events. begun is called once it is
+// connected.
+func (r *readers) overEvents(ctx context.Context, web *http.Client, what Reading, begun func()) error {
+	body, err := connect(ctx, web, what)
+	if err != nil {
+		return err
+	}
+	defer body.Close() // nothing depends on how the reading side is closed
+	begun()
+	return r.read(body)
+}
+
+func connect(ctx context.Context, web *http.Client, what Reading) (io.ReadCloser, error) {
+	target := what.URL + "/v1/threads/" + url.PathEscape(what.Thread) + "/stream?until=settled"
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+what.Token)
 	resp, err := web.Do(req)
 	if err != nil {
 		return nil, err
@@ -132,9 +155,11 @@ func (r *readers) read(body io.Reader) error {
 		switch {
 		case !ok:
 		case event == "delta":
-			if upto, err = r.delta(data, upto); err != nil {
-				return err
+			var d piece
+			if err := json.Unmarshal(data, &d); err != nil {
+				return fmt.Errorf("read a delta: %w", err)
 			}
+			upto = r.delta(d, upto)
 		case event == "entry":
 			var e struct{ Kind string }
 			if err := json.Unmarshal(data, &e); err != nil {
@@ -159,21 +184,20 @@ func line(r *bufio.Reader) ([]byte, error) {
 	return bytes.TrimSuffix(long, []byte("\n")), err
 }
 
+// piece is live text.
+type piece struct {
+	Offset int
+	Text   string
+}
+
 // delta counts a piece of text that begins at upto or before; what lies beyond
 // is not counted, so that it is missing in the sum.
-func (r *readers) delta(data []byte, upto int) (int, error) {
+func (r *readers) delta(d piece, upto int) int {
 	now := time.Now()
-	var d struct {
-		Offset int
-		Text   string
-	}
-	if err := json.Unmarshal(data, &d); err != nil {
-		return upto, fmt.Errorf("read a delta: %w", err)
-	}
 	r.deltas.Add(1)
 	end := d.Offset + len(d.Text)
 	if end <= upto {
-		return upto, nil
+		return upto
 	}
 	r.bytes.Add(int64(end - max(upto, d.Offset)))
 	if len(d.Text) >= pieceLength {
@@ -181,5 +205,5 @@ func (r *readers) delta(data []byte, upto int) (int, error) {
 			r.delay.add(now.Sub(time.Unix(0, ns)))
 		}
 	}
-	return end, nil
+	return end
 }
