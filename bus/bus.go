@@ -12,6 +12,10 @@ import (
 	"mailroom"
 )
 
+// heavy is the size, in bytes, from which on a notice is not kept for a reader
+// that is behind: it will find the entries in the store.
+const heavy = 64 << 10
+
 // Notice tells that something happened in a thread. Everything in it is shared
 // by all readers and must not be changed.
 type Notice struct {
@@ -50,16 +54,20 @@ func New() *Bus {
 // subscription without room loses the notice and remembers that it did. What one
 // goroutine publishes arrives in that order. It may be called concurrently.
 func (b *Bus) Publish(n Notice) {
+	size := 0
+	for i := range n.Entries {
+		size += len(n.Entries[i].JSON())
+	}
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for s := range b.threads[n.Thread] {
-		s.offer(n)
+		s.offer(n, size)
 	}
 	if n.Thread == "" {
 		return // a notice of no thread went to the readers of all just now
 	}
 	for s := range b.threads[""] {
-		s.offer(n)
+		s.offer(n, size)
 	}
 }
 
@@ -100,8 +108,14 @@ type Subscription struct {
 	lost atomic.Bool
 }
 
-func (s *Subscription) offer(n Notice) {
+// offer hands over a notice whose entries have size bytes, if there is room: for
+// few that are large, or for many that are not.
+func (s *Subscription) offer(n Notice, size int) {
 	if s.entries && len(n.Entries) == 0 {
+		return
+	}
+	if size >= heavy && len(s.c) > 0 {
+		s.lost.Store(true)
 		return
 	}
 	select {

@@ -115,10 +115,15 @@ func (d *desk) committed(entries []mailroom.Entry) {
 // submit returns the run that it is queued as.
 func (d *desk) submit() string {
 	d.t.Helper()
+	return d.submitText("hello")
+}
+
+func (d *desk) submitText(text string) string {
+	d.t.Helper()
 	d.runs++
 	in := mailroom.Submit{
 		Thread: thread, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
-		Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text("hello")}},
+		Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text(text)}},
 	}
 	d.change(func(l *mailroom.Loaded, now time.Time) error {
 		_, err := l.Submit(in, now)

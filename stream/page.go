@@ -6,9 +6,29 @@ import (
 	"mailroom"
 )
 
-// pageSize is how many entries are read in one view. A view is never held while
-// a reader takes its events, so this bounds what a reader holds in memory.
-const pageSize = 100
+// A page is what is read in one view. A view is never held while a reader takes
+// its events, so the size of a page bounds what a slow reader holds in memory:
+// at most pageSize entries, and fewer when they are large.
+const (
+	pageSize  = 100
+	pageStart = 8         // of the first page, when nothing is known of their size
+	pageBytes = 256 << 10 // of entries, about
+)
+
+// nextPage is how many entries to read after a page of at most limit.
+func nextPage(limit int, got []mailroom.Entry) int {
+	bytes := 0
+	for i := range got {
+		bytes += len(got[i].JSON())
+	}
+	switch {
+	case bytes > pageBytes:
+		return max(1, len(got)*pageBytes/bytes)
+	case len(got) == limit && bytes <= pageBytes/2:
+		return min(pageSize, limit*2)
+	}
+	return limit
+}
 
 // page is what one view gave a reader.
 type page struct {
@@ -37,13 +57,15 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 		}
 		if p.after < t.LastSeq {
 			p.entries, err = r.Entries(mailroom.EntryQuery{
-				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: pageSize,
+				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: f.page,
 			})
 			if err != nil {
 				return err
 			}
 		}
-		if p.last = len(p.entries) < pageSize; !p.last {
+		p.last = len(p.entries) < f.page
+		f.page = nextPage(f.page, p.entries)
+		if !p.last {
 			return nil
 		}
 		if f.key == 0 || f.judged != t.LastSeq {

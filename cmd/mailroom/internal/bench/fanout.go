@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,13 +118,9 @@ func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err err
 		return context.Cause(ctx)
 	}
 	took, cpu := time.Since(began), cpuTime()-cpu
-	var got Readings
-	line, err := readers.line("{")
+	got, err := readers.readings()
 	if err != nil {
-		return fmt.Errorf("hear from the readers: %w", err)
-	}
-	if err := json.Unmarshal([]byte(line), &got); err != nil {
-		return fmt.Errorf("hear from the readers: %w", err)
+		return err
 	}
 	b.result.Fanout = append(b.result.Fanout, Fanout{
 		Sockets: sockets, Readers: n, Seconds: took.Seconds(), PiecesPerSecond: float64(a.pieces()) / took.Seconds(),
@@ -134,7 +129,7 @@ func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err err
 		Delay: got.Delay, CutOff: got.CutOff,
 		LostBytes: int64(n)*int64(a.pieces())*pieceLength - got.Bytes,
 	})
-	return readers.finish()
+	return nil
 }
 
 // readersOver says what the readers read.

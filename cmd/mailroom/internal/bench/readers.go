@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,13 +32,33 @@ type Readings struct {
 // readersReady is the line that says that all are connected.
 const readersReady = "connected"
 
+// readersRead is the line that says that all have read the ends of so many runs.
+const readersRead = "read %d\n"
+
 // MaxReaders of one process.
 const MaxReaders = 10_000
 
 // readers are many readers of one thread.
 type readers struct {
-	deltas, bytes, cutOff, connected atomic.Int64
-	delay                            histogram
+	count                                  int64 // set once
+	deltas, bytes, cutOff, connected, ends atomic.Int64
+	delay                                  histogram
+
+	mu sync.Mutex
+	w  io.Writer // owned by mu, from the first end of a run on
+}
+
+// ended notes that one reader has read the end of a run. When all have read the
+// same number of them, it says how many.
+func (r *readers) ended() error {
+	n := r.ends.Add(1)
+	if n%r.count != 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, err := fmt.Fprintf(r.w, readersRead, n/r.count)
+	return err
 }
 
 // Reading says what the readers of one process do.
@@ -67,7 +88,7 @@ func Read(ctx context.Context, stdin io.Reader, w io.Writer, what Reading) error
 		stop()
 	}()
 	all := make(chan struct{})
-	var r readers
+	r := readers{count: int64(n), w: w}
 	group, connected := errgroup.WithContext(ctx)
 	web := &http.Client{Transport: &http.Transport{MaxConnsPerHost: n, ReadBufferSize: 16 << 10}}
 	connecting := make(chan struct{}, 16) // not all at once: the backlog of a listener is short
@@ -165,7 +186,12 @@ func (r *readers) read(body io.Reader) error {
 			if err := json.Unmarshal(data, &e); err != nil {
 				return fmt.Errorf("read an entry: %w", err)
 			}
-			settled = settled || e.Kind == mailroom.KindCompleted
+			if e.Kind != mailroom.KindCompleted {
+				continue
+			}
+			if settled = true; r.ended() != nil {
+				return nil // nobody listens any more
+			}
 		}
 	}
 }

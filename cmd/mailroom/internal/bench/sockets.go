@@ -41,7 +41,9 @@ func (r *readers) overSocket(ctx context.Context, what Reading, begun func()) er
 		case "delta":
 			upto = r.delta(f.Delta, upto)
 		case "settled":
-			upto, left = 0, left-1
+			if upto, left = 0, left-1; r.ended() != nil {
+				return nil // nobody listens any more
+			}
 		case "error":
 			return fmt.Errorf("the subscription was answered with %s", raw)
 		}

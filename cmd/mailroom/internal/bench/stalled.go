@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,8 +33,8 @@ type Stalled struct {
 type Speech struct {
 	PiecesPerSecond float64 `json:"pieces_per_second"` // of the run of middle length
 	Run             Times   `json:"run"`
-	// Heap is the server's in the second after a round, after collections, in
-	// bytes; the middle of the rounds.
+	// Heap is the server's at the end of a round, when all has been read and
+	// after a collection, in bytes; the mean of the rounds.
 	Heap float64 `json:"heap_bytes"`
 }
 
@@ -104,11 +103,14 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 		defer func() { err = errors.Join(err, c.kill()) }()
 		live = append(live, c)
 	}
-	m := &stalling{face: f, agent: a, ended: ended}
+	m := &stalling{face: f, agent: a, ended: ended, live: live}
 	for i := range rounds {
 		if err := m.round(ctx, each, i%2 == 1); err != nil {
 			return err
 		}
+	}
+	if _, err := m.speak(ctx); err != nil { // the last one, with which those that read end
+		return err
 	}
 	b.result.Stalled = m.result(n)
 	for _, c := range live {
@@ -121,11 +123,8 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	return nil
 }
 
-// readings ends readers that go on, and returns what they got.
+// readings waits for the end of readers, and returns what they got.
 func (c *child) readings() (got Readings, err error) {
-	if err := c.stdin.Close(); err != nil {
-		return got, fmt.Errorf("end the readers: %w", err)
-	}
 	line, err := c.line("{")
 	if err == nil {
 		err = json.Unmarshal([]byte(line), &got)
@@ -133,7 +132,7 @@ func (c *child) readings() (got Readings, err error) {
 	if err != nil {
 		return got, fmt.Errorf("hear from the readers: %w", err)
 	}
-	return got, c.wait()
+	return got, c.finish()
 }
 
 // stalling measures the rounds.
@@ -141,6 +140,8 @@ type stalling struct {
 	face  *face
 	agent rusher
 	ended chan struct{}
+	live  []*child // those that read
+	runs  int      // that have written
 
 	took  [2]histogram // of runs, without and with readers that stall
 	heaps [2][]float64
@@ -160,20 +161,35 @@ func (m *stalling) round(ctx context.Context, runs int, stall bool) error {
 		}
 	}
 	for i := range runs {
-		select {
-		case m.agent.begin <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		took, err := m.speak(ctx)
+		if err != nil {
+			return err
 		}
-		took := <-m.agent.took
-		<-m.ended
 		if i >= stalledWarmup {
 			m.took[kind].add(took)
 		}
 	}
-	heap, err := atRest(ctx)
-	m.heaps[kind] = append(m.heaps[kind], heap)
-	return err
+	m.heaps[kind] = append(m.heaps[kind], float64(memoryNow().heap))
+	return nil
+}
+
+// speak lets the next run write, and those that read come to its end, so that
+// every run finds them at rest.
+func (m *stalling) speak(ctx context.Context) (took time.Duration, err error) {
+	select {
+	case m.agent.begin <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	took = <-m.agent.took
+	<-m.ended
+	m.runs++
+	for _, c := range m.live {
+		if _, err := c.line(fmt.Sprintf(readersRead, m.runs)); err != nil {
+			return 0, fmt.Errorf("hear from the readers: %w", err)
+		}
+	}
+	return took, nil
 }
 
 // atRest is the smallest heap of a second, in which those that read come to the
@@ -193,8 +209,10 @@ func atRest(ctx context.Context) (heap float64, err error) {
 func (m *stalling) result(readers int) *Stalled {
 	out := &Stalled{Readers: readers, Stalled: 2}
 	for i, s := range []*Speech{&out.Without, &out.With} {
-		slices.Sort(m.heaps[i])
-		s.Run, s.Heap = m.took[i].times(), m.heaps[i][len(m.heaps[i])/2]
+		for _, heap := range m.heaps[i] {
+			s.Heap += heap / float64(len(m.heaps[i]))
+		}
+		s.Run = m.took[i].times()
 		s.PiecesPerSecond = stalledPieces / (s.Run.P50 / 1000)
 	}
 	out.SpeedRatio = out.With.PiecesPerSecond / out.Without.PiecesPerSecond

@@ -1,0 +1,86 @@
+package stream_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/stream"
+)
+
+// weighed is a viewer that notes the largest page, in bytes.
+type weighed struct {
+	stream.Viewer
+	most int
+}
+
+func (w *weighed) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return w.Viewer.View(ctx, func(r mailroom.Reader) error { return f(weighing{r, w}) })
+}
+
+type weighing struct {
+	mailroom.Reader
+	on *weighed
+}
+
+func (r weighing) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	got, err := r.Reader.Entries(q)
+	size := 0
+	for _, e := range got {
+		size += len(e.JSON())
+	}
+	r.on.most = max(r.on.most, size)
+	return got, err
+}
+
+// A view is not held while a reader takes its events, so it holds what it has
+// read: as much when entries are large as when they are small.
+func TestLargeEntriesAreReadAFewAtATime(t *testing.T) {
+	d := newDesk(t)
+	const large = 100 << 10
+	text := strings.Repeat("x", large)
+	for range 12 {
+		d.submitText(text)
+	}
+	for range 30 {
+		d.submit()
+	}
+	w := &weighed{Viewer: d.store}
+	ctx, stop := context.WithCancelCause(t.Context())
+	last := int64(0)
+	err := stream.New(w, d.bus).Follow(ctx, stream.Query{Thread: thread}, func(e stream.Event) error {
+		if e.Entry.Seq != last+1 {
+			t.Errorf("entry %d follows entry %d", e.Entry.Seq, last)
+		}
+		if last = e.Entry.Seq; last == d.last() {
+			stop(errHangUp)
+		}
+		return nil
+	})
+	if err != errHangUp {
+		t.Error(err)
+	}
+	if w.most > 9*large { // of the first page, when nothing was known: four messages, as text and as parts
+		t.Errorf("a page of %d bytes", w.most)
+	}
+}
+
+// A reader that is behind finds large entries in the store.
+func TestLargeEntriesAreNotKeptForReadersThatAreBehind(t *testing.T) {
+	d := newDesk(t)
+	sub := d.bus.Subscribe(thread, 100)
+	defer sub.Close()
+	for range 10 {
+		d.submitText(strings.Repeat("x", 100<<10))
+	}
+	if n := len(sub.C); n != 1 || !sub.Lost() {
+		t.Errorf("%d large notices are kept, want 1", n)
+	}
+	<-sub.C
+	d.submit()
+	d.submit()
+	if n := len(sub.C); n != 2 || sub.Lost() {
+		t.Errorf("%d small notices are kept, want 2", n)
+	}
+}
