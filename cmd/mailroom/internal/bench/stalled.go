@@ -192,20 +192,6 @@ func (m *stalling) speak(ctx context.Context) (took time.Duration, err error) {
 	return took, nil
 }
 
-// atRest is the smallest heap of a second, in which those that read come to the
-// end of what there is.
-func atRest(ctx context.Context) (heap float64, err error) {
-	for range 10 {
-		if err := until(ctx, time.Now().Add(100*time.Millisecond)); err != nil {
-			return 0, err
-		}
-		if now := float64(memoryNow().heap); heap == 0 || now < heap {
-			heap = now
-		}
-	}
-	return heap, nil
-}
-
 func (m *stalling) result(readers int) *Stalled {
 	out := &Stalled{Readers: readers, Stalled: 2}
 	for i, s := range []*Speech{&out.Without, &out.With} {
