@@ -31,6 +31,8 @@ const token = "a-token-that-nobody-guesses"
 type fixture struct {
 	t       *testing.T
 	url     string
+	secret  string // of the token that calls carry
+	store   mailroom.Store
 	ledger  *ledger.Ledger
 	bus     *bus.Bus
 	metrics *metrics.Metrics
@@ -51,8 +53,8 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
-	f := &fixture{t: t, bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
-	f.ledger = ledger.New(memory.New(), ledger.Options{
+	f := &fixture{t: t, secret: token, store: memory.New(), bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
+	f.ledger = ledger.New(f.store, ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {
 			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
@@ -178,7 +180,7 @@ func (f *fixture) call(route, body string, headers ...string) answer {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Authorization", "Bearer "+f.secret)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -195,6 +197,9 @@ func (f *fixture) call(route, body string, headers ...string) answer {
 		f.t.Fatalf("%s: %v", route, err)
 	}
 	defer resp.Body.Close()
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") { // which has no end
+		return answer{resp.StatusCode, resp.Header, ""}
+	}
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		f.t.Fatalf("%s: %v", route, err)

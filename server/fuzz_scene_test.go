@@ -65,7 +65,7 @@ type scene struct {
 }
 
 func (in indoors) scene(t *testing.T) *scene {
-	f := &fixture{t: t, url: "http://localhost", http: in}
+	f := &fixture{t: t, url: "http://localhost", secret: token, http: in}
 	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
 	in.ledger.Ledger = f.ledger
 	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithTries(1))

@@ -103,7 +103,7 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	q := requestOf(r.Context())
 	_, pattern, _ := strings.Cut(q.route, " ")
 	attrs := []slog.Attr{
-		slog.String("method", r.Method),
+		slog.String("method", plainMethod(r.Method)),
 		slog.String("path", pattern),
 		slog.Int("status", out.status),
 		slog.Duration("duration", time.Since(start)),
@@ -150,11 +150,21 @@ func (s *Server) from(r *http.Request) string {
 	return at.Addr().String()
 }
 
-// requestID takes the caller's id if it is a plain word, so that it is safe in
-// logs and headers, and else makes one.
+// plainMethod is a method as it may go into a log: what is none is a text of the
+// caller's choice.
+func plainMethod(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
+		return method
+	}
+	return "other"
+}
+
+// requestID takes the caller's id if it is a plain word and no secret, so that it
+// is safe in logs and headers, and else makes one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
-	if id == "" || len(id) > 64 {
+	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= shortSecret || secretLike.MatchString(id) {
 		return ledger.NewID()
 	}
 	for _, c := range []byte(id) {

@@ -77,8 +77,7 @@ func (q *request) redact(p *client.Problem) {
 // hide takes secrets out of a text. What is too short for one, and came as one,
 // is hidden only if it is one: else it would make holes into every word.
 func (q *request) hide(text string) string {
-	const short = 16
-	if q.token != "" && (len(q.token) >= short || q.who.Name != "") {
+	if q.token != "" && (len(q.token) >= shortSecret || q.who.Name != "") {
 		text = strings.ReplaceAll(text, q.token, "…")
 	}
 	if strings.Contains(text, secretPrefix) {
@@ -90,6 +89,9 @@ func (q *request) hide(text string) string {
 // secretPrefix begins every secret that this server makes, so that people and
 // programs that look for secrets recognise one.
 const secretPrefix = "mr_"
+
+// shortSecret is, in characters, what nobody would take for a secret below.
+const shortSecret = 16
 
 var secretLike = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
 

@@ -91,7 +91,7 @@ func (f *fixture) tryDial(headers ...string) (*peer, *http.Response, error) {
 // join opens a socket that is authenticated.
 func (f *fixture) join() *peer {
 	f.t.Helper()
-	return f.dial("Authorization: Bearer " + token)
+	return f.dial("Authorization: Bearer " + f.secret)
 }
 
 func (p *peer) say(frame string, args ...any) {

@@ -1,0 +1,256 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// access is how an operation is asked for, and who may.
+type access struct {
+	need mailroom.Permission // "" is everybody
+	// body is sent; {thread} and the like in it are those of the path.
+	body string
+	// makes: a thread that does not exist is made.
+	makes bool
+	// shown: what it answers for a stranger is checked elsewhere.
+	shown string
+}
+
+// accesses are all operations. Whoever adds one says here who may ask for it; one
+// that names a thing of somebody is then held against that by itself.
+func accesses() map[string]access {
+	const read, submit, decide, admin = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide, mailroom.MayAdmin
+	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
+	return map[string]access{
+		"GET /healthz": {}, "GET /readyz": {},
+		"GET /metrics":    {need: read, shown: "it names no thread"},
+		"GET /v1/agents":  {need: read, shown: "it names no thread"},
+		"GET /v1/workers": {need: read, shown: "it names no thread"},
+
+		"GET /v1/threads":                                {need: read, shown: lists},
+		"GET /v1/threads/{thread}":                       {need: read},
+		"PATCH /v1/threads/{thread}":                     {need: submit, body: `{"metadata":{"a":1}}`},
+		"DELETE /v1/threads/{thread}":                    {need: submit},
+		"GET /v1/threads/{thread}/entries":               {need: read},
+		"POST /v1/threads/{thread}/interrupt":            {need: submit},
+		"GET /v1/threads/{thread}/stream":                {need: read},
+		"GET /v1/threads/{thread}/messages":              {need: read},
+		"POST /v1/threads/{thread}/messages":             {need: submit, body: `{"text":"hello"}`, makes: true},
+		"POST /v1/messages":                              {need: submit, body: `{"thread":"{thread}","text":"hello"}`, makes: true},
+		"GET /v1/threads/{thread}/messages/{message}":    {need: read},
+		"PATCH /v1/threads/{thread}/messages/{message}":  {need: submit, body: `{"text":"other"}`},
+		"DELETE /v1/threads/{thread}/messages/{message}": {need: submit},
+
+		"GET /v1/runs":               {need: read, shown: lists},
+		"GET /v1/runs/{run}":         {need: read},
+		"GET /v1/runs/{run}/wait":    {need: read},
+		"GET /v1/runs/{run}/stream":  {need: read},
+		"POST /v1/runs/{run}/cancel": {need: submit},
+		"POST /v1/runs/{run}/retry":  {need: submit},
+		"POST /v1/runs/retry":        {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
+		"GET /v1/tickets":            {need: read, shown: lists},
+		"GET /v1/tickets/{ticket}":   {need: read},
+		"POST /v1/tickets/{ticket}":  {need: decide, body: `{"decision":"deny"}`},
+		"GET /v1/stats":              {need: read, shown: lists},
+		"GET /v1/stream":             {need: read, shown: everything},
+		"GET /v1/ws":                 {shown: frames},
+		"POST /v1/tokens":            {need: admin, body: `{"name":"x","scopes":["read"]}`},
+		"GET /v1/tokens":             {need: admin},
+		"DELETE /v1/tokens/{name}":   {need: admin},
+	}
+}
+
+// as is the fixture in the hands of somebody else.
+func (f *fixture) as(secret string) *fixture {
+	other := *f
+	other.secret = secret
+	return &other
+}
+
+// account makes a token and returns its secret.
+func (f *fixture) account(name, namespace string, scopes ...mailroom.Permission) string {
+	f.t.Helper()
+	made, err := f.client.CreateToken(f.t.Context(), client.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return made.Secret
+}
+
+// but is every scope but admin and p.
+func but(p mailroom.Permission) []mailroom.Permission {
+	return slices.DeleteFunc(mailroom.Permissions(), func(s mailroom.Permission) bool { return s == p || s == mailroom.MayAdmin })
+}
+
+// things makes one of each thing in a thread of f's token: a run that waits with a
+// ticket, one that is queued behind it with a message that nobody has read.
+func (f *fixture) things(thread string) map[string]string {
+	f.t.Helper()
+	first := f.submit(thread, "one")
+	f.park(f.claim(), approval())
+	behind := f.submit(thread, "two")
+	return map[string]string{
+		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "nobody",
+	}
+}
+
+// fill puts the ids of things into a route or a body.
+func fill(text string, things map[string]string) string {
+	for name, id := range things {
+		text = strings.ReplaceAll(text, "{"+name+"}", id)
+	}
+	return text
+}
+
+// blank takes the ids of things out of an answer.
+func blank(a answer, things map[string]string) string {
+	out := fmt.Sprint(a.status, " ", a.header.Get("Content-Type"), " ", a.header.Get("Retry-After"), " ", a.body)
+	for _, name := range slices.Sorted(maps.Keys(things)) {
+		out = strings.ReplaceAll(out, things[name], "{"+name+"}")
+	}
+	return out
+}
+
+// described are the operations that the server tells of, as "METHOD /path".
+func (f *fixture) described() []string {
+	f.t.Helper()
+	spec := ask[struct {
+		Paths map[string]map[string]json.RawMessage
+	}](f, "GET /openapi.json", "")
+	var all []string
+	for path, methods := range spec.Paths {
+		for method := range methods {
+			all = append(all, strings.ToUpper(method)+" "+path)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
+	f := start(t)
+	table := accesses()
+	if diff := cmp.Diff(f.described(), slices.Sorted(maps.Keys(table))); diff != "" {
+		t.Fatalf("say in accesses who may ask for each operation (-described +there):\n%s", diff)
+	}
+	mine := f.things("mine")
+	revoked := f.account("gone", "", mailroom.Permissions()...)
+	if err := f.client.RevokeToken(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	lacking := map[mailroom.Permission]string{}
+	for _, p := range mailroom.Permissions() {
+		lacking[p] = f.account("without-"+string(p), "", but(p)...)
+	}
+	before := f.written()
+	for route, a := range table {
+		route, body := fill(route, mine), fill(a.body, mine)
+		if a.need == "" && route != "GET /v1/ws" {
+			if got := f.as("").call(route, body); got.status != 200 {
+				t.Errorf("%s with no token: %d %s, want 200", route, got.status, got.body)
+			}
+			continue
+		}
+		for name, header := range map[string]string{
+			"a wrong token": "Authorization: Bearer mr_wrong", "a revoked token": "Authorization: Bearer " + revoked,
+			"no token": "Authorization: ", "a blank token": "Authorization: Bearer ", "another scheme": "Authorization: Basic " + token,
+		} {
+			if route == "GET /v1/ws" && name == "no token" {
+				continue // it may come in the first frame
+			}
+			f.wantCode(name+": "+route, f.call(route, body, header), 401, mailroom.Unauthenticated)
+		}
+		if a.need == "" {
+			continue
+		}
+		got := f.as(lacking[a.need]).call(route, body)
+		f.wantCode("without the scope: "+route, got, 403, mailroom.Forbidden)
+		if !strings.Contains(got.body, "the scope "+string(a.need)) {
+			t.Errorf("%s: %s does not name the scope %s", route, got.body, a.need)
+		}
+		// The gate stands before the body: it is not even read.
+		if a.body != "" {
+			f.wantCode("without the scope, and nonsense: "+route, f.as(lacking[a.need]).call(route, `{"`), 403, mailroom.Forbidden)
+		}
+	}
+	if after := f.written(); after != before {
+		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	}
+}
+
+func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
+	f := start(t)
+	stranger := f.as(f.account("stranger", "", but("")...))
+	ann := f.as(f.account("ann", "", but("")...))
+	theirs, unowned := ann.things("theirs"), ann.things("unowned")
+	f.disown("unowned")
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody"}
+	before := f.written()
+	n := 0
+	for route, a := range accesses() {
+		named := fill(route+a.body, theirs) != route+a.body && !strings.Contains(route, "{name}")
+		switch {
+		case a.shown != "" || a.need == "":
+			continue
+		case !named:
+			if a.need != mailroom.MayAdmin {
+				t.Errorf("%s names nothing: say in accesses where it is checked what it shows to a stranger", route)
+			}
+			continue
+		}
+		n++
+		missing := route
+		if a.makes { // it would be made: then in the words for a thread that is not there
+			missing, nothing["thread"] = "GET /v1/threads/{thread}", "none"
+		}
+		want := blank(stranger.call(fill(missing, nothing), fill(a.body, nothing)), nothing)
+		if !strings.HasPrefix(want, "404 ") {
+			t.Fatalf("%s of what does not exist: %s, want 404", route, want)
+		}
+		for name, other := range map[string]struct {
+			f      *fixture
+			things map[string]string
+		}{
+			"a stranger, of ann's":      {stranger, theirs},
+			"ann, of nobody's":          {ann, unowned},
+			"a stranger, of nobody's":   {stranger, unowned},
+			"the operator, of nobody's": {f, unowned},
+		} {
+			if got := blank(other.f.call(fill(route, other.things), fill(a.body, other.things)), other.things); got != want {
+				t.Errorf("%s: %s: %s\nwant, as of what does not exist: %s", name, route, got, want)
+			}
+		}
+	}
+	if n < 18 {
+		t.Errorf("only %d operations name a thing", n)
+	}
+	if after := f.written(); after != before {
+		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	}
+}
+
+// disown takes the owner of a thread away, as no operation can.
+func (f *fixture) disown(thread string) {
+	f.t.Helper()
+	err := f.store.Update(f.t.Context(), func(tx mailroom.Tx) error {
+		_, rows, err := tx.Lock(nil, []string{thread})
+		if err != nil {
+			return err
+		}
+		rows[0].Owner = ""
+		rows[0].Revision++
+		return tx.Write(&mailroom.Changes{Threads: rows})
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}

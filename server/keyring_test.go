@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+)
+
+// rows are accounts as a keyring sees them.
+type rows struct {
+	Accounts
+
+	mu     sync.Mutex // guards what follows
+	list   []*mailroom.Token
+	reads  int
+	writes []map[string]time.Time
+	fails  bool
+}
+
+// set changes what is read next.
+func (r *rows) set(list []*mailroom.Token, fails bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list, r.fails = list, fails
+}
+
+func (r *rows) Tokens(context.Context) ([]*mailroom.Token, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads++
+	if r.fails {
+		return nil, errors.New("the disk is gone")
+	}
+	return r.list, nil
+}
+
+func (r *rows) TokensUsed(_ context.Context, used map[string]time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = append(r.writes, maps.Clone(used))
+	return nil
+}
+
+func row(name, secret string, scopes ...mailroom.Permission) *mailroom.Token {
+	hash := sha256.Sum256([]byte(secret))
+	return &mailroom.Token{Key: 1, Name: name, Sum: hex.EncodeToString(hash[:]), Scopes: scopes}
+}
+
+func (r *rows) ring(t *testing.T) *keyring {
+	t.Helper()
+	k := newKeyring(r, "the operator's", slog.New(slog.DiscardHandler))
+	if err := k.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestASecretThatIsNotKnownMakesNobodyRead(t *testing.T) {
+	r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+	k := r.ring(t)
+	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
+		if g := k.find(secret); g != nil {
+			t.Errorf("%q is %q's", secret, g.token.Name)
+		}
+	}
+	for secret, want := range map[string]string{"hers": "ann", "the operator's": mailroom.Operator} {
+		if g := k.find(secret); g == nil || g.token.Name != want {
+			t.Errorf("%q is not %s's", secret, want)
+		}
+	}
+	if r.reads != 1 {
+		t.Errorf("the rows were read %d times, want once", r.reads)
+	}
+	if none := newKeyring(r, "", k.log); none.find("") != nil {
+		t.Error("without a secret of the operator the empty one is good")
+	}
+}
+
+func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
+	for name, change := range map[string]struct {
+		to   func(t *mailroom.Token) *mailroom.Token
+		ends bool
+		good bool
+	}{
+		"nothing":   {func(t *mailroom.Token) *mailroom.Token { return t }, false, true},
+		"used":      {func(t *mailroom.Token) *mailroom.Token { t.UsedAt = time.Now(); return t }, false, true},
+		"revoked":   {func(t *mailroom.Token) *mailroom.Token { t.RevokedAt = time.Now(); return t }, true, false},
+		"gone":      {func(*mailroom.Token) *mailroom.Token { return row("bob", "his") }, true, false},
+		"scopes":    {func(t *mailroom.Token) *mailroom.Token { t.Scopes = nil; return t }, true, true},
+		"namespace": {func(t *mailroom.Token) *mailroom.Token { t.Namespace = "x"; return t }, true, true},
+		"agents":    {func(t *mailroom.Token) *mailroom.Token { t.Agents = []string{"x"}; return t }, true, true},
+		"name":      {func(t *mailroom.Token) *mailroom.Token { t.Name = "x"; return t }, true, true},
+	} {
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+		k := r.ring(t)
+		g := k.find("hers")
+		changed := *r.list[0]
+		r.list = []*mailroom.Token{change.to(&changed)}
+		if err := k.read(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if ended := g.ctx.Err() != nil; ended != change.ends || ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.Unauthenticated {
+			t.Errorf("%s: the grant has ended: %t (%v), want %t", name, ended, context.Cause(g.ctx), change.ends)
+		}
+		if good := k.find("hers") != nil; good != change.good {
+			t.Errorf("%s: the secret is good: %t, want %t", name, good, change.good)
+		}
+	}
+}
+
+func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+		k := r.ring(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.keep(ctx)
+		}()
+		g := k.find("hers")
+		r.set(nil, true)
+		<-time.After(10 * rereadEvery)
+		synctest.Wait()
+		if k.find("hers") != g {
+			t.Error("what could not be read again is not good any more")
+		}
+		r.set(nil, false)
+		<-time.After(rereadEvery)
+		synctest.Wait()
+		if g.ctx.Err() == nil || k.find("hers") != nil {
+			t.Error("a token that has gone is good after it was read again")
+		}
+		stop()
+		<-ended
+	})
+}
+
+func TestAUseIsWrittenOncePerMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead), row("bob", "his", mailroom.MayRead)}}
+		k := r.ring(t)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			k.keep(ctx)
+		}()
+		start := time.Now().Truncate(time.Minute)
+		for range 3*60*2 - 1 { // three minutes, less half a second
+			k.find("hers")
+			<-time.After(500 * time.Millisecond)
+			synctest.Wait()
+		}
+		stop()
+		<-ended
+		if len(r.writes) != 3 {
+			t.Fatalf("%d writes in three minutes, want 3: %v", len(r.writes), r.writes)
+		}
+		for i, used := range r.writes {
+			if at := used[r.list[0].Sum]; len(used) != 1 || !at.Equal(start.Add(time.Duration(i)*time.Minute)) {
+				t.Errorf("write %d: %v, want ann's at %s", i, used, start.Add(time.Duration(i)*time.Minute))
+			}
+		}
+	})
+}

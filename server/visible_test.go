@@ -1,0 +1,410 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+)
+
+// names reads the whole list of a kind, a page at a time: the threads of its rows.
+func (f *fixture) names(list, q string, limit int) (threads []string) {
+	f.t.Helper()
+	cursor := ""
+	for {
+		page := ask[client.Page[struct{ ID, Thread string }]](f, fmt.Sprintf("GET /v1/%s?limit=%d&q=%s&cursor=%s", list, limit, q, cursor), "")
+		for _, row := range page.Items {
+			if row.Thread == "" {
+				row.Thread = row.ID
+			}
+			threads = append(threads, row.Thread)
+		}
+		if page.Next == nil {
+			return threads
+		}
+		cursor = *page.Next
+	}
+}
+
+func TestListsShowWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	team := f.as(f.account("lead", "team-", but(mailroom.MayWork)...))
+	for _, thread := range []string{"a1", "team-a", "a2"} {
+		ann.things(thread)
+	}
+	ann.things("unowned")
+	f.disown("unowned")
+	f.submit("b1", "x") // the operator's
+	bob.submit("team-b", "x")
+	for _, e := range []struct {
+		who                    string
+		f                      *fixture
+		threads, runs, tickets []string
+	}{
+		{"ann", ann, []string{"a2", "team-a", "a1"}, []string{"a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
+		{"bob", bob, []string{"team-b"}, []string{"team-b"}, nil},
+		{"the lead of a team", team, []string{"team-b", "team-a"}, []string{"team-b", "team-a", "team-a"}, []string{"team-a"}},
+		{"the operator", f, []string{"team-b", "b1", "a2", "team-a", "a1"}, []string{"team-b", "b1", "a2", "a2", "team-a", "team-a", "a1", "a1"}, []string{"a2", "team-a", "a1"}},
+	} {
+		for _, limit := range []int{1, 2, 500} {
+			for list, want := range map[string][]string{"threads": e.threads, "runs": e.runs, "tickets": e.tickets} {
+				if got := e.f.names(list, "", limit); !slices.Equal(got, want) {
+					t.Errorf("%s of %s, %d at a time: %q, want %q", list, e.who, limit, got, want)
+				}
+			}
+		}
+		stats := ask[client.Stats](e.f, "GET /v1/stats", "")
+		runs := 0
+		for _, n := range stats.Runs {
+			runs += n
+		}
+		if stats.Threads != len(e.threads) || runs != len(e.runs) || stats.Runs[mailroom.Waiting] != len(e.tickets) {
+			t.Errorf("stats of %s: %+v, want %d threads and %d runs", e.who, stats, len(e.threads), len(e.runs))
+		}
+	}
+	for _, q := range []string{"threads id:a1", "threads owner:ann", "runs thread:a1", "runs agent:echo thread:a2", "tickets thread:a1", "threads id:unowned", "runs thread:unowned"} {
+		list, q, _ := strings.Cut(q, " ")
+		if got := bob.names(list, strings.ReplaceAll(q, " ", "%20"), 500); len(got) > 0 {
+			t.Errorf("bob finds %q among the %s with %s", got, list, q)
+		}
+	}
+}
+
+func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", mailroom.MayRead, mailroom.MaySubmit)), f.as(f.account("bob", "", mailroom.MayRead))
+	ann.submit("t", "one")
+	ann.submit("t", "two")
+	next := *ask[client.Page[client.Run]](ann, "GET /v1/runs?limit=1", "").Next
+	if got := ask[client.Page[client.Run]](ann, "GET /v1/runs?cursor="+next, ""); len(got.Items) != 1 {
+		t.Errorf("ann goes on with %d runs, want 1", len(got.Items))
+	}
+	foreign := blank(bob.call("GET /v1/runs?cursor="+next, ""), map[string]string{"cursor": next})
+	nonsense := blank(bob.call("GET /v1/runs?cursor=nonsense", ""), map[string]string{"cursor": "nonsense"})
+	if foreign != nonsense || !strings.HasPrefix(foreign, "422 ") {
+		t.Errorf("ann's cursor: %s\nno cursor at all: %s", foreign, nonsense)
+	}
+}
+
+// TestABodyReachesWhatIsVisible: what a body or a query names is held against its
+// sender as what a path names.
+func TestABodyReachesWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	theirs := ann.things("theirs")
+	own := bob.submit("own", "x").Run
+	theirs["own"] = own
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "own": own}
+	for _, e := range []struct {
+		route, body string
+		status      int
+	}{
+		{"POST /v1/messages", `{"thread":"own","text":"x","parent":"{run}"}`, 422},
+		{"POST /v1/messages", `{"thread":"own","decisions":[{"ticket":"{ticket}","decision":"deny"}]}`, 404},
+		{"GET /v1/threads/own/messages/{message}", ``, 404},
+		{"PATCH /v1/threads/own/messages/{message}", `{"text":"x"}`, 404},
+		{"DELETE /v1/threads/own/messages/{message}", ``, 404},
+		{"GET /v1/threads/own/stream?run={run}", ``, 404},
+		{"GET /v1/threads/own/entries?run={run}", ``, 200},
+		{"GET /v1/runs?q=parent:{run}", ``, 200},
+		{"GET /v1/tickets?q=run:{run}", ``, 200},
+	} {
+		before := ann.written()
+		want := blank(bob.call(fill(e.route, nothing), fill(e.body, nothing)), nothing)
+		got := blank(bob.call(fill(e.route, theirs), fill(e.body, theirs)), theirs)
+		if got != want || !strings.HasPrefix(want, fmt.Sprint(e.status, " ")) {
+			t.Errorf("%s %s: %s\nof what does not exist: %s\nwant both the same, with status %d", e.route, e.body, got, want, e.status)
+		}
+		if after := ann.written(); after != before && e.status != 200 {
+			t.Errorf("%s %s changed %s to %s", e.route, e.body, before, after)
+		}
+	}
+	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404, mailroom.NotFound)
+	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"not-there-yet"}`); a.status != 200 {
+		t.Errorf("a delivery to a thread that is not there: %d %s", a.status, a.body)
+	}
+	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":""}`); a.status != 200 {
+		t.Fatal(a.body)
+	}
+	// What delivers to a thread is not named to who may not know of it.
+	if a := f.call("PATCH /v1/threads/theirs", `{"deliver_to":"own"}`); a.status != 200 {
+		t.Fatal(a.body)
+	}
+	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.Conflict || strings.Contains(a.body, "theirs") {
+		t.Errorf("a thread that ann's delivers to: %d %s, want a conflict that does not name hers", a.status, a.body)
+	}
+}
+
+func TestNobodySpeaksInAnothersName(t *testing.T) {
+	f := start(t)
+	ann := f.as(f.account("ann", "", but("")...))
+	boss := f.as(f.account("boss", "", mailroom.MayAdmin))
+	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
+		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.Forbidden)
+		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.Forbidden)
+	}
+	sent := ann.submit("t", "x")
+	m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
+	run := ask[client.Run](ann, "GET /v1/runs/"+sent.Run, "")
+	thread := ask[client.Thread](ann, "GET /v1/threads/t", "")
+	if m.Sender != "ann" || run.Origin.Sender != "ann" || thread.Owner != "ann" {
+		t.Errorf("sender %q, origin %q, owner %q, want ann's", m.Sender, run.Origin.Sender, thread.Owner)
+	}
+	sent = ask[mailroom.Submitted](boss, "POST /v1/messages", `{"thread":"t","text":"x","sender":"carol"}`)
+	if m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, ""); m.Sender != "carol" {
+		t.Errorf("an admin speaks for carol: %q", m.Sender)
+	}
+	// decisions in a submit are decisions.
+	limited := f.as(f.account("limited", "", mailroom.MayRead, mailroom.MaySubmit))
+	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.Forbidden)
+}
+
+func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
+		ask[client.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
+	}
+	for _, dry := range []string{"true", "false"} {
+		got := ask[client.Retried](bob, "POST /v1/runs/retry", `{"q":"status:cancelled","dry_run":`+dry+`}`)
+		if got.Matched != 1 {
+			t.Errorf("bob finds %d runs to retry, want 1", got.Matched)
+		}
+	}
+	if got := ann.names("runs", "status:cancelled", 50); !slices.Equal(got, []string{"of-ann"}) {
+		t.Errorf("cancelled runs of ann: %q, want hers as it was", got)
+	}
+}
+
+func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann := f.as(f.account("ann", "", but("")...))
+	lead := f.as(f.account("lead", "team-", but(mailroom.MayWork)...))
+	parent := ann.submit("team-a", "x").Run
+	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
+	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
+	ask[client.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
+	if got := ask[client.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.Queued {
+		t.Errorf("a run of somebody else that named ann's as its parent is %s, want queued", got)
+	}
+	if got := ask[client.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.Cancelled {
+		t.Errorf("her own is %s, want cancelled", got)
+	}
+}
+
+func TestANamespaceIsSharedAndNoMore(t *testing.T) {
+	f := start(t)
+	ann := f.as(f.account("ann", "", but("")...))
+	team := f.as(f.account("team", "team-", but(mailroom.MayWork)...))
+	ann.submit("team-1", "from ann")
+	ann.submit("teams", "not theirs")
+	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
+		t.Errorf("a submit within the namespace: %d %s", a.status, a.body)
+	}
+	team.submit("elsewhere", "their own")
+	if a := team.call("GET /v1/threads/elsewhere", ""); a.status != 200 {
+		t.Errorf("its own thread outside of the namespace: %d %s", a.status, a.body)
+	}
+	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.NotFound)
+	if owner := ask[client.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
+		t.Errorf("the thread went to %q", owner)
+	}
+}
+
+func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	ann.submit("t", "go")
+	w := f.claim()
+	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+		Sends: []mailroom.Send{{Name: "help", Thread: "helper", Parts: mailroom.Text("do it"), Answer: mailroom.AnswerWait}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask[client.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
+		t.Errorf("the thread that her run made is of %q", got.Owner)
+	}
+	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.NotFound)
+}
+
+func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
+	f := start(t)
+	both := []*fixture{f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))}
+	for n := range 20 {
+		answers := make(chan answer, 2)
+		for _, f := range both {
+			go func() { answers <- f.call("POST /v1/messages", fmt.Sprintf(`{"thread":"t%d","text":"me first"}`, n)) }()
+		}
+		one, two := <-answers, <-answers
+		if one.status > two.status {
+			one, two = two, one
+		}
+		if one.status != 202 || two.status != 404 || two.problem(t).Detail != fmt.Sprintf(`no thread "t%d"`, n) {
+			t.Fatalf("%d %s\n%d %s\nwant one accepted, and one told of nothing", one.status, one.body, two.status, two.body)
+		}
+	}
+}
+
+func TestTheStreamOfEverythingTellsWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	r, everything := ann.open(200, "/v1/stream"), f.open(200, "/v1/stream")
+	tell := func(who *fixture, thread string) mailroom.Submitted { return who.submit(thread, "x") }
+	heard := func(r *reader, want ...string) {
+		t.Helper()
+		for _, want := range want {
+			lines := r.block()
+			if thread, _, _ := strings.Cut(strings.SplitN(lines, `"thread":"`, 2)[1], `"`); thread != want {
+				t.Errorf("heard of %q, want %q: %s", thread, want, lines)
+			}
+		}
+	}
+	tell(bob, "b")
+	mine := tell(ann, "a")
+	f.bus.Publish(bus.Notice{Thread: "b", Delta: &mailroom.Delta{Run: mine.Run, Text: "of another thread"}})
+	f.bus.Publish(bus.Notice{Thread: "a", Delta: &mailroom.Delta{Run: mine.Run, Text: "hers"}})
+	heard(r, "a", "a", "a")
+	heard(everything, "b", "b", "a", "a", "b", "a")
+
+	// A thread that is made anew under its id is judged anew.
+	drop := func(who *fixture, thread string, sent mailroom.Submitted) {
+		t.Helper()
+		ask[client.Run](who, "POST /v1/runs/"+sent.Run+"/cancel", "")
+		if a := who.call("DELETE /v1/threads/"+thread, ""); a.status != 204 {
+			t.Fatal(a.body)
+		}
+	}
+	drop(ann, "a", mine)
+	theirs := tell(bob, "a")
+	drop(bob, "a", theirs)
+	tell(ann, "a")
+	heard(r, "a", "a", "a") // her cancel, and the new thread of hers
+	if a := ann.call("GET /v1/threads/a/entries", ""); strings.Contains(a.body, "bob") {
+		t.Errorf("%s tells of bob", a.body)
+	}
+}
+
+// TestRevocationEndsWhatIsOpen: streams, waits and sockets end, whoever revoked.
+func TestRevocationEndsWhatIsOpen(t *testing.T) {
+	for name, revoke := range map[string]func(*fixture) error{
+		"over this server":   func(f *fixture) error { return f.client.RevokeToken(f.t.Context(), "ann") },
+		"by another process": func(f *fixture) error { return f.ledger.RevokeToken(f.t.Context(), "ann") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t)
+			ann := f.as(f.account("ann", "", but("")...))
+			run := ann.submit("t", "x").Run
+			streams := []*reader{
+				ann.open(200, "/v1/threads/t/stream?after=2"), ann.open(200, "/v1/runs/"+run+"/stream?after=2"), ann.open(200, "/v1/stream"),
+			}
+			other := f.open(200, "/v1/threads/t/stream?after=2")
+			socket, follower := ann.join(), ann.join()
+			follower.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+			follower.want("ack 1 1")
+			waits := make(chan answer, 1)
+			go func() { waits <- ann.call("GET /v1/runs/"+run+"/wait?timeout=5m", "") }()
+			f.subscribed(6) // the streams, the wait, the other and the subscription
+
+			begin := time.Now()
+			if err := revoke(f); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range streams {
+				if got := r.block(); got != "" && !strings.HasPrefix(got, ":") {
+					t.Errorf("a stream goes on with %q", got)
+				}
+			}
+			f.wantCode("the wait", <-waits, 401, mailroom.Unauthenticated)
+			for _, p := range []*peer{socket, follower} {
+				if got := p.closed(); got.Code != 4401 {
+					t.Errorf("a socket is closed with %v, want 4401", got)
+				}
+			}
+			t.Logf("all had ended after %s", time.Since(begin))
+			f.wantCode("from then on", ann.call("GET /v1/threads", ""), 401, mailroom.Unauthenticated)
+			f.submit("t", "y")
+			other.want("entry 3 message") // nobody else was cut off
+
+			// The name is free for another secret, not for this one.
+			next := f.as(f.account("ann", "", mailroom.MayRead))
+			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.Unauthenticated)
+			if got := next.names("threads", "", 50); !slices.Equal(got, []string{"t"}) {
+				t.Errorf("the next token of that name sees %q, want t", got)
+			}
+		})
+	}
+}
+
+// subscribed returns once so many streams and waits are open.
+func (f *fixture) subscribed(n int) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	defer cancel()
+	for want := fmt.Sprintf("\nmailroom_stream_subscribers %d\n", n); ctx.Err() == nil; {
+		if strings.Contains(f.call("GET /metrics", "").body, want) {
+			return
+		}
+	}
+	f.t.Fatalf("there are never %d streams and waits open", n)
+}
+
+func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
+	f := start(t)
+	team := "team-"
+	made, err := f.client.CreateToken(t.Context(), client.NewToken{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: team})
+	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	f.account("worker", "", mailroom.MayWork)
+	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := f.client.Tokens(t.Context())
+	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want := client.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt}
+	if diff := cmp.Diff(want, got[0]); diff != "" {
+		t.Error(diff)
+	}
+	// Its use is noted, to the minute.
+	ann := f.as(made.Secret)
+	for end := time.Now().Add(20 * time.Second); got[0].UsedAt == nil && time.Now().Before(end) && err == nil; got, err = f.client.Tokens(t.Context()) {
+		ann.call("GET /v1/threads", "")
+	}
+	if at := got[0].UsedAt; at == nil || at.Second() != 0 || time.Since(*at) > 2*time.Minute {
+		t.Errorf("used at %v, want this minute", at)
+	}
+	for _, e := range []struct {
+		body   string
+		status int
+		code   mailroom.Code
+	}{
+		{`{"name":"ann","scopes":["read"]}`, 409, mailroom.Conflict},
+		{`{"name":"admin","scopes":["read"]}`, 422, mailroom.Invalid},
+		{`{"name":"..","scopes":["read"]}`, 422, mailroom.Invalid},
+		{`{"name":"a b","scopes":["read"]}`, 422, mailroom.Invalid},
+		{`{"name":"x","scopes":[]}`, 422, mailroom.Invalid},
+		{`{"name":"x","scopes":["fly"]}`, 422, mailroom.Invalid},
+		{`{"name":"x"}`, 422, mailroom.Invalid},
+		{`{"name":"x","scopes":["work"],"namespace":"a"}`, 422, mailroom.Invalid},
+		{`{"name":"x","scopes":["read"],"namespace":"a/"}`, 422, mailroom.Invalid},
+		{`{"name":"x","scopes":["read"],"token":"mine"}`, 422, mailroom.Invalid},
+	} {
+		f.wantCode(e.body, f.call("POST /v1/tokens", e.body), e.status, e.code)
+	}
+	f.wantCode("nobody", f.call("DELETE /v1/tokens/nobody", ""), 404, mailroom.NotFound)
+	if a := f.call("DELETE /v1/tokens/worker", ""); a.status != 204 {
+		t.Errorf("revoked again: %d %s", a.status, a.body)
+	}
+}
