@@ -207,7 +207,7 @@ func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
 func TestAReportEndsSomewhere(t *testing.T) {
 	r := newWard(t).fill().rows()
 	for i := range doctor.MaxFindings + 7 {
-		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), FirstSeq: 1, NextPlace: 1, Round: 1})
+		r.Threads = append(r.Threads, &mailroom.Thread{ID: fmt.Sprint("x", i), Owner: "ann", FirstSeq: 1, NextPlace: 1, Round: 1})
 	}
 	report := check(t, r.store())
 	if len(report.Findings) != doctor.MaxFindings || report.More != 7 {

@@ -21,6 +21,9 @@ func (p *patient) row() {
 	if t.FirstSeq < 1 || t.FirstSeq > t.LastSeq+1 {
 		p.bad(Seq, "first_seq is %d, which should be between 1 and last_seq + 1, %d", t.FirstSeq, t.LastSeq+1)
 	}
+	if t.Owner == "" {
+		p.bad(Owner, "it has no owner, and is shown to nobody")
+	}
 	if len(t.Metadata) > mailroom.MaxMetadata {
 		p.bad(Limit, "the metadata has %d bytes, %d at most are allowed", len(t.Metadata), mailroom.MaxMetadata)
 	}

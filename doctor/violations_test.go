@@ -116,6 +116,7 @@ func runViolations() []violation {
 
 func threadViolations() []violation {
 	return []violation{
+		{"nobody's thread", func(r *rows) { r.thread("t").Owner = "" }, doctor.Owner, "it has no owner"},
 		{"no current run", func(r *rows) { r.thread("t").Current = "" }, doctor.Current, `worker "w" and round`},
 		{"a current run that is not there", func(r *rows) { r.thread("t").Current = "nobody" }, doctor.Current, "the current run nobody does not exist"},
 		{"a current run that has ended", func(r *rows) { r.thread("t").Current = "done" }, doctor.Current, "the current run done is completed"},
@@ -131,7 +132,7 @@ func threadViolations() []violation {
 		{"a loop of deliveries", func(r *rows) { r.thread("t").DeliverTo = "t" }, doctor.Send, "it delivers to itself"},
 		{"a chain of deliveries", func(r *rows) { r.thread("t").DeliverTo, r.thread("p").DeliverTo = "p", "kid" }, doctor.Send, `it delivers to thread "p", which delivers to "kid" itself`},
 		{"an id with a slash", func(r *rows) {
-			r.Threads = append(r.Threads, &mailroom.Thread{ID: "a/b", FirstSeq: 1, NextPlace: 1})
+			r.Threads = append(r.Threads, &mailroom.Thread{ID: "a/b", Owner: "ann", FirstSeq: 1, NextPlace: 1})
 		}, doctor.Limit, `"a/b" is not an id of a thread`},
 		{"a state too large", func(r *rows) {
 			r.thread("t").State = map[string]json.RawMessage{"a": make([]byte, mailroom.MaxState+1)}

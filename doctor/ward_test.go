@@ -70,7 +70,7 @@ func (w *ward) backlog(thread string, n int) {
 	w.t.Helper()
 	l := mailroom.Load(&mailroom.Thread{ID: thread})
 	for i := range n {
-		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Messages: []mailroom.Draft{{Parts: mailroom.Text("do")}}}
+		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []mailroom.Draft{{Parts: mailroom.Text("do")}}}
 		_, err := l.Submit(in, time.Now().UTC().Truncate(time.Microsecond))
 		w.must(err)
 	}

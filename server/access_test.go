@@ -76,8 +76,8 @@ func (f *fixture) as(secret string) *fixture {
 	return &other
 }
 
-// account makes a token and returns its secret.
-func (f *fixture) account(name, namespace string, scopes ...mailroom.Permission) string {
+// token makes one and returns its secret.
+func (f *fixture) token(name, namespace string, scopes ...mailroom.Permission) string {
 	f.t.Helper()
 	made, err := f.client.CreateToken(f.t.Context(), client.NewToken{Name: name, Namespace: namespace, Scopes: scopes})
 	if err != nil {
@@ -143,13 +143,13 @@ func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
 		t.Fatalf("say in accesses who may ask for each operation (-described +there):\n%s", diff)
 	}
 	mine := f.things("mine")
-	revoked := f.account("gone", "", mailroom.Permissions()...)
+	revoked := f.token("gone", "", mailroom.Permissions()...)
 	if err := f.client.RevokeToken(t.Context(), "gone"); err != nil {
 		t.Fatal(err)
 	}
 	lacking := map[mailroom.Permission]string{}
 	for _, p := range mailroom.Permissions() {
-		lacking[p] = f.account("without-"+string(p), "", but(p)...)
+		lacking[p] = f.token("without-"+string(p), "", but(p)...)
 	}
 	before := f.written()
 	for route, a := range table {
@@ -189,8 +189,8 @@ func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
 
 func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
 	f := start(t)
-	stranger := f.as(f.account("stranger", "", but("")...))
-	ann := f.as(f.account("ann", "", but("")...))
+	stranger := f.as(f.token("stranger", "", but("")...))
+	ann := f.as(f.token("ann", "", but("")...))
 	theirs, unowned := ann.things("theirs"), ann.things("unowned")
 	f.disown("unowned")
 	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody"}

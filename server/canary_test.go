@@ -14,7 +14,7 @@ import (
 // wherever its holder put it.
 func TestNoSecretIsTold(t *testing.T) {
 	f := start(t)
-	secret, other := f.account("ann", "", but("")...), f.account("bob", "", but("")...)
+	secret, other := f.token("ann", "", but("")...), f.token("bob", "", but("")...)
 	hash := sha256.Sum256([]byte(secret))
 	canaries := []string{secret, other, hex.EncodeToString(hash[:]), token}
 	told := map[string]string{}
@@ -62,7 +62,7 @@ func TestNoSecretIsTold(t *testing.T) {
 // secret of this server, as the operator's.
 func TestTheSecretOfACallerIsHiddenFromItsAnswer(t *testing.T) {
 	f := start(t)
-	for _, secret := range []string{token, f.account("ann", "", but("")...)} {
+	for _, secret := range []string{token, f.token("ann", "", but("")...)} {
 		who := f.as(secret)
 		for _, route := range []string{"GET /v1/threads/" + secret, "GET /v1/" + secret, "GET /v1/runs?cursor=" + secret} {
 			a := who.call(route, "")

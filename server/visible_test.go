@@ -36,8 +36,8 @@ func (f *fixture) names(list, q string, limit int) (threads []string) {
 
 func TestListsShowWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
-	team := f.as(f.account("lead", "team-", but(mailroom.MayWork)...))
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	team := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	for _, thread := range []string{"a1", "team-a", "a2"} {
 		ann.things(thread)
 	}
@@ -81,7 +81,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 
 func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", mailroom.MayRead, mailroom.MaySubmit)), f.as(f.account("bob", "", mailroom.MayRead))
+	ann, bob := f.as(f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit)), f.as(f.token("bob", "", mailroom.MayRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
 	next := *ask[client.Page[client.Run]](ann, "GET /v1/runs?limit=1", "").Next
@@ -99,7 +99,7 @@ func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
 // sender as what a path names.
 func TestABodyReachesWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	theirs := ann.things("theirs")
 	own := bob.submit("own", "x").Run
 	theirs["own"] = own
@@ -146,8 +146,8 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 
 func TestNobodySpeaksInAnothersName(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.account("ann", "", but("")...))
-	boss := f.as(f.account("boss", "", mailroom.MayAdmin))
+	ann := f.as(f.token("ann", "", but("")...))
+	boss := f.as(f.token("boss", "", mailroom.MayAdmin))
 	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
 		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.Forbidden)
 		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.Forbidden)
@@ -164,13 +164,13 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 		t.Errorf("an admin speaks for carol: %q", m.Sender)
 	}
 	// decisions in a submit are decisions.
-	limited := f.as(f.account("limited", "", mailroom.MayRead, mailroom.MaySubmit))
+	limited := f.as(f.token("limited", "", mailroom.MayRead, mailroom.MaySubmit))
 	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.Forbidden)
 }
 
 func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	for who, f := range map[string]*fixture{"ann": ann, "bob": bob} {
 		ask[client.Run](f, "POST /v1/runs/"+f.submit("of-"+who, "x").Run+"/cancel", "")
 	}
@@ -187,8 +187,8 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 
 func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.account("ann", "", but("")...))
-	lead := f.as(f.account("lead", "team-", but(mailroom.MayWork)...))
+	ann := f.as(f.token("ann", "", but("")...))
+	lead := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	parent := ann.submit("team-a", "x").Run
 	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
 	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
@@ -203,8 +203,8 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 
 func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.account("ann", "", but("")...))
-	team := f.as(f.account("team", "team-", but(mailroom.MayWork)...))
+	ann := f.as(f.token("ann", "", but("")...))
+	team := f.as(f.token("team", "team-", but(mailroom.MayWork)...))
 	ann.submit("team-1", "from ann")
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
@@ -222,7 +222,7 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 
 func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	ann.submit("t", "go")
 	w := f.claim()
 	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
@@ -239,7 +239,7 @@ func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 
 func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
 	f := start(t)
-	both := []*fixture{f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))}
+	both := []*fixture{f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))}
 	for n := range 20 {
 		answers := make(chan answer, 2)
 		for _, f := range both {
@@ -257,7 +257,7 @@ func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
 
 func TestTheStreamOfEverythingTellsWhatIsVisible(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.account("ann", "", but("")...)), f.as(f.account("bob", "", but("")...))
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	r, everything := ann.open(200, "/v1/stream"), f.open(200, "/v1/stream")
 	tell := func(who *fixture, thread string) mailroom.Submitted { return who.submit(thread, "x") }
 	heard := func(r *reader, want ...string) {
@@ -302,7 +302,7 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := start(t)
-			ann := f.as(f.account("ann", "", but("")...))
+			ann := f.as(f.token("ann", "", but("")...))
 			run := ann.submit("t", "x").Run
 			streams := []*reader{
 				ann.open(200, "/v1/threads/t/stream?after=2"), ann.open(200, "/v1/runs/"+run+"/stream?after=2"), ann.open(200, "/v1/stream"),
@@ -336,7 +336,7 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 			other.want("entry 3 message") // nobody else was cut off
 
 			// The name is free for another secret, not for this one.
-			next := f.as(f.account("ann", "", mailroom.MayRead))
+			next := f.as(f.token("ann", "", mailroom.MayRead))
 			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.Unauthenticated)
 			if got := next.names("threads", "", 50); !slices.Equal(got, []string{"t"}) {
 				t.Errorf("the next token of that name sees %q, want t", got)
@@ -365,7 +365,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	f.account("worker", "", mailroom.MayWork)
+	f.token("worker", "", mailroom.MayWork)
 	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
 	}
