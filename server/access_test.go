@@ -28,7 +28,7 @@ type access struct {
 // accesses are all operations. Whoever adds one says here who may ask for it; one
 // that names a thing of somebody is then held against that by itself.
 func accesses() map[string]access {
-	const read, submit, decide, admin = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide, mailroom.MayAdmin
+	const read, submit, decide, work, admin = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide, mailroom.MayWork, mailroom.MayAdmin
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]access{
 		"GET /healthz": {}, "GET /readyz": {},
@@ -50,22 +50,35 @@ func accesses() map[string]access {
 		"PATCH /v1/threads/{thread}/messages/{message}":  {need: submit, body: `{"text":"other"}`},
 		"DELETE /v1/threads/{thread}/messages/{message}": {need: submit},
 
-		"GET /v1/runs":               {need: read, shown: lists},
-		"GET /v1/runs/{run}":         {need: read},
-		"GET /v1/runs/{run}/wait":    {need: read},
-		"GET /v1/runs/{run}/stream":  {need: read},
-		"POST /v1/runs/{run}/cancel": {need: submit},
-		"POST /v1/runs/{run}/retry":  {need: submit},
-		"POST /v1/runs/retry":        {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
-		"GET /v1/tickets":            {need: read, shown: lists},
-		"GET /v1/tickets/{ticket}":   {need: read},
-		"POST /v1/tickets/{ticket}":  {need: decide, body: `{"decision":"deny"}`},
-		"GET /v1/stats":              {need: read, shown: lists},
-		"GET /v1/stream":             {need: read, shown: everything},
-		"GET /v1/ws":                 {shown: frames},
-		"POST /v1/tokens":            {need: admin, body: `{"name":"x","scopes":["read"]}`},
-		"GET /v1/tokens":             {need: admin},
-		"DELETE /v1/tokens/{name}":   {need: admin},
+		"GET /v1/runs":                      {need: read, shown: lists},
+		"GET /v1/runs/{run}":                {need: read},
+		"GET /v1/runs/{run}/wait":           {need: read},
+		"GET /v1/runs/{run}/stream":         {need: read},
+		"POST /v1/runs/{run}/cancel":        {need: submit},
+		"POST /v1/runs/{run}/retry":         {need: submit},
+		"POST /v1/runs/retry":               {need: submit, body: `{"q":"status:cancelled"}`, shown: "TestARetryByFilterFindsWhatIsVisible"},
+		"GET /v1/tickets":                   {need: read, shown: lists},
+		"GET /v1/tickets/{ticket}":          {need: read},
+		"POST /v1/tickets/{ticket}":         {need: decide, body: `{"decision":"deny"}`},
+		"GET /v1/stats":                     {need: read, shown: lists},
+		"GET /v1/stream":                    {need: read, shown: everything},
+		"GET /v1/ws":                        {shown: frames},
+		"POST /v1/claims":                   {need: work, body: `{"agents":["far"]}`, shown: "it names a worker, as renew does"},
+		"POST /v1/workers/{worker}/renew":   {need: work, body: `{"round":1,"held":[]}`},
+		"POST /v1/workers/{worker}/leave":   {need: work},
+		"POST /v1/claims/{claim}/entries":   {need: work, body: `{"number":1,"step":{}}`},
+		"POST /v1/claims/{claim}/deltas":    {need: work, body: `{"offset":0,"text":"x"}`},
+		"POST /v1/claims/{claim}/settle":    {need: work, body: `{"number":1,"outcome":"complete"}`},
+		"POST /v1/claims/{claim}/steered":   {need: work, body: `{"after":0}`},
+		"GET /v1/claims/{claim}/run":        {need: work},
+		"GET /v1/claims/{claim}/input":      {need: work},
+		"GET /v1/claims/{claim}/transcript": {need: work},
+		"GET /v1/claims/{claim}/tickets":    {need: work},
+		"GET /v1/claims/{claim}/effects":    {need: work},
+
+		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
+		"GET /v1/tokens":           {need: admin},
+		"DELETE /v1/tokens/{name}": {need: admin},
 	}
 }
 
@@ -100,6 +113,7 @@ func (f *fixture) things(thread string) map[string]string {
 	behind := f.submit(thread, "two")
 	return map[string]string{
 		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "nobody",
+		"claim": first.Run + ":1", "worker": "w",
 	}
 }
 
@@ -114,8 +128,10 @@ func fill(text string, things map[string]string) string {
 // blank takes the ids of things out of an answer.
 func blank(a answer, things map[string]string) string {
 	out := fmt.Sprint(a.status, " ", a.header.Get("Content-Type"), " ", a.header.Get("Retry-After"), " ", a.body)
-	for _, name := range slices.Sorted(maps.Keys(things)) {
-		out = strings.ReplaceAll(out, things[name], "{"+name+"}")
+	for name, id := range things {
+		for _, quote := range []string{`"`, `\"`} {
+			out = strings.ReplaceAll(out, quote+id+quote, quote+"{"+name+"}"+quote)
+		}
 	}
 	return out
 }
@@ -193,7 +209,7 @@ func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
 	ann := f.as(f.token("ann", "", but("")...))
 	theirs, unowned := ann.things("theirs"), ann.things("unowned")
 	f.disown("unowned")
-	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody"}
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody", "claim": "no-run:1", "worker": "no-worker"}
 	before := f.written()
 	n := 0
 	for route, a := range accesses() {
