@@ -33,9 +33,10 @@ export async function* followed({ client, socket, open, alarm, query, after, sig
       if (!(thrown instanceof MailroomError) || !(thrown.passing || thrown.code === 'internal')) throw thrown;
       error = thrown;
     }
+    if (error.behind) continue;
     onState('waiting', error);
     if (error.lost) await source.pause(signal);
-    else if (!error.behind) await alarm.sleep(pauses.next(error.retryAfter), signal);
+    else await alarm.sleep(pauses.next(error.retryAfter), signal);
   }
 }
 

@@ -78,6 +78,7 @@ test('a reader that was too slow for the server goes on at once, from its cursor
   const reader = client.follow({ thread: 't', onState: (state) => states.push(state) });
   assert.deepEqual(await gather(reader, 3), ['entry 1', 'entry 2', 'entry 3']);
   assert.deepEqual(after, ['0', '1', '2']);
+  assert.deepEqual(states, ['connecting', 'live', 'connecting', 'live', 'connecting', 'live'], 'it never waited');
 });
 
 test('a reader that is far behind gives its subscription back, and misses nothing', async () => {
