@@ -44,7 +44,7 @@ func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
 // The answer to a claim may be lost on its way: the claim is there and nobody
 // knows. The worker's next renewal does not name it, and so releases it.
 func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		entered := make(chan int, 10)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered <- s.Run().Attempt
@@ -78,7 +78,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 }
 
 func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)
@@ -107,7 +107,7 @@ func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
 }
 
 func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		local := serving(work(time.Minute))
 		local.Local = true
 		p := h.elsewhere(local)
@@ -135,7 +135,7 @@ func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
 }
 
 func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		causes := make(chan error, 1)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			<-ctx.Done()
@@ -162,7 +162,7 @@ func TestClosedStoreEndsTheEngineAtOnce(t *testing.T) {
 }
 
 func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		o := serving(say("hi"))
 		o.Runs = 1
 		p := h.elsewhere(o)

@@ -37,7 +37,7 @@ func (h *house) wantReply(run, want string) {
 }
 
 func TestADecisionResumesTheRunAfterARestart(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		o := serving(asker(false, approval("go")))
 		before := h.elsewhere(o)
 		out := h.send("t", "deploy")
@@ -92,7 +92,7 @@ func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
 }
 
 func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		a := approval("go")
 		a.After = time.Hour
 		h.serve(asker(false, a))
@@ -186,7 +186,7 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 }
 
 func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		pin := func(version string) func(*mailroom.Submit) {
 			return func(in *mailroom.Submit) { in.AgentVersion = version }
 		}

@@ -191,7 +191,7 @@ func TestRunInBackoffKeepsItsThreadAndNoOther(t *testing.T) {
 }
 
 func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(say("hi"))
 		ghost := func(in *mailroom.Submit) { in.Agent = "ghost" }
 		h.wait(2 * time.Minute) // the engine has been up for long enough to judge
@@ -216,7 +216,7 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 }
 
 func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		out := h.send("t", "hello", func(in *mailroom.Submit) { in.Agent = "b" })
 		h.wait(10 * time.Minute)
 		h.serve(say("hi"))
@@ -228,7 +228,7 @@ func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
 }
 
 func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(say("hi"))
 		other := serving(say("late"))
 		other.Agents = map[string]engine.Agent{"b": {Agent: work(3 * time.Minute)}}
@@ -248,7 +248,7 @@ func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
 // the others twice; then a run on its last chance runs without another such
 // beside it, and only the culprit is left when the worker dies a third time.
 func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var deaths int
 		var poison string
 		killed := make(chan struct{}, 1)
@@ -340,7 +340,7 @@ func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
 // An end that the store refuses, for whatever reason, must not make the run go
 // round for ever, costing nothing each time.
 func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)

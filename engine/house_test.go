@@ -41,6 +41,9 @@ func inBubble(t *testing.T, remote bool, f func(h *house)) {
 		h.process = h.newProcess()
 		h.process.remote = remote
 		f(h)
+		if remote && h.face == nil {
+			t.Error("no engine was elsewhere: say inside instead of inHouse")
+		}
 		for _, p := range append(h.others, h.process) {
 			p.stop()
 		}

@@ -76,7 +76,7 @@ func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
 		"though it was":       func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			inside(t, func(h *house) {
 				p := h.elsewhere(serving(work(time.Minute)))
 				h.elsewhere(engine.Options{})
 				out := h.send("t", "hello")
@@ -106,7 +106,7 @@ func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
 // strictly after that, and within one sweep, somebody else has them. What the
 // first one writes later is refused.
 func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		cancelled := make(chan time.Time, 1)
 		overtaken := make(chan struct{})
 		refusals := make(chan error, 4)
@@ -167,7 +167,7 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 }
 
 func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var attempts atomic.Int32
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			attempts.Add(1)
@@ -196,7 +196,7 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 // The lease runs from the transaction of the renewal, which may lie anywhere
 // between the question and the answer; only the question is safe to count from.
 func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		cancelled := make(chan time.Time, 1)
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {
@@ -224,7 +224,7 @@ func TestSlowAnswerToARenewalDoesNotLengthenTheLease(t *testing.T) {
 }
 
 func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		sleeper := h.elsewhere(serving(say("hi")))
 		h.wait(time.Second)
 		self := h.onlyWorker().ID
@@ -296,7 +296,7 @@ func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
 }
 
 func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		p.line.onWrite(renewals(func(n int) error {

@@ -111,7 +111,7 @@ func TestLowerPriorityNumberRunsFirst(t *testing.T) {
 }
 
 func TestRunsOfAThreadStartInOrderAndOneAtATime(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var order seen[string]
 		var one gauge
 		for range 2 {

@@ -76,7 +76,7 @@ func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
 }
 
 func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for i := range 5 {
 				h.expect(s.Stream(ctx, fmt.Sprint("message ", i)))
@@ -111,7 +111,7 @@ func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 // A stop that comes while a step is being written must not leave the session
 // without knowing whether it was: the end of the attempt is the step after it.
 func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		writing := make(chan struct{})
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "whole"))

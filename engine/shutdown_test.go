@@ -87,7 +87,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 }
 
 func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -149,7 +149,7 @@ func TestIdleEngineShutsDownAtOnceAndGivesUpItsLease(t *testing.T) {
 }
 
 func TestStopBeforeTheLeaseIsThereEndsTheEngineToo(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.newProcess()
 		h.others = append(h.others, p)
 		p.line.freeze()
@@ -182,7 +182,7 @@ func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
 }
 
 func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		o := serving(work(2 * time.Minute))
 		o.ShutdownGrace = 5 * time.Minute
 		w := h.start(o)
@@ -240,7 +240,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 		"written":     func(l *line, f func(*mailroom.Changes) error) { l.onWrite(nil, f) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inHouse(t, func(h *house) {
+			inside(t, func(h *house) {
 				p := h.elsewhere(serving(say("hi")))
 				h.wait(time.Second)
 				n := 0

@@ -73,7 +73,7 @@ func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
 }
 
 func TestSteerReachesAnotherProcessWithARenewal(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			_, err := untilSteered(ctx, s)
 			return err

@@ -62,7 +62,7 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 }
 
 func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.elsewhere(serving(work(time.Hour)))
 		out := h.send("t", "hello")
 		h.wait(2 * time.Second)
@@ -73,7 +73,7 @@ func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
 }
 
 func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			t.Error("the agent was entered")
 			return nil
@@ -124,7 +124,7 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 }
 
 func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		var entered seen[int]
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().Attempt)
@@ -361,7 +361,7 @@ func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
 // An agent that did not notice that the lease was lost keeps its claim when the
 // lease comes back, but no longer than its deadline.
 func TestStuckAgentOfALeaseThatCameBackIsCutByItsRunDeadline(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		release := make(chan struct{})
 		o := serving(func(ctx context.Context, s mailroom.Session) error {
 			if s.Run().Attempt == 1 {

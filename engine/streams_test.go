@@ -28,7 +28,7 @@ func (h *house) flushed(run string) string {
 }
 
 func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		writes, size := 0, 0
 		p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 			for range 100 {
@@ -247,7 +247,7 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 
 func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 	for _, refusals := range []int{1, 2} {
-		inHouse(t, func(h *house) {
+		inside(t, func(h *house) {
 			p := h.elsewhere(serving(func(ctx context.Context, s mailroom.Session) error {
 				if s.Run().Attempt > 1 {
 					return s.Stream(ctx, "whole")
@@ -317,7 +317,7 @@ func TestSlowReaderNeverSlowsARun(t *testing.T) {
 // Hints are lost when a run's thread is busier than its session can follow, and
 // with them perhaps a stop; then the session looks at the store.
 func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		p := h.elsewhere(serving(work(time.Hour)))
 		h.wait(time.Second + time.Millisecond) // between two looks at the leases
 		p.line.onView(func() error {

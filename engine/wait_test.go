@@ -30,7 +30,7 @@ func approval(name string) mailroom.Ask {
 }
 
 func TestADecisionResumesTheSameRun(t *testing.T) {
-	inHouse(t, func(h *house) {
+	inside(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			got, err := s.Wait(ctx, false, approval("go"))
 			if err != nil {
