@@ -52,6 +52,7 @@ type worker struct {
 	done  chan struct{}
 	err   error  // of Run, once done
 	after func() // ends what belongs to it
+	lane  *lane  // its way to the server; nil: it is inside
 }
 
 // start runs an engine until the process ends, or the worker is stopped.
