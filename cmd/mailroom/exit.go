@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -103,6 +104,8 @@ func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
 		code = exitServer
 		if errors.Is(e, syscall.ECONNREFUSED) {
 			message, hint = "no server at "+m.url, "start one with `"+m.again("serve")+"`"
+		} else if _, ok := errors.AsType[*tls.CertificateVerificationError](e); ok && m.data == "" {
+			hint = "if it is the right server, MAILROOM_CA names a file with its certificate or its authority's"
 		}
 	case mailroom.RateLimited:
 		code = exitFailed
