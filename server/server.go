@@ -232,7 +232,10 @@ func New(o Options) *Server {
 // other requests may finish within Options.Grace, and it returns nil. Any other
 // reason to stop is an error. It closes ln, and is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	if err := s.keys.read(ctx); err != nil {
+	switch err := s.keys.read(ctx); {
+	case err != nil && ctx.Err() != nil: // it was told to stop before it served anybody
+		return ln.Close()
+	case err != nil:
 		return errors.Join(fmt.Errorf("read the tokens: %w", err), ln.Close())
 	}
 	keeping, stop := context.WithCancel(ctx)

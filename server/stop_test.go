@@ -1,0 +1,49 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store/memory"
+)
+
+// hurried is a ledger that looks nothing up for whoever has gone, as SQLite does.
+type hurried struct {
+	server.Ledger
+	broken error
+}
+
+func (h hurried) Tokens(ctx context.Context) ([]*mailroom.Token, error) {
+	return nil, errors.Join(h.broken, context.Cause(ctx))
+}
+
+func TestAServerThatIsStoppedBeforeItServesHasNotFailed(t *testing.T) {
+	gone, stop := context.WithCancel(t.Context())
+	stop()
+	for _, tc := range []struct {
+		name   string
+		ctx    context.Context
+		broken error
+	}{
+		{"stopped before", gone, nil},
+		{"a broken store", t.Context(), mailroom.ErrStoreClosed},
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := server.New(server.Options{Ledger: hurried{ledger.New(memory.New(), ledger.Options{}), tc.broken}, Token: token})
+		if err := s.Serve(tc.ctx, ln); !errors.Is(err, tc.broken) {
+			t.Errorf("%s: %v, want %v", tc.name, err, tc.broken)
+		}
+		if conn, err := net.Dial("tcp", ln.Addr().String()); err == nil {
+			t.Errorf("%s: it listens on", tc.name)
+			_ = conn.Close() // the error is said
+		}
+	}
+}
