@@ -27,15 +27,7 @@ func (f face) fleet() {
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 }
 
-// workers returns the workers whose lease has not ended.
-func (s *Server) workers(ctx context.Context) (live []*mailroom.Worker, err error) {
-	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-		live, err = liveWorkers(rd)
-		return err
-	})
-	return live, err
-}
-
+// liveWorkers returns the workers whose lease has not ended.
 func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
 	rows, err := rd.Workers()
 	now := time.Now()

@@ -480,4 +480,3 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
 	}
 }
-
