@@ -154,7 +154,7 @@ type Changes struct {
 	Keys     []SubmitKey
 	Partials []Partial // one at the Offset of an older one replaces it
 	Workers  []*Worker
-	Tickets  []*Ticket    // of a run of their thread, there or written with them
+	Tickets  []*Ticket // of a run of their thread, there or written with them
 	Tokens   []*Token
 	Kept     []Definition // one of the same Agent and Version stays as it is
 
