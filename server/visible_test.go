@@ -408,3 +408,40 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 		t.Errorf("revoked again: %d %s", a.status, a.body)
 	}
 }
+
+func TestFramesReachWhatIsVisible(t *testing.T) {
+	f := start(t)
+	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
+	theirs := ann.things("theirs")
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket"}
+	p := bob.join()
+	before := f.written()
+	said := func(frame string, things map[string]string) string {
+		p.say("%s", fill(frame, things))
+		h := p.hear()
+		if h.Error == nil {
+			return h.String()
+		}
+		return blank(answer{status: h.Error.Status, body: fmt.Sprintf("%q %s %v", h.Error.Detail, h.Error.Code, h.Error.Errors)}, things)
+	}
+	for _, frame := range []string{
+		`{"op":"subscribe","id":1,"thread":"{thread}"}`, `{"op":"subscribe","id":1,"run":"{run}"}`,
+		`{"op":"subscribe","id":1,"thread":"{thread}","run":"{run}"}`, `{"op":"resume","id":1,"thread":"{thread}","run":"{run}"}`,
+		`{"op":"cancel","id":1,"run":"{run}"}`, `{"op":"interrupt","id":1,"thread":"{thread}"}`,
+		`{"op":"decide","id":1,"ticket":"{ticket}","decision":"deny"}`,
+	} {
+		want, got := said(frame, nothing), said(frame, theirs)
+		if got != want || !strings.HasPrefix(want, "404 ") {
+			t.Errorf("%s: %s\nof what does not exist: %s\nwant both the same, with status 404", frame, got, want)
+		}
+	}
+	if got := said(`{"op":"submit","id":1,"thread":"{thread}","text":"x"}`, theirs); !strings.Contains(got, "not_found") {
+		t.Errorf("a submit: %s, want not_found", got)
+	}
+	if after := f.written(); after != before {
+		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	}
+	reader := f.as(f.token("reader", "", mailroom.MayRead)).join()
+	reader.say(`{"op":"submit","id":1,"text":"x"}`)
+	reader.want("error 1 forbidden")
+}
