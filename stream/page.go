@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 
 	"mailroom"
 )
@@ -28,6 +29,17 @@ func nextPage(limit int, got []mailroom.Entry) int {
 		return min(pageSize, limit*2)
 	}
 	return limit
+}
+
+// fitting is how many of the entries fit into a page, at least one.
+func fitting(got []mailroom.Entry) int {
+	bytes := 0
+	for i := range got {
+		if bytes += len(got[i].JSON()); bytes > pageBytes && i > 0 {
+			return i
+		}
+	}
+	return len(got)
 }
 
 // page is what one view gave a reader.
@@ -65,6 +77,9 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 		}
 		p.last = len(p.entries) < f.page
 		f.page = nextPage(f.page, p.entries)
+		if n := fitting(p.entries); n < len(p.entries) {
+			p.entries, p.last = slices.Clone(p.entries[:n]), false // the others are not to be held
+		}
 		if !p.last {
 			return nil
 		}

@@ -126,14 +126,15 @@ func fanoutRows(f *bench.Fanout) [][]string {
 }
 
 func stalledRows(s *bench.Stalled) [][]string {
-	rows := [][]string{{"STALLED", "PIECES/S", "A RUN (ms, p50/p99)", "HEAP (MB)"}}
+	rows := [][]string{{"STALLED", "PIECES/S", "A RUN (ms, p50/p99)", "PROCESSOR MS/RUN", "HEAP (MB)"}}
 	row := func(name string, of bench.Speech) {
-		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.2f", of.Heap/1e6)})
+		rows = append(rows, []string{name, round(of.PiecesPerSecond), pair(of.Run), fmt.Sprintf("%.1f", of.CPUPerRun), fmt.Sprintf("%.2f", of.Heap/1e6)})
 	}
 	row(count(int64(s.Readers))+" readers", s.Without)
 	row(fmt.Sprintf("and %d that stall", s.Stalled), s.With)
-	return append(rows, []string{"ratio", fmt.Sprintf("%.2f", s.SpeedRatio), "", fmt.Sprintf("%.2f", s.HeapRatio)},
-		[]string{"cut off", fmt.Sprintf("%d of those that read", s.CutOff), "", ""})
+	ratio := func(v float64) string { return fmt.Sprintf("%.2f", v) }
+	return append(rows, []string{"ratio", ratio(s.SpeedRatio), "", ratio(s.CPURatio), ratio(s.HeapRatio)},
+		[]string{"cut off", fmt.Sprintf("%d of those that read", s.CutOff), "", "", ""})
 }
 
 func memoryRows(m *bench.Memory) [][]string {

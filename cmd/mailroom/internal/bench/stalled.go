@@ -25,6 +25,7 @@ type Stalled struct {
 	With    Speech `json:"with"`
 	// The second divided by the first.
 	SpeedRatio float64 `json:"speed_ratio"`
+	CPURatio   float64 `json:"cpu_ratio"`
 	HeapRatio  float64 `json:"heap_ratio"`
 	CutOff     int     `json:"cut_off"` // of those that read
 }
@@ -33,6 +34,9 @@ type Stalled struct {
 type Speech struct {
 	PiecesPerSecond float64 `json:"pieces_per_second"` // of the run of middle length
 	Run             Times   `json:"run"`
+	// CPUPerRun is the processor's time of the server for a run, until all
+	// that read have it, in milliseconds; the middle of the runs.
+	CPUPerRun float64 `json:"cpu_ms_per_run"`
 	// Heap is the server's at the end of a round, when all has been read and
 	// after a collection, in bytes; the mean of the rounds.
 	Heap float64 `json:"heap_bytes"`
@@ -40,9 +44,9 @@ type Speech struct {
 
 const (
 	stalledReaders = 100
-	stalledPairs   = 2 // of rounds, the second with readers that stall
+	stalledPairs   = 6 // of rounds, the second with readers that stall
 	stalledWarmup  = 1 // runs of a round in which buffers fill
-	stalledRuns    = 5 // of a round after that
+	stalledRuns    = 3 // of a round after that
 	stalledPieces  = 5_000
 	stalledPiece   = "fifty bytes of text, which is a line or so of it. "
 )
@@ -144,6 +148,7 @@ type stalling struct {
 	runs  int      // that have written
 
 	took  [2]histogram // of runs, without and with readers that stall
+	cpu   [2]histogram
 	heaps [2][]float64
 }
 
@@ -161,12 +166,14 @@ func (m *stalling) round(ctx context.Context, runs int, stall bool) error {
 		}
 	}
 	for i := range runs {
+		cpu := cpuTime()
 		took, err := m.speak(ctx)
 		if err != nil {
 			return err
 		}
 		if i >= stalledWarmup {
 			m.took[kind].add(took)
+			m.cpu[kind].add(cpuTime() - cpu)
 		}
 	}
 	m.heaps[kind] = append(m.heaps[kind], float64(memoryNow().heap))
@@ -198,10 +205,11 @@ func (m *stalling) result(readers int) *Stalled {
 		for _, heap := range m.heaps[i] {
 			s.Heap += heap / float64(len(m.heaps[i]))
 		}
-		s.Run = m.took[i].times()
+		s.Run, s.CPUPerRun = m.took[i].times(), m.cpu[i].times().P50
 		s.PiecesPerSecond = stalledPieces / (s.Run.P50 / 1000)
 	}
 	out.SpeedRatio = out.With.PiecesPerSecond / out.Without.PiecesPerSecond
+	out.CPURatio = out.With.CPUPerRun / out.Without.CPUPerRun
 	out.HeapRatio = out.With.Heap / out.Without.Heap
 	return out
 }
