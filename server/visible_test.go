@@ -312,7 +312,7 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 			follower.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 			follower.want("ack 1 1")
 			waits := make(chan answer, 1)
-			go func() { waits <- ann.call("GET /v1/runs/"+run+"/wait?timeout=5m", "") }()
+			go func() { waits <- ann.call("GET /v1/runs/"+run+"/wait?timeout=15s", "") }()
 			f.subscribed(6) // the streams, the wait, the other and the subscription
 
 			begin := time.Now()
