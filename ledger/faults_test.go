@@ -177,13 +177,11 @@ func (x *trial) suffer(o operation, m mishap, n int) error {
 
 // allMishaps makes the trials on SQLite as many as those on memory: go test ./ledger
 // -run CanBeRepeated -all.
-var allMishaps = flag.Bool("all", false, "try every mishap on SQLite too, not only two of each operation")
+var allMishaps = flag.Bool("all", false, "try every mishap on SQLite too, not only the worst of each operation")
 
-// worst are the mishaps in which the file matters most.
+// worst is the mishap in which the file matters most.
 func worst() []mishap {
-	return slices.DeleteFunc(mishaps(), func(m mishap) bool {
-		return m.fault.Kind != storetest.Cancel && !(m.ends && m.fault.Kind == storetest.FailAfter)
-	})
+	return slices.DeleteFunc(mishaps(), func(m mishap) bool { return !m.ends || m.fault.Kind != storetest.FailAfter })
 }
 
 // TestEachOperationCanBeRepeatedWhateverHappensToItsUpdates: every Update of

@@ -35,8 +35,8 @@ func (m *model) outcomes() {
 // if an operation, a refusal or an end of runs never came about in them: what
 // the random tests do not reach, they do not check. -v prints the counts.
 func TestTheHistoriesReachEveryOperation(t *testing.T) {
-	given(t, "rapid.seed", "2")
-	given(t, "rapid.checks", "40")
+	given(t, "rapid.seed", "4")
+	given(t, "rapid.checks", "36")
 	given(t, "rapid.steps", "60")
 	came := reach{}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -245,7 +245,7 @@ func (m *model) submit(t *rapid.T) {
 			in.Thread = ""
 		}
 	}
-	if k, ok := m.keys[in.Thread+" "+in.Key]; ok && in.Key != "" && chance(t, 70, "a repeat") {
+	if k, ok := m.keys[scope(in)]; ok && in.Key != "" && chance(t, 70, "a repeat") {
 		run := in.Run
 		in = k.in
 		in.Run = run
@@ -260,10 +260,19 @@ func (m *model) submit(t *rapid.T) {
 	}
 }
 
+// scope is a key with where it counts: in its thread, or for whom if that is to
+// be made.
+func scope(in mailroom.Submit) string {
+	if in.Thread == "" {
+		return "of " + in.Owner + " " + in.Key
+	}
+	return in.Thread + " " + in.Key
+}
+
 // submitted: an acknowledged submit is in the log, and a key answers as before
 // until what it made is purged.
 func (m *model) submitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted) {
-	id := in.Thread + " " + in.Key
+	id := scope(in)
 	if first, ok := m.keys[id]; ok && in.Key != "" {
 		_, known := m.before.Keys[out.Thread+" "+in.Key]
 		if !known && first.out.Seq >= m.after.Threads[out.Thread].FirstSeq {
