@@ -3,6 +3,7 @@ package tour_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -159,12 +160,13 @@ func (h *house) decide(k *mailroom.Ticket, v mailroom.Verdict, reason string) {
 	h.must(err)
 }
 
-// mortal is the store of a server that is killed at its n-th write to a log:
-// before it happens, or just after. From then on nothing of it reaches the
-// store.
+// mortal is the store of a server that is killed at its n-th write to a log, or
+// at that of an entry: before it happens, or just after. From then on nothing of
+// it reaches the store.
 type mortal struct {
 	mailroom.Store
 	n     int
+	at    func(*mailroom.Entry) bool // instead of n
 	after bool
 
 	mu    sync.Mutex
@@ -210,7 +212,9 @@ func (c counting) Write(changes *mailroom.Changes) error {
 	if len(changes.Entries) > 0 {
 		c.m.mu.Lock()
 		c.m.count++
-		c.m.dead = c.m.count == c.m.n
+		c.m.dead = c.m.count == c.m.n || c.m.at != nil && slices.ContainsFunc(slices.Concat(changes.Entries...), func(e mailroom.Entry) bool {
+			return c.m.at(&e)
+		})
 		dead := c.m.dead
 		c.m.mu.Unlock()
 		if dead && !c.m.after {
