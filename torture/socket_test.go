@@ -79,7 +79,12 @@ func (r *socketReader) once(ctx context.Context) {
 		silent.Reset(r.silence)
 		var m said
 		if err := json.Unmarshal(raw, &m); err != nil {
-			r.bad("%v in %.200s", err, raw)
+			// The library takes a frame for whole whose connection was cut
+			// between two reads of it, right behind its header for example.
+			// That it was cut shows in what follows: nothing.
+			if _, _, cut := conn.Read(ctx); cut == nil {
+				r.bad("%v in %.200s", err, raw)
+			}
 			return
 		}
 		if m.Op == "ack" {
