@@ -366,6 +366,7 @@ describe('the chat page', () => {
     person.page.on('websocket', (socket) => sockets.push(socket.url()));
     await person.page.goto(`${person.house.url}/`); // leads to the page
     await person.paste(house.token);
+    await person.page.locator('#door').waitFor({ state: 'hidden' }); // nothing is sent before the token is known to be good
     await person.say('through and back');
     assert.equal(await person.rest(), 'through and back');
     assert.match(new URL(person.page.url()).pathname, /^\/mail\/room\/chat$/);
