@@ -78,6 +78,10 @@ type Step struct {
 	// and is no progress: it leaves the count of crashes as it is, and the
 	// message being written goes on.
 	Record bool
+	// Aside says that the message being written is no reply but something said
+	// on the way, such as before a tool is called: it becomes internal and is
+	// delivered nowhere.
+	Aside bool
 }
 
 // Note is an entry written by an agent.

@@ -44,7 +44,7 @@ func (in *Submit) Check() error {
 	}
 	in.NotBefore = in.NotBefore.UTC().Truncate(time.Microsecond)
 	in.Messages = slices.Clone(in.Messages) // the caller's own stay as they are
-	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkDrafts} {
+	for _, check := range []func() error{in.checkNames, in.checkOptions, in.checkMode, in.checkDrafts, in.checkChannel} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -64,6 +64,23 @@ func (in *Submit) checkNames() error {
 		}
 	}
 	return nil
+}
+
+// checkChannel is about what only channels give.
+func (in *Submit) checkChannel() error {
+	if in.DeliverTo != "" {
+		id, err := CheckThreadID(in.DeliverTo)
+		if err != nil {
+			return err
+		}
+		if in.DeliverTo = id; !cleanText(in.DeliverAgent) || in.DeliverAgent == "" {
+			return invalid("deliver_to", "needs an agent that delivers", in.DeliverAgent)
+		}
+	}
+	if in.Cursor == nil {
+		return nil
+	}
+	return in.Cursor.Check()
 }
 
 func (in *Submit) checkOptions() error {

@@ -15,6 +15,7 @@ const (
 	MaxSends      = 100 // in one step
 	MaxHops       = 16  // threads that a run was sent through
 	MaxState      = 16 << 10
+	MaxPosition   = 1 << 20 // of a channel's cursor
 	MaxEffect     = 1 << 20 // of a remembered value
 	MaxQueued     = 10_000  // runs in one thread's queue, by default
 

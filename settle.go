@@ -114,7 +114,7 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 }
 
 func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
-	t.write(r, s.Message, s.Outcome != Complete && s.Outcome != Park, now)
+	t.write(r, s.Message, VisibleAll, s.Outcome != Complete && s.Outcome != Park, now)
 	switch {
 	case s.Outcome == Complete:
 		r.Progress = 1
@@ -153,13 +153,14 @@ func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 }
 
 // outage puts the run off without a failure, until GiveUpAfter has passed since
-// the first attempt in a row that met it.
+// the first attempt in a row that met it. A run that was allowed one attempt is
+// not put off.
 func (t *Loaded) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
-	if now.Sub(r.OutageSince) >= GiveUpAfter {
+	if r.MaxAttempts == 1 || now.Sub(r.OutageSince) >= GiveUpAfter {
 		e.Class = Exhausted
 		t.die(r, e, now)
 		return
@@ -230,7 +231,7 @@ func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
 		return
 	}
 	t.promote(now)
-	t.write(r, said, true, now)
+	t.write(r, said, VisibleAll, true, now)
 	if r.Stop != "" {
 		t.endStopped(r, false, now) // the loss counts for nothing any more
 	} else {

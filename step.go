@@ -192,7 +192,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 	if a.Step.Name != "" {
 		t.append(KindStep, r, now, StepNamed{Name: a.Step.Name})
 	}
-	t.write(r, a.Message, false, now)
+	t.write(r, a.Message, a.visibility(), false, now)
 	for _, n := range append(slices.Clone(a.Step.Entries), a.Effects...) {
 		t.append(n.Kind, r, now, n.Body)
 	}
@@ -246,18 +246,26 @@ func (t *Loaded) keep(r *Run, s *Step) {
 	r.Usage.CostUSD += s.Usage.CostUSD
 }
 
+// visibility is that of the message that the step ends.
+func (a *Append) visibility() string {
+	if a.Step.Aside {
+		return VisibleInternal
+	}
+	return VisibleAll
+}
+
 // write appends a message of the agent and drops its flushed pieces. Nothing
-// said writes nothing.
-func (t *Loaded) write(r *Run, s *Said, partial bool, now time.Time) {
+// said writes nothing. A whole one that is for all is the run's reply so far.
+func (t *Loaded) write(r *Run, s *Said, visibility string, partial bool, now time.Time) {
 	if s == nil || s.Text == "" {
 		return
 	}
 	seq := t.append(KindMessage, r, now, Message{
 		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: Assistant, Sender: r.Agent,
-		Text: s.Text, Parts: Text(s.Text), Visibility: VisibleAll, Run: r.ID, State: Done,
+		Text: s.Text, Parts: Text(s.Text), Visibility: visibility, Run: r.ID, State: Done,
 		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
 	})
-	if !partial {
+	if !partial && visibility == VisibleAll {
 		text := s.Text
 		r.Reply = &text
 		if strings.TrimSpace(s.Text) != "" { // a message without text is no message

@@ -74,6 +74,8 @@ type Reader interface {
 	Tokens() ([]*Token, error)
 	// Definitions returns the kept versions of agents, by Agent and Version.
 	Definitions() ([]Definition, error)
+	// Cursors returns all cursors, by Channel and Identity.
+	Cursors() ([]Cursor, error)
 	// DueAgents returns the names in Due.Agent of all due or later due threads.
 	DueAgents() ([]string, error)
 }
@@ -157,6 +159,7 @@ type Changes struct {
 	Tickets  []*Ticket // of a run of their thread, there or written with them
 	Tokens   []*Token
 	Kept     []Definition // one of the same Agent and Version stays as it is
+	Cursors  []Cursor     // one of the same Channel and Identity is replaced
 
 	DropPartials []string // run ids
 	DropWorkers  []string

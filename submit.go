@@ -32,6 +32,12 @@ type Submit struct {
 	Decisions    []Decision // made in the same transaction, on tickets of this thread
 	Caller       *Caller
 	Lineage      []string
+	// DeliverTo is the thread that this one delivers to from now on, unless it
+	// delivers to one already. If this submit makes it, it is DeliverAgent's.
+	DeliverTo    string
+	DeliverAgent string
+	Target       *Thread // the row of DeliverTo, there or not
+	Cursor       *Cursor // moves with the submit, also if its key is known
 	Queued       int // runs in the thread's queue now
 	MaxQueued    int // 0: any
 
@@ -114,6 +120,9 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 	if err := t.mayTake(&in, now); err != nil {
 		return Submitted{}, err
 	}
+	if err := t.mayDeliver(in.delivery()); err != nil {
+		return Submitted{}, err
+	}
 	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in, now) == "" {
 		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
@@ -182,14 +191,35 @@ func (t *Loaded) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 // open makes the thread if it is new, and gives it the agent that was asked for.
 func (t *Loaded) open(in *Submit, now time.Time) {
 	if !t.exists() {
-		t.CreatedAt, t.UpdatedAt = now, now
-		t.Owner, t.Parent = in.Owner, in.ParentThread
-		t.FirstSeq, t.NextPlace = 1, 1
-		t.Agent = in.Agent
+		t.Make(in.Agent, in.Owner, now)
+		t.Parent = in.ParentThread
 	}
 	if in.SetAgent {
 		t.Agent = in.Agent
 	}
+	if t.DeliverTo == "" {
+		t.DeliverTo = in.DeliverTo
+	}
+}
+
+// Make opens the thread for an agent, unless it is there: one that others
+// deliver to, before anything has arrived.
+func (t *Loaded) Make(agent, owner string, now time.Time) {
+	if t.exists() {
+		return
+	}
+	t.CreatedAt, t.UpdatedAt = now, now
+	t.Owner, t.Agent = owner, agent
+	t.FirstSeq, t.NextPlace = 1, 1
+	t.change()
+}
+
+// delivery is what the submit changes of where its thread delivers.
+func (in *Submit) delivery() ThreadPatch {
+	if in.DeliverTo == "" {
+		return ThreadPatch{}
+	}
+	return ThreadPatch{By: in.By, DeliverTo: &in.DeliverTo, Target: in.Target}
 }
 
 // enqueue makes a run for the messages of in.

@@ -60,6 +60,8 @@ type Ticket struct {
 	DecidedAt *time.Time      `json:"decided_at"`
 	// Answers allows an approval to be answered with data as well.
 	Answers bool `json:"answers,omitempty"`
+	// Holds keeps messages in the queue, as an approval does.
+	Holds bool `json:"holds,omitempty"`
 }
 
 // Ask is a question under a name. Asking it again returns the ticket there is;
@@ -73,6 +75,9 @@ type Ask struct {
 	Expires   time.Time     // when the ticket expires, or a timer fires; zero: never
 	After     time.Duration // instead of Expires: that long after it was first asked
 	Answers   bool          // an Approval that may be answered with data
+	// Holds says of an Event that messages wait in the queue while it is open,
+	// instead of resuming the run.
+	Holds bool
 }
 
 // Wait is what a parked run waits for: all of the named tickets, or any.
@@ -152,6 +157,9 @@ func (a *Ask) Check() error {
 	if a.Answers && a.Kind != Approval {
 		return invalid("tickets", "answers goes with kind approval", a.Name)
 	}
+	if a.Holds && a.Kind != Event {
+		return invalid("tickets", "holds goes with kind event", a.Name)
+	}
 	if a.Arguments != nil {
 		return checkJSON("arguments", a.Arguments, MaxAnswer)
 	}
@@ -195,7 +203,7 @@ func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
 		}
 		k := &Ticket{
 			ID: id, Thread: t.ID, Run: r.ID, Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action,
-			Arguments: a.Arguments, Digest: a.Digest(), State: TicketOpen, Answers: a.Answers,
+			Arguments: a.Arguments, Digest: a.Digest(), State: TicketOpen, Answers: a.Answers, Holds: a.Holds,
 		}
 		if old := t.tickets[id]; old != nil {
 			k.Key = old.Key
@@ -269,8 +277,8 @@ func (k *Ticket) takesAt(now time.Time) bool {
 }
 
 // waitsFor is what a parked run's open tickets make it: Question if it can be
-// answered by a message, Approval, or Event for everything that no message
-// concerns.
+// answered by a message, Approval if messages queue behind it, or Event for
+// everything that no message concerns.
 func (t *Loaded) waitsFor(r *Run, now time.Time) TicketKind {
 	kind := Event
 	for _, name := range r.Wait.Names {
@@ -279,7 +287,7 @@ func (t *Loaded) waitsFor(r *Run, now time.Time) TicketKind {
 		case !k.takesAt(now):
 		case k.Kind == Question:
 			return Question
-		case k.Kind == Approval:
+		case k.Kind == Approval, k.Holds:
 			kind = Approval
 		}
 	}

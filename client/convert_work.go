@@ -28,7 +28,7 @@ func ParseClaim(text string) (c mailroom.Claim, ok bool) {
 func ShowStep(s mailroom.Step) Step {
 	out := Step{
 		Name: s.Name, Entries: ShowNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
-		Tickets: ShowAsks(s.Tickets), Progress: s.Progress, Record: s.Record,
+		Tickets: ShowAsks(s.Tickets), Progress: s.Progress, Record: s.Record, Aside: s.Aside,
 	}
 	for _, send := range s.Sends {
 		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts, Answer: send.Answer})
@@ -44,7 +44,7 @@ func ShowStep(s mailroom.Step) Step {
 func (s Step) Read(at string) (mailroom.Step, error) {
 	out := mailroom.Step{
 		Name: s.Name, Entries: ReadNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
-		Progress: s.Progress, Record: s.Record,
+		Progress: s.Progress, Record: s.Record, Aside: s.Aside,
 	}
 	if s.Usage != nil {
 		out.Usage = mailroom.Usage(*s.Usage)
@@ -88,7 +88,7 @@ func ReadNotes(notes []Note) []mailroom.Note {
 func ShowAsks(asks []mailroom.Ask) []Ask {
 	var out []Ask
 	for _, a := range asks {
-		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers}
+		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers, Holds: a.Holds}
 		if !a.Expires.IsZero() {
 			at := a.Expires
 			shown.ExpiresAt = &at
@@ -105,7 +105,7 @@ func ShowAsks(asks []mailroom.Ask) []Ask {
 func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 	var out []mailroom.Ask
 	for i, a := range asks {
-		read := mailroom.Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers}
+		read := mailroom.Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers, Holds: a.Holds}
 		if a.ExpiresAt != nil {
 			read.Expires = *a.ExpiresAt
 		}
@@ -192,7 +192,7 @@ func (k Ticket) Ticket() *mailroom.Ticket {
 	out := &mailroom.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind, Prompt: text(k.Prompt), Action: text(k.Action),
 		Arguments: present(k.Arguments), Digest: k.Digest, State: k.State, ExpiresAt: k.ExpiresAt, Answer: present(k.Answer),
-		Reason: text(k.Reason), DecidedBy: text(k.DecidedBy), DecidedAt: k.DecidedAt, Answers: k.Answers,
+		Reason: text(k.Reason), DecidedBy: text(k.DecidedBy), DecidedAt: k.DecidedAt, Answers: k.Answers, Holds: k.Holds,
 	}
 	if k.Decision != nil {
 		out.Decision = *k.Decision

@@ -22,6 +22,7 @@ type Ticket struct {
 	State     mailroom.TicketState `json:"state" enum:"open,decided,expired,void"`
 	ExpiresAt *time.Time           `json:"expires_at"`
 	Answers   bool                 `json:"answers" doc:"An approval that takes an answer as well."`
+	Holds     bool                 `json:"holds" doc:"An event: messages wait in the queue while it is open."`
 	Decision  *mailroom.Verdict    `json:"decision" enum:"approve,deny,answer"`
 	Answer    json.RawMessage      `json:"answer"`
 	Reason    *string              `json:"reason"`

@@ -104,6 +104,7 @@ type Step struct {
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`
 	Progress   float64         `json:"progress,omitempty" minimum:"0" maximum:"1" doc:"How far the run is; 0 leaves it."`
 	Record     bool            `json:"record,omitempty" doc:"It notes a circumstance and is no progress."`
+	Aside      bool            `json:"aside,omitempty" doc:"The message that is being written is no reply: it becomes internal."`
 }
 
 // Note is an entry that an agent writes.
@@ -129,6 +130,7 @@ type Ask struct {
 	ExpiresAt *time.Time          `json:"expires_at,omitempty" doc:"When it expires, or a timer fires."`
 	After     string              `json:"after,omitempty" doc:"Instead of expires_at: a duration such as 10m from when it is first asked."`
 	Answers   bool                `json:"answers,omitempty" doc:"An approval that takes an answer as well."`
+	Holds     bool                `json:"holds,omitempty" doc:"An event: messages wait in the queue while it is open."`
 }
 
 // Send is a message to another thread, once.

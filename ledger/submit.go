@@ -35,6 +35,9 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 		return mailroom.Submitted{}, err
 	}
 	o := op{name: "submit", rank: rankPlain, size: in.Size(), threads: []string{in.Thread}}
+	if in.DeliverTo != "" {
+		o.threads = append(o.threads, in.DeliverTo)
+	}
 	in.MaxQueued = l.options.MaxQueued
 	if len(in.Decisions) > 0 {
 		runs, err := l.ticketRuns(ctx, in.Decisions)
@@ -66,7 +69,20 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	if err := b.count(t, &in); err != nil {
 		return mailroom.Submitted{}, err
 	}
-	return t.Submit(in, b.now)
+	if in.DeliverTo != "" {
+		in.Target = &b.thread(in.DeliverTo).Thread
+	}
+	out, err := t.Submit(in, b.now)
+	if err != nil {
+		return out, err
+	}
+	if in.DeliverTo != "" && t.DeliverTo == in.DeliverTo {
+		b.thread(in.DeliverTo).Make(in.DeliverAgent, t.Owner, b.now)
+	}
+	if in.Cursor != nil {
+		b.moveCursor(*in.Cursor)
+	}
+	return out, nil
 }
 
 // count says how long the queue is, where there is a bound that may be met: a

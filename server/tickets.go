@@ -87,7 +87,7 @@ func showTicket(k *mailroom.Ticket) client.Ticket {
 	return client.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
 		Prompt: given(k.Prompt), Action: given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
-		State: k.State, ExpiresAt: k.ExpiresAt, Answers: k.Answers,
+		State: k.State, ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
 		Decision: given(k.Decision), Answer: k.Answer, Reason: given(k.Reason),
 		DecidedBy: given(k.DecidedBy), DecidedAt: k.DecidedAt,
 	}

@@ -34,6 +34,7 @@ type state struct {
 	asked    table[string, []string]        // run id to the ids of its tickets
 	tokens   table[string, *mailroom.Token] // by name
 	kept     table[versionID, mailroom.Definition]
+	cursors  table[cursorID, mailroom.Cursor]
 
 	// Keys given so far. They are never given again, also not after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
@@ -48,6 +49,8 @@ type submitKey struct {
 }
 
 type versionID struct{ agent, version string }
+
+type cursorID struct{ channel, identity string }
 
 // New returns an empty store.
 func New() *Store {
@@ -64,6 +67,7 @@ func New() *Store {
 		asked:    newTable[string, []string](),
 		tokens:   newTable[string, *mailroom.Token](),
 		kept:     newTable[versionID, mailroom.Definition](),
+		cursors:  newTable[cursorID, mailroom.Cursor](),
 	})
 	return s
 }
@@ -74,7 +78,7 @@ func (st *state) share() *state {
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
-		tokens: st.tokens.share(), kept: st.kept.share(),
+		tokens: st.tokens.share(), kept: st.kept.share(), cursors: st.cursors.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 	}
 }

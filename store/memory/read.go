@@ -190,6 +190,18 @@ func (r reader) Definitions() ([]mailroom.Definition, error) {
 	return found, nil
 }
 
+func (r reader) Cursors() ([]mailroom.Cursor, error) {
+	var found []mailroom.Cursor
+	for _, c := range r.cursors.all() {
+		c.Position = bytes.Clone(c.Position)
+		found = append(found, c)
+	}
+	slices.SortFunc(found, func(a, b mailroom.Cursor) int {
+		return cmp.Or(strings.Compare(a.Channel, b.Channel), strings.Compare(a.Identity, b.Identity))
+	})
+	return found, nil
+}
+
 func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
 	var found []mailroom.SubmitKey
 	for _, key := range keys {

@@ -131,6 +131,10 @@ func (t *tx) Write(c *mailroom.Changes) error {
 			t.kept.put(id, d)
 		}
 	}
+	for _, row := range c.Cursors {
+		row.Position = bytes.Clone(row.Position)
+		t.cursors.put(cursorID{row.Channel, row.Identity}, row)
+	}
 	return nil
 }
 

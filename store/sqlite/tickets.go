@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.state,
+	ticketColumns = `k.key, k.id, t.id, r.id, k.name, k.kind, k.prompt, k.action, k.digest, k.answers, k.holds, k.state,
 		k.expires_at, k.decision, k.reason, k.decided_by, k.decided_at, k.arguments, k.answer`
 
 	// CROSS JOIN keeps the order in which the tables are read.
@@ -20,12 +20,12 @@ const (
 		" CROSS JOIN thread t ON t.key = k.thread WHERE r.id " // … IN list
 
 	// The run must be one of the thread.
-	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, state,
+	insertTicket = `INSERT INTO ticket (name, kind, prompt, action, digest, answers, holds, state,
 		expires_at, decision, reason, decided_by, decided_at, arguments, answer, id, run, thread)
-		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, r.key, t.key
 		FROM run r CROSS JOIN thread t ON t.key = r.thread WHERE r.id = ? AND t.id = ?`
 
-	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, state = ?,
+	updateTicket = `UPDATE ticket SET name = ?, kind = ?, prompt = ?, action = ?, digest = ?, answers = ?, holds = ?, state = ?,
 		expires_at = ?, decision = ?, reason = ?, decided_by = ?, decided_at = ?, arguments = ?, answer = ?
 		WHERE id = ? AND key = ?`
 )
@@ -33,7 +33,7 @@ const (
 // bindTicket appends the values of insertTicket but the run and the thread, or
 // of updateTicket but the key.
 func bindTicket(args []any, k *mailroom.Ticket) []any {
-	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), string(k.State),
+	return append(args, k.Name, string(k.Kind), k.Prompt, k.Action, k.Digest, bit(k.Answers), bit(k.Holds), string(k.State),
 		microsOf(k.ExpiresAt), string(k.Decision), k.Reason, k.DecidedBy, microsOf(k.DecidedAt),
 		orNull(k.Arguments), orNull(k.Answer), k.ID)
 }
@@ -42,7 +42,7 @@ func scanTicket(row []driver.Value) *mailroom.Ticket {
 	c := columns{row: row}
 	return &mailroom.Ticket{
 		Key: c.int64(), ID: c.text(), Thread: c.text(), Run: c.text(), Name: c.text(),
-		Kind: mailroom.TicketKind(c.text()), Prompt: c.text(), Action: c.text(), Digest: c.text(), Answers: c.bool(),
+		Kind: mailroom.TicketKind(c.text()), Prompt: c.text(), Action: c.text(), Digest: c.text(), Answers: c.bool(), Holds: c.bool(),
 		State: mailroom.TicketState(c.text()), ExpiresAt: c.timeOrNil(), Decision: mailroom.Verdict(c.text()),
 		Reason: c.text(), DecidedBy: c.text(), DecidedAt: c.timeOrNil(), Arguments: c.raw(), Answer: c.raw(),
 	}

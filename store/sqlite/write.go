@@ -100,6 +100,11 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
+	for i := range c.Cursors {
+		if err := t.writeCursor(&c.Cursors[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

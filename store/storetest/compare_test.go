@@ -57,7 +57,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM token", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
+		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			rt.Fatal(err)
@@ -122,6 +122,7 @@ type history struct {
 	keys    []mailroom.SubmitKey
 	tickets []mailroom.Ticket
 	tokens  []mailroom.Token
+	cursors []mailroom.Cursor
 	kept    []mailroom.Definition
 	pieces  []string // runs that get another partial
 	workers []*mailroom.Worker
@@ -157,7 +158,7 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 		return err
 	}
 	c := &mailroom.Changes{
-		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept,
+		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept, Cursors: h.cursors,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropKept: h.drops.DropKept,
 	}

@@ -15,7 +15,7 @@ func copyCases() []testCase {
 			c := fullChanges()
 			s.write(c)
 			before := s.everything()
-			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Tokens: c.Tokens, Kept: c.Kept})
+			spoil(contents{Threads: c.Threads, Runs: c.Runs, Workers: c.Workers, Tickets: c.Tickets, Tokens: c.Tokens, Kept: c.Kept, Cursors: c.Cursors})
 			spoilKey(&c.Keys[0])
 			wantSame(t, "rows", s.everything(), before)
 			wantOriginalKey(t, s)
@@ -73,6 +73,9 @@ func spoil(c contents) {
 	}
 	for _, d := range c.Kept {
 		clear(d.Body)
+	}
+	for _, row := range c.Cursors {
+		clear(row.Position)
 	}
 	for _, r := range c.Runs {
 		spoilRun(r)

@@ -146,7 +146,7 @@ func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
 		Prompt: word().Draw(t, "prompt"), Action: word().Draw(t, "action"), Arguments: raw().Draw(t, "arguments"),
 		Digest: word().Draw(t, "digest"), State: ticketState().Draw(t, "state"), Answer: raw().Draw(t, "answer"),
 		Decision: mailroom.Verdict(word().Draw(t, "decision")), Reason: word().Draw(t, "reason"),
-		DecidedBy: word().Draw(t, "by"), Answers: rapid.Bool().Draw(t, "answers"),
+		DecidedBy: word().Draw(t, "by"), Answers: rapid.Bool().Draw(t, "answers"), Holds: rapid.Bool().Draw(t, "holds"),
 	}
 	if at := moment().Draw(t, "expires"); !at.IsZero() {
 		k.ExpiresAt = &at
@@ -204,6 +204,11 @@ func drawHistory(t *rapid.T) history {
 	h.kept, h.again = definitions().Draw(t, "kept"), ids("t", 6).Draw(t, "again")
 	for _, name := range ids("n", 3).Draw(t, "tokens") {
 		h.tokens = append(h.tokens, drawToken(t, name))
+	}
+	for _, name := range ids("c", 3).Draw(t, "cursors") {
+		h.cursors = append(h.cursors, mailroom.Cursor{
+			Channel: name, Identity: word().Draw(t, "identity"), Position: raw().Draw(t, "position"), MovedAt: moment().Draw(t, "moved"),
+		})
 	}
 	for _, id := range ids("w", 3).Draw(t, "workers") {
 		h.workers = append(h.workers, &mailroom.Worker{
@@ -310,6 +315,8 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	note(kept, err)
 	tokens, err := r.Tokens()
 	note(tokens, err)
+	cursors, err := r.Cursors()
+	note(cursors, err)
 	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
 	note(keys, err)
 	for _, run := range []string{"r1", "r2", "r3"} {

@@ -88,6 +88,7 @@ func fullChanges() *mailroom.Changes {
 		Tickets:  []*mailroom.Ticket{&q},
 		Tokens:   []*mailroom.Token{&a},
 		Kept:     []mailroom.Definition{filled[mailroom.Definition](7)},
+		Cursors:  []mailroom.Cursor{filled[mailroom.Cursor](9)},
 	}
 }
 

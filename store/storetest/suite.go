@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"Tickets", ticketCases()},
 		{"Definitions", definitionCases()},
 		{"Tokens", tokenCases()},
+		{"Cursors", cursorCases()},
 		{"Drop", dropCases()},
 		{"DropEntries", purgeCases()},
 	}
@@ -139,6 +140,7 @@ type contents struct {
 	Tickets  []*mailroom.Ticket
 	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
+	Cursors  []mailroom.Cursor
 	Agents   []string
 }
 
@@ -160,6 +162,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
 		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
+		Cursors:  get(r.Cursors())(t),
 		Agents:   get(r.DueAgents())(t),
 	}
 	for _, row := range all.Threads {

@@ -1,0 +1,30 @@
+package storetest
+
+import (
+	"encoding/json"
+	"testing"
+
+	"mailroom"
+)
+
+func cursorCases() []testCase {
+	return []testCase{
+		{"round trip", func(t *testing.T, s *store) {
+			zero, full := mailroom.Cursor{Channel: "a"}, filled[mailroom.Cursor](1)
+			s.write(&mailroom.Changes{Cursors: []mailroom.Cursor{zero, full}})
+			want := []mailroom.Cursor{zero, full}
+			wantSame(t, "cursors", s.everything().Cursors, want)
+			s.update(func(tx mailroom.Tx) { wantSame(t, "cursors in a transaction", get(tx.Cursors())(t), want) })
+		}},
+		{"come by channel and identity, each of which has one", func(t *testing.T, s *store) {
+			at := func(channel, identity, position string) mailroom.Cursor {
+				return mailroom.Cursor{Channel: channel, Identity: identity, Position: json.RawMessage(position), MovedAt: base()}
+			}
+			s.write(&mailroom.Changes{Cursors: []mailroom.Cursor{at("b", "x", "1"), at("a", "y", "2"), at("b", "", "3")}},
+				&mailroom.Changes{Cursors: []mailroom.Cursor{at("b", "x", "4"), at("a", "x", "5")}})
+			wantSame(t, "cursors", s.everything().Cursors, []mailroom.Cursor{
+				at("a", "x", "5"), at("a", "y", "2"), at("b", "", "3"), at("b", "x", "4"),
+			})
+		}},
+	}
+}
