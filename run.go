@@ -61,6 +61,7 @@ type Run struct {
 	Options      json.RawMessage // handed to the agent unread, at most MaxOptions
 	Metadata     map[string]string
 	MaxAttempts  int   // bounds Failures
+	Once         bool  `json:",omitempty"` // any error of its agent ends it, an outage too
 	FirstSeq     int64 // seq of its first message
 
 	Status      Status

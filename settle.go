@@ -133,10 +133,13 @@ func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
 // fail decides what an error means for the run.
 func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	e := RunError{Class: f.Class, Message: cut(readable(fmt.Sprint(f.Err)), maxErrorLen)}
-	switch f.Class {
-	case Permanent:
+	switch {
+	case f.Class == Permanent:
 		t.die(r, e, now)
-	case Outage:
+	case r.Once:
+		e.Class = Exhausted
+		t.die(r, e, now)
+	case f.Class == Outage:
 		t.outage(r, e, f.RetryAfter, jitter, now)
 	default:
 		e.Class = Transient
@@ -153,14 +156,13 @@ func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 }
 
 // outage puts the run off without a failure, until GiveUpAfter has passed since
-// the first attempt in a row that met it. A run that was allowed one attempt is
-// not put off.
+// the first attempt in a row that met it.
 func (t *Loaded) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
-	if r.MaxAttempts == 1 || now.Sub(r.OutageSince) >= GiveUpAfter {
+	if now.Sub(r.OutageSince) >= GiveUpAfter {
 		e.Class = Exhausted
 		t.die(r, e, now)
 		return

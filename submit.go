@@ -25,6 +25,9 @@ type Submit struct {
 	NotBefore    time.Time
 	ExpectRun    string
 	MaxAttempts  int // 0 is DefaultAttempts
+	// Once says that the agent's failure is an answer: the run is not retried,
+	// not even after an outage. A claim that is lost is taken up again.
+	Once         bool
 	Options      json.RawMessage
 	Parent       string
 	ParentThread string // of the thread this submit makes
@@ -38,8 +41,8 @@ type Submit struct {
 	DeliverAgent string
 	Target       *Thread // the row of DeliverTo, there or not
 	Cursor       *Cursor // moves with the submit, also if its key is known
-	Queued       int // runs in the thread's queue now
-	MaxQueued    int // 0: any
+	Queued       int     // runs in the thread's queue now
+	MaxQueued    int     // 0: any
 
 	sum string // digest, once checked
 }
@@ -236,7 +239,7 @@ func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
 		ID: id, Thread: t.ID, Agent: in.Agent, AgentVersion: in.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
 		Parent: in.Parent, Caller: in.Caller, Lineage: in.Lineage, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: in.MaxAttempts, Status: Queued, AvailableAt: now, CreatedAt: now,
+		MaxAttempts: in.MaxAttempts, Once: in.Once, Status: Queued, AvailableAt: now, CreatedAt: now,
 		FirstSeq: t.LastSeq + 1,
 	}
 	if in.NotBefore.After(now) {

@@ -85,6 +85,10 @@ func operations() []operation {
 		submission("submit an answer", answer),
 		submission("submit decisions", decided),
 		submission("submit to no thread", text("", "hello")),
+		submission("submit of a channel", received("chat", "", "1")),
+		operation{name: "cursor", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.MoveCursor(ctx, mailroom.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`2`)})
+		}},
 	)
 }
 

@@ -242,6 +242,7 @@ type contents struct {
 	Keys     map[string]mailroom.SubmitKey // by "thread key", of those that submits use
 	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
+	Cursors  []mailroom.Cursor
 }
 
 // keyNames are the submit keys that histories use.
@@ -262,6 +263,9 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 			return err
 		}
 		if all.Tokens, err = r.Tokens(); err != nil {
+			return err
+		}
+		if all.Cursors, err = r.Cursors(); err != nil {
 			return err
 		}
 		threads, err := r.Threads(mailroom.ThreadQuery{})

@@ -124,6 +124,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.fraction(&r.Progress)
 	p.flag(&r.Flushed)
 	pairs(p, &r.Joined)
+	p.flag(&r.Once)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {

@@ -79,7 +79,7 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		Mode: mailroom.ModeQueue, Priority: n.Draw(t, "priority"), Place: place,
 		SubmitKey: rapid.SampledFrom([]string{"", "k1", "k2", "plain"}).Draw(t, "key"), Parent: word().Draw(t, "parent"),
 		Origin:  mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"), RequestID: word().Draw(t, "request")},
-		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), FirstSeq: int64(n.Draw(t, "seq")),
+		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), Once: rapid.Bool().Draw(t, "once"), FirstSeq: int64(n.Draw(t, "seq")),
 		Status: status().Draw(t, "status"), Held: rapid.Bool().Draw(t, "held"),
 		NotBefore: moment().Draw(t, "not before"), AvailableAt: moment().Draw(t, "available"),
 		Attempt: n.Draw(t, "attempt"), Failures: n.Draw(t, "failures"), Crashes: n.Draw(t, "crashes"),

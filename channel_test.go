@@ -1,0 +1,145 @@
+package mailroom_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"mailroom"
+)
+
+func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
+	w := newWorld(t)
+	w.row.DeliverTo = "chat"
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.step(mailroom.Append{
+		Message: &mailroom.Said{ID: "m1", Text: "let me look"},
+		Step:    mailroom.Step{Aside: true, Entries: []mailroom.Note{{Kind: mailroom.KindToolStarted, Body: json.RawMessage(`{}`)}}},
+	})
+	wantEqual(t, "deliveries of an aside", len(w.sent), 0)
+	if w.runs["x"].Reply != nil {
+		t.Errorf("the aside became the reply %q", *w.runs["x"].Reply)
+	}
+	for _, e := range w.log {
+		if m, ok := messageIn(t, e); ok && m.ID == "m1" {
+			wantEqual(t, "visibility", m.Visibility, mailroom.VisibleInternal)
+		}
+	}
+	w.end(completed("found it"))
+	wantEqual(t, "deliveries", len(w.sent), 1)
+	wantEqual(t, "delivered", w.sent[0].Messages[0].Parts[0].Text, "found it")
+	wantEqual(t, "reply", *w.runs["x"].Reply, "found it")
+}
+
+func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
+	w := newWorld(t)
+	w.row.DeliverTo = "chat"
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "let me look"}, Step: mailroom.Step{Aside: true}})
+	w.end(completed(""))
+	wantEqual(t, "deliveries", len(w.sent), 1)
+	wantEqual(t, "what is told", w.sent[0].Messages[0].Parts[0].Type, "data")
+}
+
+func messageIn(t *testing.T, e mailroom.Entry) (mailroom.Message, bool) {
+	t.Helper()
+	if e.Kind != mailroom.KindMessage {
+		return mailroom.Message{}, false
+	}
+	return body[mailroom.Message](t, e), true
+}
+
+func TestAnEventThatHoldsKeepsMessagesInTheQueue(t *testing.T) {
+	for holds, want := range map[bool]mailroom.Disposition{false: mailroom.WasResumed, true: mailroom.WasQueued} {
+		w := newWorld(t)
+		hook := ask("hook", mailroom.Event)
+		hook.Holds = holds
+		w.park(false, hook)
+		wantEqual(t, "a message", w.must(in("", "n")).Disposition, want)
+		if !holds {
+			continue
+		}
+		_, err := w.submit(in(mailroom.ModeReject, "r"))
+		wantCode(t, err, mailroom.Busy)
+		wantEqual(t, "a steered one", w.must(in(mailroom.ModeSteer, "s")).Disposition, mailroom.WasSteered)
+		wantEqual(t, "run x", w.state("x"), "waiting")
+	}
+}
+
+func TestOnlyAnEventHolds(t *testing.T) {
+	for _, kind := range []mailroom.TicketKind{mailroom.Approval, mailroom.Question, mailroom.Timer} {
+		a := ask("a", kind)
+		a.Holds = true
+		wantCode(t, a.Check(), mailroom.Invalid)
+	}
+}
+
+func TestARunForOneAttemptIsNotRetriedButTakenUpWhenItsWorkerIsLost(t *testing.T) {
+	for class, want := range map[mailroom.Class]mailroom.Class{
+		mailroom.Outage: mailroom.Exhausted, mailroom.Transient: mailroom.Exhausted, mailroom.Permanent: mailroom.Permanent,
+	} {
+		w := newWorld(t)
+		s := in("", "a")
+		s.Once = true
+		w.must(s)
+		w.mustStart("a")
+		w.expire()
+		w.now = w.row.Due.At
+		w.mustStart("a")
+		r := w.end(failed(class))
+		wantEqual(t, "status", r.Status, mailroom.Failed)
+		wantEqual(t, "class", r.Error.Class, want)
+	}
+}
+
+func TestASubmitSaysWhereItsThreadDelivers(t *testing.T) {
+	w := newWorld(t)
+	s := in("", "x")
+	s.DeliverTo, s.DeliverAgent = "out", "chat"
+	s.Target = &mailroom.Thread{ID: "out"}
+	w.must(s)
+	wantEqual(t, "delivers to", w.row.DeliverTo, "out")
+	again := in("", "y")
+	again.DeliverTo, again.DeliverAgent, again.Target = "elsewhere", "chat", &mailroom.Thread{ID: "elsewhere"}
+	w.must(again)
+	wantEqual(t, "still delivers to", w.row.DeliverTo, "out")
+}
+
+func TestADeliveryThatGoesRoundIsRefused(t *testing.T) {
+	for name, change := range map[string]func(*mailroom.Submit){
+		"to itself":                      func(s *mailroom.Submit) { s.DeliverTo, s.Target = "t", &mailroom.Thread{ID: "t"} },
+		"to one that delivers on":        func(s *mailroom.Submit) { s.Target.DeliverTo = "far" },
+		"without an agent that delivers": func(s *mailroom.Submit) { s.DeliverAgent = "" },
+		"to what is no thread id":        func(s *mailroom.Submit) { s.DeliverTo = "a/b" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			s := in("", "x")
+			s.DeliverTo, s.DeliverAgent, s.Target = "out", "chat", &mailroom.Thread{ID: "out"}
+			change(&s)
+			if _, err := w.submit(s); err == nil {
+				t.Error("it was taken")
+			}
+		})
+	}
+}
+
+func TestACursorNeedsAChannelAndAPosition(t *testing.T) {
+	good := mailroom.Cursor{Channel: "chat", Position: json.RawMessage(`{"since":"a"}`)}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]mailroom.Cursor{
+		"no channel":    {Position: good.Position},
+		"no position":   {Channel: "chat"},
+		"no JSON":       {Channel: "chat", Position: json.RawMessage(`{`)},
+		"NUL":           {Channel: "chat", Identity: "a\x00", Position: good.Position},
+		"a vast cursor": {Channel: "chat", Position: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxPosition) + `"`)},
+	} {
+		if c.Check() == nil {
+			t.Errorf("%s: it was taken", name)
+		}
+	}
+}
