@@ -272,7 +272,7 @@ interface ItemOf<Kind extends string> {
 export type Item =
   | ItemOf<'message'> & {
     id: string; seq: number; at: string | null; attempt: number; role: Message['role']; sender: string; text: string; parts: Part[]; run: string;
-    state: 'accepted' | 'read' | 'superseded'; partial: boolean; again: boolean; live: boolean;
+    state: 'accepted' | 'read' | 'superseded'; partial: boolean; again: boolean; live: boolean; aside: boolean;
   }
   | ItemOf<'note'> & { run: string; about: 'step' | 'tool' | 'effect' | 'send' | 'timer'; name: string; detail?: unknown; ok?: boolean; result?: string }
   | ItemOf<'ticket'> & { run: string; ticket: Ticket }

@@ -1,14 +1,17 @@
 // What a page shows of a thread, folded from what Mailroom.follow gives.
 
 const FINISHED = ['completed', 'failed', 'cancelled'];
-const ASKS = ['approval', 'input', 'event']; // kinds of tickets that somebody has to decide
+// The tickets that somebody has to decide: an event that holds the queue is one
+// that a program waits for.
+const asks = ({ kind, holds }) => ['approval', 'input'].includes(kind) || (kind === 'event' && !holds);
 
 /**
  * Transcript folds entries and live text into items, in order of reading. Every
  * item has a kind, a key that is unique and stays, and the run it belongs to:
  *
  * - message: id, role, sender, text, parts, at, state (accepted, read, superseded),
- *   partial, again (it broke off and its run began anew), live (being written).
+ *   partial, again (it broke off and its run began anew), live (being written),
+ *   aside (an agent says it on the way; it is not its reply).
  *   Messages that no run has read yet come last.
  * - ticket: ticket, what a run asks and what became of that.
  * - note: what a run tells of what it does: about (step, tool, effect, send,
@@ -105,7 +108,7 @@ export class Transcript {
       if (!run.status) Object.assign(run, { agent, status, attempt: Math.max(attempt, run.attempt), stopping, until, started: Boolean(at) });
     }
     for (const ticket of tickets) {
-      if (ticket.state === 'open' && ASKS.includes(ticket.kind) && !this.tickets.has(ticket.id)) this.#asks(this.asked, ticket);
+      if (ticket.state === 'open' && asks(ticket) && !this.tickets.has(ticket.id)) this.#asks(this.asked, ticket);
     }
     for (const entry of entries) this.#said(entry.kind.split('.')[1], entry);
   }
@@ -158,10 +161,11 @@ export class Transcript {
     const own = this.live?.item.id === m.id;
     const item = own ? this.live.item : { kind: 'message', key: `message:${m.id}` };
     if (own) this.live = null;
-    if (m.visibility === 'internal') return;
+    const aside = m.visibility === 'internal';
+    if (aside && m.role !== 'assistant') return;
     Object.assign(item, {
       id: m.id, seq, at, attempt, role: m.role, sender: m.sender, text: m.text, parts: m.parts, run: m.run,
-      state: 'read', partial: m.partial, again: false, live: false,
+      state: 'read', partial: m.partial, again: false, live: false, aside,
     });
     this.messages.set(m.id, item);
     this.bySeq.set(seq, item);
@@ -235,7 +239,7 @@ export class Transcript {
 
   #decided(what, { seq, body }) {
     if (what === 'opened') {
-      if (ASKS.includes(body.kind)) {
+      if (asks(body)) {
         this.asked = this.asked.filter(({ key }) => key !== `ticket:${body.id}`);
         this.#asks(this.read, body);
       } else if (body.kind === 'timer') {
@@ -293,7 +297,7 @@ export class Transcript {
       if (offset > 0) return;
       const item = {
         kind: 'message', key: `message:${message}`, id: message, seq: 0, at: null, attempt, role: 'assistant', sender: run.agent ?? '',
-        text: '', parts: [], run: id, state: 'read', partial: false, again: false, live: true,
+        text: '', parts: [], run: id, state: 'read', partial: false, again: false, live: true, aside: false,
       };
       this.live = { item, bytes: 0 };
     }

@@ -152,17 +152,18 @@ func (p *replyPrinter) entry(e mailroom.Entry) error {
 	return err
 }
 
-// said prints a message of the log: a reply, or what remains of one that was
-// printed while it was written; other people's messages are talk.
+// said prints a message of the log: what the agent says, or what remains of it
+// behind what was printed while it was written; other people's messages are talk.
+// What an agent says on the way is internal, and printed as live text is.
 func (p *replyPrinter) said(e mailroom.Entry) error {
 	var msg mailroom.Message
 	if err := e.Decode(&msg); err != nil {
 		return err
 	}
-	if msg.Visibility == mailroom.VisibleInternal {
-		return nil
-	}
 	if msg.Role != mailroom.Assistant {
+		if msg.Visibility == mailroom.VisibleInternal {
+			return nil
+		}
 		p.main.say("%s", cut(oneLine(string(msg.Role)+": "+content(msg)), 200))
 		return nil
 	}

@@ -48,6 +48,13 @@ func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) 
 	})
 }
 
+func aside(t *testing.T, seq int64, id, text string) client.Event {
+	t.Helper()
+	return entry(t, seq, mailroom.KindMessage, 1, mailroom.Message{
+		ID: id, Role: mailroom.Assistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleInternal,
+	})
+}
+
 func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 	for name, test := range map[string]struct {
 		events []client.Event
@@ -55,6 +62,10 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 	}{
 		"only as an entry": {
 			[]client.Event{reply(t, 1, 1, "m", "hello", false)}, "hello\n",
+		},
+		"what is said on the way, as an entry and as live text": {
+			[]client.Event{aside(t, 1, "a", "let me look"), delta(1, "b", 0, "and "), aside(t, 2, "b", "and there"), reply(t, 3, 1, "m", "found", false)},
+			"let me look\nand there\nfound\n",
 		},
 		"while it is written, then as an entry": {
 			[]client.Event{delta(1, "m", 0, "hel"), delta(1, "m", 3, "lo"), reply(t, 1, 1, "m", "hello", false)}, "hello\n",
@@ -95,7 +106,7 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 
 func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
 	question := mailroom.Message{ID: "u", Role: mailroom.User, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
-	hidden := mailroom.Message{ID: "i", Role: mailroom.Assistant, Text: "not for you", Visibility: mailroom.VisibleInternal}
+	hidden := mailroom.Message{ID: "i", Role: mailroom.User, Text: "not for you", Visibility: mailroom.VisibleInternal}
 	stdout, stderr, p := told(t, asText,
 		entry(t, 1, mailroom.KindMessage, 0, question),
 		entry(t, 2, mailroom.KindMessage, 1, hidden),

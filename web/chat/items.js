@@ -23,6 +23,7 @@ function message(node, first) {
     meta.replaceChildren(el('span', { class: own ? 'unseen' : 'sender' }, item.sender || 'Agent'));
     if (item.at) meta.append(el('time', { datetime: item.at }, when(item.at)));
     node.classList.toggle('live', item.live);
+    node.classList.toggle('aside', Boolean(item.aside));
     node.classList.toggle('pale', item.again || item.state !== 'read');
     node.setAttribute('aria-busy', String(item.live));
     if (own) body.textContent = item.text;

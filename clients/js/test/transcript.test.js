@@ -261,6 +261,14 @@ test('internal messages are not shown', () => {
   assert.deepEqual(fold(l.entries).items, []);
 });
 
+test('what an agent says on the way is an aside', () => {
+  const l = log();
+  l.started('r1', 1, l.user('r1.in', 'r1', 'one'));
+  l.answers('r1.1-1', 'r1', 1, 'on the way', { visibility: 'internal' });
+  l.answers('r1.1-2', 'r1', 1, 'the reply');
+  assert.deepEqual(fold(l.entries).items.map(({ text, aside }) => [text, aside]), [['one', false], ['on the way', true], ['the reply', false]]);
+});
+
 test('a gap is said', () => {
   const t = new Transcript();
   t.take({ kind: 'gap', cursor: '7', gap: { after: 0, oldest: 8, last: 20 } });
