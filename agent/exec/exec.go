@@ -1,5 +1,5 @@
 // Package exec makes any command an agent. A run starts the command with the
-// text of the run's input on stdin and streams what it writes to stdout as the
+// run's input as text on stdin and streams what it writes to stdout as the
 // reply. Exit status 0 completes the run.
 //
 // Delivery to a command is at least once: an attempt that fails, or is lost with
@@ -151,6 +151,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	if last.Done {
 		return nil
 	}
+	limits := a.limits(ctx)
 	input, err := s.Input(ctx)
 	if err != nil {
 		return cause(ctx, err)
@@ -178,7 +179,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	if rest := text.rest(); rest != "" && why == nil {
 		why = finally(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
 	}
-	return a.conclude(ctx, s, ending{exit, why, redact(exit.Stderr, secrets, maxStderr)})
+	return a.conclude(ctx, s, ending{exit, why, redact(exit.Stderr, secrets, maxStderr), limits})
 }
 
 func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret) proc.Spec {
@@ -218,15 +219,6 @@ func killEarlier(ctx context.Context, run *mailroom.Run, last checkpoint) (int, 
 		attempt, ok := marked(run, lookup)
 		return ok && attempt < run.Attempt
 	})
-}
-
-// prompt is what the command reads.
-func prompt(input []mailroom.Message) string {
-	texts := make([]string, len(input))
-	for i, m := range input {
-		texts[i] = m.Text
-	}
-	return strings.Join(texts, "\n")
 }
 
 // cause puts why a context was cancelled before what that made fail.

@@ -127,8 +127,13 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		if f.Class != c.class || f.Err.Error() != c.error {
 			t.Errorf("%v failure %q, want %v %q", f.Class, f.Err, c.class, c.error)
 		}
-		if x := s.exited(t); x != nil && (!strings.Contains(c.error, x.Stopped) || x.Stopped == "") {
+		x := s.exited(t)
+		if !strings.Contains(c.error, x.Stopped) || x.Stopped == "" {
 			t.Errorf("the entry says %q, the error %q", x.Stopped, c.error)
+		}
+		// What a bridge makes "timed out after 20 ms" of.
+		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.Transient) {
+			t.Errorf("the entry says limit %q of %d ms, the error %q", x.Limit, x.LimitMS, c.error)
 		}
 	}
 }
@@ -164,6 +169,18 @@ func TestAStopIsRecorded(t *testing.T) {
 	}
 	if x := s.exited(t); x == nil || x.Stopped != mailroom.ErrStopped.Error() || x.Signal != "interrupt" {
 		t.Errorf("the entry is %+v, want one that says so", x)
+	}
+}
+
+func TestAPassedDeadlineIsRecordedWithItsLength(t *testing.T) {
+	s := newSession(1, "go")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, mailroom.ErrDeadline)
+	defer cancel()
+	if err := command(t, "exec sleep 1000", exec.Options{}).Run(ctx, s); !errors.Is(err, mailroom.ErrDeadline) {
+		t.Errorf("error %v, want %v", err, mailroom.ErrDeadline)
+	}
+	if x := s.exited(t); x.Limit != "deadline" || x.LimitMS < 150 || x.LimitMS > 200 {
+		t.Errorf("the entry says limit %q of %d ms, want the deadline of 200", x.Limit, x.LimitMS)
 	}
 }
 

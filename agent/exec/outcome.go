@@ -9,6 +9,7 @@ import (
 	osexec "os/exec"
 	"strings"
 	"syscall"
+	"time"
 	"unicode/utf8"
 
 	"mailroom"
@@ -29,11 +30,15 @@ type Started struct {
 }
 
 // Exited tells how the command ended. Either ExitCode or Signal is set, or
-// neither if it could not be ended.
+// neither if it could not be ended. Limit is the time limit that it passed:
+// start_timeout, idle_timeout, total_timeout or deadline, and LimitMS how long
+// that was; "" and 0 if it was not stopped by one.
 type Exited struct {
 	ExitCode   *int   `json:"exit_code,omitempty"`
 	Signal     string `json:"signal,omitempty"`  // such as "killed"
 	Stopped    string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
+	Limit      string `json:"limit,omitempty"`
+	LimitMS    int64  `json:"limit_ms,omitempty"`
 	DurationMS int64  `json:"duration_ms"`
 	Stderr     string `json:"stderr,omitempty"` // its end, at most 4 KiB
 	Left       []int  `json:"left,omitempty"`   // processes that could not be ended
@@ -92,6 +97,37 @@ type ending struct {
 	exit   proc.Exit
 	why    error
 	stderr string
+	limits limits
+}
+
+// limits are the time limits of an attempt; 0 is none.
+type limits struct{ start, idle, total, deadline time.Duration }
+
+// passed returns the limit that was the reason to stop.
+func (l limits) passed(why error) (name string, length time.Duration) {
+	switch {
+	case errors.Is(why, proc.ErrStart):
+		return "start_timeout", l.start
+	case errors.Is(why, proc.ErrIdle):
+		return "idle_timeout", l.idle
+	case errors.Is(why, proc.ErrTotal):
+		return "total_timeout", l.total
+	case errors.Is(why, mailroom.ErrDeadline):
+		return "deadline", l.deadline
+	}
+	return "", 0
+}
+
+// limits are those of an attempt that begins now.
+func (a *agent) limits(ctx context.Context) limits {
+	l := limits{start: a.options.StartTimeout, idle: a.options.IdleTimeout, total: a.options.TotalTimeout}
+	if l.start == 0 {
+		l.start = l.idle
+	}
+	if end, ok := ctx.Deadline(); ok {
+		l.deadline = time.Until(end).Round(10 * time.Millisecond) // as it was set, not what was left of it
+	}
+	return l
 }
 
 // conclude writes how the command ended and returns what that means for the
@@ -133,6 +169,8 @@ func (e ending) exited() Exited {
 	}
 	if e.why != nil {
 		x.Stopped = e.stopped()
+		name, length := e.limits.passed(e.why)
+		x.Limit, x.LimitMS = name, length.Milliseconds()
 	}
 	if e.exit.Left != nil {
 		x.Left = e.exit.Left.PIDs

@@ -1,0 +1,57 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"unicode"
+
+	"mailroom"
+)
+
+// prompt is the input as text: what is said as it was said, data as compact
+// JSON, a file as a line that says where it is. Each part begins a line.
+func prompt(input []mailroom.Message) string {
+	var lines []string
+	for _, m := range input {
+		lines = append(lines, said(m))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// said is one message as text.
+func said(m mailroom.Message) string {
+	if len(m.Parts) == 0 {
+		return m.Text
+	}
+	lines := make([]string, len(m.Parts))
+	for i, p := range m.Parts {
+		lines[i] = part(p)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func part(p mailroom.Part) string {
+	switch p.Type {
+	case "data":
+		var b bytes.Buffer
+		if json.Compact(&b, p.Data) != nil {
+			return string(p.Data) // no message holds such a part
+		}
+		return b.String()
+	case "file":
+		line := "file"
+		for _, s := range []string{p.Name, p.URI} {
+			if s != "" {
+				line += " " + s
+			}
+		}
+		return strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' ' // it is one line, whatever its name
+			}
+			return r
+		}, line)
+	}
+	return p.Text
+}
