@@ -1,0 +1,287 @@
+package inbox_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/inbox"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// house is a store, and one server after the other on it.
+type house struct {
+	t      *testing.T
+	store  mailroom.Store
+	ledger *ledger.Ledger
+	stop   func()
+}
+
+// inHouse runs f in a bubble of virtual time, on a server, and checks the
+// invariants of what it leaves behind.
+func inHouse(t *testing.T, f func(h *house)) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, store: memory.New(), stop: func() {}}
+		h.serve(h.store)
+		defer func() { h.stop() }() // also when the test ends in the middle
+		f(h)
+		h.stop()
+		found, err := storetest.Check(context.Background(), h.store)
+		h.must(err)
+		for _, bad := range found {
+			t.Error(bad)
+		}
+		h.must(h.store.Close())
+	})
+}
+
+func (h *house) must(err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// serve starts a server that writes through store; h.stop ends it.
+func (h *house) serve(store mailroom.Store) {
+	b := bus.New()
+	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
+		b.Publish(bus.Notice{Thread: thread, Entries: entries})
+	}})
+	h.ledger = l
+	e := engine.New(l, b, engine.Options{Local: true, Agents: map[string]engine.Agent{
+		"inbox": {Agent: inbox.New()}, "parrot": {Agent: mailroom.AgentFunc(parrot)},
+	}})
+	engineCtx, quit := context.WithCancel(context.Background())
+	ledgerCtx, end := context.WithCancel(context.Background())
+	var both sync.WaitGroup
+	ended := func(err error) {
+		if err != nil && !errors.Is(err, mailroom.ErrStoreClosed) {
+			h.t.Error(err)
+		}
+	}
+	both.Go(func() { ended(l.Run(ledgerCtx)) })
+	h.must(l.EndLocal(h.t.Context()))
+	both.Go(func() {
+		defer end()
+		ended(e.Run(engineCtx))
+	})
+	h.stop = func() {
+		quit()
+		both.Wait()
+	}
+	h.rest()
+}
+
+// rest lets some time pass, longer than a lost claim waits, and then everything come to rest.
+func (h *house) rest() {
+	<-time.After(10 * time.Second) // of the bubble: no real time passes
+	synctest.Wait()
+}
+
+// parrot says what it is told.
+func parrot(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "parrot: "+input[0].Text)
+}
+
+// send submits to the inbox of that thread, lets everything come to rest, and
+// returns the run.
+func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+	h.t.Helper()
+	in := mailroom.Submit{
+		Thread: thread, Agent: "inbox", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}},
+		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
+	}
+	for _, f := range edit {
+		f(&in)
+	}
+	out, err := h.ledger.Submit(h.t.Context(), in)
+	h.must(err)
+	h.rest()
+	return out.Run
+}
+
+// command makes a submit a reader's own.
+func command(json string) func(*mailroom.Submit) {
+	return func(in *mailroom.Submit) {
+		in.Options = []byte(`{"inbox":` + json + `}`)
+		in.Messages = []mailroom.Draft{{Parts: mailroom.Text("(a command)"), Visibility: mailroom.VisibleInternal}}
+	}
+}
+
+// heads are the open tickets of inboxes.
+func (h *house) heads() []*mailroom.Ticket {
+	h.t.Helper()
+	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+	h.must(err)
+	return found
+}
+
+// head is the one open ticket.
+func (h *house) head() *mailroom.Ticket {
+	h.t.Helper()
+	found := h.heads()
+	if len(found) != 1 {
+		h.t.Fatalf("%d messages are at a head, want one", len(found))
+	}
+	return found[0]
+}
+
+// do answers the ticket of the head and lets everything come to rest.
+func (h *house) do(command string) {
+	h.t.Helper()
+	h.must(h.answer(h.head(), command))
+	h.rest()
+}
+
+func (h *house) answer(k *mailroom.Ticket, command string) error {
+	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Answer, Answer: []byte(command), By: "reader"})
+	return err
+}
+
+func (h *house) run(id string) *mailroom.Run {
+	h.t.Helper()
+	var rows []*mailroom.Run
+	h.view(func(r mailroom.Reader) (err error) {
+		rows, err = r.Runs(mailroom.RunQuery{IDs: []string{id}})
+		return err
+	})
+	if len(rows) != 1 {
+		h.t.Fatalf("%d runs %s", len(rows), id)
+	}
+	return rows[0]
+}
+
+func (h *house) view(f func(mailroom.Reader) error) {
+	h.t.Helper()
+	h.must(h.store.View(h.t.Context(), f))
+}
+
+// said are the whole messages of the agent in a thread.
+func (h *house) said(thread string) string {
+	h.t.Helper()
+	var all []string
+	for _, e := range h.entries(thread, mailroom.KindMessage) {
+		var m mailroom.Message
+		h.must(e.Decode(&m))
+		if m.Role == mailroom.Assistant && !m.Partial {
+			all = append(all, m.Text)
+		}
+	}
+	return strings.Join(all, "|")
+}
+
+func (h *house) entries(thread string, kinds ...string) (found []mailroom.Entry) {
+	h.t.Helper()
+	h.view(func(r mailroom.Reader) (err error) {
+		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: kinds})
+		return err
+	})
+	return found
+}
+
+// outcomes are what became of the commands in a thread.
+func (h *house) outcomes(thread string) (all []inbox.Outcome) {
+	h.t.Helper()
+	for _, e := range h.entries(thread, inbox.Done) {
+		var o inbox.Outcome
+		h.must(e.Decode(&o))
+		all = append(all, o)
+	}
+	return all
+}
+
+// text is what a ticket shows of its message.
+func text(t *testing.T, k *mailroom.Ticket) string {
+	t.Helper()
+	var head inbox.Head
+	if err := json.Unmarshal(k.Arguments, &head); err != nil {
+		t.Fatal(err)
+	}
+	if head.Activity != k.Run {
+		t.Errorf("the ticket of run %s shows activity %s", k.Run, head.Activity)
+	}
+	return head.Kind + " " + head.Sender + ": " + head.Text
+}
+
+// mortal is the store of a server that is killed at its n-th write to a log:
+// just before it, or just after. From then on nothing of it reaches the store.
+type mortal struct {
+	mailroom.Store
+	n     int
+	after bool
+
+	mu    sync.Mutex
+	dead  bool // owned by mu
+	count int  // owned by mu
+}
+
+func (m *mortal) isDead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.dead
+}
+
+var errKilled = mailroom.Errorf(mailroom.Unavailable, "killed: %w", mailroom.ErrStoreClosed)
+
+func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	if m.isDead() {
+		return errKilled
+	}
+	err := m.Store.Update(ctx, func(tx mailroom.Tx) error { return f(counting{tx, m}) })
+	if err == nil && m.isDead() {
+		return errKilled
+	}
+	return err
+}
+
+func (m *mortal) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	if m.isDead() {
+		return errKilled
+	}
+	return m.Store.View(ctx, f)
+}
+
+// counting counts the writes of a transaction that append entries.
+type counting struct {
+	mailroom.Tx
+	m *mortal
+}
+
+func (c counting) Write(changes *mailroom.Changes) error {
+	if len(changes.Entries) > 0 {
+		c.m.mu.Lock()
+		c.m.count++
+		c.m.dead = c.m.dead || c.m.count == c.m.n
+		dead := c.m.dead
+		c.m.mu.Unlock()
+		if dead && !c.m.after {
+			return errKilled
+		}
+	}
+	return c.Tx.Write(changes)
+}
+
+// jsonOf reads the first data part.
+func jsonOf(parts []mailroom.Part, v any) error {
+	for _, p := range parts {
+		if p.Type == "data" {
+			return json.Unmarshal(p.Data, v)
+		}
+	}
+	return errors.New("no data part")
+}

@@ -1,0 +1,179 @@
+// Package inbox is the agent of a mailbox that somebody else reads: a person's
+// program, or an agent that fetches its mail by tool calls. A run of it parks at
+// once on a ticket of kind event that tells of the message and holds the queue,
+// so the message stays at the head until its reader is done with it, over any
+// number of looks and restarts.
+//
+// What the reader does is the answer of that ticket, a [Command]: it says
+// something, which becomes a message of the thread; it delegates, which sends a
+// task to another thread, whose result comes back as a message; or it pops, which
+// completes the run. After the first two the run asks again under the next name.
+// So each command is spent once, and was done in the transaction that asks again.
+//
+// A reader with nothing at the head gives its command as the option "inbox" of a
+// run of its own, which does it and completes.
+package inbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"mailroom"
+)
+
+const (
+	// Action is what the tickets of the agent ask for.
+	Action = "inbox"
+	// Option is the member of a run's options that holds its Command.
+	Option = "inbox"
+	// Done is the kind of the entry that tells what became of a command; its
+	// body is an Outcome.
+	Done = "x.inbox"
+)
+
+// Command is what a reader wants. One of Say, Delegate, Pop and Open is given.
+type Command struct {
+	// Call is made up by the reader, so that the same words of two readers are
+	// two commands, and the Outcome of one can be told from others.
+	Call     string      `json:"call,omitempty"`
+	Say      string      `json:"say,omitempty"`
+	Delegate *Delegation `json:"delegate,omitempty"`
+	Pop      bool        `json:"pop,omitempty"`  // only as an answer
+	Open     bool        `json:"open,omitempty"` // only as an option: there be a thread
+}
+
+// Delegation is a task for another thread, or for a new one of an agent.
+type Delegation struct {
+	Thread string `json:"thread,omitempty"`
+	Agent  string `json:"agent,omitempty"`
+	Task   string `json:"task"`
+}
+
+// Outcome is the body of an entry of kind Done. Refused is why the command was
+// not done, nil if it was.
+type Outcome struct {
+	Call    string   `json:"call,omitempty"`
+	Did     string   `json:"did,omitempty"` // say or delegate
+	Refused *Refusal `json:"refused,omitempty"`
+}
+
+// Refusal is an error of a command, as it is told.
+type Refusal struct {
+	Code    mailroom.Code `json:"code"`
+	Message string        `json:"message"`
+}
+
+// Head is the arguments of a ticket: what is at the head of the inbox. Text is
+// cut; the messages of the run are all of it.
+type Head struct {
+	Activity string `json:"activity_id"` // the run
+	Kind     string `json:"kind"`
+	Sender   string `json:"sender"`
+	Text     string `json:"text"`
+}
+
+// Kinds of what is read.
+const (
+	FromPerson = "canvas_user"       // a person, or a program in its name
+	FromPeer   = "peer_agent"        // another agent's run
+	FromResult = "delegation_result" // the end of what was delegated
+)
+
+// KindOf is the kind of a run by how it came to be.
+func KindOf(o mailroom.Origin) string {
+	switch o.Via {
+	case "run":
+		return FromPeer
+	case "wake":
+		return FromResult
+	}
+	return FromPerson
+}
+
+// shownText bounds the text in a ticket, in bytes.
+const shownText = 4 << 10
+
+// New makes the agent. What is steered into a run that waits belongs to its
+// message, and refuses the next pop: nobody may have read it yet.
+func New() mailroom.Agent { return mailroom.AgentFunc(run) }
+
+func run(ctx context.Context, s mailroom.Session) error {
+	err := serve(ctx, s)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx) // says more than what it made a call fail with
+	}
+	return err
+}
+
+// progress is the checkpoint.
+type progress struct {
+	Done  int  `json:"done"`            // commands that were done, or refused
+	Added bool `json:"added,omitempty"` // more was said to the run, of which no reader was told
+}
+
+func serve(ctx context.Context, s mailroom.Session) error {
+	r := &reading{session: s}
+	if c := s.Run().Checkpoint; c != nil {
+		if err := json.Unmarshal(c, &r.at); err != nil {
+			return permanent(fmt.Errorf("read the checkpoint: %w", err))
+		}
+	}
+	command, own, err := commandOf(s.Run().Options)
+	switch {
+	case err != nil:
+		return permanent(err)
+	case own:
+		return r.own(ctx, command)
+	}
+	return r.read(ctx)
+}
+
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+
+// commandOf reads the command in a run's options. false: it is a message.
+func commandOf(options json.RawMessage) (Command, bool, error) {
+	var given map[string]json.RawMessage
+	if len(options) == 0 || json.Unmarshal(options, &given) != nil {
+		return Command{}, false, nil // options of any other form are not for this agent
+	}
+	raw, has := given[Option]
+	if !has {
+		return Command{}, false, nil
+	}
+	c, err := parse(raw)
+	if err == nil && c.Pop {
+		err = errors.New("a run of its own has nothing to pop")
+	}
+	if err != nil {
+		return c, true, fmt.Errorf("options.%s: %w", Option, err)
+	}
+	return c, true, nil
+}
+
+func parse(raw json.RawMessage) (Command, error) {
+	var c Command
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return Command{}, errors.New(howto)
+	}
+	given := 0
+	for _, is := range []bool{strings.TrimSpace(c.Say) != "", c.Delegate != nil, c.Pop, c.Open} {
+		if is {
+			given++
+		}
+	}
+	d := c.Delegate
+	switch {
+	case given != 1:
+		return c, errors.New(howto)
+	case d != nil && strings.TrimSpace(d.Task) == "":
+		return c, errors.New("a delegation needs a task")
+	case d != nil && (d.Thread == "") == (d.Agent == ""):
+		return c, errors.New("a delegation needs a thread, or else an agent")
+	}
+	return c, nil
+}
+
+const howto = `give one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`
