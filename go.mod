@@ -24,6 +24,8 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
+require github.com/modelcontextprotocol/go-sdk v1.8.0 // indirect
+
 require (
 	github.com/anishathalye/porcupine v1.3.0 // indirect
 	github.com/bahlo/generic-list-go v0.2.0 // indirect

@@ -85,7 +85,7 @@ func (h *house) serve(store mailroom.Store) {
 
 // rest lets some time pass, longer than a lost claim waits, and then everything come to rest.
 func (h *house) rest() {
-	<-time.After(10 * time.Second) // of the bubble: no real time passes
+	<-time.After(2 * time.Second) // of the bubble: no real time passes
 	synctest.Wait()
 }
 

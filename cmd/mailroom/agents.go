@@ -9,6 +9,7 @@ import (
 	"mailroom"
 	"mailroom/agent/echo"
 	"mailroom/agent/exec"
+	"mailroom/agent/inbox"
 	"mailroom/agent/tour"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
@@ -79,6 +80,8 @@ func buildAgent(a *config.Agent) (mailroom.Agent, error) {
 	switch a.Kind {
 	case config.KindEcho:
 		return echo.New(echo.Options{Pace: a.Pace}), nil
+	case config.KindInbox:
+		return inbox.New(), nil
 	case config.KindTour:
 		return tour.New(tour.Options{Pace: a.Pace}), nil
 	case config.KindExec:

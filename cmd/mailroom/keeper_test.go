@@ -147,8 +147,8 @@ func TestRosterHasTheVersionsThatAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(first.present) != 4 || len(first.old) != 0 { // with echo and tour
-		t.Fatalf("present %d, old %d definitions, want 4 and none", len(first.present), len(first.old))
+	if len(first.present) != 5 || len(first.old) != 0 { // with echo, inbox and tour
+		t.Fatalf("present %d, old %d definitions, want 5 and none", len(first.present), len(first.old))
 	}
 	kept := append(first.present, mailroom.Definition{Agent: "a", Version: "broken", Body: json.RawMessage(`{}`)})
 	second, err := newRoster(configured("[agents.a]\nkind = \"exec\"\ncommand = [\"cat\"]"), kept, log)

@@ -46,7 +46,7 @@ type Config struct {
 
 // Agent is one [agents.NAME] table. Which of its fields count depends on Kind.
 type Agent struct {
-	Kind     string        // KindEcho, KindExec or KindTour
+	Kind     string        // one of the kinds below
 	Limit    int           // runs of it at once in this process
 	Deadline time.Duration // of one attempt
 
@@ -65,9 +65,10 @@ type Agent struct {
 
 // Kinds of agents.
 const (
-	KindEcho = "echo"
-	KindExec = "exec"
-	KindTour = "tour"
+	KindEcho  = "echo"
+	KindExec  = "exec"
+	KindInbox = "inbox"
+	KindTour  = "tour"
 )
 
 // newAgent returns an agent with the defaults of its kind.
@@ -100,7 +101,7 @@ func Default() *Config {
 		AgentGrace:    time.Minute,
 		MaxQueued:     mailroom.MaxQueued,
 		Limits:        defaultLimits(),
-		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindTour: newAgent(KindTour)},
+		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		set:           map[string]bool{},
 	}
 	c.inherit()
@@ -136,7 +137,7 @@ func (c *Config) settings() []setting {
 func (a *Agent) settings() []setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting{
-		{"kind", "echo says what it is told; exec runs a command; tour shows what a run can do.", oneOf(&a.Kind, KindEcho, KindExec, KindTour)},
+		{"kind", "echo says what it is told; exec runs a command; inbox keeps messages for who reads them by tool calls; tour shows what a run can do.", oneOf(&a.Kind, KindEcho, KindExec, KindInbox, KindTour)},
 		{"limit", "Runs of this agent at once in this process.", number(&a.Limit, 1, 100_000)},
 		{"deadline", "Longest time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
 	}

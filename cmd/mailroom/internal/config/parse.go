@@ -149,10 +149,10 @@ func (r *reader) agent(key, name string, table map[string]any) {
 			r.report(key+".kind", err.Error())
 			return
 		}
-	} else if name == KindEcho || name == KindTour {
+	} else if name == KindEcho || name == KindInbox || name == KindTour {
 		a.Kind = name
 	} else {
-		what := "it needs a kind: echo, exec or tour"
+		what := "it needs a kind: echo, exec, inbox or tour"
 		if near := nearest("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
