@@ -50,6 +50,7 @@ func (s *Server) routes() {
 	f.work()
 	f.streams()
 	f.sockets()
+	f.faces()
 	f.honest()
 	f.pages()
 	var err error

@@ -61,6 +61,9 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
 		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind)))
 	}
+	if s.mux.needs[requestOf(r.Context()).route] == requests {
+		return checkJSON(raw, true)
+	}
 	return checkBody(raw)
 }
 
@@ -90,8 +93,11 @@ func tooLarge(limit int64) error {
 	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", limit)
 }
 
-// checkBody walks over the tokens of a body.
-func checkBody(raw []byte) error {
+// checkBody checks a body of ours.
+func checkBody(raw []byte) error { return checkJSON(raw, false) }
+
+// checkJSON walks over the tokens of a body. free: the names in it are not ours.
+func checkJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
 		return unreadable("body", "is not valid UTF-8")
 	}
@@ -100,7 +106,7 @@ func checkBody(raw []byte) error {
 	}
 	w := bodyWalk{dec: json.NewDecoder(bytes.NewReader(raw))}
 	w.dec.UseNumber()
-	if err := w.value("body", 0, false); err != nil {
+	if err := w.value("body", 0, free); err != nil {
 		return err
 	}
 	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {

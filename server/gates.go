@@ -140,7 +140,7 @@ func (s *Server) routed(out *response, r *http.Request) error {
 // permitted refuses who lacks the scope that the route names.
 func (s *Server) permitted(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
-	if need := s.mux.needs[q.route]; need != anybody && need != inFrames {
+	if need := s.mux.needs[q.route]; need != anybody && need != inFrames && need != requests {
 		return q.who.Need(need)
 	}
 	return nil

@@ -94,7 +94,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 	}
 	sub := mailroom.Submit{
 		Thread: b.Thread, Messages: drafts, Sender: sender, Owner: who.Name, By: who,
-		Origin: mailroom.Origin{Via: "user", Sender: sender, RequestID: requestOf(ctx).id},
+		Origin: mailroom.Origin{Via: requestOf(ctx).via, Sender: sender, RequestID: requestOf(ctx).id},
 		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,

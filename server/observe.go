@@ -18,6 +18,7 @@ import (
 // that serves it.
 type request struct {
 	id    string
+	via   string          // by which face it comes: user is the API itself
 	route string          // the pattern it was matched to, "" for none
 	who   *mailroom.Token // who sends it; nobody until its token was checked
 	grant *grant          // what who is good for, and how long
@@ -47,7 +48,7 @@ func requestOf(ctx context.Context) *request {
 // ServeHTTP gives the request its id, serves it, and writes its line of log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &request{id: requestID(r)}
+	q := &request{id: requestID(r), via: viaOf(r.Context())}
 	q.from(s.stranger)
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	out := newResponse(w, s.options.WriteTimeout)

@@ -10,6 +10,7 @@ import (
 const (
 	anybody  mailroom.Permission = "anybody"   // no token either
 	inFrames mailroom.Permission = "in frames" // a token, which may come later: each frame is a request with its own need
+	requests mailroom.Permission = "requests"  // a token; each request that is made for it has its own need
 )
 
 // routes is the mux, and what each of its routes needs.

@@ -97,6 +97,8 @@ type Options struct {
 	Bus *bus.Bus
 	// Pages are plain files for browsers, by path: GET and HEAD without a token.
 	Pages map[string]http.Handler
+	// Faces are other protocols over the same operations, by path: POST.
+	Faces map[string]Face
 	// Metrics are served at /metrics. nil: new ones, that nobody else tells
 	// anything.
 	Metrics *metrics.Metrics

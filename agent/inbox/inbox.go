@@ -153,6 +153,13 @@ func commandOf(options json.RawMessage) (Command, bool, error) {
 	return c, true, nil
 }
 
+// IsCommand reports whether a run with these options is a command, and so no
+// message.
+func IsCommand(options json.RawMessage) bool {
+	_, own, _ := commandOf(options) // a wrong one is none either
+	return own
+}
+
 func parse(raw json.RawMessage) (Command, error) {
 	var c Command
 	if err := json.Unmarshal(raw, &c); err != nil {

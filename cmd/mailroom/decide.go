@@ -92,7 +92,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(slices.Clone(open.Items), func(k client.Ticket) bool { return len(verdicts(k)) == 0 })
+	mine := slices.DeleteFunc(slices.Clone(open.Items), func(k client.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
 		m.say("run %s waits for a decision:", run)
 		for _, k := range mine {

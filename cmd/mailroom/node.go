@@ -17,6 +17,7 @@ import (
 	"mailroom/engine"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
+	"mailroom/protocol/mcp"
 	"mailroom/server"
 	"mailroom/stream"
 	"mailroom/web"
@@ -80,6 +81,10 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Describe: func(name string) server.Description {
 			return server.Description{Kind: roster.kinds[name], Version: agents[name].Version}
 		},
+		Faces: map[string]server.Face{"/mcp": {
+			Via: "mcp", Query: []string{mcp.ThreadParam}, Summary: "The tools of the Model Context Protocol, over streamable HTTP",
+			Serve: mcp.Handler(version().Version),
+		}},
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,

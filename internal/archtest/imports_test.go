@@ -24,6 +24,7 @@ var floors = map[string]int{
 	"web":             3, // the pages, beside the server that gets them from cmd
 	"remote":          3, // a server's ledger, for an engine elsewhere
 	"server":          3,
+	"protocol":        3, // faces over the client, beside the server that gets them from cmd
 	"cmd/mailroom":    4,
 	"bench/peers":     4, // a module of its own that imports nothing of ours
 	"torture":         4, // drives the binary, from outside

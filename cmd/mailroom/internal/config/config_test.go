@@ -57,8 +57,9 @@ func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]*Agent{
-		"echo": {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Pace: 10 * time.Millisecond},
-		"tour": {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Pace: tour.DefaultPace},
+		"echo":  {Kind: KindEcho, Limit: 8, Deadline: 2 * time.Minute, Pace: 10 * time.Millisecond},
+		"inbox": {Kind: KindInbox, Limit: 8, Deadline: 2 * time.Minute},
+		"tour":  {Kind: KindTour, Limit: 8, Deadline: 2 * time.Minute, Pace: tour.DefaultPace},
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,

@@ -1,0 +1,374 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"mailroom"
+	"mailroom/agent/inbox"
+	"mailroom/client"
+)
+
+// box is an inbox in the hands of one call.
+type box struct {
+	c      *client.Client
+	thread string
+	make   bool // it is made if it is not there
+}
+
+// agent is the name under which every server offers the agent.
+const agent = "inbox"
+
+// openKey makes of two readers who open an inbox at once one that does.
+const openKey = "inbox/open"
+
+// open finds the thread of the inbox, and sees that it is one.
+func (b *box) open(ctx context.Context) (client.Thread, error) {
+	t, err := b.c.Thread(ctx, b.thread)
+	if b.make && mailroom.CodeOf(err) == mailroom.NotFound {
+		t, err = b.begin(ctx, err)
+	}
+	if err != nil || t.Agent == agent {
+		return t, err
+	}
+	agents, err := b.c.Agents(ctx)
+	if err != nil {
+		return t, err
+	}
+	for _, a := range agents {
+		if a.Name == t.Agent && a.Kind != nil && *a.Kind == agent {
+			return t, nil
+		}
+	}
+	return t, mailroom.Errorf(mailroom.Conflict, "thread %q is no inbox: agent %s answers it; write to it with submit_message or delegate_task", t.ID, t.Agent)
+}
+
+// begin makes the thread. missing is what is said where that is not allowed,
+// and of a thread that is somebody else's.
+func (b *box) begin(ctx context.Context, missing error) (client.Thread, error) {
+	in, err := b.own(inbox.Command{Open: true})
+	if err != nil {
+		return client.Thread{}, err
+	}
+	in.Key = openKey
+	if _, err := b.c.Submit(ctx, in); err != nil {
+		if code := mailroom.CodeOf(err); code == mailroom.Forbidden || code == mailroom.NotFound {
+			err = missing
+		}
+		return client.Thread{}, err
+	}
+	return b.c.Thread(ctx, b.thread)
+}
+
+// own is the submit of a run that does a command.
+func (b *box) own(c inbox.Command) (client.Submit, error) {
+	options, err := json.Marshal(map[string]inbox.Command{inbox.Option: c})
+	if len(options) > mailroom.MaxOptions {
+		err = tooLong(len(options))
+	}
+	return client.Submit{
+		Thread: b.thread, Agent: agent, Options: options,
+		Messages: []client.Draft{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
+	}, err
+}
+
+func tooLong(n int) error {
+	return mailroom.Errorf(mailroom.TooLarge, "this is %d bytes as JSON, and %d are the most: send it in parts", n, mailroom.MaxAnswer)
+}
+
+// head is the ticket of the message at the head, nil if there is none.
+func (b *box) head(ctx context.Context) (*client.Ticket, error) {
+	open, err := b.c.Tickets(ctx, client.ListQuery{Q: "state:open kind:event thread:" + quoted(b.thread), Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range open.Items {
+		if k.Action != nil && *k.Action == inbox.Action {
+			return &k, nil
+		}
+	}
+	return nil, nil
+}
+
+// quoted writes a value so that a filter reads it as it is.
+func quoted(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
+}
+
+// follow reads the thread after an entry until found says so.
+func (b *box) follow(ctx context.Context, after int64, run string, found func(*mailroom.Entry) bool) error {
+	for ev, err := range b.c.Follow(ctx, client.FollowQuery{Thread: b.thread, Run: run, After: strconv.FormatInt(after, 10)}) {
+		switch {
+		case err != nil:
+			return err
+		case ev.Entry != nil && found(ev.Entry):
+			return nil
+		}
+	}
+	return mailroom.Errorf(mailroom.Unavailable, "the stream of thread %q ended", b.thread)
+}
+
+// moves waits for the next entry that can change what is at the head, and
+// returns its place.
+func (b *box) moves(ctx context.Context, after int64) (seq int64, err error) {
+	err = b.follow(ctx, after, "", func(e *mailroom.Entry) bool {
+		seq = e.Seq
+		switch e.Kind {
+		case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled:
+			return true
+		}
+		return false
+	})
+	return seq, err
+}
+
+var errTimeout = errors.New("the time of the call is over")
+
+// wait returns the message at the head as soon as there is one, nil when the
+// time is over.
+func (b *box) wait(ctx context.Context, most time.Duration) (*Row, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errTimeout)
+	defer cancel()
+	row, err := b.next(ctx)
+	if errors.Is(err, errTimeout) {
+		return nil, nil
+	}
+	return row, err
+}
+
+func (b *box) next(ctx context.Context) (*Row, error) {
+	t, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for at := t.LastSeq; ; {
+		k, err := b.head(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if k != nil {
+			row, err := b.row(ctx, k.Run, true)
+			if err != nil || row != nil {
+				return row, err
+			}
+		}
+		if at, err = b.moves(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// outcome is what became of a command.
+type outcome struct {
+	run     string // that did it
+	message string // what was said
+	sent    mailroom.Sent
+	popped  bool
+}
+
+// do has a command done: as an answer to the message at the head, or else by a
+// run of its own.
+func (b *box) do(ctx context.Context, c inbox.Command) (outcome, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
+	defer cancel()
+	c.Call = uuid.NewString()
+	run, at, err := b.give(ctx, c)
+	if errors.Is(err, errTimeout) {
+		err = mailroom.Errorf(mailroom.Unavailable, "thread %q did not come to it within %s, and nothing was done: try again", b.thread, doTime)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := b.done(ctx, run, at, c.Call)
+	if errors.Is(err, errTimeout) {
+		err = mailroom.Errorf(mailroom.Unavailable, "it was taken in and will be done, which takes longer than %s: see run %s", doTime, run)
+	}
+	return out, err
+}
+
+// give hands a command in. From then on it is durable, and done by run; what
+// becomes of it is in the log after the entry at.
+func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, err error) {
+	t, err := b.open(ctx)
+	for err == nil {
+		k, err := b.head(ctx)
+		if err != nil {
+			return "", 0, err
+		}
+		switch {
+		case k != nil:
+			err = b.answer(ctx, k, c)
+			run = k.Run
+		case t.Status == client.ThreadIdle:
+			run, err = b.submit(ctx, c, mailroom.ModeReject)
+		case t.ActiveRun == nil && t.WaitingRun == nil: // a message is about to come, or only later ones are there
+			run = ""
+			if err = b.settles(ctx, t.LastSeq); errors.Is(err, errLater) {
+				run, err = b.submit(ctx, c, mailroom.ModeQueue)
+			}
+		default: // something is under way
+			_, err = b.moves(ctx, t.LastSeq)
+			run = ""
+		}
+		switch code := mailroom.CodeOf(err); {
+		case err == nil && run != "":
+			return run, t.LastSeq, nil
+		case err == nil, code == mailroom.Conflict, code == mailroom.Busy: // somebody was first: look again
+			t, err = b.open(ctx)
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+	return "", 0, err
+}
+
+func (b *box) answer(ctx context.Context, k *client.Ticket, c inbox.Command) error {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if len(raw) > mailroom.MaxAnswer {
+		return tooLong(len(raw))
+	}
+	_, err = b.c.Decide(ctx, k.ID, client.Decision{Decision: mailroom.Answer, Answer: raw})
+	return err
+}
+
+// claimTime is, generously, how long a message that is due takes to be at the
+// head.
+const claimTime = time.Second
+
+var errLater = errors.New("nothing is due")
+
+// settles is moves for a thread in which nothing may move before long.
+func (b *box) settles(ctx context.Context, after int64) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, claimTime, errLater)
+	defer cancel()
+	_, err := b.moves(ctx, after)
+	return err
+}
+
+func later(r client.Run) bool { return r.NotBefore != nil && r.NotBefore.After(time.Now()) }
+
+// submit makes a run of its own. With mode reject something else may come first.
+func (b *box) submit(ctx context.Context, c inbox.Command, mode mailroom.Mode) (run string, err error) {
+	in, err := b.own(c)
+	if err != nil {
+		return "", err
+	}
+	in.Mode = mode
+	out, err := b.c.Submit(ctx, in)
+	return out.Run, err
+}
+
+// done waits until the run has done the command.
+func (b *box) done(ctx context.Context, run string, after int64, call string) (out outcome, err error) {
+	out.run = run
+	var refused error
+	told := false // the entry of the command has come
+	err = b.follow(ctx, after, run, func(e *mailroom.Entry) bool {
+		switch e.Kind {
+		case mailroom.KindMessage:
+			var m mailroom.Message
+			if e.Decode(&m) == nil && m.Role == mailroom.Assistant && !m.Partial {
+				out.message = m.ID
+			}
+		case mailroom.KindSend:
+			return told && e.Decode(&out.sent) == nil
+		case inbox.Done:
+			var o inbox.Outcome
+			if e.Decode(&o) != nil || o.Call != call {
+				return false
+			}
+			if told = true; o.Refused != nil {
+				refused = &mailroom.Error{Code: o.Refused.Code, Message: o.Refused.Message}
+			}
+			return refused != nil || o.Did != "delegate"
+		case mailroom.KindCompleted:
+			out.popped = true
+			return true
+		case mailroom.KindFailed, mailroom.KindCancelled:
+			refused = mailroom.Errorf(mailroom.Conflict, "run %s ended before it was done: %s", run, strings.TrimPrefix(e.Kind, "run."))
+			return true
+		}
+		return false
+	})
+	if err == nil {
+		err = refused
+	}
+	return out, err
+}
+
+// Popped is the answer of inbox_pop.
+type Popped struct {
+	Removed bool   `json:"removed"`
+	Reason  string `json:"reason,omitempty"` // why not
+}
+
+// pop takes the message away that is at the head. One that is behind it stays:
+// messages are dealt with in their order.
+func (b *box) pop(ctx context.Context, id string) (Popped, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, doTime, errTimeout)
+	defer cancel()
+	c := inbox.Command{Pop: true, Call: uuid.NewString()}
+	out, err := b.remove(ctx, id, c)
+	if errors.Is(err, errTimeout) {
+		err = mailroom.Errorf(mailroom.Unavailable, "whether it was removed is not known after %s: try again", doTime)
+	}
+	return out, err
+}
+
+func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, error) {
+	for {
+		t, err := b.open(ctx)
+		if err != nil {
+			return Popped{}, err
+		}
+		r, err := b.c.Run(ctx, id)
+		switch code := mailroom.CodeOf(err); {
+		case code == mailroom.NotFound || err == nil && r.Thread != t.ID:
+			return Popped{Reason: "it is not in this inbox"}, nil
+		case err != nil:
+			return Popped{}, err
+		case r.Status.Finished():
+			return Popped{Reason: fmt.Sprintf("it is not in the inbox any more: it is %s", r.Status)}, nil
+		}
+		k, err := b.head(ctx)
+		switch {
+		case err != nil:
+			return Popped{}, err
+		case k != nil && k.Run == id:
+			err = b.answer(ctx, k, c)
+		case later(r):
+			return Popped{Reason: "it is not due before " + r.NotBefore.Format(time.RFC3339)}, nil
+		case k != nil:
+			return Popped{Reason: "it is behind other messages: deal with the head first, or drop this one with cancel_run"}, nil
+		default: // something is under way
+			_, err = b.moves(ctx, t.LastSeq)
+			k = nil
+		}
+		switch code := mailroom.CodeOf(err); {
+		case code == mailroom.Conflict: // somebody was first
+		case err != nil:
+			return Popped{}, err
+		case k != nil:
+			return b.popped(b.done(ctx, id, t.LastSeq, c.Call))
+		}
+	}
+}
+
+func (b *box) popped(out outcome, err error) (Popped, error) {
+	if err != nil && mailroom.CodeOf(err) == mailroom.Conflict {
+		e, _ := errors.AsType[*mailroom.Error](err) // which has the code
+		return Popped{Reason: e.Message}, nil
+	}
+	return Popped{Removed: out.popped}, err
+}

@@ -1,0 +1,238 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/inbox"
+	"mailroom/client"
+)
+
+// Row is a message of an inbox.
+type Row struct {
+	Activity    string       `json:"activity_id"` // the run
+	Kind        string       `json:"kind"`
+	Text        string       `json:"text"`
+	Peer        string       `json:"peer_id"`              // thread to delegate an answer to; "" for a person
+	Workspace   string       `json:"arrival_workspace_id"` // the thread
+	CreatedAt   time.Time    `json:"created_at"`
+	Sender      string       `json:"sender"`
+	Delegation  string       `json:"delegation_id,omitempty"` // of a result: the run that it is of
+	Status      string       `json:"status,omitempty"`        // of a result
+	Attachments []Attachment `json:"attachments,omitempty"`
+}
+
+// Attachment is a file that a message refers to.
+type Attachment struct {
+	URI      string `json:"uri"`
+	Name     string `json:"name,omitempty"`
+	MimeType string `json:"mime_type,omitempty"`
+}
+
+// row shows a run, nil if all of its messages were taken back. Into the run at
+// the head more may have been said.
+func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
+	r, err := b.c.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	said, err := b.messages(ctx, r.Messages)
+	if err != nil {
+		return nil, err
+	}
+	if head {
+		more, err := b.added(ctx, r, said)
+		if err != nil {
+			return nil, err
+		}
+		said = append(said, more...)
+	}
+	if len(said) == 0 {
+		return nil, nil
+	}
+	row := &Row{
+		Activity: r.ID, Kind: inbox.KindOf(r.Origin), Workspace: b.thread,
+		CreatedAt: said[0].CreatedAt, Sender: said[0].Sender,
+	}
+	if row.Kind == inbox.FromPeer && r.Parent != nil {
+		parent, err := b.c.Run(ctx, *r.Parent)
+		if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+			return nil, err
+		}
+		row.Peer = parent.Thread
+	}
+	return row, b.fill(ctx, row, said)
+}
+
+// messages are those that were not taken back.
+func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, error) {
+	var out []mailroom.Message
+	for _, id := range ids {
+		m, err := b.c.Message(ctx, b.thread, id)
+		if err != nil {
+			return nil, err
+		}
+		if m.State != mailroom.Retracted && m.State != mailroom.Superseded {
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// added is what was said to a run after it had begun.
+func (b *box) added(ctx context.Context, r client.Run, known []mailroom.Message) ([]mailroom.Message, error) {
+	q := client.EntriesQuery{Run: r.ID, Kinds: []string{mailroom.KindMessage}, Limit: 500}
+	if len(known) > 0 {
+		q.After = known[0].Seq - 1
+	}
+	page, err := b.c.Entries(ctx, b.thread, q)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range page.Items {
+		var m mailroom.Message
+		if err := e.Decode(&m); err != nil {
+			return nil, mailroom.Errorf(mailroom.Internal, "read entry %d of thread %q: %w", e.Seq, b.thread, err)
+		}
+		if m.Role != mailroom.Assistant && !slices.Contains(r.Messages, m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return b.messages(ctx, ids)
+}
+
+// fill gives a row the content of its messages.
+func (b *box) fill(ctx context.Context, row *Row, said []mailroom.Message) error {
+	var texts []string
+	for _, m := range said {
+		for _, p := range m.Parts {
+			switch p.Type {
+			case "text":
+				texts = append(texts, p.Text)
+			case "file":
+				row.Attachments = append(row.Attachments, Attachment{URI: p.URI, Name: p.Name, MimeType: p.MimeType})
+			case "data":
+				text, err := b.data(ctx, row, p.Data)
+				if err != nil {
+					return err
+				}
+				texts = append(texts, text)
+			}
+		}
+	}
+	row.Text = strings.Join(texts, "\n")
+	return nil
+}
+
+// data is how a data part reads: the end of a delegation as what it says, all
+// else as JSON.
+func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, error) {
+	var end struct {
+		Run, Thread string
+		Status      mailroom.Status
+		Reply       *string
+		Cut         bool
+		Error       *mailroom.RunError
+		Reason      mailroom.Reason
+	}
+	if row.Kind != inbox.FromResult || json.Unmarshal(raw, &end) != nil || end.Run == "" {
+		var plain bytes.Buffer
+		if json.Compact(&plain, raw) != nil {
+			return string(raw), nil
+		}
+		return plain.String(), nil
+	}
+	row.Peer, row.Delegation, row.Status = end.Thread, end.Run, string(end.Status)
+	if end.Cut { // too long to be sent along
+		r, err := b.c.Run(ctx, end.Run)
+		if err != nil {
+			return "", err
+		}
+		end.Reply = r.Reply
+	}
+	switch {
+	case end.Reply != nil && end.Status == mailroom.Completed:
+		return *end.Reply, nil
+	case end.Error != nil:
+		return fmt.Sprintf("(%s failed: %s)", row.Sender, end.Error.Message), nil
+	case end.Status != mailroom.Completed:
+		return fmt.Sprintf("(%s ended %s)", row.Sender, cmp.Or(string(end.Reason), string(end.Status))), nil
+	}
+	return fmt.Sprintf("(%s returned empty output)", row.Sender), nil
+}
+
+// Rows is the answer of inbox_peek.
+type Rows struct {
+	Items []*Row `json:"items"`
+	Total int    `json:"total"` // in the inbox
+}
+
+// peek returns the message at the head and those behind it, in order.
+func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
+	out := Rows{Items: []*Row{}}
+	if _, err := b.open(ctx); err != nil {
+		return out, err
+	}
+	k, err := b.head(ctx)
+	if err != nil {
+		return out, err
+	}
+	waiting, err := b.queue(ctx)
+	if err != nil {
+		return out, err
+	}
+	runs := make([]string, 0, len(waiting)+1)
+	if k != nil {
+		runs = append(runs, k.Run)
+	}
+	for _, r := range waiting {
+		if k == nil || r.ID != k.Run {
+			runs = append(runs, r.ID)
+		}
+	}
+	out.Total = len(runs)
+	for _, run := range runs[:min(limit, len(runs))] {
+		row, err := b.row(ctx, run, k != nil && run == k.Run)
+		if err != nil {
+			return out, err
+		}
+		if row != nil {
+			out.Items = append(out.Items, row)
+		}
+	}
+	return out, nil
+}
+
+// queue are the runs that have not started and are due, in the order in which
+// they will. What somebody gave as a command is no message.
+func (b *box) queue(ctx context.Context) ([]client.Run, error) {
+	var all []client.Run
+	q := client.ListQuery{Q: "status:queued thread:" + quoted(b.thread), Limit: 500}
+	for {
+		page, err := b.c.Runs(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Items {
+			if r.Attempt == 0 && !later(r) && !inbox.IsCommand(r.Options) {
+				all = append(all, r)
+			}
+		}
+		if page.Next == nil {
+			break
+		}
+		q.Cursor = *page.Next
+	}
+	slices.SortStableFunc(all, func(a, b client.Run) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place))
+	})
+	return all, nil
+}

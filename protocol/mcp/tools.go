@@ -1,0 +1,316 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mailroom"
+	"mailroom/agent/inbox"
+	"mailroom/client"
+)
+
+type waitArgs struct {
+	Timeout *float64 `json:"timeout_secs,omitempty" jsonschema:"seconds to wait for a message, at most 300; 30 by default"`
+}
+
+type timedOut struct {
+	Timeout bool `json:"timeout"`
+}
+
+type peekArgs struct {
+	Limit *int `json:"limit,omitempty" jsonschema:"how many messages to show, 1 to 100; 10 by default"`
+}
+
+type popArgs struct {
+	Activity string `json:"activity_id" jsonschema:"the activity_id of the message at the head"`
+}
+
+type sayArgs struct {
+	Message   string `json:"message" jsonschema:"what to say"`
+	Workspace string `json:"workspace_id,omitempty" jsonschema:"the inbox in which to say it; yours by default"`
+}
+
+type said struct {
+	Status    string `json:"status"`
+	Activity  string `json:"activity_id"`
+	Message   string `json:"message_id"`
+	Workspace string `json:"workspace_id"`
+}
+
+type delegateArgs struct {
+	Workspace string `json:"workspace_id" jsonschema:"who is to do it: a thread, or the name of an agent, which gets a new thread for it"`
+	Task      string `json:"task" jsonschema:"what is to be done"`
+	Source    string `json:"source_workspace_id,omitempty" jsonschema:"the inbox at which the result arrives; yours by default"`
+}
+
+type delegated struct {
+	Delegation string `json:"delegation_id"` // run
+	Status     string `json:"status"`
+	Workspace  string `json:"workspace_id"` // thread of that run
+}
+
+// inbox offers the tools of the platform's contract.
+func (t *tools) inbox(s *sdk.Server) {
+	look := &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
+	add(s, t, &sdk.Tool{
+		Name: "wait_for_message", Annotations: look,
+		Description: "Wait for the message at the head of the inbox and return it without removing it, or {\"timeout\": true}.",
+	}, t.waitForMessage)
+	add(s, t, &sdk.Tool{
+		Name: "inbox_peek", Annotations: look,
+		Description: "Show the message at the head of the inbox and those behind it, without removing any.",
+	}, t.peek)
+	add(s, t, &sdk.Tool{
+		Name:        "inbox_pop",
+		Description: "Remove the message at the head of the inbox, once you have dealt with it. Only the head can be removed.",
+	}, func(ctx context.Context, c *client.Client, in popArgs) (Popped, error) {
+		if strings.TrimSpace(in.Activity) == "" {
+			return Popped{}, wrong("activity_id", "is blank")
+		}
+		return t.box(c, "").pop(ctx, in.Activity)
+	})
+	add(s, t, &sdk.Tool{
+		Name:        "send_message_to_user",
+		Description: "Say something in the conversation of the inbox. While a message is at the head, it is the answer to that one.",
+	}, t.say)
+	add(s, t, &sdk.Tool{
+		Name:        "delegate_task",
+		Description: "Hand a task to another agent or thread. Its result arrives later as a message of kind delegation_result.",
+	}, t.delegate)
+}
+
+// box is the inbox that a call names, or that of these tools.
+func (t *tools) box(c *client.Client, workspace string) *box {
+	if workspace == "" || workspace == t.Thread {
+		return &box{c: c, thread: t.Thread, make: true}
+	}
+	return &box{c: c, thread: workspace}
+}
+
+func wrong(name, what string) error {
+	return mailroom.Errorf(mailroom.Invalid, "%s %s", name, what)
+}
+
+func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArgs) (any, error) {
+	most := usualWait
+	if in.Timeout != nil {
+		s := *in.Timeout
+		if math.IsNaN(s) || s < 0 || s > maxWait.Seconds() {
+			return nil, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
+		}
+		most = time.Duration(s * float64(time.Second))
+	}
+	b := t.box(c, "")
+	if most == 0 {
+		rows, err := b.peek(ctx, 1)
+		if err == nil && len(rows.Items) > 0 {
+			return rows.Items[0], nil
+		}
+		return timedOut{true}, err
+	}
+	end := time.Now().Add(most)
+	for {
+		row, err := b.wait(ctx, time.Until(end))
+		switch {
+		case err == nil && row == nil:
+			return timedOut{true}, nil
+		case err == nil:
+			return row, nil
+		case !t.Patient || mailroom.CodeOf(err) != mailroom.Unavailable || !pause(ctx, err, end):
+			return nil, err
+		}
+	}
+}
+
+// awayPause is how long a server that is away is left alone.
+const awayPause = time.Second
+
+// pause waits before a server is asked again that was away. false: there is no
+// time left for it.
+func pause(ctx context.Context, err error, end time.Time) bool {
+	wait := awayPause
+	if e, ok := errors.AsType[*mailroom.Error](err); ok {
+		wait = max(wait, e.RetryAfter)
+	}
+	if time.Until(end) <= wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (t *tools) peek(ctx context.Context, c *client.Client, in peekArgs) (Rows, error) {
+	limit := 10
+	if in.Limit != nil {
+		if limit = *in.Limit; limit < 1 || limit > 100 {
+			return Rows{}, wrong("limit", fmt.Sprintf("must be between 1 and 100, not %d", limit))
+		}
+	}
+	return t.box(c, "").peek(ctx, limit)
+}
+
+func (t *tools) say(ctx context.Context, c *client.Client, in sayArgs) (said, error) {
+	if strings.TrimSpace(in.Message) == "" {
+		return said{}, wrong("message", "is blank")
+	}
+	b := t.box(c, in.Workspace)
+	out, err := b.do(ctx, inbox.Command{Say: in.Message})
+	return said{"sent", out.run, out.message, b.thread}, err
+}
+
+func (t *tools) delegate(ctx context.Context, c *client.Client, in delegateArgs) (delegated, error) {
+	if strings.TrimSpace(in.Task) == "" {
+		return delegated{}, wrong("task", "is blank")
+	}
+	b := t.box(c, in.Source)
+	d, err := target(ctx, b, strings.TrimSpace(in.Workspace))
+	if err != nil {
+		return delegated{}, err
+	}
+	d.Task = in.Task
+	out, err := b.do(ctx, inbox.Command{Delegate: &d})
+	return delegated{out.sent.Run, "queued", out.sent.Thread}, err
+}
+
+// target finds who is meant: a thread, or else an agent.
+func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, error) {
+	switch workspace {
+	case "":
+		return inbox.Delegation{}, wrong("workspace_id", "is blank")
+	case b.thread:
+		return inbox.Delegation{}, wrong("workspace_id", "is this inbox itself: name another thread, or an agent")
+	}
+	t, err := b.c.Thread(ctx, workspace)
+	if code := mailroom.CodeOf(err); code != mailroom.NotFound && code != mailroom.Invalid {
+		return inbox.Delegation{Thread: t.ID}, err
+	}
+	agents, err := b.c.Agents(ctx)
+	if err != nil {
+		return inbox.Delegation{}, err
+	}
+	for _, a := range agents {
+		switch {
+		case a.Name != workspace:
+		case a.Kind != nil && *a.Kind == agent:
+			return inbox.Delegation{}, wrong("workspace_id", fmt.Sprintf("names the agent %s, of which nobody would read a new thread: name the thread of an inbox", a.Name))
+		case !a.Available:
+			why := "nothing runs it now"
+			if a.Reason != nil {
+				why = *a.Reason
+			}
+			return inbox.Delegation{}, mailroom.Errorf(mailroom.Conflict, "agent %s is not available: %s", a.Name, why)
+		default:
+			return inbox.Delegation{Agent: a.Name}, nil
+		}
+	}
+	return inbox.Delegation{}, mailroom.Errorf(mailroom.NotFound, "no thread and no agent is named %q", workspace)
+}
+
+type submitArgs struct {
+	Thread string `json:"thread,omitempty" jsonschema:"the thread to write to; a new one by default"`
+	Text   string `json:"text" jsonschema:"the message"`
+	Agent  string `json:"agent,omitempty" jsonschema:"the agent that is to answer; the thread's by default"`
+	Mode   string `json:"mode,omitempty" jsonschema:"what it does to a busy thread: queue (the default), steer, interrupt, latest, collect or reject"`
+	Key    string `json:"key,omitempty" jsonschema:"the same message under the same key is taken in once"`
+}
+
+type runArgs struct {
+	Run     string   `json:"run" jsonschema:"id of the run"`
+	Timeout *float64 `json:"timeout_secs,omitempty" jsonschema:"seconds to wait for its end, or until it waits itself; at most 300, 0 by default"`
+}
+
+type cancelArgs struct {
+	Run string `json:"run" jsonschema:"id of the run"`
+}
+
+type ticketsArgs struct {
+	Thread string `json:"thread,omitempty"`
+	Run    string `json:"run,omitempty"`
+	State  string `json:"state,omitempty" jsonschema:"open (the default), decided, expired, void or any"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"at most 500; 50 by default"`
+}
+
+type decideArgs struct {
+	Ticket   string `json:"ticket" jsonschema:"id of the ticket"`
+	Decision string `json:"decision" jsonschema:"approve or deny an approval; answer a question or an event"`
+	Answer   any    `json:"answer,omitempty" jsonschema:"the answer, with decision answer"`
+	Reason   string `json:"reason,omitempty"`
+	Digest   string `json:"digest,omitempty" jsonschema:"the ticket's digest, of which 16 characters do; approve needs it"`
+}
+
+// others offers operations of Mailroom as they are.
+func (t *tools) others(s *sdk.Server) {
+	add(s, t, &sdk.Tool{Name: "submit_message", Description: "Send a message to a thread, which makes a run of its agent."}, submitMessage)
+	add(s, t, &sdk.Tool{
+		Name: "get_run", Description: "Show a run: its status, and its reply once it is completed.",
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+	}, getRun)
+	add(s, t, &sdk.Tool{Name: "cancel_run", Description: "Cancel a run, or ask it to stop if it is running."},
+		func(ctx context.Context, c *client.Client, in cancelArgs) (client.Run, error) {
+			return c.CancelRun(ctx, in.Run)
+		})
+	add(s, t, &sdk.Tool{
+		Name: "list_tickets", Description: "List what runs ask or wait for: approvals, questions, events, timers and other runs.",
+		Annotations: &sdk.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true},
+	}, listTickets)
+	add(s, t, &sdk.Tool{Name: "decide", Description: "Answer a ticket, once. Approve only what you were shown: send its digest."}, decide)
+}
+
+func submitMessage(ctx context.Context, c *client.Client, in submitArgs) (mailroom.Submitted, error) {
+	return c.Submit(ctx, client.Submit{Thread: in.Thread, Text: in.Text, Agent: in.Agent, Mode: mailroom.Mode(in.Mode), Key: in.Key})
+}
+
+func getRun(ctx context.Context, c *client.Client, in runArgs) (client.Run, error) {
+	if in.Run == "" {
+		return client.Run{}, wrong("run", "is blank")
+	}
+	if in.Timeout == nil || *in.Timeout == 0 {
+		return c.Run(ctx, in.Run)
+	}
+	if s := *in.Timeout; math.IsNaN(s) || s < 0 || s > maxWait.Seconds() {
+		return client.Run{}, wrong("timeout_secs", fmt.Sprintf("must be between 0 and %g, not %g", maxWait.Seconds(), s))
+	}
+	return c.WaitRun(ctx, in.Run, time.Duration(*in.Timeout*float64(time.Second)))
+}
+
+func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (client.Page[client.Ticket], error) {
+	var terms []string
+	for key, value := range map[string]string{"thread": in.Thread, "run": in.Run} {
+		if value != "" {
+			terms = append(terms, key+":"+quoted(value))
+		}
+	}
+	switch in.State {
+	case "":
+		terms = append(terms, "state:open")
+	case "any":
+	default:
+		terms = append(terms, "state:"+quoted(in.State))
+	}
+	return c.Tickets(ctx, client.ListQuery{Q: strings.Join(terms, " "), Limit: in.Limit})
+}
+
+func decide(ctx context.Context, c *client.Client, in decideArgs) (client.Ticket, error) {
+	d := client.Decision{Decision: mailroom.Verdict(in.Decision), Reason: in.Reason, Digest: in.Digest}
+	if in.Answer != nil {
+		raw, err := json.Marshal(in.Answer)
+		if err != nil {
+			return client.Ticket{}, wrong("answer", "cannot be written as JSON")
+		}
+		d.Answer = raw
+	}
+	return c.Decide(ctx, in.Ticket, d)
+}

@@ -1,0 +1,335 @@
+package mcp_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/protocol/mcp"
+)
+
+// everywhere runs a test over HTTP, and over a client in memory.
+func everywhere(t *testing.T, f func(h *house, connect func(secret, thread string) *hand)) {
+	for name, over := range map[string]func(*house) func(string, string) *hand{
+		"over HTTP":                 func(h *house) func(string, string) *hand { return h.web },
+		"with a client of a server": func(h *house) func(string, string) *hand { return h.near },
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := open(t)
+			f(h, over(h))
+		})
+	}
+}
+
+func TestAllToolsAreOffered(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		list, err := connect(operator, "mine").session.ListTools(h.t.Context(), nil)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		var names []string
+		for _, tool := range list.Tools {
+			names = append(names, tool.Name)
+			if tool.Description == "" || tool.InputSchema == nil {
+				h.t.Errorf("%s is not described", tool.Name)
+			}
+		}
+		slices.Sort(names)
+		want := []string{
+			"cancel_run", "decide", "delegate_task", "get_run", "inbox_peek", "inbox_pop", "list_tickets",
+			"send_message_to_user", "submit_message", "wait_for_message",
+		}
+		if diff := cmp.Diff(want, names); diff != "" {
+			h.t.Errorf("tools (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		me := connect(operator, "mine")
+		if got, _ := me.try("wait_for_message", args{"timeout_secs": 0.05}); got != `{"timeout":true}` {
+			h.t.Errorf("with nothing there: %s, want a time-out", got)
+		}
+		// The inbox is there by now, so a message to it needs no agent.
+		first := h.send(h.token("ann", mailroom.MayAdmin), "mine", "one", "")
+		second := h.send(operator, "mine", "two", "")
+		row := me.read()
+		want := mcp.Row{Activity: first, Kind: "canvas_user", Text: "one", Workspace: "mine", Sender: "ann", CreatedAt: row.CreatedAt}
+		if diff := cmp.Diff(want, row); diff != "" || row.CreatedAt.IsZero() {
+			h.t.Errorf("the message (-want +got):\n%s", diff)
+		}
+		if again := me.read(); again.Activity != first {
+			h.t.Errorf("read again: %s, want the same message: it was not removed", again.Activity)
+		}
+		rows := do[mcp.Rows](me, "inbox_peek", args{"limit": 5})
+		if len(rows.Items) != 2 || rows.Total != 2 || rows.Items[0].Activity != first || rows.Items[1].Text != "two" {
+			h.t.Errorf("peek: %+v, want both, in order", rows)
+		}
+		if rows := do[mcp.Rows](me, "inbox_peek", args{"limit": 1}); len(rows.Items) != 1 || rows.Total != 2 {
+			h.t.Errorf("peek at one: %+v, want one of two", rows)
+		}
+		got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": second})
+		if got.Removed || !strings.Contains(got.Reason, "behind") {
+			h.t.Errorf("popping what is behind the head: %+v, want why not", got)
+		}
+		said := do[map[string]string](me, "send_message_to_user", args{"message": "hello ann"})
+		if said["status"] != "sent" || said["activity_id"] != first || said["message_id"] == "" || said["workspace_id"] != "mine" {
+			h.t.Errorf("said: %v", said)
+		}
+		me.pop(first)
+		got = do[mcp.Popped](me, "inbox_pop", args{"activity_id": first})
+		if got.Removed || !strings.Contains(got.Reason, "completed") {
+			h.t.Errorf("popping it again: %+v, want why not", got)
+		}
+		if r := h.ended(first); r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "hello ann" {
+			h.t.Errorf("its run is %s with reply %v", r.Status, r.Reply)
+		}
+		if row := me.read(); row.Activity != second {
+			h.t.Errorf("then comes %+v, want the second", row)
+		}
+		me.pop(second)
+		if got := h.texts("mine", mailroom.Assistant); got != "hello ann" {
+			h.t.Errorf("it said %q", got)
+		}
+	})
+}
+
+func TestAMessageThatComesEndsTheWait(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		me := connect(operator, "mine")
+		me.try("inbox_peek", nil) // makes it
+		waiting := make(chan mcp.Row)
+		go func() { waiting <- me.read() }()
+		h.waits(1)
+		h.send(operator, "mine", "at last", "")
+		if row := <-waiting; row.Text != "at last" {
+			h.t.Errorf("it waited for %+v", row)
+		}
+	})
+}
+
+// waits until n streams are open.
+func (h *house) waits(n int) {
+	h.t.Helper()
+	for range 2000 {
+		// The count of subscribers is the thing itself: nothing announces it.
+		got, err := scrape(h, "mailroom_stream_subscribers ")
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if got == n {
+			return
+		}
+	}
+	h.t.Fatalf("there are never %d streams", n)
+}
+
+func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		me := connect(operator, "mine")
+		do[map[string]string](me, "send_message_to_user", args{"message": "good morning"})
+		done := do[map[string]string](me, "delegate_task", args{"workspace_id": "echo", "task": "what is new"})
+		row := me.read()
+		want := mcp.Row{
+			Activity: row.Activity, CreatedAt: row.CreatedAt, Kind: "delegation_result", Text: "what is new", Workspace: "mine",
+			Peer: done["workspace_id"], Delegation: done["delegation_id"], Status: "completed", Sender: "echo",
+		}
+		if diff := cmp.Diff(want, row); diff != "" || row.Peer == "" || row.Delegation == "" {
+			h.t.Errorf("the result (-want +got):\n%s", diff)
+		}
+		me.pop(row.Activity)
+		// The same thread can be given more.
+		again := do[map[string]string](me, "delegate_task", args{"workspace_id": done["workspace_id"], "task": "and now"})
+		if again["workspace_id"] != done["workspace_id"] {
+			h.t.Errorf("delegated to %v, want the thread of before", again)
+		}
+		if row := me.read(); row.Text != "and now" {
+			h.t.Errorf("the result is %+v", row)
+		}
+		if got := h.texts("mine", mailroom.Assistant); got != "good morning" {
+			h.t.Errorf("it said %q", got)
+		}
+	})
+}
+
+func TestTwoInboxesTalk(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		me, you := connect(operator, "mine"), connect(operator, "yours")
+		you.try("inbox_peek", nil) // makes it
+		h.send(operator, "mine", "ask them", "inbox")
+		mine := me.read()
+		do[map[string]string](me, "delegate_task", args{"workspace_id": "yours", "task": "please"})
+		theirs := you.read()
+		if theirs.Kind != "peer_agent" || theirs.Peer != "mine" || theirs.Text != "please" {
+			h.t.Errorf("the task arrives as %+v", theirs)
+		}
+		do[map[string]string](you, "send_message_to_user", args{"message": "here you are"})
+		you.pop(theirs.Activity)
+		me.pop(mine.Activity)
+		if row := me.read(); row.Kind != "delegation_result" || row.Text != "here you are" || row.Peer != "yours" {
+			h.t.Errorf("the result arrives as %+v", row)
+		}
+		// One hand can speak in another inbox of its own.
+		do[map[string]string](me, "send_message_to_user", args{"message": "by the way", "workspace_id": "yours"})
+		if got := h.texts("yours", mailroom.Assistant); got != "here you are|by the way" {
+			h.t.Errorf("in the other inbox was said %q", got)
+		}
+	})
+}
+
+func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		const messages = 6
+		for range messages {
+			h.send(operator, "mine", "m", "inbox")
+		}
+		var removed sync.Map
+		var both sync.WaitGroup
+		for range 2 {
+			me := connect(operator, "mine")
+			both.Go(func() {
+				for {
+					row := do[mcp.Row](me, "wait_for_message", args{"timeout_secs": 0.5})
+					if row.Activity == "" {
+						return
+					}
+					// The same words of both are two messages.
+					if _, refused := me.try("send_message_to_user", args{"message": "ok"}); refused != "" {
+						h.t.Errorf("say: %s", refused)
+					}
+					if do[mcp.Popped](me, "inbox_pop", args{"activity_id": row.Activity}).Removed {
+						if _, twice := removed.LoadOrStore(row.Activity, true); twice {
+							h.t.Errorf("%s was removed twice", row.Activity)
+						}
+					}
+				}
+			})
+		}
+		both.Wait()
+		n := 0
+		removed.Range(func(any, any) bool { n++; return true })
+		if n != messages {
+			h.t.Errorf("%d messages were removed, want %d", n, messages)
+		}
+	})
+}
+
+func TestWhatIsAddedToAMessageIsReadBeforeItIsPopped(t *testing.T) {
+	h := open(t)
+	me := h.web(operator, "mine")
+	first := h.send(operator, "mine", "one", "inbox")
+	me.read()
+	do[mailroom.Submitted](me, "submit_message", args{"thread": "mine", "text": "and two", "mode": "steer"})
+	got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": first})
+	if got.Removed || !strings.Contains(got.Reason, "read it again") {
+		t.Errorf("popping it: %+v, want why not", got)
+	}
+	if row := me.read(); row.Text != "one\nand two" {
+		t.Errorf("read again: %q", row.Text)
+	}
+	me.pop(first)
+}
+
+func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
+	everywhere(t, func(h *house, connect func(string, string) *hand) {
+		me := connect(operator, "mine")
+		sent := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
+		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.WasDuplicate || again.Run != sent.Run {
+			h.t.Errorf("the same key again: %+v", again)
+		}
+		r := do[client.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
+		if r.Status != mailroom.Completed || *r.Reply != "hi" {
+			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
+		}
+		asked := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		do[client.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
+		open := do[client.Page[client.Ticket]](me, "list_tickets", args{"run": asked.Run})
+		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.Approval {
+			h.t.Fatalf("tickets: %+v, want the approval", open.Items)
+		}
+		k := open.Items[0]
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.Invalid, "digest")
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.Conflict, "asks something else")
+		if got := do[client.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
+			h.t.Errorf("decided: %+v", got)
+		}
+		if r := h.ended(asked.Run); r.Status != mailroom.Completed {
+			h.t.Errorf("after the decision the run is %s", r.Status)
+		}
+		more := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
+		if r := do[client.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.Cancelled && !r.Stopping {
+			h.t.Errorf("cancelled: %+v", r)
+		}
+	})
+}
+
+func TestOriginOfWhatIsSubmittedOverHTTPIsMCP(t *testing.T) {
+	h := open(t)
+	sent := do[mailroom.Submitted](h.web(operator, "mine"), "submit_message", args{"text": "hi", "agent": "echo"})
+	if got := h.ended(sent.Run).Origin; got.Via != "mcp" || got.Sender != mailroom.Operator || got.RequestID == "" {
+		t.Errorf("origin %+v, want via mcp", got)
+	}
+}
+
+func TestACancelledCallStopsWaiting(t *testing.T) {
+	h := open(t)
+	me := h.near(operator, "mine")
+	me.try("inbox_peek", nil) // makes it
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := me.call(ctx, "wait_for_message", args{"timeout_secs": 300})
+		ended <- err
+	}()
+	h.waits(1)
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a cancelled call has an answer")
+	}
+	h.waits(0)
+}
+
+func TestALostConnectionStopsWaiting(t *testing.T) {
+	h := open(t)
+	me := h.web(operator, "mine")
+	me.try("inbox_peek", nil) // makes it
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		_, err := me.call(ctx, "wait_for_message", args{"timeout_secs": 300})
+		ended <- err
+	}()
+	h.waits(1)
+	cancel()
+	<-ended
+	h.waits(0)
+}
+
+func TestAShutdownEndsTheWait(t *testing.T) {
+	h := open(t)
+	me := h.web(operator, "mine")
+	me.try("inbox_peek", nil) // makes it
+	refused := make(chan string)
+	go func() {
+		_, why := me.try("wait_for_message", args{"timeout_secs": 300})
+		refused <- why
+	}()
+	h.waits(1)
+	go h.stop() // which the end of the test waits for
+	select {
+	case why := <-refused:
+		if !strings.HasPrefix(why, "unavailable: ") {
+			t.Errorf("the wait ended with %q, want unavailable", why)
+		}
+	case <-time.After(5 * time.Second): // its grace is longer
+		t.Error("the wait goes on while the server wants to end")
+	}
+}

@@ -1,0 +1,171 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// Face is another protocol over the same operations. What it does it does with
+// requests of its own, of whoever sent one to it: they go through the same gates
+// to the same handlers, so there is one set of rules. A request to a face is a
+// POST, with a token, of a JSON body whose names are the protocol's.
+type Face struct {
+	// Via is the origin of what is submitted over it, such as "mcp".
+	Via string
+	// Query are the parameters of its URL that it takes.
+	Query []string
+	// Summary says in some words what it is.
+	Summary string
+	// Serve answers a request. inside carries out the requests that it makes
+	// meanwhile, whatever address they name; they end with it.
+	Serve func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
+}
+
+// faces registers the faces of Options.
+func (f face) faces() {
+	s := f.server
+	for path, one := range s.options.Faces {
+		op := f.op(requests, "POST "+path, one.Via, one.Summary)
+		op.Description = "Each of the requests that it stands for needs its own scope."
+		body := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: body}
+		op.Responses["200"] = &huma.Response{Description: "OK", Content: body}
+		text := &huma.Schema{Type: huma.TypeString}
+		for _, name := range one.Query {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
+		}
+		f.api.OpenAPI().AddOperation(&op)
+		s.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			out := w.(*response) // ServeHTTP makes no other
+			if err := onlyKnown(r.URL.Query(), one.Query); err != nil {
+				s.refuse(out, r, err)
+				return
+			}
+			one.Serve(out, r, inside{server: s, via: one.Via, outer: r})
+		})
+	}
+}
+
+// inside carries out the requests of a face without a network.
+type inside struct {
+	server *Server
+	via    string
+	outer  *http.Request // whose sender they are of
+}
+
+type viaKey struct{}
+
+// viaOf is by which face the request of ctx comes.
+func viaOf(ctx context.Context) string {
+	if via, ok := ctx.Value(viaKey{}).(string); ok {
+		return via
+	}
+	return "user"
+}
+
+// RoundTrip serves r like any other request. It returns as soon as the answer
+// has begun; the answer's Close ends what is left of it, and waits for that.
+func (i inside) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), viaKey{}, i.via))
+	gone := context.AfterFunc(i.outer.Context(), cancel)
+	reader, writer := io.Pipe()
+	a := &spoken{header: http.Header{}, begun: make(chan struct{}), body: writer}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		defer gone()
+		a.end(i.exchange(a, i.request(ctx, r)))
+	}()
+	answer := &heard{Reader: reader, close: func() error {
+		cancel()
+		err := reader.Close()
+		<-served
+		return err
+	}}
+	<-a.begun
+	if err := r.Context().Err(); err != nil {
+		return nil, errors.Join(context.Cause(r.Context()), answer.Close())
+	}
+	return &http.Response{
+		StatusCode: a.status, Status: http.StatusText(a.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.told, Body: answer, ContentLength: -1, Request: r,
+	}, nil
+}
+
+// request is r as it would have come from whoever sent the outer one.
+func (i inside) request(ctx context.Context, r *http.Request) *http.Request {
+	in := r.Clone(ctx)
+	in.Host, in.RemoteAddr = i.outer.Host, i.outer.RemoteAddr
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	for _, name := range []string{"Authorization", "X-Forwarded-For"} { // the second for the log
+		in.Header.Del(name)
+		if given := i.outer.Header[name]; given != nil {
+			in.Header[name] = slices.Clone(given)
+		}
+	}
+	in.Header.Set("X-Request-ID", requestOf(i.outer.Context()).id)
+	return in
+}
+
+// exchange serves a request to its end. An error says that the answer is cut.
+func (i inside) exchange(a *spoken, r *http.Request) (err error) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler: // it was answered in part, and is logged
+			err = io.ErrUnexpectedEOF
+		default:
+			panic(p)
+		}
+	}()
+	i.server.ServeHTTP(a, r)
+	return r.Body.Close()
+}
+
+// spoken is the answer to an inner request, as its handler writes it.
+type spoken struct {
+	// Owned by the handler's goroutine; read by the other once begun is closed.
+	header http.Header
+	status int
+	told   http.Header // as it was when the answer began
+
+	begun chan struct{}
+	body  *io.PipeWriter
+}
+
+func (a *spoken) Header() http.Header { return a.header }
+
+func (a *spoken) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status, a.told = status, a.header.Clone()
+		close(a.begun)
+	}
+}
+
+func (a *spoken) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(b)
+}
+
+// Flush does nothing: what is written is there at once.
+func (a *spoken) Flush() {}
+
+func (a *spoken) end(err error) {
+	a.WriteHeader(http.StatusOK)
+	_ = a.body.CloseWithError(err) // it never fails
+}
+
+// heard is the body of an answer.
+type heard struct {
+	io.Reader
+	close func() error
+}
+
+func (h *heard) Close() error { return h.close() }

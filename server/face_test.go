@@ -1,0 +1,146 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+// repeater is a face that makes the request which its body names, and answers
+// with the first line of the answer.
+func repeater(o *server.Options) {
+	o.Faces = map[string]server.Face{"/again": {
+		Via: "again", Query: []string{"of"}, Summary: "Makes a request",
+		Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
+			line, err := repeat(r, inside)
+			if err != nil {
+				line = "failed: " + err.Error()
+			}
+			_, _ = io.WriteString(w, line) // who has gone needs no answer
+		},
+	}}
+}
+
+func repeat(r *http.Request, inside http.RoundTripper) (string, error) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return "", err
+	}
+	route, body, _ := strings.Cut(strings.Trim(string(raw), `"`), " with ")
+	method, path, _ := strings.Cut(route, " ")
+	var given io.Reader
+	if body != "" {
+		given = strings.NewReader(strings.ReplaceAll(body, "'", `"`))
+	}
+	in, err := http.NewRequestWithContext(r.Context(), method, "http://elsewhere.example.org"+path, given)
+	if err != nil {
+		return "", err
+	}
+	in.Header.Set("Authorization", "Bearer of-somebody-else")
+	resp, err := (&http.Client{Transport: inside}).Do(in)
+	if err != nil {
+		return "", err
+	}
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return line, errors.Join(err, resp.Body.Close())
+}
+
+func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
+	f := start(t, repeater)
+	f.submit("private", "hello")
+	ann := f.as(f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit))
+	reader := f.as(f.token("reader", "", mailroom.MayRead))
+	for name, e := range map[string]struct {
+		who        *fixture
+		ask, words string
+	}{
+		"the operator sees all":       {f, "GET /v1/threads/private", `"id":"private"`},
+		"a stranger does not":         {ann, "GET /v1/threads/private", `"code":"not_found"`},
+		"who may submit does":         {ann, "POST /v1/messages with {'thread':'anns','text':'hi'}", `"disposition":"queued"`},
+		"who may not does not":        {reader, "POST /v1/messages with {'text':'hi'}", `"code":"forbidden"`},
+		"a body has the same rules":   {ann, "POST /v1/messages with {'text':'hi','Text':'ho'}", "unknown field"},
+		"a route must be there":       {f, "GET /v1/nothing", `"code":"not_found"`},
+		"a stream begins":             {f, "GET /v1/threads/private/stream", "event: entry"},
+		"an answer may have no body":  {f, "GET /v1/threads/private/stream?until=settled&after=99", ""},
+		"a face may ask another face": {f, "POST /again", `there is nothing at`},
+	} {
+		got := e.who.call("POST /again?of=x", `"`+e.ask+`"`)
+		if got.status != 200 || !strings.Contains(got.body, e.words) {
+			t.Errorf("%s: %d %s, want %q", name, got.status, got.body, e.words)
+		}
+	}
+	page, err := client.New(f.url, ann.secret).Runs(t.Context(), client.ListQuery{Q: "via:again"})
+	if err != nil || len(page.Items) != 1 || page.Items[0].Thread != "anns" || page.Items[0].Origin.Sender != "ann" {
+		t.Errorf("submitted over the face: %+v, %v, want ann's one run", page.Items, err)
+	}
+}
+
+func TestAFaceStandsBehindTheGates(t *testing.T) {
+	f := start(t, repeater)
+	ask := `"GET /healthz"`
+	f.wantCode("no token", f.as("").call("POST /again", ask), 401, mailroom.Unauthenticated)
+	f.wantCode("an unknown parameter", f.call("POST /again?if=x", ask), 422, mailroom.Invalid)
+	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403, mailroom.Forbidden)
+	f.wantCode("another method", f.call("GET /again", ""), 405, mailroom.Invalid)
+	f.wantCode("no JSON", f.call("POST /again", `{`), 400, mailroom.Invalid)
+	if got := f.call("POST /again", `{"Any-Name":{"_x":1}}`); got.status != 200 {
+		t.Errorf("names that are not ours: %d %s, want that the face reads them", got.status, got.body)
+	}
+	if !slices.Contains(f.described(), "POST /again") {
+		t.Error("the face is not described")
+	}
+}
+
+func TestWhatAFaceAsksEndsWithItsRequest(t *testing.T) {
+	f := start(t, repeater)
+	f.submit("t", "hello")
+	ctx, leave := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/again", strings.NewReader(`"GET /v1/stream"`))
+		if err != nil {
+			ended <- err
+			return
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		resp, err := f.http.RoundTrip(r)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			err = errors.Join(err, resp.Body.Close())
+		}
+		ended <- err
+	}()
+	for f.metricOf("mailroom_stream_subscribers") != "1" {
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leave()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the outer request ended with %v", err)
+	}
+	f.log.wait(t, `"path":"/again"`)
+	if got := f.metricOf("mailroom_stream_subscribers"); got != "0" {
+		t.Errorf("%s streams are left", got)
+	}
+}
+
+// metricOf is the value of a metric without labels.
+func (f *fixture) metricOf(name string) string {
+	f.t.Helper()
+	_, after, _ := strings.Cut(f.call("GET /metrics", "").body, "\n"+name+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	return value
+}
