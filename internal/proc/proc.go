@@ -54,11 +54,14 @@ type Spec struct {
 
 // Limits bound what a child may take. 0 is no bound.
 type Limits struct {
-	Start  time.Duration // until the first byte on stdout or stderr
+	Start  time.Duration // until the first sign of life, a piece of stdout or stderr
 	Idle   time.Duration // between two of them; before the first too if Start is 0
 	Total  time.Duration // from Run to the child's exit
 	Output int64         // bytes of stdout
 	Stderr int           // bytes of stderr's end that are kept
+	// StdoutOnly says that stderr is no sign of life: of a child that only
+	// complains there.
+	StdoutOnly bool
 
 	Interrupt time.Duration // from INT to TERM when it is stopped
 	Terminate time.Duration // from TERM to KILL
@@ -73,7 +76,8 @@ var (
 	ErrOutput = errors.New("too much output")
 )
 
-// Child is a started process. Run or Kill must be called, once, to its end.
+// Child is a started process. Run, Converse or Kill must be called, once, to its
+// end.
 type Child struct {
 	// Set by Start, then only read.
 	spec                  Spec

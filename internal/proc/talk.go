@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -30,8 +29,12 @@ const (
 
 // Emit takes a piece of stdout. It is called from Run's goroutine, one piece
 // after the other; while it blocks, the child is not counted as silent. Its
-// error stops the child.
+// error stops the child, but for ErrLifeless.
 type Emit func(ctx context.Context, piece []byte) error
+
+// ErrLifeless is what an Emit returns for a piece that it has taken and that is
+// no sign of life: the child stays as silent as it was.
+var ErrLifeless = errors.New("no sign of life")
 
 // Exit is how a child ended.
 type Exit struct {
@@ -64,7 +67,15 @@ func (e Exit) String() string {
 // to end too, then TERM and KILL. Processes that survive KILL, for some seconds,
 // are named in the Exit: they are the one thing that Run does not wait for.
 func (c *Child) Run(ctx context.Context, input string, emit Emit) (Exit, error) {
-	t := c.listen(&input)
+	in := NewInput(input)
+	in.Close()
+	return c.Converse(ctx, in, emit)
+}
+
+// Converse is Run with an input that goes on while the child works. The caller
+// closes it; when the child has ended it takes nothing more.
+func (c *Child) Converse(ctx context.Context, in *Input, emit Emit) (Exit, error) {
+	t := c.listen(in)
 	return c.finish(ctx, t, c.watch(ctx, t, emit), emit)
 }
 
@@ -75,22 +86,18 @@ type talk struct {
 	life   chan struct{} // one slot: there was something on stderr
 	stderr *tail         // of the goroutine that reads it, until done
 	pipes  sync.WaitGroup
+	in     *Input // nil: the child gets none
 
 	got int64 // bytes of stdout so far
 }
 
-func (c *Child) listen(input *string) *talk {
+func (c *Child) listen(in *Input) *talk {
 	t := &talk{
 		out: make(chan []byte), life: make(chan struct{}, 1),
-		stderr: &tail{max: c.spec.Limits.Stderr},
+		stderr: &tail{max: c.spec.Limits.Stderr}, in: in,
 	}
-	if input != nil {
-		t.pipes.Go(func() {
-			// Whoever does not want all of its input closes the pipe or ends;
-			// what became of it is told by its exit.
-			_, _ = io.WriteString(c.stdin, *input)
-			_ = c.stdin.Close() // as above
-		})
+	if in != nil {
+		t.pipes.Go(func() { in.pump(c.stdin) })
 	}
 	t.pipes.Go(func() {
 		defer close(t.out)
@@ -99,6 +106,9 @@ func (c *Child) listen(input *string) *talk {
 	t.pipes.Go(func() {
 		read(c.stderr, func(b []byte) {
 			t.stderr.add(b)
+			if c.spec.Limits.StdoutOnly {
+				return
+			}
 			select {
 			case t.life <- struct{}{}:
 			default: // the one before was not seen yet
@@ -164,13 +174,15 @@ func (c *Child) watch(ctx context.Context, t *talk, emit Emit) (why error) {
 				out = nil // closed its stdout; it may still do something
 				continue
 			}
-			if err := c.hand(ctx, t, b, emit); err != nil {
-				if ctx.Err() != nil {
-					return context.Cause(ctx) // which is why emit failed
-				}
+			switch err := c.hand(ctx, t, b, emit); {
+			case errors.Is(err, ErrLifeless):
+			case err != nil && ctx.Err() != nil:
+				return context.Cause(ctx) // which is why emit failed
+			case err != nil:
 				return err
+			default:
+				alive()
 			}
-			alive()
 		case <-t.life:
 			alive()
 		case <-c.exited:
@@ -202,15 +214,14 @@ func (c *Child) hand(ctx context.Context, t *talk, b []byte, emit Emit) error {
 		room = min(room, c.spec.Limits.Output-t.got)
 	}
 	t.got += room
+	var err error
 	if room > 0 {
-		if err := emit(ctx, b[:room]); err != nil {
-			return err
-		}
+		err = emit(ctx, b[:room])
 	}
-	if room < int64(len(b)) {
-		return ErrOutput
+	if room < int64(len(b)) && (err == nil || errors.Is(err, ErrLifeless)) {
+		err = ErrOutput
 	}
-	return nil
+	return err
 }
 
 // finish ends the tree, reads the pipes to their end, and tells how the child
@@ -220,7 +231,7 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 	ladder := c.ladder(why)
 	t.pipes.Go(func() {
 		left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), ladder, c.exited)) // its only error
-		c.hangUp()
+		c.hangUp(t)
 		stopped <- left
 	})
 	gone := make(chan struct{})
@@ -237,7 +248,7 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 			if deaf {
 				continue
 			}
-			if err := c.lastWords(ctx, t, b, emit); err != nil {
+			if err := c.lastWords(ctx, t, b, emit); err != nil && !errors.Is(err, ErrLifeless) {
 				deaf = true
 				if why == nil {
 					why = err
@@ -260,8 +271,11 @@ func (c *Child) lastWords(ctx context.Context, t *talk, b []byte, emit Emit) err
 
 // hangUp ends the pipes after the tree has gone. Readers still get all that is
 // in them; only somebody who was not found and keeps one open is cut off.
-func (c *Child) hangUp() {
+func (c *Child) hangUp(t *talk) {
 	_ = c.stdin.Close() // nobody is left to read it; the writer may have closed it before
+	if t.in != nil {
+		t.in.drop()
+	}
 	for _, f := range []*os.File{c.stdout, c.stderr} {
 		if err := f.SetReadDeadline(time.Now()); err != nil {
 			_ = f.Close() // no deadlines here: close it, or its reader might wait for ever
