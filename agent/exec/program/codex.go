@@ -1,0 +1,177 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"mailroom"
+)
+
+// codex is OpenAI's, as `codex exec --json`. It reads its prompt to the end of
+// stdin, chooses the ids of its sessions and cannot ask.
+func codex() *Profile {
+	return &Profile{
+		Name: "codex", Program: "codex", Version: []string{"--version"},
+		EnvAllow: append(network(),
+			"CODEX_HOME", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN", "CODEX_CA_CERTIFICATE",
+			"CODEX_SQLITE_HOME", "CODEX_OSS_BASE_URL", "CODEX_OSS_PORT",
+			"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORGANIZATION", "OPENAI_PROJECT",
+			"AWS_PROFILE", "AWS_REGION", "AWS_BEARER_TOKEN_BEDROCK",
+		),
+		Modes: []Mode{Read, Edit, Full},
+		Args: func(t Turn) []string {
+			// Before the word exec, these are taken by a resumed turn too.
+			args := []string{"-s", map[Mode]string{Read: "read-only", Edit: "workspace-write", Full: "danger-full-access"}[t.Mode]}
+			if t.Model != "" {
+				args = append(args, "-m", t.Model)
+			}
+			args = append(append(args, t.Args...), "exec")
+			if t.Resume {
+				args = append(args, "resume")
+			}
+			args = append(args, "--json", "--skip-git-repo-check")
+			if t.Resume {
+				args = append(args, t.Session)
+			}
+			return append(args, "-")
+		},
+		Prompt: func(text string) string { return text },
+		Decode: decodeCodex,
+		Gone:   []string{"no rollout found"},
+		Busy:   []string{"active writer"},
+		Refused: []string{
+			"error: unexpected argument", "error: invalid value", "error parsing -c overrides", "error loading configuration",
+		},
+	}
+}
+
+// codexLine is what is read of a line of codex.
+type codexLine struct {
+	Type    string          `json:"type"`
+	Thread  string          `json:"thread_id"`
+	Item    json.RawMessage `json:"item"`
+	Message string          `json:"message"`
+	Error   struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Usage *struct {
+		Input  int64 `json:"input_tokens"`
+		Output int64 `json:"output_tokens"`
+	} `json:"usage"`
+}
+
+func decodeCodex(line []byte) ([]Fact, error) {
+	var l codexLine
+	if err := read(line, &l); err != nil {
+		return nil, err
+	}
+	switch l.Type {
+	case "thread.started":
+		return []Fact{Session{ID: l.Thread}}, nil
+	case "item.started", "item.completed":
+		return codexItem(l.Item, l.Type == "item.completed"), nil
+	case "error":
+		return []Fact{Warning{Text: l.Message}}, nil
+	case "turn.failed":
+		class, after := codexTrouble(l.Error.Message)
+		return []Fact{End{Class: class, Message: l.Error.Message, RetryAfter: after}}, nil
+	case "turn.completed":
+		var facts []Fact
+		if l.Usage != nil {
+			u := mailroom.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
+			facts = append(facts, Usage{Usage: u, TotalTokens: true})
+		}
+		return append(facts, End{OK: true}), nil
+	}
+	return nil, nil
+}
+
+// codexItem reads what a turn is made of. Every kind of item that is not named
+// here is a tool, so that one which comes new is shown too.
+func codexItem(raw json.RawMessage, completed bool) []Fact {
+	var it struct {
+		ID       string          `json:"id"`
+		Type     string          `json:"type"`
+		Text     string          `json:"text"`
+		Message  string          `json:"message"`
+		Status   string          `json:"status"`
+		Output   string          `json:"aggregated_output"`
+		ExitCode *int            `json:"exit_code"`
+		Result   json.RawMessage `json:"result"`
+		Error    json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(raw, &it) != nil {
+		return nil // another shape than any we know
+	}
+	switch it.Type {
+	case "agent_message":
+		if completed {
+			return []Fact{Said{Message: it.ID, Text: it.Text}}
+		}
+		return nil
+	case "error":
+		if completed {
+			return []Fact{Warning{Text: it.Message}}
+		}
+		return nil
+	case "reasoning", "todo_list", "":
+		return nil
+	}
+	arguments := codexArguments(raw)
+	if !completed {
+		return []Fact{ToolStarted{Call: it.ID, Name: it.Type, Arguments: arguments}}
+	}
+	done := ToolFinished{Call: it.ID, Name: it.Type, Arguments: arguments, OK: it.Status != "failed" && it.Status != "declined"}
+	switch {
+	case it.Output != "":
+		done.Summary = it.Output
+	case !null(it.Error):
+		done.Summary = string(it.Error)
+	case !null(it.Result):
+		done.Summary = string(it.Result)
+	}
+	if it.ExitCode != nil && *it.ExitCode != 0 {
+		done.Summary = fmt.Sprintf("exit status %d\n%s", *it.ExitCode, done.Summary)
+	}
+	return []Fact{done}
+}
+
+func null(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
+
+// codexArguments is what an item is about: its fields but for what became of it.
+func codexArguments(raw json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(raw, &fields) != nil {
+		return nil
+	}
+	for _, name := range []string{"id", "type", "status", "aggregated_output", "exit_code", "result", "error"} {
+		delete(fields, name)
+	}
+	b, err := json.Marshal(fields)
+	if err != nil {
+		return nil
+	}
+	return b
+}
+
+var httpStatus = regexp.MustCompile(`\bstatus:? (\d{3})\b`)
+
+// codexTrouble reads the class of a failure from its words: there is nothing
+// else in the line.
+func codexTrouble(message string) (mailroom.Class, retryAfter) {
+	after := waitIn(message)
+	if m := httpStatus.FindStringSubmatch(message); m != nil {
+		if status, err := strconv.Atoi(m[1]); err == nil {
+			return classOf(status), after
+		}
+	}
+	switch {
+	case says(message, []string{"high demand", "overloaded", "rate limit", "usage limit", "connection failed", "error sending request", "lookup address"}):
+		return mailroom.Outage, after
+	case says(message, []string{"missing environment variable"}):
+		return mailroom.Permanent, after
+	}
+	return mailroom.Transient, after
+}

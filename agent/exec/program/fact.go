@@ -1,0 +1,87 @@
+package program
+
+import (
+	"encoding/json"
+	"time"
+
+	"mailroom"
+)
+
+// Fact is something that a line of a program says. Its types are those below.
+type Fact interface{ fact() }
+
+type (
+	// Session is the id under which the program keeps the conversation.
+	Session struct{ ID string }
+	// Begin says that another message begins. ID is the program's own.
+	Begin struct{ ID string }
+	// Text is a piece of the message being written.
+	Text struct{ Text string }
+	// Said is a whole passage of a message, which may have come in pieces before.
+	Said struct{ Message, Text string }
+
+	ToolStarted struct {
+		Call, Name string
+		Arguments  json.RawMessage
+	}
+	// ToolFinished repeats Name and Arguments where the line has them: not every
+	// call was announced.
+	ToolFinished struct {
+		Call, Name string
+		Arguments  json.RawMessage
+		OK         bool
+		Summary    string
+	}
+
+	// Usage is what was consumed. What is marked as a total counts from the
+	// session's beginning.
+	Usage struct {
+		mailroom.Usage
+		TotalTokens, TotalCost bool
+	}
+	// Warning is trouble that the program goes on with. It is no sign of life: one
+	// that waits for a network says so again and again.
+	Warning struct{ Text string }
+
+	// Question asks whether a call may be made.
+	Question struct {
+		ID, Call, Tool string
+		About          string // in words, "" if the program has none
+		Arguments      json.RawMessage
+	}
+	// Request wants an answer that nobody here can give.
+	Request struct{ ID, Kind string }
+
+	// End is the end of a turn. Text is what it came to, for a turn in which
+	// nothing was said.
+	End struct {
+		OK         bool
+		Aborted    bool // it was stopped in mid-turn
+		Class      mailroom.Class
+		Message    string // why it is not OK
+		RetryAfter time.Duration
+		Text       string
+	}
+)
+
+func (Session) fact()      {}
+func (Begin) fact()        {}
+func (Text) fact()         {}
+func (Said) fact()         {}
+func (ToolStarted) fact()  {}
+func (ToolFinished) fact() {}
+func (Usage) fact()        {}
+func (Warning) fact()      {}
+func (Question) fact()     {}
+func (Request) fact()      {}
+func (End) fact()          {}
+
+// Alive reports whether a line that says this shows that the program gets on.
+func Alive(facts []Fact) bool {
+	for _, f := range facts {
+		if _, trouble := f.(Warning); !trouble {
+			return true
+		}
+	}
+	return len(facts) == 0
+}

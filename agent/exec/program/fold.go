@@ -1,0 +1,312 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// KindWarning is the entry of a [Warning]: {text}.
+const KindWarning = "x.exec.warning"
+
+const (
+	// maxShown bounds the arguments and the summary of a call, in bytes.
+	maxShown = 4 << 10
+	// maxWarnings bounds those that one process may have written.
+	maxWarnings = 50
+)
+
+// Write is what is to be written next: text to be streamed, or a step to be
+// appended.
+type Write struct {
+	Text string
+	Step *mailroom.Step
+}
+
+// Fold turns facts into what is to be written. It keeps one message at a time:
+// what is said before a tool is called, or before another message, is an aside,
+// so that the last message is the reply.
+type Fold struct {
+	// Prefix is put before the ids of calls, so that they are unique in the
+	// run. Programs begin to count anew with each process.
+	Prefix string
+	// Hide takes secrets out of what is shown. nil: there are none.
+	Hide func(string) string
+
+	message string            // the program's id of the message being written
+	open    bool              // some of it was streamed
+	whole   bool              // its last passage is whole
+	passage string            // what came in pieces of the present passage
+	spoke   bool              // in this turn
+	over    bool              // the turn has ended
+	calls   map[string]string // that have not finished, and their names
+
+	warnings int
+	warned   string // the last of them
+
+	usage Usage
+	total Usage // of what counts from the session's beginning, the latest
+}
+
+// Take returns what a fact makes to be written.
+func (f *Fold) Take(fact Fact) []Write {
+	switch x := fact.(type) {
+	case Begin:
+		return f.begin(x.ID)
+	case Text:
+		return f.piece(x.Text)
+	case Said:
+		return f.said(x)
+	case ToolStarted:
+		if _, known := f.calls[x.Call]; known {
+			return nil
+		}
+		return f.aside(f.started(x.Call, x.Name, x.Arguments))
+	case ToolFinished:
+		return f.finished(x)
+	case Warning:
+		return f.warning(x.Text)
+	case Usage:
+		f.count(x)
+	case End:
+		f.over = true
+		if spoke := f.spoke; !spoke && x.OK && x.Text != "" {
+			f.spoke = false
+			return f.said(Said{Message: "result", Text: x.Text})
+		}
+		f.spoke = false
+	}
+	return nil
+}
+
+// begin starts another message. What was being written was said on the way.
+func (f *Fold) begin(id string) (w []Write) {
+	if f.open {
+		w = f.aside()
+	}
+	f.message, f.passage, f.whole, f.over = id, "", false, false
+	return w
+}
+
+func (f *Fold) piece(text string) (w []Write) {
+	if f.over {
+		w = f.begin("")
+	}
+	if f.open && f.whole {
+		w = append(w, f.stream("\n\n")...)
+	}
+	f.whole = false
+	f.passage += text
+	return append(w, f.stream(text)...)
+}
+
+func (f *Fold) said(x Said) (w []Write) {
+	rest, begun := strings.CutPrefix(x.Text, f.passage)
+	switch {
+	case f.passage != "" && begun && !f.over:
+	case f.open && f.message == x.Message && f.passage == "" && !f.over:
+		w = f.stream("\n\n")
+		rest = x.Text
+	default:
+		w = f.begin(x.Message)
+		rest = x.Text
+	}
+	f.message, f.passage, f.whole = x.Message, "", true
+	return append(w, f.stream(rest)...)
+}
+
+func (f *Fold) stream(text string) []Write {
+	text = strings.ReplaceAll(text, "\x00", "")
+	if text == "" {
+		return nil
+	}
+	f.open, f.spoke = true, true
+	return []Write{{Text: text}}
+}
+
+// aside makes a step of entries. The message that it ends is not the reply.
+func (f *Fold) aside(entries ...mailroom.Note) []Write {
+	step := &mailroom.Step{Entries: entries, Aside: f.open}
+	f.open, f.passage, f.whole = false, "", false
+	return []Write{{Step: step}}
+}
+
+// record makes a step of entries beside the message being written.
+func record(entries ...mailroom.Note) []Write {
+	return []Write{{Step: &mailroom.Step{Entries: entries, Record: true}}}
+}
+
+func (f *Fold) started(call, name string, arguments json.RawMessage) mailroom.Note {
+	if f.calls == nil {
+		f.calls = map[string]string{}
+	}
+	f.calls[call] = name
+	return note(mailroom.KindToolStarted, map[string]any{
+		"call": f.Prefix + call, "name": f.Show(name), "arguments": f.Arguments(arguments, maxShown),
+	})
+}
+
+func (f *Fold) ended(call string, ok bool, summary string) mailroom.Note {
+	delete(f.calls, call)
+	return note(mailroom.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Show(summary)})
+}
+
+func (f *Fold) finished(x ToolFinished) []Write {
+	if _, known := f.calls[x.Call]; known {
+		return record(f.ended(x.Call, x.OK, x.Summary))
+	}
+	if x.Name == "" {
+		return nil // of a call that nobody told us of
+	}
+	started := f.started(x.Call, x.Name, x.Arguments)
+	return f.aside(started, f.ended(x.Call, x.OK, x.Summary))
+}
+
+// Close returns the entries that end the calls which have not, because the
+// program has: no page shows them at work for ever.
+func (f *Fold) Close(why string) (entries []mailroom.Note) {
+	for _, call := range slices.Sorted(maps.Keys(f.calls)) {
+		entries = append(entries, f.ended(call, false, why))
+	}
+	return entries
+}
+
+func (f *Fold) warning(text string) []Write {
+	again := text == f.warned
+	f.warned = text
+	if f.warnings++; again || f.warnings > maxWarnings {
+		return nil
+	}
+	return record(note(KindWarning, map[string]any{"text": f.Show(text)}))
+}
+
+// Warned returns the last warning, "" if there was none.
+func (f *Fold) Warned() string { return f.warned }
+
+func (f *Fold) count(u Usage) {
+	if u.TotalTokens {
+		f.total.InputTokens, f.total.OutputTokens, f.total.TotalTokens = u.InputTokens, u.OutputTokens, true
+		u.InputTokens, u.OutputTokens = 0, 0
+	}
+	if u.TotalCost {
+		f.total.CostUSD, f.total.TotalCost = u.CostUSD, true
+		u.CostUSD = 0
+	}
+	f.usage.InputTokens += u.InputTokens
+	f.usage.OutputTokens += u.OutputTokens
+	f.usage.CostUSD += u.CostUSD
+}
+
+// Consumed returns what was consumed, given the totals of the session before,
+// and its totals now. A total that has become less counts from another beginning.
+func (f *Fold) Consumed(before mailroom.Usage) (used, totals mailroom.Usage) {
+	used, totals = f.usage.Usage, before
+	if f.total.TotalTokens {
+		totals.InputTokens, totals.OutputTokens = f.total.InputTokens, f.total.OutputTokens
+		if before.InputTokens > totals.InputTokens || before.OutputTokens > totals.OutputTokens {
+			before.InputTokens, before.OutputTokens = 0, 0
+		}
+		used.InputTokens += totals.InputTokens - before.InputTokens
+		used.OutputTokens += totals.OutputTokens - before.OutputTokens
+	}
+	if f.total.TotalCost {
+		totals.CostUSD = f.total.CostUSD
+		if before.CostUSD > totals.CostUSD {
+			before.CostUSD = 0
+		}
+		used.CostUSD += totals.CostUSD - before.CostUSD
+	}
+	return used, totals
+}
+
+func note(kind string, body map[string]any) mailroom.Note {
+	b, err := compact(body)
+	if err != nil {
+		b = []byte("{}") // made of texts, and of JSON that was read
+	}
+	return mailroom.Note{Kind: kind, Body: b}
+}
+
+// Show is text as entries may hold it: without secrets, and not too long. Its
+// beginning and its end say most.
+func (f *Fold) Show(text string) string {
+	text = strings.ToValidUTF8(strings.ReplaceAll(f.hide(text), "\x00", ""), "\uFFFD")
+	if len(text) <= maxShown {
+		return text
+	}
+	head, tail := maxShown/2, len(text)-maxShown/2
+	for head > 0 && !utf8.RuneStart(text[head]) {
+		head--
+	}
+	for tail < len(text) && !utf8.RuneStart(text[tail]) {
+		tail++
+	}
+	return fmt.Sprintf("%s\n… %d bytes …\n%s", text[:head], tail-head, text[tail:])
+}
+
+func (f *Fold) hide(text string) string {
+	if f.Hide == nil {
+		return text
+	}
+	return f.Hide(text)
+}
+
+// Arguments are those of a call without secrets, as JSON of at most limit bytes.
+// What is longer becomes an object that says how it begins.
+func (f *Fold) Arguments(raw json.RawMessage, limit int) json.RawMessage {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return json.RawMessage("null")
+	}
+	b, err := compact(f.hidden(v))
+	if err != nil {
+		return json.RawMessage("null") // it was JSON when it came
+	}
+	if len(b) <= limit {
+		return b
+	}
+	const escaped = 6 // bytes that one may become in JSON
+	text := string(b[:limit/escaped])
+	b, err = compact(map[string]any{"begins": strings.ToValidUTF8(text, ""), "bytes": len(b)})
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return b
+}
+
+func compact(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// hidden is a decoded JSON value without secrets in its texts.
+func (f *Fold) hidden(v any) any {
+	switch v := v.(type) {
+	case string:
+		return strings.ReplaceAll(f.hide(v), "\x00", "")
+	case []any:
+		for i := range v {
+			v[i] = f.hidden(v[i])
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for k, x := range v {
+			out[f.hide(k)] = f.hidden(x)
+		}
+		return out
+	}
+	return v
+}

@@ -1,0 +1,164 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"mailroom"
+)
+
+var update = flag.Bool("update", false, "write what the transcripts come to into the golden files")
+
+// A transcript is what a real program was given and what it said to that. What is
+// written of it is in testdata, which a person has read: a file for each
+// program, with a part for each of its transcripts.
+func TestTranscripts(t *testing.T) {
+	for _, p := range All() {
+		golden := filepath.Join("testdata", p.Name+".txtar")
+		files, err := filepath.Glob(filepath.Join("..", "testdata", "transcripts", p.Name, "*.jsonl"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%d transcripts of %s, %v", len(files), p.Name, err)
+		}
+		if *update {
+			a := &txtar.Archive{Comment: []byte("What is written of each transcript of " + p.Name + ". Made by go test -update, read by a person.\n\n")}
+			for _, file := range files {
+				a.Files = append(a.Files, txtar.File{Name: caseOf(file), Data: []byte(replay(t, p, file) + "\n")})
+			}
+			if err := os.WriteFile(golden, txtar.Format(a), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a, err := txtar.ParseFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{}
+		for _, f := range a.Files {
+			want[f.Name] = strings.TrimSuffix(string(f.Data), "\n")
+		}
+		for _, file := range files {
+			t.Run(p.Name+"/"+caseOf(file), func(t *testing.T) {
+				if diff := cmp.Diff(want[caseOf(file)], replay(t, p, file)); diff != "" {
+					t.Errorf("what is written (-want +got):\n%s", diff)
+				}
+			})
+			delete(want, caseOf(file))
+		}
+		for name := range want {
+			t.Errorf("there is no transcript %s of %s", name, p.Name)
+		}
+	}
+}
+
+func caseOf(file string) string { return strings.TrimSuffix(filepath.Base(file), ".jsonl") }
+
+// event is a line of a transcript.
+type event struct {
+	Argv []string
+	Out  json.RawMessage
+	Err  json.RawMessage
+	Exit *int
+}
+
+// replay is what is written when a program says what it said then.
+func replay(t *testing.T, p *Profile, file string) string {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	var f Fold
+	var e Ending
+	for _, text := range bytes.Split(bytes.TrimSpace(raw), []byte("\n")) {
+		var ev event
+		if err := json.Unmarshal(text, &ev); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		switch {
+		case ev.Argv != nil:
+			argv := strings.Join(ev.Argv, " ")
+			e.Resumed = strings.Contains(argv, "--resume") || strings.Contains(argv, " resume ")
+		case ev.Err != nil:
+			e.Stderr += line(ev.Err)
+		case ev.Exit != nil:
+			if e.Code = *ev.Exit; e.Code > 128 {
+				e.Signal, e.Code = syscall.Signal(e.Code-128).String(), -1
+			}
+		case ev.Out != nil:
+			facts, err := p.Decode(ev.Out)
+			if err != nil {
+				fmt.Fprintf(&out, "skipped: %v\n", err)
+				continue
+			}
+			e.Heard = true
+			for _, fact := range facts {
+				if end, ok := fact.(End); ok {
+					e.End = &end
+				}
+				showFact(&out, fact)
+				for _, w := range f.Take(fact) {
+					showWrite(&out, w)
+				}
+			}
+		}
+	}
+	for _, n := range f.Close("the program has ended") {
+		fmt.Fprintf(&out, "last %s %s\n", n.Kind, n.Body)
+	}
+	used, totals := f.Consumed(mailroom.Usage{})
+	fmt.Fprintf(&out, "used %+v of %+v\n", used, totals)
+	switch v := p.Judge(e); {
+	case v.Gone:
+		fmt.Fprintf(&out, "gone: %s\n", v.Message)
+	case v.Class == "":
+		fmt.Fprintln(&out, "done")
+	default:
+		fmt.Fprintf(&out, "%s: %s\n", v.Class, v.Message)
+	}
+	return out.String()
+}
+
+// showFact shows what the fold does not write.
+func showFact(out *strings.Builder, fact Fact) {
+	switch fact := fact.(type) {
+	case Session:
+		fmt.Fprintf(out, "session %s\n", fact.ID)
+	case Question:
+		fmt.Fprintf(out, "question about %s: %s %s (%s)\n", fact.Call, fact.Tool, fact.Arguments, fact.About)
+	case Request:
+		fmt.Fprintf(out, "request %s\n", fact.Kind)
+	case End:
+		fmt.Fprintf(out, "end ok=%v aborted=%v\n", fact.OK, fact.Aborted)
+	}
+}
+
+func showWrite(out *strings.Builder, w Write) {
+	if w.Step == nil {
+		fmt.Fprintf(out, "stream %q\n", w.Text)
+		return
+	}
+	how := "step"
+	if w.Step.Record {
+		how = "record"
+	}
+	if w.Step.Aside {
+		how = "aside"
+	}
+	if len(w.Step.Entries) == 0 {
+		fmt.Fprintln(out, how)
+	}
+	for _, n := range w.Step.Entries {
+		fmt.Fprintf(out, "%s %s %s\n", how, n.Kind, n.Body)
+	}
+}
