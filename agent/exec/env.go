@@ -19,6 +19,7 @@ const (
 	envAttempt = "MAILROOM_ATTEMPT"
 	envThread  = "MAILROOM_THREAD"
 	envKey     = "MAILROOM_IDEMPOTENCY_KEY"
+	envMark    = "MAILROOM_MARK" // Options.Mark
 )
 
 // marked returns the attempt of run that a process with this environment is of.
@@ -41,6 +42,18 @@ const minSecret = 6
 // environment returns the whole environment of the command and the values in it
 // that must not be shown, longest first.
 func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) {
+	env, secrets = a.variables()
+	if a.options.Mark != "" {
+		env = append(env, envMark+"="+a.options.Mark)
+	}
+	return append(env,
+		envRun+"="+run.ID, envAttempt+"="+strconv.Itoa(run.Attempt),
+		envThread+"="+run.Thread, envKey+"="+run.ID,
+	), secrets
+}
+
+// variables are those that do not depend on a run.
+func (a *agent) variables() (env []string, secrets []secret) {
 	for _, name := range a.options.EnvAllow {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
@@ -54,10 +67,7 @@ func (a *agent) environment(run *mailroom.Run) (env []string, secrets []secret) 
 		}
 	}
 	slices.SortStableFunc(secrets, func(a, b secret) int { return cmp.Compare(len(b.value), len(a.value)) })
-	return append(env,
-		envRun+"="+run.ID, envAttempt+"="+strconv.Itoa(run.Attempt),
-		envThread+"="+run.Thread, envKey+"="+run.ID,
-	), secrets
+	return env, secrets
 }
 
 func longest(secrets []secret) int {
@@ -87,13 +97,15 @@ func redact(raw []byte, secrets []secret, limit int) string {
 			from++ // the rest of a character that was cut
 		}
 	}
-	hide := func(text string) string {
-		for _, s := range secrets {
-			text = strings.ReplaceAll(text, s.value, "["+s.name+"]")
-		}
-		return text
-	}
 	var c clean
-	text := c.add([]byte(hide(string(raw[from:])))) + c.rest()
-	return hide(text) // what was written with NULs in it, as UTF-16 is, can be read only now
+	text := c.add([]byte(redactText(string(raw[from:]), secrets))) + c.rest()
+	return redactText(text, secrets) // what was written with NULs in it, as UTF-16 is, can be read only now
+}
+
+// redactText puts the names of secrets in the place of their values.
+func redactText(text string, secrets []secret) string {
+	for _, s := range secrets {
+		text = strings.ReplaceAll(text, s.value, "["+s.name+"]")
+	}
+	return text
 }

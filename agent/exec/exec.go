@@ -45,6 +45,9 @@ type Options struct {
 	// DefaultEnvAllow; an empty list passes nothing on. Values are treated
 	// like those of Env.
 	EnvAllow []string
+	// Mark, if set, is the value of a variable by which Reap finds what was left
+	// of a process that used the same mark and was killed.
+	Mark string
 
 	// StartTimeout is for the first byte of output on stdout or stderr, and
 	// IdleTimeout for the silence between two of them (before the first too, if
@@ -87,6 +90,14 @@ func DefaultEnvAllow() []string {
 // whether the command exists is seen by each run, because it may be installed
 // later.
 func New(o Options) (mailroom.Agent, error) {
+	a, err := newAgent(o)
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func newAgent(o Options) (*agent, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -102,7 +113,7 @@ func New(o Options) (mailroom.Agent, error) {
 	if o.MaxOutput == 0 {
 		o.MaxOutput = defaultMaxOutput
 	}
-	return &agent{options: o}, nil
+	return &agent{options: o, name: "the command"}, nil
 }
 
 func (o *Options) check() error {
@@ -119,6 +130,9 @@ func (o *Options) check() error {
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" || strings.ContainsRune(e, 0) {
 			return fmt.Errorf("env[%d] is not NAME=VALUE", i)
 		}
+	}
+	if strings.ContainsRune(o.Mark, 0) {
+		return errors.New("the mark holds a NUL")
 	}
 	for i, name := range o.EnvAllow {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -140,7 +154,10 @@ func (o *Options) check() error {
 }
 
 // agent has no state of its own: it serves many runs at once.
-type agent struct{ options Options }
+type agent struct {
+	options Options
+	name    string // how errors call what it runs
+}
 
 func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	run := s.Run()
@@ -179,7 +196,8 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	if rest := text.rest(); rest != "" && why == nil {
 		why = finally(ctx, func(ctx context.Context) error { return s.Stream(ctx, rest) })
 	}
-	return a.conclude(ctx, s, ending{exit, why, redact(exit.Stderr, secrets, maxStderr), limits})
+	e := ending{exit: exit, why: why, stderr: redact(exit.Stderr, secrets, maxStderr), limits: limits}
+	return conclude(ctx, s, e, a.verdict(e), mailroom.Step{})
 }
 
 func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret) proc.Spec {

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,10 +24,13 @@ const (
 )
 
 // Started is the process of an attempt. Leftovers is how many processes of
-// earlier attempts were killed first.
+// earlier attempts were killed first. Program is the profile of one that has
+// sessions, and Resumed says that it goes on in one.
 type Started struct {
 	proc.ID
-	Leftovers int `json:"leftovers,omitempty"`
+	Leftovers int    `json:"leftovers,omitempty"`
+	Program   string `json:"program,omitempty"`
+	Resumed   bool   `json:"resumed,omitempty"`
 }
 
 // Exited tells how the command ended. Either ExitCode or Signal is set, or
@@ -40,8 +44,9 @@ type Exited struct {
 	Limit      string `json:"limit,omitempty"`
 	LimitMS    int64  `json:"limit_ms,omitempty"`
 	DurationMS int64  `json:"duration_ms"`
-	Stderr     string `json:"stderr,omitempty"` // its end, at most 4 KiB
-	Left       []int  `json:"left,omitempty"`   // processes that could not be ended
+	Stderr     string `json:"stderr,omitempty"`  // its end, at most 4 KiB
+	Left       []int  `json:"left,omitempty"`    // processes that could not be ended
+	Skipped    int    `json:"skipped,omitempty"` // lines of a program that could not be read
 }
 
 const (
@@ -55,6 +60,12 @@ const (
 type checkpoint struct {
 	Process *proc.ID `json:"process,omitempty"` // of the latest attempt
 	Done    bool     `json:"done,omitempty"`    // the command has succeeded
+
+	// Of a program with sessions.
+	Session string     `json:"session,omitempty"` // that was given the input
+	Steered []string   `json:"steered,omitempty"` // messages that were handed to it beside the input
+	Asked   []question `json:"asked,omitempty"`   // what a person is asked
+	Decided []decided  `json:"decided,omitempty"`
 }
 
 func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
@@ -68,18 +79,27 @@ func readCheckpoint(raw json.RawMessage) (c checkpoint, err error) {
 }
 
 // step makes a step of one entry. A nil checkpoint leaves the run's.
-func step(kind string, body any, c *checkpoint) (mailroom.Step, error) {
-	b, err := json.Marshal(body)
+func step(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
+	b, err := encode(kind, body)
 	if err != nil {
-		return mailroom.Step{}, fmt.Errorf("encode %s: %w", kind, err)
+		return st, err
 	}
-	st := mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: b}}}
+	st.Entries = []mailroom.Note{{Kind: kind, Body: b}}
 	if c != nil {
-		if st.Checkpoint, err = json.Marshal(c); err != nil {
-			return mailroom.Step{}, fmt.Errorf("encode checkpoint: %w", err)
-		}
+		st.Checkpoint, err = encode("checkpoint", c)
 	}
-	return st, nil
+	return st, err
+}
+
+// encode leaves JSON inside v as it is, to the byte: digests are made of it.
+func encode(what string, v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode %s: %w", what, err)
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
 func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int) error {
@@ -94,10 +114,11 @@ func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int
 // ending is how an attempt's command ended: its exit, why it was stopped, and
 // the end of its stderr as it may be shown.
 type ending struct {
-	exit   proc.Exit
-	why    error
-	stderr string
-	limits limits
+	exit    proc.Exit
+	why     error
+	stderr  string
+	limits  limits
+	skipped int
 }
 
 // limits are the time limits of an attempt; 0 is none.
@@ -130,13 +151,12 @@ func (a *agent) limits(ctx context.Context) limits {
 	return l
 }
 
-// conclude writes how the command ended and returns what that means for the
-// run. After a success the entry, the reply and the checkpoint that says so are
+// conclude writes how the command ended, with more, and returns verdict, which is
+// what that means for the run. After a success the entry, the reply and the checkpoint that says so are
 // one step: a worker that is lost right after it does not make the command run
 // again. Any other end is a record, which leaves what was streamed to the end of
 // the run: it is a partial message.
-func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) error {
-	verdict := a.verdict(e)
+func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, more mailroom.Step) error {
 	if lost(e.why) {
 		return verdict
 	}
@@ -147,6 +167,11 @@ func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) erro
 	st, err := step(KindExited, e.exited(), done)
 	if err == nil {
 		st.Record = verdict != nil
+		st.Entries = append(more.Entries, st.Entries...)
+		st.Usage, st.State = more.Usage, more.State
+		if done == nil {
+			st.Checkpoint = more.Checkpoint
+		}
 		err = finally(ctx, func(ctx context.Context) error { return s.Append(ctx, st) })
 	}
 	switch {
@@ -157,13 +182,13 @@ func (a *agent) conclude(ctx context.Context, s mailroom.Session, e ending) erro
 	}
 	err = fmt.Errorf("write %s: %w", KindExited, err)
 	if f, ok := errors.AsType[*mailroom.Failure](verdict); ok {
-		return &mailroom.Failure{Class: f.Class, Err: errors.Join(f.Err, err)}
+		return &mailroom.Failure{Class: f.Class, RetryAfter: f.RetryAfter, Err: errors.Join(f.Err, err)}
 	}
 	return errors.Join(verdict, err)
 }
 
 func (e ending) exited() Exited {
-	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr}
+	x := Exited{Signal: e.exit.Signal, DurationMS: e.exit.Duration.Milliseconds(), Stderr: e.stderr, Skipped: e.skipped}
 	if e.exit.Code >= 0 {
 		x.ExitCode = &e.exit.Code
 	}
@@ -182,7 +207,7 @@ func (e ending) exited() Exited {
 func (e ending) stopped() string {
 	for _, known := range []error{
 		proc.ErrStart, proc.ErrIdle, proc.ErrTotal, proc.ErrOutput,
-		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline,
+		mailroom.ErrStopped, mailroom.ErrReleased, mailroom.ErrDeadline, errLate, errGone,
 	} {
 		if errors.Is(e.why, known) {
 			return known.Error()
@@ -199,7 +224,7 @@ func (a *agent) verdict(e ending) error {
 		left = e.exit.Left
 	}
 	failure := func(class mailroom.Class, format string, args ...any) error {
-		err := fmt.Errorf("the command "+format, args...)
+		err := fmt.Errorf(a.name+" "+format, args...)
 		return &mailroom.Failure{Class: class, Err: errors.Join(left, e.quote(err))}
 	}
 	switch {

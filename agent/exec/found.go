@@ -1,0 +1,116 @@
+package exec
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"mailroom/agent/exec/program"
+	"mailroom/internal/proc"
+)
+
+// Usable says why a program cannot be run as o says, nil if nothing is known
+// against it. The error names no path.
+func Usable(o ProgramOptions) error {
+	name := cmp.Or(o.Program, o.Profile.Program)
+	if _, err := osexec.LookPath(name); err != nil {
+		if strings.ContainsRune(name, os.PathSeparator) {
+			return fmt.Errorf("the program of %s is not where the configuration says", o.Profile.Name)
+		}
+		return fmt.Errorf("not installed: there is no program %s in PATH", name)
+	}
+	if o.Dir != "" {
+		if info, err := os.Stat(o.Dir); err != nil || !info.IsDir() {
+			return errors.New("the folder that it is to run in is not there")
+		}
+	}
+	if o.Profile.Unfit == nil {
+		return nil
+	}
+	allowed := o.EnvAllow
+	if allowed == nil {
+		allowed = EnvAllow(o.Profile)
+	}
+	why := o.Profile.Unfit(program.Place{
+		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0,
+		Lookup: func(name string) (value string, ok bool) {
+			for _, e := range o.Env {
+				if n, v, _ := strings.Cut(e, "="); n == name {
+					value, ok = v, true // the last of a name counts
+				}
+			}
+			if !ok && slices.Contains(allowed, name) {
+				value, ok = os.LookupEnv(name)
+			}
+			return value, ok
+		},
+	})
+	if why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+const (
+	// versionTime bounds the question for a version: a cold start of a large
+	// program on a busy machine is slow.
+	versionTime = 20 * time.Second
+	maxVersion  = 80 // characters
+)
+
+// Version asks a program for its version, in its own words.
+func Version(ctx context.Context, o ProgramOptions) (string, error) {
+	if o.EnvAllow == nil {
+		o.EnvAllow = EnvAllow(o.Profile)
+	}
+	a := &agent{options: Options{Env: o.Env, EnvAllow: o.EnvAllow}}
+	env, _ := a.variables()
+	if o.Mark != "" {
+		env = append(env, envMark+"="+o.Mark)
+	}
+	child, err := proc.Start(proc.Spec{
+		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir,
+		Limits: proc.Limits{Total: versionTime, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
+	})
+	if err != nil {
+		return "", errors.New("it does not start")
+	}
+	var said strings.Builder
+	exit, why := child.Run(ctx, "", func(_ context.Context, piece []byte) error {
+		said.Write(piece)
+		return nil
+	})
+	line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+	line = strings.TrimSpace(strings.ToValidUTF8(line, ""))
+	switch {
+	case ctx.Err() != nil:
+		return "", context.Cause(ctx)
+	case errors.Is(why, proc.ErrTotal):
+		return "", fmt.Errorf("it did not tell its version within %v", versionTime)
+	case why != nil || !exit.Success() || line == "":
+		return "", fmt.Errorf("it did not tell its version, and ended with %v", exit)
+	}
+	if r := []rune(line); len(r) > maxVersion {
+		line = string(r[:maxVersion])
+	}
+	return line, nil
+}
+
+// Reap kills what is left of processes that were started with a mark by somebody
+// who was killed, and returns how many it killed. Only who knows that no other
+// process uses the mark may call it. On systems other than Linux it does nothing.
+func Reap(ctx context.Context, mark string) (int, error) {
+	if mark == "" {
+		return 0, nil
+	}
+	return proc.KillLeftovers(ctx, proc.ID{}, func(lookup func(string) (string, bool)) bool {
+		value, _ := lookup(envMark)
+		return value == mark
+	})
+}
