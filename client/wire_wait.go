@@ -72,6 +72,7 @@ type Agent struct {
 	Name      string  `json:"name"`
 	Kind      *string `json:"kind" doc:"null if it is served elsewhere only."`
 	Version   *string `json:"version" doc:"Of its present definition, where that is known."`
+	Program   *string `json:"program" doc:"Version of the program behind it, where there is one that told it."`
 	Available bool    `json:"available" doc:"Its runs are started."`
 	Reason    *string `json:"reason" doc:"Why it is not available."`
 	Workers   int     `json:"workers" doc:"Live workers that serve it."`

@@ -179,13 +179,22 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if s.options.Agents == nil {
 		return nil
 	}
+	barred := func() error {
+		if d := s.options.Describe(name); d.Barred {
+			return wrong("body.agent", fmt.Sprintf("agent %q cannot be used: %s", short(name), d.Problem), name)
+		}
+		return nil
+	}
 	known := s.options.Agents()
 	if slices.Contains(known, name) {
-		return nil
+		return barred()
 	}
 	elsewhere, err := s.servedElsewhere(ctx)
 	if err != nil || slices.Contains(elsewhere, name) {
 		return err
+	}
+	if slices.Contains(s.options.Absent(), name) {
+		return barred()
 	}
 	return wrong("body.agent", fmt.Sprintf("no agent %q; known: %s", short(name), strings.Join(known, ", ")), name)
 }

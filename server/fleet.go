@@ -38,8 +38,7 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 	agents := map[string]*client.Agent{}
 	if s.options.Agents != nil {
 		for _, name := range s.options.Agents() {
-			d := s.options.Describe(name)
-			agents[name] = &client.Agent{Name: name, Kind: given(d.Kind), Version: given(d.Version), Reason: given(d.Problem)}
+			agents[name] = s.described(name)
 		}
 	}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -53,6 +52,11 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 					agents[name] = &client.Agent{Name: name}
 				}
 				agents[name].Workers++
+			}
+		}
+		for _, name := range s.options.Absent() {
+			if agents[name] == nil { // nobody elsewhere serves it either
+				agents[name] = s.described(name)
 			}
 		}
 		for name, a := range agents {
@@ -76,6 +80,14 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 		out.Items = append(out.Items, *a)
 	}
 	return &body[client.Page[client.Agent]]{out}, nil
+}
+
+// described is what this process knows of an agent.
+func (s *Server) described(name string) *client.Agent {
+	d := s.options.Describe(name)
+	return &client.Agent{
+		Name: name, Kind: given(d.Kind), Version: given(d.Version), Program: given(d.Program), Reason: given(d.Problem),
+	}
 }
 
 func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[client.Worker]], error) {

@@ -90,7 +90,10 @@ type Options struct {
 	// Agents returns the names of the agents that a submit may ask for. nil
 	// allows every name.
 	Agents func() []string
-	// Describe tells more about an agent that Agents names.
+	// Absent names the agents that could be here and are not; Describe says why.
+	// Workers elsewhere may serve them. nil: there are none.
+	Absent func() []string
+	// Describe tells more about an agent that Agents or Absent names.
 	Describe func(name string) Description
 	// Bus carries what is committed and streamed in all threads. nil: there
 	// is no stream of everything.
@@ -128,12 +131,17 @@ type Options struct {
 type Description struct {
 	Kind    string
 	Version string
+	Program string // version of the program behind it, in that one's words
 	Problem string // why it cannot run now
+	Barred  bool   // submits to it are refused, with the problem
 }
 
 func (o *Options) fill() {
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
+	}
+	if o.Absent == nil {
+		o.Absent = func() []string { return nil }
 	}
 	if o.Describe == nil {
 		o.Describe = func(string) Description { return Description{} }

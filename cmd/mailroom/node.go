@@ -78,8 +78,9 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents: func() []string { return names },
+		Absent: roster.programs.missing,
 		Describe: func(name string) server.Description {
-			return server.Description{Kind: roster.kinds[name], Version: agents[name].Version}
+			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
 		},
 		Faces: map[string]server.Face{"/mcp": {
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Summary: "The tools of the Model Context Protocol, over streamable HTTP",
@@ -142,6 +143,7 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 	group.Go(func() error {
 		select {
 		case <-prepared:
+			n.roster.programs.ask(ctx)
 			n.keeper.run(ctx)
 		case <-ctx.Done():
 		}

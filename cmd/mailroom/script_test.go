@@ -73,7 +73,7 @@ type processKey struct{}
 func current(ts *testscript.TestScript) *process { return ts.Value(processKey{}).(*process) }
 
 func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
-	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"))
+	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"), "PATH="+ts.Getenv("PATH"))
 	ts.Check(current(ts).start(ts.MkAbs("."), env, args...))
 }
 

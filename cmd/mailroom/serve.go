@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"mailroom/agent/exec"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/store/sqlite"
@@ -74,6 +75,12 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return err
 	}
+	if c.Mark, err = held.MakeMark(); err != nil {
+		return err
+	}
+	if err := reap(ctx, c.Mark, log); err != nil {
+		return err
+	}
 	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
@@ -97,6 +104,20 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	}
 	defer context.AfterFunc(ctx, m.printStopping)()
 	return n.run(ctx, ln)
+}
+
+// reap ends what a killed server of the same folder left running: nobody reads
+// what it says any more, and its runs are started anew.
+func reap(ctx context.Context, mark string, log *slog.Logger) error {
+	n, err := exec.Reap(ctx, mark)
+	if n > 0 {
+		log.Warn("killed processes that a server which was killed had left", "processes", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Warn("processes that a server which was killed had left could not all be ended", "error", err)
+		return nil
+	}
+	return err
 }
 
 // address is the URL of a listener. One that listens everywhere is reached on

@@ -25,7 +25,7 @@ func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	h.must(err)
 	token, err := held.MakeToken()
 	h.must(err)
-	r := &roster{agents: map[string]engine.Agent{}}
+	r := &roster{agents: map[string]engine.Agent{}, programs: newPrograms(slog.New(slog.DiscardHandler))}
 	for name, f := range agents {
 		r.agents[name] = engine.Agent{Agent: f}
 	}

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/agent/echo"
 	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
 )
 
@@ -40,13 +41,17 @@ type Config struct {
 
 	Agents map[string]*Agent
 
+	// Mark is what processes of agents are marked with, so that they can be
+	// found after this one was killed. The data folder gives it, no file does.
+	Mark string
+
 	file string          // it was read from, or ""
 	set  map[string]bool // dotted keys that the file or a flag gave
 }
 
 // Agent is one [agents.NAME] table. Which of its fields count depends on Kind.
 type Agent struct {
-	Kind     string        // one of the kinds below
+	Kind     string        // one of the kinds below, or the name of a program's profile
 	Limit    int           // runs of it at once in this process
 	Deadline time.Duration // of one attempt
 
@@ -54,8 +59,16 @@ type Agent struct {
 	Pace time.Duration // between two words; 0 writes them at once
 
 	// Of exec.
-	Command      []string // argument vector; no shell
-	Dir          string   // it runs in; "" is the server's own
+	Command []string // argument vector; no shell
+
+	// Of programs with a profile.
+	Program     string   // path, or name that is looked for in PATH
+	Model       string   // "" is the program's own choice
+	Args        []string // further arguments
+	Permissions string   // a mode of the profile
+
+	// Of both.
+	Dir          string // it runs in; "" is the server's own
 	Env          map[string]string
 	EnvAllow     []string      // variables of the server that it may see
 	StartTimeout time.Duration // to its first output; 0: none
@@ -82,7 +95,28 @@ func newAgent(kind string) *Agent {
 	case KindExec:
 		a.EnvAllow = exec.DefaultEnvAllow()
 	}
+	if p := program.Find(kind); p != nil {
+		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
+		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
+	}
 	return a
+}
+
+// Offered returns the settings of an agent that nobody has configured: of a
+// program that was found.
+func (c *Config) Offered(p *program.Profile) *Agent {
+	a := newAgent(p.Name)
+	a.Limit, a.Deadline = c.Runs, c.RunDeadline
+	return a
+}
+
+// kinds are all kinds of agents.
+func kinds() []string {
+	all := []string{KindEcho, KindExec, KindInbox, KindTour}
+	for _, p := range program.All() {
+		all = append(all, p.Name)
+	}
+	return all
 }
 
 // Default returns the settings of an empty file.
@@ -137,16 +171,27 @@ func (c *Config) settings() []setting {
 func (a *Agent) settings() []setting {
 	const most = 365 * 24 * time.Hour
 	all := []setting{
-		{"kind", "echo says what it is told; exec runs a command; inbox keeps messages for who reads them by tool calls; tour shows what a run can do.", oneOf(&a.Kind, KindEcho, KindExec, KindInbox, KindTour)},
+		{"kind", "echo says what it is told; exec runs a command; inbox keeps messages for who reads them by tool calls; tour shows what a run can do; codex and claude are those programs.", oneOf(&a.Kind, kinds()...)},
 		{"limit", "Runs of this agent at once in this process.", number(&a.Limit, 1, 100_000)},
 		{"deadline", "Longest time of one attempt.", duration(&a.Deadline, 10*time.Millisecond, most)},
 	}
-	switch a.Kind {
-	case KindEcho, KindTour:
-		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
-	case KindExec:
+	profile := program.Find(a.Kind)
+	if profile != nil {
 		all = append(all,
-			setting{"command", "Program and its arguments; no shell reads them.", list(&a.Command)},
+			setting{"program", "Path of the program, or its name in PATH.", text(&a.Program)},
+			setting{"args", "Further arguments for it.", list(&a.Args)},
+			setting{"model", "Model it uses; empty leaves that to it.", text(&a.Model)},
+			setting{"permissions", "What it may do: ask (looks, and a person is asked about the rest), read (looks), edit (changes files in its folder too), all.", oneOf(&a.Permissions, modes(profile)...)},
+		)
+	}
+	switch {
+	case a.Kind == KindEcho || a.Kind == KindTour:
+		all = append(all, setting{"pace", "Pause between two words; 0s writes them at once.", duration(&a.Pace, 0, time.Hour)})
+	case a.Kind == KindExec || profile != nil:
+		if profile == nil {
+			all = append(all, setting{"command", "Program and its arguments; no shell reads them.", list(&a.Command)})
+		}
+		all = append(all,
 			setting{"dir", "Folder it runs in; empty is the server's own.", text(&a.Dir)},
 			setting{"env", "Variables that are set for it.", pairs(&a.Env)},
 			setting{"env_allow", "Variables of the server that it may see.", list(&a.EnvAllow)},
@@ -156,6 +201,13 @@ func (a *Agent) settings() []setting {
 		)
 	}
 	return all
+}
+
+func modes(p *program.Profile) (names []string) {
+	for _, m := range p.Modes {
+		names = append(names, string(m))
+	}
+	return names
 }
 
 // check returns what no single value is wrong about.
@@ -172,7 +224,7 @@ func (c *Config) check() []problem {
 		}
 		found = append(found, problem{key: there, what: "it needs " + missing + " beside it"})
 	}
-	if c.Agents[c.DefaultAgent] == nil {
+	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
 		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)
 		if near := nearest(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
@@ -180,8 +232,12 @@ func (c *Config) check() []problem {
 		found = append(found, problem{key: "default_agent", what: what})
 	}
 	for _, name := range sorted(c.Agents) {
-		if a := c.Agents[name]; a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
+		a := c.Agents[name]
+		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {
 			found = append(found, problem{key: "agents." + name, what: "an exec agent needs a command, such as command = [\"cat\"]"})
+		}
+		if program.Find(a.Kind) != nil && a.Program == "" {
+			found = append(found, problem{key: "agents." + name + ".program", what: "it is empty; give a path, or a name in PATH"})
 		}
 	}
 	return found

@@ -106,10 +106,10 @@ func TestWhatIsWrongNamesKeyValueAndWhatIsAllowed(t *testing.T) {
 			"default_agent = \"ekho\"", `f.toml:1: default_agent: no agent is named "ekho" (did you mean "echo"?)`,
 		},
 		"kind that is none": {
-			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour`,
+			"[agents.x]\nkind = \"shell\"", `f.toml:2: agents.x.kind: "shell" is not one of echo, exec, inbox, tour, claude, codex`,
 		},
 		"no kind": {
-			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo, exec, inbox or tour`,
+			"[agents.x]\ncommand = [\"cat\"]", `f.toml:1: agents.x: it needs a kind: echo, exec, inbox, tour, claude, codex`,
 		},
 		"exec without a command": {
 			"[agents.x]\nkind = \"exec\"", `f.toml:1: agents.x: an exec agent needs a command, such as command = ["cat"]`,

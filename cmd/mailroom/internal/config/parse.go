@@ -149,10 +149,10 @@ func (r *reader) agent(key, name string, table map[string]any) {
 			r.report(key+".kind", err.Error())
 			return
 		}
-	} else if name == KindEcho || name == KindInbox || name == KindTour {
+	} else if name != KindExec && slices.Contains(kinds(), name) {
 		a.Kind = name
 	} else {
-		what := "it needs a kind: echo, exec, inbox or tour"
+		what := "it needs a kind: " + strings.Join(kinds(), ", ")
 		if near := nearest("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}

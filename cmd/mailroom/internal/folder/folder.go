@@ -6,6 +6,8 @@ package folder
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,6 +103,25 @@ func (h *Held) MakeToken() (string, error) {
 	}
 	token = rand.Text()
 	return token, write(h.Folder.path("token"), []byte(token+"\n"))
+}
+
+// MakeMark returns what the processes of the folder's agents are marked with, the
+// same from one server to the next. Of the folder it tells nothing.
+func (h *Held) MakeMark() (string, error) {
+	path := h.Folder.path("id")
+	id, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id = []byte(rand.Text() + "\n")
+		err = write(path, id)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the id of the data folder: %w", err)
+	}
+	if id = bytes.TrimSpace(id); len(id) == 0 {
+		return "", fmt.Errorf("%s is empty: remove it, and the next start of the server makes a new one", path)
+	}
+	sum := sha256.Sum256(append([]byte("mailroom mark "), id...))
+	return hex.EncodeToString(sum[:16]), nil
 }
 
 // Announce writes the address of the holder's server. cert is the file with its
