@@ -1,0 +1,131 @@
+package poll
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// Kinds of the entries that a delivery writes beside those of its effect.
+const (
+	KindRepeated = "x.poll.repeated" // Note: it may have been sent before, and is sent again
+	KindUnsent   = "x.poll.unsent"   // Note: there is nobody to send it to
+)
+
+// Note is the body of these entries.
+type Note struct {
+	Reason string `json:"reason"`
+}
+
+// letter is what is to be sent: to a peer, or to the canvas of a workspace.
+type letter struct {
+	workspace string // from where
+	peer      string // "" for the canvas
+	text      string
+}
+
+// Deliver implements [channel.Adapter]. The effect is named once for a delivery: a
+// delegation has its key, so a repeat is recognised by the platform. A notice has
+// none: after a crash, or an answer that was lost, it is sent again, and the log
+// says that it may be there twice.
+func (b *Bridge) Deliver(ctx context.Context, l *channel.Link, d channel.Delivery, s mailroom.Session) error {
+	out, why, err := b.compose(ctx, l, d)
+	if err != nil {
+		return err
+	}
+	if out == nil {
+		l.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
+		return note(ctx, s, KindUnsent, why)
+	}
+	effect := mailroom.Effect{Name: "send", Idempotent: out.peer != ""}
+	if !effect.Idempotent {
+		effect.Reconcile = func(ctx context.Context, _ string) (json.RawMessage, bool, error) {
+			const why = "an attempt to send it broke off, and nobody knows whether it arrived"
+			l.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
+			return nil, false, note(ctx, s, KindRepeated, why)
+		}
+	}
+	_, err = s.Do(ctx, effect, func(ctx context.Context, key string) (answer json.RawMessage, err error) {
+		if out.peer != "" {
+			answer, err = b.client.delegate(ctx, out.workspace, out.peer, out.text, key)
+		} else {
+			err = b.client.notify(ctx, out.workspace, out.text)
+		}
+		return answer, sendFailure(err)
+	})
+	if err == nil {
+		l.Sent()
+	}
+	return err
+}
+
+// sendFailure gives an error of a send its class. One after which nobody knows
+// whether the platform has it is an [mailroom.ErrUnknown] too.
+func sendFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	after := mailroom.AsFailure(err).RetryAfter
+	if e, ok := errors.AsType[*refusal](err); ok {
+		switch {
+		case e.forGood():
+			return &mailroom.Failure{Class: mailroom.Permanent, Err: e}
+		case !e.unsure():
+			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: e}
+		}
+	}
+	if _, ok := errors.AsType[*unsent](err); ok {
+		return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err}
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err})
+}
+
+// compose says what is to be sent where, or why nothing is.
+func (b *Bridge) compose(ctx context.Context, l *channel.Link, d channel.Delivery) (*letter, string, error) {
+	if d.Origin == nil {
+		return nil, "what it answers did not come through this channel", nil
+	}
+	labels := d.Origin.Metadata
+	out := &letter{workspace: labels[labelWorkspace]}
+	if out.workspace == "" {
+		out.workspace = b.options.Workspace
+	}
+	if d.Ticket != nil {
+		if out.text = b.question(d); out.text == "" {
+			return nil, "it waits for something that nobody decides", nil
+		}
+		return out, "", nil // to the person, also if an agent has asked
+	}
+	switch labels[labelKind] {
+	case kindCanvas:
+	case kindPeer:
+		if out.peer = labels[labelPeer]; out.peer == "" {
+			return nil, "the agent that asked did not say which one it is", nil
+		}
+	case kindResult:
+		return nil, "the result of a delegation is not answered", nil
+	default:
+		return nil, fmt.Sprintf("messages of kind %q are not answered", labels[labelKind]), nil
+	}
+	out.text = d.Text
+	if d.Ended {
+		end, err := readEnding(ctx, l, d.Run)
+		if err != nil {
+			return nil, "", err
+		}
+		out.text = end.text()
+	}
+	return out, "", nil
+}
+
+func note(ctx context.Context, s mailroom.Session, kind, why string) error {
+	body, err := json.Marshal(Note{Reason: why})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", kind, err)
+	}
+	return s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: body}}, Record: true})
+}

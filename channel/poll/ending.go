@@ -1,0 +1,109 @@
+package poll
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/channel"
+)
+
+// ending is how a run ended that has no reply.
+type ending struct {
+	agent   string
+	status  mailroom.Status
+	said    string        // in its last attempt, before that broke off
+	exit    int           // of its program; -1: it had a time-out or a signal, or is no program
+	limit   time.Duration // that it passed; 0: none
+	stopped bool          // somebody had it stopped
+}
+
+// text is what the person reads in place of a reply.
+func (e ending) text() string {
+	if e.status == mailroom.Completed {
+		return fmt.Sprintf("(%s returned empty output)", e.agent)
+	}
+	var lines []string
+	switch said := strings.TrimRight(e.said, "\n"); {
+	case strings.TrimSpace(said) != "":
+		lines = append(lines, said)
+	case e.limit > 0:
+		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.limit+time.Second/2)/time.Second))
+	case e.stopped:
+		lines = append(lines, fmt.Sprintf("(%s was stopped)", e.agent))
+	}
+	return strings.Join(append(lines, fmt.Sprintf("(%s exit=%d)", e.agent, e.exit)), "\n")
+}
+
+// lastEntries is how many entries of a run are looked at for its end.
+const lastEntries = 100
+
+// readEnding reads how a run ended from its row and its last entries.
+func readEnding(ctx context.Context, l *channel.Link, run *mailroom.Run) (ending, error) {
+	e := ending{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.Cancelled}
+	var entries []mailroom.Entry
+	err := l.View(ctx, func(r mailroom.Reader) (err error) {
+		entries, err = r.Entries(mailroom.EntryQuery{
+			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: lastEntries,
+			Kinds: []string{mailroom.KindMessage, exec.KindExited},
+		})
+		return err
+	})
+	if err != nil {
+		return e, err
+	}
+	if run.Error != nil {
+		e.limit = deadlineOf(run.Error.Message)
+	}
+	for i := len(entries) - 1; i >= 0; i-- { // in the order in which it happened
+		if entry := entries[i]; entry.Attempt == run.Attempt {
+			if err := e.add(entry); err != nil {
+				return e, err
+			}
+		}
+	}
+	return e, nil
+}
+
+func (e *ending) add(entry mailroom.Entry) error {
+	if entry.Kind == mailroom.KindMessage {
+		var m mailroom.Message
+		if err := entry.Decode(&m); err != nil {
+			return err
+		}
+		if m.Role == mailroom.Assistant && m.Partial {
+			e.said = m.Text
+		}
+		return nil
+	}
+	var x struct {
+		ExitCode *int   `json:"exit_code"`
+		Stopped  string `json:"stopped"`
+		LimitMS  int64  `json:"limit_ms"`
+	}
+	if err := entry.Decode(&x); err != nil {
+		return err
+	}
+	if x.ExitCode != nil && x.Stopped == "" {
+		e.exit = *x.ExitCode
+	}
+	if x.LimitMS > 0 {
+		e.limit = time.Duration(x.LimitMS) * time.Millisecond
+	}
+	return nil
+}
+
+// deadlineOf is the run deadline that an error of the engine names; 0 if it is
+// about something else.
+func deadlineOf(message string) time.Duration {
+	length, found := strings.CutPrefix(message, "the run deadline of ")
+	length, ended := strings.CutSuffix(length, " has passed")
+	d, err := time.ParseDuration(length)
+	if !found || !ended || err != nil {
+		return 0
+	}
+	return d
+}

@@ -1,0 +1,78 @@
+package poll
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// position is how far the platform was read, and what of it is not handled yet. It
+// is saved with every submit.
+type position struct {
+	Since string `json:"since_id,omitempty"` // the last row that was read
+	// Done is the highest seq below which every row is handled: the one to
+	// acknowledge. 0: none yet.
+	Done int64     `json:"done,omitempty"`
+	Rows []pending `json:"rows,omitempty"` // by Seq
+}
+
+// pending is a row whose run, or the delivery of whose reply, is under way.
+type pending struct {
+	Seq    int64  `json:"seq"`
+	Thread string `json:"thread"`
+	Key    string `json:"key"`
+	// Above is the highest seq that was handled between this row and the next
+	// one; 0: none. This row holds it up.
+	Above int64 `json:"above,omitempty"`
+}
+
+func readPosition(raw json.RawMessage) (p position, err error) {
+	if len(raw) == 0 {
+		return p, nil
+	}
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return p, fmt.Errorf("read the saved position: %w", err)
+	}
+	return p, nil
+}
+
+func (p position) encode() ([]byte, error) {
+	raw, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode the position: %w", err)
+	}
+	return raw, nil
+}
+
+// with is p with a row that was taken. One without a seq holds nothing up, and one
+// that is there stays.
+func (p position) with(n pending) position {
+	i, there := slices.BinarySearchFunc(p.Rows, n.Seq, func(q pending, seq int64) int { return cmp.Compare(q.Seq, seq) })
+	if there || n.Seq == 0 {
+		return p
+	}
+	p.Rows = slices.Insert(slices.Clone(p.Rows), i, n)
+	if i > 0 && p.Rows[i-1].Above > n.Seq { // it comes late, between rows that were read before
+		p.Rows[i].Above, p.Rows[i-1].Above = p.Rows[i-1].Above, 0
+	}
+	return p
+}
+
+// settled is p without the rows that are handled.
+func (p position) settled(handled func(pending) bool) position {
+	var rows []pending
+	for _, r := range p.Rows {
+		if !handled(r) {
+			rows = append(rows, r)
+			continue
+		}
+		below := &p.Done
+		if len(rows) > 0 {
+			below = &rows[len(rows)-1].Above
+		}
+		*below = max(*below, r.Seq, r.Above)
+	}
+	p.Rows = rows
+	return p
+}

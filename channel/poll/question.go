@@ -1,0 +1,42 @@
+package poll
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// maxShown bounds how much of a question's arguments is sent, in bytes.
+const maxShown = 2000
+
+// question is what a person reads of a ticket; "" for one that nobody decides.
+func (b *Bridge) question(d channel.Delivery) string {
+	k := d.Ticket
+	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
+		return ""
+	}
+	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent, strings.TrimSpace(k.Prompt))}
+	if k.Action != "" {
+		lines = append(lines, strings.TrimSpace(k.Action+" "+shown(k.Arguments)))
+	}
+	switch {
+	case k.Kind == mailroom.Question && d.Origin.Metadata[labelKind] == kindCanvas:
+		lines = append(lines, "Your next message is the answer.")
+	case k.Kind == mailroom.Question:
+		lines = append(lines, fmt.Sprintf("To answer, where the bridge runs: %s answer %s TEXT", b.options.Command, k.ID))
+	default:
+		lines = append(lines, "To allow it, where the bridge runs: "+b.options.Command+" approve "+k.ID,
+			"To refuse it: "+b.options.Command+" deny "+k.ID)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func shown(arguments []byte) string {
+	if len(arguments) <= maxShown {
+		return string(arguments)
+	}
+	return string(bytes.ToValidUTF8(arguments[:maxShown], nil)) + "… (cut)"
+}
