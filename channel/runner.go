@@ -21,11 +21,15 @@ type Options struct {
 	Adapter Adapter
 	Ledger  Ledger
 	Fresh   time.Duration // how long a success proves that it is connected; 0 is 30 s
-	Log     *slog.Logger
+	// FirstPause and LastPause are between two tries: the first, doubled each time
+	// up to the last. 0 is 1 s and 60 s. The first success begins anew.
+	FirstPause, LastPause time.Duration
+	Log                   *slog.Logger
 }
 
 // Runner keeps one channel going. It waits for no other.
 type Runner struct {
+	options Options
 	adapter Adapter
 	link    *Link
 	record  *record
@@ -37,13 +41,19 @@ func New(o Options) *Runner {
 	if o.Fresh == 0 {
 		o.Fresh = 30 * time.Second
 	}
+	if o.FirstPause == 0 {
+		o.FirstPause = time.Second
+	}
+	if o.LastPause == 0 {
+		o.LastPause = time.Minute
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	log := o.Log.With("channel", o.Name)
 	r := newRecord(o.Name, o.Kind, o.Fresh)
 	return &Runner{
-		adapter: o.Adapter, record: r, log: log,
+		options: o, adapter: o.Adapter, record: r, log: log,
 		link: &Link{name: o.Name, ledger: o.Ledger, record: r, log: log},
 	}
 }
@@ -66,13 +76,8 @@ func (r *Runner) Agent() mailroom.Agent {
 	})
 }
 
-// Pauses between two tries: 1, 2, 4 … 60 s.
-const (
-	firstPause = time.Second
-	lastPause  = time.Minute
-	// longestPause bounds what a platform may ask for.
-	longestPause = time.Hour
-)
+// longestPause bounds what a platform may ask for.
+const longestPause = time.Hour
 
 // Run receives until ctx ends.
 func (r *Runner) Run(ctx context.Context) {
@@ -86,7 +91,9 @@ func (r *Runner) Run(ctx context.Context) {
 		}
 	})
 	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval, pauses.Multiplier, pauses.RandomizationFactor = firstPause, lastPause, 2, 0
+	pauses.InitialInterval, pauses.MaxInterval = r.options.FirstPause, r.options.LastPause
+	pauses.Multiplier, pauses.RandomizationFactor = 2, 0
+	pauses.Reset()
 	for {
 		before := r.record.successes()
 		err := guarded(func() error { return r.adapter.Receive(ctx, r.link) })
