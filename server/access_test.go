@@ -32,9 +32,10 @@ func accesses() map[string]access {
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]access{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":    {need: read, shown: "it names no thread"},
-		"GET /v1/agents":  {need: read, shown: "it names no thread"},
-		"GET /v1/workers": {need: read, shown: "it names no thread"},
+		"GET /metrics":     {need: read, shown: "it names no thread"},
+		"GET /v1/agents":   {need: read, shown: "it names no thread"},
+		"GET /v1/channels": {need: read, shown: "it names no thread"},
+		"GET /v1/workers":  {need: read, shown: "it names no thread"},
 
 		"GET /v1/threads":                                {need: read, shown: lists},
 		"GET /v1/threads/{thread}":                       {need: read},

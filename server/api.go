@@ -46,6 +46,7 @@ func (s *Server) routes() {
 	f.runs()
 	f.tickets()
 	f.fleet()
+	f.channels()
 	f.tokens()
 	f.work()
 	f.streams()

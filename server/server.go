@@ -23,6 +23,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/client"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/stream"
@@ -95,6 +96,9 @@ type Options struct {
 	Absent func() []string
 	// Describe tells more about an agent that Agents or Absent names.
 	Describe func(name string) Description
+	// Channels tells about the connections to platforms, by name. nil: there are
+	// none.
+	Channels func() []client.Channel
 	// Bus carries what is committed and streamed in all threads. nil: there
 	// is no stream of everything.
 	Bus *bus.Bus

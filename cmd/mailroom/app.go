@@ -61,9 +61,9 @@ func (m *Main) rootCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
 	root.AddCommand(
-		m.serveCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
+		m.serveCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
-		m.agentsCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
+		m.agentsCommand(), m.channelsCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.moreCommands()...)
 	return root
@@ -136,11 +136,7 @@ func isAddress(at string) bool {
 
 // again is a command line of the same data folder, to be shown as a hint.
 func (m *Main) again(words ...string) string {
-	name := "mailroom"
-	if strings.ContainsRune(m.Name, os.PathSeparator) {
-		name = quote(m.Name) // not found by its name alone
-	}
-	line := []string{name, words[0]}
+	line := []string{m.program(), words[0]}
 	if m.data != "" {
 		line = append(line, "--data", quote(m.data))
 	}
@@ -148,6 +144,14 @@ func (m *Main) again(words ...string) string {
 		line = append(line, quote(w))
 	}
 	return strings.Join(line, " ")
+}
+
+// program is how this program is called.
+func (m *Main) program() string {
+	if strings.ContainsRune(m.Name, os.PathSeparator) {
+		return quote(m.Name) // not found by its name alone
+	}
+	return "mailroom"
 }
 
 // quote writes a word so that a shell reads it as one.

@@ -13,6 +13,8 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
 	"mailroom/internal/metrics"
@@ -30,6 +32,8 @@ type node struct {
 	server *server.Server
 	keeper *keeper
 	roster *roster
+
+	channels []*channel.Runner
 }
 
 // newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
@@ -65,6 +69,9 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
 		Log:       log,
 	})
+	n.channels = newChannels(c, n.ledger, log)
+	names := slices.Sorted(maps.Keys(agents))
+	agents = withChannels(agents, n.channels)
 	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engine.Options{
 		Agents: agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
@@ -74,7 +81,6 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
 		},
 	})
-	names := slices.Sorted(maps.Keys(agents))
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents: func() []string { return names },
@@ -86,7 +92,8 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 			Serve: mcp.Handler(version().Version),
 		}},
-		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		Channels: func() []client.Channel { return describeChannels(n.channels) },
+		Pages:    web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
@@ -149,6 +156,16 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 		}
 		return nil
 	})
+	for _, c := range n.channels {
+		group.Go(func() error {
+			select {
+			case <-prepared:
+				c.Run(ctx)
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}
 	group.Go(func() error { return n.ledger.Run(ledgerCtx) })
 	return group.Wait()
 }

@@ -66,6 +66,12 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return err
 	}
+	for _, warning := range c.ReadTokens(m.Env) {
+		log.Warn(warning)
+	}
+	if c.Command == "" {
+		c.Command = m.program()
+	}
 	held, err := dir.Hold()
 	if err != nil {
 		return err

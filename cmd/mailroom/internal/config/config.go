@@ -39,7 +39,11 @@ type Config struct {
 	MaxQueued     int           // runs in the queue of one thread; 0: any number
 	Retention     time.Duration // of entries; 0: for ever
 
-	Agents map[string]*Agent
+	Agents   map[string]*Agent
+	Channels map[string]*Channel
+
+	// Command is how the commands for this server are begun, in hints.
+	Command string
 
 	// Mark is what processes of agents are marked with, so that they can be
 	// found after this one was killed. The data folder gives it, no file does.
@@ -136,6 +140,7 @@ func Default() *Config {
 		MaxQueued:     mailroom.MaxQueued,
 		Limits:        defaultLimits(),
 		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
+		Channels:      map[string]*Channel{},
 		set:           map[string]bool{},
 	}
 	c.inherit()

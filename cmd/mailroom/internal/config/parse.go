@@ -111,7 +111,12 @@ func (r *reader) top(doc map[string]any) {
 	delete(doc, "agents")
 	limits, limited := doc["limits"]
 	delete(doc, "limits")
-	r.table("", doc, r.config.settings(), "limits", "agents")
+	channels, connected := doc["channels"]
+	delete(doc, "channels")
+	r.table("", doc, r.config.settings(), "limits", "agents", "channels")
+	if connected {
+		r.channels(channels)
+	}
 	if limited {
 		if table, ok := limits.(map[string]any); ok {
 			r.table("limits.", table, r.config.Limits.settings())

@@ -27,6 +27,10 @@ func (c *Config) TOML(reveal bool) string {
 		fmt.Fprintf(&b, "\n[agents.%s]\n", tomlKey(name))
 		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
 	}
+	for _, name := range c.ChannelNames() {
+		fmt.Fprintf(&b, "\n[channels.%s]\n", tomlKey(name))
+		c.table(&b, "channels."+name+".", c.Channels[name].settings(), reveal)
+	}
 	return b.String()
 }
 
@@ -64,6 +68,15 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 		agents[name] = table
 	}
 	object["agents"] = agents
+	channels := map[string]any{}
+	for name, ch := range c.Channels {
+		table := map[string]any{}
+		for _, s := range ch.settings() {
+			table[s.key] = shown(s.value, reveal)
+		}
+		channels[name] = table
+	}
+	object["channels"] = channels
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom/channel/poll"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+// bridging is what mailroom bridge was asked to do.
+type bridging struct {
+	platform, workspace string
+	agent               string
+	command             []string
+	tokenFile           string
+	listen              string
+	interval            time.Duration
+}
+
+// bridgeChannel is the name of the one channel of a bridge. The threads of its
+// chats begin with it.
+const bridgeChannel = "bridge"
+
+// Variables that users of the platform know.
+const (
+	envPlatform  = "PLATFORM_URL"
+	envWorkspace = "WORKSPACE_ID"
+	envWorkToken = "MOLECULE_WORKSPACE_TOKEN"
+)
+
+func (m *Main) bridgeCommand() *cobra.Command {
+	var b bridging
+	cmd := &cobra.Command{
+		Use:   "bridge --platform URL --workspace ID --agent NAME [flags] [-- COMMAND [ARG…]]",
+		Short: "Connect an agent to a workspace of an agent platform",
+		Long: `Connect an agent to a workspace of an agent platform that is asked for its messages.
+
+It is a server of its own with a data folder of its own: messages are taken in
+durably, one chat after the other is worked on in its own order, replies are sent
+until the platform has taken them, and a message is acknowledged after that. It can
+be killed at any time and started again.
+
+The agent is one that "mailroom agents" shows, or, with --agent as its name, the
+command behind "--", which gets a message on standard input and writes its reply to
+standard output. Settings of agents are read from mailroom.toml in the data folder,
+if there is one. The token is read from --token-file or MOLECULE_WORKSPACE_TOKEN;
+PLATFORM_URL and WORKSPACE_ID stand for the flags.
+
+"mailroom --data DIR channels" says how it is, and the other commands work too.`,
+		Example: `  mailroom bridge --platform https://platform.example.org --workspace 6f1e… --agent codex --token-file token
+  MOLECULE_WORKSPACE_TOKEN=… mailroom bridge --platform … --workspace … -- my-agent --quiet`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&b.platform, "platform", "", "address of the platform (default $"+envPlatform+")")
+	flags.StringVar(&b.workspace, "workspace", "", "id of the workspace (default $"+envWorkspace+")")
+	flags.StringVar(&b.agent, "agent", "", "agent that reads the messages, or how the command behind -- is called")
+	flags.StringVar(&b.tokenFile, "token-file", "", "file with the token of the workspace (default $"+envWorkToken+")")
+	flags.StringVar(&b.listen, "listen", "", "address to listen on for commands (default a free port of this machine)")
+	flags.DurationVar(&b.interval, "interval", poll.DefaultInterval, "how often the platform is asked for messages")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		b.command = args
+		if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+			return refusal(exitUsage, "write it behind --", "%q is no flag", args[0])
+		}
+		return m.bridge(cmd.Context(), b)
+	}
+	return cmd
+}
+
+// bridge serves one channel until ctx ends.
+func (m *Main) bridge(ctx context.Context, b bridging) error {
+	if err := b.complete(m.Env); err != nil {
+		return err
+	}
+	dir, err := m.bridgeFolder(b.workspace)
+	if err != nil {
+		return err
+	}
+	c, err := loadConfig(dir, "")
+	if err != nil {
+		return err
+	}
+	c.ListenUnlessSet("127.0.0.1:0")
+	if b.listen != "" {
+		if err := c.SetListen(b.listen); err != nil {
+			return refusal(exitUsage, "", "%w", err)
+		}
+	}
+	if len(b.command) > 0 {
+		if err := c.AddCommand(b.agent, b.command); err != nil {
+			return refusal(exitUsage, "name it with --agent", "%w", err)
+		}
+	}
+	if c.Agents[b.agent] == nil {
+		known := strings.Join(slices.Sorted(maps.Keys(c.Agents)), ", ")
+		return refusal(exitUsage, "choose one of "+known+", or give a command behind --", "there is no agent %q", b.agent)
+	}
+	ch := config.NewChannel(config.KindPoll)
+	ch.Agent, ch.URL, ch.Workspace, ch.Interval = b.agent, b.platform, b.workspace, b.interval
+	ch.TokenFile, ch.TokenEnv = b.tokenFile, envWorkToken
+	c.AddChannel(bridgeChannel, ch)
+	for _, warning := range c.ReadTokens(m.Env) {
+		m.say("%s", warning)
+	}
+	if _, err := newPoll(ch, ""); err != nil {
+		return refusal(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
+	}
+	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+		m.say("nothing encrypts what goes to %s, the token neither", b.platform)
+	}
+	c.Command = m.program() + " --data " + quote(string(dir))
+	m.data = string(dir) // so do the hints
+	m.say("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
+	if err := m.serve(ctx, dir, c); err != nil {
+		return m.unserved(err)
+	}
+	return nil
+}
+
+// complete takes what no flag says from the environment, and refuses what is
+// missing.
+func (b *bridging) complete(env func(string) string) error {
+	for _, from := range []struct {
+		value     *string
+		flag, env string
+	}{
+		{&b.platform, "--platform", envPlatform},
+		{&b.workspace, "--workspace", envWorkspace},
+	} {
+		if *from.value == "" {
+			*from.value = strings.TrimSpace(env(from.env))
+		}
+		if *from.value == "" {
+			return refusal(exitUsage, "give "+from.flag+", or set "+from.env, "it is not said which %s", strings.TrimPrefix(from.flag, "--"))
+		}
+	}
+	if _, err := poll.CheckURL(b.platform); err != nil {
+		return refusal(exitUsage, "", "--platform: %w", err)
+	}
+	if b.agent == "" && len(b.command) > 0 {
+		b.agent = filepath.Base(b.command[0])
+	}
+	if b.agent == "" {
+		return refusal(exitUsage, "name one with --agent, or give a command behind --", "no agent is named")
+	}
+	if b.interval <= 0 {
+		return refusal(exitUsage, "give a time such as 2s", "--interval is %s", b.interval)
+	}
+	return nil
+}
+
+// bridgeFolder is the data folder of a bridge: the one that is named, or one beside
+// the usual one, for this workspace alone.
+func (m *Main) bridgeFolder(workspace string) (folder.Folder, error) {
+	if m.data != "" || m.Env("MAILROOM_DATA") != "" {
+		dir, err := folder.Find(m.data, m.Env)
+		if err != nil {
+			return "", refusal(exitUsage, "", "%w", err)
+		}
+		return dir, nil
+	}
+	usual, err := folder.Default(m.Env)
+	if err != nil {
+		return "", refusal(exitUsage, "", "%w", err)
+	}
+	return folder.Folder(string(usual) + "-bridge-" + url.QueryEscape(workspace)), nil
+}
