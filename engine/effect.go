@@ -168,7 +168,8 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 	if err != nil {
 		return fmt.Errorf("encode effect %q: %w", body.Name, err)
 	}
-	step := mailroom.Step{Record: kind != mailroom.KindEffectSettled}
+	// A call that failed is no progress: an outage that it met goes on.
+	step := mailroom.Step{Record: kind != mailroom.KindEffectSettled || failed != nil}
 	if err := s.append(step, []mailroom.Note{{Kind: kind, Body: raw}}); err != nil {
 		return err
 	}

@@ -180,6 +180,26 @@ func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
 	})
 }
 
+func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
+	inside(t, func(h *house) {
+		up, calls := time.Now().Add(time.Hour), 0
+		h.serve(func(ctx context.Context, s mailroom.Session) error {
+			_, err := s.Do(ctx, mailroom.Effect{Name: "tell"}, func(context.Context, string) (json.RawMessage, error) {
+				if calls++; calls < 100 && time.Now().Before(up) { // a storm is long enough then
+					return nil, &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("nobody is there")}
+				}
+				return nil, nil
+			})
+			return err
+		})
+		out := h.send("t", "hello")
+		h.wait(time.Hour + 7*time.Minute)
+		if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
+			t.Errorf("got %d failures in %d attempts, want none, and no storm", r.Failures, r.Attempt)
+		}
+	})
+}
+
 func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
