@@ -45,12 +45,20 @@ func (c *Channel) settings() []setting {
 	}
 }
 
-// platform is empty until it is set: which one is no setting to guess.
+// platform is an address. One with a password in it is not shown in an error.
 func platform(p *string) value {
-	return checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
+	v := checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
 		_, err := poll.CheckURL(s)
 		return err == nil
 	})
+	set := v.set
+	v.set = func(given any) error {
+		if s, ok := given.(string); ok && strings.Contains(s, "@") {
+			given = "…@…"
+		}
+		return set(given)
+	}
+	return v
 }
 
 // missing says what a channel cannot do without; "" if it is all there.
