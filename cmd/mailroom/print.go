@@ -51,6 +51,11 @@ func (m *Main) printListening(url string, dir folder.Folder) {
 	m.say("or open %s/chat in a browser, and paste the token from %s", url, dir.TokenFile())
 }
 
+// printBridging says where the server of a bridge is, and how to look at it.
+func (m *Main) printBridging(url string, dir folder.Folder) {
+	m.say("listening on %s, keeping everything in %s\nhow it is, in another terminal:\n  %s", url, dir, m.again("channels"))
+}
+
 func (m *Main) printExposed() {
 	m.say("other machines may reach this address without encryption: let nobody but the proxy do so")
 }

@@ -69,7 +69,8 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	for _, warning := range c.ReadTokens(m.Env) {
 		log.Warn(warning)
 	}
-	if c.Command == "" {
+	bridge := c.Command != ""
+	if !bridge {
 		c.Command = m.program()
 	}
 	held, err := dir.Hold()
@@ -104,7 +105,11 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err := held.Announce(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	m.printListening(url, dir)
+	if bridge {
+		m.printBridging(url, dir)
+	} else {
+		m.printListening(url, dir)
+	}
 	if c.Exposed() && !c.TLS() {
 		m.printExposed()
 	}
