@@ -14,10 +14,10 @@ endif
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build run test lint pages torture chaos fuzz bench peers cover compiler browser clean
+.PHONY: help build run test test-real-agents lint pages torture chaos fuzz bench peers cover compiler browser clean
 
 help: ## print this
-	@sed -n 's/^\([a-z]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
 
 build: ## build bin/mailroom
 	$(GO) build -trimpath -o bin/mailroom ./cmd/mailroom
@@ -30,6 +30,16 @@ test: compiler lint build ## everything: format, vet, staticcheck, build, tests 
 	cd store/sqlite/powercut && $(GO) vet . && $(GO) test .
 	$(MAKE) pages
 
+PROGRAMS = agent/exec/testdata/programs
+
+test-real-agents: $(PROGRAMS)/node_modules/.ready ## the real codex and claude, from npm (770 MB), against a fake model on loopback; RUN=name for some
+	$(GO) test -tags realagents -count 1 -timeout 10m -v -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
+
+# No script of a package runs, but the one that puts claude's own program in place.
+$(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
+	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
+		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
+
 pages: browser build ## the JavaScript client in Node, and the pages in a real Chromium; screenshots in bin/shots
 	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
 	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
@@ -38,9 +48,9 @@ lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
 		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags torture ./cmd/...
+	$(GO) vet -tags torture,realagents ./cmd/... ./agent/exec
 	$(STATICCHECK) ./...
-	$(STATICCHECK) -tags torture ./cmd/...
+	$(STATICCHECK) -tags torture,realagents ./cmd/... ./agent/exec
 
 torture: build ## random histories, faults, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
@@ -98,4 +108,4 @@ browser: ## make sure of Node, and of the browser that the pages are tested in
 	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or name another one in CHROMIUM" >&2; exit 1; }
 
 clean: ## remove what was built
-	rm -rf bin clients/js/node_modules web/node_modules
+	rm -rf bin clients/js/node_modules web/node_modules $(PROGRAMS)/node_modules

@@ -1,0 +1,366 @@
+//go:build realagents
+
+package exec_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
+	"mailroom/internal/fakemodel"
+)
+
+// said are the words of the user that a model was asked with.
+func said(r fakemodel.Request) (words []string) {
+	for _, turn := range r.Turns {
+		if turn.Role == "user" && !strings.HasPrefix(turn.Text, "<") {
+			words = append(words, strings.TrimSpace(turn.Text))
+		}
+	}
+	return words
+}
+
+// recall answers with all that the user has said so far.
+func recall(r fakemodel.Request) fakemodel.Answer {
+	return fakemodel.Say("You said: ", strings.Join(said(r), " | "))
+}
+
+func reply(t *testing.T, run *mailroom.Run) string {
+	t.Helper()
+	if run.Reply == nil {
+		t.Fatalf("run %s has no reply", run.ID)
+	}
+	return *run.Reply
+}
+
+func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		h := open(t, name, model(t, recall).URL)
+		first := h.ask("t", "My word is lemon.")
+		if got, want := reply(t, first), "You said: My word is lemon."; got != want {
+			t.Errorf("first reply %q, want %q", got, want)
+		}
+		h.restart()
+		second := h.ask("t", "What was it?")
+		if got, want := reply(t, second), "You said: My word is lemon. | What was it?"; got != want {
+			t.Errorf("second reply %q, want %q", got, want)
+		}
+		if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+			t.Errorf("sessions %+v, want one for both turns", got)
+		}
+		// What a session has used in all is told anew by each turn.
+		for _, run := range []*mailroom.Run{first, second} {
+			if run.Usage.InputTokens != fakemodel.InputTokens || run.Usage.OutputTokens != fakemodel.OutputTokens {
+				t.Errorf("usage %+v, want that of one answer", run.Usage)
+			}
+		}
+		if name == "claude" && (second.Usage.CostUSD == 0 || second.Usage.CostUSD > first.Usage.CostUSD*1.01) {
+			t.Errorf("cost %v, then %v, want the same", first.Usage.CostUSD, second.Usage.CostUSD)
+		}
+		h.alone()
+	})
+}
+
+func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		h := open(t, name, model(t, recall).URL)
+		h.ask("t", "My word is lemon.")
+		for _, folder := range []string{"codex/sessions", "claude/projects"} {
+			h.must(os.RemoveAll(filepath.Join(h.folder, folder)))
+		}
+		got := reply(t, h.ask("t", "What was it?"))
+		for _, want := range []string{`"My word is lemon."`, `"You said: My word is lemon."`, "What was it?"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("the model was asked %q, without %s", got, want)
+			}
+		}
+		sessions := entries[exec.Session](h, "t", exec.KindSession, 2)
+		if len(sessions) != 2 || sessions[1].Lost != sessions[0].Session || sessions[1].Session == sessions[0].Session || sessions[1].Messages != 2 {
+			t.Errorf("sessions %+v, want a second one in the place of the first, with 2 messages", sessions)
+		}
+		if got := reply(t, h.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, "conversation went on") != 1 {
+			t.Errorf("the model was asked %q, want it in the new session", got)
+		}
+	})
+}
+
+// working is a model that says something, uses a tool, and then hangs.
+func working(name string) func(fakemodel.Request) fakemodel.Answer {
+	return func(r fakemodel.Request) fakemodel.Answer {
+		if slices.Contains(said(r), "Go on.") {
+			return recall(r)
+		}
+		if _, done := r.Result(); done {
+			return fakemodel.Answer{Say: []string{"And ", "then"}, Hang: true}
+		}
+		return fakemodel.Answer{Say: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
+	}
+}
+
+// look is a call of the program's tool for commands.
+func look(name, command string) fakemodel.Call {
+	if name == "codex" {
+		return fakemodel.Call{Name: "exec_command", Input: map[string]any{"cmd": command, "yield_time_ms": 30000}}
+	}
+	return fakemodel.Call{Name: "Bash", Input: map[string]any{"command": command, "description": "Look"}}
+}
+
+func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		m := model(t, working(name))
+		h := open(t, name, m.URL)
+		live := h.bus.Subscribe("t", 1000)
+		defer live.Close()
+		out := h.send("t", "Look around.")
+		if name == "claude" {
+			h.delta(live, "And then")
+		} else if _, err := m.Wait(h.t.Context(), 2); err != nil { // it tells no piece of a text
+			t.Fatal(err)
+		}
+		if len(h.processes()) == 0 {
+			t.Error("no process is at work, or none is found")
+		}
+		_, err := h.ledger.Cancel(t.Context(), out.Run, "anna")
+		h.must(err)
+		h.run(out.Run, mailroom.Cancelled)
+		h.alone()
+		var texts []string
+		for _, m := range entries[mailroom.Message](h, "t", mailroom.KindMessage, 2)[1:] {
+			texts = append(texts, m.Text)
+		}
+		want := "I look."
+		if name == "claude" {
+			want = "I look.\nAnd then"
+		}
+		if got := strings.Join(texts, "\n"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
+			t.Errorf("kept %q, want %q", got, want)
+		}
+		if got := reply(t, h.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got, " | Go on.") {
+			t.Errorf("the next reply is %q, want it in the same session", got)
+		}
+		if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+			t.Errorf("sessions %+v, want one", got)
+		}
+	})
+}
+
+func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		var asked atomic.Int64
+		m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+			if asked.Add(1) == 1 {
+				return fakemodel.Answer{Say: []string{"Half of "}, Hang: true}
+			}
+			return recall(r)
+		})
+		h := open(t, name, m.URL)
+		out := h.send("t", "My word is lemon.")
+		if _, err := m.Wait(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		h.must(syscall.Kill(entries[exec.Started](h, "t", exec.KindStarted, 1)[0].PID, syscall.SIGKILL))
+		run := h.run(out.Run, mailroom.Completed)
+		if run.Attempt != 2 || !strings.Contains(reply(t, run), "My word is lemon.") {
+			t.Errorf("attempt %d with the reply %q, want the second and the word", run.Attempt, reply(t, run))
+		}
+		h.alone()
+		if got := reply(t, h.ask("t", "What was it?")); !strings.Contains(got, "lemon") || !strings.HasSuffix(got, " | What was it?") {
+			t.Errorf("the next reply is %q, want it to know the word", got)
+		}
+	})
+}
+
+func TestRealErrorsOfTheModel(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		for _, status := range []int{429, 500, 529} {
+			t.Run(strconv.Itoa(status), func(t *testing.T) {
+				var well atomic.Bool
+				h := open(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+					if well.Load() {
+						return recall(r)
+					}
+					return fakemodel.Answer{Status: status}
+				}).URL)
+				out := h.send("t", "My word is lemon.")
+				failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+				well.Store(true)
+				run := h.run(out.Run, mailroom.Completed)
+				if failed.Error == nil || failed.Error.Class != mailroom.Outage || run.Failures != 0 {
+					t.Errorf("rescheduled with %+v and %d failures, want an outage that costs none", failed.Error, run.Failures)
+				}
+				if !strings.Contains(reply(t, run), "lemon") {
+					t.Errorf("the reply is %q", reply(t, run))
+				}
+			})
+		}
+		t.Run("401", func(t *testing.T) {
+			h := open(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
+			run := h.run(h.send("t", "Hello.").Run, mailroom.Failed)
+			if run.Error.Class != mailroom.Permanent || !strings.Contains(run.Error.Message, "401") || run.Attempt != 1 {
+				t.Errorf("attempt %d ended with %+v, want a permanent failure at once", run.Attempt, run.Error)
+			}
+			if run.Reply != nil {
+				t.Errorf("its reply is %q, want none: the error is not the agent's words", *run.Reply)
+			}
+		})
+	})
+}
+
+func TestRealProgramWithoutAModelIsCut(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		h := open(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
+		out := h.send("t", "Hello.")
+		failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+		if failed.Error == nil || failed.Error.Class != mailroom.Outage {
+			t.Errorf("rescheduled with %+v, want an outage", failed.Error)
+		}
+		_, err := h.ledger.Cancel(t.Context(), out.Run, "anna")
+		h.must(err)
+		h.run(out.Run, mailroom.Cancelled)
+		h.alone()
+	})
+}
+
+func TestRealThreadsRunInParallel(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		both := make(chan struct{})
+		m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+			a := recall(r)
+			a.Hold = both
+			return a
+		})
+		h := open(t, name, m.URL)
+		a, b := h.send("a", "I am a."), h.send("b", "I am b.")
+		if _, err := m.Wait(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		close(both)
+		got := []string{reply(t, h.run(a.Run, mailroom.Completed)), reply(t, h.run(b.Run, mailroom.Completed))}
+		if diff := cmp.Diff([]string{"You said: I am a.", "You said: I am b."}, got); diff != "" {
+			t.Errorf("replies (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestRealToolsAreEntries(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		h := open(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+			if _, done := r.Result(); done {
+				return fakemodel.Say("I saw it.")
+			}
+			return fakemodel.Answer{Say: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
+		}).URL)
+		h.ask("t", "Look around.")
+		type tool struct {
+			Call, Name, Summary string
+			OK                  bool
+		}
+		started := entries[tool](h, "t", mailroom.KindToolStarted, 1)
+		done := entries[tool](h, "t", mailroom.KindToolDone, 1)
+		if len(started) != 1 || len(done) != 1 || started[0].Name == "" || started[0].Call != done[0].Call || !done[0].OK || !strings.Contains(done[0].Summary, "found") {
+			t.Errorf("started %+v, finished %+v, want one pair", started, done)
+		}
+	})
+}
+
+// maker is a model that makes a file, with claude's tool for commands.
+func maker(r fakemodel.Request) fakemodel.Answer {
+	if result, done := r.Result(); done {
+		return fakemodel.Say("It says: ", result)
+	}
+	return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{"command": "touch made && echo so be it", "description": "Make the file"}}}}
+}
+
+func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
+	for _, verdict := range []mailroom.Verdict{mailroom.Approve, mailroom.Deny} {
+		t.Run(string(verdict), func(t *testing.T) {
+			h := open(t, "claude", model(t, maker).URL)
+			out := h.send("t", "Make the file.")
+			h.run(out.Run, mailroom.Waiting)
+			h.alone() // nothing waits for a person but the run
+			tickets, err := h.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+			h.must(err)
+			if len(tickets) != 1 || tickets[0].Kind != mailroom.Approval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
+				t.Fatalf("tickets %+v, want the approval of the command", tickets)
+			}
+			h.restart()
+			_, err = h.ledger.Decide(t.Context(), mailroom.Decision{
+				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not in this house", Digest: tickets[0].Digest, By: "anna",
+			})
+			h.must(err)
+			run := h.run(out.Run, mailroom.Completed)
+			_, err = os.Stat(h.work("made"))
+			made, want := err == nil, "so be it"
+			if verdict == mailroom.Deny {
+				want = "not in this house"
+			}
+			if made != (verdict == mailroom.Approve) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
+				t.Errorf("made %v (%v), reply %q", made, err, reply(t, run))
+			}
+			if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+				t.Errorf("sessions %+v, want one", got)
+			}
+		})
+	}
+}
+
+func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
+	gate := make(chan struct{})
+	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+		if _, done := r.Result(); done || len(said(r)) > 1 {
+			return fakemodel.Say("steered: ", strconv.FormatBool(r.Said("Also say why.")))
+		}
+		return fakemodel.Answer{Hold: gate, Calls: []fakemodel.Call{look("claude", "echo found")}}
+	})
+	h := open(t, "claude", m.URL)
+	out := h.send("t", "Look around.")
+	if _, err := m.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	h.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[mailroom.MessageRef](h, "t", mailroom.KindMessageRead, 1) // it was written to the program, too
+	close(gate)
+	if got := reply(t, h.run(out.Run, mailroom.Completed)); !strings.Contains(got, "steered: true") {
+		t.Errorf("the reply is %q, want it to know what came in", got)
+	}
+}
+
+func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		mode program.Mode
+		made bool
+	}{
+		{"codex", program.Read, false}, {"codex", program.Edit, true},
+		{"claude", program.Read, false}, {"claude", program.Edit, true},
+	} {
+		t.Run(c.name+" "+string(c.mode), func(t *testing.T) {
+			h := open(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+				if _, done := r.Result(); done {
+					return fakemodel.Say("I tried.")
+				}
+				return fakemodel.Answer{Calls: []fakemodel.Call{look(c.name, "touch made")}}
+			}).URL, func(o *exec.ProgramOptions) { o.Permissions = c.mode })
+			for range 2 { // and so when the session is resumed
+				h.ask("t", "Make the file.")
+				_, err := os.Stat(h.work("made"))
+				if made := err == nil; made != c.made {
+					t.Errorf("made %v, want %v", made, c.made)
+				}
+				h.must(os.RemoveAll(h.work("made")))
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+//go:build realagents
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mailroom/internal/fakemodel"
+)
+
+// realPrograms puts the real codex and claude, and nothing else of the machine's
+// that is named like them, on the PATH, and points them at a model of the test.
+func realPrograms(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *fakemodel.Server {
+	t.Helper()
+	bin, err := filepath.Abs("../../agent/exec/testdata/programs/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"codex", "claude"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			t.Fatalf("%v: make test-real-agents installs it", err)
+		}
+	}
+	model, err := fakemodel.Start(play)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := model.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	// HOME is no more the one in which the Go command keeps its files; none is run.
+	for name, value := range fakemodel.Environment(model.URL, t.TempDir()) {
+		t.Setenv(name, value)
+	}
+	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if err := fakemodel.ConfigureCodex(os.Getenv("CODEX_HOME"), model.URL); err != nil {
+		t.Fatal(err)
+	}
+	return model
+}
+
+// recall answers with all that the user has said so far.
+func recall(r fakemodel.Request) fakemodel.Answer {
+	var said []string
+	for _, turn := range r.Turns {
+		if turn.Role == "user" && !strings.HasPrefix(turn.Text, "<") {
+			said = append(said, strings.TrimSpace(turn.Text))
+		}
+	}
+	return fakemodel.Say("You said: ", strings.Join(said, " | "))
+}
+
+// shown runs a command as a user does, and shows both.
+func (h *home) shown(args ...string) string {
+	h.t.Helper()
+	var out bytes.Buffer
+	code, stderr := h.run(h.t.Context(), &out, args...)
+	words := make([]string, len(args))
+	for i, arg := range args {
+		words[i] = arg
+		if strings.ContainsAny(arg, " ?") {
+			words[i] = fmt.Sprintf("%q", arg)
+		}
+	}
+	h.t.Logf("$ mailroom %s\n%s%s", strings.Join(words, " "), stderr, out.String())
+	if code != exitDone {
+		h.t.Fatalf("exit code %d", code)
+	}
+	return out.String()
+}
+
+func TestRealAgentGoesOnInItsSessionAfterItsServerWasKilled(t *testing.T) {
+	for _, name := range []string{"codex", "claude"} {
+		t.Run(name, func(t *testing.T) {
+			realPrograms(t, recall)
+			h := newHome(t, "")
+			p := &process{}
+			h.process(p)
+			want := "You said: My word is lemon.\n"
+			if got := h.shown("send", "--thread", "demo", "--agent", name, "My word is lemon."); got != want {
+				t.Errorf("the first reply is %q, want %q", got, want)
+			}
+			t.Log("$ kill -9 the server; mailroom serve")
+			p.kill()
+			h.process(p)
+			want = "You said: My word is lemon. | What was it?\n"
+			if got := h.shown("send", "--thread", "demo", "--agent", name, "What was it?"); got != want {
+				t.Errorf("the second reply is %q, want %q: the same session", got, want)
+			}
+			h.shown("threads", "show", "demo")
+			h.shown("agents")
+		})
+	}
+}
+
+func TestRealAgentLeftByAKilledServerIsEndedAndItsRunGoesOn(t *testing.T) {
+	for name, tool := range map[string]fakemodel.Call{
+		"codex":  {Name: "exec_command", Input: map[string]any{"cmd": "tail -f /dev/null", "yield_time_ms": 30000}},
+		"claude": {Name: "Bash", Input: map[string]any{"command": "tail -f /dev/null", "description": "Wait", "timeout": 600000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked atomic.Int64
+			realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
+				if asked.Add(1) == 1 {
+					return fakemodel.Answer{Say: []string{"I wait."}, Calls: []fakemodel.Call{tool}}
+				}
+				return recall(r)
+			})
+			t.Setenv("IS_SANDBOX", "1") // else claude refuses to be allowed everything by root
+			h := newHome(t, fmt.Sprintf("[agents.%s]\nkind = %q\npermissions = \"all\"\n", name, name))
+			p := &process{}
+			h.process(p)
+			h.shown("send", "--thread", "demo", "--agent", name, "--detach", "My word is lemon.")
+			left := h.until("tail", func(words []string) bool { return slices.Contains(words, "tail -f /dev/null") })
+			t.Logf("$ kill -9 the server, in the middle of the turn\n$ ps\n%s", strings.Join(left, "\n"))
+			p.kill()
+			h.process(p)
+			if got := h.shown("attach", "demo"); !strings.Contains(got, "My word is lemon.") {
+				t.Errorf("the reply is %q, want it to know the word", got)
+			}
+			left = h.until("end of all", func(words []string) bool { return len(words) == 0 })
+			t.Logf("$ ps\n%s", strings.Join(left, "\n"))
+			h.shown("threads", "show", "demo")
+		})
+	}
+}
+
+// until waits until the commands that are at work for the test fit.
+func (h *home) until(what string, fit func(commands []string) bool) []string {
+	h.t.Helper()
+	for late := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) { // nothing tells when others come and go
+		commands := atWork(h.t)
+		if fit(commands) {
+			return commands
+		}
+		if time.Now().After(late) {
+			h.t.Fatalf("no %s, but %q", what, commands)
+		}
+	}
+}
+
+// atWork are the commands of the living processes with this test's home,
+// but for servers.
+func atWork(t *testing.T) (commands []string) {
+	t.Helper()
+	found, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range found {
+		env, err := os.ReadFile(file)
+		if err != nil || !slices.Contains(strings.Split(string(env), "\x00"), "HOME="+os.Getenv("HOME")) {
+			continue // err: it has just ended
+		}
+		command, err := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		words := strings.Join(strings.FieldsFunc(string(command), func(r rune) bool { return r == 0 }), " ")
+		if err == nil && words != "" && !strings.Contains(words, " serve ") { // a dead one has no words
+			commands = append(commands, words)
+		}
+	}
+	return commands
+}
+
+func TestRealQuestionOfClaudeIsApprovedInTheTerminal(t *testing.T) {
+	folder := t.TempDir()
+	realPrograms(t, func(r fakemodel.Request) fakemodel.Answer {
+		if result, done := r.Result(); done {
+			return fakemodel.Say("It says: ", result)
+		}
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{
+			"command": "touch made && echo made", "description": "Make the file",
+		}}}}
+	})
+	h := newHome(t, fmt.Sprintf("[agents.claude]\nkind = \"claude\"\ndir = %q\n", folder))
+	p := &process{}
+	h.process(p)
+	h.shown("send", "--thread", "demo", "--agent", "claude", "--detach", "Make the file.")
+	if err := await(h.folder, "demo", "run.waiting"); err != nil {
+		t.Fatal(err)
+	}
+	h.shown("tickets")
+	t.Log("$ kill -9 the server; mailroom serve")
+	p.kill()
+	h.process(p)
+	h.shown("approve", "demo")
+	if got, want := h.shown("attach", "demo"), "It says: made\n"; got != want {
+		t.Errorf("the reply is %q, want %q", got, want)
+	}
+	if _, err := os.Stat(filepath.Join(folder, "made")); err != nil {
+		t.Error(err)
+	}
+	h.shown("threads", "show", "demo")
+}

@@ -1,0 +1,52 @@
+package fakemodel
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Environment are the variables with which codex and claude ask the model at url
+// and nobody else, and keep all that is theirs in folder. Their shells read the
+// profile of a home, and what that starts must not meet the user's own things.
+func Environment(url, folder string) map[string]string {
+	return map[string]string{
+		"HOME": folder,
+
+		"CODEX_HOME":     filepath.Join(folder, "codex"),
+		"OPENAI_API_KEY": "no-key",
+
+		"CLAUDE_CONFIG_DIR":                        filepath.Join(folder, "claude"),
+		"ANTHROPIC_BASE_URL":                       url,
+		"ANTHROPIC_API_KEY":                        "no-key",
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+		"CLAUDE_CODE_MAX_RETRIES":                  "1",
+		"DISABLE_AUTOUPDATER":                      "1",
+	}
+}
+
+// ConfigureCodex makes codex with this home ask the model at url.
+func ConfigureCodex(home, url string) error {
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return fmt.Errorf("configure codex: %w", err)
+	}
+	// Without the last table it tries to reach its makers, for seconds.
+	config := fmt.Sprintf(`model = "fake-1"
+model_provider = "fake"
+
+[model_providers.fake]
+name = "fake"
+base_url = %q
+wire_api = "responses"
+env_key = "OPENAI_API_KEY"
+request_max_retries = 1
+stream_max_retries = 1
+
+[analytics]
+enabled = false
+`, url+"/v1")
+	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
+		return fmt.Errorf("configure codex: %w", err)
+	}
+	return nil
+}
