@@ -40,8 +40,14 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
 		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
 
-pages: browser build ## the JavaScript client in Node, and the pages in a real Chromium; screenshots in bin/shots
+MCP = protocol/mcp/node
+
+$(MCP)/node_modules/.ready: $(MCP)/package-lock.json
+	cd $(MCP) && npm ci --ignore-scripts --prefer-offline --loglevel=error && touch node_modules/.ready
+
+pages: browser build $(MCP)/node_modules/.ready ## the JavaScript client and an MCP client in Node, and the pages in a real Chromium; screenshots in bin/shots
 	cd clients/js && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm run --silent types && npm test --silent
+	cd $(MCP) && npm test --silent
 	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
 
 lint: ## gofmt, go vet, staticcheck
@@ -108,4 +114,4 @@ browser: ## make sure of Node, and of the browser that the pages are tested in
 	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or name another one in CHROMIUM" >&2; exit 1; }
 
 clean: ## remove what was built
-	rm -rf bin clients/js/node_modules web/node_modules $(PROGRAMS)/node_modules
+	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules

@@ -86,7 +86,9 @@ func (r *reading) ask(ctx context.Context) (mailroom.Ask, error) {
 	run := r.session.Run()
 	var texts []string
 	for _, m := range input {
-		texts = append(texts, m.Text)
+		for _, p := range m.Parts {
+			texts = append(texts, p.Text+p.URI+string(p.Data)) // of which it has one
+		}
 	}
 	raw, err := json.Marshal(Head{
 		Activity: run.ID, Kind: KindOf(run.Origin), Sender: run.Origin.Sender, Text: shorten(strings.Join(texts, "\n")),

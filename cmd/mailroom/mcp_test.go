@@ -1,0 +1,224 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/protocol/mcp"
+)
+
+// tools is an MCP client of the command in a process of its own.
+type tools struct {
+	t       *testing.T
+	session *sdk.ClientSession
+}
+
+func (h *home) tools(thread string) *tools {
+	h.t.Helper()
+	cmd := exec.Command("mailroom", "mcp", "--thread", thread)
+	cmd.Env, cmd.Stderr = append(os.Environ(), "MAILROOM_DATA="+string(h.folder)), h.t.Output()
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(h.t.Context(), &sdk.CommandTransport{Command: cmd}, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			h.t.Errorf("the command ended: %v", err)
+		}
+	})
+	return &tools{h.t, s}
+}
+
+// call calls a tool. refused is its refusal, "" if it answered.
+func (c *tools) call(name string, in map[string]any, answer any) (refused string) {
+	c.t.Helper()
+	out, err := c.session.CallTool(c.t.Context(), &sdk.CallToolParams{Name: name, Arguments: in})
+	if err != nil {
+		c.t.Errorf("%s: %v", name, err)
+		return err.Error()
+	}
+	text := out.Content[0].(*sdk.TextContent).Text
+	if out.IsError {
+		return text
+	}
+	if err := json.Unmarshal([]byte(text), answer); err != nil {
+		c.t.Errorf("%s: %v in %s", name, err, text)
+	}
+	return ""
+}
+
+// must is call for a tool that answers.
+func (c *tools) must(name string, in map[string]any, answer any) {
+	c.t.Helper()
+	if refused := c.call(name, in, answer); refused != "" {
+		c.t.Fatalf("%s: %s", name, refused)
+	}
+}
+
+// said are the messages of an inbox that its reader has written.
+func (h *home) said(thread string) []string {
+	h.t.Helper()
+	at, err := h.folder.Address()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	token, err := h.folder.Token()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	page, err := client.New(at.URL, token).Messages(h.t.Context(), thread, client.MessagesQuery{Limit: 500})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range page.Items {
+		if m.Role == mailroom.Assistant {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+func TestAnInboxIsReadOverTheKillOfItsServer(t *testing.T) {
+	h := newHome(t, "")
+	me := h.tools("mine")
+	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: no server on ") {
+		t.Errorf("before there is a server: %q, want that there is none", refused)
+	}
+	p := &process{}
+	h.process(p)
+	again := func() { h.process(p, "--listen", strings.TrimPrefix(p.url, "http://")) }
+	var timeout struct{ Timeout bool }
+	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout) // makes the inbox
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--detach", "one"); code != exitDone {
+		t.Fatalf("send: exit code %d: %s", code, stderr)
+	}
+	var first mcp.Row
+	me.must("wait_for_message", nil, &first)
+
+	p.kill()
+	if refused := me.call("inbox_peek", nil, nil); !strings.HasPrefix(refused, "unavailable: ") {
+		t.Errorf("while the server is away: %q, want unavailable", refused)
+	}
+	waited := make(chan mcp.Row)
+	go func() {
+		var row mcp.Row
+		if refused := me.call("wait_for_message", map[string]any{"timeout_secs": 60}, &row); refused != "" {
+			t.Errorf("a wait over the kill: %s", refused)
+		}
+		waited <- row
+	}()
+	again()
+	if row := <-waited; row.Activity != first.Activity {
+		t.Errorf("after the kill: %+v, want the same message", row)
+	}
+
+	var status struct{ Status string }
+	me.must("send_message_to_user", map[string]any{"message": "done"}, &status)
+	p.kill()
+	again()
+	var popped mcp.Popped
+	me.must("inbox_pop", map[string]any{"activity_id": first.Activity}, &popped)
+	if got := h.said("mine"); !popped.Removed || len(got) != 1 || got[0] != "done" {
+		t.Errorf("popped: %+v, said: %q, want done, once", popped, got)
+	}
+	me.must("wait_for_message", map[string]any{"timeout_secs": 0.1}, &timeout)
+	if !timeout.Timeout {
+		t.Error("the message is there again after it was popped")
+	}
+}
+
+func TestWhatIsSaidWhileTheServerIsKilledIsSaidOnce(t *testing.T) {
+	h := newHome(t, "")
+	p := &process{}
+	h.process(p)
+	me := h.tools("mine")
+	var row mcp.Row
+	if code, stderr := h.run(t.Context(), io.Discard, "send", "--thread", "mine", "--agent", "inbox", "--detach", "one"); code != exitDone {
+		t.Fatalf("send: exit code %d: %s", code, stderr)
+	}
+	me.must("wait_for_message", nil, &row)
+	refused := make(chan string)
+	go func() {
+		var status struct{ Status string }
+		refused <- me.call("send_message_to_user", map[string]any{"message": "yes"}, &status)
+	}()
+	p.kill() // wherever that finds it
+	h.process(p, "--listen", strings.TrimPrefix(p.url, "http://"))
+	why := <-refused
+	if why != "" && !strings.HasPrefix(why, "unavailable: ") { // then nobody knows whether it was handed in
+		t.Errorf("refused: %s, want unavailable", why)
+	}
+	var popped mcp.Popped
+	me.must("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
+	if got := h.said("mine"); len(got) > 1 || why == "" && len(got) != 1 || !popped.Removed {
+		t.Errorf("refused: %q, said: %q, popped: %+v, want it said once if that was not refused, and never twice", why, got, popped)
+	}
+}
+
+func TestWhoWritesToAnInboxWaitsForItsReader(t *testing.T) {
+	h := newHome(t, "")
+	h.process(&process{})
+	me := h.tools("mine")
+	var timeout struct{ Timeout bool }
+	me.must("wait_for_message", map[string]any{"timeout_secs": 0}, &timeout)
+	type end struct {
+		code        int
+		out, stderr string
+	}
+	sent := make(chan end)
+	go func() {
+		var out strings.Builder
+		code, stderr := h.run(t.Context(), &out, "send", "--thread", "mine", "anybody there?")
+		sent <- end{code, out.String(), stderr}
+	}()
+	var row mcp.Row
+	me.must("wait_for_message", nil, &row)
+	var status struct{ Status string }
+	me.must("send_message_to_user", map[string]any{"message": "yes, me"}, &status)
+	var popped mcp.Popped
+	me.must("inbox_pop", map[string]any{"activity_id": row.Activity}, &popped)
+	if got := <-sent; got.code != exitDone || got.out != "yes, me\n" {
+		t.Errorf("send: exit code %d, %q, want the answer: %s", got.code, got.out, got.stderr)
+	}
+}
+
+func TestTheToolsEndWhenTheyAreTold(t *testing.T) {
+	h := newHome(t, "")
+	cmd := exec.Command("mailroom", "mcp")
+	cmd.Env = append(os.Environ(), "MAILROOM_DATA="+string(h.folder))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hello := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	if _, err := io.WriteString(in, hello+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	var answer struct{ ID int }
+	if err := json.NewDecoder(out).Decode(&answer); err != nil || answer.ID != 1 {
+		t.Errorf("answer %+v, %v", answer, err)
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v, want that it ends in order", err)
+	}
+}

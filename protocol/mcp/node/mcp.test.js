@@ -1,0 +1,103 @@
+// The tools in the hands of a client that is not ours: the official SDK for
+// JavaScript, over standard input and output and over HTTP, on a real server.
+
+import assert from 'node:assert/strict';
+import { fileURLToPath } from 'node:url';
+import test from 'node:test';
+
+import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+
+import { open } from '../../../clients/js/test/house.js';
+
+const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
+
+const transports = {
+  'standard input and output': (house) => new StdioClientTransport({ command: binary, args: ['mcp', '--thread', 'mine', '--data', house.folder] }),
+  HTTP: (house) => overHTTP(house, house.token),
+};
+
+function overHTTP(house, token) {
+  return new StreamableHTTPClientTransport(new URL(`${house.url}/mcp?thread=mine`), { requestInit: { headers: { authorization: `Bearer ${token}` } } });
+}
+
+/** Connects, and returns a function that calls a tool. With SHOW=1 each call is in the test's output. */
+async function connect(t, transport) {
+  const client = new Client({ name: 'somebody-else', version: '1.0.0' });
+  await client.connect(transport);
+  t.after(() => client.close());
+  const show = (text) => process.env.SHOW && t.diagnostic(text);
+  const call = async (name, args = {}) => {
+    const result = await client.callTool({ name, arguments: args });
+    const text = result.content[0].text;
+    show(`${name} ${JSON.stringify(args)} → ${result.isError ? 'refused: ' : ''}${text}`);
+    if (result.isError) return { refused: text };
+    assert.deepEqual(result.structuredContent, JSON.parse(text));
+    return result.structuredContent;
+  };
+  return { client, call };
+}
+
+for (const [name, transport] of Object.entries(transports)) {
+  test(`an inbox over ${name}`, async (t) => {
+    const house = await open(t);
+    const { client, call } = await connect(t, transport(house));
+    const { tools } = await client.listTools();
+    assert.deepEqual(tools.map((tool) => tool.name).sort(), [
+      'cancel_run', 'decide', 'delegate_task', 'get_run', 'inbox_peek', 'inbox_pop', 'list_tickets',
+      'send_message_to_user', 'submit_message', 'wait_for_message',
+    ]);
+
+    assert.deepEqual(await call('wait_for_message', { timeout_secs: 0.2 }), { timeout: true });
+    await house.command('send', '--thread', 'mine', '--detach', 'what is the weather?');
+    await house.command('send', '--thread', 'mine', '--detach', 'and tomorrow?');
+
+    const first = await call('wait_for_message', { timeout_secs: 20 });
+    assert.equal(first.kind, 'canvas_user');
+    assert.equal(first.text, 'what is the weather?');
+    assert.equal(first.arrival_workspace_id, 'mine');
+    const peeked = await call('inbox_peek', { limit: 10 });
+    assert.deepEqual(peeked.items.map((row) => row.text), ['what is the weather?', 'and tomorrow?']);
+
+    const { delegation_id: delegation } = await call('delegate_task', { workspace_id: 'echo', task: 'sunny' });
+    assert.equal((await call('send_message_to_user', { message: 'I am asking' })).status, 'sent');
+    await house.kill();
+    await house.start();
+    assert.equal((await call('wait_for_message', { timeout_secs: 20 })).activity_id, first.activity_id);
+    assert.deepEqual(await call('inbox_pop', { activity_id: first.activity_id }), { removed: true });
+    assert.equal((await call('inbox_pop', { activity_id: first.activity_id })).removed, false);
+
+    const second = await call('wait_for_message', { timeout_secs: 20 });
+    assert.equal(second.text, 'and tomorrow?');
+    assert.deepEqual(await call('inbox_pop', { activity_id: second.activity_id }), { removed: true });
+    const result = await call('wait_for_message', { timeout_secs: 20 });
+    assert.equal(result.kind, 'delegation_result');
+    assert.equal(result.text, 'sunny');
+    assert.equal(result.delegation_id, delegation);
+    assert.equal((await call('get_run', { run: delegation })).status, 'completed');
+    assert.equal((await call('list_tickets')).items[0].run, result.activity_id);
+    assert.deepEqual(await call('inbox_pop', { activity_id: result.activity_id }), { removed: true });
+
+    assert.match((await call('wait_for_message', { timeout_secs: 9999 })).refused, /^invalid: timeout_secs must be between 0 and 300/);
+    assert.match((await call('delegate_task', { workspace_id: 'nobody', task: 'x' })).refused, /^not_found: no thread and no agent is named "nobody"$/);
+    const said = await house.command('threads', 'show', 'mine');
+    assert.equal(said.split('I am asking').length - 1, 1, said);
+  });
+}
+
+test('a call that is given up waits no longer', async (t) => {
+  const house = await open(t);
+  const { client, call } = await connect(t, transports['standard input and output'](house));
+  await call('inbox_peek');
+  const gaveUp = AbortSignal.timeout(300);
+  await assert.rejects(client.callTool({ name: 'wait_for_message', arguments: { timeout_secs: 300 } }, undefined, { signal: gaveUp }));
+  assert.equal((await call('inbox_peek')).total, 0);
+});
+
+test('without a token there are no tools', async (t) => {
+  const house = await open(t);
+  for (const token of ['', 'wrong']) {
+    await assert.rejects(new Client({ name: 'x', version: '1' }).connect(overHTTP(house, token)), /401|Unauthorized|token/);
+  }
+});
