@@ -66,7 +66,8 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 		o.EnvAllow = EnvAllow(o.Profile)
 	}
 	base, err := newAgent(Options{
-		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, Env: o.Env, EnvAllow: o.EnvAllow, Mark: o.Mark,
+		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, EnvAllow: o.EnvAllow,
+		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
 		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: cmp.Or(o.MaxOutput, defaultProgramOutput),
 	})

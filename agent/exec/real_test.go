@@ -364,3 +364,45 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 		})
 	}
 }
+
+func TestRealMessageIsTextAndNothingElse(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		m := model(t, recall)
+		h := open(t, name, m.URL)
+		outside := filepath.Join(h.folder, "outside.txt")
+		h.must(os.WriteFile(outside, []byte("the word is damson"), 0o600))
+		words := []string{"/clear", "/model sonnet", "/config theme=dark", "!echo so be it", "Look at @" + outside + " please."}
+		for i, text := range words {
+			want := "You said: " + strings.Join(words[:i+1], " | ")
+			if got := reply(t, h.ask("t", text)); got != want {
+				t.Errorf("to %q it answered %q, want %q", text, got, want)
+			}
+		}
+		for _, r := range m.Requests() {
+			if strings.Contains(string(r.Body), "damson") {
+				t.Fatal("a message made the program hand over a file that nobody allowed it to read")
+			}
+			if slices.Contains(r.Tools, "AskUserQuestion") {
+				t.Fatal("it may ask what an approval cannot answer")
+			}
+		}
+	})
+}
+
+func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
+	h := open(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
+		if _, done := r.Result(); done {
+			return fakemodel.Say("It runs.")
+		}
+		return fakemodel.Answer{Calls: []fakemodel.Call{{Name: "Bash", Input: map[string]any{
+			"command": "tail -f /dev/null", "description": "Follow", "run_in_background": true,
+		}}}}
+	}).URL, func(o *exec.ProgramOptions) {
+		o.Permissions = program.Full
+		o.Env = append(o.Env, "IS_SANDBOX=1") // else it refuses to be allowed everything by root
+	})
+	if got, want := reply(t, h.ask("t", "Follow it.")), "It runs."; got != want {
+		t.Errorf("the reply is %q, want %q", got, want)
+	}
+	h.alone()
+}

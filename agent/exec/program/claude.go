@@ -25,10 +25,14 @@ func claude() *Profile {
 			"GOOGLE_APPLICATION_CREDENTIALS",
 			"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE",
 		),
+		// Else "@/a/file" in a message hands that file to the model, unasked.
+		Env:   []string{"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1"},
 		Modes: []Mode{Ask, Read, Edit, Full},
 		Args: func(t Turn) []string {
 			args := []string{
 				"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--include-partial-messages",
+				// A question that is no call is asked in the reply: an approval cannot answer it.
+				"--disallowedTools", "AskUserQuestion",
 				"--permission-mode", map[Mode]string{Ask: "default", Read: "dontAsk", Edit: "acceptEdits", Full: "bypassPermissions"}[t.Mode],
 			}
 			if t.Mode == Ask {
@@ -84,7 +88,13 @@ func line(v any) string {
 	return string(b) + "\n"
 }
 
+// claudeMessage is a message of the user. A slash at its very beginning would
+// make it a command, with which whoever writes to the agent could set its model
+// or its settings, or end its session.
 func claudeMessage(text string) string {
+	if strings.HasPrefix(text, "/") {
+		text = "\n" + text
+	}
 	return line(map[string]any{"type": "user", "message": map[string]any{"role": "user", "content": text}})
 }
 

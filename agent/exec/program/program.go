@@ -20,7 +20,8 @@ type Profile struct {
 	// EnvAllow names the variables that it may see of ours, beside those that
 	// every command sees: its keys, its folders, its network.
 	EnvAllow []string
-	Modes    []Mode // what it may be permitted, the default first
+	Env      []string // variables that it always has, NAME=VALUE
+	Modes    []Mode   // what it may be permitted, the default first
 
 	// Args are the arguments of one turn.
 	Args func(Turn) []string
