@@ -5,6 +5,7 @@ package exec_test
 import (
 	"errors"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -334,6 +335,80 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	close(gate)
 	if got := reply(t, h.run(out.Run, mailroom.Completed)); !strings.Contains(got, "steered: true") {
 		t.Errorf("the reply is %q, want it to know what came in", got)
+	}
+}
+
+func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
+	gate := make(chan struct{})
+	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+		a := recall(r)
+		if len(said(r)) == 1 {
+			a.Hold = gate
+		}
+		return a
+	})
+	h := open(t, "claude", m.URL)
+	live := h.bus.Subscribe("t", 1000)
+	defer live.Close()
+	out := h.send("t", "Look around.")
+	h.delta(live, "You said")
+	h.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[mailroom.MessageRef](h, "t", mailroom.KindMessageRead, 1)
+	close(gate)
+	if got, want := reply(t, h.run(out.Run, mailroom.Completed)), "You said: Look around. | Also say why."; got != want {
+		t.Errorf("the reply is %q, want %q", got, want)
+	}
+	var texts []string
+	for _, m := range entries[mailroom.Message](h, "t", mailroom.KindMessage, 4) {
+		texts = append(texts, m.Text)
+	}
+	want := []string{"Look around.", "Also say why.", "You said: Look around.", "You said: Look around. | Also say why."}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+func TestRealMessageMayBeLong(t *testing.T) {
+	eachProgram(t, func(t *testing.T, name string) {
+		m := model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Say("I read it.") })
+		h := open(t, name, m.URL)
+		text := strings.Repeat("All of it, to the last word. ", 10_000) + "The last word is lemon."
+		h.ask("t", text)
+		if got := m.Requests()[0]; !slices.Contains(said(got), text) {
+			t.Errorf("of %d bytes the model was not asked all", len(text))
+		}
+	})
+}
+
+func TestRealSessionThatSomebodyElseUsesIsWaitedFor(t *testing.T) {
+	gate := make(chan struct{})
+	m := model(t, func(r fakemodel.Request) fakemodel.Answer {
+		a := recall(r)
+		if strings.HasSuffix(a.Say[1], "I am at the terminal.") {
+			a.Hold = gate
+		}
+		return a
+	})
+	h := open(t, "codex", m.URL)
+	h.ask("t", "My word is lemon.")
+	session := entries[exec.Session](h, "t", exec.KindSession, 1)[0].Session
+	terminal := osexec.Command(installed(t, "codex"), "exec", "resume", "--json", "--skip-git-repo-check", session, "-")
+	terminal.Env, terminal.Dir = append(os.Environ(), h.options.Env...), h.options.Dir
+	terminal.Stdin = strings.NewReader("I am at the terminal.")
+	h.must(terminal.Start())
+	if _, err := m.Wait(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	out := h.send("t", "What was it?")
+	failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+	if failed.Error == nil || failed.Error.Class != mailroom.Outage {
+		t.Errorf("rescheduled with %+v, want it to cost no failure: a person may take their time", failed.Error)
+	}
+	close(gate)
+	h.must(terminal.Wait())
+	got := reply(t, h.run(out.Run, mailroom.Completed))
+	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") || !strings.HasSuffix(got, "What was it?") {
+		t.Errorf("the reply is %q, want it in the session that both have used", got)
 	}
 }
 

@@ -41,7 +41,7 @@ func (p *Profile) Judge(e Ending) Verdict {
 	switch {
 	// There is no terminal line.
 	case e.End == nil && says(e.Stderr, p.Busy):
-		return is(mailroom.Transient, "found somebody else at work in the session")
+		return is(mailroom.Outage, "found somebody else at work in the session") // a person, for as long as they like
 	case e.End == nil && e.Resumed && !e.Heard && says(e.Stderr, p.Gone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case e.End == nil && !e.Heard && says(e.Stderr, p.Refused):
