@@ -48,17 +48,17 @@ func reply(t *testing.T, run *mailroom.Run) string {
 
 func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		h := open(t, name, model(t, recall).URL)
-		first := h.ask("t", "My word is lemon.")
+		w := openWorkshop(t, name, model(t, recall).URL)
+		first := w.ask("t", "My word is lemon.")
 		if got, want := reply(t, first), "You said: My word is lemon."; got != want {
 			t.Errorf("first reply %q, want %q", got, want)
 		}
-		h.restart()
-		second := h.ask("t", "What was it?")
+		w.restart()
+		second := w.ask("t", "What was it?")
 		if got, want := reply(t, second), "You said: My word is lemon. | What was it?"; got != want {
 			t.Errorf("second reply %q, want %q", got, want)
 		}
-		if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
 			t.Errorf("sessions %+v, want one for both turns", got)
 		}
 		// What a session has used in all is told anew by each turn.
@@ -70,28 +70,28 @@ func TestRealProgramKeepsOneSessionPerThread(t *testing.T) {
 		if name == "claude" && (second.Usage.CostUSD == 0 || second.Usage.CostUSD > first.Usage.CostUSD*1.01) {
 			t.Errorf("cost %v, then %v, want the same", first.Usage.CostUSD, second.Usage.CostUSD)
 		}
-		h.alone()
+		w.alone()
 	})
 }
 
 func TestRealProgramThatLostItsSessionGetsTheTranscript(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		h := open(t, name, model(t, recall).URL)
-		h.ask("t", "My word is lemon.")
+		w := openWorkshop(t, name, model(t, recall).URL)
+		w.ask("t", "My word is lemon.")
 		for _, folder := range []string{"codex/sessions", "claude/projects"} {
-			h.must(os.RemoveAll(filepath.Join(h.folder, folder)))
+			w.must(os.RemoveAll(filepath.Join(w.folder, folder)))
 		}
-		got := reply(t, h.ask("t", "What was it?"))
+		got := reply(t, w.ask("t", "What was it?"))
 		for _, want := range []string{`"My word is lemon."`, `"You said: My word is lemon."`, "What was it?"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("the model was asked %q, without %s", got, want)
 			}
 		}
-		sessions := entries[exec.Session](h, "t", exec.KindSession, 2)
+		sessions := entries[exec.Session](w, "t", exec.KindSession, 2)
 		if len(sessions) != 2 || sessions[1].Lost != sessions[0].Session || sessions[1].Session == sessions[0].Session || sessions[1].Messages != 2 {
 			t.Errorf("sessions %+v, want a second one in the place of the first, with 2 messages", sessions)
 		}
-		if got := reply(t, h.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, "conversation went on") != 1 {
+		if got := reply(t, w.ask("t", "Again?")); !strings.HasSuffix(got, " | Again?") || strings.Count(got, "conversation went on") != 1 {
 			t.Errorf("the model was asked %q, want it in the new session", got)
 		}
 	})
@@ -121,24 +121,24 @@ func look(name, command string) fakemodel.Call {
 func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, working(name))
-		h := open(t, name, m.URL)
-		live := h.bus.Subscribe("t", 1000)
+		w := openWorkshop(t, name, m.URL)
+		live := w.bus.Subscribe("t", 1000)
 		defer live.Close()
-		out := h.send("t", "Look around.")
+		out := w.send("t", "Look around.")
 		if name == "claude" {
-			h.delta(live, "And then")
-		} else if _, err := m.Wait(h.t.Context(), 2); err != nil { // it tells no piece of a text
+			w.delta(live, "And then")
+		} else if _, err := m.Wait(w.t.Context(), 2); err != nil { // it tells no piece of a text
 			t.Fatal(err)
 		}
-		if len(h.processes()) == 0 {
+		if len(w.processes()) == 0 {
 			t.Error("no process is at work, or none is found")
 		}
-		_, err := h.ledger.Cancel(t.Context(), out.Run, "anna")
-		h.must(err)
-		h.run(out.Run, mailroom.Cancelled)
-		h.alone()
+		_, err := w.ledger.Cancel(t.Context(), out.Run, "anna")
+		w.must(err)
+		w.run(out.Run, mailroom.Cancelled)
+		w.alone()
 		var texts []string
-		for _, m := range entries[mailroom.Message](h, "t", mailroom.KindMessage, 2)[1:] {
+		for _, m := range entries[mailroom.Message](w, "t", mailroom.KindMessage, 2)[1:] {
 			texts = append(texts, m.Text)
 		}
 		want := "I look."
@@ -148,10 +148,10 @@ func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 		if got := strings.Join(texts, "\n"); strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {
 			t.Errorf("kept %q, want %q", got, want)
 		}
-		if got := reply(t, h.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got, " | Go on.") {
+		if got := reply(t, w.ask("t", "Go on.")); got != "You said: Look around. | Go on." && !strings.HasSuffix(got, " | Go on.") {
 			t.Errorf("the next reply is %q, want it in the same session", got)
 		}
-		if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+		if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
 			t.Errorf("sessions %+v, want one", got)
 		}
 	})
@@ -166,18 +166,18 @@ func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
 			}
 			return recall(r)
 		})
-		h := open(t, name, m.URL)
-		out := h.send("t", "My word is lemon.")
+		w := openWorkshop(t, name, m.URL)
+		out := w.send("t", "My word is lemon.")
 		if _, err := m.Wait(t.Context(), 1); err != nil {
 			t.Fatal(err)
 		}
-		h.must(syscall.Kill(entries[exec.Started](h, "t", exec.KindStarted, 1)[0].PID, syscall.SIGKILL))
-		run := h.run(out.Run, mailroom.Completed)
+		w.must(syscall.Kill(entries[exec.Started](w, "t", exec.KindStarted, 1)[0].PID, syscall.SIGKILL))
+		run := w.run(out.Run, mailroom.Completed)
 		if run.Attempt != 2 || !strings.Contains(reply(t, run), "My word is lemon.") {
 			t.Errorf("attempt %d with the reply %q, want the second and the word", run.Attempt, reply(t, run))
 		}
-		h.alone()
-		if got := reply(t, h.ask("t", "What was it?")); !strings.Contains(got, "lemon") || !strings.HasSuffix(got, " | What was it?") {
+		w.alone()
+		if got := reply(t, w.ask("t", "What was it?")); !strings.Contains(got, "lemon") || !strings.HasSuffix(got, " | What was it?") {
 			t.Errorf("the next reply is %q, want it to know the word", got)
 		}
 	})
@@ -188,16 +188,16 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 		for _, status := range []int{429, 500, 529} {
 			t.Run(strconv.Itoa(status), func(t *testing.T) {
 				var well atomic.Bool
-				h := open(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+				w := openWorkshop(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 					if well.Load() {
 						return recall(r)
 					}
 					return fakemodel.Answer{Status: status}
 				}).URL)
-				out := h.send("t", "My word is lemon.")
-				failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+				out := w.send("t", "My word is lemon.")
+				failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
 				well.Store(true)
-				run := h.run(out.Run, mailroom.Completed)
+				run := w.run(out.Run, mailroom.Completed)
 				if failed.Error == nil || failed.Error.Class != mailroom.Outage || run.Failures != 0 {
 					t.Errorf("rescheduled with %+v and %d failures, want an outage that costs none", failed.Error, run.Failures)
 				}
@@ -207,8 +207,8 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 			})
 		}
 		t.Run("401", func(t *testing.T) {
-			h := open(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
-			run := h.run(h.send("t", "Hello.").Run, mailroom.Failed)
+			w := openWorkshop(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
+			run := w.run(w.send("t", "Hello.").Run, mailroom.Failed)
 			if run.Error.Class != mailroom.Permanent || !strings.Contains(run.Error.Message, "401") || run.Attempt != 1 {
 				t.Errorf("attempt %d ended with %+v, want a permanent failure at once", run.Attempt, run.Error)
 			}
@@ -221,16 +221,16 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 
 func TestRealProgramWithoutAModelIsCut(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		h := open(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
-		out := h.send("t", "Hello.")
-		failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+		w := openWorkshop(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
+		out := w.send("t", "Hello.")
+		failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
 		if failed.Error == nil || failed.Error.Class != mailroom.Outage {
 			t.Errorf("rescheduled with %+v, want an outage", failed.Error)
 		}
-		_, err := h.ledger.Cancel(t.Context(), out.Run, "anna")
-		h.must(err)
-		h.run(out.Run, mailroom.Cancelled)
-		h.alone()
+		_, err := w.ledger.Cancel(t.Context(), out.Run, "anna")
+		w.must(err)
+		w.run(out.Run, mailroom.Cancelled)
+		w.alone()
 	})
 }
 
@@ -242,13 +242,13 @@ func TestRealThreadsRunInParallel(t *testing.T) {
 			a.Hold = both
 			return a
 		})
-		h := open(t, name, m.URL)
-		a, b := h.send("a", "I am a."), h.send("b", "I am b.")
+		w := openWorkshop(t, name, m.URL)
+		a, b := w.send("a", "I am a."), w.send("b", "I am b.")
 		if _, err := m.Wait(t.Context(), 2); err != nil {
 			t.Fatal(err)
 		}
 		close(both)
-		got := []string{reply(t, h.run(a.Run, mailroom.Completed)), reply(t, h.run(b.Run, mailroom.Completed))}
+		got := []string{reply(t, w.run(a.Run, mailroom.Completed)), reply(t, w.run(b.Run, mailroom.Completed))}
 		if diff := cmp.Diff([]string{"You said: I am a.", "You said: I am b."}, got); diff != "" {
 			t.Errorf("replies (-want +got):\n%s", diff)
 		}
@@ -257,19 +257,19 @@ func TestRealThreadsRunInParallel(t *testing.T) {
 
 func TestRealToolsAreEntries(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
-		h := open(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+		w := openWorkshop(t, name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 			if _, done := r.Result(); done {
 				return fakemodel.Say("I saw it.")
 			}
 			return fakemodel.Answer{Say: []string{"I look."}, Calls: []fakemodel.Call{look(name, "echo found")}}
 		}).URL)
-		h.ask("t", "Look around.")
+		w.ask("t", "Look around.")
 		type tool struct {
 			Call, Name, Summary string
 			OK                  bool
 		}
-		started := entries[tool](h, "t", mailroom.KindToolStarted, 1)
-		done := entries[tool](h, "t", mailroom.KindToolDone, 1)
+		started := entries[tool](w, "t", mailroom.KindToolStarted, 1)
+		done := entries[tool](w, "t", mailroom.KindToolDone, 1)
 		if len(started) != 1 || len(done) != 1 || started[0].Name == "" || started[0].Call != done[0].Call || !done[0].OK || !strings.Contains(done[0].Summary, "found") {
 			t.Errorf("started %+v, finished %+v, want one pair", started, done)
 		}
@@ -287,22 +287,22 @@ func maker(r fakemodel.Request) fakemodel.Answer {
 func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 	for _, verdict := range []mailroom.Verdict{mailroom.Approve, mailroom.Deny} {
 		t.Run(string(verdict), func(t *testing.T) {
-			h := open(t, "claude", model(t, maker).URL)
-			out := h.send("t", "Make the file.")
-			h.run(out.Run, mailroom.Waiting)
-			h.alone() // nothing waits for a person but the run
-			tickets, err := h.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
-			h.must(err)
+			w := openWorkshop(t, "claude", model(t, maker).URL)
+			out := w.send("t", "Make the file.")
+			w.run(out.Run, mailroom.Waiting)
+			w.alone() // nothing waits for a person but the run
+			tickets, err := w.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
+			w.must(err)
 			if len(tickets) != 1 || tickets[0].Kind != mailroom.Approval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
 				t.Fatalf("tickets %+v, want the approval of the command", tickets)
 			}
-			h.restart()
-			_, err = h.ledger.Decide(t.Context(), mailroom.Decision{
+			w.restart()
+			_, err = w.ledger.Decide(t.Context(), mailroom.Decision{
 				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not in this house", Digest: tickets[0].Digest, By: "anna",
 			})
-			h.must(err)
-			run := h.run(out.Run, mailroom.Completed)
-			_, err = os.Stat(h.work("made"))
+			w.must(err)
+			run := w.run(out.Run, mailroom.Completed)
+			_, err = os.Stat(w.work("made"))
 			made, want := err == nil, "so be it"
 			if verdict == mailroom.Deny {
 				want = "not in this house"
@@ -310,7 +310,7 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 			if made != (verdict == mailroom.Approve) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
 				t.Errorf("made %v (%v), reply %q", made, err, reply(t, run))
 			}
-			if got := entries[exec.Session](h, "t", exec.KindSession, 1); len(got) != 1 {
+			if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
 				t.Errorf("sessions %+v, want one", got)
 			}
 		})
@@ -325,15 +325,15 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 		}
 		return fakemodel.Answer{Hold: gate, Calls: []fakemodel.Call{look("claude", "echo found")}}
 	})
-	h := open(t, "claude", m.URL)
-	out := h.send("t", "Look around.")
+	w := openWorkshop(t, "claude", m.URL)
+	out := w.send("t", "Look around.")
 	if _, err := m.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	h.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	entries[mailroom.MessageRef](h, "t", mailroom.KindMessageRead, 1) // it was written to the program, too
+	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1) // it was written to the program, too
 	close(gate)
-	if got := reply(t, h.run(out.Run, mailroom.Completed)); !strings.Contains(got, "steered: true") {
+	if got := reply(t, w.run(out.Run, mailroom.Completed)); !strings.Contains(got, "steered: true") {
 		t.Errorf("the reply is %q, want it to know what came in", got)
 	}
 }
@@ -347,19 +347,19 @@ func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
 		}
 		return a
 	})
-	h := open(t, "claude", m.URL)
-	live := h.bus.Subscribe("t", 1000)
+	w := openWorkshop(t, "claude", m.URL)
+	live := w.bus.Subscribe("t", 1000)
 	defer live.Close()
-	out := h.send("t", "Look around.")
-	h.delta(live, "You said")
-	h.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
-	entries[mailroom.MessageRef](h, "t", mailroom.KindMessageRead, 1)
+	out := w.send("t", "Look around.")
+	w.delta(live, "You said")
+	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
+	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1)
 	close(gate)
-	if got, want := reply(t, h.run(out.Run, mailroom.Completed)), "You said: Look around. | Also say why."; got != want {
+	if got, want := reply(t, w.run(out.Run, mailroom.Completed)), "You said: Look around. | Also say why."; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
 	var texts []string
-	for _, m := range entries[mailroom.Message](h, "t", mailroom.KindMessage, 4) {
+	for _, m := range entries[mailroom.Message](w, "t", mailroom.KindMessage, 4) {
 		texts = append(texts, m.Text)
 	}
 	want := []string{"Look around.", "Also say why.", "You said: Look around.", "You said: Look around. | Also say why."}
@@ -371,9 +371,9 @@ func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
 func TestRealMessageMayBeLong(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Say("I read it.") })
-		h := open(t, name, m.URL)
+		w := openWorkshop(t, name, m.URL)
 		text := strings.Repeat("All of it, to the last word. ", 10_000) + "The last word is lemon."
-		h.ask("t", text)
+		w.ask("t", text)
 		if got := m.Requests()[0]; !slices.Contains(said(got), text) {
 			t.Errorf("of %d bytes the model was not asked all", len(text))
 		}
@@ -389,24 +389,24 @@ func TestRealSessionThatSomebodyElseUsesIsWaitedFor(t *testing.T) {
 		}
 		return a
 	})
-	h := open(t, "codex", m.URL)
-	h.ask("t", "My word is lemon.")
-	session := entries[exec.Session](h, "t", exec.KindSession, 1)[0].Session
+	w := openWorkshop(t, "codex", m.URL)
+	w.ask("t", "My word is lemon.")
+	session := entries[exec.Session](w, "t", exec.KindSession, 1)[0].Session
 	terminal := osexec.Command(installed(t, "codex"), "exec", "resume", "--json", "--skip-git-repo-check", session, "-")
-	terminal.Env, terminal.Dir = append(os.Environ(), h.options.Env...), h.options.Dir
+	terminal.Env, terminal.Dir = append(os.Environ(), w.options.Env...), w.options.Dir
 	terminal.Stdin = strings.NewReader("I am at the terminal.")
-	h.must(terminal.Start())
+	w.must(terminal.Start())
 	if _, err := m.Wait(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	out := h.send("t", "What was it?")
-	failed := entries[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled, 1)[0]
+	out := w.send("t", "What was it?")
+	failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
 	if failed.Error == nil || failed.Error.Class != mailroom.Outage {
 		t.Errorf("rescheduled with %+v, want it to cost no failure: a person may take their time", failed.Error)
 	}
 	close(gate)
-	h.must(terminal.Wait())
-	got := reply(t, h.run(out.Run, mailroom.Completed))
+	w.must(terminal.Wait())
+	got := reply(t, w.run(out.Run, mailroom.Completed))
 	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") || !strings.HasSuffix(got, "What was it?") {
 		t.Errorf("the reply is %q, want it in the session that both have used", got)
 	}
@@ -422,19 +422,19 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 		{"claude", program.Read, false}, {"claude", program.Edit, true},
 	} {
 		t.Run(c.name+" "+string(c.mode), func(t *testing.T) {
-			h := open(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
+			w := openWorkshop(t, c.name, model(t, func(r fakemodel.Request) fakemodel.Answer {
 				if _, done := r.Result(); done {
 					return fakemodel.Say("I tried.")
 				}
 				return fakemodel.Answer{Calls: []fakemodel.Call{look(c.name, "touch made")}}
 			}).URL, func(o *exec.ProgramOptions) { o.Permissions = c.mode })
 			for range 2 { // and so when the session is resumed
-				h.ask("t", "Make the file.")
-				_, err := os.Stat(h.work("made"))
+				w.ask("t", "Make the file.")
+				_, err := os.Stat(w.work("made"))
 				if made := err == nil; made != c.made {
 					t.Errorf("made %v, want %v", made, c.made)
 				}
-				h.must(os.RemoveAll(h.work("made")))
+				w.must(os.RemoveAll(w.work("made")))
 			}
 		})
 	}
@@ -443,13 +443,13 @@ func TestRealPermissionsAreThoseOfTheSettings(t *testing.T) {
 func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 	eachProgram(t, func(t *testing.T, name string) {
 		m := model(t, recall)
-		h := open(t, name, m.URL)
-		outside := filepath.Join(h.folder, "outside.txt")
-		h.must(os.WriteFile(outside, []byte("the word is damson"), 0o600))
+		w := openWorkshop(t, name, m.URL)
+		outside := filepath.Join(w.folder, "outside.txt")
+		w.must(os.WriteFile(outside, []byte("the word is damson"), 0o600))
 		words := []string{"/clear", "/model sonnet", "/config theme=dark", "!echo so be it", "Look at @" + outside + " please."}
 		for i, text := range words {
 			want := "You said: " + strings.Join(words[:i+1], " | ")
-			if got := reply(t, h.ask("t", text)); got != want {
+			if got := reply(t, w.ask("t", text)); got != want {
 				t.Errorf("to %q it answered %q, want %q", text, got, want)
 			}
 		}
@@ -465,7 +465,7 @@ func TestRealMessageIsTextAndNothingElse(t *testing.T) {
 }
 
 func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
-	h := open(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
+	w := openWorkshop(t, "claude", model(t, func(r fakemodel.Request) fakemodel.Answer {
 		if _, done := r.Result(); done {
 			return fakemodel.Say("It runs.")
 		}
@@ -476,8 +476,8 @@ func TestRealCommandInTheBackgroundDoesNotHoldTheRun(t *testing.T) {
 		o.Permissions = program.Full
 		o.Env = append(o.Env, "IS_SANDBOX=1") // else it refuses to be allowed everything by root
 	})
-	if got, want := reply(t, h.ask("t", "Follow it.")), "It runs."; got != want {
+	if got, want := reply(t, w.ask("t", "Follow it.")), "It runs."; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
-	h.alone()
+	w.alone()
 }

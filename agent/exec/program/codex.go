@@ -42,7 +42,8 @@ func codex() *Profile {
 		Gone:   []string{"no rollout found"},
 		Busy:   []string{"active writer"},
 		Refused: []string{
-			"error: unexpected argument", "error: invalid value", "error parsing -c overrides", "error loading configuration",
+			"error: unexpected argument", "error: invalid value", "error parsing -c overrides", "error loading config",
+			"error finding codex home", "error: model provider",
 		},
 	}
 }

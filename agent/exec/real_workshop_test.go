@@ -65,9 +65,9 @@ func model(t *testing.T, play func(fakemodel.Request) fakemodel.Answer) *fakemod
 	return m
 }
 
-// house is a data folder with one server after the other, whose only agent is a
+// workshop is a data folder with one server after the other, whose only agent is a
 // real program that asks the model of the test.
-type house struct {
+type workshop struct {
 	t       *testing.T
 	name    string // of the program
 	folder  string // all files of the test
@@ -79,112 +79,112 @@ type house struct {
 	stop   func()
 }
 
-// open opens a house and its first server. edit may change the options.
-func open(t *testing.T, name, url string, edit ...func(*exec.ProgramOptions)) *house {
+// openWorkshop opens a workshop and its first server. edit may change the options.
+func openWorkshop(t *testing.T, name, url string, edit ...func(*exec.ProgramOptions)) *workshop {
 	t.Helper()
-	h := &house{t: t, name: name, folder: t.TempDir(), stop: func() {}}
-	env := fakemodel.Environment(url, h.folder)
-	h.must(fakemodel.ConfigureCodex(env["CODEX_HOME"], url))
-	h.must(os.Mkdir(h.work(""), 0o700))
-	h.options = exec.ProgramOptions{Profile: program.Find(name), Program: installed(t, name), Dir: h.work("")}
+	w := &workshop{t: t, name: name, folder: t.TempDir(), stop: func() {}}
+	env := fakemodel.Environment(url, w.folder)
+	w.must(fakemodel.ConfigureCodex(env["CODEX_HOME"], url))
+	w.must(os.Mkdir(w.work(""), 0o700))
+	w.options = exec.ProgramOptions{Profile: program.Find(name), Program: installed(t, name), Dir: w.work("")}
 	for _, key := range slices.Sorted(maps.Keys(env)) {
-		h.options.Env = append(h.options.Env, key+"="+env[key])
+		w.options.Env = append(w.options.Env, key+"="+env[key])
 	}
 	for _, f := range edit {
-		f(&h.options)
+		f(&w.options)
 	}
-	h.serve()
+	w.serve()
 	t.Cleanup(func() {
-		h.stop()
+		w.stop()
 		if t.Failed() {
-			h.tell()
+			w.tell()
 		}
 	})
-	return h
+	return w
 }
 
 // work is a file in the folder in which the program works.
-func (h *house) work(file string) string { return filepath.Join(h.folder, "work", file) }
+func (w *workshop) work(file string) string { return filepath.Join(w.folder, "work", file) }
 
-func (h *house) must(err error) {
-	h.t.Helper()
+func (w *workshop) must(err error) {
+	w.t.Helper()
 	if err != nil {
-		h.t.Fatal(err)
+		w.t.Fatal(err)
 	}
 }
 
-// serve starts a server; h.stop ends it in order.
-func (h *house) serve() {
-	h.t.Helper()
-	a, err := exec.NewProgram(h.options)
-	h.must(err)
-	store, err := sqlite.Open(h.t.Context(), filepath.Join(h.folder, "mail.db"), sqlite.Options{})
-	h.must(err)
+// serve starts a server; w.stop ends it in order.
+func (w *workshop) serve() {
+	w.t.Helper()
+	a, err := exec.NewProgram(w.options)
+	w.must(err)
+	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.folder, "mail.db"), sqlite.Options{})
+	w.must(err)
 	b := bus.New()
 	l := ledger.New(store, ledger.Options{Publish: func(thread string, entries []mailroom.Entry) {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{h.name: {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond,
-		Log: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
+		Agents: map[string]engine.Agent{w.name: {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	})
-	h.store, h.ledger, h.bus = store, l, b
+	w.store, w.ledger, w.bus = store, l, b
 	engineCtx, quit := context.WithCancel(context.Background())
 	ledgerCtx, end := context.WithCancel(context.Background())
 	var both sync.WaitGroup
-	both.Go(func() { h.ended(l.Run(ledgerCtx)) })
-	h.must(l.EndLocal(h.t.Context()))
+	both.Go(func() { w.ended(l.Run(ledgerCtx)) })
+	w.must(l.EndLocal(w.t.Context()))
 	both.Go(func() {
 		defer end()
-		h.ended(e.Run(engineCtx))
+		w.ended(e.Run(engineCtx))
 	})
-	h.stop = sync.OnceFunc(func() {
+	w.stop = sync.OnceFunc(func() {
 		quit()
 		both.Wait()
 		found, err := storetest.Check(context.Background(), store)
-		h.ended(err)
+		w.ended(err)
 		for _, bad := range found {
-			h.t.Error(bad)
+			w.t.Error(bad)
 		}
-		h.ended(store.Close())
+		w.ended(store.Close())
 	})
 }
 
-func (h *house) restart() {
-	h.t.Helper()
-	h.stop()
-	h.serve()
+func (w *workshop) restart() {
+	w.t.Helper()
+	w.stop()
+	w.serve()
 }
 
-func (h *house) ended(err error) {
+func (w *workshop) ended(err error) {
 	if err != nil {
-		h.t.Error(err)
+		w.t.Error(err)
 	}
 }
 
-func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
-	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: h.name, SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+func (w *workshop) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
+	w.t.Helper()
+	in := mailroom.Submit{Thread: thread, Agent: w.name, SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
-	out, err := h.ledger.Submit(h.t.Context(), in)
-	h.must(err)
+	out, err := w.ledger.Submit(w.t.Context(), in)
+	w.must(err)
 	return out
 }
 
 // until waits for what a reader sees of the store, which it is asked anew
 // whenever a thread has changed.
-func until[T any](h *house, what string, f func(mailroom.Reader) (T, bool, error)) T {
-	h.t.Helper()
-	notices := h.bus.Subscribe("", 1000)
+func until[T any](w *workshop, what string, f func(mailroom.Reader) (T, bool, error)) T {
+	w.t.Helper()
+	notices := w.bus.Subscribe("", 1000)
 	defer notices.Close()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		var found T
 		var ok bool
-		h.must(h.store.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+		w.must(w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
 			found, ok, err = f(r)
 			return err
 		}))
@@ -194,36 +194,36 @@ func until[T any](h *house, what string, f func(mailroom.Reader) (T, bool, error
 		select {
 		case <-notices.C:
 		case <-late.C:
-			h.t.Fatalf("no %s", what)
+			w.t.Fatalf("no %s", what)
 		}
 	}
 }
 
 // run waits until a run is in one of these states.
-func (h *house) run(id string, states ...mailroom.Status) *mailroom.Run {
-	h.t.Helper()
-	return until(h, "run that is "+string(states[0]), func(r mailroom.Reader) (*mailroom.Run, bool, error) {
+func (w *workshop) run(id string, states ...mailroom.Status) *mailroom.Run {
+	w.t.Helper()
+	return until(w, "run that is "+string(states[0]), func(r mailroom.Reader) (*mailroom.Run, bool, error) {
 		runs, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
 		if err != nil || len(runs) == 0 {
 			return nil, false, err
 		}
 		if runs[0].Status == mailroom.Failed && !slices.Contains(states, mailroom.Failed) {
-			h.t.Fatalf("the run failed: %+v", runs[0].Error)
+			w.t.Fatalf("the run failed: %+v", runs[0].Error)
 		}
 		return runs[0], slices.Contains(states, runs[0].Status), nil
 	})
 }
 
 // ask sends a text and returns the run when it is done.
-func (h *house) ask(thread, text string) *mailroom.Run {
-	h.t.Helper()
-	return h.run(h.send(thread, text).Run, mailroom.Completed)
+func (w *workshop) ask(thread, text string) *mailroom.Run {
+	w.t.Helper()
+	return w.run(w.send(thread, text).Run, mailroom.Completed)
 }
 
 // entries waits for n entries of a kind in a thread, and decodes them.
-func entries[T any](h *house, thread, kind string, n int) []T {
-	h.t.Helper()
-	return until(h, kind, func(r mailroom.Reader) (bodies []T, ok bool, err error) {
+func entries[T any](w *workshop, thread, kind string, n int) []T {
+	w.t.Helper()
+	return until(w, kind, func(r mailroom.Reader) (bodies []T, ok bool, err error) {
 		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
 		if err != nil || len(found) < n {
 			return nil, false, err
@@ -237,8 +237,8 @@ func entries[T any](h *house, thread, kind string, n int) []T {
 }
 
 // delta waits until live text of a thread has these words.
-func (h *house) delta(s *bus.Subscription, words string) {
-	h.t.Helper()
+func (w *workshop) delta(s *bus.Subscription, words string) {
+	w.t.Helper()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	for text := ""; !strings.Contains(text, words); {
@@ -248,49 +248,49 @@ func (h *house) delta(s *bus.Subscription, words string) {
 				text += n.Delta.Text
 			}
 		case <-late.C:
-			h.t.Fatalf("of %q only %q came", words, text)
+			w.t.Fatalf("of %q only %q came", words, text)
 		}
 	}
 }
 
-// alone waits until no process of the house is left.
-func (h *house) alone() {
-	h.t.Helper()
+// alone waits until no process of the workshop is left.
+func (w *workshop) alone() {
+	w.t.Helper()
 	late := time.Now().Add(patience)
 	for {
-		left := h.processes()
+		left := w.processes()
 		if len(left) == 0 {
 			return
 		}
 		if time.Now().After(late) {
-			h.t.Fatalf("processes %v are left", left)
+			w.t.Fatalf("processes %v are left", left)
 		}
 		<-time.After(10 * time.Millisecond) // nothing tells when a process ends that is not ours
 	}
 }
 
-// processes are the living ones of the house, by a variable that they all have.
-func (h *house) processes() (pids []string) {
-	h.t.Helper()
+// processes are the living ones of the workshop, by a variable that they all have.
+func (w *workshop) processes() (pids []string) {
+	w.t.Helper()
 	found, err := filepath.Glob("/proc/[0-9]*/environ")
-	h.must(err)
+	w.must(err)
 	for _, file := range found {
 		env, err := os.ReadFile(file) // an error: it has just ended
-		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "HOME="+h.folder) {
+		if err == nil && slices.Contains(strings.Split(string(env), "\x00"), "HOME="+w.folder) {
 			pids = append(pids, filepath.Base(filepath.Dir(file)))
 		}
 	}
-	return living(h.t, pids)
+	return living(w.t, pids)
 }
 
 // tell logs all that is in the store.
-func (h *house) tell() {
-	store, err := sqlite.Open(context.Background(), filepath.Join(h.folder, "mail.db"), sqlite.Options{})
+func (w *workshop) tell() {
+	store, err := sqlite.Open(context.Background(), filepath.Join(w.folder, "mail.db"), sqlite.Options{})
 	if err != nil {
-		h.t.Log(err)
+		w.t.Log(err)
 		return
 	}
-	h.ended(store.View(context.Background(), func(r mailroom.Reader) error {
+	w.ended(store.View(context.Background(), func(r mailroom.Reader) error {
 		threads, err := r.Threads(mailroom.ThreadQuery{})
 		if err != nil {
 			return err
@@ -301,10 +301,10 @@ func (h *house) tell() {
 				return err
 			}
 			for _, e := range found {
-				h.t.Logf("%s %d %s %s", e.Thread, e.Seq, e.Kind, e.Body)
+				w.t.Logf("%s %d %s %s", e.Thread, e.Seq, e.Kind, e.Body)
 			}
 		}
 		return nil
 	}))
-	h.ended(store.Close())
+	w.ended(store.Close())
 }
