@@ -355,7 +355,8 @@ func (b *batch) forwardSubmit(in mailroom.Submit) error {
 		return err
 	}
 	_, err := b.submit(in)
-	if mailroom.CodeOf(err) == mailroom.NotFound { // somebody else has made a thread of that id since it was named
+	switch mailroom.CodeOf(err) {
+	case mailroom.NotFound, mailroom.Forbidden: // it is somebody else's, or for somebody else to make
 		b.l.options.Log.Warn("a delivery was dropped: its thread belongs to another owner", "run", in.Parent)
 		return nil
 	}

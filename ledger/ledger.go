@@ -32,8 +32,11 @@ type Options struct {
 	// MaxQueued bounds the runs in one thread's queue; 0 is 10,000, less is
 	// any number.
 	MaxQueued int
-	Observe   Observe
-	Log       *slog.Logger
+	// Reserved are beginnings of thread ids: only the operator makes such
+	// threads, or somebody could wait in one for what arrives there.
+	Reserved []string
+	Observe  Observe
+	Log      *slog.Logger
 }
 
 // Ledger is the only writer of a store's rows. Its methods may be called

@@ -47,6 +47,29 @@ func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
 	}
 }
 
+func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
+	d := open(t, nil, ledger.Options{Reserved: []string{"chat:", "out:chat:"}})
+	d.register("w")
+	for _, thread := range []string{"chat:ann", "out:chat:ann"} {
+		_, err := d.Submit(d.ctx, of("bob", thread, "mine"))
+		wantCode(t, err, mailroom.Forbidden)
+	}
+	d.submit(of("bob", "chat", "mine"))
+	work := d.claimIn("chat")
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.Forbidden)
+
+	to := "out:chat:ann"
+	must(d.PatchThread(d.ctx, "chat", mailroom.ThreadPatch{DeliverTo: &to}))(t)
+	d.settle(complete(work.Claim, "said to nobody"))
+	wantEqual(t, "a thread made by a delivery", d.thread(to) == nil, true)
+
+	in := text("chat:ann", "hello") // of the server itself
+	in.Owner = mailroom.Operator
+	d.submit(in)
+	_, err := d.Submit(d.ctx, of("bob", "chat:ann", "mine"))
+	wantCode(t, err, mailroom.NotFound)
+}
+
 func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
