@@ -86,6 +86,13 @@ func OutID(thread string) string { return outPrefix + thread }
 
 const outPrefix = "out:"
 
+// Reserved are the beginnings of the ids of a channel's threads. Nobody else may
+// make one: who does reads what arrives there.
+func Reserved(channel string) []string {
+	begin := ThreadID(channel) + ":"
+	return []string{begin, OutID(begin)}
+}
+
 // Arrival is something that arrived in a chat.
 type Arrival struct {
 	Chat     []string // names the chat: the first word its kind, the others who or where

@@ -45,11 +45,13 @@ func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, 
 }
 
 // Take hands in what arrived, and moves the cursor with it. What was taken before,
-// under the same key, is answered with what became of it then.
+// under the same key, is answered with what became of it then. A thread that is
+// somebody else's, from before the channel was there, takes nothing (NotFound).
 func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) {
 	thread := ThreadID(l.name, a.Chat...)
 	cursor := l.cursor(a.Cursor)
 	out, err := l.ledger.Submit(ctx, mailroom.Submit{
+		By:     &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MaySubmit}}, // to threads of its own alone
 		Thread: thread, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(l.name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Once: a.Once, Metadata: a.Metadata,

@@ -63,6 +63,14 @@ func (m *Main) printChannels(channels []client.Channel, output format) error {
 	return m.printList(rows, nil, "no channels: `mailroom bridge` runs one, and [channels.NAME] in the configuration makes one of this server's")
 }
 
+// reserved are the threads that only channels make.
+func reserved(c *config.Config) (beginnings []string) {
+	for _, name := range c.ChannelNames() {
+		beginnings = append(beginnings, channel.Reserved(name)...)
+	}
+	return beginnings
+}
+
 // newChannels makes the runners of a configuration's channels. One that cannot
 // work is there too: it says why.
 func newChannels(c *config.Config, l channel.Ledger, log *slog.Logger) []*channel.Runner {

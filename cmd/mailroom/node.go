@@ -66,6 +66,7 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		},
 		Lease:     c.Lease,
 		MaxQueued: anyIfZero(c.MaxQueued),
+		Reserved:  reserved(c),
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
 		Log:       log,
 	})
