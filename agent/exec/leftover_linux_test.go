@@ -19,7 +19,11 @@ import (
 
 // The test binary is also a worker that can be killed in the middle of a run.
 func TestMain(m *testing.M) {
-	if os.Getenv("EXEC_TEST_ROLE") == "worker" {
+	switch os.Getenv("EXEC_TEST_ROLE") {
+	case "stub":
+		runStub()
+		return
+	case "worker":
 		worker()
 		return
 	}

@@ -84,6 +84,9 @@ func (t *attempt) take(ctx context.Context, p plan) (*live, error) {
 			why = err
 		}
 	}
+	if l.end != nil && (errors.Is(why, proc.ErrIdle) || errors.Is(why, proc.ErrTotal)) {
+		why = errLate // a turn that has ended is not taken again
+	}
 	l.ending = ending{exit: exit, why: why, stderr: redact(exit.Stderr, t.secrets, maxStderr), limits: t.limits, skipped: l.garbage + l.lines.Skipped}
 	l.judge()
 	return l, nil
@@ -206,7 +209,7 @@ func (l *live) ended(e program.End) {
 	l.guard.Unlock()
 	l.input.Close()
 	l.end = &e
-	l.late.Reset(farewell)
+	l.late.Reset(l.t.agent.farewell)
 }
 
 // goOn takes note that there is one more turn.

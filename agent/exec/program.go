@@ -77,6 +77,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	base.name = name
 	return &programAgent{
 		agent: base, profile: o.Profile, turn: program.Turn{Model: o.Model, Mode: mode, Args: slices.Clone(o.Args)},
+		farewell: farewell,
 	}, nil
 }
 
@@ -101,8 +102,9 @@ func limit(given, standard time.Duration) time.Duration {
 // programAgent has no state of its own: it serves many runs at once.
 type programAgent struct {
 	*agent
-	profile *program.Profile
-	turn    program.Turn // what is the same for all turns
+	profile  *program.Profile
+	turn     program.Turn // what is the same for all turns
+	farewell time.Duration
 }
 
 // Why a program was stopped by us, beside what package proc knows.

@@ -1,0 +1,260 @@
+package exec_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
+	h := newHouse(t, "")
+	for _, want := range []string{"1: first", "2: second"} {
+		_, text, _ := strings.Cut(want, ": ")
+		run := h.send("t", text)
+		if got := h.reply("t", run); got != want {
+			t.Errorf("the reply is %q, want %q", got, want)
+		}
+		usage := mailroom.Usage{InputTokens: 10, OutputTokens: 5, CostUSD: 0.25}
+		if got := h.ended("t", run).Usage; got != usage {
+			t.Errorf("it used %+v, want %+v", got, usage)
+		}
+	}
+	sessions := bodies[exec.Session](h, "t", exec.KindSession)
+	if len(sessions) != 1 {
+		t.Fatalf("sessions %+v, want one", sessions)
+	}
+	if diff := cmp.Diff([]string{"first", "second"}, h.requests(sessions[0].Session)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
+	h := newHouse(t, "")
+	var all sync.WaitGroup
+	for _, thread := range []string{"a", "b", "c"} {
+		run := h.send(thread, "hello "+thread)
+		all.Go(func() {
+			if got, want := h.reply(thread, run), "1: hello "+thread; got != want {
+				t.Errorf("the reply is %q, want %q", got, want)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
+	for name, lose := range map[string]func(h *house, session string) error{
+		"the program does not know the session": func(h *house, session string) error { return os.Remove(h.home + "/" + session) },
+		"the program is in another session": func(h *house, _ string) error {
+			return os.WriteFile(h.home+"/elsewhere", nil, 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, "")
+			h.reply("t", h.send("t", "my name is Ada"))
+			first := bodies[exec.Session](h, "t", exec.KindSession)[0]
+			if err := lose(h, first.Session); err != nil {
+				t.Fatal(err)
+			}
+			run := h.send("t", "what is it?")
+			h.reply("t", run)
+			sessions := bodies[exec.Session](h, "t", exec.KindSession)
+			if len(sessions) != 2 {
+				t.Fatalf("sessions %+v, want two", sessions)
+			}
+			want := exec.Session{Program: "claude", Session: sessions[1].Session, Lost: first.Session, Why: name, Messages: 2}
+			if diff := cmp.Diff(want, sessions[1]); diff != "" || want.Session == first.Session {
+				t.Errorf("the new session (-want +got):\n%s", diff)
+			}
+			got := h.requests(sessions[1].Session)
+			said := "This conversation went on without you. What was said so far, one message a line:\n" +
+				`{"role":"user","text":"my name is Ada"}` + "\n" + `{"role":"assistant","text":"1: my name is Ada"}` + "\n\n" +
+				"Now this is asked of you:\n\nwhat is it?"
+			if diff := cmp.Diff([]string{said}, got); diff != "" {
+				t.Errorf("requests (-want +got):\n%s", diff)
+			}
+			if attempt := h.ended("t", run).Attempt; attempt != 1 {
+				t.Errorf("it took %d attempts, want one", attempt)
+			}
+		})
+	}
+}
+
+func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
+	h := newHouse(t, "")
+	run := h.send("t", "!die once")
+	h.reply("t", run)
+	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
+	want := []string{"!die once", "You were interrupted while you worked on this. See what is done already, then go on:\n\n!die once"}
+	if diff := cmp.Diff(want, h.requests(session)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
+	h := newHouse(t, "")
+	run := h.send("t", "!ask touch <it>.")
+	var ticket mailroom.Ticket
+	if err := h.await("t", run, mailroom.KindTicketOpened).Decode(&ticket); err != nil {
+		t.Fatal(err)
+	}
+	h.await("t", run, mailroom.KindWaiting)
+	var arguments struct{ Command string }
+	if err := json.Unmarshal(ticket.Arguments, &arguments); err != nil {
+		t.Fatal(err)
+	}
+	if ticket.Kind != mailroom.Approval || ticket.Action != "Bash" || ticket.Prompt != "claude asks to use Bash: a try" ||
+		arguments.Command != "touch <it>" {
+		t.Errorf("the ticket is %+v", ticket)
+	}
+	for _, m := range bodies[mailroom.Message](h, "t", mailroom.KindMessage)[1:] {
+		if m.Visibility != mailroom.VisibleInternal || m.Partial {
+			t.Errorf("what it said on the way is %+v, want an aside", m)
+		}
+	}
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.Approve, Digest: ticket.Digest, By: "somebody"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.reply("t", run); got != "It ran touch <it>" {
+		t.Errorf("the reply is %q", got)
+	}
+	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
+	want := []string{"!ask touch <it>.", "Your call of Bash was allowed. Make it again, exactly as it was."}
+	if diff := cmp.Diff(want, h.requests(session)); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	type done struct {
+		OK      bool
+		Summary string
+	}
+	tools := []done{{false, "a person is asked first"}, {true, "ran touch <it>"}}
+	if diff := cmp.Diff(tools, bodies[done](h, "t", mailroom.KindToolDone)); diff != "" {
+		t.Errorf("tools (-want +got):\n%s", diff)
+	}
+}
+
+// A new session has not heard of the decision, and asks again.
+func TestAQuestionIsAskedOnceInARun(t *testing.T) {
+	h := newHouse(t, "")
+	run := h.send("t", "!ask touch it.")
+	h.await("t", run, mailroom.KindWaiting)
+	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
+	if err := os.Remove(h.home + "/" + session); err != nil {
+		t.Fatal(err)
+	}
+	ticket := bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)[0]
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.Deny, Reason: "too risky", By: "somebody"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.reply("t", run); got != "It was not to be: too risky" {
+		t.Errorf("the reply is %q", got)
+	}
+	if n := len(bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)); n != 1 {
+		t.Errorf("%d tickets were opened, want one", n)
+	}
+	requests := h.requests(bodies[exec.Session](h, "t", exec.KindSession)[1].Session)
+	if !strings.Contains(requests[0], "!ask touch it.") || !strings.Contains(requests[0], "Your call of Bash was denied: too risky. Go on without it.") {
+		t.Errorf("the new session was asked %q, want the request and the decision", requests)
+	}
+}
+
+func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
+	h := newHouse(t, "")
+	run := h.send("t", "!hold")
+	h.await("t", run, mailroom.KindToolStarted)
+	if got := h.send("t", "rather this", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer }); got != run {
+		t.Fatalf("the message went to run %s, want %s", got, run)
+	}
+	if got := h.reply("t", run); got != "1: rather this" {
+		t.Errorf("the reply is %q", got)
+	}
+}
+
+func TestAnOverloadedModelIsAnOutage(t *testing.T) {
+	h := newHouse(t, "")
+	e := h.await("t", h.send("t", "!overload"), mailroom.KindRescheduled)
+	var b mailroom.RunRescheduled
+	if err := e.Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if wait := b.AvailableAt.Sub(e.At); b.Error.Class != mailroom.Outage || wait < 2*time.Second {
+		t.Errorf("it is tried again after %v as %+v, want unavailable and the two seconds that were asked for", wait, b.Error)
+	}
+}
+
+func TestACancelKeepsWhatWasSaid(t *testing.T) {
+	h := newHouse(t, "goes silent")
+	run := h.send("t", "go")
+	hints := h.bus.Subscribe("t", 1000)
+	defer hints.Close()
+	for n := range hints.C {
+		if n.Delta != nil {
+			break
+		}
+	}
+	if _, err := h.Cancel(t.Context(), run, "somebody"); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.ended("t", run); got.Status != mailroom.Cancelled {
+		t.Errorf("the run is %s", got.Status)
+	}
+	messages := bodies[mailroom.Message](h, "t", mailroom.KindMessage)
+	if m := messages[len(messages)-1]; m.Text != "half of it" || !m.Partial {
+		t.Errorf("what is kept is %+v, want what was said, as a part", m)
+	}
+}
+
+func TestProgramsThatCannotBeRight(t *testing.T) {
+	h := &house{t: t}
+	for name, change := range map[string]func(*exec.ProgramOptions){
+		"no profile":       func(o *exec.ProgramOptions) { o.Profile = nil },
+		"unknown mode":     func(o *exec.ProgramOptions) { o.Permissions = "root" },
+		"NUL in arguments": func(o *exec.ProgramOptions) { o.Args = []string{"a\x00"} },
+		"NUL in model":     func(o *exec.ProgramOptions) { o.Model = "a\x00" },
+	} {
+		o := h.options("")
+		change(&o)
+		if _, err := exec.NewProgram(o); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+func TestAProgramTellsItsVersion(t *testing.T) {
+	h := &house{t: t}
+	if got, err := exec.Version(t.Context(), h.options("")); err != nil || got != "stub 1.2.3" {
+		t.Errorf("the version is %q, %v", got, err)
+	}
+	silent := h.options("")
+	silent.Program = "false"
+	if got, err := exec.Version(t.Context(), silent); err == nil {
+		t.Errorf("the version of one that does not tell it is %q", got)
+	}
+	if err := exec.Usable(h.options("")); err != nil {
+		t.Errorf("it is not usable: %v", err)
+	}
+	o := h.options("")
+	o.Program = t.TempDir() + "/none"
+	if err := exec.Usable(o); err == nil || strings.Contains(err.Error(), "/") {
+		t.Errorf("one that is not there: %v, want a reason without a path", err)
+	}
+	if os.Geteuid() == 0 {
+		o = h.options("")
+		o.Permissions = "all"
+		if err := exec.Usable(o); err == nil || !strings.Contains(err.Error(), "IS_SANDBOX") {
+			t.Errorf("all permissions as root: %v", err)
+		}
+		o.Env = append(o.Env, "IS_SANDBOX=1")
+		if err := exec.Usable(o); err != nil {
+			t.Errorf("all permissions as root in a sandbox: %v", err)
+		}
+	}
+}

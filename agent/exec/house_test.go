@@ -1,0 +1,184 @@
+package exec_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
+	"mailroom/bus"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// house is an engine that runs the stub as an agent named claude.
+type house struct {
+	*ledger.Ledger
+	t     *testing.T
+	bus   *bus.Bus
+	home  string // of the stub's sessions
+	stubs []string
+}
+
+// options of a stub, which a test may change.
+func (h *house) options(does string) exec.ProgramOptions {
+	return exec.ProgramOptions{
+		Profile: program.Find("claude"), Program: os.Args[0], Dir: h.t.TempDir(),
+		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" + h.home}, h.stubs...),
+	}
+}
+
+// newHouse starts a house with the stub as it is, or as change makes it.
+func newHouse(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *house {
+	t.Helper()
+	h := &house{t: t, bus: bus.New(), home: t.TempDir(), stubs: []string{"EXEC_TEST_HOUSE=" + t.Name()}}
+	store := memory.New()
+	h.Ledger = ledger.New(store, ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) {
+			h.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
+	o := h.options(does)
+	for _, f := range change {
+		f(&o)
+	}
+	a, err := exec.NewProgram(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec.SetFarewell(a, 300*time.Millisecond)
+	e := engine.New(h.Ledger, h.bus, engine.Options{
+		Agents: map[string]engine.Agent{"claude": {Agent: a}}, Local: true, ShutdownGrace: time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, quit := context.WithCancel(context.Background())
+	life, end := context.WithCancel(context.Background())
+	ended, done := make(chan error, 1), make(chan error, 1)
+	go func() { ended <- h.Run(life) }()
+	go func() { done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		quit()
+		if err := <-done; err != nil {
+			t.Errorf("engine: %v", err)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("ledger: %v", err)
+		}
+	})
+	return h
+}
+
+// send submits a text and returns its run.
+func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+	h.t.Helper()
+	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+	for _, f := range edit {
+		f(&in)
+	}
+	out, err := h.Submit(h.t.Context(), in)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out.Run
+}
+
+func (h *house) entries(thread string) (entries []mailroom.Entry) {
+	h.t.Helper()
+	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+		entries, err = r.Entries(mailroom.EntryQuery{Thread: thread})
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return entries
+}
+
+// await returns the first entry of a run that is of one of the kinds.
+func (h *house) await(thread, run string, kinds ...string) mailroom.Entry {
+	h.t.Helper()
+	hints := h.bus.Subscribe(thread, 16)
+	defer hints.Close()
+	for {
+		for _, e := range h.entries(thread) {
+			if e.Run == run && slices.Contains(kinds, e.Kind) {
+				return e
+			}
+		}
+		select {
+		case <-hints.C:
+		case <-h.t.Context().Done():
+			h.t.Fatal("the test has ended")
+		}
+	}
+}
+
+// ended waits for the end of a run and returns it.
+func (h *house) ended(thread, run string) *mailroom.Run {
+	h.t.Helper()
+	h.await(thread, run, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled)
+	var rows []*mailroom.Run
+	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
+		rows, err = r.Runs(mailroom.RunQuery{IDs: []string{run}})
+		return err
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return rows[0]
+}
+
+// reply is what a run that completed came to.
+func (h *house) reply(thread, run string) string {
+	h.t.Helper()
+	r := h.ended(thread, run)
+	if r.Status != mailroom.Completed {
+		h.t.Fatalf("the run is %s: %+v", r.Status, r.Error)
+	}
+	if r.Reply == nil {
+		return ""
+	}
+	return *r.Reply
+}
+
+// bodies are those of a thread's entries of a kind.
+func bodies[T any](h *house, thread, kind string) (all []T) {
+	h.t.Helper()
+	for _, e := range h.entries(thread) {
+		if e.Kind != kind {
+			continue
+		}
+		var v T
+		if err := e.Decode(&v); err != nil {
+			h.t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// requests are what the stub was asked in a session, in order.
+func (h *house) requests(session string) (texts []string) {
+	h.t.Helper()
+	raw, err := os.ReadFile(h.home + "/" + session)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		var text string
+		if err := json.Unmarshal([]byte(line), &text); err != nil {
+			h.t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}

@@ -1,0 +1,113 @@
+package exec_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/agent/exec"
+)
+
+// Whatever a program does, its run ends, in time, and nothing of it is left.
+func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
+	short := 400 * time.Millisecond
+	cases := []struct {
+		does string
+		want string // of how the first attempt ended
+	}{
+		{"hangs before the first line", "transient: claude gave no sign of life in time (start_timeout 400ms)"},
+		{"goes silent", "transient: claude was silent for too long (idle_timeout 400ms)"},
+		{"waits for its network for ever", "unavailable: claude did not get on (idle_timeout 400ms): the model did not answer (connection refused), retry 1 of 10"},
+		{"floods 100 MB in many lines", "permanent: claude wrote too much output (max_output 8388608 bytes)"},
+		{"floods 100 MB in one line", "permanent: claude wrote too much output (max_output 67108864 bytes)"},
+		{"ends in half a line", "transient: claude was interrupted: it ended with exit status 0 and did not say that its turn was over"},
+		{"ends without an end", "transient: claude was interrupted: it ended with exit status 0 and did not say that its turn was over"},
+		{"says it is done, and fails", "transient: claude said that it was done, but ended with exit status 3"},
+		{"is done, and does not go", "completed: half of it"},
+		{"ignores INT and TERM", "transient: claude was silent for too long (idle_timeout 400ms)"},
+		{"leaves a child in its own session", "completed: half of it"},
+		{"writes garbage for ever", "transient: claude gave no sign of life in time (start_timeout 400ms)"},
+		{"writes garbage, then answers", "completed: half of it"},
+		{"is killed", "transient: claude was interrupted: it ended with signal: killed and did not say that its turn was over"},
+		{"answers from another session", "transient: claude began no session: the program is in another session"},
+	}
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "THE PROGRAM\tENDED AS\tAFTER\tPROCESSES LEFT")
+	for _, c := range cases {
+		t.Run(c.does, func(t *testing.T) {
+			h := newHouse(t, c.does, func(o *exec.ProgramOptions) {
+				o.StartTimeout, o.IdleTimeout = time.Minute, short
+				if strings.Contains(c.want, "start_timeout") {
+					o.StartTimeout = short
+				}
+				if strings.Contains(c.does, "many lines") {
+					o.MaxOutput = 8 << 20 // each of them is read, which takes its time
+				}
+				o.KillGrace = exec.KillGrace{Interrupt: 50 * time.Millisecond, Terminate: 50 * time.Millisecond}
+			})
+			begin := time.Now()
+			run := h.send("t", "go")
+			e := h.await("t", run, mailroom.KindRescheduled, mailroom.KindFailed, mailroom.KindCompleted)
+			took := time.Since(begin)
+			got := outcome(t, e)
+			left := processesOf(t, t.Name(), 1)
+			fmt.Fprintf(w, "%s\t%s\t%v\t%d\n", c.does, got, took.Round(10*time.Millisecond), len(left))
+			if got != c.want {
+				t.Errorf("it ended as %q, want %q", got, c.want)
+			}
+			if len(left) > 0 {
+				t.Errorf("processes %v are left", left)
+			}
+		})
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// outcome is how an attempt ended, by the entry that says so.
+func outcome(t *testing.T, e mailroom.Entry) string {
+	t.Helper()
+	switch e.Kind {
+	case mailroom.KindCompleted:
+		var b mailroom.RunCompleted
+		if err := e.Decode(&b); err != nil || b.Reply == nil {
+			t.Fatalf("%s, %v", e.Body, err)
+		}
+		return "completed: " + *b.Reply
+	case mailroom.KindFailed:
+		var b mailroom.RunFailed
+		if err := e.Decode(&b); err != nil {
+			t.Fatal(err)
+		}
+		return string(b.Error.Class) + ": " + b.Error.Message
+	}
+	var b mailroom.RunRescheduled
+	if err := e.Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return string(b.Error.Class) + ": " + b.Error.Message
+}
+
+// processesOf are the living processes of an attempt in a house.
+func processesOf(t *testing.T, house string, attempt int) (pids []string) {
+	t.Helper()
+	all, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		env, err := os.ReadFile("/proc/" + p.Name() + "/environ")
+		of := func(v string) bool { return strings.Contains("\x00"+string(env), "\x00"+v+"\x00") }
+		if err == nil && of("EXEC_TEST_HOUSE="+house) && of(fmt.Sprint("MAILROOM_ATTEMPT=", attempt)) {
+			pids = append(pids, living(t, []string{p.Name()})...)
+		}
+	}
+	return pids
+}
