@@ -180,9 +180,10 @@ func (f *Fold) Close(why string) (entries []mailroom.Note) {
 func (f *Fold) warning(text string) []Write {
 	again := text == f.warned
 	f.warned = text
-	if f.warnings++; again || f.warnings > maxWarnings {
+	if again || f.warnings == maxWarnings {
 		return nil
 	}
+	f.warnings++
 	return record(note(KindWarning, map[string]any{"text": f.Show(text)}))
 }
 

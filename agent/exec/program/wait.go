@@ -3,6 +3,7 @@ package program
 import (
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func waitIn(text string) time.Duration {
 		if err != nil || n > 1e9 {
 			return 0
 		}
-		sum += time.Duration(n * float64(units[part[2]]))
+		sum += time.Duration(n * float64(units[strings.ToLower(part[2])]))
 	}
 	return min(sum, longestWait)
 }

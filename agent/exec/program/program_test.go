@@ -1,0 +1,263 @@
+package program
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func TestArguments(t *testing.T) {
+	const claudeStart = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --permission-mode "
+	cases := []struct {
+		program string
+		turn    Turn
+		want    string
+	}{
+		{"codex", Turn{Mode: Read}, "-s read-only exec --json --skip-git-repo-check -"},
+		{"codex", Turn{Mode: Edit, Model: "m", Args: []string{"-c", "a=b"}, Session: "id", Resume: true},
+			"-s workspace-write -m m -c a=b exec resume --json --skip-git-repo-check id -"},
+		{"codex", Turn{Mode: Full}, "-s danger-full-access exec --json --skip-git-repo-check -"},
+		{"claude", Turn{Mode: Ask, Session: "id"}, claudeStart + "default --permission-prompt-tool stdio --session-id id"},
+		{"claude", Turn{Mode: Read, Session: "id", Resume: true}, claudeStart + "dontAsk --resume id"},
+		{"claude", Turn{Mode: Edit, Session: "id", Model: "m", Args: []string{"--effort", "low"}}, claudeStart + "acceptEdits --model m --effort low --session-id id"},
+		{"claude", Turn{Mode: Full, Session: "id"}, claudeStart + "bypassPermissions --session-id id"},
+	}
+	for _, c := range cases {
+		if got := strings.Join(Find(c.program).Args(c.turn), " "); got != c.want {
+			t.Errorf("%s %+v: got\n%s\nwant\n%s", c.program, c.turn, got, c.want)
+		}
+	}
+}
+
+// Every profile has what an entry needs, and every mode an argument of its own.
+func TestProfilesAreWhole(t *testing.T) {
+	for _, p := range All() {
+		if p.Name == "" || p.Program == "" || len(p.Version) == 0 || p.Prompt == nil || p.Decode == nil || len(p.Modes) == 0 || Find(p.Name) == nil {
+			t.Errorf("the profile %+v misses something", p)
+		}
+		seen := map[string]Mode{}
+		for _, m := range p.Modes {
+			args := strings.Join(p.Args(Turn{Mode: m, Session: "id"}), " ")
+			if other, ok := seen[args]; ok {
+				t.Errorf("%s is started for %s as for %s: %s", p.Name, m, other, args)
+			}
+			seen[args] = m
+		}
+		if p.Has(Ask) && p.Talk == nil {
+			t.Errorf("%s asks and cannot be answered", p.Name)
+		}
+		for _, word := range append(append(append([]string{}, p.Gone...), p.Busy...), p.Refused...) {
+			if word != strings.ToLower(word) {
+				t.Errorf("%s: %q is not in lower case and would never be found", p.Name, word)
+			}
+		}
+	}
+}
+
+func TestWhatIsSaid(t *testing.T) {
+	start := ToolStarted{Call: "1", Name: "tool"}
+	cases := []struct {
+		name  string
+		facts []Fact
+		want  string // streams in quotes, "|" for an aside
+	}{
+		{"pieces, then the whole", []Fact{Begin{"m"}, Text{"a"}, Text{"b"}, Said{"m", "ab"}}, `ab`},
+		{"pieces, and what they missed", []Fact{Begin{"m"}, Text{"a"}, Said{"m", "abc"}}, `abc`},
+		{"only the whole", []Fact{Said{"m", "ab"}}, `ab`},
+		{"another whole than the pieces", []Fact{Begin{"m"}, Text{"x"}, Said{"m", "ab"}}, `x|ab`},
+		{"two passages of one message", []Fact{Begin{"m"}, Text{"a"}, Said{"m", "a"}, Text{"b"}, Said{"m", "b"}}, "a\n\nb"},
+		{"two passages without pieces", []Fact{Said{"m", "a"}, Said{"m", "b"}}, "a\n\nb"},
+		{"two messages", []Fact{Said{"m", "a"}, Said{"n", "b"}}, `a|b`},
+		{"a tool between", []Fact{Said{"m", "a"}, start, Said{"n", "b"}}, `a|b`},
+		{"a tool, and more of the same message", []Fact{Said{"m", "a"}, start, Said{"m", "b"}}, `a|b`},
+		{"a tool that ends in mid-message", []Fact{start, Begin{"m"}, Text{"a"}, ToolFinished{Call: "1"}, Text{"b"}, Said{"m", "ab"}}, `ab`},
+		{"a message that was broken off", []Fact{Begin{"m"}, Text{"a"}, Begin{"n"}, Text{"ab"}, Said{"n", "ab"}}, `a|ab`},
+		{"two turns", []Fact{Said{"m", "a"}, End{OK: true, Text: "a"}, Said{"m", "b"}, End{OK: true, Text: "b"}}, `a|b`},
+		{"two turns in pieces", []Fact{Text{"a"}, End{OK: true}, Text{"b"}, End{OK: true}}, `a|b`},
+		{"only an end", []Fact{End{OK: true, Text: "a"}}, `a`},
+		{"an end that failed", []Fact{End{Text: "a"}}, ``},
+		{"nothing", []Fact{Begin{"m"}, Said{"m", ""}, End{OK: true}}, ``},
+		{"a NUL", []Fact{Begin{"m"}, Text{"a\x00"}, Text{"\x00"}, Said{"m", "a\x00\x00b"}}, `ab`},
+	}
+	for _, c := range cases {
+		var f Fold
+		var got strings.Builder
+		for _, fact := range c.facts {
+			for _, w := range f.Take(fact) {
+				if w.Step == nil {
+					got.WriteString(w.Text)
+				} else if w.Step.Aside {
+					got.WriteString("|")
+				}
+			}
+		}
+		if got.String() != c.want {
+			t.Errorf("%s: said %q, want %q", c.name, got.String(), c.want)
+		}
+	}
+}
+
+func TestACallIsShownOnceAndEnds(t *testing.T) {
+	f := Fold{Prefix: "3.", Hide: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
+	var got []string
+	take := func(fact Fact) {
+		for _, w := range f.Take(fact) {
+			for _, n := range w.Step.Entries {
+				got = append(got, n.Kind+" "+string(n.Body))
+			}
+		}
+	}
+	take(ToolStarted{Call: "a", Name: "sh", Arguments: []byte(`{"cmd":"echo hunter22 <x>","n":12345678901234567890}`)})
+	take(ToolStarted{Call: "a", Name: "sh"})
+	take(ToolFinished{Call: "a", OK: true, Summary: "hunter22\x00"})
+	take(ToolFinished{Call: "a", OK: true})
+	take(ToolFinished{Call: "b", Name: "search", Arguments: []byte(`not JSON`)})
+	take(ToolStarted{Call: "c", Name: "sh"})
+	for _, n := range f.Close("it has ended") {
+		got = append(got, n.Kind+" "+string(n.Body))
+	}
+	want := []string{
+		`tool.started {"arguments":{"cmd":"echo [KEY] <x>","n":12345678901234567890},"call":"3.a","name":"sh"}`,
+		`tool.finished {"call":"3.a","ok":true,"summary":"[KEY]"}`,
+		`tool.started {"arguments":null,"call":"3.b","name":"search"}`,
+		`tool.finished {"call":"3.b","ok":false,"summary":""}`,
+		`tool.started {"arguments":null,"call":"3.c","name":"sh"}`,
+		`tool.finished {"call":"3.c","ok":false,"summary":"it has ended"}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("entries (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsShownIsBounded(t *testing.T) {
+	var f Fold
+	long := "begin" + strings.Repeat("世", maxShown) + "end"
+	if got := f.Show(long); len(got) > maxShown+100 || !strings.HasPrefix(got, "begin") || !strings.HasSuffix(got, "end") {
+		t.Errorf("shown are %d bytes", len(got))
+	}
+	raw := []byte(`{"a":"` + strings.Repeat(`\u0001`, maxShown) + `"}`)
+	if got := f.Arguments(raw, maxShown); len(got) > maxShown || !bytes.HasPrefix(got, []byte(`{"begins":"{\"a\":\"`)) {
+		t.Errorf("arguments of %d bytes: %.60s", len(got), got)
+	}
+	n := 0
+	for i := range 1000 {
+		n += len(f.Take(Warning{Text: strings.Repeat("x", i)}))
+		n += len(f.Take(Warning{Text: strings.Repeat("x", i)}))
+	}
+	if n != maxWarnings {
+		t.Errorf("%d warnings are written, want %d, each once", n, maxWarnings)
+	}
+}
+
+func TestTotalsAreOfTheSession(t *testing.T) {
+	use := func(in, out int64, cost float64) mailroom.Usage {
+		return mailroom.Usage{InputTokens: in, OutputTokens: out, CostUSD: cost}
+	}
+	cases := []struct {
+		name                string
+		said                []Usage
+		before, used, after mailroom.Usage
+	}{
+		{"of the turn", []Usage{{Usage: use(10, 2, 1)}, {Usage: use(5, 1, 2)}}, use(7, 7, 7), use(15, 3, 3), use(7, 7, 7)},
+		{"totals", []Usage{{Usage: use(100, 20, 5), TotalTokens: true, TotalCost: true}}, use(60, 10, 4), use(40, 10, 1), use(100, 20, 5)},
+		{"totals of the cost", []Usage{{Usage: use(10, 2, 5), TotalCost: true}}, use(0, 0, 4), use(10, 2, 1), use(0, 0, 5)},
+		{"from another beginning", []Usage{{Usage: use(30, 20, 1), TotalTokens: true, TotalCost: true}}, use(60, 10, 4), use(30, 20, 1), use(30, 20, 1)},
+		{"nothing", nil, use(1, 1, 1), use(0, 0, 0), use(1, 1, 1)},
+	}
+	for _, c := range cases {
+		var f Fold
+		for _, u := range c.said {
+			f.Take(u)
+		}
+		if used, after := f.Consumed(c.before); used != c.used || after != c.after {
+			t.Errorf("%s: used %+v, then %+v; want %+v, %+v", c.name, used, after, c.used, c.after)
+		}
+	}
+}
+
+func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
+	p := Find("claude")
+	ok, failed, aborted := &End{OK: true}, &End{Class: mailroom.Outage, Message: "529"}, &End{Aborted: true}
+	gone := &End{Message: "No conversation found with session ID: x"}
+	cases := []struct {
+		name  string
+		e     Ending
+		class mailroom.Class // "" is done, "gone" the session
+	}{
+		{"a success", Ending{End: ok}, ""},
+		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.Transient},
+		{"a success, then killed", Ending{End: ok, Code: -1, Signal: "killed"}, mailroom.Transient},
+		{"a success, stopped by us", Ending{End: ok, Code: -1, Signal: "killed", Late: true}, ""},
+		{"an abort with exit 0", Ending{End: aborted}, mailroom.Transient},
+		{"a failure", Ending{End: failed, Code: 1}, mailroom.Outage},
+		{"a failure with exit 0", Ending{End: failed}, mailroom.Outage},
+		{"no end, exit 0", Ending{Heard: true}, mailroom.Transient},
+		{"no end, killed", Ending{Heard: true, Code: -1, Signal: "killed"}, mailroom.Transient},
+		{"resumed, silent, exit 1", Ending{Resumed: true, Code: 1}, "gone"},
+		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, mailroom.Transient},
+		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.Transient},
+		{"new, silent, exit 1", Ending{Code: 1}, mailroom.Transient},
+		{"resumed and not there", Ending{Resumed: true, Heard: true, Code: 1, End: gone}, "gone"},
+		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.Transient},
+		{"as root", Ending{Code: 1, Stderr: "--dangerously-skip-permissions cannot be used with root/sudo privileges"}, mailroom.Permanent},
+	}
+	for _, c := range cases {
+		v := p.Judge(c.e)
+		got := v.Class
+		if v.Gone {
+			got = "gone"
+		}
+		if got != c.class {
+			t.Errorf("%s: %q (%s), want %q", c.name, got, v.Message, c.class)
+		}
+	}
+}
+
+func TestHowLongAProviderAsksToWait(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"Rate limit reached. Please try again in 11.054s.":              11054 * time.Millisecond,
+		"You've hit your usage limit. Try again in 3 hours 20 minutes.": 3*time.Hour + 20*time.Minute,
+		"try again in 2 days, 3 hours":                                  24 * time.Hour,
+		"retry after 250ms":                                             250 * time.Millisecond,
+		"usually temporary — try again in a moment":                     0,
+		"try again in 99999999999999999999999999 hours":                 0,
+		"it failed 3 s ago":                                             0,
+	} {
+		if got := waitIn(text); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	cases := []struct {
+		pieces  []string
+		want    []string
+		rest    string
+		skipped int
+	}{
+		{[]string{"a\nb\n"}, []string{"a", "b"}, "", 0},
+		{[]string{"a", "b\nc"}, []string{"ab"}, "c", 0},
+		{[]string{"\n\n"}, []string{"", ""}, "", 0},
+		{[]string{strings.Repeat("x", MaxLine), "\na\n"}, []string{strings.Repeat("x", MaxLine), "a"}, "", 0},
+		{[]string{"a\n", strings.Repeat("x", MaxLine), "xx", "x\nb\n"}, []string{"a", "b"}, "", 1},
+		{[]string{strings.Repeat("x", 2*MaxLine) + "\n" + strings.Repeat("y", 2*MaxLine)}, nil, "", 2},
+	}
+	for _, c := range cases {
+		var l Lines
+		var got []string
+		for _, p := range c.pieces {
+			for _, line := range l.Add([]byte(p)) {
+				got = append(got, string(line))
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || string(l.Rest()) != c.rest || l.Skipped != c.skipped {
+			t.Errorf("%.20q…: %d lines, %d skipped", c.pieces, len(got), l.Skipped)
+		}
+	}
+}

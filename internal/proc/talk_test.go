@@ -1,0 +1,66 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestAChildIsSpokenToWhileItWorks(t *testing.T) {
+	c := start(t, shell(t, `read a; echo "got $a"; read b; echo "got $b"; read c || echo "no more"`, patient))
+	in := NewInput("one\n")
+	var said strings.Builder
+	exit, why := c.Converse(t.Context(), in, func(_ context.Context, piece []byte) error {
+		said.Write(piece)
+		switch said.String() {
+		case "got one\n":
+			in.Write("two\n")
+		case "got one\ngot two\n":
+			in.Close()
+			in.Write("three\n")
+		}
+		return nil
+	})
+	if got, want := said.String(), "got one\ngot two\nno more\n"; got != want || why != nil || !exit.Success() {
+		t.Errorf("it said %q and ended with %v, %v; want %q", got, exit, why, want)
+	}
+}
+
+func TestAnInputThatIsNeverClosedKeepsNobody(t *testing.T) {
+	in := NewInput(strings.Repeat("x", 1<<20)) // more than a pipe holds
+	if exit, why := start(t, shell(t, "exit 0", patient)).Converse(t.Context(), in, discard); why != nil || !exit.Success() {
+		t.Errorf("it ended with %v, %v", exit, why)
+	}
+	in.Write("for nobody")
+
+	in = NewInput("")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	_, why := start(t, shell(t, "echo ready; exec sleep 1000", patient)).Converse(ctx, in, func(context.Context, []byte) error {
+		cancel(stop)
+		return nil
+	})
+	if !errors.Is(why, stop) {
+		t.Errorf("it was stopped because of %v, want %v", why, stop)
+	}
+}
+
+func TestOnlyASignOfLifeEndsTheSilence(t *testing.T) {
+	limits := patient
+	limits.Idle = 60 * time.Millisecond
+	noise := "while :; do echo noise; sleep 0.01; done"
+	lifeless := func(context.Context, []byte) error { return ErrLifeless }
+	if _, why := start(t, shell(t, noise, limits)).Run(t.Context(), "", lifeless); !errors.Is(why, ErrIdle) {
+		t.Errorf("one that makes noise was stopped because of %v, want %v", why, ErrIdle)
+	}
+	limits.StdoutOnly = true
+	if _, why := start(t, shell(t, "exec >&2; "+noise, limits)).Run(t.Context(), "", discard); !errors.Is(why, ErrIdle) {
+		t.Errorf("one that only complains was stopped because of %v, want %v", why, ErrIdle)
+	}
+	limits.Output = 100
+	if _, why := start(t, shell(t, "exec yes", limits)).Run(t.Context(), "", lifeless); !errors.Is(why, ErrOutput) {
+		t.Errorf("one that writes too much was stopped because of %v, want %v", why, ErrOutput)
+	}
+}
