@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
@@ -38,13 +40,15 @@ type working struct {
 	runs           int
 	name           string
 	env            []string
-	command        []string
+	profile        string
+	permissions    string
+	command        []string // of a profile, further arguments
 }
 
 func (m *Main) workCommand() *cobra.Command {
 	var w working
 	cmd := &cobra.Command{
-		Use:   "work --agent NAME [flags] -- COMMAND [ARG…]",
+		Use:   "work --agent NAME [flags] [--profile PROGRAM] -- COMMAND [ARG…]",
 		Short: "Run an agent of a server elsewhere, with a command on this machine",
 		Long: `Run an agent of a server elsewhere, with a command on this machine.
 
@@ -53,15 +57,18 @@ it writes to standard output is the reply, shown as it is written. It finds
 MAILROOM_RUN, MAILROOM_THREAD, MAILROOM_ATTEMPT and MAILROOM_IDEMPOTENCY_KEY in its
 environment, of ours PATH, HOME, the language and the like, and what --env names.
 
+With --profile codex or claude the command is that program: a thread is one of its
+sessions, what it does is shown, and what it asks is a ticket. What follows -- are
+further arguments for it.
+
 The token needs the scope work. It is read from --token-file or MAILROOM_TOKEN;
 without --url the server is found as by the other commands.
 
 While the server is away, this waits for it, and goes on with its runs if that was
 shorter than a lease. SIGINT and SIGTERM let runs finish for 30 s and give back the
 rest; a second one ends it at once.`,
-		Example: `  mailroom work --url https://mail.example.org --agent coder -- codex exec -
+		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex --permissions edit
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
-		Args: cobra.MinimumNArgs(1),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&w.url, "url", "", "address of the server (default $MAILROOM_URL, else the one of the data folder)")
@@ -69,6 +76,8 @@ rest; a second one ends it at once.`,
 	flags.StringVar(&w.agent, "agent", "", "name of the agent, which the server must not run itself")
 	flags.IntVar(&w.runs, "runs", 1, "runs at once")
 	flags.StringVar(&w.name, "name", "", "how this machine is called in the list of workers (default its own name)")
+	flags.StringVar(&w.profile, "profile", "", "run this program, codex or claude, instead of a command")
+	flags.StringVar(&w.permissions, "permissions", "", "what the program may do: ask, read, edit or all (default what it has)")
 	flags.StringSliceVar(&w.env, "env", nil, "variable of ours that the command may see too; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w.command = args
@@ -77,15 +86,41 @@ rest; a second one ends it at once.`,
 			return refusal(exitUsage, "name one with --agent", "no agent is named")
 		case w.runs < 1:
 			return refusal(exitUsage, "give 1 or more", "--runs is %d", w.runs)
+		case w.profile == "" && len(args) == 0:
+			return refusal(exitUsage, "write it behind --, or name a program with --profile", "there is no command")
+		case w.profile == "" && w.permissions != "":
+			return refusal(exitUsage, "", "--permissions goes with --profile")
 		}
 		return m.work(cmd.Context(), w)
 	}
 	return cmd
 }
 
+// build makes the agent that is served.
+func (w working) build() (mailroom.Agent, error) {
+	if w.profile == "" {
+		return exec.New(exec.Options{Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...)})
+	}
+	p := program.Find(w.profile)
+	if p == nil {
+		var known []string
+		for _, p := range program.All() {
+			known = append(known, p.Name)
+		}
+		return nil, fmt.Errorf("no program %q is known; known: %s", w.profile, strings.Join(known, ", "))
+	}
+	o := exec.ProgramOptions{
+		Profile: p, Args: w.command, Permissions: program.Mode(w.permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
+	}
+	if err := exec.Usable(o); err != nil {
+		return nil, err
+	}
+	return exec.NewProgram(o)
+}
+
 // work serves an agent until ctx ends.
 func (m *Main) work(ctx context.Context, w working) error {
-	agent, err := exec.New(exec.Options{Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...)})
+	agent, err := w.build()
 	if err != nil {
 		return refusal(exitUsage, "", "%w", err)
 	}
