@@ -15,7 +15,7 @@ import (
 )
 
 func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	for _, want := range []string{"1: first", "2: second"} {
 		_, text, _ := strings.Cut(want, ": ")
 		run := h.send("t", text)
@@ -37,7 +37,7 @@ func TestAThreadIsOneSessionOfTheProgram(t *testing.T) {
 }
 
 func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	var all sync.WaitGroup
 	for _, thread := range []string{"a", "b", "c"} {
 		run := h.send(thread, "hello "+thread)
@@ -51,14 +51,14 @@ func TestThreadsHaveSessionsOfTheirOwnAtTheSameTime(t *testing.T) {
 }
 
 func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
-	for name, lose := range map[string]func(h *house, session string) error{
-		"the program does not know the session": func(h *house, session string) error { return os.Remove(h.home + "/" + session) },
-		"the program is in another session": func(h *house, _ string) error {
+	for name, lose := range map[string]func(h *room, session string) error{
+		"the program does not know the session": func(h *room, session string) error { return os.Remove(h.home + "/" + session) },
+		"the program is in another session": func(h *room, _ string) error {
 			return os.WriteFile(h.home+"/elsewhere", nil, 0o600)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, "")
+			h := newRoom(t, "")
 			h.reply("t", h.send("t", "my name is Ada"))
 			first := bodies[exec.Session](h, "t", exec.KindSession)[0]
 			if err := lose(h, first.Session); err != nil {
@@ -89,7 +89,7 @@ func TestASessionThatIsGoneIsBegunAnewWithTheTranscript(t *testing.T) {
 }
 
 func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	run := h.send("t", "!die once")
 	h.reply("t", run)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
@@ -100,7 +100,7 @@ func TestAnInterruptedTurnIsTakenUpInItsSession(t *testing.T) {
 }
 
 func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	run := h.send("t", "!ask touch <it>.")
 	var ticket mailroom.Ticket
 	if err := h.await("t", run, mailroom.KindTicketOpened).Decode(&ticket); err != nil {
@@ -143,7 +143,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 
 // A new session has not heard of the decision, and asks again.
 func TestAQuestionIsAskedOnceInARun(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	run := h.send("t", "!ask touch it.")
 	h.await("t", run, mailroom.KindWaiting)
 	session := bodies[exec.Session](h, "t", exec.KindSession)[0].Session
@@ -167,7 +167,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 }
 
 func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	run := h.send("t", "!hold")
 	h.await("t", run, mailroom.KindToolStarted)
 	if got := h.send("t", "rather this", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer }); got != run {
@@ -179,7 +179,7 @@ func TestASteeredMessageGoesIntoTheLiveProgram(t *testing.T) {
 }
 
 func TestAnOverloadedModelIsAnOutage(t *testing.T) {
-	h := newHouse(t, "")
+	h := newRoom(t, "")
 	e := h.await("t", h.send("t", "!overload"), mailroom.KindRescheduled)
 	var b mailroom.RunRescheduled
 	if err := e.Decode(&b); err != nil {
@@ -191,7 +191,7 @@ func TestAnOverloadedModelIsAnOutage(t *testing.T) {
 }
 
 func TestACancelKeepsWhatWasSaid(t *testing.T) {
-	h := newHouse(t, "goes silent")
+	h := newRoom(t, "goes silent")
 	run := h.send("t", "go")
 	hints := h.bus.Subscribe("t", 1000)
 	defer hints.Close()
@@ -213,7 +213,7 @@ func TestACancelKeepsWhatWasSaid(t *testing.T) {
 }
 
 func TestProgramsThatCannotBeRight(t *testing.T) {
-	h := &house{t: t}
+	h := &room{t: t}
 	for name, change := range map[string]func(*exec.ProgramOptions){
 		"no profile":       func(o *exec.ProgramOptions) { o.Profile = nil },
 		"unknown mode":     func(o *exec.ProgramOptions) { o.Permissions = "root" },
@@ -229,7 +229,7 @@ func TestProgramsThatCannotBeRight(t *testing.T) {
 }
 
 func TestAProgramTellsItsVersion(t *testing.T) {
-	h := &house{t: t}
+	h := &room{t: t}
 	if got, err := exec.Version(t.Context(), h.options("")); err != nil || got != "stub 1.2.3" {
 		t.Errorf("the version is %q, %v", got, err)
 	}

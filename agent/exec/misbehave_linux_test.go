@@ -40,7 +40,7 @@ func TestAProgramThatMisbehavesCannotHang(t *testing.T) {
 	fmt.Fprintln(w, "THE PROGRAM\tENDED AS\tAFTER\tPROCESSES LEFT")
 	for _, c := range cases {
 		t.Run(c.does, func(t *testing.T) {
-			h := newHouse(t, c.does, func(o *exec.ProgramOptions) {
+			h := newRoom(t, c.does, func(o *exec.ProgramOptions) {
 				o.StartTimeout, o.IdleTimeout = time.Minute, short
 				if strings.Contains(c.want, "start_timeout") {
 					o.StartTimeout = short
@@ -95,8 +95,8 @@ func outcome(t *testing.T, e mailroom.Entry) string {
 	return string(b.Error.Class) + ": " + b.Error.Message
 }
 
-// processesOf are the living processes of an attempt in a house.
-func processesOf(t *testing.T, house string, attempt int) (pids []string) {
+// processesOf are the living processes of an attempt in a room.
+func processesOf(t *testing.T, room string, attempt int) (pids []string) {
 	t.Helper()
 	all, err := os.ReadDir("/proc")
 	if err != nil {
@@ -105,7 +105,7 @@ func processesOf(t *testing.T, house string, attempt int) (pids []string) {
 	for _, p := range all {
 		env, err := os.ReadFile("/proc/" + p.Name() + "/environ")
 		of := func(v string) bool { return strings.Contains("\x00"+string(env), "\x00"+v+"\x00") }
-		if err == nil && of("EXEC_TEST_HOUSE="+house) && of(fmt.Sprint("MAILROOM_ATTEMPT=", attempt)) {
+		if err == nil && of("EXEC_TEST_ROOM="+room) && of(fmt.Sprint("MAILROOM_ATTEMPT=", attempt)) {
 			pids = append(pids, living(t, []string{p.Name()})...)
 		}
 	}

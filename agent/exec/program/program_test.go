@@ -12,7 +12,7 @@ import (
 )
 
 func TestArguments(t *testing.T) {
-	const claudeStart = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --permission-mode "
+	const claudeStart = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages --disallowedTools AskUserQuestion --permission-mode "
 	cases := []struct {
 		program string
 		turn    Turn

@@ -19,8 +19,8 @@ import (
 	"mailroom/store/memory"
 )
 
-// house is an engine that runs the stub as an agent named claude.
-type house struct {
+// room is an engine that runs the stub as an agent named claude.
+type room struct {
 	*ledger.Ledger
 	t     *testing.T
 	bus   *bus.Bus
@@ -29,17 +29,17 @@ type house struct {
 }
 
 // options of a stub, which a test may change.
-func (h *house) options(does string) exec.ProgramOptions {
+func (h *room) options(does string) exec.ProgramOptions {
 	return exec.ProgramOptions{
 		Profile: program.Find("claude"), Program: os.Args[0], Dir: h.t.TempDir(),
 		Env: append([]string{"EXEC_TEST_ROLE=stub", "GORACE=atexit_sleep_ms=0", stubDoes + "=" + does, stubHome + "=" + h.home}, h.stubs...),
 	}
 }
 
-// newHouse starts a house with the stub as it is, or as change makes it.
-func newHouse(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *house {
+// newRoom starts a room with the stub as it is, or as change makes it.
+func newRoom(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *room {
 	t.Helper()
-	h := &house{t: t, bus: bus.New(), home: t.TempDir(), stubs: []string{"EXEC_TEST_HOUSE=" + t.Name()}}
+	h := &room{t: t, bus: bus.New(), home: t.TempDir(), stubs: []string{"EXEC_TEST_ROOM=" + t.Name()}}
 	store := memory.New()
 	h.Ledger = ledger.New(store, ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) {
@@ -78,7 +78,7 @@ func newHouse(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *
 }
 
 // send submits a text and returns its run.
-func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string {
+func (h *room) send(thread, text string, edit ...func(*mailroom.Submit)) string {
 	h.t.Helper()
 	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
@@ -91,7 +91,7 @@ func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string
 	return out.Run
 }
 
-func (h *house) entries(thread string) (entries []mailroom.Entry) {
+func (h *room) entries(thread string) (entries []mailroom.Entry) {
 	h.t.Helper()
 	err := h.View(h.t.Context(), func(r mailroom.Reader) (err error) {
 		entries, err = r.Entries(mailroom.EntryQuery{Thread: thread})
@@ -104,7 +104,7 @@ func (h *house) entries(thread string) (entries []mailroom.Entry) {
 }
 
 // await returns the first entry of a run that is of one of the kinds.
-func (h *house) await(thread, run string, kinds ...string) mailroom.Entry {
+func (h *room) await(thread, run string, kinds ...string) mailroom.Entry {
 	h.t.Helper()
 	hints := h.bus.Subscribe(thread, 16)
 	defer hints.Close()
@@ -123,7 +123,7 @@ func (h *house) await(thread, run string, kinds ...string) mailroom.Entry {
 }
 
 // ended waits for the end of a run and returns it.
-func (h *house) ended(thread, run string) *mailroom.Run {
+func (h *room) ended(thread, run string) *mailroom.Run {
 	h.t.Helper()
 	h.await(thread, run, mailroom.KindCompleted, mailroom.KindFailed, mailroom.KindCancelled)
 	var rows []*mailroom.Run
@@ -138,7 +138,7 @@ func (h *house) ended(thread, run string) *mailroom.Run {
 }
 
 // reply is what a run that completed came to.
-func (h *house) reply(thread, run string) string {
+func (h *room) reply(thread, run string) string {
 	h.t.Helper()
 	r := h.ended(thread, run)
 	if r.Status != mailroom.Completed {
@@ -151,7 +151,7 @@ func (h *house) reply(thread, run string) string {
 }
 
 // bodies are those of a thread's entries of a kind.
-func bodies[T any](h *house, thread, kind string) (all []T) {
+func bodies[T any](h *room, thread, kind string) (all []T) {
 	h.t.Helper()
 	for _, e := range h.entries(thread) {
 		if e.Kind != kind {
@@ -167,7 +167,7 @@ func bodies[T any](h *house, thread, kind string) (all []T) {
 }
 
 // requests are what the stub was asked in a session, in order.
-func (h *house) requests(session string) (texts []string) {
+func (h *room) requests(session string) (texts []string) {
 	h.t.Helper()
 	raw, err := os.ReadFile(h.home + "/" + session)
 	if err != nil {
