@@ -203,7 +203,7 @@ func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
 		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.Transient},
 		{"new, silent, exit 1", Ending{Code: 1}, mailroom.Transient},
 		{"resumed and not there", Ending{Resumed: true, Heard: true, Code: 1, End: gone}, "gone"},
-		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.Transient},
+		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.Outage},
 		{"as root", Ending{Code: 1, Stderr: "--dangerously-skip-permissions cannot be used with root/sudo privileges"}, mailroom.Permanent},
 	}
 	for _, c := range cases {
