@@ -79,11 +79,7 @@ func (e *ending) add(entry mailroom.Entry) error {
 		}
 		return nil
 	}
-	var x struct {
-		ExitCode *int   `json:"exit_code"`
-		Stopped  string `json:"stopped"`
-		LimitMS  int64  `json:"limit_ms"`
-	}
+	var x exec.Exited
 	if err := entry.Decode(&x); err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type Options struct {
 	Interval  time.Duration // between two looks for messages; 0 is DefaultInterval
 	Beat      time.Duration // between two heartbeats; 0 is 25 s
 	Timeout   time.Duration // of one call; 0 is 20 s
+	// ReadAhead is how many messages may be under way before no more are read; 0
+	// is 1,000.
+	ReadAhead int
 	// Command is how a person on the bridge's machine calls this program, to be
 	// told when something is to be decided; "" is "mailroom".
 	Command string
@@ -45,7 +48,6 @@ const (
 	firstLook = 600 * time.Second // how far back it is looked without a cursor
 	pageRows  = 100               // asked for at a time
 	mostRows  = 500               // the platform gives no more
-	// readAhead is how many rows may be under way before no more are read.
 	readAhead = 1000
 	// firstAckPause and lastAckPause are between two tries to acknowledge.
 	firstAckPause = time.Second
@@ -71,6 +73,9 @@ func New(o Options) (*Bridge, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = callTimeout
+	}
+	if o.ReadAhead == 0 {
+		o.ReadAhead = readAhead
 	}
 	if o.Command == "" {
 		o.Command = "mailroom"
@@ -145,7 +150,7 @@ func (b *Bridge) Receive(ctx context.Context, l *channel.Link) error {
 // look asks for messages once and takes them in. It reports whether there may be
 // more of them already.
 func (r *receiver) look(ctx context.Context) (more bool, err error) {
-	room := readAhead - len(r.at.Rows)
+	room := r.options.ReadAhead - len(r.at.Rows)
 	if room <= 0 {
 		return false, r.hold(ctx)
 	}
@@ -262,7 +267,7 @@ func (r *receiver) save(ctx context.Context) error {
 
 func (r *receiver) show() {
 	held := ""
-	if len(r.at.Rows) >= readAhead {
+	if len(r.at.Rows) >= r.options.ReadAhead {
 		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.at.Rows))
 	}
 	r.link.Show(r.at.Since, len(r.at.Rows), held)

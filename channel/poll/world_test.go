@@ -139,16 +139,10 @@ func (u *upper) order() []string {
 	return append([]string(nil), u.told...)
 }
 
-func (u *upper) count(text string) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.runs[text]
-}
-
 // says is an agent that does one thing.
 type says = mailroom.AgentFunc
 
-// entries are the kinds of the entries in a thread's log.
+// entries are those of a thread's log.
 func (w *world) entries(thread string) []mailroom.Entry {
 	w.t.Helper()
 	var found []mailroom.Entry
@@ -162,6 +156,7 @@ func (w *world) entries(thread string) []mailroom.Entry {
 	return found
 }
 
+// count is how many entries of a kind a thread has.
 func (w *world) count(thread, kind string) int {
 	n := 0
 	for _, e := range w.entries(thread) {
@@ -187,9 +182,7 @@ func (w *world) until(what string, good func() bool) {
 	}
 }
 
-const (
-	canvas = "b:canvas:" + polltest.Workspace
-	out    = "out:" + canvas
-)
+// out is the delivery thread of the canvas.
+const out = "out:b:canvas:" + polltest.Workspace
 
 func id(i int) string { return fmt.Sprintf("a-%d", i) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"mailroom/channel/poll"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/server"
 )
 
 // bridging is what mailroom bridge was asked to do.
@@ -100,9 +102,8 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 			return refusal(exitUsage, "name it with --agent", "%w", err)
 		}
 	}
-	if c.Agents[b.agent] == nil {
-		known := strings.Join(slices.Sorted(maps.Keys(c.Agents)), ", ")
-		return refusal(exitUsage, "choose one of "+known+", or give a command behind --", "there is no agent %q", b.agent)
+	if err := usable(c, b.agent); err != nil {
+		return err
 	}
 	ch := config.NewChannel(config.KindPoll)
 	ch.Agent, ch.URL, ch.Workspace, ch.Interval = b.agent, b.platform, b.workspace, b.interval
@@ -122,6 +123,23 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 	m.say("connecting workspace %s of %s to agent %s", b.workspace, b.platform, b.agent)
 	if err := m.serve(ctx, dir, c); err != nil {
 		return m.unserved(err)
+	}
+	return nil
+}
+
+// usable refuses an agent that cannot run here.
+func usable(c *config.Config, agent string) error {
+	r, err := newRoster(c, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return refusal(exitUsage, "", "%w", err)
+	}
+	d := r.programs.describe(agent, server.Description{})
+	known := "choose one of " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or give a command behind --"
+	switch {
+	case d.Barred:
+		return refusal(exitUsage, known, "agent %s cannot be used: %s", agent, d.Problem)
+	case r.agents[agent].Agent == nil:
+		return refusal(exitUsage, known, "there is no agent %q", agent)
 	}
 	return nil
 }

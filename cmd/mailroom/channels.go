@@ -73,7 +73,7 @@ func reserved(c *config.Config) (beginnings []string) {
 
 // newChannels makes the runners of a configuration's channels. One that cannot
 // work is there too: it says why.
-func newChannels(c *config.Config, l channel.Ledger, log *slog.Logger) []*channel.Runner {
+func newChannels(c *config.Config, agents map[string]engine.Agent, l channel.Ledger, log *slog.Logger) []*channel.Runner {
 	var runners []*channel.Runner
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -84,7 +84,7 @@ func newChannels(c *config.Config, l channel.Ledger, log *slog.Logger) []*channe
 		} else {
 			o.Adapter, o.Fresh = bridge, bridge.Fresh()
 		}
-		if c.Agents[ch.Agent] == nil {
+		if agents[ch.Agent].Agent == nil {
 			log.Warn("this server does not run the agent of a channel: its messages wait for a worker elsewhere", "channel", name, "agent", ch.Agent)
 		}
 		runners = append(runners, channel.New(o))

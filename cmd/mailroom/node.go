@@ -70,7 +70,7 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
 		Log:       log,
 	})
-	n.channels = newChannels(c, n.ledger, log)
+	n.channels = newChannels(c, agents, n.ledger, log)
 	names := slices.Sorted(maps.Keys(agents))
 	agents = withChannels(agents, n.channels)
 	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}

@@ -42,6 +42,7 @@ func (p *Platform) page(r *http.Request, _ map[string]any) (int, any) {
 		if err != nil {
 			return problem(http.StatusBadRequest, "no cursor")
 		}
+		p.forgot = 0 // what is listed now can be gone on from
 		since := time.Now().Add(-time.Duration(secs) * time.Second)
 		for from < len(p.rows) && p.written[from].Before(since) {
 			from++

@@ -330,6 +330,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	w.WriteHeader(status)
 	_, _ = w.Write(raw) // who asked may have gone
 	if fault.Half {
+		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
 		panic(http.ErrAbortHandler)
 	}
 }

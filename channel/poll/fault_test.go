@@ -1,0 +1,223 @@
+package poll_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/poll"
+	"mailroom/channel/poll/polltest"
+)
+
+// trouble is something that fails while three messages are there: two of a person
+// and one of another agent.
+type trouble struct {
+	name string
+	when func(w *world) // before the bridge starts
+	then func(w *world) // while it runs; nil: nothing
+	// What is not as always: 3 replies, 3 acknowledged.
+	replies  int  // how many more, or fewer
+	repeated int  // replies of which the log says that they may be there twice
+	dead     int  // dead letters
+	unacked  bool // the server knows no acknowledgements
+}
+
+func fails(endpoint string, faults ...polltest.Fault) func(*world) {
+	return func(w *world) { w.platform.Fail(endpoint, faults...) }
+}
+
+func troubles() []trouble {
+	status := func(codes ...int) (faults []polltest.Fault) {
+		for _, c := range codes {
+			faults = append(faults, polltest.Fault{Status: c, Body: `{"error":"as told"}`})
+		}
+		return faults
+	}
+	wait := []polltest.Fault{{Status: 429, RetryAfter: "1"}}
+	hang, half, lost := []polltest.Fault{{Hang: true}}, []polltest.Fault{{Half: true}}, []polltest.Fault{{Lose: true}}
+	return []trouble{
+		{name: "nothing fails"},
+		{name: "look: 500, 503", when: fails(polltest.Activity, status(500, 503)...)},
+		{name: "look: 401", when: fails(polltest.Activity, status(401)...)},
+		{name: "look: 429, Retry-After 1", when: fails(polltest.Activity, wait...)},
+		{name: "look: hangs", when: fails(polltest.Activity, hang...)},
+		{name: "look: half an answer", when: fails(polltest.Activity, half...)},
+		{name: "look: not JSON", when: fails(polltest.Activity, polltest.Fault{Body: "<html>"})},
+		{name: "look: no list", when: fails(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
+		{name: "platform refuses, then is there", when: func(w *world) { w.platform.Down() }, then: func(w *world) {
+			w.until("it is seen", func() bool { return w.runner.State().Failures > 1 })
+			w.platform.Up(w.t)
+		}},
+		{name: "the cursor is forgotten", then: func(w *world) {
+			w.platform.UntilAcked(w.t, 3)
+			w.platform.Forget()
+			w.until("it begins anew", func() bool { return strings.Contains(w.logs.all(), "does not know the cursor") })
+			looks := w.platform.Seen().Calls[polltest.Activity]
+			w.platform.Until(w.t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > looks+2 })
+		}},
+		{name: "rows come twice", when: func(w *world) {
+			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one", "arrival_workspace_id": polltest.Workspace, "seq": 1})
+		}},
+		{name: "a row comes again with other words", when: func(w *world) {
+			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "changed", "arrival_workspace_id": polltest.Workspace, "seq": 1})
+		}},
+		{name: "reply: 500, 500", when: fails(polltest.Notify, status(500, 500)...)},
+		{name: "reply: 403", when: fails(polltest.Notify, status(403)...)},
+		{name: "reply: 429, Retry-After 1", when: fails(polltest.Notify, wait...)},
+		{name: "reply: 400", when: fails(polltest.Notify, status(400)...), replies: -1, dead: 1},
+		{name: "reply: hangs", when: fails(polltest.Notify, hang...), repeated: 1},
+		{name: "reply: 502 by a proxy", when: fails(polltest.Notify, status(502)...), repeated: 1},
+		{name: "reply: taken, answer lost", when: fails(polltest.Notify, lost...), replies: +1, repeated: 1},
+		{name: "reply: taken, half an answer", when: fails(polltest.Notify, half...)},
+		{name: "delegation: taken, answer lost", when: fails(polltest.Delegate, lost...)},
+		{name: "delegation: 404", when: fails(polltest.Delegate, status(404)...), replies: -1, dead: 1},
+		{name: "acknowledgement: 500", when: fails(polltest.Ack, status(500)...)},
+		{name: "acknowledgement: hangs", when: fails(polltest.Ack, hang...)},
+		{name: "acknowledgement: answer lost", when: fails(polltest.Ack, lost...)},
+		{name: "acknowledgement: 404, old server", unacked: true, when: func(w *world) {
+			w.platform.Fail(polltest.Ack, slices.Repeat(status(404), 50)...)
+		}},
+		{name: "heartbeat: 500, 404", when: fails(polltest.Heartbeat, status(500, 404)...)},
+		{name: "the bridge is restarted", then: func(w *world) {
+			w.platform.Until(w.t, "a reply", func(s polltest.Seen) bool { return len(s.Replies) > 0 })
+			w.stop()
+			w.start()
+		}},
+	}
+}
+
+func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "FAILURE\tRUNS OF 3 MESSAGES\tREPLIES\tMARKED AS REPEATED\tDEAD LETTERS\tACKNOWLEDGED")
+	for _, c := range troubles() {
+		t.Run(c.name, func(t *testing.T) {
+			agent := &upper{}
+			w := newWorld(t, agent)
+			w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Peer("p-1", "peer", "three"))
+			if c.when != nil {
+				c.when(w)
+			}
+			w.start()
+			if c.then != nil {
+				c.then(w)
+			}
+			want := 3 + c.replies
+			seen := w.platform.Until(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Seen) bool {
+				return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
+			})
+			w.until("everything is handled", func() bool { return w.runner.State().Unhandled == 0 && w.runner.State().Cursor != "" })
+			dead, repeated := w.dead(), 0
+			for _, thread := range []string{out, "out:b:peer:peer"} {
+				repeated += w.count(thread, poll.KindRepeated)
+			}
+			told := agent.order()
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\n", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
+			slices.Sort(told)
+			if !slices.Equal(told, []string{"one", "three", "two"}) {
+				t.Errorf("the agent was told %q", told)
+			}
+			if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
+				t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)
+			}
+			if !slices.IsSorted(seen.Acks) || seen.Acked() > 4 {
+				t.Errorf("acknowledged %v", seen.Acks)
+			}
+			if text := w.logs.all() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
+				t.Errorf("the token is told: %s", text)
+			}
+		})
+	}
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// dead counts the dead letters.
+func (w *world) dead() int {
+	w.t.Helper()
+	n := 0
+	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
+		n, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
+	w := newWorld(t, &upper{})
+	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 3)...)
+	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
+	w.start()
+	w.platform.Until(t, "the reply of the second", func(s polltest.Seen) bool { return len(s.Replies) == 1 })
+	w.until("it is handled and held up by the first", func() bool { return w.runner.State().Unhandled == 1 })
+	if acks := w.platform.Seen().Acks; len(acks) > 0 {
+		t.Errorf("acknowledged %v before the first was answered", acks)
+	}
+	if got := w.platform.UntilAcked(t, 2); len(got.Replies) != 2 {
+		t.Errorf("replies %q", got.Texts())
+	}
+}
+
+func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
+	const rows, bound = 300, 50
+	agent := &upper{}
+	w := newWorld(t, agent)
+	hold := make(chan struct{})
+	w.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold}) // the first reply holds the only chat up
+	w.options.Timeout, w.options.ReadAhead = 30*time.Second, bound
+	var all []polltest.Row
+	for i := range rows {
+		all = append(all, polltest.Canvas(id(i), fmt.Sprint(i)))
+	}
+	w.platform.Add(all...)
+	w.start()
+	w.until("as much is read ahead as may be", func() bool { return w.runner.State().Unhandled == bound })
+	looks := w.platform.Seen().Calls[polltest.Activity]
+	w.platform.Until(t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > looks+3 })
+	if s := w.runner.State(); s.Unhandled != bound || s.Reason == "" {
+		t.Errorf("the state is %+v", s)
+	}
+	close(hold)
+	seen := w.platform.UntilAcked(t, rows)
+	if len(seen.Replies) != rows || len(agent.order()) != rows {
+		t.Errorf("%d replies after %d runs of %d messages", len(seen.Replies), len(agent.order()), rows)
+	}
+	for i, r := range seen.Replies {
+		if r.Text != fmt.Sprint(i) {
+			t.Fatalf("reply %d is %q", i, r.Text)
+		}
+	}
+}
+
+func TestAPageWithoutAnyIdIsPassedOver(t *testing.T) {
+	w := newWorld(t, &upper{})
+	for range 120 { // more than a page
+		w.platform.AddRaw(`{"kind":"canvas_user","text":"?"}`)
+	}
+	w.platform.Add(polltest.Canvas("c-1", "one"))
+	w.start()
+	if seen := w.platform.UntilAcked(t, 121); len(seen.Replies) != 1 {
+		t.Errorf("replies %q", seen.Texts())
+	}
+}
+
+func TestANewestFirstServerIsReadFromItsEnd(t *testing.T) {
+	agent := &upper{}
+	w := newWorld(t, agent)
+	w.platform.NewestFirst()
+	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Canvas("c-3", "three"))
+	w.start()
+	w.platform.UntilAcked(t, 3)
+	if got := agent.order(); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("run as %q", got)
+	}
+}
