@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"mailroom"
 	"mailroom/channel"
@@ -111,7 +112,7 @@ func (b *Bridge) compose(ctx context.Context, l *channel.Link, d channel.Deliver
 	default:
 		return nil, fmt.Sprintf("messages of kind %q are not answered", labels[labelKind]), nil
 	}
-	out.text = d.Text
+	out.text = strings.TrimRight(d.Text, " \t\r\n") // what a program ends its output with
 	if d.Ended {
 		end, err := readEnding(ctx, l, d.Run)
 		if err != nil {

@@ -27,8 +27,8 @@ func (e ending) text() string {
 		return fmt.Sprintf("(%s returned empty output)", e.agent)
 	}
 	var lines []string
-	switch said := strings.TrimRight(e.said, "\n"); {
-	case strings.TrimSpace(said) != "":
+	switch said := strings.TrimRight(e.said, " \t\r\n"); {
+	case said != "":
 		lines = append(lines, said)
 	case e.limit > 0:
 		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.limit+time.Second/2)/time.Second))

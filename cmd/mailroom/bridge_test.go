@@ -1,0 +1,309 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/poll"
+	"mailroom/channel/poll/polltest"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+// bridged is a bridge in a process of its own, at a platform, whose agent is a
+// command that notes what it was told and answers in capitals.
+type bridged struct {
+	*home
+	platform *polltest.Platform
+	process  *process
+}
+
+func newBridged(t *testing.T, settings string) *bridged {
+	t.Helper()
+	return &bridged{home: newHome(t, settings), platform: polltest.New(t)}
+}
+
+// told is the file in which the agent notes what it was told, a line each.
+func (b *bridged) told() []string {
+	b.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(string(b.folder), "told"))
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	return strings.Fields(string(raw))
+}
+
+// command notes, does what more says, and answers.
+func (b *bridged) command(more string) []string {
+	return []string{"sh", "-c", fmt.Sprintf("cd %q; read -r text; echo \"$text\" >>told; %s echo \"$text\" | tr a-z A-Z", string(b.folder), more)}
+}
+
+// start runs the bridge until it listens.
+func (b *bridged) start(command []string) {
+	b.t.Helper()
+	args := []string{
+		"bridge", "--platform", b.platform.URL, "--workspace", polltest.Workspace, "--agent", "shout", "--interval", "20ms", "--",
+	}
+	cmd := exec.Command("mailroom", append(args, command...)...)
+	b.process = b.other(cmd, "MAILROOM_DATA="+string(b.folder), "MOLECULE_WORKSPACE_TOKEN="+polltest.Token)
+	if _, err := b.process.until("listening on "); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// repeats counts the replies of which the log says that they may be there twice.
+func (b *bridged) repeats(threads ...string) int {
+	b.t.Helper()
+	n := 0
+	for _, thread := range threads {
+		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, e := range page.Items {
+			if e.Kind == poll.KindRepeated {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestABridgeThatIsKilledRunsEachMessageOnce kills the bridge where it hurts.
+func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tAGENT RUNS OF 2 MESSAGES\tREPLIES\tMARKED AS REPEATED\tACKNOWLEDGED")
+	both := []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two")}
+	answers := []string{"canvas:ws-1: ONE", "peer:peer: TWO"}
+	threads := []string{"out:bridge:canvas:ws-1", "out:bridge:peer:peer"}
+	for _, c := range []struct {
+		when              string
+		rows              []polltest.Row // nil: both
+		more              string         // of the command
+		prepare           func(b *bridged) (release func())
+		until             func(b *bridged)
+		runs              int // of the agent
+		replies, repeated int
+	}{
+		{when: "while the agent runs, with a message behind", rows: []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two")},
+			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridged) {
+				b.taken("bridge:canvas:ws-1", mailroom.KindQueued, 2)
+				b.waitTold(1)
+			}, runs: 3, replies: 2}, // the one that was killed is run again
+		{when: "after the run, before the reply is taken", prepare: func(b *bridged) func() {
+			later := polltest.Fault{Status: 503, RetryAfter: "1"}
+			b.platform.Fail(polltest.Notify, later)
+			b.platform.Fail(polltest.Delegate, later)
+			return func() {}
+		}, until: func(b *bridged) {
+			for _, thread := range threads {
+				b.taken(thread, mailroom.KindRescheduled, 1)
+			}
+		}, runs: 2, replies: 2},
+		{when: "while the replies are sent and taken", prepare: func(b *bridged) func() {
+			hold := make(chan struct{})
+			b.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold})
+			b.platform.Fail(polltest.Delegate, polltest.Fault{Hold: hold})
+			return func() { close(hold) }
+		}, until: func(b *bridged) {
+			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 })
+		}, runs: 2, replies: 3, repeated: 1}, // the delegation has a key
+		{when: "after the replies, before the acknowledgement", prepare: func(b *bridged) func() {
+			b.platform.Fail(polltest.Ack, slices.Repeat([]polltest.Fault{{Status: 500}}, 1)...)
+			return func() {}
+		}, until: func(b *bridged) {
+			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
+		}, runs: 2, replies: 2},
+		{when: "after everything", until: func(b *bridged) { b.platform.UntilAcked(b.t, 2) }, runs: 2, replies: 2},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			b := newBridged(t, "")
+			release := func() {}
+			if c.prepare != nil {
+				release = c.prepare(b)
+			}
+			rows, want, from := c.rows, []string{"canvas:ws-1: ONE", "canvas:ws-1: TWO"}, threads[:1]
+			if rows == nil {
+				rows, want, from = both, answers, threads
+			}
+			b.platform.Add(rows...)
+			b.start(b.command(c.more))
+			c.until(b)
+			b.process.kill()
+			release()
+			b.start(b.command(c.more))
+			seen := b.platform.Until(t, "everything", func(s polltest.Seen) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
+			told, repeated := b.told(), b.repeats(from...)
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
+			if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
+				t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
+			}
+			for _, want := range want {
+				if !slices.Contains(seen.Texts(), want) {
+					t.Errorf("no %q among %q", want, seen.Texts())
+				}
+			}
+		})
+	}
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// taken waits until the log of a thread has so many entries of a kind.
+func (b *bridged) taken(thread, kind string, n int) {
+	b.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
+		if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+			b.t.Fatal(err)
+		}
+		found := 0
+		for _, e := range page.Items {
+			if e.Kind == kind {
+				found++
+			}
+		}
+		if found >= n {
+			return
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("thread %s has %d entries %s", thread, found, kind)
+		}
+	}
+}
+
+// waitTold waits until the agent was told so many messages.
+func (b *bridged) waitTold(n int) {
+	b.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); len(b.told()) < n; <-tick.C {
+		if time.Now().After(end) {
+			b.t.Fatalf("the agent was told %q", b.told())
+		}
+	}
+}
+
+func TestABridgeSaysHowItIs(t *testing.T) {
+	b := newBridged(t, "")
+	b.start(b.command(""))
+	b.platform.Add(polltest.Canvas("c-1", "one"))
+	b.platform.UntilAcked(t, 1)
+	var out bytes.Buffer
+	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone || !strings.Contains(out.String(), "bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
+		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
+	}
+	b.platform.Down()
+	b.until(client.ChannelQueued)
+	b.platform.Up(t)
+	b.until(client.ChannelConnected)
+	if err := b.process.shutdown(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if talk := b.process.talk.all(); strings.Contains(talk, polltest.Token) {
+		t.Errorf("it tells the token: %s", talk)
+	}
+}
+
+// until waits for a state of the channel.
+func (b *bridged) until(state string) {
+	b.t.Helper()
+	var channels []client.Channel
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		var err error
+		if channels, err = b.client().Channels(b.t.Context()); err != nil {
+			b.t.Fatal(err)
+		}
+		if channels[0].State == state {
+			return
+		}
+	}
+	b.t.Fatalf("it is never %s: %+v", state, channels)
+}
+
+func TestABridgeSaysWhatIsInItsWay(t *testing.T) {
+	h := newHome(t, "")
+	url := []string{"--platform", "http://127.0.0.1:1"}
+	all := append(url, "--workspace", "ws", "--agent", "echo")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "PLATFORM_URL"},
+		{url, "WORKSPACE_ID"},
+		{append(url, "--workspace", "ws"), "--agent"},
+		{append(url, "--workspace", "ws", "--agent", "nobody"), `there is no agent "nobody": choose one of `},
+		{all, "MOLECULE_WORKSPACE_TOKEN"},
+		{append(all, "--token-file", filepath.Join(t.TempDir(), "none")), "no such file"},
+		{append(all, "--interval", "-1s"), "--interval"},
+		{append(all, "--listen", "nowhere"), "--listen"},
+		{append(all, "stray"), "--"},
+		{[]string{"--platform", "example.org", "--workspace", "ws", "--agent", "echo"}, "--platform"},
+	} {
+		code, stderr := h.run(t.Context(), os.Stdout, append([]string{"bridge"}, c.args...)...)
+		if code != exitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: exit code %d, %s; want %d and %q", c.args, code, stderr, exitUsage, c.want)
+		}
+	}
+	if _, err := os.Stat(h.folder.Database()); !os.IsNotExist(err) {
+		t.Errorf("a bridge that did not start has made a store: %v", err)
+	}
+}
+
+// TestAChannelOfTheConfigurationIsServed has one that works, and one whose token is
+// missing and stops nobody.
+func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
+	p := polltest.New(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	table := "[channels.%s]\nkind = \"poll\"\nagent = \"echo\"\nurl = %q\nworkspace = %q\n%s\ninterval = \"20ms\"\n"
+	h := newHome(t, "[agents.echo]\npace = \"0s\"\n"+
+		fmt.Sprintf(table, "good", p.URL, polltest.Workspace, "token_file = \""+secret+"\"")+
+		fmt.Sprintf(table, "poor", p.URL, "ws-2", "token_env = \"NOBODY_SETS_THIS\""))
+	h.process(&process{})
+	p.Add(polltest.Canvas("c-1", "hello"))
+	if seen := p.UntilAcked(t, 1); !slices.Equal(seen.Texts(), []string{"canvas:ws-1: hello"}) {
+		t.Errorf("replies %q", seen.Texts())
+	}
+	var out bytes.Buffer
+	if code, stderr := h.run(t.Context(), &out, "channels", "-o", "json"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var page client.Page[client.Channel]
+	if err := json.Unmarshal(out.Bytes(), &page); err != nil || len(page.Items) != 2 {
+		t.Fatalf("%s (%v)", out.String(), err)
+	}
+	good, poor := page.Items[0], page.Items[1]
+	if good.Name != "good" || good.State != client.ChannelConnected || *good.Cursor != "c-1" {
+		t.Errorf("the good one is %+v", good)
+	}
+	if poor.Name != "poor" || poor.State != client.ChannelFailed || !strings.Contains(*poor.Reason, "NOBODY_SETS_THIS is not set") {
+		t.Errorf("the poor one is %+v", poor)
+	}
+}
+
+func TestABridgeHasAFolderOfItsOwnBesideTheUsualOne(t *testing.T) {
+	m := Main{Env: func(name string) string { return map[string]string{"XDG_DATA_HOME": "/xdg"}[name] }}
+	for workspace, want := range map[string]folder.Folder{"ws-1": "/xdg/mailroom-bridge-ws-1", "../x": "/xdg/mailroom-bridge-..%2Fx"} {
+		if got, err := m.bridgeFolder(workspace); got != want || err != nil {
+			t.Errorf("%s: %s, %v, want %s", workspace, got, err, want)
+		}
+	}
+}
