@@ -24,6 +24,7 @@ type trouble struct {
 	repeated int  // replies of which the log says that they may be there twice
 	dead     int  // dead letters
 	unacked  bool // the server knows no acknowledgements
+	hangs    bool // nobody wants to wait long for it
 }
 
 func fails(endpoint string, faults ...polltest.Fault) func(*world) {
@@ -44,7 +45,7 @@ func troubles() []trouble {
 		{name: "look: 500, 503", when: fails(polltest.Activity, status(500, 503)...)},
 		{name: "look: 401", when: fails(polltest.Activity, status(401)...)},
 		{name: "look: 429, Retry-After 1", when: fails(polltest.Activity, wait...)},
-		{name: "look: hangs", when: fails(polltest.Activity, hang...)},
+		{name: "look: hangs", hangs: true, when: fails(polltest.Activity, hang...)},
 		{name: "look: half an answer", when: fails(polltest.Activity, half...)},
 		{name: "look: not JSON", when: fails(polltest.Activity, polltest.Fault{Body: "<html>"})},
 		{name: "look: no list", when: fails(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
@@ -69,14 +70,14 @@ func troubles() []trouble {
 		{name: "reply: 403", when: fails(polltest.Notify, status(403)...)},
 		{name: "reply: 429, Retry-After 1", when: fails(polltest.Notify, wait...)},
 		{name: "reply: 400", when: fails(polltest.Notify, status(400)...), replies: -1, dead: 1},
-		{name: "reply: hangs", when: fails(polltest.Notify, hang...), repeated: 1},
+		{name: "reply: hangs", hangs: true, when: fails(polltest.Notify, hang...), repeated: 1},
 		{name: "reply: 502 by a proxy", when: fails(polltest.Notify, status(502)...), repeated: 1},
 		{name: "reply: taken, answer lost", when: fails(polltest.Notify, lost...), replies: +1, repeated: 1},
 		{name: "reply: taken, half an answer", when: fails(polltest.Notify, half...)},
 		{name: "delegation: taken, answer lost", when: fails(polltest.Delegate, lost...)},
 		{name: "delegation: 404", when: fails(polltest.Delegate, status(404)...), replies: -1, dead: 1},
 		{name: "acknowledgement: 500", when: fails(polltest.Ack, status(500)...)},
-		{name: "acknowledgement: hangs", when: fails(polltest.Ack, hang...)},
+		{name: "acknowledgement: hangs", hangs: true, when: fails(polltest.Ack, hang...)},
 		{name: "acknowledgement: answer lost", when: fails(polltest.Ack, lost...)},
 		{name: "acknowledgement: 404, old server", unacked: true, when: func(w *world) {
 			w.platform.Fail(polltest.Ack, slices.Repeat(status(404), 50)...)
@@ -91,51 +92,68 @@ func troubles() []trouble {
 }
 
 func TestWhateverFailsEachMessageIsRunOnceAndAnswered(t *testing.T) {
+	all := troubles()
+	lines := make([]string, len(all))
+	t.Run("failures", func(t *testing.T) { // which end before the table is printed
+		for i, c := range all {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				lines[i] = c.play(t)
+			})
+		}
+	})
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "FAILURE\tRUNS OF 3 MESSAGES\tREPLIES\tMARKED AS REPEATED\tDEAD LETTERS\tACKNOWLEDGED")
-	for _, c := range troubles() {
-		t.Run(c.name, func(t *testing.T) {
-			agent := &upper{}
-			w := newWorld(t, agent)
-			w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Peer("p-1", "peer", "three"))
-			if c.when != nil {
-				c.when(w)
-			}
-			w.start()
-			if c.then != nil {
-				c.then(w)
-			}
-			want := 3 + c.replies
-			seen := w.platform.Until(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Seen) bool {
-				return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
-			})
-			w.until("everything is handled", func() bool { return w.runner.State().Unhandled == 0 && w.runner.State().Cursor != "" })
-			dead, repeated := w.dead(), 0
-			for _, thread := range []string{out, "out:b:peer:peer"} {
-				repeated += w.count(thread, poll.KindRepeated)
-			}
-			told := agent.order()
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\n", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
-			slices.Sort(told)
-			if !slices.Equal(told, []string{"one", "three", "two"}) {
-				t.Errorf("the agent was told %q", told)
-			}
-			if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
-				t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)
-			}
-			if !slices.IsSorted(seen.Acks) || seen.Acked() > 4 {
-				t.Errorf("acknowledged %v", seen.Acks)
-			}
-			if text := w.logs.all() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
-				t.Errorf("the token is told: %s", text)
-			}
-		})
+	for _, line := range lines {
+		fmt.Fprintln(tab, line)
 	}
 	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", table.String())
+}
+
+// play plays one failure, and returns its line of the table.
+func (c trouble) play(t *testing.T) string {
+	agent := &upper{}
+	w := newWorld(t, agent)
+	if c.hangs {
+		w.options.Timeout = time.Second
+	}
+	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Peer("p-1", "peer", "three"))
+	if c.when != nil {
+		c.when(w)
+	}
+	w.start()
+	if c.then != nil {
+		c.then(w)
+	}
+	want := 3 + c.replies
+	seen := w.platform.Until(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Seen) bool {
+		return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
+	})
+	w.until("everything is handled", func() bool { return w.runner.State().Unhandled == 0 && w.runner.State().Cursor != "" })
+	dead, repeated := w.dead(), 0
+	for _, thread := range []string{out, "out:b:peer:peer"} {
+		repeated += w.count(thread, poll.KindRepeated)
+	}
+	told := agent.order()
+	line := fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d", c.name, len(told), len(seen.Replies), repeated, dead, seen.Acked())
+	slices.Sort(told)
+	if !slices.Equal(told, []string{"one", "three", "two"}) {
+		t.Errorf("the agent was told %q", told)
+	}
+	if len(seen.Replies) != want || repeated != c.repeated || dead != c.dead {
+		t.Errorf("replies %q, %d marked, %d dead letters, want %d, %d, %d", seen.Texts(), repeated, dead, want, c.repeated, c.dead)
+	}
+	if !slices.IsSorted(seen.Acks) || seen.Acked() > 4 {
+		t.Errorf("acknowledged %v", seen.Acks)
+	}
+	if text := w.logs.all() + w.runner.State().LastError; strings.Contains(text, polltest.Token) {
+		t.Errorf("the token is told: %s", text)
+	}
+	return line
 }
 
 // dead counts the dead letters.

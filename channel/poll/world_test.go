@@ -41,7 +41,7 @@ func newWorld(t *testing.T, agent mailroom.Agent) *world {
 	w := &world{t: t, platform: polltest.New(t), store: memory.New(), agent: agent, logs: &logs{}, stop: func() {}}
 	w.options = poll.Options{
 		URL: w.platform.URL, Workspace: polltest.Workspace, Agent: "codex", Token: polltest.Token,
-		Interval: 5 * time.Millisecond, Timeout: 300 * time.Millisecond,
+		Interval: 5 * time.Millisecond, Timeout: 20 * time.Second,
 	}
 	t.Cleanup(func() {
 		w.stop()

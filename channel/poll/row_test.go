@@ -1,0 +1,141 @@
+package poll
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// FuzzRow: whatever a row is, it is passed over with a reason, or makes a submit that
+// is taken.
+func FuzzRow(f *testing.F) {
+	for _, seed := range []string{
+		`{"activity_id":"a","seq":1,"kind":"canvas_user","text":"hello","arrival_workspace_id":"w"}`,
+		`{"activity_id":7,"seq":"12","kind":"peer_agent","peer_id":"p","parts":[{"kind":"text","text":"a"},{"type":"file","file":{"uri":"u","name":"n"}}]}`,
+		`{"activity_id":"a","kind":"canvas_user","attachments":[{"kind":"image","url":"u"},{"name":"no place"},3]}`,
+		`{"activity_id":"a\u0000","kind":null,"text":"\ud800 \u0000","peer_id":{}}`, `{"timeout":true}`, `null`, `[]`, `{`, `"x"`,
+		`{"activity_id":"` + strings.Repeat("x", 300) + `","kind":"delegation_result","peer_id":"self","source_id":"self"}`,
+		`{"activity_id":"` + strings.Repeat("x", 2000) + `","text":"t"}`, `{"activity_id":"a","method":"notify"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r, what, why := readRow(raw, "self")
+		if what == bad || what == ours {
+			if why == "" {
+				t.Error("it is passed over without a reason")
+			}
+			return
+		}
+		if r.id == "" || r.seq < 0 || r.workspace == "" || len(r.labels()[labelActivity]) > maxWord {
+			t.Errorf("taken as %+v", r)
+		}
+		thread := channel.ThreadID("b", r.chat()...)
+		in := mailroom.Submit{
+			Thread: thread, Run: "r", Key: r.key(), Messages: []mailroom.Draft{{Parts: r.parts}}, Sender: r.sender(),
+			Agent: "a", SetAgent: true, Metadata: r.labels(), Once: true, DeliverTo: channel.OutID(thread), DeliverAgent: "c",
+		}
+		if err := in.Check(); err != nil {
+			t.Errorf("%q is not taken: %v", raw, err)
+		}
+	})
+}
+
+// FuzzPage: a page is an error or a list of rows, of which nothing is lost.
+func FuzzPage(f *testing.F) {
+	for _, seed := range []string{
+		`[]`, `null`, `[1,{"seq":2}]`, `{"activities":[{}]}`, `{"timeout":true}`, `{}`, `<html>`, `[{"created_at":"2026-01-02T00:00:00Z"},{"created_at":"2026-01-01T00:00:00Z"}]`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		rows, err := readPage(raw)
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) == nil && (err != nil || len(rows) != len(list)) {
+			t.Errorf("%d rows of %d, %v", len(rows), len(list), err)
+		}
+	})
+}
+
+func TestLongAndOddContentIsMadeFit(t *testing.T) {
+	long := strings.Repeat("é", mailroom.MaxText)
+	raw, err := json.Marshal(map[string]any{"activity_id": strings.Repeat("i", 500), "kind": "canvas_user", "text": long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, what, _ := readRow(raw, "self")
+	if text := mailroom.JoinText(r.parts); what != taken || len(text) > mailroom.MaxText || !utf8.ValidString(text) || !strings.HasSuffix(text, "was cut)") {
+		t.Errorf("taken as %d bytes", len(text))
+	}
+	if r.key() == r.id || len(r.key()) > mailroom.MaxSubmitKey {
+		t.Errorf("the key is %q", r.key())
+	}
+}
+
+// TestThePositionIsAsIfEverythingWereRemembered compares with a list of all rows.
+func TestThePositionIsAsIfEverythingWereRemembered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var p position
+		var seqs []int64
+		done := map[int64]bool{}
+		late := false // a row came after a higher one: less may be known then, never more
+		for range rapid.IntRange(1, 40).Draw(t, "moves") {
+			if rapid.Bool().Draw(t, "add") {
+				seq := rapid.Int64Range(1, 30).Draw(t, "seq")
+				if slices.Contains(seqs, seq) {
+					continue
+				}
+				late = late || len(seqs) > 0 && seq < slices.Max(seqs)
+				seqs = append(seqs, seq)
+				p = p.with(pending{Seq: seq, Thread: "t", Key: "k"})
+			} else if len(seqs) > 0 {
+				done[rapid.SampledFrom(seqs).Draw(t, "done")] = true
+				p = p.settled(func(r pending) bool { return done[r.Seq] })
+			}
+			raw, err := p.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p, err = readPosition(raw); err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(seqs)
+			want := int64(0)
+			for _, s := range seqs {
+				if !done[s] {
+					break
+				}
+				want = s
+			}
+			if p.Done != want && (!late || p.Done > want && !acknowledgedBefore(seqs, done, p.Done)) {
+				t.Fatalf("acknowledges %d of %v, done %v, want %d", p.Done, seqs, done, want)
+			}
+			open := 0
+			for _, s := range seqs {
+				if !done[s] {
+					open++
+				}
+			}
+			if len(p.Rows) != open && !pendingDone(p, done) {
+				t.Fatalf("%d rows are held, %d are not handled", len(p.Rows), open)
+			}
+		}
+	})
+}
+
+// acknowledgedBefore: what was acknowledged stays so when a lower row comes late.
+func acknowledgedBefore(seqs []int64, done map[int64]bool, upTo int64) bool {
+	return slices.Contains(seqs, upTo) && done[upTo]
+}
+
+// pendingDone reports whether a row is held that is done: it came again.
+func pendingDone(p position, done map[int64]bool) bool {
+	return slices.ContainsFunc(p.Rows, func(r pending) bool { return done[r.Seq] })
+}
