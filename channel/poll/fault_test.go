@@ -172,7 +172,7 @@ func (w *world) dead() int {
 
 func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
 	w := newWorld(t, &upper{})
-	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 3)...)
+	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 2)...)
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
 	w.start()
 	w.platform.Until(t, "the reply of the second", func(s polltest.Seen) bool { return len(s.Replies) == 1 })

@@ -70,7 +70,7 @@ func (w *world) start() *world {
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent()}},
-		Local:  true, ShutdownGrace: time.Millisecond, Log: log,
+		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
