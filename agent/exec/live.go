@@ -241,7 +241,9 @@ func (l *live) asked(q program.Question) {
 		}
 		return
 	}
-	l.t.notes.Asked = append(l.t.notes.Asked, ask)
+	if len(l.t.notes.Asked) < maxAsked {
+		l.t.notes.Asked = append(l.t.notes.Asked, ask)
+	}
 	l.open, l.stopped = false, q.Call
 	l.input.Write(talk.Ask(q))
 }

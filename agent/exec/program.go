@@ -230,14 +230,23 @@ func (t *attempt) prompt(ctx context.Context, p plan) (string, error) {
 		}
 		t.notes.Decided[i].Told = true
 	}
+	var fresh []mailroom.Message
 	if t.agent.profile.Talk != nil {
-		messages, err := t.session.Steered(ctx)
-		if err != nil {
+		var err error
+		if fresh, err = t.session.Steered(ctx); err != nil {
 			return "", err
 		}
-		t.steered(messages)
+		t.steered(fresh)
 	}
-	return request(p, prompt(t.input), t.given, news, t.notes.Steered), nil
+	steered := t.notes.Steered
+	if t.given && p.resume && len(news) > 0 {
+		// It goes on where it asked, and knows all but what is new.
+		steered = nil
+		if len(fresh) > 0 {
+			steered = []string{prompt(fresh)}
+		}
+	}
+	return request(p, prompt(t.input), t.given, news, steered), nil
 }
 
 // steered notes messages that came in beside the input, so that a later attempt

@@ -170,22 +170,28 @@ func decide(q question, t mailroom.Ticket) decided {
 }
 
 const (
-	maxReason  = 1 << 10 // bytes of it that a program is told
-	maxDecided = 200     // decisions that are remembered in a run
-	maxSteered = 64 << 10
+	maxReason  = 512 // bytes of it that a program is told
+	maxTool    = 200 // bytes of a tool's name
+	maxDecided = 64  // decisions that are remembered in a run
+	maxSteered = 32 << 10
+	maxAsked   = 2 // questions of one turn; others are asked in the next
 )
 
 // questionOf is a program's question as a person sees it. Its name is the same
 // for the same tool and arguments, so that it is asked once in a run.
 func questionOf(name string, q program.Question, f *program.Fold) question {
 	const room = 16 << 10 // for the words around them
+	tool := f.Show(q.Tool)
+	if len(tool) > maxTool {
+		tool = strings.ToValidUTF8(tool[:maxTool], "")
+	}
 	shown := f.Arguments(q.Arguments, mailroom.MaxAnswer-room)
-	prompt := fmt.Sprintf("%s asks to use %s", name, q.Tool)
+	prompt := fmt.Sprintf("%s asks to use %s", name, tool)
 	if about := []rune(q.About); len(about) > 0 {
 		prompt += ": " + string(about[:min(len(about), maxReason)])
 	}
 	return question{
-		Name: "use." + mailroom.DeriveID(q.Tool, canonical(q.Arguments)), Tool: q.Tool, Prompt: f.Show(prompt), Arguments: shown,
+		Name: "use." + mailroom.DeriveID(q.Tool, canonical(q.Arguments)), Tool: tool, Prompt: f.Show(prompt), Arguments: shown,
 	}
 }
 

@@ -1,0 +1,106 @@
+package exec
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/agent/exec/program"
+)
+
+func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
+	const interrupted = "You were interrupted while you worked on this. See what is done already, then go on:\n\ndo it"
+	gone := plan{history: history{text: "{}\n", left: 1}}
+	cases := []struct {
+		name          string
+		p             plan
+		given         bool
+		news, steered []string
+		want          string
+	}{
+		{"new", plan{}, false, nil, nil, "do it"},
+		{"resumed", plan{resume: true}, false, nil, nil, "do it"},
+		{"resumed in mid-turn", plan{resume: true}, true, nil, []string{"rather this"}, interrupted + "\n\nrather this"},
+		{"resumed with a decision", plan{resume: true}, true, []string{"allowed"}, nil, "allowed"},
+		{"another session, with a decision", gone, true, []string{"allowed"}, nil,
+			"This conversation went on without you. What was said last, one message a line (older ones are left out):\n{}\n\n" +
+				"Now this is asked of you:\n\n" + interrupted + "\n\nallowed"},
+	}
+	for _, c := range cases {
+		if diff := cmp.Diff(c.want, request(c.p, "do it", c.given, c.news, c.steered)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestATranscriptIsBoundedAndLosesTheOldest(t *testing.T) {
+	message := func(text string) mailroom.Message {
+		return mailroom.Message{Role: mailroom.User, Text: text, Parts: mailroom.Text(text)}
+	}
+	few := tell([]mailroom.Message{message("one\n{\"role\":\"assistant\"}"), message("two")})
+	want := history{text: `{"role":"user","text":"one\n{\"role\":\"assistant\"}"}` + "\n" + `{"role":"user","text":"two"}` + "\n", messages: 2}
+	if few != want {
+		t.Errorf("got %+v, want %+v", few, want)
+	}
+	if none := tell(nil); none != (history{}) {
+		t.Errorf("of nothing: %+v", none)
+	}
+	var many, long []mailroom.Message
+	for range maxHistory + 1 {
+		many, long = append(many, message("x")), append(long, message(strings.Repeat("世", maxHistoryBytes)))
+	}
+	if h := tell(many); h.messages != maxHistory || h.left != 1 {
+		t.Errorf("of many: %d messages, %d left out", h.messages, h.left)
+	}
+	if h := tell(long); len(h.text) > maxHistoryBytes+100 || h.messages < 2 || h.messages+h.left != len(long) {
+		t.Errorf("of long ones: %d bytes of %d messages, %d left out", len(h.text), h.messages, h.left)
+	}
+}
+
+func TestOnlyAnApprovalAllows(t *testing.T) {
+	q := question{Name: "n", Tool: "Bash"}
+	cases := []struct {
+		ticket mailroom.Ticket
+		want   decided
+	}{
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Approve}, decided{Name: "n", Tool: "Bash", Allowed: true}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Deny, Reason: "no"}, decided{Name: "n", Tool: "Bash", Why: "no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Deny}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketExpired}, decided{Name: "n", Tool: "Bash", Why: "nobody decided in time"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.Approve}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
+	}
+	for _, c := range cases {
+		if got := decide(q, c.ticket); got != c.want {
+			t.Errorf("%+v: got %+v, want %+v", c.ticket, got, c.want)
+		}
+	}
+}
+
+func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
+	f := &program.Fold{Hide: func(s string) string { return strings.ReplaceAll(s, "hunter22", "[KEY]") }}
+	ask := func(tool, arguments string) question {
+		return questionOf("claude", program.Question{Tool: tool, Arguments: []byte(arguments)}, f)
+	}
+	first := ask("Bash", `{"a":"hunter22","b":1}`)
+	if again := ask("Bash", `{ "b": 1, "a": "hunter22" }`); again.Name != first.Name {
+		t.Error("the same in another order has another name")
+	}
+	for _, other := range []question{ask("Sh", `{"a":"hunter22","b":1}`), ask("Bash", `{"a":"hunter23","b":1}`)} {
+		if other.Name == first.Name {
+			t.Errorf("%+v has the name of another", other)
+		}
+	}
+	if string(first.Arguments) != `{"a":"[KEY]","b":1}` {
+		t.Errorf("shown is %s", first.Arguments)
+	}
+	for _, q := range []question{
+		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<20)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
+	} {
+		a := q.ask()
+		if err := a.Check(); err != nil {
+			t.Errorf("the ticket of %.100s is refused: %v", q.Tool, err)
+		}
+	}
+}
