@@ -96,7 +96,7 @@ func TestAQuestionIsKnownByItsToolAndArguments(t *testing.T) {
 		t.Errorf("shown is %s", first.Arguments)
 	}
 	for _, q := range []question{
-		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<20)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
+		ask("Bash", `{"content":"`+strings.Repeat(`\u0000x`, 1<<16)+`"}`), ask(strings.Repeat("世\x00", 1000), `{}`), ask("", `null`),
 	} {
 		a := q.ask()
 		if err := a.Check(); err != nil {
