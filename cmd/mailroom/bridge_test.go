@@ -79,87 +79,103 @@ func (b *bridged) repeats(threads ...string) int {
 	return n
 }
 
-// TestABridgeThatIsKilledRunsEachMessageOnce kills the bridge where it hurts.
-func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
-	var table strings.Builder
-	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tab, "KILLED\tAGENT RUNS OF 2 MESSAGES\tREPLIES\tMARKED AS REPEATED\tACKNOWLEDGED")
-	both := []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two")}
-	answers := []string{"canvas:ws-1: ONE", "peer:peer: TWO"}
-	threads := []string{"out:bridge:canvas:ws-1", "out:bridge:peer:peer"}
-	for _, c := range []struct {
-		when              string
-		rows              []polltest.Row // nil: both
-		more              string         // of the command
-		prepare           func(b *bridged) (release func())
-		until             func(b *bridged)
-		runs              int // of the agent
-		replies, repeated int
-	}{
+// blow is a place to kill a bridge at.
+type blow struct {
+	when              string
+	rows              []polltest.Row // nil: one of a person, one of an agent
+	more              string         // of the command
+	prepare           func(b *bridged) (release func())
+	until             func(b *bridged)
+	runs              int // of the agent
+	replies, repeated int
+}
+
+func blows() []blow {
+	fails := func(ack bool, fault polltest.Fault) func(b *bridged) func() {
+		return func(b *bridged) func() {
+			for _, endpoint := range []string{polltest.Notify, polltest.Delegate} {
+				if !ack {
+					b.platform.Fail(endpoint, fault)
+				}
+			}
+			if ack {
+				b.platform.Fail(polltest.Ack, fault)
+			}
+			return func() {}
+		}
+	}
+	return []blow{
 		{when: "while the agent runs, with a message behind", rows: []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two")},
 			more: "test $MAILROOM_ATTEMPT != 1 || test $text = two || cat gate;", until: func(b *bridged) {
 				b.taken("bridge:canvas:ws-1", mailroom.KindQueued, 2)
 				b.waitTold(1)
 			}, runs: 3, replies: 2}, // the one that was killed is run again
-		{when: "after the run, before the reply is taken", prepare: func(b *bridged) func() {
-			later := polltest.Fault{Status: 503, RetryAfter: "1"}
-			b.platform.Fail(polltest.Notify, later)
-			b.platform.Fail(polltest.Delegate, later)
-			return func() {}
-		}, until: func(b *bridged) {
-			for _, thread := range threads {
+		{when: "after the run, before the reply is taken", prepare: fails(false, polltest.Fault{Status: 503, RetryAfter: "1"}), until: func(b *bridged) {
+			for _, thread := range outThreads() {
 				b.taken(thread, mailroom.KindRescheduled, 1)
 			}
 		}, runs: 2, replies: 2},
 		{when: "while the replies are sent and taken", prepare: func(b *bridged) func() {
 			hold := make(chan struct{})
-			b.platform.Fail(polltest.Notify, polltest.Fault{Hold: hold})
-			b.platform.Fail(polltest.Delegate, polltest.Fault{Hold: hold})
+			fails(false, polltest.Fault{Hold: hold})(b)
 			return func() { close(hold) }
 		}, until: func(b *bridged) {
 			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 })
 		}, runs: 2, replies: 3, repeated: 1}, // the delegation has a key
-		{when: "after the replies, before the acknowledgement", prepare: func(b *bridged) func() {
-			b.platform.Fail(polltest.Ack, slices.Repeat([]polltest.Fault{{Status: 500}}, 1)...)
-			return func() {}
-		}, until: func(b *bridged) {
+		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridged) {
 			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
 		}, runs: 2, replies: 2},
 		{when: "after everything", until: func(b *bridged) { b.platform.UntilAcked(b.t, 2) }, runs: 2, replies: 2},
-	} {
-		t.Run(c.when, func(t *testing.T) {
-			b := newBridged(t, "")
-			release := func() {}
-			if c.prepare != nil {
-				release = c.prepare(b)
-			}
-			rows, want, from := c.rows, []string{"canvas:ws-1: ONE", "canvas:ws-1: TWO"}, threads[:1]
-			if rows == nil {
-				rows, want, from = both, answers, threads
-			}
-			b.platform.Add(rows...)
-			b.start(b.command(c.more))
-			c.until(b)
-			b.process.kill()
-			release()
-			b.start(b.command(c.more))
-			seen := b.platform.Until(t, "everything", func(s polltest.Seen) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
-			told, repeated := b.told(), b.repeats(from...)
-			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
-			if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
-				t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
-			}
-			for _, want := range want {
-				if !slices.Contains(seen.Texts(), want) {
-					t.Errorf("no %q among %q", want, seen.Texts())
-				}
-			}
-		})
+	}
+}
+
+// outThreads are the delivery threads of the person and of the agent.
+func outThreads() []string { return []string{"out:bridge:canvas:ws-1", "out:bridge:peer:peer"} }
+
+// TestABridgeThatIsKilledRunsEachMessageOnce kills the bridge where it hurts.
+func TestABridgeThatIsKilledRunsEachMessageOnce(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tAGENT RUNS OF 2 MESSAGES\tREPLIES\tMARKED AS REPEATED\tACKNOWLEDGED")
+	for _, c := range blows() {
+		t.Run(c.when, func(t *testing.T) { fmt.Fprintln(tab, c.strike(t)) })
 	}
 	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", table.String())
+}
+
+// strike kills a bridge there, starts it again, and returns the line of the table.
+func (c blow) strike(t *testing.T) string {
+	b := newBridged(t, "")
+	release := func() {}
+	if c.prepare != nil {
+		release = c.prepare(b)
+	}
+	want, from := []string{"canvas:ws-1: ONE", "peer:peer: TWO"}, outThreads()
+	if c.rows == nil {
+		c.rows = []polltest.Row{polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two")}
+	} else {
+		want[1], from = "canvas:ws-1: TWO", from[:1]
+	}
+	b.platform.Add(c.rows...)
+	b.start(b.command(c.more))
+	c.until(b)
+	b.process.kill()
+	release()
+	b.start(b.command(c.more))
+	seen := b.platform.Until(t, "everything", func(s polltest.Seen) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
+	told, repeated := b.told(), b.repeats(from...)
+	if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
+		t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
+	}
+	for _, text := range want {
+		if !slices.Contains(seen.Texts(), text) {
+			t.Errorf("no %q among %q", text, seen.Texts())
+		}
+	}
+	return fmt.Sprintf("%s\t%d\t%d\t%d\t%d", c.when, len(told), len(seen.Replies), repeated, seen.Acked())
 }
 
 // taken waits until the log of a thread has so many entries of a kind.
