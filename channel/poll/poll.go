@@ -244,7 +244,7 @@ func (r *receiver) row(ctx context.Context, raw json.RawMessage) error {
 		log.Warn("a message was taken before with other content, which stands", "activity", in.id, "error", err)
 		r.at = next
 		return r.save(ctx)
-	case mailroom.Invalid, mailroom.TooLarge, mailroom.Forbidden, mailroom.NotFound:
+	case mailroom.Invalid, mailroom.TooLarge, mailroom.NotFound:
 		log.Error("a message cannot be taken and is passed over", "activity", in.id, "error", err)
 		r.at.Since = in.id
 		return r.save(ctx)
