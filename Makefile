@@ -32,8 +32,8 @@ test: compiler lint build ## everything: format, vet, staticcheck, build, tests 
 
 PROGRAMS = agent/exec/testdata/programs
 
-test-real-agents: $(PROGRAMS)/node_modules/.ready ## the real codex and claude, from npm (770 MB), against a fake model on loopback; RUN=name for some
-	$(GO) test -tags realagents -count 1 -timeout 10m -v -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
+test-real-agents: compiler $(PROGRAMS)/node_modules/.ready ## the real codex and claude, from npm (770 MB), against a fake model on loopback; RUN=name for some
+	CGO_ENABLED=1 $(GO) test -race -tags realagents -count 1 -timeout 10m -v -run 'TestReal.*$(RUN)' ./agent/exec ./cmd/mailroom
 
 # No script of a package runs, but the one that puts claude's own program in place.
 $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
