@@ -192,6 +192,7 @@ export interface Agent {
   name: string;
   kind: string | null;
   version: string | null;
+  program: string | null;
   available: boolean;
   reason: string | null;
   workers: number;
