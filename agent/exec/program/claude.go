@@ -25,8 +25,13 @@ func claude() *Profile {
 			"GOOGLE_APPLICATION_CREDENTIALS",
 			"CLAUDE_CODE_USE_FOUNDRY", "ANTHROPIC_FOUNDRY_API_KEY", "ANTHROPIC_FOUNDRY_RESOURCE",
 		),
-		// Else "@/a/file" in a message hands that file to the model, unasked.
-		Env:   []string{"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1"},
+		Env: []string{
+			// Else "@/a/file" in a message hands that file to the model, unasked.
+			"CLAUDE_CODE_DISABLE_FILE_MENTIONS=1",
+			// The process ends with the turn: what it left to work in the
+			// background would be killed, or begin turns that nobody asked for.
+			"CLAUDE_CODE_DISABLE_BACKGROUND_TASKS=1",
+		},
 		Modes: []Mode{Ask, Read, Edit, Full},
 		Args: func(t Turn) []string {
 			args := []string{
