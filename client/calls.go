@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,6 +32,11 @@ type ListQuery struct {
 	Q      string
 	Cursor string
 	Limit  int
+}
+
+// Quote writes a value so that a filter reads it as it is, whatever is in it.
+func Quote(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
 }
 
 func (q ListQuery) values() url.Values {

@@ -27,7 +27,9 @@ func (s *Server) crossed(out *response, r *http.Request) error {
 		return nil
 	}
 	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
-	out.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Request-ID")
+	allowed := []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"}
+	allowed = append(allowed, s.options.Faces[r.URL.Path].Headers...)
+	out.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	out.Header().Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)
 	return errAnswered

@@ -19,6 +19,8 @@ type Face struct {
 	Via string
 	// Query are the parameters of its URL that it takes.
 	Query []string
+	// Headers are those of its protocol that pages of trusted origins may send.
+	Headers []string
 	// Summary says in some words what it is.
 	Summary string
 	// Serve answers a request. inside carries out the requests that it makes

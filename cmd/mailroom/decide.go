@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"mailroom"
 	"mailroom/client"
@@ -40,7 +39,7 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 		return k, err
 	}
 	for _, key := range []string{"run", "thread"} {
-		page, err := c.Tickets(ctx, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, quoteFilter(id)), Limit: 500})
+		page, err := c.Tickets(ctx, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
 		if err != nil {
 			return k, err
 		}
@@ -88,7 +87,7 @@ func (e *waitsError) Error() string { return "run " + e.run + " waits for a deci
 // has said how to decide; nil if nobody can do anything for the run, or for the
 // runs that it waits for.
 func (m *Main) undecided(ctx context.Context, c *client.Client, run string) error {
-	open, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + quoteFilter(run), Limit: 500})
+	open, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
 	}
@@ -103,7 +102,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 	if !slices.ContainsFunc(open.Items, func(k client.Ticket) bool { return k.Kind == mailroom.Child }) {
 		return nil
 	}
-	children, err := c.Runs(ctx, client.ListQuery{Q: "status:waiting parent:" + quoteFilter(run), Limit: 500})
+	children, err := c.Runs(ctx, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
 	}
@@ -125,9 +124,4 @@ func (m *Main) printUndecided(k client.Ticket) {
 		}
 		m.say("  %s", m.again(words...))
 	}
-}
-
-// quoteFilter writes a value so that a filter reads it as it is.
-func quoteFilter(value string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
 }

@@ -90,7 +90,7 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
 		},
 		Faces: map[string]server.Face{"/mcp": {
-			Via: "mcp", Query: []string{mcp.ThreadParam}, Summary: "The tools of the Model Context Protocol, over streamable HTTP",
+			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 			Serve: mcp.Handler(version().Version),
 		}},
 		Channels: func() []client.Channel { return describeChannels(n.channels) },

@@ -21,10 +21,12 @@ type box struct {
 	c      *client.Client
 	thread string
 	make   bool // it is made if it is not there
+	known  bool // it is there, and an inbox
 }
 
-// agent is the name under which every server offers the agent.
-const agent = "inbox"
+// kind is that of the agents of inboxes, and the name under which every server
+// offers one.
+const kind = "inbox"
 
 // openKey makes of two readers who open an inbox at once one that does.
 const openKey = "inbox/open"
@@ -35,7 +37,7 @@ func (b *box) open(ctx context.Context) (client.Thread, error) {
 	if b.make && mailroom.CodeOf(err) == mailroom.NotFound {
 		t, err = b.begin(ctx, err)
 	}
-	if err != nil || t.Agent == agent {
+	if err != nil || b.known {
 		return t, err
 	}
 	agents, err := b.c.Agents(ctx)
@@ -43,7 +45,8 @@ func (b *box) open(ctx context.Context) (client.Thread, error) {
 		return t, err
 	}
 	for _, a := range agents {
-		if a.Name == t.Agent && a.Kind != nil && *a.Kind == agent {
+		if a.Name == t.Agent && a.Kind != nil && *a.Kind == kind {
+			b.known = true
 			return t, nil
 		}
 	}
@@ -57,7 +60,7 @@ func (b *box) begin(ctx context.Context, missing error) (client.Thread, error) {
 	if err != nil {
 		return client.Thread{}, err
 	}
-	in.Key = openKey
+	in.Agent, in.Key = kind, openKey
 	if _, err := b.c.Submit(ctx, in); err != nil {
 		if code := mailroom.CodeOf(err); code == mailroom.Forbidden || code == mailroom.NotFound {
 			err = missing
@@ -67,14 +70,14 @@ func (b *box) begin(ctx context.Context, missing error) (client.Thread, error) {
 	return b.c.Thread(ctx, b.thread)
 }
 
-// own is the submit of a run that does a command.
+// own is the submit of a run that does a command, by the agent of the thread.
 func (b *box) own(c inbox.Command) (client.Submit, error) {
 	options, err := json.Marshal(map[string]inbox.Command{inbox.Option: c})
 	if len(options) > mailroom.MaxOptions {
 		err = tooLong(len(options))
 	}
 	return client.Submit{
-		Thread: b.thread, Agent: agent, Options: options,
+		Thread: b.thread, Options: options,
 		Messages: []client.Draft{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
 	}, err
 }
@@ -85,7 +88,7 @@ func tooLong(n int) error {
 
 // head is the ticket of the message at the head, nil if there is none.
 func (b *box) head(ctx context.Context) (*client.Ticket, error) {
-	open, err := b.c.Tickets(ctx, client.ListQuery{Q: "state:open kind:event thread:" + quoted(b.thread), Limit: 500})
+	open, err := b.c.Tickets(ctx, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500})
 	if err != nil {
 		return nil, err
 	}
@@ -95,11 +98,6 @@ func (b *box) head(ctx context.Context) (*client.Ticket, error) {
 		}
 	}
 	return nil, nil
-}
-
-// quoted writes a value so that a filter reads it as it is.
-func quoted(value string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `*`, `\*`).Replace(value) + `"`
 }
 
 // follow reads the thread after an entry until found says so.

@@ -13,6 +13,9 @@ import (
 // ThreadParam is the parameter of the URL that names the inbox.
 const ThreadParam = "thread"
 
+// Headers are those that clients send beside the usual ones.
+func Headers() []string { return []string{"Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name"} }
+
 // Handler serves the tools over streamable HTTP, without sessions: each request
 // stands for itself and carries its own token. It is to stand behind the gates of
 // a server, which check Host, Origin and the size of the body; inside carries out

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -170,12 +171,21 @@ func TestWhoHasNoTokenGetsNoFurther(t *testing.T) {
 
 const list = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 
-// post sends one request as it is, with headers "Name: value".
+// post is try for a request that must be answered.
 func (h *house) post(path, body string, headers ...string) (status int, answer string) {
 	h.t.Helper()
-	r, err := http.NewRequest(http.MethodPost, h.url+path, strings.NewReader(body))
+	status, answer, err := h.try(h.t.Context(), path, body, headers...)
 	if err != nil {
 		h.t.Fatal(err)
+	}
+	return status, answer
+}
+
+// try sends one request as it is, with headers "Name: value".
+func (h *house) try(ctx context.Context, path, body string, headers ...string) (status int, answer string, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
 	}
 	for _, line := range append([]string{"Content-Type: application/json", "Accept: application/json, text/event-stream"}, headers...) {
 		name, value, ok := strings.Cut(line, ": ")
@@ -188,14 +198,11 @@ func (h *house) post(path, body string, headers ...string) (status int, answer s
 	}
 	resp, err := bearer(operator).RoundTrip(r)
 	if err != nil {
-		h.t.Fatal(err)
+		return 0, "", err
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return resp.StatusCode, string(raw)
+	return resp.StatusCode, string(raw), err
 }
 
 func TestTheGatesOfTheServerStandBeforeTheTools(t *testing.T) {
@@ -223,11 +230,25 @@ func TestTheGatesOfTheServerStandBeforeTheTools(t *testing.T) {
 			t.Errorf("%s: %d %.200s, want %d with %q", name, status, answer, e.status, e.words)
 		}
 	}
-	r, err := http.NewRequest(http.MethodGet, h.url+"/mcp", nil)
+	r, err := http.NewRequest(http.MethodOptions, h.url+"/mcp", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := bearer(operator).RoundTrip(r)
+	r.Header.Set("Origin", "https://tools.example.org")
+	r.Header.Set("Access-Control-Request-Method", "POST")
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := resp.Header.Get("Access-Control-Allow-Headers")
+	if resp.Body.Close(); !strings.Contains(allowed, "Authorization") || !strings.Contains(allowed, "Mcp-Protocol-Version") {
+		t.Errorf("a page of a trusted origin may send %s, want all that a client sends", allowed)
+	}
+	r, err = http.NewRequest(http.MethodGet, h.url+"/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err = bearer(operator).RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

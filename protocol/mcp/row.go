@@ -175,6 +175,10 @@ type Rows struct {
 	Total int    `json:"total"` // in the inbox
 }
 
+// peekSize is the length of text, in bytes, after which no further message is
+// shown.
+const peekSize = 1 << 20
+
 // peek returns the message at the head and those behind it, in order.
 func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 	out := Rows{Items: []*Row{}}
@@ -199,13 +203,18 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 		}
 	}
 	out.Total = len(runs)
+	size := 0
 	for _, run := range runs[:min(limit, len(runs))] {
 		row, err := b.row(ctx, run, k != nil && run == k.Run)
 		if err != nil {
 			return out, err
 		}
-		if row != nil {
-			out.Items = append(out.Items, row)
+		if row == nil {
+			continue
+		}
+		out.Items = append(out.Items, row)
+		if size += len(row.Text); size >= peekSize {
+			break
 		}
 	}
 	return out, nil
@@ -215,7 +224,7 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 // they will. What somebody gave as a command is no message.
 func (b *box) queue(ctx context.Context) ([]client.Run, error) {
 	var all []client.Run
-	q := client.ListQuery{Q: "status:queued thread:" + quoted(b.thread), Limit: 500}
+	q := client.ListQuery{Q: "status:queued thread:" + client.Quote(b.thread), Limit: 500}
 	for {
 		page, err := b.c.Runs(ctx, q)
 		if err != nil {

@@ -204,7 +204,7 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 	for _, a := range agents {
 		switch {
 		case a.Name != workspace:
-		case a.Kind != nil && *a.Kind == agent:
+		case a.Kind != nil && *a.Kind == kind:
 			return inbox.Delegation{}, wrong("workspace_id", fmt.Sprintf("names the agent %s, of which nobody would read a new thread: name the thread of an inbox", a.Name))
 		case !a.Available:
 			why := "nothing runs it now"
@@ -290,7 +290,7 @@ func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (client.
 	var terms []string
 	for key, value := range map[string]string{"thread": in.Thread, "run": in.Run} {
 		if value != "" {
-			terms = append(terms, key+":"+quoted(value))
+			terms = append(terms, key+":"+client.Quote(value))
 		}
 	}
 	switch in.State {
@@ -298,7 +298,7 @@ func listTickets(ctx context.Context, c *client.Client, in ticketsArgs) (client.
 		terms = append(terms, "state:open")
 	case "any":
 	default:
-		terms = append(terms, "state:"+quoted(in.State))
+		terms = append(terms, "state:"+client.Quote(in.State))
 	}
 	return c.Tickets(ctx, client.ListQuery{Q: strings.Join(terms, " "), Limit: in.Limit})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +110,8 @@ func TestAMessageThatComesEndsTheWait(t *testing.T) {
 		waiting := make(chan mcp.Row)
 		go func() { waiting <- me.read() }()
 		h.waits(1)
-		h.send(operator, "mine", "at last", "")
+		// A call that waits is in nobody's way, also over one connection.
+		do[mailroom.Submitted](me, "submit_message", args{"thread": "mine", "text": "at last"})
 		if row := <-waiting; row.Text != "at last" {
 			h.t.Errorf("it waited for %+v", row)
 		}
@@ -192,6 +194,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 			h.send(operator, "mine", "m", "inbox")
 		}
 		var removed sync.Map
+		var said atomic.Int64
 		var both sync.WaitGroup
 		for range 2 {
 			me := connect(operator, "mine")
@@ -205,6 +208,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 					if _, refused := me.try("send_message_to_user", args{"message": "ok"}); refused != "" {
 						h.t.Errorf("say: %s", refused)
 					}
+					said.Add(1)
 					if do[mcp.Popped](me, "inbox_pop", args{"activity_id": row.Activity}).Removed {
 						if _, twice := removed.LoadOrStore(row.Activity, true); twice {
 							h.t.Errorf("%s was removed twice", row.Activity)
@@ -218,6 +222,9 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 		removed.Range(func(any, any) bool { n++; return true })
 		if n != messages {
 			h.t.Errorf("%d messages were removed, want %d", n, messages)
+		}
+		if got, want := strings.Count(h.texts("mine", mailroom.Assistant), "ok"), int(said.Load()); got != want {
+			h.t.Errorf("%d times ok in the thread, want %d, as often as it was said", got, want)
 		}
 	})
 }
@@ -301,16 +308,51 @@ func TestALostConnectionStopsWaiting(t *testing.T) {
 	h := open(t)
 	me := h.web(operator, "mine")
 	me.try("inbox_peek", nil) // makes it
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() {
-		_, err := me.call(ctx, "wait_for_message", args{"timeout_secs": 300})
-		ended <- err
-	}()
-	h.waits(1)
-	cancel()
-	<-ended
-	h.waits(0)
+	for name, wait := range map[string]func(context.Context) error{
+		"the latest protocol": func(ctx context.Context) error {
+			_, err := me.call(ctx, "wait_for_message", args{"timeout_secs": 300})
+			return err
+		},
+		"an older one": func(ctx context.Context) error {
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait_for_message","arguments":{"timeout_secs":300}}}`
+			_, _, err := h.try(ctx, "/mcp?thread=mine", body, "Mcp-Protocol-Version: 2025-06-18")
+			return err
+		},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- wait(ctx) }()
+		h.waits(1)
+		cancel()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: a call that was left has an answer", name)
+		}
+		h.waits(0)
+	}
+}
+
+func TestAMessageForLaterIsInNobodysWay(t *testing.T) {
+	h := open(t)
+	me := h.web(operator, "mine")
+	tomorrow := time.Now().Add(24 * time.Hour)
+	later, err := h.admin.Submit(t.Context(), client.Submit{Thread: "mine", Agent: "mailbox", Text: "later", NotBefore: &tomorrow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	do[map[string]string](me, "send_message_to_user", args{"message": "good morning"})
+	if got, _ := me.try("inbox_peek", nil); got != `{"items":[],"total":0}` {
+		t.Errorf("peek: %s, want nothing yet", got)
+	}
+	if got := do[mcp.Popped](me, "inbox_pop", args{"activity_id": later.Run}); got.Removed || !strings.Contains(got.Reason, "not due before") {
+		t.Errorf("popping it: %+v, want why not", got)
+	}
+	h.send(operator, "mine", "now", "")
+	if row := me.read(); row.Text != "now" {
+		t.Errorf("read %+v", row)
+	}
+	if th, err := h.admin.Thread(t.Context(), "mine"); err != nil || th.Agent != "mailbox" {
+		t.Errorf("the thread's agent is %s, %v, want the one that it had", th.Agent, err)
+	}
 }
 
 func TestAShutdownEndsTheWait(t *testing.T) {

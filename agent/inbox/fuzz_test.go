@@ -1,0 +1,54 @@
+package inbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// FuzzCommand says of what is taken for a command that it is exactly one, and
+// reads back the same; of what is not, that its reader is told why.
+func FuzzCommand(f *testing.F) {
+	for _, seed := range []string{
+		`{"say":"hello"}`, `{"call":"c","pop":true}`, `{"open":true}`, `{"delegate":{"thread":"t","task":"x"}}`,
+		`{"delegate":{"agent":"echo","task":"x"}}`, `{"say":"a","pop":true}`, `{"say":" "}`, `{"delegate":{"task":"x"}}`, `null`, `[]`, `{`, `""`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c, err := parse(raw)
+		if err != nil {
+			if err.Error() == "" {
+				t.Error("a refusal without a word")
+			}
+			return
+		}
+		given := 0
+		for _, is := range []bool{strings.TrimSpace(c.Say) != "", c.Delegate != nil, c.Pop, c.Open} {
+			if is {
+				given++
+			}
+		}
+		if given != 1 {
+			t.Errorf("%s is %d commands", raw, given)
+		}
+		if d := c.Delegate; d != nil && (d.Thread == "") == (d.Agent == "") {
+			t.Errorf("%s goes to nobody, or to two", raw)
+		}
+		again, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, err := parse(again); err != nil || string(mustJSON(t, other)) != string(again) {
+			t.Errorf("%s reads back as %+v, %v", again, other, err)
+		}
+	})
+}
+
+func mustJSON(t *testing.T, v any) []byte {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
