@@ -160,8 +160,17 @@ func IsCommand(options json.RawMessage) bool {
 	return own
 }
 
+// parse reads a command. A plain text, such as a person gives by hand, is said,
+// unless it is a command itself.
 func parse(raw json.RawMessage) (Command, error) {
 	var c Command
+	var text string
+	if json.Unmarshal(raw, &text) == nil && text != "" {
+		if raw = json.RawMessage(text); json.Unmarshal(raw, &c) != nil {
+			return said(text)
+		}
+		c = Command{}
+	}
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return Command{}, errors.New(howto)
 	}
@@ -183,4 +192,11 @@ func parse(raw json.RawMessage) (Command, error) {
 	return c, nil
 }
 
-const howto = `give one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`
+func said(text string) (Command, error) {
+	if strings.TrimSpace(text) == "" {
+		return Command{}, errors.New(howto)
+	}
+	return Command{Say: text}, nil
+}
+
+const howto = `give a text to say, or one of {"say":TEXT}, {"delegate":{"thread":ID,"task":TEXT}} and {"pop":true}`

@@ -112,12 +112,24 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 	})
 }
 
+func TestAPersonCanAnswerByHand(t *testing.T) {
+	inHouse(t, func(h *house) {
+		run := h.send("mine", "one")
+		h.do(`"a plain text"`)
+		h.do(`"{\"say\":\"a command as text\"}"`)
+		h.do(`"{\"pop\":true}"`)
+		if got, want := h.said("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.Completed {
+			t.Errorf("it said %q and is %s, want %q and completed", got, h.run(run).Status, want)
+		}
+	})
+}
+
 func TestARefusedCommandIsToldAndKeepsTheMessage(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.send("theirs", "", command(`{"open":true}`), func(in *mailroom.Submit) { in.Owner = "bob" })
 		run := h.send("mine", "one")
 		h.do(`{"call":"a","delegate":{"thread":"theirs","task":"x"}}`)
-		h.do(`"hello"`)
+		h.do(`7`)
 		h.do(`{"say":"a","pop":true}`)
 		h.do(`{"call":"n","say":"\u0000"}`)
 		h.do(`{"delegate":{"task":"x"}}`)
