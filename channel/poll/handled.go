@@ -108,19 +108,24 @@ func (r *receiver) delivered(rd mailroom.Reader, run *mailroom.Run) (all bool, a
 	if err != nil {
 		return false, nil, err
 	}
+	all, again = over(children, channel.AgentName(r.link.Name()), time.Now())
+	return all, again, nil
+}
+
+// over judges the deliveries among the runs that descend from one.
+func over(children []*mailroom.Run, agent string, now time.Time) (all bool, again []string) {
 	all = true
 	for _, c := range children {
 		switch {
-		case c.Agent != channel.AgentName(r.link.Name()) || !c.Delivery():
+		case c.Agent != agent || !c.Delivery():
 		case !c.Status.Finished():
 			all = false
-		case c.Status == mailroom.Failed && c.Error != nil && c.Error.Class != mailroom.Permanent:
+		case c.Status == mailroom.Failed && (c.Error == nil || c.Error.Class != mailroom.Permanent):
 			all = false
-			lived := min(max(c.FinishedAt.Sub(c.CreatedAt), firstRevival), lastRevival)
-			if time.Since(c.FinishedAt) >= lived {
+			if lived := c.FinishedAt.Sub(c.CreatedAt); now.Sub(c.FinishedAt) >= min(max(lived, firstRevival), lastRevival) {
 				again = append(again, c.ID)
 			}
 		}
 	}
-	return all, again, nil
+	return all, again
 }
