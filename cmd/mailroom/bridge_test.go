@@ -215,6 +215,16 @@ func (b *bridged) waitTold(n int) {
 	}
 }
 
+func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
+	b := newBridged(t, "runs = 1\n")
+	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
+	b.start(b.command("test $text != two || cat gate;"))
+	b.waitTold(2)
+	b.platform.Until(t, "the first reply", func(s polltest.Seen) bool { return len(s.Replies) == 1 })
+	b.openGate("")
+	b.platform.UntilAcked(t, 2)
+}
+
 func TestABridgeSaysHowItIs(t *testing.T) {
 	b := newBridged(t, "")
 	b.start(b.command(""))

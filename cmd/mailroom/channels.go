@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -102,10 +101,10 @@ func newPoll(ch *config.Channel, command string) (*poll.Bridge, error) {
 	})
 }
 
-// withChannels are the agents with those that deliver for channels. Nobody is
-// offered these: they send what a conversation says, and nothing else.
-func withChannels(agents map[string]engine.Agent, channels []*channel.Runner) map[string]engine.Agent {
-	all := maps.Clone(agents)
+// couriers are the agents that deliver for channels. Nobody is offered these: they
+// send what a conversation says, and nothing else.
+func couriers(channels []*channel.Runner) map[string]engine.Agent {
+	all := map[string]engine.Agent{}
 	for _, c := range channels {
 		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Deadline: deliveryDeadline}
 	}

@@ -34,6 +34,7 @@ type node struct {
 	roster *roster
 
 	channels []*channel.Runner
+	engines  []*engine.Engine // engine, and the one that delivers for channels
 }
 
 // newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
@@ -72,16 +73,14 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 	})
 	n.channels = newChannels(c, agents, n.ledger, log)
 	names := slices.Sorted(maps.Keys(agents))
-	agents = withChannels(agents, n.channels)
 	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
-	n.engine = engine.New(n.ledger, b, engine.Options{
-		Agents: agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
-		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
-		Observe: engine.Observe{
-			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
-			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
-		},
-	})
+	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
+	n.engines = []*engine.Engine{n.engine}
+	if len(n.channels) > 0 {
+		// Deliveries have room of their own: agents that work for hours must not
+		// keep what was said from going out.
+		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), deliveries, numbers, log)))
+	}
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents: func() []string { return names },
@@ -102,6 +101,30 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n
+}
+
+// deliveries is how many replies are sent at once.
+const deliveries = 32
+
+// engineOptions are those of an engine of this process.
+func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics, log *slog.Logger) engine.Options {
+	return engine.Options{
+		Agents: agents, Runs: runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,
+		StopGrace: c.StopGrace, ShutdownGrace: c.ShutdownGrace, AgentGrace: c.AgentGrace, Local: true, Log: log,
+		Observe: engine.Observe{
+			Started: func(s engine.Start) { numbers.Started(s.Run, s.Due, s.Claimed, s.Entered) },
+			Attempt: numbers.Attempt, Renewal: numbers.Renewal,
+		},
+	}
+}
+
+// work runs the engines until ctx ends, or one of them fails.
+func (n *node) work(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, e := range n.engines {
+		all.Go(func() error { return e.Run(ctx) })
+	}
+	return all.Wait()
 }
 
 // definitions are the versions of agents that store keeps.
@@ -146,7 +169,7 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 			return err
 		}
 		close(prepared)
-		return n.engine.Run(engineCtx)
+		return n.work(engineCtx)
 	})
 	group.Go(func() error {
 		select {
