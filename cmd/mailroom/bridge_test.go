@@ -217,6 +217,7 @@ func (b *bridged) waitTold(n int) {
 
 func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
 	b := newBridged(t, "runs = 1\n")
+	b.platform.Fail(polltest.Notify, polltest.Fault{Status: 503, RetryAfter: "1"}) // by then the second run has the room
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
 	b.start(b.command("test $text != two || cat gate;"))
 	b.waitTold(2)
