@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"mailroom"
@@ -218,7 +217,7 @@ func (m *model) reopen(t *rapid.T) {
 	}
 	was := m.after
 	m.look(t, "reopen")
-	if diff := cmp.Diff(was, m.after, sameRows()); diff != "" {
+	if diff := difference(was, m.after); diff != "" {
 		t.Fatalf("after reopening (-before +after):\n%s", diff)
 	}
 	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocal(m.ctx) }); err != nil {

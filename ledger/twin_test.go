@@ -192,7 +192,7 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 	w.came[strings.TrimSuffix(name+": "+string(code), ": ")]++
 	w.look(t, name)
 	if err != nil {
-		if diff := cmp.Diff(w.before, w.after, sameRows()); diff != "" {
+		if diff := difference(w.before, w.after); diff != "" {
 			t.Fatalf("%s was refused with %q and changed (-before +after):\n%s", name, err, diff)
 		}
 	}
@@ -224,7 +224,7 @@ func (w *twin) look(t fataler, name string) {
 		}
 		if i == 0 {
 			first = rows
-		} else if diff := cmp.Diff(first, rows, sameRows()); diff != "" {
+		} else if diff := difference(first, rows); diff != "" {
 			t.Fatalf("the stores differ after %s (-%s +%s):\n%s", name, w.sides[0].name, s.name, diff)
 		}
 	}

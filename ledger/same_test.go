@@ -1,0 +1,109 @@
+package ledger_test
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// difference is cmp.Diff by sameRows of what is left without the rows that are
+// the same to the last bit. Those are nearly all, and cmp takes pains with each.
+func difference(a, b contents) string {
+	return cmp.Diff(a.without(b), b.without(a), sameRows())
+}
+
+// without is c without the rows, and the logs, that the other has as well.
+func (c contents) without(other contents) contents {
+	is := c
+	is.Threads = unlike(c.Threads, other.Threads, func(a, b *mailroom.Thread) bool {
+		x, y := *a, *b
+		x.Key, x.Revision, y.Key, y.Revision = 0, 0, 0, 0
+		return reflect.DeepEqual(x, y)
+	})
+	is.Runs = unlike(c.Runs, other.Runs, func(a, b *mailroom.Run) bool {
+		x, y := *a, *b
+		x.Key, y.Key = 0, 0
+		return reflect.DeepEqual(x, y)
+	})
+	is.Tickets = unlike(c.Tickets, other.Tickets, func(a, b *mailroom.Ticket) bool {
+		x, y := *a, *b
+		x.Key, y.Key = 0, 0
+		return reflect.DeepEqual(x, y)
+	})
+	is.Logs = unlike(c.Logs, other.Logs, slices.Equal[[]string])
+	is.Keys = unlike(c.Keys, other.Keys, func(a, b mailroom.SubmitKey) bool { return reflect.DeepEqual(a, b) })
+	if reflect.DeepEqual(c.Workers, other.Workers) {
+		is.Workers = nil
+	}
+	if reflect.DeepEqual(c.Tokens, other.Tokens) {
+		is.Tokens = nil
+	}
+	return is
+}
+
+func unlike[V any](rows, others map[string]V, same func(a, b V) bool) map[string]V {
+	left := map[string]V{}
+	for id, row := range rows {
+		if other, ok := others[id]; !ok || !same(row, other) {
+			left[id] = row
+		}
+	}
+	return left
+}
+
+// TestADifferenceInAnyRowIsSeen changes and removes one row of each kind.
+func TestADifferenceInAnyRowIsSeen(t *testing.T) {
+	x := newTrial(t, nil)
+	is := x.contents()
+	if err := x.close(); err != nil {
+		t.Fatal(err)
+	}
+	is.Keys = map[string]mailroom.SubmitKey{"a k1": {Key: "k1"}} // a day has none of these
+	if diff := difference(is, is); diff != "" {
+		t.Fatalf("contents differ from themselves:\n%s", diff)
+	}
+	for name, change := range map[string]func(c *contents){
+		"thread":    func(c *contents) { c.Threads = altered(c.Threads, func(r *mailroom.Thread) { r.LastSeq++ }) },
+		"run":       func(c *contents) { c.Runs = altered(c.Runs, func(r *mailroom.Run) { r.Attempt++ }) },
+		"ticket":    func(c *contents) { c.Tickets = altered(c.Tickets, func(r *mailroom.Ticket) { r.Digest += "0" }) },
+		"no thread": func(c *contents) { c.Threads = altered(c.Threads, nil) },
+		"no run":    func(c *contents) { c.Runs = altered(c.Runs, nil) },
+		"no ticket": func(c *contents) { c.Tickets = altered(c.Tickets, nil) },
+		"no key":    func(c *contents) { c.Keys = nil },
+		"key":       func(c *contents) { c.Keys = map[string]mailroom.SubmitKey{"a k1": {Key: "k1", Digest: "other"}} },
+		"log": func(c *contents) {
+			c.Logs = maps.Clone(c.Logs)
+			c.Logs["busy"] = c.Logs["busy"][1:]
+		},
+		"no partial": func(c *contents) { c.Partials = nil },
+		"no worker":  func(c *contents) { c.Workers = c.Workers[1:] },
+		"no token":   func(c *contents) { c.Tokens = c.Tokens[1:] },
+		"no version": func(c *contents) { c.Kept = nil },
+	} {
+		other := is
+		change(&other)
+		if difference(is, other) == "" || difference(other, is) == "" {
+			t.Errorf("%s: the difference is not seen", name)
+		}
+	}
+}
+
+// altered are the rows, with a change in one of them, or without it.
+func altered[R any](rows map[string]*R, change func(*R)) map[string]*R {
+	rows = maps.Clone(rows)
+	for id, row := range rows {
+		delete(rows, id)
+		if change != nil {
+			changed := *row
+			change(&changed)
+			rows[id] = &changed
+		}
+		break
+	}
+	return rows
+}
