@@ -153,7 +153,7 @@ func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
 
 func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 	inside(t, func(h *house) {
-		const n = 1000
+		const n = 300
 		h.wait(time.Minute)
 		o := serving(asker(false, approval("go")))
 		o.Runs = 4 // far fewer than are parked at once

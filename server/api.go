@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -22,7 +23,7 @@ type face struct {
 	api    huma.API
 }
 
-// routes registers every operation and encodes the description of them all.
+// routes registers every operation, and the description of them all.
 func (s *Server) routes() {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
@@ -54,13 +55,16 @@ func (s *Server) routes() {
 	f.faces()
 	f.honest()
 	f.pages()
-	var err error
-	if s.openapi, err = json.Marshal(f.api.OpenAPI()); err != nil {
-		panic("describe the API: " + err.Error()) // a mistake in this package's own types
-	}
-	f.public("GET /openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	// Encoding takes longer than all the rest of a start, and few ask.
+	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(f.api.OpenAPI()) })
+	f.public("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+		raw, err := description()
+		if err != nil { // a mistake in this package's own types
+			s.refuse(w.(*response), r, fmt.Errorf("describe the API: %w", err))
+			return
+		}
 		w.Header().Set("Content-Type", "application/openapi+json")
-		_, _ = w.Write(s.openapi) // response keeps the error for the log line
+		_, _ = w.Write(raw) // response keeps the error for the log line
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"context"
 	"crypto/cipher"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -202,7 +201,6 @@ type Server struct {
 	stranger *grant // of who has shown no token
 	cursors  cipher.AEAD
 	origins  *http.CrossOriginProtection
-	openapi  json.RawMessage
 	submits  map[string]bool // routes that hand in a message
 
 	// closing ends with close: streams and waits end, and none begins.
