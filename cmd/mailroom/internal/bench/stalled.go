@@ -53,8 +53,9 @@ const (
 
 // rusher is the agent: it writes without a pause, once it may begin.
 type rusher struct {
-	begin chan struct{}
-	took  chan time.Duration
+	pieces int // of a run
+	begin  chan struct{}
+	took   chan time.Duration
 }
 
 func (a rusher) Run(ctx context.Context, session mailroom.Session) error {
@@ -64,7 +65,7 @@ func (a rusher) Run(ctx context.Context, session mailroom.Session) error {
 		return context.Cause(ctx)
 	}
 	began := time.Now()
-	for range stalledPieces {
+	for range a.pieces {
 		if err := session.Stream(ctx, stalledPiece); err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	rounds, each := 2*b.scaled(stalledPairs, 1), stalledWarmup+b.scaled(stalledRuns, 1)
 	runs := rounds * each
 	b.Tell("stalled: a run that writes as fast as it can, with %d readers and in turn with 2 more that take nothing", n)
-	a := rusher{begin: make(chan struct{}), took: make(chan time.Duration, 1)}
+	a := rusher{pieces: b.scaled(stalledPieces, 500), begin: make(chan struct{}), took: make(chan time.Duration, 1)}
 	ended := make(chan struct{}, 1)
 	h, err := open(ctx, dir, b.AgentVersion, func(*mailroom.Run) { ended <- struct{}{} })
 	if err != nil {
@@ -206,7 +207,7 @@ func (m *stalling) result(readers int) *Stalled {
 			s.Heap += heap / float64(len(m.heaps[i]))
 		}
 		s.Run, s.CPUPerRun = m.took[i].times(), m.cpu[i].times().P50
-		s.PiecesPerSecond = stalledPieces / (s.Run.P50 / 1000)
+		s.PiecesPerSecond = float64(m.agent.pieces) / (s.Run.P50 / 1000)
 	}
 	out.SpeedRatio = out.With.PiecesPerSecond / out.Without.PiecesPerSecond
 	out.CPURatio = out.With.CPUPerRun / out.Without.CPUPerRun
