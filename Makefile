@@ -17,6 +17,10 @@ endif
 # watched: our code, the driver, the other libraries.
 RACE = -race $(foreach p,modernc.org/libc modernc.org/sqlite/lib,-gcflags=$(p)=-race=false)
 
+# Under the race detector every process waits a second before it exits, in case that
+# goroutines are still at work. Ours have ended by then.
+export GORACE = atexit_sleep_ms=0
+
 # What takes longest begins first.
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
