@@ -1,11 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom"
+	"mailroom/agent/exec"
+	"mailroom/agent/exec/program"
 )
 
 // talk says in one line what an entry means for who waits for a reply. It
@@ -22,8 +26,44 @@ func (t talk) line(e mailroom.Entry) (string, error) {
 		return t.done(e)
 	case mailroom.KindTicketOpened, mailroom.KindTicketDecided, mailroom.KindTicketExpired:
 		return t.ticket(e)
+	case program.KindWarning, exec.KindSession:
+		return ofProgram(e), nil
 	}
 	return t.run(e)
+}
+
+// ofProgram is what somebody who waits for a program must know. What cannot be
+// read of an agent's own entries is not told.
+func ofProgram(e mailroom.Entry) string {
+	if e.Kind == program.KindWarning {
+		var b struct{ Text string }
+		if e.Decode(&b) != nil || b.Text == "" {
+			return ""
+		}
+		return "warning: " + b.Text
+	}
+	var b exec.Session
+	if e.Decode(&b) != nil || b.Lost == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s begins a new session and was given %d messages of this thread: %s", b.Program, b.Messages, b.Why)
+}
+
+// unescaped is JSON as people write it, without escapes for HTML.
+func unescaped(raw json.RawMessage) string {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return string(raw)
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if enc.Encode(v) != nil {
+		return string(raw)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func (t talk) run(e mailroom.Entry) (string, error) {
@@ -70,7 +110,7 @@ func (t talk) done(e mailroom.Entry) (string, error) {
 		}
 		_ = e.Decode(&b) // an agent wrote it: what can be read of it is told
 		t.names[b.Call] = b.Name
-		return fmt.Sprintf("tool %s %s", b.Name, b.Arguments), nil
+		return fmt.Sprintf("tool %s %s", b.Name, unescaped(b.Arguments)), nil
 	case mailroom.KindToolDone:
 		var b struct {
 			Call, Summary string

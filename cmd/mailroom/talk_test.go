@@ -51,6 +51,12 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		{mailroom.KindTicketDecided, decided("2", mailroom.Answer, `{"run":"s","status":"failed","reply":null}`, "", "run:s"), "child run s failed: \n"},
 		{mailroom.KindTicketExpired, mailroom.TicketRef{Ticket: "3"}, "name-3: its time has come\n"},
 		{mailroom.KindResumed, mailroom.RunStarted{}, "going on, attempt 2\n"},
+		{mailroom.KindToolStarted, json.RawMessage(`{"call":"c3","name":"sh","arguments":{"run":"a \u0026\u0026 b","n":10000000000000000000001}}`), "tool sh {\"n\":10000000000000000000001,\"run\":\"a && b\"}\n"},
+		{"x.exec.warning", json.RawMessage(`{"text":"waiting for the network"}`), "warning: waiting for the network\n"},
+		{"x.exec.warning", json.RawMessage(`{}`), ""},
+		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b"}`), ""},
+		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b","lost":"a","why":"it is gone","messages":2}`),
+			"codex begins a new session and was given 2 messages of this thread: it is gone\n"},
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()
