@@ -77,18 +77,26 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 	}
 	send("over TLS")
 
-	anyway := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	defer anyway.CloseIdleConnections()
-	resp, _ := p.asks(t, anyway, "GET", "/healthz", "")
-	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); resp.Proto != "HTTP/2.0" || got != 1 {
-		t.Errorf("%s with certificate %d, want HTTP/2.0 with 1", resp.Proto, got)
+	trustful := func() *http.Client {
+		web := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+		t.Cleanup(web.CloseIdleConnections)
+		return web
 	}
+	shown := func(when string, want int64) { // to a new connection
+		t.Helper()
+		resp, _ := p.asks(t, trustful(), "GET", "/healthz", "")
+		if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); resp.Proto != "HTTP/2.0" || got != want {
+			t.Errorf("%s: %s with certificate %d, want HTTP/2.0 with %d", when, resp.Proto, got, want)
+		}
+	}
+	shown("at first", 1)
+	anyway := trustful()
 	body, keepOpen := io.Pipe()
 	defer keepOpen.Close()
 	slow, err := http.NewRequestWithContext(t.Context(), "POST", p.url+"/v1/messages", body)
 	h.must(err)
 	slow.Header.Set("Authorization", strings.TrimPrefix(h.bearer(), "Authorization: "))
-	resp, err = anyway.Do(slow)
+	resp, err := anyway.Do(slow)
 	h.must(err)
 	if err := resp.Body.Close(); resp.StatusCode != 400 || err != nil {
 		t.Errorf("a slow body over HTTP/2: %d, %v, want 400", resp.StatusCode, err)
@@ -99,19 +107,11 @@ func TestAServerSpeaksHTTPSAndTakesUpARenewedCertificate(t *testing.T) {
 	}
 
 	h.must(os.WriteFile(filepath.Join(string(h.folder), "cert.pem"), []byte("half a cert"), 0o600))
-	anyway.CloseIdleConnections()
-	resp, _ = p.asks(t, anyway, "GET", "/healthz", "")
-	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); got != 1 {
-		t.Errorf("while the new one is being written: certificate %d, want 1 as before", got)
-	}
+	shown("while the new one is being written", 1)
 	h.certify(2)
-	anyway.CloseIdleConnections()
-	resp, _ = p.asks(t, anyway, "GET", "/healthz", "")
-	if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); got != 2 {
-		t.Errorf("after the renewal: certificate %d, want 2", got)
-	}
+	shown("after the renewal", 2)
 	send("with the renewed one")
-	if conn, resp, err := socket(t, anyway, p.url, h.bearer()); err != nil {
+	if conn, resp, err := socket(t, trustful(), p.url, h.bearer()); err != nil {
 		t.Errorf("a socket over TLS: %v %v", err, resp)
 	} else if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Errorf("the socket: %v", err)
