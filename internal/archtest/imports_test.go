@@ -21,6 +21,7 @@ var floors = map[string]int{
 	"agent":           2,
 	"channel":         2, // the seam; its platforms are above it
 	"channel/poll":    3,
+	"tracker":         1, // issues in a file
 	"client":          2, // the wire types and the Go client
 	"clients/js":      2, // the modules of the JavaScript client, embedded
 	"web":             3, // the pages, beside the server that gets them from cmd

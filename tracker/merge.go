@@ -1,0 +1,150 @@
+package tracker
+
+import (
+	"bytes"
+	"slices"
+	"time"
+)
+
+// tombstoneLasts is for how long a tombstone wins over copies that still have
+// the issue: thirty days, and an hour for clocks that differ.
+const tombstoneLasts = 30*24*time.Hour + time.Hour
+
+// Merge takes in what another copy of the file has. Issues are the same by their
+// id alone. The order in which copies are merged makes no difference.
+func (t *Tracker) Merge(other *Tracker) {
+	for id, theirs := range other.issues {
+		ours := t.issues[id]
+		switch {
+		case ours == nil:
+			t.issues[id] = theirs
+			if line, same := other.lines[id]; same {
+				t.lines[id] = line
+			}
+		case !bytes.Equal(t.line(ours), other.line(theirs)):
+			t.put(t.codec.merge(ours, theirs))
+		}
+	}
+}
+
+// line is how an issue is written.
+func (t *Tracker) line(it *Issue) []byte {
+	if line, same := t.lines[it.ID]; same {
+		return line
+	}
+	return t.codec.write(it)
+}
+
+// merge makes one issue of two copies: a tombstone wins, closed wins over open,
+// the more urgent priority wins; labels, dependencies and comments are united; of
+// everything else the newer copy has the say, and what only one has and nobody
+// here knows is kept.
+func (c *codec) merge(a, b *Issue) *Issue {
+	if dead := buried(a, b); dead != nil {
+		return dead
+	}
+	older, newer := a, b
+	if a.UpdatedAt.After(b.UpdatedAt) {
+		older, newer = b, a
+	}
+	out := *newer
+	if older.UpdatedAt.Equal(newer.UpdatedAt) {
+		out = *c.even(a, b)
+	}
+	out.line = c.united(newer, older)
+	for _, one := range []*Issue{older, newer} {
+		if one.Status == Closed && (older.Status != Closed || newer.Status != Closed) {
+			out.Status, out.ClosedAt, out.CloseReason = Closed, one.ClosedAt, one.CloseReason
+		}
+	}
+	out.Priority = min(older.Priority, newer.Priority)
+	for _, at := range []time.Time{older.CreatedAt, newer.CreatedAt} {
+		if !at.IsZero() && at.Before(out.CreatedAt) {
+			out.CreatedAt = at
+		}
+	}
+	out.Labels = union(newer.Labels, older.Labels, func(l string) string { return l }, func(l string) string { return l })
+	out.Dependencies = union(newer.Dependencies, older.Dependencies,
+		func(d Dependency) string { return d.On + "\x00" + d.Type },
+		func(d Dependency) string { return string(d.text(out.ID)) })
+	out.Comments = union(newer.Comments, older.Comments,
+		func(c Comment) string {
+			return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
+		},
+		func(c Comment) string { return string(c.text(out.ID)) })
+	return &out
+}
+
+// even is for copies that were changed at the same time: of each member the
+// greater one, so that everybody prefers the same.
+func (c *codec) even(a, b *Issue) *Issue {
+	out := *a
+	for _, m := range c.members {
+		if raw := m.write(b); bytes.Compare(raw, m.write(a)) > 0 {
+			_ = m.read(&out, raw) // what was written is read
+		}
+	}
+	return &out
+}
+
+// buried returns the tombstone if one of two copies is one, nil if none is or the
+// other copy was changed later than a tombstone lasts.
+func buried(a, b *Issue) *Issue {
+	wins := func(dead, other *Issue) bool {
+		return dead.Status == Tombstone && other.Status != Tombstone && other.UpdatedAt.Before(dead.DeletedAt.Add(tombstoneLasts))
+	}
+	switch {
+	case wins(a, b):
+		return a
+	case wins(b, a):
+		return b
+	}
+	return nil
+}
+
+// united are the members of the newer line, and those that nobody knows and that
+// only the older has.
+func (c *codec) united(newer, older *Issue) []field {
+	out := slices.Clone(newer.line)
+	at := map[string]int{}
+	for i, f := range out {
+		at[f.name] = i
+	}
+	for _, f := range older.line {
+		if _, known := c.byName[f.name]; known {
+			continue
+		}
+		if i, has := at[f.name]; !has {
+			out = append(out, f)
+		} else if older.UpdatedAt.Equal(newer.UpdatedAt) && bytes.Compare(f.raw, out[i].raw) > 0 {
+			out[i] = f
+		}
+	}
+	return out
+}
+
+// union has what is in either list, once by its key, in an order that does not
+// depend on which list was first: theirs if both have it, else by key. Of two
+// with a key it has the one whose text is smaller.
+func union[T any](first, second []T, key, text func(T) string) []T {
+	best := map[string]T{}
+	var keys []string
+	for _, v := range slices.Concat(first, second) {
+		k := key(v)
+		old, has := best[k]
+		if !has {
+			keys = append(keys, k)
+		}
+		if !has || text(v) < text(old) {
+			best[k] = v
+		}
+	}
+	if !slices.EqualFunc(first, second, func(a, b T) bool { return key(a) == key(b) }) {
+		slices.Sort(keys)
+	}
+	var out []T
+	for _, k := range keys {
+		out = append(out, best[k])
+	}
+	return out
+}

@@ -1,0 +1,124 @@
+package tracker
+
+import (
+	"bytes"
+	"time"
+)
+
+// Dependencies and comments are read one by one, so that those which stay as
+// they are keep what the tracker does not know of them.
+
+func readDependencies(it *Issue, raw []byte) (err error) {
+	it.Dependencies, err = readList(raw, func(f field, d *Dependency) error {
+		switch f.name {
+		case "depends_on_id":
+			return readText(f.raw, &d.On)
+		case "type":
+			return readText(f.raw, &d.Type)
+		case "created_at":
+			return readMoment(f.raw, &d.CreatedAt)
+		case "created_by":
+			return readText(f.raw, &d.CreatedBy)
+		}
+		return nil
+	}, func(d *Dependency, raw []byte) { d.raw = raw })
+	return err
+}
+
+func writeDependencies(it *Issue) []byte {
+	return writeList(it.Dependencies, func(d Dependency) []byte { return d.text(it.ID) })
+}
+
+func (d Dependency) text(issue string) []byte {
+	if d.raw != nil {
+		return d.raw
+	}
+	return encode(struct {
+		Issue     string    `json:"issue_id"`
+		On        string    `json:"depends_on_id"`
+		Type      string    `json:"type"`
+		CreatedAt time.Time `json:"created_at"`
+		CreatedBy string    `json:"created_by"`
+	}{issue, d.On, d.Type, d.CreatedAt, d.CreatedBy})
+}
+
+func readComments(it *Issue, raw []byte) (err error) {
+	it.Comments, err = readList(raw, func(f field, c *Comment) error {
+		switch f.name {
+		case "id":
+			return readJSON(f.raw, &c.ID)
+		case "author":
+			return readText(f.raw, &c.Author)
+		case "text":
+			return readText(f.raw, &c.Text)
+		case "created_at":
+			return readMoment(f.raw, &c.CreatedAt)
+		}
+		return nil
+	}, func(c *Comment, raw []byte) { c.raw = raw })
+	return err
+}
+
+func writeComments(it *Issue) []byte {
+	return writeList(it.Comments, func(c Comment) []byte { return c.text(it.ID) })
+}
+
+func (c Comment) text(issue string) []byte {
+	if c.raw != nil {
+		return c.raw
+	}
+	return encode(struct {
+		ID        int64     `json:"id"`
+		Issue     string    `json:"issue_id"`
+		Author    string    `json:"author"`
+		Text      string    `json:"text"`
+		CreatedAt time.Time `json:"created_at"`
+	}{c.ID, issue, c.Author, c.Text, c.CreatedAt})
+}
+
+func readText(raw []byte, into *string) error {
+	s, ok := plainString(raw)
+	if !ok && string(raw) != "null" {
+		return notA("text", raw)
+	}
+	*into = s
+	return nil
+}
+
+// readList reads a list of objects. keep is given each one's own text.
+func readList[T any](raw []byte, read func(f field, into *T) error, keep func(*T, []byte)) ([]T, error) {
+	if string(raw) == "null" {
+		return nil, nil
+	}
+	texts, err := elements(raw)
+	if err != nil {
+		return nil, notA("list", raw)
+	}
+	var found []T
+	for _, one := range texts {
+		parts, err := fields(one)
+		if err != nil {
+			return nil, notA("list of objects", raw)
+		}
+		var v T
+		for _, f := range parts {
+			if err := read(f, &v); err != nil {
+				return nil, err
+			}
+		}
+		keep(&v, one)
+		found = append(found, v)
+	}
+	return found, nil
+}
+
+func writeList[T any](list []T, write func(T) []byte) []byte {
+	if len(list) == 0 {
+		return nil
+	}
+	var texts [][]byte
+	for _, v := range list {
+		texts = append(texts, write(v))
+	}
+	return append(append([]byte{'['}, bytes.Join(texts, []byte(","))...), ']')
+}

@@ -1,0 +1,53 @@
+package tracker
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+)
+
+// FuzzFields: what is taken apart is exactly what encoding/json takes for an
+// object, and the parts are its members.
+func FuzzFields(f *testing.F) {
+	for _, text := range []string{
+		`{}`, `{"a":1}`, ` { "a" : [1, 2.5e-3, {"b": null}] , "é\n": "\ud83d\ude00" } `, `{"a":1,"a":2}`, `{"a":01}`, `{"a":-}`,
+		`{"a":1,}`, `{,}`, `{"a"}`, `[1]`, `1`, `"x"`, `{"a":"\x"}`, "{\"a\":\"\x01\"}", `{"a":tru}`, `{"a":1e}`, `{"a":.5}`, `{}{}`, "{\"\xff\":1}",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var want map[string]json.RawMessage
+		object := json.Unmarshal(text, &want) == nil && want != nil
+		got, err := fields(text)
+		if (err == nil) != object {
+			t.Fatalf("%q: %v, and an object: %v", text, err, object)
+		}
+		if valid := json.Valid(text); err != nil && valid != (err == errObject) {
+			t.Fatalf("%q: %v, and valid: %v", text, err, valid)
+		}
+		last := map[string][]byte{}
+		for _, f := range got {
+			last[f.name] = f.raw
+		}
+		if len(last) != len(want) {
+			t.Fatalf("%q has %d members, want %d", text, len(last), len(want))
+		}
+		for name, raw := range want {
+			if !bytes.Equal(last[name], raw) {
+				t.Errorf("%q: member %q is %q, want %q", text, name, last[name], raw)
+			}
+		}
+	})
+}
+
+func TestElements(t *testing.T) {
+	got, err := elements([]byte(` [ 1 , {"a": [2]} , "x" ] `))
+	if err != nil || len(got) != 3 || string(got[1]) != `{"a": [2]}` {
+		t.Errorf("got %q, %v", got, err)
+	}
+	for _, bad := range []string{``, `{}`, `[1`, `[1,]`, `[1]x`, `[,]`} {
+		if got, err := elements([]byte(bad)); err == nil {
+			t.Errorf("%q was read as %q", bad, got)
+		}
+	}
+}

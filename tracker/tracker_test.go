@@ -1,0 +1,169 @@
+package tracker
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// A line as others write it: members in an order of their own, numbers and texts
+// in forms that are not ours, and members that nobody here knows.
+const foreign = `{"id":"x-1","title":"caf\u00e9","description":"<b>","status":"open","priority":0,"issue_type":"spike","custom":{"n":1e400,"deep":[1,2,{"a":"b"}]},"created_at":"2025-01-02T03:04:05.120+01:00","updated_at":"2025-01-02T03:04:05Z","labels":["b","a"],"dependencies":[{"issue_id":"x-1","depends_on_id":"x-2","type":"blocks","created_at":"2025-01-02T03:04:05Z","created_by":"ann","weight":2.50}],"comments":[{"id":7,"issue_id":"x-1","author":"ann","text":"hi","created_at":"2025-01-02T03:04:05Z","mood":"good"}],"metadata":{"big":123456789012345678901234567890}}`
+
+func one(t *testing.T, text string) (*Tracker, *Issue) {
+	t.Helper()
+	tr, strays := Parse([]byte(text))
+	if len(strays) > 0 {
+		t.Fatalf("strays: %v", strays)
+	}
+	return tr, tr.All()[0]
+}
+
+func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Issue)
+		old    string
+		new    string
+	}{
+		"nothing":         {func(*Issue) {}, ``, ``},
+		"priority":        {func(it *Issue) { it.Priority = 3 }, `"priority":0`, `"priority":3`},
+		"title":           {func(it *Issue) { it.Title = "tea" }, `"caf\u00e9"`, `"tea"`},
+		"a new member":    {func(it *Issue) { it.Assignee = "bob" }, `"custom"`, `"custom"`},
+		"labels":          {func(it *Issue) { it.Labels = append(it.Labels, "c") }, `["b","a"]`, `["b","a","c"]`},
+		"no labels":       {func(it *Issue) { it.Labels = nil }, `"labels":["b","a"],`, ``},
+		"one more remark": {func(it *Issue) { it.Comments = append(it.Comments, Comment{ID: 8}) }, `"mood":"good"}`, `"mood":"good"},{"id":8,"issue_id":"x-1","author":"","text":"","created_at":"0001-01-01T00:00:00Z"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr, it := one(t, foreign)
+			test.change(tr.edit(it))
+			want := strings.Replace(foreign, test.old, test.new, 1)
+			if name == "a new member" {
+				want = strings.Replace(foreign, `"custom"`, `"custom"`, 1)
+				want = strings.Replace(want, `"created_at":"2025-01-02T03:04:05.120`, `"assignee":"bob","created_at":"2025-01-02T03:04:05.120`, 1)
+			}
+			if diff := cmp.Diff(want+"\n", string(tr.Text())); diff != "" {
+				t.Errorf("line (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"id":"a"`:                 "it is not JSON",
+		`["id"]`:                    "it is not a JSON object",
+		`{"title":"no id"}`:         "it has no id",
+		`{"id":7}`:                  "id: 7 is not a text",
+		`{"id":"a","priority":"x"}`: `priority: "x" is not a fitting value`,
+	} {
+		tr, strays := Parse([]byte(foreign + "\n" + line + "\n"))
+		if len(tr.All()) != 1 || len(strays) != 1 || strays[0].Line != line || strays[0].Err.Error() != want {
+			t.Errorf("%s: %d issues and strays %v, want 1 and %q", line, len(tr.All()), strays, want)
+		}
+	}
+}
+
+// issueGen draws an issue of one id, as one of several copies may have it.
+func issueGen() *rapid.Generator[*Issue] {
+	moment := func(t *rapid.T, name string) time.Time {
+		return time.Unix(1_700_000_000+int64(rapid.IntRange(0, 3).Draw(t, name))*20*86400, 0).UTC()
+	}
+	return rapid.Custom(func(t *rapid.T) *Issue {
+		it := &Issue{
+			ID: "x-1", Title: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "title"),
+			Status:    rapid.SampledFrom([]Status{Open, InProgress, Closed, Tombstone}).Draw(t, "status"),
+			Priority:  rapid.IntRange(0, 4).Draw(t, "priority"),
+			CreatedAt: moment(t, "created"), UpdatedAt: moment(t, "updated"),
+			Labels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"l1", "l2", "l3"}), 0, 3, rapid.ID[string]).Draw(t, "labels"),
+		}
+		switch it.Status {
+		case Closed:
+			it.ClosedAt = it.UpdatedAt
+		case Tombstone:
+			it.DeletedAt = it.UpdatedAt
+		}
+		for _, on := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x-2", "x-3"}), 0, 2, rapid.ID[string]).Draw(t, "deps") {
+			it.Dependencies = append(it.Dependencies, Dependency{On: on, Type: Blocks, CreatedAt: it.CreatedAt})
+		}
+		for _, said := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"hi", "ho"}), 0, 2, rapid.ID[string]).Draw(t, "comments") {
+			it.Comments = append(it.Comments, Comment{Author: "ann", Text: said, CreatedAt: it.CreatedAt})
+		}
+		return it
+	})
+}
+
+func copyOfFile(it *Issue) *Tracker {
+	t := New()
+	t.put(it)
+	again, _ := Parse(t.Text())
+	return again
+}
+
+func TestMergingCopiesDoesNotDependOnTheirOrder(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		a, b := issueGen().Draw(rt, "a"), issueGen().Draw(rt, "b")
+		ab, ba := copyOfFile(a), copyOfFile(b)
+		ab.Merge(copyOfFile(b))
+		ba.Merge(copyOfFile(a))
+		if diff := cmp.Diff(string(ab.Text()), string(ba.Text())); diff != "" {
+			rt.Fatalf("a with b and b with a differ:\n%s", diff)
+		}
+		once := string(ab.Text())
+		ab.Merge(copyOfFile(b))
+		if diff := cmp.Diff(once, string(ab.Text())); diff != "" {
+			rt.Fatalf("merging b again changed something:\n%s", diff)
+		}
+	})
+}
+
+func TestAConflictIsMerged(t *testing.T) {
+	line := func(id, title, at string) string {
+		return fmt.Sprintf(`{"id":%q,"title":%q,"description":"","status":"open","priority":2,"issue_type":"task","created_at":"2025-01-01T00:00:00Z","updated_at":%q}`, id, title, at)
+	}
+	for _, base := range []string{"", "||||||| base\n" + line("x-1", "old", "2025-01-01T00:00:00Z") + "\n"} {
+		text := line("x-0", "untouched", "2025-01-01T00:00:00Z") + "\n<<<<<<< HEAD\n" +
+			line("x-1", "ours", "2025-01-02T00:00:00Z") + "\n" + line("x-2", "only ours", "2025-01-02T00:00:00Z") + "\n" + base + "=======\n" +
+			line("x-1", "theirs", "2025-01-03T00:00:00Z") + "\n" + line("x-3", "only theirs", "2025-01-02T00:00:00Z") + "\n>>>>>>> branch\n"
+		tr, strays := Parse([]byte(text))
+		var got []string
+		for _, it := range tr.All() {
+			got = append(got, it.ID+" "+it.Title)
+		}
+		want := []string{"x-0 untouched", "x-1 theirs", "x-2 only ours", "x-3 only theirs"}
+		if diff := cmp.Diff(want, got); diff != "" || len(strays) > 0 {
+			t.Errorf("strays %v, issues (-want +got):\n%s", strays, diff)
+		}
+	}
+}
+
+// FuzzParse: whatever a file holds, what is written is read back as the same,
+// every line is an issue's or a stray, and is JSON.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(foreign))
+	f.Add([]byte(foreign + "\n<<<<<<< a\n" + foreign + "\n=======\n{}\n>>>>>>> b\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		tr, _ := Parse(text)
+		first := tr.Text()
+		for line := range bytes.Lines(first) {
+			if !json.Valid(line) {
+				t.Fatalf("%q is no JSON", line)
+			}
+		}
+		again, strays := Parse(first)
+		if len(strays) > 0 || len(again.All()) != len(tr.All()) {
+			t.Fatalf("written and read: strays %v, %d issues of %d", strays, len(again.All()), len(tr.All()))
+		}
+		for _, it := range again.All() {
+			again.edit(it)
+		}
+		if diff := cmp.Diff(string(first), string(again.Text())); diff != "" {
+			t.Errorf("written anew:\n%s", diff)
+		}
+	})
+}
