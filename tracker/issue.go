@@ -47,7 +47,7 @@ type Issue struct {
 	Dependencies              []Dependency
 	Comments                  []Comment
 
-	line []field // as it was read; nil: it is new
+	line []byte // as it was read; nil: it is new
 }
 
 // Dependency says that an issue needs another, or has to do with it.
@@ -114,8 +114,8 @@ func members() []member {
 		text("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),
 		text("original_type", func(it *Issue) *string { return &it.OriginalType }),
 		{"labels", func(it *Issue, raw []byte) error {
-			it.Labels = nil // or it would be read into the list of another copy
-			return readJSON(raw, &it.Labels)
+			it.Labels = nil
+			return readTexts(raw, &it.Labels)
 		},
 			func(it *Issue) []byte { return encodeUnless(len(it.Labels) == 0, it.Labels) }},
 		{"dependencies", readDependencies, writeDependencies},

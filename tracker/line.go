@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -23,19 +24,17 @@ func newCodec() *codec {
 
 // read makes an issue of a line. An issue without an id is none.
 func (c *codec) read(line []byte) (*Issue, error) {
-	parts, err := fields(line)
-	if err != nil {
+	it := &Issue{line: line, Priority: Normal}
+	var wrong error
+	err := walk(line, func(f field) {
+		if i, known := c.byName[f.name]; known && wrong == nil {
+			if err := c.members[i].read(it, f.raw); err != nil {
+				wrong = fmt.Errorf("%s: %w", f.name, err)
+			}
+		}
+	})
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
-	}
-	it := &Issue{line: parts, Priority: Normal}
-	for _, f := range parts {
-		i, known := c.byName[f.name]
-		if !known {
-			continue
-		}
-		if err := c.members[i].read(it, f.raw); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.name, err)
-		}
 	}
 	if it.ID == "" {
 		return nil, fmt.Errorf("it has no id")
@@ -48,19 +47,15 @@ func (c *codec) read(line []byte) (*Issue, error) {
 func (c *codec) write(it *Issue) []byte {
 	was := &Issue{Priority: Normal}
 	had := map[string]bool{}
-	for _, f := range it.line {
+	line := it.parts()
+	for _, f := range line {
 		if i, known := c.byName[f.name]; known {
 			had[f.name] = true
 			_ = c.members[i].read(was, f.raw) // it was read before
 		}
 	}
-	out := []byte{'{'}
-	add := func(key, raw []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(append(append(out, key...), ':'), raw...)
-	}
+	var out []field
+	add := func(key, raw []byte) { out = append(out, field{key: key, raw: raw}) }
 	// Members in the order that the line has, new ones before the first known
 	// one that comes after them.
 	next := 0
@@ -72,7 +67,7 @@ func (c *codec) write(it *Issue) []byte {
 			}
 		}
 	}
-	for _, f := range it.line {
+	for _, f := range line {
 		i, known := c.byName[f.name]
 		if !known {
 			add(f.key, f.raw)
@@ -88,7 +83,19 @@ func (c *codec) write(it *Issue) []byte {
 		}
 	}
 	fresh(len(c.members))
-	return append(out, '}')
+	return joined(out)
+}
+
+// parts are the members of the line that the issue was read from.
+func (it *Issue) parts() []field {
+	if it.line == nil {
+		return nil
+	}
+	parts, err := fields(it.line)
+	if err != nil {
+		panic(err) // it was read before
+	}
+	return parts
 }
 
 // marshal encodes without escapes for HTML, which nobody wants to read in a diff.

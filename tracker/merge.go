@@ -104,13 +104,13 @@ func buried(a, b *Issue) *Issue {
 
 // united are the members of the newer line, and those that nobody knows and that
 // only the older has.
-func (c *codec) united(newer, older *Issue) []field {
-	out := slices.Clone(newer.line)
+func (c *codec) united(newer, older *Issue) []byte {
+	out := newer.parts()
 	at := map[string]int{}
 	for i, f := range out {
 		at[f.name] = i
 	}
-	for _, f := range older.line {
+	for _, f := range older.parts() {
 		if _, known := c.byName[f.name]; known {
 			continue
 		}
@@ -120,7 +120,22 @@ func (c *codec) united(newer, older *Issue) []field {
 			out[i] = f
 		}
 	}
-	return out
+	if newer.line == nil && len(out) == 0 {
+		return nil
+	}
+	return joined(out)
+}
+
+// joined makes an object of its members.
+func joined(parts []field) []byte {
+	text := []byte{'{'}
+	for i, f := range parts {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, f.key...), ':'), f.raw...)
+	}
+	return append(text, '}')
 }
 
 // union has what is in either list, once by its key, in an order that does not

@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 )
 
@@ -76,6 +77,24 @@ func (c Comment) text(issue string) []byte {
 	}{c.ID, issue, c.Author, c.Text, c.CreatedAt})
 }
 
+func readTexts(raw []byte, into *[]string) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	texts, err := elements(raw)
+	if err != nil {
+		return notA("list", raw)
+	}
+	for _, one := range texts {
+		var s string
+		if err := readText(one, &s); err != nil {
+			return err
+		}
+		*into = append(*into, s)
+	}
+	return nil
+}
+
 func readText(raw []byte, into *string) error {
 	s, ok := plainString(raw)
 	if !ok && string(raw) != "null" {
@@ -96,15 +115,13 @@ func readList[T any](raw []byte, read func(f field, into *T) error, keep func(*T
 	}
 	var found []T
 	for _, one := range texts {
-		parts, err := fields(one)
-		if err != nil {
+		var v T
+		var wrong error
+		if err := walk(one, func(f field) { wrong = cmp.Or(wrong, read(f, &v)) }); err != nil {
 			return nil, notA("list of objects", raw)
 		}
-		var v T
-		for _, f := range parts {
-			if err := read(f, &v); err != nil {
-				return nil, err
-			}
+		if wrong != nil {
+			return nil, wrong
 		}
 		keep(&v, one)
 		found = append(found, v)

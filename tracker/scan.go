@@ -27,26 +27,35 @@ type field struct {
 // syntax. A tracker reads thousands of issues to change one, and most of what is
 // in them nobody asks for. Of a name that comes twice both are returned.
 func fields(text []byte) ([]field, error) {
+	found := make([]field, 0, 16)
+	if err := walk(text, func(f field) { found = append(found, f) }); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// walk is fields one by one. What comes before the text goes wrong is given.
+func walk(text []byte, take func(field)) error {
 	s := scanner{text: text}
 	s.space()
 	if s.peek() != '{' {
 		if s.value(0); s.bad || !s.atEnd() {
-			return nil, errSyntax
+			return errSyntax
 		}
-		return nil, errObject
+		return errObject
 	}
-	found := make([]field, 0, 16)
 	s.members(func(name, raw []byte) {
 		key, ok := plainString(name)
 		if !ok {
 			s.bad = true
+			return
 		}
-		found = append(found, field{key, name, raw})
+		take(field{key, name, raw})
 	}, 0)
 	if s.bad || !s.atEnd() {
-		return nil, errSyntax
+		return errSyntax
 	}
-	return found, nil
+	return nil
 }
 
 // elements takes an array apart.

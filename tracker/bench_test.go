@@ -1,0 +1,61 @@
+package tracker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// many makes the file of a tracker of n issues, as large as issues are.
+func many(n int) []byte {
+	t := New()
+	at := time.Date(2025, 1, 1, 0, 0, 0, 123456789, time.UTC)
+	for i := range n {
+		it := &Issue{
+			ID: fmt.Sprintf("proj-%05d", i), Title: fmt.Sprintf("Issue number %d of many", i), Description: strings.Repeat("Some words about it. ", 12),
+			Status: Open, Priority: i % 5, Type: "task", CreatedAt: at, UpdatedAt: at.Add(time.Duration(i) * time.Second), Labels: []string{"one", "two"},
+		}
+		if i > 0 {
+			it.Dependencies = []Dependency{{On: fmt.Sprintf("proj-%05d", i/2), Type: Blocks, CreatedAt: at, CreatedBy: "ann"}}
+		}
+		t.put(it)
+	}
+	return t.Text()
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, n := range []int{1000, 10_000} {
+		text := many(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if t, strays := Parse(text); len(t.issues) != n || len(strays) > 0 {
+					b.Fatal("it was not read")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkUpdate(b *testing.B) {
+	text := many(10_000)
+	for b.Loop() {
+		t, _ := Parse(text)
+		if _, err := t.Update("proj-00007", By{"ann", time.Now()}, func(it *Issue) error { it.Priority = 1; return nil }); err != nil {
+			b.Fatal(err)
+		}
+		if len(t.Text()) == 0 {
+			b.Fatal("nothing was written")
+		}
+	}
+}
+
+func BenchmarkReady(b *testing.B) {
+	t, _ := Parse(many(10_000))
+	for b.Loop() {
+		if len(t.Ready(Filter{}, Hybrid, time.Now())) != 1 {
+			b.Fatal("not one is ready")
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package tracker
+
+import (
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+const maxTitle = 500 // characters
+
+// By is who changes something, and when.
+type By struct {
+	Actor string
+	At    time.Time
+}
+
+// Draft is an issue to be created. Blank fields have their defaults.
+type Draft struct {
+	Issue         // what is known of it; its ID may be given
+	Prefix string // of its id, unless that is given or follows from Parent
+	Parent string // becomes its parent, and the beginning of its id
+}
+
+// Create adds an issue.
+func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
+	it := d.Issue
+	it.CreatedAt, it.UpdatedAt = by.At, by.At
+	if it.Status == "" {
+		it.Status = Open
+	}
+	if it.Type == "" {
+		it.Type = "task"
+	}
+	if err := it.check(); err != nil {
+		return nil, err
+	}
+	if err := t.name(&it, d, by); err != nil {
+		return nil, err
+	}
+	deps := it.Dependencies
+	it.Dependencies = nil
+	if d.Parent != "" {
+		parent, err := t.Find(d.Parent)
+		if err != nil {
+			return nil, err
+		}
+		deps = append(deps, Dependency{On: parent.ID, Type: ParentChild})
+	}
+	t.put(&it)
+	for _, dep := range deps {
+		if _, err := t.Depend(it.ID, dep.On, dep.Type, by); err != nil {
+			delete(t.issues, it.ID)
+			return nil, err
+		}
+	}
+	return &it, nil
+}
+
+func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
+	switch {
+	case it.ID != "":
+		if old := t.issues[it.ID]; old != nil {
+			return mailroom.Errorf(mailroom.Conflict, "there is an issue %s already", it.ID)
+		}
+		return CheckPrefix(it.ID)
+	case d.Parent != "":
+		parent, err := t.Find(d.Parent)
+		if err != nil {
+			return err
+		}
+		it.ID, err = t.childID(parent.ID)
+		return err
+	}
+	if err = CheckPrefix(d.Prefix); err == nil {
+		it.ID = t.newID(d.Prefix, it, by.Actor)
+	}
+	return err
+}
+
+// check refuses what a command must not write; what others wrote is kept.
+func (it *Issue) check() error {
+	if n := utf8.RuneCountInString(it.Title); n == 0 || n > maxTitle || strings.ContainsAny(it.Title, "\x00") {
+		return mailroom.Errorf(mailroom.Invalid, "a title has 1 to %d characters, this one has %d", maxTitle, n)
+	}
+	if it.Priority < Critical || it.Priority > Backlog {
+		return mailroom.Errorf(mailroom.Invalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
+	}
+	if !slices.Contains([]Status{Open, InProgress, Blocked, Closed, "deferred", "pinned"}, it.Status) {
+		return mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, closed", it.Status)
+	}
+	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
+		if !utf8.ValidString(s) {
+			return mailroom.Errorf(mailroom.Invalid, "text is not valid UTF-8")
+		}
+	}
+	return nil
+}
+
+// Update changes an issue. What change leaves invalid is refused, and nothing is
+// changed then.
+func (t *Tracker) Update(id string, by By, change func(*Issue) error) (*Issue, error) {
+	old, err := t.living(id)
+	if err != nil {
+		return nil, err
+	}
+	it := *old
+	it.Labels = slices.Clone(old.Labels)
+	it.Dependencies = slices.Clone(old.Dependencies)
+	it.Comments = slices.Clone(old.Comments)
+	if err := change(&it); err != nil {
+		return nil, err
+	}
+	if it.Title != old.Title || it.Priority != old.Priority || it.Status != old.Status || it.line == nil {
+		if err := it.check(); err != nil {
+			return nil, err
+		}
+	}
+	it.UpdatedAt = by.At
+	switch {
+	case it.Status == Closed && it.ClosedAt.IsZero():
+		it.ClosedAt = by.At
+	case it.Status != Closed:
+		it.ClosedAt, it.CloseReason = time.Time{}, ""
+	}
+	t.put(&it)
+	return &it, nil
+}
+
+// living finds an issue that is not deleted.
+func (t *Tracker) living(id string) (*Issue, error) {
+	it, err := t.Find(id)
+	if err == nil && it.Status == Tombstone {
+		return nil, mailroom.Errorf(mailroom.NotFound, "issue %s was deleted", it.ID)
+	}
+	return it, err
+}
+
+// Claim makes an issue the actor's and puts it in progress. One that somebody
+// else holds, or that is closed, is refused, naming the holder.
+func (t *Tracker) Claim(id string, by By) (*Issue, error) {
+	return t.Update(id, by, func(it *Issue) error {
+		switch {
+		case it.Status == Closed:
+			return mailroom.Errorf(mailroom.Conflict, "%s is closed", it.ID)
+		case it.Assignee != "" && it.Assignee != by.Actor:
+			return mailroom.Errorf(mailroom.Conflict, "%s is claimed by %s", it.ID, it.Assignee)
+		}
+		it.Assignee, it.Status = by.Actor, InProgress
+		return nil
+	})
+}
+
+// Close ends an issue. One that is closed stays as it is.
+func (t *Tracker) Close(id, reason string, by By) (*Issue, error) {
+	it, err := t.living(id)
+	if err != nil || it.Status == Closed {
+		return it, err
+	}
+	return t.Update(it.ID, by, func(it *Issue) error {
+		it.Status, it.CloseReason = Closed, reason
+		return nil
+	})
+}
+
+// Delete leaves a tombstone, and takes the issue out of the dependencies of
+// others. With cascade those that depend on it go too; without it, an issue that
+// others depend on is refused unless force is given. It returns what is deleted.
+func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By) ([]*Issue, error) {
+	doomed := map[string]bool{}
+	var todo []string
+	for _, id := range ids {
+		it, err := t.living(id)
+		if err != nil {
+			return nil, err
+		}
+		todo = append(todo, it.ID)
+	}
+	for len(todo) > 0 {
+		id := todo[0]
+		todo = todo[1:]
+		if doomed[id] {
+			continue
+		}
+		doomed[id] = true
+		if cascade {
+			for _, on := range t.dependents(id) {
+				todo = append(todo, on.ID)
+			}
+		}
+	}
+	for id := range doomed {
+		for _, other := range t.dependents(id) {
+			if !doomed[other.ID] && !force {
+				return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", other.ID, id)
+			}
+		}
+	}
+	var gone []*Issue
+	for _, it := range t.All() {
+		switch {
+		case doomed[it.ID]:
+			dead := *it
+			dead.OriginalType, dead.Status = it.Type, Tombstone
+			dead.DeletedAt, dead.DeletedBy, dead.DeleteReason, dead.UpdatedAt = by.At, by.Actor, reason, by.At
+			dead.ClosedAt, dead.CloseReason = time.Time{}, ""
+			t.put(&dead)
+			gone = append(gone, &dead)
+		case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return doomed[d.On] }):
+			free := *it
+			free.Dependencies = slices.DeleteFunc(slices.Clone(it.Dependencies), func(d Dependency) bool { return doomed[d.On] })
+			free.UpdatedAt = by.At
+			t.put(&free)
+		}
+	}
+	return gone, nil
+}
+
+// dependents are the issues that depend on id, by id.
+func (t *Tracker) dependents(id string) []*Issue {
+	var found []*Issue
+	for _, it := range t.All() {
+		if it.Status != Tombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
+			found = append(found, it)
+		}
+	}
+	return found
+}
+
+// Depend makes an issue depend on another; "" is of type blocks. Doing it again
+// changes nothing. A circle of issues that block each other is refused.
+func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
+	it, err := t.living(id)
+	if err != nil {
+		return nil, err
+	}
+	other, err := t.living(on)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = Blocks
+	}
+	switch {
+	case it.ID == other.ID:
+		return nil, mailroom.Errorf(mailroom.Invalid, "%s cannot depend on itself", it.ID)
+	case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == other.ID && d.Type == kind }):
+		return it, nil
+	case (kind == Blocks || kind == ParentChild) && t.reaches(other.ID, it.ID, kind):
+		return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s already: together they would wait for each other", other.ID, it.ID)
+	}
+	return t.Update(it.ID, by, func(it *Issue) error {
+		it.Dependencies = append(it.Dependencies, Dependency{On: other.ID, Type: kind, CreatedAt: by.At, CreatedBy: by.Actor})
+		return nil
+	})
+}
+
+// reaches reports whether one issue leads to another by dependencies of a type.
+func (t *Tracker) reaches(from, to, kind string) bool {
+	seen := map[string]bool{}
+	todo := []string{from}
+	for len(todo) > 0 {
+		id := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if id == to {
+			return true
+		}
+		if it := t.issues[id]; it != nil && !seen[id] {
+			seen[id] = true
+			for _, d := range it.Dependencies {
+				if d.Type == kind {
+					todo = append(todo, d.On)
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Undepend takes a dependency away; "" takes those of all types.
+func (t *Tracker) Undepend(id, on, kind string, by By) (*Issue, error) {
+	it, err := t.living(id)
+	if err != nil {
+		return nil, err
+	}
+	other := on
+	if found, err := t.Find(on); err == nil {
+		other = found.ID // else the issue may be gone, and the tie to it not
+	}
+	tie := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
+	if !slices.ContainsFunc(it.Dependencies, tie) {
+		return nil, mailroom.Errorf(mailroom.NotFound, "%s does not depend on %s", it.ID, other)
+	}
+	return t.Update(it.ID, by, func(it *Issue) error {
+		it.Dependencies = slices.DeleteFunc(it.Dependencies, tie)
+		return nil
+	})
+}
+
+// Say adds a comment.
+func (t *Tracker) Say(id, text string, by By) (Comment, error) {
+	c := Comment{ID: 1, Author: by.Actor, Text: text, CreatedAt: by.At}
+	if strings.TrimSpace(text) == "" || !utf8.ValidString(text) {
+		return c, mailroom.Errorf(mailroom.Invalid, "a comment needs text")
+	}
+	_, err := t.Update(id, by, func(it *Issue) error {
+		for _, old := range it.Comments {
+			c.ID = max(c.ID, old.ID+1)
+		}
+		it.Comments = append(it.Comments, c)
+		return nil
+	})
+	return c, err
+}
+
+// Label adds labels and removes others. What is there already, or not, stays so.
+func (t *Tracker) Label(id string, add, remove []string, by By) (*Issue, error) {
+	for _, l := range add {
+		if strings.TrimSpace(l) == "" || strings.ContainsAny(l, ",\n\x00") {
+			return nil, mailroom.Errorf(mailroom.Invalid, "%q is no label", l)
+		}
+	}
+	return t.Update(id, by, func(it *Issue) error {
+		for _, l := range add {
+			if !slices.Contains(it.Labels, l) {
+				it.Labels = append(it.Labels, l)
+			}
+		}
+		it.Labels = slices.DeleteFunc(it.Labels, func(l string) bool { return slices.Contains(remove, l) })
+		return nil
+	})
+}
+
+// Rename gives all ids that begin with one prefix another, wherever they are
+// named: in ids, dependencies and texts.
+func (t *Tracker) Rename(from, to string, by By) (int, error) {
+	if err := CheckPrefix(to); err != nil {
+		return 0, err
+	}
+	renamed := map[string]string{}
+	for id := range t.issues {
+		if rest, ok := strings.CutPrefix(id, from+"-"); ok {
+			renamed[id] = to + "-" + rest
+		}
+	}
+	for id, name := range renamed {
+		if _, also := renamed[name]; t.issues[name] != nil && !also {
+			return 0, mailroom.Errorf(mailroom.Conflict, "%s cannot become %s, which is another issue", id, name)
+		}
+	}
+	all := t.All()
+	for _, it := range all {
+		delete(t.issues, it.ID)
+		delete(t.lines, it.ID)
+	}
+	for _, it := range all {
+		out := *it
+		if name, ok := renamed[it.ID]; ok {
+			out.ID, out.UpdatedAt = name, by.At
+		}
+		out.Dependencies = slices.Clone(it.Dependencies)
+		for i, d := range out.Dependencies {
+			name, ok := renamed[d.On]
+			if ok {
+				d.On = name
+			}
+			if ok || out.ID != it.ID {
+				d.raw = nil
+				out.Dependencies[i] = d
+			}
+		}
+		if out.ID != it.ID {
+			out.Comments = slices.Clone(it.Comments)
+			for i := range out.Comments {
+				out.Comments[i].raw = nil
+			}
+		}
+		t.put(&out)
+	}
+	return len(renamed), nil
+}

@@ -1,0 +1,253 @@
+package tracker
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Filter selects issues; all that is set must hold. Its zero value selects what
+// is not closed.
+type Filter struct {
+	Statuses []Status // none: all but closed ones, with All these too
+	All      bool
+	Priority *int
+	Least    *int // priorities from it, and
+	Most     *int // up to it
+	Type     string
+	Assignee string
+	Free     bool // nobody has it
+	Labels   []string
+	AnyLabel []string
+	IDs      []string // whole ones
+	Title    string   // part of it, in any case
+	Text     string   // part of its id, title, description or notes, in any case
+	Parent   string   // its parent's whole id
+
+	CreatedAfter, CreatedBefore, UpdatedAfter, UpdatedBefore time.Time
+}
+
+// matches reports whether an issue is selected. Tombstones are only by name.
+func (f *Filter) matches(it *Issue) bool {
+	has := func(l string) bool { return slices.Contains(it.Labels, l) }
+	switch {
+	case len(f.Statuses) > 0 && !slices.Contains(f.Statuses, it.Status),
+		len(f.Statuses) == 0 && (it.Status == Tombstone || it.Status == Closed && !f.All),
+		f.Priority != nil && it.Priority != *f.Priority,
+		f.Least != nil && it.Priority < *f.Least,
+		f.Most != nil && it.Priority > *f.Most,
+		f.Type != "" && it.Type != f.Type,
+		f.Assignee != "" && it.Assignee != f.Assignee,
+		f.Free && it.Assignee != "",
+		slices.ContainsFunc(f.Labels, func(l string) bool { return !has(l) }),
+		len(f.AnyLabel) > 0 && !slices.ContainsFunc(f.AnyLabel, has),
+		len(f.IDs) > 0 && !slices.Contains(f.IDs, it.ID),
+		f.Title != "" && !holds(it.Title, f.Title),
+		f.Parent != "" && it.Parent() != f.Parent,
+		!f.CreatedAfter.IsZero() && !it.CreatedAt.After(f.CreatedAfter),
+		!f.CreatedBefore.IsZero() && !it.CreatedAt.Before(f.CreatedBefore),
+		!f.UpdatedAfter.IsZero() && !it.UpdatedAt.After(f.UpdatedAfter),
+		!f.UpdatedBefore.IsZero() && !it.UpdatedAt.Before(f.UpdatedBefore):
+		return false
+	}
+	return f.Text == "" || holds(it.ID, f.Text) || holds(it.Title, f.Text) || holds(it.Description, f.Text) || holds(it.Notes, f.Text)
+}
+
+func holds(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+// Parent is the issue that this one is a child of, "" if it is none's.
+func (it *Issue) Parent() string {
+	for _, d := range it.Dependencies {
+		if d.Type == ParentChild {
+			return d.On
+		}
+	}
+	return ""
+}
+
+// List returns the selected issues: by priority, the newer first among equals.
+func (t *Tracker) List(f Filter) []*Issue {
+	var found []*Issue
+	for _, it := range t.issues {
+		if f.matches(it) {
+			found = append(found, it)
+		}
+	}
+	slices.SortFunc(found, func(a, b *Issue) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return found
+}
+
+// holdsUp reports whether an issue keeps those that it blocks from being ready.
+func holdsUp(it *Issue) bool {
+	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked)
+}
+
+// BlockedBy returns the issues that keep one from being ready: those that it
+// depends on itself, or its parents do. They come by id.
+func (t *Tracker) BlockedBy(it *Issue) []*Issue {
+	found := map[string]*Issue{}
+	seen := map[string]bool{}
+	for it != nil && !seen[it.ID] {
+		seen[it.ID] = true
+		for _, d := range it.Dependencies {
+			if on := t.issues[d.On]; d.Type == Blocks && holdsUp(on) {
+				found[on.ID] = on
+			}
+		}
+		it = t.issues[it.Parent()]
+	}
+	list := make([]*Issue, 0, len(found))
+	for _, on := range found {
+		list = append(list, on)
+	}
+	slices.SortFunc(list, func(a, b *Issue) int { return cmp.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Order is how ready issues are sorted.
+type Order string
+
+// The orders of ready issues.
+const (
+	ByPriority Order = "priority" // then the oldest
+	ByAge      Order = "oldest"
+	Hybrid     Order = "hybrid" // those of the last two days by priority, then the others by age
+)
+
+// recent is for how long an issue counts as new in the order hybrid.
+const recent = 48 * time.Hour
+
+// Ready returns the open issues that nothing keeps from being worked on.
+func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
+	f.Statuses = []Status{Open}
+	found := slices.DeleteFunc(t.List(f), func(it *Issue) bool { return len(t.BlockedBy(it)) > 0 })
+	young := func(it *Issue) int {
+		if order == Hybrid && now.Sub(it.CreatedAt) > recent {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(found, func(a, b *Issue) int {
+		age := a.CreatedAt.Compare(b.CreatedAt)
+		if order == ByAge || young(a) == 1 && young(b) == 1 {
+			return cmp.Or(age, cmp.Compare(a.ID, b.ID))
+		}
+		return cmp.Or(cmp.Compare(young(a), young(b)), cmp.Compare(a.Priority, b.Priority), age, cmp.Compare(a.ID, b.ID))
+	})
+	return found
+}
+
+// Waiting returns the issues that are not closed and that others hold up.
+func (t *Tracker) Waiting() []*Issue {
+	return slices.DeleteFunc(t.List(Filter{Statuses: []Status{Open, InProgress, Blocked}}), func(it *Issue) bool { return len(t.BlockedBy(it)) == 0 })
+}
+
+// Stale returns the issues that are not closed and were not touched since, the
+// longest forgotten first.
+func (t *Tracker) Stale(since time.Time) []*Issue {
+	found := t.List(Filter{UpdatedBefore: since})
+	slices.SortStableFunc(found, func(a, b *Issue) int { return a.UpdatedAt.Compare(b.UpdatedAt) })
+	return found
+}
+
+// Node is an issue in a tree of dependencies.
+type Node struct {
+	Issue *Issue
+	Depth int
+	Under string // the id of the node above, "" at the top
+	Cut   bool   // what is below it was shown before, or is too deep
+}
+
+// maxTree is how deep a tree is followed unless less is asked for.
+const maxTree = 50
+
+// Tree walks over what an issue depends on, or with up what depends on it.
+func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
+	top, err := t.living(id)
+	if err != nil {
+		return nil, err
+	}
+	if depth <= 0 {
+		depth = maxTree
+	}
+	var nodes []Node
+	shown := map[string]bool{}
+	var walk func(it *Issue, level int, under string)
+	walk = func(it *Issue, level int, under string) {
+		next := t.next(it, up)
+		cut := len(next) > 0 && (shown[it.ID] || level >= depth)
+		nodes = append(nodes, Node{it, level, under, cut})
+		if shown[it.ID] || cut {
+			return
+		}
+		shown[it.ID] = true
+		for _, on := range next {
+			walk(on, level+1, it.ID)
+		}
+	}
+	walk(top, 0, "")
+	return nodes, nil
+}
+
+func (t *Tracker) next(it *Issue, up bool) []*Issue {
+	if up {
+		return t.dependents(it.ID)
+	}
+	var found []*Issue
+	for _, d := range it.Dependencies {
+		if on := t.issues[d.On]; on != nil && on.Status != Tombstone {
+			found = append(found, on)
+		}
+	}
+	return found
+}
+
+// Cycles returns the circles of issues that block each other, each from its
+// smallest id. A file that was merged can have some.
+func (t *Tracker) Cycles() [][]*Issue {
+	var found [][]*Issue
+	state := map[string]int{} // 0 unseen, 1 on the path, 2 done
+	var path []*Issue
+	known := map[string]bool{}
+	var visit func(it *Issue)
+	visit = func(it *Issue) {
+		state[it.ID] = 1
+		path = append(path, it)
+		for _, d := range it.Dependencies {
+			on := t.issues[d.On]
+			if d.Type != Blocks || on == nil {
+				continue
+			}
+			switch state[on.ID] {
+			case 0:
+				visit(on)
+			case 1:
+				at := slices.Index(path, on)
+				ring := slices.Clone(path[at:])
+				first := slices.Index(ring, slices.MinFunc(ring, func(a, b *Issue) int { return cmp.Compare(a.ID, b.ID) }))
+				ring = slices.Concat(ring[first:], ring[:first])
+				name := ""
+				for _, one := range ring {
+					name += one.ID + " "
+				}
+				if !known[name] {
+					known[name] = true
+					found = append(found, ring)
+				}
+			}
+		}
+		path = path[:len(path)-1]
+		state[it.ID] = 2
+	}
+	for _, it := range t.All() {
+		if state[it.ID] == 0 {
+			visit(it)
+		}
+	}
+	return found
+}
