@@ -88,7 +88,7 @@ func (it *Issue) check() error {
 	if it.Priority < Critical || it.Priority > Backlog {
 		return mailroom.Errorf(mailroom.Invalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
 	}
-	if !slices.Contains([]Status{Open, InProgress, Blocked, Closed, "deferred", "pinned"}, it.Status) {
+	if !it.Status.Known() || it.Status == Tombstone {
 		return mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, closed", it.Status)
 	}
 	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
@@ -186,13 +186,13 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 		}
 		doomed[id] = true
 		if cascade {
-			for _, on := range t.dependents(id) {
+			for _, on := range t.Dependents(id) {
 				todo = append(todo, on.ID)
 			}
 		}
 	}
 	for id := range doomed {
-		for _, other := range t.dependents(id) {
+		for _, other := range t.Dependents(id) {
 			if !doomed[other.ID] && !force {
 				return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", other.ID, id)
 			}
@@ -218,8 +218,8 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 	return gone, nil
 }
 
-// dependents are the issues that depend on id, by id.
-func (t *Tracker) dependents(id string) []*Issue {
+// Dependents are the issues that depend on id, by id.
+func (t *Tracker) Dependents(id string) []*Issue {
 	var found []*Issue
 	for _, it := range t.All() {
 		if it.Status != Tombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
@@ -279,24 +279,25 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 	return false
 }
 
-// Undepend takes a dependency away; "" takes those of all types.
-func (t *Tracker) Undepend(id, on, kind string, by By) (*Issue, error) {
-	it, err := t.living(id)
-	if err != nil {
-		return nil, err
+// Undepend takes a dependency away, "" those of all types, and returns the id of
+// the issue that it was on.
+func (t *Tracker) Undepend(id, on, kind string, by By) (it *Issue, other string, err error) {
+	if it, err = t.living(id); err != nil {
+		return nil, "", err
 	}
-	other := on
+	other = on
 	if found, err := t.Find(on); err == nil {
 		other = found.ID // else the issue may be gone, and the tie to it not
 	}
 	tie := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
 	if !slices.ContainsFunc(it.Dependencies, tie) {
-		return nil, mailroom.Errorf(mailroom.NotFound, "%s does not depend on %s", it.ID, other)
+		return nil, "", mailroom.Errorf(mailroom.NotFound, "%s does not depend on %s", it.ID, other)
 	}
-	return t.Update(it.ID, by, func(it *Issue) error {
+	it, err = t.Update(it.ID, by, func(it *Issue) error {
 		it.Dependencies = slices.DeleteFunc(it.Dependencies, tie)
 		return nil
 	})
+	return it, other, err
 }
 
 // Say adds a comment.

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,11 @@ const (
 	// has it does not bring it back.
 	Tombstone Status = "tombstone"
 )
+
+// Known reports whether a status is one that a command may name.
+func (s Status) Known() bool {
+	return slices.Contains([]Status{Open, InProgress, Blocked, "deferred", "pinned", Closed, Tombstone}, s)
+}
 
 // Priorities, the most urgent first.
 const (

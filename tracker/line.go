@@ -86,6 +86,16 @@ func (c *codec) write(it *Issue) []byte {
 	return joined(out)
 }
 
+// Has reports whether the line that the issue was read from has a member.
+func (it *Issue) Has(name string) bool {
+	for _, f := range it.parts() {
+		if f.name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // parts are the members of the line that the issue was read from.
 func (it *Issue) parts() []field {
 	if it.line == nil {

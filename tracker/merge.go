@@ -21,14 +21,14 @@ func (t *Tracker) Merge(other *Tracker) {
 			if line, same := other.lines[id]; same {
 				t.lines[id] = line
 			}
-		case !bytes.Equal(t.line(ours), other.line(theirs)):
+		case !bytes.Equal(t.Line(ours), other.Line(theirs)):
 			t.put(t.codec.merge(ours, theirs))
 		}
 	}
 }
 
-// line is how an issue is written.
-func (t *Tracker) line(it *Issue) []byte {
+// Line is how an issue is written, as a JSON object.
+func (t *Tracker) Line(it *Issue) []byte {
 	if line, same := t.lines[it.ID]; same {
 		return line
 	}

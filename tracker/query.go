@@ -196,7 +196,7 @@ func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 
 func (t *Tracker) next(it *Issue, up bool) []*Issue {
 	if up {
-		return t.dependents(it.ID)
+		return t.Dependents(it.ID)
 	}
 	var found []*Issue
 	for _, d := range it.Dependencies {
@@ -250,4 +250,34 @@ func (t *Tracker) Cycles() [][]*Issue {
 		}
 	}
 	return found
+}
+
+// Epic is an issue that has children.
+type Epic struct {
+	Issue            *Issue
+	Children, Closed int
+}
+
+// Done reports whether all its children are closed, and it has some.
+func (e Epic) Done() bool { return e.Children > 0 && e.Closed == e.Children }
+
+// Epics returns the epics that are not closed, by id.
+func (t *Tracker) Epics() []Epic {
+	var epics []Epic
+	for _, it := range t.All() {
+		if it.Type != "epic" || it.Status == Closed || it.Status == Tombstone {
+			continue
+		}
+		e := Epic{Issue: it}
+		for _, child := range t.Dependents(it.ID) {
+			if child.Parent() == it.ID {
+				e.Children++
+				if child.Status == Closed {
+					e.Closed++
+				}
+			}
+		}
+		epics = append(epics, e)
+	}
+	return epics
 }

@@ -101,11 +101,7 @@ func sides(text []byte) (ours, theirs [][]byte, marked bool) {
 func (t *Tracker) Text() []byte {
 	var out bytes.Buffer
 	for _, it := range t.All() {
-		line, same := t.lines[it.ID]
-		if !same {
-			line = t.codec.write(it)
-		}
-		out.Write(line)
+		out.Write(t.Line(it))
 		out.WriteByte('\n')
 	}
 	return out.Bytes()

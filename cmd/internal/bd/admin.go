@@ -1,0 +1,279 @@
+package bd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+func (m *Main) exportCommand() *cobra.Command {
+	var to, status string
+	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: cobra.NoArgs}
+	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
+	cmd.Flags().StringVarP(&status, "status", "s", "", "only those of this status")
+	cmd.Flags().StringP("format", "f", "jsonl", "accepted; it is jsonl")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			var out bytes.Buffer
+			n := 0
+			for _, it := range t.All() {
+				if it.Status != tracker.Tombstone && (status == "" || string(it.Status) == status) {
+					out.Write(append(bytes.Clone(t.Line(it)), '\n'))
+					n++
+				}
+			}
+			if to == "" {
+				_, err := m.Stdout.Write(out.Bytes())
+				return err
+			}
+			if err := os.WriteFile(m.at(to), out.Bytes(), 0o644); err != nil {
+				return fmt.Errorf("export: %w", err)
+			}
+			return m.tell("Wrote %d issues to %s.", n, to)
+		})
+	}
+	return cmd
+}
+
+func (m *Main) importCommand() *cobra.Command {
+	var from string
+	var dry, keep bool
+	cmd := &cobra.Command{Use: "import", Short: "Take in issues from JSON lines; those that are there are merged", Args: cobra.NoArgs}
+	flags := cmd.Flags()
+	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
+	flags.BoolVar(&dry, "dry-run", false, "only show what would come of it")
+	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave those that are there as they are")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		in := m.Stdin
+		if from != "" {
+			file, err := os.Open(m.at(from))
+			if err != nil {
+				return fmt.Errorf("import: %w", err)
+			}
+			defer file.Close() //nolint:errcheck // it is only read
+			in = file
+		}
+		raw, err := io.ReadAll(in)
+		if err != nil {
+			return fmt.Errorf("import: %w", err)
+		}
+		other, strays := tracker.Parse(raw)
+		if len(strays) > 0 {
+			return mailroom.Errorf(mailroom.Invalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
+		}
+		var came tracker.Came
+		do := func(t *tracker.Tracker) error {
+			came = t.Import(other, keep)
+			return nil
+		}
+		run := func() error { return m.change(cmd.Context(), do) }
+		if dry {
+			run = func() error { return m.read(do) }
+		}
+		if err := run(); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]int{"created": came.New, "updated": came.Changed, "unchanged": came.Same, "skipped": came.Skipped})
+		}
+		return m.tell("%d new, %d changed, %d as they were, %d skipped", came.New, came.Changed, came.Same, came.Skipped)
+	}
+	return cmd
+}
+
+// mergeCommand is a merge driver for git: the result goes to the second file, as
+// git asks for it with "bd merge %A %O %A %B".
+func (m *Main) mergeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "merge OUTPUT BASE OURS THEIRS", Short: "Merge two copies of the file, for git", Args: cobra.ExactArgs(4),
+		Long: `Merge two copies of the file, for git.
+
+No merge driver is needed: a file with git's conflict marks is merged when it is read.
+To have no marks at all:
+  git config merge.bd.driver "bd merge %A %O %A %B"
+  echo ".beads/issues.jsonl merge=bd" >> .gitattributes`,
+		RunE: func(_ *cobra.Command, files []string) error {
+			var sides [2]*tracker.Tracker
+			for i, name := range files[2:] {
+				raw, err := os.ReadFile(m.at(name))
+				if err != nil {
+					return fmt.Errorf("merge: %w", err)
+				}
+				t, strays := tracker.Parse(raw)
+				if len(strays) > 0 {
+					return mailroom.Errorf(mailroom.Invalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
+				}
+				sides[i] = t
+			}
+			sides[0].Merge(sides[1])
+			if err := os.WriteFile(m.at(files[0]), sides[0].Text(), 0o644); err != nil {
+				return fmt.Errorf("merge: %w", err)
+			}
+			return nil
+		},
+	}
+}
+
+// syncCommand is there for those who are used to it: the file is always in sync.
+func (m *Main) syncCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sync", Short: "Merge what git has marked in the file; there is nothing else to keep in step", Args: cobra.NoArgs}
+	for _, name := range []string{"flush-only", "import-only", "no-push", "no-pull", "dry-run"} {
+		cmd.Flags().Bool(name, false, "accepted; it means nothing here")
+	}
+	cmd.Flags().StringP("message", "m", "", "accepted; nothing is committed")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := m.change(cmd.Context(), func(*tracker.Tracker) error { return nil }); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]string{"status": "synced"})
+		}
+		return m.tell("The file is the only copy there is, and whole. Commit it with git when you like.")
+	}
+	return cmd
+}
+
+func (m *Main) compactCommand() *cobra.Command {
+	var days int
+	var dry bool
+	cmd := &cobra.Command{Use: "compact", Short: "Forget tombstones that no copy needs any more", Args: cobra.NoArgs}
+	cmd.Flags().IntVar(&days, "days", 30, "age of tombstones, in days; at least 30")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show how many")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		gone := 0
+		do := func(t *tracker.Tracker) error {
+			gone = t.Forget(time.Now().AddDate(0, 0, -days))
+			return nil
+		}
+		run := func() error { return m.change(cmd.Context(), do) }
+		if dry {
+			run = func() error { return m.read(do) }
+		}
+		if err := run(); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]any{"removed_tombstones": gone, "dry_run": dry})
+		}
+		return m.tell("%d tombstones", gone)
+	}
+	return cmd
+}
+
+func (m *Main) renameCommand() *cobra.Command {
+	return &cobra.Command{Use: "rename-prefix NEW", Short: "Give all ids another beginning", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		var from string
+		var n int
+		err = m.change(cmd.Context(), func(t *tracker.Tracker) (err error) {
+			from = t.Prefix()
+			n, err = t.Rename(from, args[0], m.now())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := writeSettings(dir, args[0]); err != nil {
+			return err
+		}
+		if m.json {
+			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": args[0], "issues_updated": n})
+		}
+		return m.tell("%d issues begin with %s- now.", n, args[0])
+	}}
+}
+
+func (m *Main) doctorCommand() *cobra.Command {
+	return &cobra.Command{Use: "doctor", Short: "Look for what is wrong with the file", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		t, strays, err := dir.Read()
+		if err != nil {
+			return err
+		}
+		found := t.Check()
+		for _, s := range strays {
+			found = append(found, fmt.Sprintf("a line is no issue: %v", s.Err))
+		}
+		if m.json {
+			err = m.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
+		} else if err = m.printLines(found); err == nil && len(found) == 0 {
+			err = m.tell("%d issues, nothing wrong.", len(t.All()))
+		}
+		if err == nil && len(found) > 0 {
+			err = errors.New("the file has findings")
+		}
+		return err
+	}}
+}
+
+func (m *Main) infoCommand() *cobra.Command {
+	return &cobra.Command{Use: "info", Short: "Where the tracker is, and how large", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		return m.read(func(t *tracker.Tracker) error {
+			set, err := readSettings(dir)
+			if err != nil {
+				return err
+			}
+			file, err := os.Stat(dir.File())
+			if err != nil {
+				return fmt.Errorf("look at the file: %w", err)
+			}
+			if m.json {
+				return m.printJSON(map[string]any{
+					"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})), "prefix": set.Prefix,
+					"mode": "direct", "daemon_connected": false, "version": m.Version,
+				})
+			}
+			return m.printRows([][]string{
+				{"file", dir.File()}, {"size", fmt.Sprintf("%d bytes", file.Size())}, {"issues", number(len(t.List(tracker.Filter{All: true})))}, {"prefix", set.Prefix},
+			})
+		})
+	}}
+}
+
+func (m *Main) versionCommand() *cobra.Command {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		if m.json {
+			return m.printJSON(map[string]string{"version": m.Version})
+		}
+		_, err := fmt.Fprintf(m.Stdout, "bd version %s\n", m.Version)
+		return err
+	}}
+}
+
+func (m *Main) primeCommand() *cobra.Command {
+	return &cobra.Command{Use: "prime", Short: "Print what an agent should know of this tracker", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		_, err := io.WriteString(m.Stdout, primer)
+		return err
+	}}
+}
+
+const primer = `# Issues of this repository
+
+They are in .beads/issues.jsonl. Use bd to read and change them; add --json for answers that programs read.
+
+1. bd ready --json             what can be worked on now
+2. bd update ID --claim --json make one yours; exit 1 names the holder if somebody was quicker
+3. bd show ID --json           all it says
+4. bd create "TITLE" --deps discovered-from:ID --json   what you find on the way
+5. bd comments add ID "TEXT"   what the next one should know
+6. bd close ID --reason "WHY" --json
+7. commit .beads/issues.jsonl together with your work
+`

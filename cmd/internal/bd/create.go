@@ -1,0 +1,287 @@
+package bd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+// settings are .beads/config.toml.
+type settings struct {
+	Prefix string `toml:"prefix,omitempty"` // of new ids
+}
+
+const settingsFile = "config.toml"
+
+func readSettings(dir tracker.Folder) (s settings, err error) {
+	raw, err := os.ReadFile(filepath.Join(dir.Path(), settingsFile))
+	if os.IsNotExist(err) {
+		return s, nil
+	}
+	if err == nil {
+		err = toml.Unmarshal(raw, &s)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read %s of the tracker: %w", settingsFile, err)
+	}
+	return s, nil
+}
+
+func (m *Main) initCommand() *cobra.Command {
+	var prefix string
+	cmd := &cobra.Command{
+		Use: "init", Short: "Make a tracker in this folder; nothing outside of .beads is touched", Args: cobra.NoArgs,
+	}
+	cmd.Flags().StringVarP(&prefix, "prefix", "p", "", "what ids begin with (default the folder's name)")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		path := filepath.Join(m.Dir, folderName)
+		switch {
+		case m.database != "":
+			path = filepath.Dir(m.at(m.database))
+		case m.Env("BEADS_DIR") != "":
+			path = m.at(m.Env("BEADS_DIR"))
+		}
+		if prefix == "" {
+			prefix = fitting(filepath.Base(filepath.Dir(path)))
+		}
+		if err := tracker.CheckPrefix(prefix); err != nil {
+			return err
+		}
+		dir := tracker.Within(path)
+		if err := dir.Init(); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(filepath.Join(path, settingsFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		switch {
+		case os.IsExist(err):
+			return m.tell("There is a tracker in %s already.", path)
+		case err != nil:
+			return fmt.Errorf("make the tracker: %w", err)
+		}
+		_, err = fmt.Fprintf(file, "prefix = %q\n", prefix)
+		if e := file.Close(); err == nil {
+			err = e
+		}
+		if err != nil {
+			return fmt.Errorf("make the tracker: %w", err)
+		}
+		if m.json {
+			return m.printJSON(map[string]string{"path": path, "prefix": prefix})
+		}
+		return m.tell("Made a tracker in %s; its issues begin with %s-.", path, prefix)
+	}
+	return cmd
+}
+
+// fitting makes a prefix of a folder's name.
+func fitting(name string) string {
+	name = strings.Trim(strings.Map(func(r rune) rune {
+		if r < 128 && (r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_') {
+			return r
+		}
+		return '-'
+	}, name), "-")
+	if name == "" {
+		return "bd"
+	}
+	return name
+}
+
+// fields are the flags that set what an issue says.
+type fields struct {
+	title, description, design, acceptance, notes, assignee string
+	kind, priority, status, external                        string
+	estimate                                                int
+}
+
+func (f *fields) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.description, "description", "d", "", "what it is about; - reads it from stdin")
+	flags.StringVar(&f.design, "design", "", "how it is to be done")
+	flags.StringVar(&f.acceptance, "acceptance", "", "when it is done")
+	flags.StringVar(&f.notes, "notes", "", "what else there is to know")
+	flags.StringVarP(&f.assignee, "assignee", "a", "", "who has it")
+	flags.StringVarP(&f.kind, "type", "t", "", "bug, feature, task, epic, chore, or another word")
+	flags.StringVarP(&f.priority, "priority", "p", "", "0 (critical) to 4 (backlog), or P0 to P4")
+	flags.StringVar(&f.external, "external-ref", "", "its name elsewhere, such as gh-9")
+	flags.IntVarP(&f.estimate, "estimate", "e", 0, "minutes that it may take")
+}
+
+// set changes what flags were given for.
+func (f *fields) set(cmd *cobra.Command, stdin io.Reader, it *tracker.Issue) error {
+	given := cmd.Flags().Changed
+	if f.description == "-" {
+		raw, err := io.ReadAll(stdin)
+		if err != nil {
+			return fmt.Errorf("read the description: %w", err)
+		}
+		f.description = strings.TrimRight(string(raw), "\n")
+	}
+	for name, to := range map[string]*string{
+		"description": &it.Description, "design": &it.Design, "acceptance": &it.Acceptance, "notes": &it.Notes,
+		"assignee": &it.Assignee, "type": &it.Type, "external-ref": &it.ExternalRef, "title": &it.Title,
+	} {
+		if given(name) {
+			*to = map[string]string{
+				"description": f.description, "design": f.design, "acceptance": f.acceptance, "notes": f.notes,
+				"assignee": f.assignee, "type": f.kind, "external-ref": f.external, "title": f.title,
+			}[name]
+		}
+	}
+	if given("status") {
+		it.Status = tracker.Status(f.status)
+	}
+	if given("estimate") {
+		if f.estimate < 0 {
+			return mailroom.Errorf(mailroom.Invalid, "an estimate of %d minutes is none", f.estimate)
+		}
+		it.EstimatedMinutes = &f.estimate
+	}
+	if given("priority") {
+		p, err := priority(f.priority)
+		if err != nil {
+			return err
+		}
+		it.Priority = p
+	}
+	return nil
+}
+
+// priority reads 0 … 4, or P0 … P4.
+func priority(s string) (int, error) {
+	n, err := strconv.Atoi(strings.TrimPrefix(strings.ToUpper(s), "P"))
+	if err != nil || n < tracker.Critical || n > tracker.Backlog {
+		return 0, mailroom.Errorf(mailroom.Invalid, "priority %q is not one of 0 to 4, or P0 to P4", s)
+	}
+	return n, nil
+}
+
+func (m *Main) createCommand() *cobra.Command {
+	var f fields
+	var labels, deps []string
+	var id, parent, title string
+	var silent bool
+	cmd := &cobra.Command{Use: "create TITLE", Aliases: []string{"new"}, Short: "Create an issue", Args: cobra.MaximumNArgs(1)}
+	f.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&title, "title", "", "the title, instead of the argument")
+	flags.StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
+	flags.StringSliceVar(&deps, "deps", nil, "issues that it depends on, as ID or TYPE:ID, with commas between")
+	flags.StringVar(&parent, "parent", "", "the issue that it is a child of")
+	flags.StringVar(&id, "id", "", "its id, instead of a new one")
+	flags.BoolVar(&silent, "silent", false, "print its id only")
+	flags.Bool("force", false, "accepted; it means nothing here")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d := tracker.Draft{Issue: tracker.Issue{ID: id, Priority: tracker.Normal, Labels: labels}, Parent: parent}
+		if err := f.set(cmd, m.Stdin, &d.Issue); err != nil {
+			return err
+		}
+		d.Title = strings.Join(append(args, title), "")
+		for _, dep := range deps {
+			kind, on, found := strings.Cut(dep, ":")
+			if !found {
+				kind, on = tracker.Blocks, dep
+			}
+			d.Dependencies = append(d.Dependencies, tracker.Dependency{On: strings.TrimSpace(on), Type: strings.TrimSpace(kind)})
+		}
+		return m.create(cmd.Context(), d, func(t *tracker.Tracker, it *tracker.Issue) error {
+			switch {
+			case m.json:
+				return m.printJSON(shape(t, it))
+			case silent:
+				return m.printID(it)
+			}
+			return m.tell("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+		})
+	}
+	return cmd
+}
+
+func (m *Main) quickCommand() *cobra.Command {
+	var f fields
+	var labels []string
+	cmd := &cobra.Command{Use: "q TITLE", Short: "Create an issue and print its id", Args: cobra.MinimumNArgs(1)}
+	f.bind(cmd)
+	cmd.Flags().StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d := tracker.Draft{Issue: tracker.Issue{Priority: tracker.Normal, Labels: labels}}
+		if err := f.set(cmd, m.Stdin, &d.Issue); err != nil {
+			return err
+		}
+		d.Title = strings.Join(args, " ")
+		return m.create(cmd.Context(), d, func(t *tracker.Tracker, it *tracker.Issue) error {
+			if m.json {
+				return m.printJSON(shape(t, it))
+			}
+			return m.printID(it)
+		})
+	}
+	return cmd
+}
+
+func (m *Main) printID(it *tracker.Issue) error {
+	_, err := fmt.Fprintln(m.Stdout, it.ID)
+	return err
+}
+
+// create adds an issue, and prints it once it is on the disk.
+func (m *Main) create(ctx context.Context, d tracker.Draft, print func(*tracker.Tracker, *tracker.Issue) error) error {
+	for i, l := range d.Labels {
+		d.Labels[i] = strings.TrimSpace(l)
+	}
+	d.Labels = slices.DeleteFunc(d.Labels, func(l string) bool { return l == "" })
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	set, err := readSettings(dir)
+	if err != nil {
+		return err
+	}
+	var made *tracker.Issue
+	var after *tracker.Tracker
+	by := m.by(ctx)
+	err = m.change(ctx, func(t *tracker.Tracker) (err error) {
+		if d.Prefix = set.Prefix; d.Prefix == "" {
+			d.Prefix = t.Prefix()
+		}
+		if d.Prefix == "" {
+			d.Prefix = fitting(filepath.Base(filepath.Dir(dir.Path())))
+		}
+		made, err = t.Create(d, by)
+		after = t
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return print(after, made)
+}
+
+// writeSettings changes the prefix of new ids.
+func writeSettings(dir tracker.Folder, prefix string) error {
+	set, err := readSettings(dir)
+	if err != nil {
+		return err
+	}
+	set.Prefix = prefix
+	raw, err := toml.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir.Path(), settingsFile), raw, 0o644); err != nil {
+		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
+	}
+	return nil
+}

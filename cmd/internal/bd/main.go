@@ -1,0 +1,242 @@
+// Package bd is the command line of the tracker, as agents and scripts know it:
+// data goes to stdout, with --json nothing else does, and talk goes to stderr.
+package bd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+// Main is one invocation.
+type Main struct {
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Env     func(string) string // as os.Getenv
+	Dir     string              // where it was called
+	Name    string              // how it was called, for help; "" is bd
+	Version string
+
+	// set by Run, from the flags
+	json, quiet, verbose bool
+	actor, database      string
+	readonly             bool
+	entered              bool // the command line was understood
+}
+
+// The exit codes that scripts rely on.
+const (
+	exitDone   = 0
+	exitFailed = 1
+)
+
+// Run runs the command that args name and returns its exit code.
+func (m *Main) Run(ctx context.Context, args []string) int {
+	root := m.Command()
+	root.SetArgs(args)
+	root.SetIn(m.Stdin)
+	root.SetOut(m.Stdout)
+	root.SetErr(m.Stderr)
+	m.json = m.Env("BD_JSON") == "1" || m.Env("BD_JSON") == "true"
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	hint := ""
+	if !m.entered {
+		hint = "see: " + cmd.CommandPath() + " --help"
+	}
+	return m.refuse(err, hint)
+}
+
+// Command is the tree of commands.
+func (m *Main) Command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bd",
+		Short: "Issues that agents share, in a file that git carries",
+		Long: `Issues that agents share, in a file that git carries.
+
+They are in .beads/issues.jsonl, one a line, and nowhere else: there is no server, no
+daemon and no cache. A command reads the file, and puts a new one in its place.`,
+		SilenceErrors: true, SilenceUsage: true,
+		Version: m.Version,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			m.entered = true
+		},
+	}
+	if m.Name != "" {
+		root.Use = m.Name
+	}
+	root.SetVersionTemplate("bd version {{.Version}}\n")
+	flags := root.PersistentFlags()
+	flags.BoolVar(&m.json, "json", false, "write JSON to stdout, and nothing else")
+	flags.StringVar(&m.actor, "actor", "", "who does it (default $BD_ACTOR, $BEADS_ACTOR, git's user.name, $USER)")
+	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder, instead of looking for .beads upwards")
+	flags.BoolVarP(&m.quiet, "quiet", "q", false, "say only what is wrong")
+	flags.BoolVarP(&m.verbose, "verbose", "v", false, "say more")
+	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
+	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox"} {
+		flags.Bool(name, false, "accepted; it means nothing here")
+		_ = flags.MarkHidden(name) // the flag is there
+	}
+	root.Flags().BoolP("version", "V", false, "print the version")
+	root.AddCommand(
+		m.initCommand(), m.createCommand(), m.quickCommand(), m.updateCommand(), m.closeCommand(), m.reopenCommand(), m.deleteCommand(),
+		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
+		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.epicCommand(),
+		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
+		m.doctorCommand(), m.infoCommand(), m.primeCommand(), m.versionCommand(),
+	)
+	return root
+}
+
+// refuse says what is wrong: one line to stderr, and under --json an object to
+// stdout.
+func (m *Main) refuse(err error, hint string) int {
+	message := err.Error()
+	if e, ok := errors.AsType[*mailroom.Error](err); ok {
+		message = e.Message
+	}
+	if text, rest, found := strings.Cut(message, "; "); found && hint == "" {
+		message, hint = text, rest
+	}
+	line := "Error: " + oneLine(message)
+	if hint != "" {
+		line += " (" + oneLine(hint) + ")"
+	}
+	m.say("%s", line)
+	if m.json {
+		body := struct {
+			Error string `json:"error"`
+			Hint  string `json:"hint,omitempty"`
+		}{message, hint}
+		if err := m.printJSON(body); err != nil {
+			m.say("%v", err)
+		}
+	}
+	return exitFailed
+}
+
+// say writes a line of talk. That it cannot be written changes no outcome, so its
+// error is dropped here and nowhere else.
+func (m *Main) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(m.Stderr, format+"\n", args...)
+}
+
+// tell is talk about what was done, which --quiet and --json leave out.
+func (m *Main) tell(format string, args ...any) error {
+	if m.quiet || m.json {
+		return nil
+	}
+	_, err := fmt.Fprintf(m.Stdout, format+"\n", args...)
+	return err
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+const folderName = ".beads"
+
+// folder finds the tracker: what --db or BEADS_DIR name, else the nearest folder
+// .beads upwards from here.
+func (m *Main) folder() (tracker.Folder, error) {
+	switch {
+	case m.database != "":
+		return tracker.Within(filepath.Dir(m.at(m.database))), nil
+	case m.Env("BEADS_DIR") != "":
+		return tracker.Within(m.at(m.Env("BEADS_DIR"))), nil
+	}
+	for dir := m.Dir; ; dir = filepath.Dir(dir) {
+		if f := tracker.Within(filepath.Join(dir, folderName)); f.Exists() {
+			return f, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return tracker.Folder{}, mailroom.Errorf(mailroom.NotFound, "there is no tracker here; make one with: bd init")
+		}
+	}
+}
+
+func (m *Main) at(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(m.Dir, path)
+}
+
+// by is who changes something now. It may ask git, so it is not called while the
+// tracker is locked; where nobody's name is written, [Main.now] does.
+func (m *Main) by(ctx context.Context) tracker.By {
+	return tracker.By{Actor: m.who(ctx), At: time.Now()}
+}
+
+func (m *Main) now() tracker.By { return tracker.By{At: time.Now()} }
+
+func (m *Main) who(ctx context.Context) string {
+	for _, name := range []string{m.actor, m.Env("BD_ACTOR"), m.Env("BEADS_ACTOR")} {
+		if name != "" {
+			return name
+		}
+	}
+	git := exec.CommandContext(ctx, "git", "config", "user.name")
+	git.Dir = m.Dir
+	if out, err := git.Output(); err == nil && len(strings.TrimSpace(string(out))) > 0 {
+		return strings.TrimSpace(string(out))
+	}
+	if name := m.Env("USER"); name != "" {
+		return name
+	}
+	return "unknown"
+}
+
+// read gives f the issues as they are now.
+func (m *Main) read(f func(t *tracker.Tracker) error) error {
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	t, strays, err := dir.Read()
+	if err != nil {
+		return err
+	}
+	if len(strays) > 0 {
+		m.say("Warning: %d lines of the file are no issues; the next change puts them aside: %v", len(strays), strays[0].Err)
+	}
+	return f(t)
+}
+
+// change gives f the issues to be changed, and returns once that is on the disk.
+func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) error {
+	if m.readonly {
+		return mailroom.Errorf(mailroom.Forbidden, "nothing is changed under --readonly")
+	}
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	strays, err := dir.Update(ctx, f)
+	if err == nil && len(strays) > 0 {
+		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(strays), strays[0].Err)
+	}
+	return err
+}
+
+// Started runs the program of the process it is in.
+func Started(ctx context.Context, name, version string) int {
+	dir, err := os.Getwd()
+	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
+	if err != nil {
+		return m.refuse(err, "")
+	}
+	return m.Run(ctx, os.Args[1:])
+}

@@ -1,0 +1,334 @@
+package bd
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+// filters are the flags that select issues.
+type filters struct {
+	status, kind, assignee, priority, least, most, title, parent string
+	createdAfter, createdBefore, updatedAfter, updatedBefore     string
+	labels, anyLabel, ids                                        []string
+	all, free                                                    bool
+	limit                                                        int
+}
+
+func (f *filters) bind(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.status, "status", "s", "", "of this status, or several with commas between")
+	flags.StringVarP(&f.priority, "priority", "p", "", "of this priority")
+	flags.StringVar(&f.least, "priority-min", "", "of this priority or a less urgent one")
+	flags.StringVar(&f.most, "priority-max", "", "of this priority or a more urgent one")
+	flags.StringVarP(&f.kind, "type", "t", "", "of this type")
+	flags.StringVarP(&f.assignee, "assignee", "a", "", "that this one has")
+	flags.BoolVar(&f.free, "no-assignee", false, "that nobody has")
+	flags.StringSliceVarP(&f.labels, "label", "l", nil, "with all of these labels")
+	flags.StringSliceVar(&f.anyLabel, "label-any", nil, "with any of these labels")
+	flags.StringVar(&f.title, "title", "", "with this in the title")
+	flags.StringSliceVar(&f.ids, "id", nil, "with one of these ids")
+	flags.StringVar(&f.parent, "parent", "", "children of this issue")
+	flags.StringVar(&f.createdAfter, "created-after", "", "created after this day or time")
+	flags.StringVar(&f.createdBefore, "created-before", "", "created before it")
+	flags.StringVar(&f.updatedAfter, "updated-after", "", "changed after this day or time")
+	flags.StringVar(&f.updatedBefore, "updated-before", "", "changed before it")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "at most so many; 0 is all")
+}
+
+// filter reads the flags.
+func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
+	out = tracker.Filter{
+		All: f.all, Type: f.kind, Assignee: f.assignee, Free: f.free, Labels: f.labels, AnyLabel: f.anyLabel, Title: f.title,
+	}
+	for _, s := range strings.Split(f.status, ",") {
+		switch s = strings.TrimSpace(s); s {
+		case "":
+		case "all":
+			out.All = true
+		default:
+			if !tracker.Status(s).Known() {
+				return out, mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, closed", s)
+			}
+			out.Statuses = append(out.Statuses, tracker.Status(s))
+		}
+	}
+	for _, p := range []struct {
+		text string
+		to   **int
+	}{{f.priority, &out.Priority}, {f.least, &out.Least}, {f.most, &out.Most}} {
+		if p.text != "" {
+			n, err := priority(p.text)
+			if err != nil {
+				return out, err
+			}
+			*p.to = &n
+		}
+	}
+	for _, at := range []struct {
+		text string
+		to   *time.Time
+	}{
+		{f.createdAfter, &out.CreatedAfter}, {f.createdBefore, &out.CreatedBefore},
+		{f.updatedAfter, &out.UpdatedAfter}, {f.updatedBefore, &out.UpdatedBefore},
+	} {
+		if *at.to, err = moment(at.text); err != nil {
+			return out, err
+		}
+	}
+	for _, id := range f.ids {
+		it, err := t.Find(id)
+		if err != nil {
+			return out, err
+		}
+		out.IDs = append(out.IDs, it.ID)
+	}
+	if f.parent != "" {
+		it, err := t.Find(f.parent)
+		if err != nil {
+			return out, err
+		}
+		out.Parent = it.ID
+	}
+	return out, nil
+}
+
+func moment(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
+		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
+			return at, nil
+		}
+	}
+	return time.Time{}, mailroom.Errorf(mailroom.Invalid, "%q is no time; write 2026-01-31 or 2026-01-31T15:04:05Z", text)
+}
+
+func first[T any](list []T, n int) []T {
+	if n > 0 && len(list) > n {
+		return list[:n]
+	}
+	return list
+}
+
+func (m *Main) listCommand() *cobra.Command {
+	var f filters
+	cmd := &cobra.Command{Use: "list", Short: "List issues that are not closed", Args: cobra.NoArgs}
+	f.bind(cmd)
+	cmd.Flags().BoolVar(&f.all, "all", false, "closed ones too")
+	cmd.Flags().Bool("long", false, "accepted; it means nothing here")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			what, err := f.filter(t)
+			if err != nil {
+				return err
+			}
+			return m.printList(t, first(t.List(what), f.limit))
+		})
+	}
+	return cmd
+}
+
+// printList prints issues as list does.
+func (m *Main) printList(t *tracker.Tracker, found []*tracker.Issue) error {
+	if m.json {
+		return m.printJSON(shapes(t, found, counts(t)))
+	}
+	return m.printTable(found)
+}
+
+func (m *Main) searchCommand() *cobra.Command {
+	var f filters
+	cmd := &cobra.Command{Use: "search TEXT", Short: "Find issues by what they say", Args: cobra.MinimumNArgs(1)}
+	f.bind(cmd)
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		f.all = true
+		return m.read(func(t *tracker.Tracker) error {
+			what, err := f.filter(t)
+			if err != nil {
+				return err
+			}
+			what.Text = strings.Join(args, " ")
+			return m.printList(t, first(t.List(what), f.limit))
+		})
+	}
+	return cmd
+}
+
+func (m *Main) countCommand() *cobra.Command {
+	var f filters
+	var group string
+	groups := map[string]func(*tracker.Issue) []string{
+		"status":   func(it *tracker.Issue) []string { return []string{string(it.Status)} },
+		"priority": func(it *tracker.Issue) []string { return []string{fmt.Sprintf("P%d", it.Priority)} },
+		"type":     func(it *tracker.Issue) []string { return []string{it.Type} },
+		"assignee": func(it *tracker.Issue) []string { return []string{it.Assignee} },
+		"label":    func(it *tracker.Issue) []string { return it.Labels },
+	}
+	cmd := &cobra.Command{Use: "count", Short: "Count issues, closed ones too", Args: cobra.NoArgs}
+	f.bind(cmd)
+	by := map[string]*bool{}
+	for name := range groups {
+		by[name] = cmd.Flags().Bool("by-"+name, false, "by "+name)
+	}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		for name, on := range by {
+			if *on && group != "" {
+				return mailroom.Errorf(mailroom.Invalid, "count by one thing at a time, not by %s and %s", group, name)
+			} else if *on {
+				group = name
+			}
+		}
+		return m.read(func(t *tracker.Tracker) error {
+			f.all = true
+			what, err := f.filter(t)
+			if err != nil {
+				return err
+			}
+			found := t.List(what)
+			if group == "" {
+				return m.printCount(len(found))
+			}
+			return m.printGroups(found, groups[group])
+		})
+	}
+	return cmd
+}
+
+func (m *Main) readyCommand() *cobra.Command {
+	var f filters
+	order := string(tracker.Hybrid)
+	var claim, explain bool
+	cmd := &cobra.Command{Use: "ready", Short: "List the open issues that nothing keeps from being worked on", Args: cobra.NoArgs}
+	f.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&order, "sort", order, "hybrid (what is new by priority, then the oldest), priority or oldest")
+	flags.BoolVar(&f.free, "unassigned", false, "that nobody has")
+	flags.BoolVar(&claim, "claim", false, "make the first one that nobody has yours")
+	flags.BoolVar(&explain, "explain", false, "say what keeps the others")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !slices.Contains([]tracker.Order{tracker.Hybrid, tracker.ByPriority, tracker.ByAge}, tracker.Order(order)) {
+			return mailroom.Errorf(mailroom.Invalid, "sort %q is not one of hybrid, priority, oldest", order)
+		}
+		find := func(t *tracker.Tracker) ([]*tracker.Issue, error) {
+			what, err := f.filter(t)
+			return t.Ready(what, tracker.Order(order), time.Now()), err
+		}
+		if claim {
+			by := m.by(cmd.Context())
+			return m.claimReady(cmd, by, find)
+		}
+		return m.read(func(t *tracker.Tracker) error {
+			found, err := find(t)
+			if err != nil {
+				return err
+			}
+			if explain && !m.json {
+				return m.printExplained(t, found)
+			}
+			return m.printList(t, first(found, f.limit))
+		})
+	}
+	return cmd
+}
+
+// claimReady claims the first ready issue that is free.
+func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
+	var mine *tracker.Issue
+	var after *tracker.Tracker
+	err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
+		found, err := find(t)
+		if err != nil {
+			return err
+		}
+		for _, it := range found {
+			if it.Assignee == "" || it.Assignee == by.Actor {
+				after = t
+				mine, err = t.Claim(it.ID, by)
+				return err
+			}
+		}
+		return mailroom.Errorf(mailroom.NotFound, "no ready issue is free")
+	})
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(shapes(after, []*tracker.Issue{mine}, nil))
+	}
+	return m.tell("Claimed %s: %s", mine.ID, mine.Title)
+}
+
+func (m *Main) blockedCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: cobra.NoArgs}
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			found := t.Waiting()
+			if m.json {
+				return m.printJSON(shapes(t, found, func(it *tracker.Issue) []extra {
+					ids := names(t.BlockedBy(it))
+					return []extra{{"blocked_by_count", len(ids)}, {"blocked_by", ids}}
+				}))
+			}
+			return m.printBlocked(t, found)
+		})
+	}
+	return cmd
+}
+
+func names(issues []*tracker.Issue) []string {
+	ids := []string{}
+	for _, it := range issues {
+		ids = append(ids, it.ID)
+	}
+	return ids
+}
+
+func (m *Main) staleCommand() *cobra.Command {
+	var days, limit int
+	var status string
+	cmd := &cobra.Command{Use: "stale", Short: "List open issues that nobody has touched for long", Args: cobra.NoArgs}
+	cmd.Flags().IntVarP(&days, "days", "d", 30, "days without a change")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many")
+	cmd.Flags().StringVarP(&status, "status", "s", "", "of this status")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			found := t.Stale(time.Now().AddDate(0, 0, -days))
+			found = slices.DeleteFunc(found, func(it *tracker.Issue) bool { return status != "" && string(it.Status) != status })
+			return m.printList(t, first(found, limit))
+		})
+	}
+	return cmd
+}
+
+func (m *Main) showCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues with all they say", Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(_ *cobra.Command, ids []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			var found []*tracker.Issue
+			for _, id := range ids {
+				it, err := t.Find(id)
+				if err != nil {
+					return err
+				}
+				found = append(found, it)
+			}
+			if !m.json {
+				return m.printIssues(t, found)
+			}
+			list := []any{}
+			for _, it := range found {
+				list = append(list, whole(t, it))
+			}
+			return m.printJSON(list)
+		})
+	}
+	return cmd
+}

@@ -1,0 +1,282 @@
+package bd
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"mailroom/tracker"
+)
+
+func number(n int) string { return strconv.Itoa(n) }
+
+// colour is a piece of text in a terminal's colour, plain text anywhere else.
+func (m *Main) colour(code int, text string) string {
+	file, ok := m.Stdout.(*os.File)
+	if !ok || !isatty.IsTerminal(file.Fd()) || m.Env("NO_COLOR") != "" {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, text)
+}
+
+// Colours of terminals.
+const (
+	red    = 31
+	green  = 32
+	yellow = 33
+	blue   = 34
+	grey   = 90
+)
+
+func (m *Main) status(s tracker.Status) string {
+	return m.colour(map[tracker.Status]int{
+		tracker.Open: green, tracker.InProgress: yellow, tracker.Blocked: red, tracker.Closed: grey, tracker.Tombstone: grey,
+	}[s], string(s))
+}
+
+func (m *Main) urgency(p int) string {
+	text := "P" + number(p)
+	if p <= 1 {
+		return m.colour(red, text)
+	}
+	return text
+}
+
+// printRows prints aligned columns.
+func (m *Main) printRows(rows [][]string) error {
+	w := tabwriter.NewWriter(m.Stdout, 0, 0, 2, ' ', tabwriter.StripEscape)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t ")); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (m *Main) printLines(lines []string) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printTable prints issues, one a line.
+func (m *Main) printTable(found []*tracker.Issue) error {
+	if len(found) == 0 {
+		return m.tell("No issues.")
+	}
+	rows := [][]string{}
+	for _, it := range found {
+		rows = append(rows, []string{it.ID, m.urgency(it.Priority), it.Type, m.status(it.Status), it.Assignee, oneLine(it.Title)})
+	}
+	return m.printRows(rows)
+}
+
+func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
+	if len(found) == 0 {
+		return m.tell("No issue is blocked.")
+	}
+	rows := [][]string{}
+	for _, it := range found {
+		rows = append(rows, []string{it.ID, m.urgency(it.Priority), oneLine(it.Title), "← " + strings.Join(names(t.BlockedBy(it)), ", ")})
+	}
+	return m.printRows(rows)
+}
+
+func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error {
+	if err := m.printTable(ready); err != nil {
+		return err
+	}
+	for _, it := range t.Waiting() {
+		if err := m.tell("%s waits for %s", it.ID, strings.Join(names(t.BlockedBy(it)), ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printTree(nodes []tracker.Node) error {
+	for i, n := range nodes {
+		branch := ""
+		if n.Depth > 0 {
+			last := !slices.ContainsFunc(nodes[i+1:], func(x tracker.Node) bool { return x.Under == n.Under && x.Depth == n.Depth })
+			branch = strings.Repeat("   ", n.Depth-1) + "├─ "
+			if last {
+				branch = strings.Repeat("   ", n.Depth-1) + "└─ "
+			}
+		}
+		more := ""
+		if n.Cut {
+			more = " …"
+		}
+		if _, err := fmt.Fprintf(m.Stdout, "%s%s %s %s %s%s\n", branch, n.Issue.ID, m.urgency(n.Issue.Priority), m.status(n.Issue.Status), oneLine(n.Issue.Title), more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printIssues(t *tracker.Tracker, found []*tracker.Issue) error {
+	for i, it := range found {
+		if i > 0 {
+			if err := m.printLines([]string{""}); err != nil {
+				return err
+			}
+		}
+		if err := m.printIssue(t, it); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
+	head := fmt.Sprintf("%s  %s\n%s %s %s", m.colour(blue, it.ID), oneLine(it.Title), m.urgency(it.Priority), it.Type, m.status(it.Status))
+	if it.Assignee != "" {
+		head += ", " + it.Assignee + " has it"
+	}
+	lines := []string{head, fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt))}
+	if it.Status == tracker.Closed {
+		lines = append(lines, fmt.Sprintf("closed %s: %s", day(it.ClosedAt), it.CloseReason))
+	}
+	if len(it.Labels) > 0 {
+		lines = append(lines, "labels "+strings.Join(it.Labels, ", "))
+	}
+	for _, part := range []struct{ name, text string }{
+		{"", it.Description}, {"Design", it.Design}, {"Acceptance", it.Acceptance}, {"Notes", it.Notes},
+	} {
+		if part.text != "" {
+			lines = append(lines, "", strings.TrimLeft(part.name+"\n"+part.text, "\n"))
+		}
+	}
+	if len(it.Dependencies) > 0 {
+		lines = append(lines, "", "Depends on")
+	}
+	for _, d := range it.Dependencies {
+		title := ""
+		if on, err := t.Find(d.On); err == nil {
+			title = oneLine(on.Title) + " (" + m.status(on.Status) + ")"
+		}
+		lines = append(lines, fmt.Sprintf("  %s %s %s", d.On, d.Type, title))
+	}
+	if on := t.Dependents(it.ID); len(on) > 0 {
+		lines = append(lines, "", "Depended on by "+strings.Join(names(on), ", "))
+	}
+	if err := m.printLines(lines); err != nil || len(it.Comments) == 0 {
+		return err
+	}
+	if err := m.printLines([]string{""}); err != nil {
+		return err
+	}
+	return m.printComments(it)
+}
+
+func (m *Main) printComments(it *tracker.Issue) error {
+	if len(it.Comments) == 0 {
+		return m.tell("Nobody said anything about %s.", it.ID)
+	}
+	for _, c := range it.Comments {
+		if _, err := fmt.Fprintf(m.Stdout, "%s, %s: %s\n", day(c.CreatedAt), c.Author, c.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) printCount(n int) error {
+	if m.json {
+		return m.printJSON(map[string]int{"count": n})
+	}
+	_, err := fmt.Fprintln(m.Stdout, n)
+	return err
+}
+
+func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
+	type count struct {
+		Group string `json:"group"`
+		Count int    `json:"count"`
+	}
+	at := map[string]int{}
+	for _, it := range found {
+		for _, g := range group(it) {
+			if g == "" {
+				g = "(none)"
+			}
+			at[g]++
+		}
+	}
+	groups := []count{}
+	rows := [][]string{}
+	for g, n := range at {
+		groups = append(groups, count{g, n})
+	}
+	slices.SortFunc(groups, func(a, b count) int { return strings.Compare(a.Group, b.Group) })
+	for _, g := range groups {
+		rows = append(rows, []string{g.Group, number(g.Count)})
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"total": len(found), "groups": groups})
+	}
+	return m.printRows(append(rows, []string{"total", number(len(found))}))
+}
+
+func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
+	if m.json {
+		list := []any{}
+		for _, e := range epics {
+			list = append(list, map[string]any{
+				"epic": shape(t, e.Issue), "total_children": e.Children, "closed_children": e.Closed, "eligible_for_close": e.Done(),
+			})
+		}
+		return m.printJSON(list)
+	}
+	rows := [][]string{}
+	for _, e := range epics {
+		rows = append(rows, []string{e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), oneLine(e.Issue.Title)})
+	}
+	return m.printRows(rows)
+}
+
+// bar draws a share.
+func bar(n, of int) string {
+	const width = 20
+	if of == 0 {
+		return strings.Repeat("·", width)
+	}
+	full := n * width / of
+	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
+}
+
+func (m *Main) statsCommand() *cobra.Command {
+	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by where they stand", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+		return m.read(func(t *tracker.Tracker) error {
+			s := t.Stats(time.Now())
+			if m.json {
+				return m.printJSON(map[string]any{
+					"total_issues": s.Total, "open_issues": s.Open, "in_progress_issues": s.InProgress, "closed_issues": s.Closed,
+					"blocked_issues": s.Blocked, "deferred_issues": s.Deferred, "ready_issues": s.Ready, "tombstone_issues": s.Tombstones,
+					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
+				})
+			}
+			rows := [][]string{}
+			for _, r := range []struct {
+				name string
+				n    int
+			}{
+				{"open", s.Open}, {"in progress", s.InProgress}, {"closed", s.Closed}, {"ready", s.Ready}, {"blocked", s.Blocked},
+			} {
+				rows = append(rows, []string{r.name, number(r.n), bar(r.n, s.Total)})
+			}
+			return m.printRows(append(rows, []string{"all", number(s.Total), ""}))
+		})
+	}}
+}

@@ -1,0 +1,177 @@
+package bd
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+func (m *Main) updateCommand() *cobra.Command {
+	var f fields
+	var add, remove, set []string
+	var claim bool
+	cmd := &cobra.Command{Use: "update ID…", Short: "Change issues, or claim them", Args: cobra.MinimumNArgs(1)}
+	f.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.title, "title", "", "its title")
+	flags.StringVarP(&f.status, "status", "s", "", "open, in_progress, blocked, deferred or closed")
+	flags.StringSliceVar(&add, "add-label", nil, "label to add; may be repeated")
+	flags.StringSliceVar(&remove, "remove-label", nil, "label to remove; may be repeated")
+	flags.StringSliceVar(&set, "set-labels", nil, "labels instead of those there are")
+	flags.BoolVar(&claim, "claim", false, "make it yours and put it in progress, unless somebody has it")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
+			return mailroom.Errorf(mailroom.Invalid, "nothing is to be changed; name what, such as --status in_progress")
+		}
+		by := m.now()
+		if claim {
+			by = m.by(cmd.Context())
+		}
+		return m.each(cmd.Context(), ids, by, "Updated", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+			if claim {
+				if _, err := t.Claim(id, by); err != nil {
+					return nil, err
+				}
+			}
+			if flags.Changed("set-labels") {
+				it, err := t.Find(id)
+				if err != nil {
+					return nil, err
+				}
+				if _, err := t.Label(id, set, slices.DeleteFunc(slices.Clone(it.Labels), func(l string) bool { return slices.Contains(set, l) }), by); err != nil {
+					return nil, err
+				}
+			}
+			if len(add)+len(remove) > 0 {
+				if _, err := t.Label(id, add, remove, by); err != nil {
+					return nil, err
+				}
+			}
+			return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, m.Stdin, it) })
+		})
+	}
+	return cmd
+}
+
+// anySet reports whether a flag of the command's own was given.
+func anySet(cmd *cobra.Command) bool {
+	for _, name := range []string{
+		"title", "status", "description", "design", "acceptance", "notes", "assignee", "type", "priority", "external-ref", "estimate",
+		"add-label", "remove-label", "set-labels", "claim",
+	} {
+		if cmd.Flags().Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// each does the same to several issues, all or none of them.
+func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done string, f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error)) error {
+	var changed []*tracker.Issue
+	var after *tracker.Tracker
+	err := m.change(ctx, func(t *tracker.Tracker) error {
+		changed, after = nil, t
+		for _, id := range ids {
+			it, err := f(t, id, by)
+			if err != nil {
+				return err
+			}
+			changed = append(changed, it)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(shapes(after, changed, nil))
+	}
+	for _, it := range changed {
+		if err := m.tell("%s %s: %s", done, it.ID, it.Title); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Main) closeCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{Use: "close ID…", Aliases: []string{"done"}, Short: "Close issues", Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().StringVarP(&reason, "reason", "r", "Closed", "why, or how")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return m.each(cmd.Context(), ids, m.now(), "Closed", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+			return t.Close(id, reason, by)
+		})
+	}
+	return cmd
+}
+
+func (m *Main) reopenCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().StringVarP(&reason, "reason", "r", "", "why; it becomes a comment")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+			if strings.TrimSpace(reason) != "" {
+				if _, err := t.Say(id, "Reopened: "+reason, by); err != nil {
+					return nil, err
+				}
+			}
+			return t.Update(id, by, func(it *tracker.Issue) error {
+				it.Status = tracker.Open
+				return nil
+			})
+		})
+	}
+	return cmd
+}
+
+func (m *Main) deleteCommand() *cobra.Command {
+	var force, cascade, dry bool
+	var reason string
+	cmd := &cobra.Command{
+		Use: "delete ID…", Short: "Delete issues; a tombstone keeps other copies from bringing them back", Args: cobra.MinimumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.BoolVarP(&force, "force", "f", false, "do it; without it, it is only shown")
+	flags.BoolVar(&cascade, "cascade", false, "those that depend on them too")
+	flags.BoolVar(&dry, "dry-run", false, "only show what would be deleted")
+	flags.StringVarP(&reason, "reason", "r", "", "why")
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		var gone []*tracker.Issue
+		by := m.by(cmd.Context())
+		remove := func(t *tracker.Tracker) (err error) {
+			gone, err = t.Delete(ids, reason, cascade, force, by)
+			return err
+		}
+		do := func() error { return m.change(cmd.Context(), remove) }
+		if dry || !force {
+			do = func() error { return m.read(remove) }
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		return m.printDeleted(gone, force && !dry)
+	}
+	return cmd
+}
+
+func (m *Main) printDeleted(gone []*tracker.Issue, done bool) error {
+	ids := []string{}
+	for _, it := range gone {
+		ids = append(ids, it.ID)
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"deleted": ids, "deleted_count": len(ids), "dry_run": !done})
+	}
+	if done {
+		return m.tell("Deleted %s", strings.Join(ids, ", "))
+	}
+	return m.tell("This would delete %s; do it with --force", strings.Join(ids, ", "))
+}

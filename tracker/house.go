@@ -1,0 +1,117 @@
+package tracker
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Came says what an import did.
+type Came struct{ New, Changed, Same, Skipped int }
+
+// Import takes in the issues of another file. Those that are there are merged, or
+// with keep left as they are.
+func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
+	for id, theirs := range other.issues {
+		ours := t.issues[id]
+		switch {
+		case ours == nil:
+			came.New++
+		case keep:
+			came.Skipped++
+			delete(other.issues, id)
+		case bytes.Equal(t.Line(ours), other.Line(theirs)):
+			came.Same++
+		default:
+			came.Changed++
+		}
+	}
+	t.Merge(other)
+	return came
+}
+
+// Forget drops the tombstones that are older than since and than a tombstone
+// lasts, and returns how many.
+func (t *Tracker) Forget(since time.Time) (n int) {
+	for id, it := range t.issues {
+		if it.Status == Tombstone && it.DeletedAt.Before(since) {
+			delete(t.issues, id)
+			delete(t.lines, id)
+			n++
+		}
+	}
+	return n
+}
+
+// Stats are counts of issues. Ready and Blocked say what can be worked on.
+type Stats struct {
+	Total, Open, InProgress, Closed, Deferred, Pinned, Tombstones int
+	Ready, Blocked, EpicsDone                                     int
+	LeadTime                                                      time.Duration // from creation to close, on average
+}
+
+// Stats counts. A tombstone is in no total.
+func (t *Tracker) Stats(now time.Time) (s Stats) {
+	var lead time.Duration
+	for _, it := range t.issues {
+		switch it.Status {
+		case Open:
+			s.Open++
+		case InProgress:
+			s.InProgress++
+		case Closed:
+			s.Closed++
+			lead += it.ClosedAt.Sub(it.CreatedAt)
+		case "deferred":
+			s.Deferred++
+		case "pinned":
+			s.Pinned++
+		case Tombstone:
+			s.Tombstones++
+			continue
+		}
+		s.Total++
+	}
+	if s.Closed > 0 {
+		s.LeadTime = lead / time.Duration(s.Closed)
+	}
+	s.Ready, s.Blocked = len(t.Ready(Filter{}, ByPriority, now)), len(t.Waiting())
+	for _, e := range t.Epics() {
+		if e.Done() {
+			s.EpicsDone++
+		}
+	}
+	return s
+}
+
+// Check finds what contradicts itself in what others wrote.
+func (t *Tracker) Check() (found []string) {
+	bad := func(it *Issue, format string, args ...any) {
+		found = append(found, it.ID+": "+fmt.Sprintf(format, args...))
+	}
+	for _, it := range t.All() {
+		if it.Status == Tombstone {
+			continue
+		}
+		if err := it.check(); err != nil {
+			bad(it, "%v", err)
+		}
+		if (it.Status == Closed) == it.ClosedAt.IsZero() {
+			bad(it, "it is %s, and closed_at is set: %v", it.Status, !it.ClosedAt.IsZero())
+		}
+		for _, d := range it.Dependencies {
+			if on := t.issues[d.On]; on == nil || on.Status == Tombstone {
+				bad(it, "it depends on %s, which is not there", d.On)
+			}
+		}
+	}
+	for _, ring := range t.Cycles() {
+		var ids []string
+		for _, it := range ring {
+			ids = append(ids, it.ID)
+		}
+		found = append(found, "these wait for each other: "+strings.Join(ids, ", "))
+	}
+	return found
+}
