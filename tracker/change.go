@@ -56,7 +56,7 @@ func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
 			return nil, err
 		}
 	}
-	return &it, nil
+	return t.issues[it.ID], nil
 }
 
 func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
@@ -334,8 +334,8 @@ func (t *Tracker) Label(id string, add, remove []string, by By) (*Issue, error) 
 	})
 }
 
-// Rename gives all ids that begin with one prefix another, wherever they are
-// named: in ids, dependencies and texts.
+// Rename gives all ids that begin with one prefix another, in dependencies and
+// comments too. It returns how many.
 func (t *Tracker) Rename(from, to string, by By) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
@@ -363,20 +363,16 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 		}
 		out.Dependencies = slices.Clone(it.Dependencies)
 		for i, d := range out.Dependencies {
-			name, ok := renamed[d.On]
-			if ok {
+			if name, ok := renamed[d.On]; ok {
 				d.On = name
 			}
-			if ok || out.ID != it.ID {
-				d.raw = nil
-				out.Dependencies[i] = d
-			}
+			d.raw = patched(d.raw, "issue_id", out.ID)
+			d.raw = patched(d.raw, "depends_on_id", d.On)
+			out.Dependencies[i] = d
 		}
-		if out.ID != it.ID {
-			out.Comments = slices.Clone(it.Comments)
-			for i := range out.Comments {
-				out.Comments[i].raw = nil
-			}
+		out.Comments = slices.Clone(it.Comments)
+		for i, c := range out.Comments {
+			out.Comments[i].raw = patched(c.raw, "issue_id", out.ID)
 		}
 		t.put(&out)
 	}

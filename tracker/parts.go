@@ -139,3 +139,22 @@ func writeList[T any](list []T, write func(T) []byte) []byte {
 	}
 	return append(append([]byte{'['}, bytes.Join(texts, []byte(","))...), ']')
 }
+
+// patched is an object, as it was read, with another text under a name that it
+// has.
+func patched(raw []byte, name, text string) []byte {
+	if raw == nil {
+		return nil
+	}
+	parts, err := fields(raw)
+	if err != nil {
+		panic(err) // it was read before
+	}
+	for i, f := range parts {
+		if had, ok := plainString(f.raw); f.name == name && ok && had != text {
+			parts[i].raw = encode(text)
+			raw = joined(parts)
+		}
+	}
+	return raw
+}

@@ -1,0 +1,280 @@
+package tracker
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func ann() By { return By{Actor: "ann", At: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)} }
+
+// made makes a tracker of issues x-a, x-b, … with these titles.
+func made(t *testing.T, titles ...string) *Tracker {
+	t.Helper()
+	tr := New()
+	for i, title := range titles {
+		id := "x-" + string(rune('a'+i))
+		if _, err := tr.Create(Draft{Issue: Issue{ID: id, Title: title, Priority: Normal}}, ann()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return tr
+}
+
+func wantCode(t *testing.T, what string, err error, want mailroom.Code) {
+	t.Helper()
+	if got := mailroom.CodeOf(err); got != want {
+		t.Errorf("%s: got %v (code %q), want code %q", what, err, got, want)
+	}
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
+	tr := made(t, "one")
+	before := string(tr.Text())
+	for name, d := range map[string]Draft{
+		"no title":           {Prefix: "x"},
+		"a title too long":   {Prefix: "x", Issue: Issue{Title: strings.Repeat("é", 501)}},
+		"a priority too low": {Prefix: "x", Issue: Issue{Title: "t", Priority: 5}},
+		"no status":          {Prefix: "x", Issue: Issue{Title: "t", Status: "wontfix"}},
+		"no text":            {Prefix: "x", Issue: Issue{Title: "t", Notes: "\xff"}},
+		"no prefix":          {Issue: Issue{Title: "t"}},
+		"an unknown parent":  {Prefix: "x", Parent: "x-z", Issue: Issue{Title: "t"}},
+		"an id that is used": {Issue: Issue{ID: "x-a", Title: "t"}},
+		"an id that is none": {Issue: Issue{ID: "x a", Title: "t"}},
+		"a blank dependency": {Prefix: "x", Issue: Issue{Title: "t", Dependencies: []Dependency{{On: "nobody"}}}},
+	} {
+		if _, err := tr.Create(d, ann()); err == nil {
+			t.Errorf("%s: it was taken", name)
+		}
+	}
+	for name, change := range map[string]func(*Issue) error{
+		"no title":   func(it *Issue) error { it.Title = ""; return nil },
+		"no status":  func(it *Issue) error { it.Status = "wontfix"; return nil },
+		"tombstone":  func(it *Issue) error { it.Status = Tombstone; return nil },
+		"an opinion": func(it *Issue) error { return fmt.Errorf("no") },
+	} {
+		if _, err := tr.Update("x-a", ann(), change); err == nil {
+			t.Errorf("%s: it was taken", name)
+		}
+	}
+	if diff := cmp.Diff(before, string(tr.Text())); diff != "" {
+		t.Errorf("the file (-before +after):\n%s", diff)
+	}
+}
+
+func TestOneClaimWins(t *testing.T) {
+	tr := made(t, "one")
+	if it := must(tr.Claim("x-a", ann()))(t); it.Assignee != "ann" || it.Status != InProgress {
+		t.Errorf("claimed by %q, %s", it.Assignee, it.Status)
+	}
+	must(tr.Claim("x-a", ann()))(t) // again is the same
+	_, err := tr.Claim("x-a", By{Actor: "bob", At: ann().At})
+	wantCode(t, "another", err, mailroom.Conflict)
+	if !strings.Contains(err.Error(), "ann") {
+		t.Errorf("%v does not name the holder", err)
+	}
+	must(tr.Close("x-a", "done", ann()))(t)
+	_, err = tr.Claim("x-a", ann())
+	wantCode(t, "a closed one", err, mailroom.Conflict)
+}
+
+func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
+	tr := made(t, "one")
+	if it := must(tr.Close("x-a", "done", ann()))(t); it.ClosedAt.IsZero() || it.CloseReason != "done" {
+		t.Errorf("closed at %v for %q", it.ClosedAt, it.CloseReason)
+	}
+	later := By{Actor: "bob", At: ann().At.Add(time.Hour)}
+	if it := must(tr.Close("x-a", "again", later))(t); it.CloseReason != "done" {
+		t.Errorf("a second close changed the reason to %q", it.CloseReason)
+	}
+	it := must(tr.Update("x-a", later, func(it *Issue) error { it.Status = Open; return nil }))(t)
+	if !it.ClosedAt.IsZero() || it.CloseReason != "" {
+		t.Errorf("open again, closed at %v for %q", it.ClosedAt, it.CloseReason)
+	}
+}
+
+func TestNothingWaitsForItself(t *testing.T) {
+	tr := made(t, "one", "two", "three")
+	must(tr.Depend("x-a", "x-b", Blocks, ann()))(t)
+	must(tr.Depend("x-b", "x-c", Blocks, ann()))(t)
+	for _, on := range []string{"x-a", "x-b"} {
+		_, err := tr.Depend("x-c", on, Blocks, ann())
+		wantCode(t, "a circle over "+on, err, mailroom.Conflict)
+	}
+	_, err := tr.Depend("x-a", "x-a", "related", ann())
+	wantCode(t, "itself", err, mailroom.Invalid)
+	must(tr.Depend("x-c", "x-a", "related", ann()))(t) // what is only related may go round
+	if rings := tr.Cycles(); len(rings) != 0 {
+		t.Errorf("cycles %v, want none", rings)
+	}
+	tr.edit(tr.issues["x-c"]).Dependencies = []Dependency{{On: "x-a", Type: Blocks}} // as a merge may leave it
+	if rings := tr.Cycles(); len(rings) != 1 || len(rings[0]) != 3 || rings[0][0].ID != "x-a" {
+		t.Errorf("cycles %v, want one of all three, from x-a", rings)
+	}
+}
+
+func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
+	tr := made(t, "epic", "child", "blocker", "free", "closed blocker", "freed")
+	must(tr.Depend("x-a", "x-c", Blocks, ann()))(t)
+	must(tr.Depend("x-b", "x-a", ParentChild, ann()))(t)
+	must(tr.Depend("x-f", "x-e", Blocks, ann()))(t)
+	must(tr.Close("x-e", "", ann()))(t)
+	ids := func(list []*Issue) (ids []string) {
+		for _, it := range list {
+			ids = append(ids, it.ID)
+		}
+		slices.Sort(ids)
+		return ids
+	}
+	if got, want := ids(tr.Ready(Filter{}, ByPriority, ann().At)), []string{"x-c", "x-d", "x-f"}; !slices.Equal(got, want) {
+		t.Errorf("ready: got %v, want %v", got, want)
+	}
+	if got, want := ids(tr.Waiting()), []string{"x-a", "x-b"}; !slices.Equal(got, want) { // a child waits with its parent
+		t.Errorf("waiting: got %v, want %v", got, want)
+	}
+	must(tr.Update("x-c", ann(), func(it *Issue) error { it.Status = InProgress; return nil }))(t)
+	if got, want := ids(tr.Ready(Filter{}, ByPriority, ann().At)), []string{"x-d", "x-f"}; !slices.Equal(got, want) {
+		t.Errorf("ready once it is in progress: got %v, want %v", got, want)
+	}
+}
+
+func TestReadyComesInOrder(t *testing.T) {
+	now := ann().At
+	tr := New()
+	for _, it := range []struct {
+		id       string
+		priority int
+		age      time.Duration
+	}{{"new-low", 3, time.Hour}, {"new-high", 0, time.Hour}, {"old-low", 4, 90 * time.Hour}, {"older-high", 0, 99 * time.Hour}} {
+		by := By{Actor: "ann", At: now.Add(-it.age)}
+		must(tr.Create(Draft{Issue: Issue{ID: "x-" + it.id, Title: it.id, Priority: it.priority}}, by))(t)
+	}
+	for order, want := range map[Order]string{
+		ByPriority: "older-high new-high new-low old-low",
+		ByAge:      "older-high old-low new-high new-low",
+		Hybrid:     "new-high new-low older-high old-low",
+	} {
+		var got []string
+		for _, it := range tr.Ready(Filter{}, order, now) {
+			got = append(got, it.Title)
+		}
+		if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", order, diff)
+		}
+	}
+}
+
+func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
+	tr := made(t, "one", "two", "three")
+	must(tr.Depend("x-b", "x-a", Blocks, ann()))(t)
+	must(tr.Depend("x-c", "x-b", Blocks, ann()))(t)
+	_, err := tr.Delete([]string{"x-a"}, "", false, false, ann())
+	wantCode(t, "one that others need", err, mailroom.Conflict)
+	copied, _ := Parse(tr.Text())
+	if gone := must(copied.Delete([]string{"x-a"}, "", true, false, ann()))(t); len(gone) != 3 {
+		t.Errorf("%d were deleted with those that depend on it, want 3", len(gone))
+	}
+	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
+	if dead := tr.issues["x-a"]; dead.Status != Tombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
+		t.Errorf("what is left is %+v", dead)
+	}
+	if deps := tr.issues["x-b"].Dependencies; len(deps) != 0 {
+		t.Errorf("x-b still depends on %v", deps)
+	}
+	_, err = tr.Update("x-a", ann(), func(*Issue) error { return nil })
+	wantCode(t, "a change of a deleted one", err, mailroom.NotFound)
+	if found := tr.List(Filter{All: true}); len(found) != 2 {
+		t.Errorf("%d issues are listed, want 2", len(found))
+	}
+}
+
+func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
+	tr := New()
+	for _, id := range []string{"proj-abc", "proj-abc.1", "proj-xyz", "other-abd"} {
+		must(tr.Create(Draft{Issue: Issue{ID: id, Title: id}}, ann()))(t)
+	}
+	for part, want := range map[string]string{"proj-abc": "proj-abc", "xyz": "proj-xyz", "abc": "proj-abc", "bd": "other-abd", "abc.1": "proj-abc.1"} {
+		if it, err := tr.Find(part); err != nil || it.ID != want {
+			t.Errorf("%s: got %v, %v, want %s", part, it, err, want)
+		}
+	}
+	_, err := tr.Find("proj")
+	wantCode(t, "proj", err, mailroom.Invalid)
+	for _, nobody := range []string{"zzz", ""} {
+		_, err := tr.Find(nobody)
+		wantCode(t, nobody, err, mailroom.NotFound)
+	}
+}
+
+func TestIDsGrowWithTheTrackerAndChildrenAreNumbered(t *testing.T) {
+	tr := New()
+	if id := must(tr.Create(Draft{Prefix: "x", Issue: Issue{Title: "t"}}, ann()))(t).ID; len(id) != len("x-")+3 {
+		t.Errorf("the first id is %s, want three characters after the prefix", id)
+	}
+	for i := range 400 {
+		must(tr.Create(Draft{Prefix: "x", Issue: Issue{Title: fmt.Sprint("t", i)}}, ann()))(t)
+	}
+	if n := tr.idLength(); n < 4 {
+		t.Errorf("with 400 issues ids have %d characters, want at least 4", n)
+	}
+	top := must(tr.Create(Draft{Issue: Issue{ID: "x-top", Title: "top"}}, ann()))(t)
+	for i := 1; i <= maxNesting; i++ {
+		top = must(tr.Create(Draft{Parent: top.ID, Issue: Issue{Title: "child"}}, ann()))(t)
+		if want := "x-top" + strings.Repeat(".1", i); top.ID != want || top.Parent() == "" {
+			t.Errorf("child %s of %q, want %s", top.ID, top.Parent(), want)
+		}
+	}
+	_, err := tr.Create(Draft{Parent: top.ID, Issue: Issue{Title: "too deep"}}, ann())
+	wantCode(t, "a fourth level", err, mailroom.Invalid)
+}
+
+func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {
+	tr, _ := Parse([]byte(foreign + "\n" + `{"id":"x-2","title":"two","status":"open","priority":2}` + "\n"))
+	if n := must(tr.Rename("x", "y", ann()))(t); n != 2 {
+		t.Errorf("%d were renamed, want 2", n)
+	}
+	text := string(tr.Text())
+	if strings.Contains(text, "x-") {
+		t.Errorf("the old prefix is still there:\n%s", text)
+	}
+	for _, kept := range []string{`"weight":2.50`, `"mood":"good"`, `"custom":{"n":1e400`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s was lost:\n%s", kept, text)
+		}
+	}
+}
+
+func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
+	tr := made(t, "top", "left", "right", "shared", "deep")
+	for _, tie := range []string{"a b", "a c", "b d", "c d", "d e"} {
+		from, to, _ := strings.Cut(tie, " ")
+		must(tr.Depend("x-"+from, "x-"+to, Blocks, ann()))(t)
+	}
+	var got []string
+	for _, n := range must(tr.Tree("x-a", 0, false))(t) {
+		got = append(got, fmt.Sprintf("%d %s %v", n.Depth, n.Issue.ID, n.Cut))
+	}
+	want := []string{"0 x-a false", "1 x-b false", "2 x-d false", "3 x-e false", "1 x-c false", "2 x-d true"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("tree (-want +got):\n%s", diff)
+	}
+	if nodes := must(tr.Tree("x-e", 1, true))(t); len(nodes) != 2 || nodes[1].Issue.ID != "x-d" || !nodes[1].Cut {
+		t.Errorf("one level up from x-e: %v", nodes)
+	}
+}
