@@ -5,11 +5,17 @@ package main
 import (
 	"context"
 	"os"
+	"runtime/debug"
 
 	"mailroom/cmd/internal/bd"
 )
 
-// version is set by the linker for releases.
-const version = "0.60.0"
+func main() { os.Exit(bd.Started(context.Background(), "bd", version())) }
 
-func main() { os.Exit(bd.Started(context.Background(), "bd", version)) }
+// version is that of the module, devel for a build of a working tree.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return "devel"
+}

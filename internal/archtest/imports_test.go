@@ -29,6 +29,8 @@ var floors = map[string]int{
 	"server":          3,
 	"protocol":        3, // faces over the client, beside the server that gets them from cmd
 	"cmd/mailroom":    4,
+	"cmd/bd":          4,
+	"cmd/internal":    3, // what commands share
 	"bench/peers":     4, // a module of its own that imports nothing of ours
 	"torture":         4, // drives the binary, from outside
 }

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"bd": main}) }
+
+// Sessions of a user: each file of testdata is one.
+func TestSessions(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata", Setup: func(env *testscript.Env) error {
+		env.Setenv("HOME", env.WorkDir)
+		env.Setenv("BD_ACTOR", "ann")
+		env.Setenv("TZ", "UTC")
+		env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command takes a second to exit under -race
+		return nil
+	}})
+}
+
+// place is a folder with a tracker, and bd in processes of its own.
+type place struct {
+	t   *testing.T
+	dir string
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{t, t.TempDir()}
+	p.must("ann", "init", "--prefix", "x")
+	return p
+}
+
+func (p *place) command(actor string, args ...string) *exec.Cmd {
+	bd, err := exec.LookPath("bd") // testscript puts it on the PATH
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	cmd := exec.Command(bd, args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "BD_ACTOR="+actor, "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+func (p *place) run(actor string, args ...string) (stdout, stderr string, err error) {
+	var out, talk bytes.Buffer
+	cmd := p.command(actor, args...)
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	err = cmd.Run()
+	return out.String(), talk.String(), err
+}
+
+func (p *place) must(actor string, args ...string) string {
+	p.t.Helper()
+	out, talk, err := p.run(actor, args...)
+	if err != nil {
+		p.t.Fatalf("bd %s: %v\n%s", strings.Join(args, " "), err, talk)
+	}
+	return out
+}
+
+// lines are the issues of the file, by id. Each line must be whole.
+func (p *place) lines() map[string]map[string]any {
+	p.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(p.dir, ".beads", "issues.jsonl"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
+		p.t.Fatalf("the file ends in the middle of a line: %q", raw[max(0, len(raw)-80):])
+	}
+	found := map[string]map[string]any{}
+	for line := range bytes.Lines(raw) {
+		var it map[string]any
+		if err := json.Unmarshal(line, &it); err != nil {
+			p.t.Fatalf("%q: %v", line, err)
+		}
+		found[it["id"].(string)] = it
+	}
+	return found
+}
+
+func TestOfManyClaimsOfOneIssueOneWins(t *testing.T) {
+	p := newPlace(t)
+	const agents, rounds = 8, 5
+	for round := range rounds {
+		id := strings.TrimSpace(p.must("ann", "q", fmt.Sprint("issue ", round)))
+		var mu sync.Mutex
+		var winners, losers []string
+		var group sync.WaitGroup
+		for i := range agents {
+			group.Go(func() {
+				name := fmt.Sprint("agent-", i)
+				out, talk, err := p.run(name, "update", id, "--claim", "--json")
+				mu.Lock()
+				defer mu.Unlock()
+				switch exit, failed := errors.AsType[*exec.ExitError](err); {
+				case err == nil:
+					winners = append(winners, name)
+				case failed && exit.ExitCode() == 1:
+					losers = append(losers, out+talk)
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		group.Wait()
+		if len(winners) != 1 {
+			t.Fatalf("round %d: %v won", round, winners)
+		}
+		if got := p.lines()[id]["assignee"]; got != winners[0] {
+			t.Errorf("round %d: %s won, and the file names %v", round, winners[0], got)
+		}
+		for _, said := range losers {
+			if !strings.Contains(said, "claimed by "+winners[0]) {
+				t.Errorf("a loser was told %q, which does not name the holder %s", said, winners[0])
+			}
+		}
+	}
+}
+
+func TestParallelChangesAreAllKept(t *testing.T) {
+	p := newPlace(t)
+	const n = 25
+	all := func(f func(i int) []string) {
+		t.Helper()
+		var group sync.WaitGroup
+		for i := range n {
+			group.Go(func() {
+				if _, talk, err := p.run("ann", f(i)...); err != nil {
+					t.Errorf("%v: %s", err, talk)
+				}
+			})
+		}
+		group.Wait()
+	}
+	all(func(int) []string { return []string{"create", "all the same", "--json"} })
+	if got := len(p.lines()); got != n {
+		t.Fatalf("%d issues of equal titles were kept, want %d", got, n)
+	}
+	var ids []string
+	for id := range p.lines() {
+		ids = append(ids, id)
+	}
+	all(func(i int) []string { return []string{"comments", "add", ids[0], fmt.Sprint("remark ", i)} })
+	all(func(i int) []string { return []string{"update", ids[i], "--notes", fmt.Sprint("note ", i)} })
+	found := p.lines()
+	if got := len(found[ids[0]]["comments"].([]any)); got != n {
+		t.Errorf("%d of %d comments were kept", got, n)
+	}
+	for i, id := range ids {
+		if got, want := found[id]["notes"], fmt.Sprint("note ", i); got != want {
+			t.Errorf("%s has notes %v, want %s", id, got, want)
+		}
+	}
+}
+
+var kills = flag.Int("kills", 60, "writes that are killed at a random time")
+
+func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
+	p := newPlace(t)
+	id := strings.TrimSpace(p.must("ann", "q", "counter"))
+	begin := time.Now()
+	p.must("ann", "update", id, "--priority", "3")
+	usual := time.Since(begin)
+	said, kept := 0, 0 // numbers: the last that was acknowledged, and the last that was tried
+	for n := 1; n <= *kills; n++ {
+		var out bytes.Buffer
+		cmd := p.command("ann", "update", id, "--notes", fmt.Sprint(n), "--json")
+		cmd.Stdout = &out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		kill := time.AfterFunc(time.Duration(rand.Int64N(int64(2*usual))), func() {
+			_ = cmd.Process.Signal(syscall.SIGKILL) // it may have ended
+		})
+		err := cmd.Wait()
+		kill.Stop()
+		var answer []struct{ Notes string }
+		if err == nil || json.Unmarshal(out.Bytes(), &answer) == nil && len(answer) == 1 {
+			said = n
+		}
+		kept = n
+		raw, ok := p.lines()[id]["notes"]
+		got := 0
+		if ok {
+			if _, err := fmt.Sscan(raw.(string), &got); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got < said || got > kept {
+			t.Fatalf("after write %d the file has %d, and %d was acknowledged", n, got, said)
+		}
+	}
+	if said == 0 || said == kept {
+		t.Logf("%d of %d writes were acknowledged", said, kept)
+	}
+	p.must("ann", "update", id, "--notes", "done") // the lock of a dead one is free
+}
