@@ -8,7 +8,7 @@ import (
 )
 
 // many makes the file of a tracker of n issues, as large as issues are.
-func many(n int) []byte {
+func many(n int) string {
 	t := New()
 	at := time.Date(2025, 1, 1, 0, 0, 0, 123456789, time.UTC)
 	for i := range n {

@@ -113,7 +113,7 @@ func (t *Tracker) Update(id string, by By, change func(*Issue) error) (*Issue, e
 	if err := change(&it); err != nil {
 		return nil, err
 	}
-	if it.Title != old.Title || it.Priority != old.Priority || it.Status != old.Status || it.line == nil {
+	if it.Title != old.Title || it.Priority != old.Priority || it.Status != old.Status || it.line == "" {
 		if err := it.check(); err != nil {
 			return nil, err
 		}

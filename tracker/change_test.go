@@ -46,7 +46,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 
 func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 	tr := made(t, "one")
-	before := string(tr.Text())
+	before := tr.Text()
 	for name, d := range map[string]Draft{
 		"no title":           {Prefix: "x"},
 		"a title too long":   {Prefix: "x", Issue: Issue{Title: strings.Repeat("é", 501)}},
@@ -73,7 +73,7 @@ func TestWhatIsInvalidIsRefusedAndChangesNothing(t *testing.T) {
 			t.Errorf("%s: it was taken", name)
 		}
 	}
-	if diff := cmp.Diff(before, string(tr.Text())); diff != "" {
+	if diff := cmp.Diff(before, tr.Text()); diff != "" {
 		t.Errorf("the file (-before +after):\n%s", diff)
 	}
 }
@@ -245,11 +245,11 @@ func TestIDsGrowWithTheTrackerAndChildrenAreNumbered(t *testing.T) {
 }
 
 func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {
-	tr, _ := Parse([]byte(foreign + "\n" + `{"id":"x-2","title":"two","status":"open","priority":2}` + "\n"))
+	tr, _ := Parse(foreign + "\n" + `{"id":"x-2","title":"two","status":"open","priority":2}` + "\n")
 	if n := must(tr.Rename("x", "y", ann()))(t); n != 2 {
 		t.Errorf("%d were renamed, want 2", n)
 	}
-	text := string(tr.Text())
+	text := tr.Text()
 	if strings.Contains(text, "x-") {
 		t.Errorf("the old prefix is still there:\n%s", text)
 	}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -105,7 +106,7 @@ func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays
 			return nil, err
 		}
 		after := t.Text()
-		if bytes.Equal(after, text) {
+		if after == text {
 			return strays, nil
 		}
 		if err := f.quarantine(strays); err != nil {
@@ -123,34 +124,36 @@ func noTracker(path string) error {
 }
 
 // read returns the file and which one it was.
-func (f Folder) read() (text []byte, seen fs.FileInfo, err error) {
+func (f Folder) read() (text string, seen fs.FileInfo, err error) {
 	file, err := os.Open(f.File())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, noTracker(f.path)
+		return "", nil, noTracker(f.path)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the tracker: %w", err)
+		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // it was only read
+	var all strings.Builder
 	if seen, err = file.Stat(); err == nil {
-		text, err = io.ReadAll(file)
+		all.Grow(int(seen.Size()))
+		_, err = io.Copy(&all, file)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the tracker: %w", err)
+		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	return text, seen, nil
+	return all.String(), seen, nil
 }
 
 // replace puts text in the place of the file, unless somebody who does not ask
 // for the lock, such as git, has changed it since it was seen. A reader, and
 // whoever comes after a crash, finds the old file or the new one.
-func (f Folder) replace(text []byte, seen fs.FileInfo) (again bool, err error) {
+func (f Folder) replace(text string, seen fs.FileInfo) (again bool, err error) {
 	name := f.File() + ".tmp"
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, seen.Mode().Perm())
 	if err != nil {
 		return false, fmt.Errorf("write the tracker: %w", err)
 	}
-	_, err = file.Write(text)
+	_, err = io.WriteString(file, text)
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		var now fs.FileInfo
 		if now, err = os.Stat(f.File()); err == nil {

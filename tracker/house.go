@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
 		case keep:
 			came.Skipped++
 			delete(other.issues, id)
-		case bytes.Equal(t.Line(ours), other.Line(theirs)):
+		case t.Line(ours) == other.Line(theirs):
 			came.Same++
 		default:
 			came.Changed++

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -23,7 +25,7 @@ func newCodec() *codec {
 }
 
 // read makes an issue of a line. An issue without an id is none.
-func (c *codec) read(line []byte) (*Issue, error) {
+func (c *codec) read(line string) (*Issue, error) {
 	it := &Issue{line: line, Priority: Normal}
 	var wrong error
 	err := walk(line, func(f field) {
@@ -44,7 +46,7 @@ func (c *codec) read(line []byte) (*Issue, error) {
 
 // write makes the line of an issue. A member stays as it was written unless its
 // value is another than it was read as, whatever the tracker knows of it.
-func (c *codec) write(it *Issue) []byte {
+func (c *codec) write(it *Issue) string {
 	was := &Issue{Priority: Normal}
 	had := map[string]bool{}
 	line := it.parts()
@@ -55,14 +57,14 @@ func (c *codec) write(it *Issue) []byte {
 		}
 	}
 	var out []field
-	add := func(key, raw []byte) { out = append(out, field{key: key, raw: raw}) }
+	add := func(key, raw string) { out = append(out, field{key: key, raw: raw}) }
 	// Members in the order that the line has, new ones before the first known
 	// one that comes after them.
 	next := 0
 	fresh := func(until int) {
 		for ; next < until; next++ {
 			m := c.members[next]
-			if raw := m.write(it); raw != nil && !had[m.name] && (it.line == nil || !bytes.Equal(raw, m.write(was))) {
+			if raw := m.write(it); raw != "" && !had[m.name] && (it.line == "" || raw != m.write(was)) {
 				add(encode(m.name), raw)
 			}
 		}
@@ -76,9 +78,9 @@ func (c *codec) write(it *Issue) []byte {
 		fresh(i)
 		raw := c.members[i].write(it)
 		switch before := c.members[i].write(was); {
-		case bytes.Equal(raw, before):
+		case raw == before:
 			add(f.key, f.raw)
-		case raw != nil:
+		case raw != "":
 			add(f.key, raw)
 		}
 	}
@@ -98,7 +100,7 @@ func (it *Issue) Has(name string) bool {
 
 // parts are the members of the line that the issue was read from.
 func (it *Issue) parts() []field {
-	if it.line == nil {
+	if it.line == "" {
 		return nil
 	}
 	parts, err := fields(it.line)
@@ -109,25 +111,34 @@ func (it *Issue) parts() []field {
 }
 
 // marshal encodes without escapes for HTML, which nobody wants to read in a diff.
-func marshal(v any) ([]byte, error) {
+func marshal(v any) (string, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-func readJSON(raw []byte, into any) error {
-	if err := json.Unmarshal(raw, into); err != nil {
+func readJSON(raw string, into any) error {
+	if err := json.Unmarshal([]byte(raw), into); err != nil {
 		return notA("fitting value", raw)
 	}
 	return nil
 }
 
-func readMoment(raw []byte, into *time.Time) error {
+func readNumber(raw string, into *int) error {
+	n, err := strconv.Atoi(raw)
+	if err != nil {
+		return readJSON(raw, into)
+	}
+	*into = n
+	return nil
+}
+
+func readMoment(raw string, into *time.Time) error {
 	s, ok := plainString(raw)
 	if !ok {
-		if string(raw) == "null" {
+		if raw == "null" {
 			return nil
 		}
 		return notA("time", raw)
@@ -140,11 +151,11 @@ func readMoment(raw []byte, into *time.Time) error {
 	return nil
 }
 
-func notA(what string, raw []byte) error {
+func notA(what, raw string) error {
 	const most = 60
 	shown := raw
 	if len(shown) > most {
-		shown = append(bytes.Clone(shown[:most]), "…"...)
+		shown = shown[:most] + "…"
 	}
-	return fmt.Errorf("%s is not a %s", bytes.ToValidUTF8(shown, []byte("?")), what)
+	return fmt.Errorf("%s is not a %s", strings.ToValidUTF8(shown, "?"), what)
 }

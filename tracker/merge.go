@@ -1,8 +1,8 @@
 package tracker
 
 import (
-	"bytes"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,14 +21,14 @@ func (t *Tracker) Merge(other *Tracker) {
 			if line, same := other.lines[id]; same {
 				t.lines[id] = line
 			}
-		case !bytes.Equal(t.Line(ours), other.Line(theirs)):
+		case t.Line(ours) != other.Line(theirs):
 			t.put(t.codec.merge(ours, theirs))
 		}
 	}
 }
 
 // Line is how an issue is written, as a JSON object.
-func (t *Tracker) Line(it *Issue) []byte {
+func (t *Tracker) Line(it *Issue) string {
 	if line, same := t.lines[it.ID]; same {
 		return line
 	}
@@ -66,12 +66,12 @@ func (c *codec) merge(a, b *Issue) *Issue {
 	out.Labels = union(newer.Labels, older.Labels, func(l string) string { return l }, func(l string) string { return l })
 	out.Dependencies = union(newer.Dependencies, older.Dependencies,
 		func(d Dependency) string { return d.On + "\x00" + d.Type },
-		func(d Dependency) string { return string(d.text(out.ID)) })
+		func(d Dependency) string { return d.text(out.ID) })
 	out.Comments = union(newer.Comments, older.Comments,
 		func(c Comment) string {
 			return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 		},
-		func(c Comment) string { return string(c.text(out.ID)) })
+		func(c Comment) string { return c.text(out.ID) })
 	return &out
 }
 
@@ -80,7 +80,7 @@ func (c *codec) merge(a, b *Issue) *Issue {
 func (c *codec) even(a, b *Issue) *Issue {
 	out := *a
 	for _, m := range c.members {
-		if raw := m.write(b); bytes.Compare(raw, m.write(a)) > 0 {
+		if raw := m.write(b); raw > m.write(a) {
 			_ = m.read(&out, raw) // what was written is read
 		}
 	}
@@ -104,7 +104,7 @@ func buried(a, b *Issue) *Issue {
 
 // united are the members of the newer line, and those that nobody knows and that
 // only the older has.
-func (c *codec) united(newer, older *Issue) []byte {
+func (c *codec) united(newer, older *Issue) string {
 	out := newer.parts()
 	at := map[string]int{}
 	for i, f := range out {
@@ -116,26 +116,30 @@ func (c *codec) united(newer, older *Issue) []byte {
 		}
 		if i, has := at[f.name]; !has {
 			out = append(out, f)
-		} else if older.UpdatedAt.Equal(newer.UpdatedAt) && bytes.Compare(f.raw, out[i].raw) > 0 {
+		} else if older.UpdatedAt.Equal(newer.UpdatedAt) && f.raw > out[i].raw {
 			out[i] = f
 		}
 	}
-	if newer.line == nil && len(out) == 0 {
-		return nil
+	if newer.line == "" && len(out) == 0 {
+		return ""
 	}
 	return joined(out)
 }
 
 // joined makes an object of its members.
-func joined(parts []field) []byte {
-	text := []byte{'{'}
+func joined(parts []field) string {
+	var text strings.Builder
+	text.WriteByte('{')
 	for i, f := range parts {
 		if i > 0 {
-			text = append(text, ',')
+			text.WriteByte(',')
 		}
-		text = append(append(append(text, f.key...), ':'), f.raw...)
+		text.WriteString(f.key)
+		text.WriteByte(':')
+		text.WriteString(f.raw)
 	}
-	return append(text, '}')
+	text.WriteByte('}')
+	return text.String()
 }
 
 // union has what is in either list, once by its key, in an order that does not

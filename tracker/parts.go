@@ -1,15 +1,15 @@
 package tracker
 
 import (
-	"bytes"
 	"cmp"
+	"strings"
 	"time"
 )
 
 // Dependencies and comments are read one by one, so that those which stay as
 // they are keep what the tracker does not know of them.
 
-func readDependencies(it *Issue, raw []byte) (err error) {
+func readDependencies(it *Issue, raw string) (err error) {
 	it.Dependencies, err = readList(raw, func(f field, d *Dependency) error {
 		switch f.name {
 		case "depends_on_id":
@@ -22,16 +22,16 @@ func readDependencies(it *Issue, raw []byte) (err error) {
 			return readText(f.raw, &d.CreatedBy)
 		}
 		return nil
-	}, func(d *Dependency, raw []byte) { d.raw = raw })
+	}, func(d *Dependency, raw string) { d.raw = raw })
 	return err
 }
 
-func writeDependencies(it *Issue) []byte {
-	return writeList(it.Dependencies, func(d Dependency) []byte { return d.text(it.ID) })
+func writeDependencies(it *Issue) string {
+	return writeList(it.Dependencies, func(d Dependency) string { return d.text(it.ID) })
 }
 
-func (d Dependency) text(issue string) []byte {
-	if d.raw != nil {
+func (d Dependency) text(issue string) string {
+	if d.raw != "" {
 		return d.raw
 	}
 	return encode(struct {
@@ -43,7 +43,7 @@ func (d Dependency) text(issue string) []byte {
 	}{issue, d.On, d.Type, d.CreatedAt, d.CreatedBy})
 }
 
-func readComments(it *Issue, raw []byte) (err error) {
+func readComments(it *Issue, raw string) (err error) {
 	it.Comments, err = readList(raw, func(f field, c *Comment) error {
 		switch f.name {
 		case "id":
@@ -56,16 +56,16 @@ func readComments(it *Issue, raw []byte) (err error) {
 			return readMoment(f.raw, &c.CreatedAt)
 		}
 		return nil
-	}, func(c *Comment, raw []byte) { c.raw = raw })
+	}, func(c *Comment, raw string) { c.raw = raw })
 	return err
 }
 
-func writeComments(it *Issue) []byte {
-	return writeList(it.Comments, func(c Comment) []byte { return c.text(it.ID) })
+func writeComments(it *Issue) string {
+	return writeList(it.Comments, func(c Comment) string { return c.text(it.ID) })
 }
 
-func (c Comment) text(issue string) []byte {
-	if c.raw != nil {
+func (c Comment) text(issue string) string {
+	if c.raw != "" {
 		return c.raw
 	}
 	return encode(struct {
@@ -77,8 +77,8 @@ func (c Comment) text(issue string) []byte {
 	}{c.ID, issue, c.Author, c.Text, c.CreatedAt})
 }
 
-func readTexts(raw []byte, into *[]string) error {
-	if string(raw) == "null" {
+func readTexts(raw string, into *[]string) error {
+	if raw == "null" {
 		return nil
 	}
 	texts, err := elements(raw)
@@ -95,9 +95,9 @@ func readTexts(raw []byte, into *[]string) error {
 	return nil
 }
 
-func readText(raw []byte, into *string) error {
+func readText(raw string, into *string) error {
 	s, ok := plainString(raw)
-	if !ok && string(raw) != "null" {
+	if !ok && raw != "null" {
 		return notA("text", raw)
 	}
 	*into = s
@@ -105,8 +105,8 @@ func readText(raw []byte, into *string) error {
 }
 
 // readList reads a list of objects. keep is given each one's own text.
-func readList[T any](raw []byte, read func(f field, into *T) error, keep func(*T, []byte)) ([]T, error) {
-	if string(raw) == "null" {
+func readList[T any](raw string, read func(f field, into *T) error, keep func(*T, string)) ([]T, error) {
+	if raw == "null" {
 		return nil, nil
 	}
 	texts, err := elements(raw)
@@ -129,22 +129,22 @@ func readList[T any](raw []byte, read func(f field, into *T) error, keep func(*T
 	return found, nil
 }
 
-func writeList[T any](list []T, write func(T) []byte) []byte {
+func writeList[T any](list []T, write func(T) string) string {
 	if len(list) == 0 {
-		return nil
+		return ""
 	}
-	var texts [][]byte
+	var texts []string
 	for _, v := range list {
 		texts = append(texts, write(v))
 	}
-	return append(append([]byte{'['}, bytes.Join(texts, []byte(","))...), ']')
+	return "[" + strings.Join(texts, ",") + "]"
 }
 
 // patched is an object, as it was read, with another text under a name that it
 // has.
-func patched(raw []byte, name, text string) []byte {
-	if raw == nil {
-		return nil
+func patched(raw, name, text string) string {
+	if raw == "" {
+		return ""
 	}
 	parts, err := fields(raw)
 	if err != nil {

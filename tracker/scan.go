@@ -3,6 +3,7 @@ package tracker
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -20,13 +21,13 @@ const maxDepth = 1000
 // written.
 type field struct {
 	name     string
-	key, raw []byte
+	key, raw string
 }
 
 // fields takes an object apart, without a look into its values but for their
 // syntax. A tracker reads thousands of issues to change one, and most of what is
 // in them nobody asks for. Of a name that comes twice both are returned.
-func fields(text []byte) ([]field, error) {
+func fields(text string) ([]field, error) {
 	found := make([]field, 0, 16)
 	if err := walk(text, func(f field) { found = append(found, f) }); err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func fields(text []byte) ([]field, error) {
 }
 
 // walk is fields one by one. What comes before the text goes wrong is given.
-func walk(text []byte, take func(field)) error {
+func walk(text string, take func(field)) error {
 	s := scanner{text: text}
 	s.space()
 	if s.peek() != '{' {
@@ -44,7 +45,7 @@ func walk(text []byte, take func(field)) error {
 		}
 		return errObject
 	}
-	s.members(func(name, raw []byte) {
+	s.members(func(name, raw string) {
 		key, ok := plainString(name)
 		if !ok {
 			s.bad = true
@@ -59,14 +60,14 @@ func walk(text []byte, take func(field)) error {
 }
 
 // elements takes an array apart.
-func elements(text []byte) ([][]byte, error) {
+func elements(text string) ([]string, error) {
 	s := scanner{text: text}
 	s.space()
 	if s.peek() != '[' {
 		return nil, errors.New("it is not a list")
 	}
-	var found [][]byte
-	s.items(func(raw []byte) { found = append(found, raw) }, 0)
+	var found []string
+	s.items(func(raw string) { found = append(found, raw) }, 0)
 	if s.bad || !s.atEnd() {
 		return nil, errSyntax
 	}
@@ -75,7 +76,7 @@ func elements(text []byte) ([][]byte, error) {
 
 // scanner walks over JSON text (RFC 8259). Once bad it stays where it is.
 type scanner struct {
-	text []byte
+	text string
 	at   int
 	bad  bool
 }
@@ -119,9 +120,9 @@ func (s *scanner) value(depth int) {
 	}
 	switch c := s.peek(); {
 	case c == '{':
-		s.members(func(_, _ []byte) {}, depth)
+		s.members(func(_, _ string) {}, depth)
 	case c == '[':
-		s.items(func([]byte) {}, depth)
+		s.items(func(string) {}, depth)
 	case c == '"':
 		s.str()
 	case c == 't':
@@ -137,7 +138,7 @@ func (s *scanner) value(depth int) {
 	}
 }
 
-func (s *scanner) members(take func(name, raw []byte), depth int) {
+func (s *scanner) members(take func(name, raw string), depth int) {
 	s.list('{', '}', func() {
 		begin := s.at
 		s.str()
@@ -153,7 +154,7 @@ func (s *scanner) members(take func(name, raw []byte), depth int) {
 	})
 }
 
-func (s *scanner) items(take func(raw []byte), depth int) {
+func (s *scanner) items(take func(raw string), depth int) {
 	s.list('[', ']', func() {
 		begin := s.at
 		s.value(depth + 1)
@@ -220,7 +221,7 @@ func (s *scanner) escape() {
 }
 
 func (s *scanner) literal(word string) {
-	if len(s.text)-s.at < len(word) || string(s.text[s.at:s.at+len(word)]) != word {
+	if !strings.HasPrefix(s.text[s.at:], word) {
 		s.bad = true
 		return
 	}
@@ -261,24 +262,15 @@ func (s *scanner) digits() {
 }
 
 // plainString decodes a JSON string, which has been scanned.
-func plainString(raw []byte) (string, bool) {
+func plainString(raw string) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return "", false
 	}
 	inside := raw[1 : len(raw)-1]
-	for _, c := range inside {
-		if c == '\\' {
-			return slowString(raw)
-		}
+	if strings.IndexByte(inside, '\\') >= 0 || !utf8.ValidString(inside) {
+		var text string
+		err := json.Unmarshal([]byte(raw), &text)
+		return text, err == nil
 	}
-	if !utf8.Valid(inside) {
-		return slowString(raw)
-	}
-	return string(inside), true
-}
-
-func slowString(raw []byte) (string, bool) {
-	var text string
-	err := json.Unmarshal(raw, &text)
-	return text, err == nil
+	return inside, true
 }

@@ -5,7 +5,6 @@
 package tracker
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -18,12 +17,12 @@ import (
 type Tracker struct {
 	codec  *codec
 	issues map[string]*Issue
-	lines  map[string][]byte // of issues that were read and not changed since
+	lines  map[string]string // of issues that were read and not changed since
 }
 
 // New returns a tracker without issues.
 func New() *Tracker {
-	return &Tracker{codec: newCodec(), issues: map[string]*Issue{}, lines: map[string][]byte{}}
+	return &Tracker{codec: newCodec(), issues: map[string]*Issue{}, lines: map[string]string{}}
 }
 
 // Stray is a line that is no issue, and why.
@@ -35,7 +34,7 @@ type Stray struct {
 // Parse reads a file. Lines of the same id are merged, and so are the two sides
 // of a conflict that git has marked; see [Tracker.Merge]. What is no issue comes
 // back as strays.
-func Parse(text []byte) (*Tracker, []Stray) {
+func Parse(text string) (*Tracker, []Stray) {
 	t := New()
 	ours, theirs, marked := sides(text)
 	strays := t.take(ours)
@@ -52,11 +51,11 @@ func Parse(text []byte) (*Tracker, []Stray) {
 	return t, strays
 }
 
-func (t *Tracker) take(lines [][]byte) (strays []Stray) {
+func (t *Tracker) take(lines []string) (strays []Stray) {
 	for _, line := range lines {
 		it, err := t.codec.read(line)
 		if err != nil {
-			strays = append(strays, Stray{string(line), err})
+			strays = append(strays, Stray{line, err})
 			continue
 		}
 		if old := t.issues[it.ID]; old != nil {
@@ -70,21 +69,21 @@ func (t *Tracker) take(lines [][]byte) (strays []Stray) {
 
 // sides takes the text apart into the lines of both sides of its conflicts, as
 // git marks them. marked is false when there are none, and both are the same.
-func sides(text []byte) (ours, theirs [][]byte, marked bool) {
+func sides(text string) (ours, theirs []string, marked bool) {
 	const both, first, base, second = 0, 1, 2, 3
 	at := both
-	for line := range bytes.Lines(text) {
-		line = bytes.TrimRight(line, "\r\n")
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
 		switch {
-		case bytes.HasPrefix(line, []byte("<<<<<<<")):
+		case strings.HasPrefix(line, "<<<<<<<"):
 			at, marked = first, true
-		case bytes.HasPrefix(line, []byte("|||||||")) && at == first:
+		case strings.HasPrefix(line, "|||||||") && at == first:
 			at = base
-		case bytes.Equal(line, []byte("=======")) && (at == first || at == base):
+		case line == "=======" && (at == first || at == base):
 			at = second
-		case bytes.HasPrefix(line, []byte(">>>>>>>")) && at == second:
+		case strings.HasPrefix(line, ">>>>>>>") && at == second:
 			at = both
-		case len(bytes.TrimSpace(line)) == 0:
+		case strings.TrimSpace(line) == "":
 		default:
 			if at == both || at == first {
 				ours = append(ours, line)
@@ -98,13 +97,13 @@ func sides(text []byte) (ours, theirs [][]byte, marked bool) {
 }
 
 // Text is the file: a line for each issue, by id.
-func (t *Tracker) Text() []byte {
-	var out bytes.Buffer
+func (t *Tracker) Text() string {
+	var out strings.Builder
 	for _, it := range t.All() {
-		out.Write(t.Line(it))
+		out.WriteString(t.Line(it))
 		out.WriteByte('\n')
 	}
-	return out.Bytes()
+	return out.String()
 }
 
 // All returns the issues by id, tombstones too. The caller must not change them.

@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,7 +17,7 @@ const foreign = `{"id":"x-1","title":"caf\u00e9","description":"<b>","status":"o
 
 func one(t *testing.T, text string) (*Tracker, *Issue) {
 	t.Helper()
-	tr, strays := Parse([]byte(text))
+	tr, strays := Parse(text)
 	if len(strays) > 0 {
 		t.Fatalf("strays: %v", strays)
 	}
@@ -47,7 +46,7 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 				want = strings.Replace(foreign, `"custom"`, `"custom"`, 1)
 				want = strings.Replace(want, `"created_at":"2025-01-02T03:04:05.120`, `"assignee":"bob","created_at":"2025-01-02T03:04:05.120`, 1)
 			}
-			if diff := cmp.Diff(want+"\n", string(tr.Text())); diff != "" {
+			if diff := cmp.Diff(want+"\n", tr.Text()); diff != "" {
 				t.Errorf("line (-want +got):\n%s", diff)
 			}
 		})
@@ -62,7 +61,7 @@ func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
 		`{"id":7}`:                  "id: 7 is not a text",
 		`{"id":"a","priority":"x"}`: `priority: "x" is not a fitting value`,
 	} {
-		tr, strays := Parse([]byte(foreign + "\n" + line + "\n"))
+		tr, strays := Parse(foreign + "\n" + line + "\n")
 		if len(tr.All()) != 1 || len(strays) != 1 || strays[0].Line != line || strays[0].Err.Error() != want {
 			t.Errorf("%s: %d issues and strays %v, want 1 and %q", line, len(tr.All()), strays, want)
 		}
@@ -111,12 +110,12 @@ func TestMergingCopiesDoesNotDependOnTheirOrder(t *testing.T) {
 		ab, ba := copyOfFile(a), copyOfFile(b)
 		ab.Merge(copyOfFile(b))
 		ba.Merge(copyOfFile(a))
-		if diff := cmp.Diff(string(ab.Text()), string(ba.Text())); diff != "" {
+		if diff := cmp.Diff(ab.Text(), ba.Text()); diff != "" {
 			rt.Fatalf("a with b and b with a differ:\n%s", diff)
 		}
-		once := string(ab.Text())
+		once := ab.Text()
 		ab.Merge(copyOfFile(b))
-		if diff := cmp.Diff(once, string(ab.Text())); diff != "" {
+		if diff := cmp.Diff(once, ab.Text()); diff != "" {
 			rt.Fatalf("merging b again changed something:\n%s", diff)
 		}
 	})
@@ -130,7 +129,7 @@ func TestAConflictIsMerged(t *testing.T) {
 		text := line("x-0", "untouched", "2025-01-01T00:00:00Z") + "\n<<<<<<< HEAD\n" +
 			line("x-1", "ours", "2025-01-02T00:00:00Z") + "\n" + line("x-2", "only ours", "2025-01-02T00:00:00Z") + "\n" + base + "=======\n" +
 			line("x-1", "theirs", "2025-01-03T00:00:00Z") + "\n" + line("x-3", "only theirs", "2025-01-02T00:00:00Z") + "\n>>>>>>> branch\n"
-		tr, strays := Parse([]byte(text))
+		tr, strays := Parse(text)
 		var got []string
 		for _, it := range tr.All() {
 			got = append(got, it.ID+" "+it.Title)
@@ -148,10 +147,10 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(foreign))
 	f.Add([]byte(foreign + "\n<<<<<<< a\n" + foreign + "\n=======\n{}\n>>>>>>> b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr, _ := Parse(text)
+		tr, _ := Parse(string(text))
 		first := tr.Text()
-		for line := range bytes.Lines(first) {
-			if !json.Valid(line) {
+		for line := range strings.Lines(first) {
+			if !json.Valid([]byte(line)) {
 				t.Fatalf("%q is no JSON", line)
 			}
 		}
@@ -162,7 +161,7 @@ func FuzzParse(f *testing.F) {
 		for _, it := range again.All() {
 			again.edit(it)
 		}
-		if diff := cmp.Diff(string(first), string(again.Text())); diff != "" {
+		if diff := cmp.Diff(first, again.Text()); diff != "" {
 			t.Errorf("written anew:\n%s", diff)
 		}
 	})

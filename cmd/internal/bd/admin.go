@@ -26,7 +26,7 @@ func (m *Main) exportCommand() *cobra.Command {
 			n := 0
 			for _, it := range t.All() {
 				if it.Status != tracker.Tombstone && (status == "" || string(it.Status) == status) {
-					out.Write(append(bytes.Clone(t.Line(it)), '\n'))
+					out.WriteString(t.Line(it) + "\n")
 					n++
 				}
 			}
@@ -65,7 +65,7 @@ func (m *Main) importCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
 		}
-		other, strays := tracker.Parse(raw)
+		other, strays := tracker.Parse(string(raw))
 		if len(strays) > 0 {
 			return mailroom.Errorf(mailroom.Invalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
 		}
@@ -107,14 +107,14 @@ To have no marks at all:
 				if err != nil {
 					return fmt.Errorf("merge: %w", err)
 				}
-				t, strays := tracker.Parse(raw)
+				t, strays := tracker.Parse(string(raw))
 				if len(strays) > 0 {
 					return mailroom.Errorf(mailroom.Invalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
 				}
 				sides[i] = t
 			}
 			sides[0].Merge(sides[1])
-			if err := os.WriteFile(m.at(files[0]), sides[0].Text(), 0o644); err != nil {
+			if err := os.WriteFile(m.at(files[0]), []byte(sides[0].Text()), 0o644); err != nil {
 				return fmt.Errorf("merge: %w", err)
 			}
 			return nil

@@ -1,9 +1,9 @@
 package bd
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"mailroom/tracker"
@@ -17,8 +17,7 @@ type extra struct {
 
 // shape is an issue in an answer: its line, with members that it has not added.
 func shape(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage {
-	line := t.Line(it)
-	out := bytes.TrimSuffix(bytes.Clone(line), []byte("}"))
+	out := []byte(strings.TrimSuffix(t.Line(it), "}"))
 	for _, e := range more {
 		if it.Has(e.name) {
 			continue
@@ -87,7 +86,7 @@ func whole(t *tracker.Tracker, it *tracker.Issue) json.RawMessage {
 		}
 	}
 	var members map[string]json.RawMessage
-	line := t.Line(it)
+	line := json.RawMessage(t.Line(it))
 	if err := json.Unmarshal(line, &members); err != nil {
 		return line // it was read as an object
 	}
