@@ -30,8 +30,8 @@ LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
 
-build: ## build bin/mailroom
-	$(GO) build -trimpath -o bin/mailroom ./cmd/mailroom
+build: ## build bin/mailroom and bin/bd
+	$(GO) build -trimpath -o bin/ ./cmd/mailroom ./cmd/bd
 
 run: build ## build and start the server; DATA=folder keeps everything there
 	@exec bin/mailroom serve $(if $(DATA),--data "$$DATA")

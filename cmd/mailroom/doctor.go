@@ -65,7 +65,7 @@ type diagnosis struct {
 	doctor.Report
 }
 
-// findingsError ends a command that has printed findings.
+// findingsError ends a command that has printed what is wrong.
 type findingsError struct{}
 
 func (*findingsError) Error() string { return "the store has findings" }
