@@ -39,10 +39,11 @@ type Submit struct {
 	// delivers to one already. If this submit makes it, it is DeliverAgent's.
 	DeliverTo    string
 	DeliverAgent string
-	Target       *Thread // the row of DeliverTo, there or not
-	Cursor       *Cursor // moves with the submit, also if its key is known
-	Queued       int     // runs in the thread's queue now
-	MaxQueued    int     // 0: any
+	Target       *Thread  // the row of DeliverTo, there or not
+	Cursor       *Cursor  // moves with the submit, also if its key is known
+	Queued       int      // runs in the thread's queue now
+	MaxQueued    int      // 0: any
+	Reserved     []string // beginnings of thread ids that only the operator makes
 
 	sum string // digest, once checked
 }

@@ -130,13 +130,30 @@ func noThread(id string) error { return Errorf(NotFound, "no thread %q", id) }
 // there were none. The end of a run is told to its own owner's threads and, as
 // only the operator's runs go to the threads of others, to the operator's: a
 // thread that somebody else made under the id of one that was deleted is neither.
+// A thread that is not there may be reserved.
 func (t *Loaded) reachedBy(in *Submit) error {
+	if !t.exists() {
+		return in.mayMake(t.ID)
+	}
 	seen := in.By == nil || in.By.Sees(&t.Thread)
 	if in.Origin.Via == "wake" {
 		seen = t.Owner == in.Owner || t.Owner == Operator
 	}
-	if seen || !t.exists() {
+	if seen {
 		return nil
 	}
 	return noThread(t.ID)
+}
+
+// mayMake refuses a thread that is for the operator to make.
+func (in *Submit) mayMake(id string) error {
+	if in.By == nil || in.By.Name == Operator || in.By.Has(MayAdmin) {
+		return nil
+	}
+	for _, begin := range in.Reserved {
+		if strings.HasPrefix(id, begin) {
+			return Errorf(Forbidden, "thread %q is not there, and ids that begin with %q are for the operator to make", id, begin)
+		}
+	}
+	return nil
 }

@@ -7,15 +7,6 @@ import (
 	"mailroom"
 )
 
-// Cursors returns how far the channels have read, by name and identity.
-func (l *Ledger) Cursors(ctx context.Context) (rows []mailroom.Cursor, err error) {
-	err = l.store.View(ctx, func(r mailroom.Reader) error {
-		rows, err = r.Cursors()
-		return err
-	})
-	return rows, err
-}
-
 // MoveCursor moves a cursor alone, past what makes no submit.
 func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 	if err := c.Check(); err != nil {

@@ -14,7 +14,12 @@ import (
 func (d *desk) cursors() map[string]string {
 	d.t.Helper()
 	at := map[string]string{}
-	for _, c := range must(d.Cursors(d.ctx))(d.t) {
+	var rows []mailroom.Cursor
+	d.view(func(r mailroom.Reader) (err error) {
+		rows, err = r.Cursors()
+		return err
+	})
+	for _, c := range rows {
 		at[c.Channel+"/"+c.Identity] = string(c.Position)
 		if c.MovedAt.IsZero() {
 			d.t.Errorf("cursor %s has no time", c.Channel)

@@ -60,9 +60,6 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	if in.AgentVersion == "" {
 		in.AgentVersion = b.l.options.Version(in.Agent)
 	}
-	if err := b.mayMake(t, &in); err != nil {
-		return mailroom.Submitted{}, err
-	}
 	if err := b.know(t, in.Key); err != nil {
 		return mailroom.Submitted{}, err
 	}
@@ -72,6 +69,7 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	if err := b.count(t, &in); err != nil {
 		return mailroom.Submitted{}, err
 	}
+	in.Reserved = b.l.options.Reserved
 	if in.DeliverTo != "" {
 		in.Target = &b.thread(in.DeliverTo).Thread
 	}
@@ -86,19 +84,6 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 		b.moveCursor(*in.Cursor)
 	}
 	return out, nil
-}
-
-// mayMake refuses a thread that is not there and is not for its sender to make.
-func (b *batch) mayMake(t *mailroom.Loaded, in *mailroom.Submit) error {
-	if !t.CreatedAt.IsZero() || in.By == nil || in.By.Name == mailroom.Operator || in.By.Has(mailroom.MayAdmin) {
-		return nil
-	}
-	for _, begin := range b.l.options.Reserved {
-		if strings.HasPrefix(t.ID, begin) {
-			return mailroom.Errorf(mailroom.Forbidden, "thread %q is not there, and ids that begin with %q are for the operator to make", t.ID, begin)
-		}
-	}
-	return nil
 }
 
 // count says how long the queue is, where there is a bound that may be met: a

@@ -132,7 +132,7 @@ func (f Folder) read() (text string, seen fs.FileInfo, err error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	defer file.Close() //nolint:errcheck // it was only read
+	defer file.Close() // it was only read: nothing can be lost
 	var all strings.Builder
 	if seen, err = file.Stat(); err == nil {
 		all.Grow(int(seen.Size()))

@@ -58,7 +58,7 @@ func (m *Main) importCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("import: %w", err)
 			}
-			defer file.Close() //nolint:errcheck // it is only read
+			defer file.Close() // it is only read: nothing can be lost
 			in = file
 		}
 		raw, err := io.ReadAll(in)
@@ -74,11 +74,7 @@ func (m *Main) importCommand() *cobra.Command {
 			came = t.Import(other, keep)
 			return nil
 		}
-		run := func() error { return m.change(cmd.Context(), do) }
-		if dry {
-			run = func() error { return m.read(do) }
-		}
-		if err := run(); err != nil {
+		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if m.json {
@@ -153,11 +149,7 @@ func (m *Main) compactCommand() *cobra.Command {
 			gone = t.Forget(time.Now().AddDate(0, 0, -days))
 			return nil
 		}
-		run := func() error { return m.change(cmd.Context(), do) }
-		if dry {
-			run = func() error { return m.read(do) }
-		}
-		if err := run(); err != nil {
+		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if m.json {

@@ -128,15 +128,16 @@ func (f *fields) set(cmd *cobra.Command, stdin io.Reader, it *tracker.Issue) err
 		}
 		f.description = strings.TrimRight(string(raw), "\n")
 	}
-	for name, to := range map[string]*string{
-		"description": &it.Description, "design": &it.Design, "acceptance": &it.Acceptance, "notes": &it.Notes,
-		"assignee": &it.Assignee, "type": &it.Type, "external-ref": &it.ExternalRef, "title": &it.Title,
+	for _, text := range []struct {
+		flag, value string
+		to          *string
+	}{
+		{"title", f.title, &it.Title}, {"description", f.description, &it.Description}, {"design", f.design, &it.Design},
+		{"acceptance", f.acceptance, &it.Acceptance}, {"notes", f.notes, &it.Notes}, {"assignee", f.assignee, &it.Assignee},
+		{"type", f.kind, &it.Type}, {"external-ref", f.external, &it.ExternalRef},
 	} {
-		if given(name) {
-			*to = map[string]string{
-				"description": f.description, "design": f.design, "acceptance": f.acceptance, "notes": f.notes,
-				"assignee": f.assignee, "type": f.kind, "external-ref": f.external, "title": f.title,
-			}[name]
+		if given(text.flag) {
+			*text.to = text.value
 		}
 	}
 	if given("status") {

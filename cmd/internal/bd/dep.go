@@ -296,11 +296,7 @@ func (m *Main) epicCommand() *cobra.Command {
 			}
 			return nil
 		}
-		run := func() error { return m.change(cmd.Context(), do) }
-		if dry {
-			run = func() error { return m.read(do) }
-		}
-		if err := run(); err != nil {
+		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if m.json {

@@ -231,6 +231,14 @@ func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) err
 	return err
 }
 
+// changeUnless is change, or with dry only shows f what there is to change.
+func (m *Main) changeUnless(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
+	if dry {
+		return m.read(f)
+	}
+	return m.change(ctx, f)
+}
+
 // Started runs the program of the process it is in.
 func Started(ctx context.Context, name, version string) int {
 	dir, err := os.Getwd()

@@ -150,11 +150,7 @@ func (m *Main) deleteCommand() *cobra.Command {
 			gone, err = t.Delete(ids, reason, cascade, force, by)
 			return err
 		}
-		do := func() error { return m.change(cmd.Context(), remove) }
-		if dry || !force {
-			do = func() error { return m.read(remove) }
-		}
-		if err := do(); err != nil {
+		if err := m.changeUnless(cmd.Context(), dry || !force, remove); err != nil {
 			return err
 		}
 		return m.printDeleted(gone, force && !dry)
