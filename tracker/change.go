@@ -52,17 +52,17 @@ func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
 	t.put(&it)
 	for _, dep := range deps {
 		if _, err := t.Depend(it.ID, dep.On, dep.Type, by); err != nil {
-			delete(t.issues, it.ID)
+			t.issues.drop(it.ID)
 			return nil, err
 		}
 	}
-	return t.issues[it.ID], nil
+	return t.issues.get(it.ID), nil
 }
 
 func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
 	switch {
 	case it.ID != "":
-		if old := t.issues[it.ID]; old != nil {
+		if t.issues.has(it.ID) {
 			return mailroom.Errorf(mailroom.Conflict, "there is an issue %s already", it.ID)
 		}
 		return CheckPrefix(it.ID)
@@ -178,6 +178,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 		}
 		todo = append(todo, it.ID)
 	}
+	above := t.above()
 	for len(todo) > 0 {
 		id := todo[0]
 		todo = todo[1:]
@@ -186,13 +187,13 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 		}
 		doomed[id] = true
 		if cascade {
-			for _, on := range t.Dependents(id) {
+			for _, on := range above[id] {
 				todo = append(todo, on.ID)
 			}
 		}
 	}
 	for id := range doomed {
-		for _, other := range t.Dependents(id) {
+		for _, other := range above[id] {
 			if !doomed[other.ID] && !force {
 				return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", other.ID, id)
 			}
@@ -221,9 +222,25 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 // Dependents are the issues that depend on id, by id.
 func (t *Tracker) Dependents(id string) []*Issue {
 	var found []*Issue
-	for _, it := range t.All() {
+	for _, it := range t.issues.all() {
 		if it.Status != Tombstone && slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == id }) {
 			found = append(found, it)
+		}
+	}
+	return found
+}
+
+// above are the dependents of each issue, by id.
+func (t *Tracker) above() map[string][]*Issue {
+	found := make(map[string][]*Issue, len(t.issues.order))
+	for _, it := range t.issues.all() {
+		if it.Status == Tombstone {
+			continue
+		}
+		for i, d := range it.Dependencies {
+			if !slices.ContainsFunc(it.Dependencies[:i], func(x Dependency) bool { return x.On == d.On }) {
+				found[d.On] = append(found[d.On], it)
+			}
 		}
 	}
 	return found
@@ -267,7 +284,7 @@ func (t *Tracker) reaches(from, to, kind string) bool {
 		if id == to {
 			return true
 		}
-		if it := t.issues[id]; it != nil && !seen[id] {
+		if it := t.issues.get(id); it != nil && !seen[id] {
 			seen[id] = true
 			for _, d := range it.Dependencies {
 				if d.Type == kind {
@@ -341,21 +358,18 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 		return 0, err
 	}
 	renamed := map[string]string{}
-	for id := range t.issues {
-		if rest, ok := strings.CutPrefix(id, from+"-"); ok {
-			renamed[id] = to + "-" + rest
+	for _, it := range t.issues.all() {
+		if rest, ok := strings.CutPrefix(it.ID, from+"-"); ok {
+			renamed[it.ID] = to + "-" + rest
 		}
 	}
 	for id, name := range renamed {
-		if _, also := renamed[name]; t.issues[name] != nil && !also {
+		if _, also := renamed[name]; t.issues.has(name) && !also {
 			return 0, mailroom.Errorf(mailroom.Conflict, "%s cannot become %s, which is another issue", id, name)
 		}
 	}
 	all := t.All()
-	for _, it := range all {
-		delete(t.issues, it.ID)
-		delete(t.lines, it.ID)
-	}
+	t.issues = newShelf(t.codec, len(all))
 	for _, it := range all {
 		out := *it
 		if name, ok := renamed[it.ID]; ok {

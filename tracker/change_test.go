@@ -123,7 +123,7 @@ func TestNothingWaitsForItself(t *testing.T) {
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	tr.edit(tr.issues["x-c"]).Dependencies = []Dependency{{On: "x-a", Type: Blocks}} // as a merge may leave it
+	tr.edit(tr.issues.get("x-c")).Dependencies = []Dependency{{On: "x-a", Type: Blocks}} // as a merge may leave it
 	if rings := tr.Cycles(); len(rings) != 1 || len(rings[0]) != 3 || rings[0][0].ID != "x-a" {
 		t.Errorf("cycles %v, want one of all three, from x-a", rings)
 	}
@@ -191,10 +191,10 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 		t.Errorf("%d were deleted with those that depend on it, want 3", len(gone))
 	}
 	must(tr.Delete([]string{"x-a"}, "double", false, true, ann()))(t)
-	if dead := tr.issues["x-a"]; dead.Status != Tombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
+	if dead := tr.issues.get("x-a"); dead.Status != Tombstone || dead.DeletedBy != "ann" || dead.DeleteReason != "double" || dead.OriginalType != "task" {
 		t.Errorf("what is left is %+v", dead)
 	}
-	if deps := tr.issues["x-b"].Dependencies; len(deps) != 0 {
+	if deps := tr.issues.get("x-b").Dependencies; len(deps) != 0 {
 		t.Errorf("x-b still depends on %v", deps)
 	}
 	_, err = tr.Update("x-a", ann(), func(*Issue) error { return nil })

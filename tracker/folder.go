@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/gofrs/flock"
 
@@ -55,7 +57,7 @@ func (f Folder) Init() error {
 	}
 	for name, text := range map[string]string{
 		fileIssues: "",
-		fileIgnore: fileLock + "\n" + fileQuarantine + "\n" + "*.tmp\n",
+		fileIgnore: fileLock + "\n" + fileQuarantine + "\n" + "mail.json\nmail.lock\n*.tmp\n", // those of tracker/mail too
 	} {
 		file, err := os.OpenFile(filepath.Join(f.path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, fs.ErrExist) {
@@ -88,7 +90,7 @@ func (f Folder) Read() (*Tracker, []Stray, error) {
 // after a success is on the disk. Lines that are no issues are moved aside, and
 // returned.
 func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays []Stray, err error) {
-	lock := flock.New(filepath.Join(f.path, fileLock))
+	lock := flock.New(filepath.Join(f.path, fileLock), flock.SetPermissions(0o666)) // whoever may write the folder may lock it
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, noTracker(f.path)
@@ -101,18 +103,18 @@ func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays
 		if err != nil {
 			return nil, err
 		}
-		t, strays := Parse(text)
+		t, strays := parse(text, true)
 		if err := change(t); err != nil {
 			return nil, err
 		}
-		after := t.Text()
-		if after == text {
+		lines := t.lines()
+		if makeUp(lines, text) {
 			return strays, nil
 		}
 		if err := f.quarantine(strays); err != nil {
 			return nil, err
 		}
-		again, err := f.replace(after, seen)
+		again, err := f.replace(lines, seen)
 		if !again {
 			return strays, err
 		}
@@ -133,27 +135,40 @@ func (f Folder) read() (text string, seen fs.FileInfo, err error) {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	defer file.Close() // it was only read: nothing can be lost
-	var all strings.Builder
-	if seen, err = file.Stat(); err == nil {
-		all.Grow(int(seen.Size()))
-		_, err = io.Copy(&all, file)
-	}
-	if err != nil {
+	if seen, err = file.Stat(); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	return all.String(), seen, nil
+	raw := make([]byte, 0, seen.Size()+bytes.MinRead) // room to see the end
+	all := bytes.NewBuffer(raw)
+	if _, err = all.ReadFrom(file); err != nil {
+		return "", nil, fmt.Errorf("read the tracker: %w", err)
+	}
+	// A copy would take as long again as reading it, and nobody else has the bytes.
+	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
 }
 
-// replace puts text in the place of the file, unless somebody who does not ask
+// makeUp reports whether these lines are all that a text has.
+func makeUp(lines []string, text string) bool {
+	for _, line := range lines {
+		rest, same := strings.CutPrefix(text, line)
+		if !same || !strings.HasPrefix(rest, "\n") {
+			return false
+		}
+		text = rest[1:]
+	}
+	return text == ""
+}
+
+// replace puts lines in the place of the file, unless somebody who does not ask
 // for the lock, such as git, has changed it since it was seen. A reader, and
 // whoever comes after a crash, finds the old file or the new one.
-func (f Folder) replace(text string, seen fs.FileInfo) (again bool, err error) {
+func (f Folder) replace(lines []string, seen fs.FileInfo) (again bool, err error) {
 	name := f.File() + ".tmp"
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, seen.Mode().Perm())
 	if err != nil {
 		return false, fmt.Errorf("write the tracker: %w", err)
 	}
-	_, err = io.WriteString(file, text)
+	err = write(file, lines)
 	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
 		var now fs.FileInfo
 		if now, err = os.Stat(f.File()); err == nil {
@@ -167,6 +182,16 @@ func (f Folder) replace(text string, seen fs.FileInfo) (again bool, err error) {
 		return false, fmt.Errorf("write the tracker: %w", errors.Join(err, os.Remove(name)))
 	}
 	return false, f.sync()
+}
+
+func write(file io.Writer, lines []string) error {
+	const room = 256 << 10 // bytes, for each write
+	out := bufio.NewWriterSize(file, room)
+	for _, line := range lines {
+		_, _ = out.WriteString(line) // Flush tells of its error
+		_ = out.WriteByte('\n')
+	}
+	return out.Flush()
 }
 
 // sync makes the names in the folder durable.

@@ -12,14 +12,14 @@ type Came struct{ New, Changed, Same, Skipped int }
 // Import takes in the issues of another file. Those that are there are merged, or
 // with keep left as they are.
 func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
-	for id, theirs := range other.issues {
-		ours := t.issues[id]
+	for _, theirs := range other.All() {
+		ours := t.issues.get(theirs.ID)
 		switch {
 		case ours == nil:
 			came.New++
 		case keep:
 			came.Skipped++
-			delete(other.issues, id)
+			other.issues.drop(theirs.ID)
 		case t.Line(ours) == other.Line(theirs):
 			came.Same++
 		default:
@@ -33,10 +33,9 @@ func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
 // Forget drops the tombstones that are older than since and than a tombstone
 // lasts, and returns how many.
 func (t *Tracker) Forget(since time.Time) (n int) {
-	for id, it := range t.issues {
+	for _, it := range t.All() {
 		if it.Status == Tombstone && it.DeletedAt.Before(since) {
-			delete(t.issues, id)
-			delete(t.lines, id)
+			t.issues.drop(it.ID)
 			n++
 		}
 	}
@@ -53,7 +52,7 @@ type Stats struct {
 // Stats counts. A tombstone is in no total.
 func (t *Tracker) Stats(now time.Time) (s Stats) {
 	var lead time.Duration
-	for _, it := range t.issues {
+	for _, it := range t.issues.all() {
 		switch it.Status {
 		case Open:
 			s.Open++
@@ -96,11 +95,14 @@ func (t *Tracker) Check() (found []string) {
 		if err := it.check(); err != nil {
 			bad(it, "%v", err)
 		}
+		if err := t.codec.misread(it); err != nil {
+			bad(it, "%v", err)
+		}
 		if (it.Status == Closed) == it.ClosedAt.IsZero() {
 			bad(it, "it is %s, and closed_at is set: %v", it.Status, !it.ClosedAt.IsZero())
 		}
 		for _, d := range it.Dependencies {
-			if on := t.issues[d.On]; on == nil || on.Status == Tombstone {
+			if on := t.issues.get(d.On); on == nil || on.Status == Tombstone {
 				bad(it, "it depends on %s, which is not there", d.On)
 			}
 		}

@@ -27,7 +27,7 @@ func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 	for n := t.idLength(); ; n = min(n+1, longestID) {
 		for nonce := range 10 {
 			id := prefix + "-" + hashed(n, it.Title, it.Description, actor, it.CreatedAt.Format(time.RFC3339Nano), strconv.Itoa(nonce))
-			if t.issues[id] == nil {
+			if !t.issues.has(id) {
 				return id
 			}
 		}
@@ -38,7 +38,7 @@ func (t *Tracker) newID(prefix string, it *Issue, actor string) string {
 // the same stays below a quarter.
 func (t *Tracker) idLength() int {
 	const risk = 0.25
-	n := float64(len(t.issues) + 1)
+	n := float64(len(t.issues.order) + 1)
 	for length := shortestID; length < longestID; length++ {
 		if 1-math.Exp(-n*n/(2*math.Pow(36, float64(length)))) < risk {
 			return length
@@ -64,7 +64,7 @@ func (t *Tracker) childID(parent string) (string, error) {
 		return "", mailroom.Errorf(mailroom.Invalid, "%s is a child of the %dth level and can have none", parent, maxNesting)
 	}
 	for n := 1; ; n++ {
-		if id := parent + "." + strconv.Itoa(n); t.issues[id] == nil {
+		if id := parent + "." + strconv.Itoa(n); !t.issues.has(id) {
 			return id, nil
 		}
 	}
@@ -84,9 +84,9 @@ func CheckPrefix(prefix string) error {
 // Prefix is what the ids of most issues begin with, "" if there are none.
 func (t *Tracker) Prefix() string {
 	counts := map[string]int{}
-	for id := range t.issues {
-		if i := strings.LastIndexByte(id, '-'); i > 0 {
-			counts[id[:i]]++
+	for _, it := range t.issues.order {
+		if i := strings.LastIndexByte(it.ID, '-'); i > 0 {
+			counts[it.ID[:i]]++
 		}
 	}
 	best := ""

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 // codec reads and writes lines. It does not change once made.
 type codec struct {
 	members []member
+	keys    []string // their names as they are mostly written, with the colon
 	byName  map[string]int
 }
 
@@ -20,52 +22,127 @@ func newCodec() *codec {
 	c := &codec{members: members(), byName: map[string]int{}}
 	for i, m := range c.members {
 		c.byName[m.name] = i
+		c.keys = append(c.keys, encodeText(m.name)+":")
 	}
 	return c
 }
 
-// read makes an issue of a line. An issue without an id is none.
-func (c *codec) read(line string) (*Issue, error) {
-	it := &Issue{line: line, Priority: Normal}
-	var wrong error
-	err := walk(line, func(f field) {
-		if i, known := c.byName[f.name]; known && wrong == nil {
-			if err := c.members[i].read(it, f.raw); err != nil {
-				wrong = fmt.Errorf("%s: %w", f.name, err)
-			}
+// read makes an issue of a line. An issue without an id is none. A member that is
+// not what it should be counts as one that is not there, and stays as it is.
+func (c *codec) read(line string, it *Issue) error {
+	_, err := c.take(line, it)
+	return err
+}
+
+// take is read, and says which member is not what it should be.
+func (c *codec) take(line string, it *Issue) (wrong, err error) {
+	it.line, it.asRead, it.late, it.Priority = line, true, false, Normal
+	s := scanner{text: line}
+	at := 0
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		i, known := c.next(&s, at)
+		if !known {
+			it.foreign = true
+			s.value(0)
+			continue
 		}
-	})
-	if err = cmp.Or(err, wrong); err != nil {
-		return nil, err
+		at = i + 1
+		if err := c.members[i].read(it, &s); err != nil && wrong == nil {
+			wrong = fmt.Errorf("%s: %w", c.members[i].name, err)
+		}
 	}
-	if it.ID == "" {
-		return nil, fmt.Errorf("it has no id")
+	it.odd = wrong != nil
+	if err = s.object(); err == nil && it.ID == "" {
+		err = cmp.Or(wrong, errNoID)
 	}
-	return it, nil
+	return wrong, err
+}
+
+// readID is read for an issue that nobody may ask for.
+func (c *codec) readID(line string, it *Issue) error {
+	it.line, it.asRead, it.late = line, true, true
+	s := scanner{text: line}
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		if s.name() != "id" {
+			s.value(0)
+		} else if err := readText(&s, &it.ID); err != nil {
+			it.ID = ""
+		}
+	}
+	err := s.object()
+	if err == nil && it.ID == "" {
+		err = c.read(line, it) // which says why
+	}
+	return err
+}
+
+// complete reads an issue that came late.
+func (c *codec) complete(it *Issue) {
+	if it != nil && it.late {
+		_ = c.read(it.line, it) // it has an id, and its line is an object
+	}
+}
+
+// misread says which member of an issue's line is not what it should be.
+func (c *codec) misread(it *Issue) error {
+	if !it.odd {
+		return nil
+	}
+	wrong, err := c.take(it.line, &Issue{})
+	return cmp.Or(err, wrong)
+}
+
+// next takes the name of a member, and says which of those that are known it is.
+// It is mostly the one after the last, or one of the next few.
+func (c *codec) next(s *scanner, at int) (i int, known bool) {
+	const few = 5
+	for i = at; i < min(at+few, len(c.keys)); i++ {
+		if s.likely(c.keys[i]) {
+			return i, true
+		}
+	}
+	i, known = c.byName[s.name()]
+	return i, known
 }
 
 // write makes the line of an issue. A member stays as it was written unless its
 // value is another than it was read as, whatever the tracker knows of it.
 func (c *codec) write(it *Issue) string {
 	was := &Issue{Priority: Normal}
-	had := map[string]bool{}
+	had := make([]bool, len(c.members))
 	line := it.parts()
 	for _, f := range line {
 		if i, known := c.byName[f.name]; known {
-			had[f.name] = true
-			_ = c.members[i].read(was, f.raw) // it was read before
+			had[i] = true
+			_ = c.members[i].read(was, &scanner{text: f.raw}) // it was read before
 		}
 	}
-	var out []field
-	add := func(key, raw string) { out = append(out, field{key: key, raw: raw}) }
+	var out strings.Builder
+	const room = 64 // for what is new
+	out.Grow(len(it.line) + room)
+	add := func(key, raw string) {
+		if out.Len() > 0 {
+			out.WriteByte(',')
+		} else {
+			out.WriteByte('{')
+		}
+		out.WriteString(key)
+		out.WriteByte(':')
+		out.WriteString(raw)
+	}
 	// Members in the order that the line has, new ones before the first known
 	// one that comes after them.
 	next := 0
 	fresh := func(until int) {
 		for ; next < until; next++ {
 			m := c.members[next]
-			if raw := m.write(it); raw != "" && !had[m.name] && (it.line == "" || raw != m.write(was)) {
-				add(encode(m.name), raw)
+			if had[next] || it.line != "" && m.same(it, was) {
+				continue
+			}
+			if raw := m.write(it); raw != "" {
+				add(encodeText(m.name), raw)
 			}
 		}
 	}
@@ -76,26 +153,38 @@ func (c *codec) write(it *Issue) string {
 			continue
 		}
 		fresh(i)
-		raw := c.members[i].write(it)
-		switch before := c.members[i].write(was); {
-		case raw == before:
+		if m := c.members[i]; m.same(it, was) {
 			add(f.key, f.raw)
-		case raw != "":
+		} else if raw := m.write(it); raw != "" {
 			add(f.key, raw)
 		}
 	}
 	fresh(len(c.members))
-	return joined(out)
+	out.WriteByte('}')
+	return out.String()
 }
 
-// Has reports whether the line that the issue was read from has a member.
-func (it *Issue) Has(name string) bool {
-	for _, f := range it.parts() {
-		if f.name == name {
-			return true
-		}
+// With is a line with another member at its end, or, if replace is set, in the
+// place of the one that has the name. Without, the line keeps what it has.
+func With(line, name, raw string, replace bool) string {
+	parts, err := fields(line)
+	if err != nil {
+		return line // it is no line of an issue
 	}
-	return false
+	at := slices.IndexFunc(parts, func(f field) bool { return f.name == name })
+	switch {
+	case at < 0:
+		parts = append(parts, field{key: encodeText(name), raw: raw})
+	case replace:
+		parts[at].raw = raw
+	}
+	return joined(parts)
+}
+
+// HasForeign reports whether the line that the issue was read from has a member
+// of a name that the tracker does not know.
+func (it *Issue) HasForeign(name string) bool {
+	return it.foreign && slices.ContainsFunc(it.parts(), func(f field) bool { return f.name == name })
 }
 
 // parts are the members of the line that the issue was read from.
@@ -126,28 +215,46 @@ func readJSON(raw string, into any) error {
 	return nil
 }
 
-func readNumber(raw string, into *int) error {
+func readNumber[T int | int64](s *scanner, into *T) error {
+	raw := s.value(0)
 	n, err := strconv.Atoi(raw)
 	if err != nil {
 		return readJSON(raw, into)
 	}
-	*into = n
+	*into = T(n)
 	return nil
 }
 
-func readMoment(raw string, into *time.Time) error {
-	s, ok := plainString(raw)
-	if !ok {
-		if raw == "null" {
-			return nil
+func readText[T ~string](s *scanner, into *T) error {
+	if s.peek() != '"' {
+		return readNull(s, "text", func() { *into = "" })
+	}
+	*into = T(s.string())
+	return nil
+}
+
+func readMoment(s *scanner, into *time.Time) error {
+	if s.peek() != '"' {
+		return readNull(s, "time", func() {})
+	}
+	begin := s.at
+	if text := s.string(); text != s.moment || text == "" {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return notA("time", s.text[begin:s.at])
 		}
-		return notA("time", raw)
+		s.moment, s.when = text, at
 	}
-	at, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return notA("time", raw)
+	*into = s.when
+	return nil
+}
+
+// readNull takes a value that is none of what was expected, which may be null.
+func readNull(s *scanner, what string, clear func()) error {
+	if raw := s.value(0); raw != "null" {
+		return notA(what, raw)
 	}
-	*into = at
+	clear()
 	return nil
 }
 

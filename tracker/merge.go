@@ -13,14 +13,11 @@ const tombstoneLasts = 30*24*time.Hour + time.Hour
 // Merge takes in what another copy of the file has. Issues are the same by their
 // id alone. The order in which copies are merged makes no difference.
 func (t *Tracker) Merge(other *Tracker) {
-	for id, theirs := range other.issues {
-		ours := t.issues[id]
+	for _, theirs := range other.issues.all() {
+		ours := t.issues.get(theirs.ID)
 		switch {
 		case ours == nil:
-			t.issues[id] = theirs
-			if line, same := other.lines[id]; same {
-				t.lines[id] = line
-			}
+			t.issues.put(theirs)
 		case t.Line(ours) != other.Line(theirs):
 			t.put(t.codec.merge(ours, theirs))
 		}
@@ -29,16 +26,16 @@ func (t *Tracker) Merge(other *Tracker) {
 
 // Line is how an issue is written, as a JSON object.
 func (t *Tracker) Line(it *Issue) string {
-	if line, same := t.lines[it.ID]; same {
-		return line
+	if it.asRead {
+		return it.line
 	}
 	return t.codec.write(it)
 }
 
 // merge makes one issue of two copies: a tombstone wins, closed wins over open,
 // the more urgent priority wins; labels, dependencies and comments are united; of
-// everything else the newer copy has the say, and what only one has and nobody
-// here knows is kept.
+// everything else the newer copy has the say, and a text, or what nobody here
+// knows, that only one has is kept.
 func (c *codec) merge(a, b *Issue) *Issue {
 	if dead := buried(a, b); dead != nil {
 		return dead
@@ -51,7 +48,16 @@ func (c *codec) merge(a, b *Issue) *Issue {
 	if older.UpdatedAt.Equal(newer.UpdatedAt) {
 		out = *c.even(a, b)
 	}
-	out.line = c.united(newer, older)
+	out.line, out.foreign = c.united(newer, older), newer.foreign || older.foreign
+	// What one has written is not lost because the other has written nothing.
+	for _, text := range []struct{ newer, older *string }{
+		{&out.Description, &older.Description}, {&out.Design, &older.Design}, {&out.Acceptance, &older.Acceptance},
+		{&out.Notes, &older.Notes}, {&out.ExternalRef, &older.ExternalRef},
+	} {
+		if *text.newer == "" {
+			*text.newer = *text.older
+		}
+	}
 	for _, one := range []*Issue{older, newer} {
 		if one.Status == Closed && (older.Status != Closed || newer.Status != Closed) {
 			out.Status, out.ClosedAt, out.CloseReason = Closed, one.ClosedAt, one.CloseReason
@@ -81,7 +87,7 @@ func (c *codec) even(a, b *Issue) *Issue {
 	out := *a
 	for _, m := range c.members {
 		if raw := m.write(b); raw > m.write(a) {
-			_ = m.read(&out, raw) // what was written is read
+			_ = m.read(&out, &scanner{text: raw}) // what was written is read
 		}
 	}
 	return &out
@@ -128,7 +134,12 @@ func (c *codec) united(newer, older *Issue) string {
 
 // joined makes an object of its members.
 func joined(parts []field) string {
+	size := len("{}")
+	for _, f := range parts {
+		size += len(f.key) + len(f.raw) + len(",:")
+	}
 	var text strings.Builder
+	text.Grow(size)
 	text.WriteByte('{')
 	for i, f := range parts {
 		if i > 0 {

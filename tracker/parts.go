@@ -1,7 +1,6 @@
 package tracker
 
 import (
-	"cmp"
 	"strings"
 	"time"
 )
@@ -9,21 +8,38 @@ import (
 // Dependencies and comments are read one by one, so that those which stay as
 // they are keep what the tracker does not know of them.
 
-func readDependencies(it *Issue, raw string) (err error) {
-	it.Dependencies, err = readList(raw, func(f field, d *Dependency) error {
-		switch f.name {
-		case "depends_on_id":
-			return readText(f.raw, &d.On)
-		case "type":
-			return readText(f.raw, &d.Type)
-		case "created_at":
-			return readMoment(f.raw, &d.CreatedAt)
-		case "created_by":
-			return readText(f.raw, &d.CreatedBy)
-		}
-		return nil
-	}, func(d *Dependency, raw string) { d.raw = raw })
+func readDependencies(it *Issue, s *scanner) (err error) {
+	it.Dependencies, err = readList(s, (*Dependency).read)
 	return err
+}
+
+func (d *Dependency) read(s *scanner) (wrong error) {
+	begin := s.at
+	if s.peek() != '{' {
+		d.raw = s.value(0)
+		return notA("object", d.raw)
+	}
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		var err error
+		switch s.name() {
+		case "depends_on_id":
+			err = readText(s, &d.On)
+		case "type":
+			err = readText(s, &d.Type)
+		case "created_at":
+			err = readMoment(s, &d.CreatedAt)
+		case "created_by":
+			err = readText(s, &d.CreatedBy)
+		default:
+			s.value(0)
+		}
+		if err != nil {
+			wrong = err
+		}
+	}
+	d.raw = s.text[begin:s.at]
+	return wrong
 }
 
 func writeDependencies(it *Issue) string {
@@ -43,21 +59,38 @@ func (d Dependency) text(issue string) string {
 	}{issue, d.On, d.Type, d.CreatedAt, d.CreatedBy})
 }
 
-func readComments(it *Issue, raw string) (err error) {
-	it.Comments, err = readList(raw, func(f field, c *Comment) error {
-		switch f.name {
-		case "id":
-			return readJSON(f.raw, &c.ID)
-		case "author":
-			return readText(f.raw, &c.Author)
-		case "text":
-			return readText(f.raw, &c.Text)
-		case "created_at":
-			return readMoment(f.raw, &c.CreatedAt)
-		}
-		return nil
-	}, func(c *Comment, raw string) { c.raw = raw })
+func readComments(it *Issue, s *scanner) (err error) {
+	it.Comments, err = readList(s, (*Comment).read)
 	return err
+}
+
+func (c *Comment) read(s *scanner) (wrong error) {
+	begin := s.at
+	if s.peek() != '{' {
+		c.raw = s.value(0)
+		return notA("object", c.raw)
+	}
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		var err error
+		switch s.name() {
+		case "id":
+			err = readNumber(s, &c.ID)
+		case "author":
+			err = readText(s, &c.Author)
+		case "text":
+			err = readText(s, &c.Text)
+		case "created_at":
+			err = readMoment(s, &c.CreatedAt)
+		default:
+			s.value(0)
+		}
+		if err != nil {
+			wrong = err
+		}
+	}
+	c.raw = s.text[begin:s.at]
+	return wrong
 }
 
 func writeComments(it *Issue) string {
@@ -77,56 +110,28 @@ func (c Comment) text(issue string) string {
 	}{c.ID, issue, c.Author, c.Text, c.CreatedAt})
 }
 
-func readTexts(raw string, into *[]string) error {
-	if raw == "null" {
-		return nil
-	}
-	texts, err := elements(raw)
-	if err != nil {
-		return notA("list", raw)
-	}
-	for _, one := range texts {
-		var s string
-		if err := readText(one, &s); err != nil {
-			return err
-		}
-		*into = append(*into, s)
-	}
-	return nil
+func readLabels(it *Issue, s *scanner) (err error) {
+	it.Labels, err = readList(s, func(l *string, s *scanner) error { return readText(s, l) })
+	return err
 }
 
-func readText(raw string, into *string) error {
-	s, ok := plainString(raw)
-	if !ok && raw != "null" {
-		return notA("text", raw)
+// readList reads a list, each element with read.
+func readList[T any](s *scanner, read func(*T, *scanner) error) (found []T, wrong error) {
+	if s.peek() != '[' {
+		return nil, readNull(s, "list", func() {})
 	}
-	*into = s
-	return nil
-}
-
-// readList reads a list of objects. keep is given each one's own text.
-func readList[T any](raw string, read func(f field, into *T) error, keep func(*T, string)) ([]T, error) {
-	if raw == "null" {
-		return nil, nil
-	}
-	texts, err := elements(raw)
-	if err != nil {
-		return nil, notA("list", raw)
-	}
-	var found []T
-	for _, one := range texts {
-		var v T
-		var wrong error
-		if err := walk(one, func(f field) { wrong = cmp.Or(wrong, read(f, &v)) }); err != nil {
-			return nil, notA("list of objects", raw)
+	s.open('[')
+	for first := true; s.more(']', first); first = false {
+		if found == nil {
+			const mostly = 2
+			found = make([]T, 0, mostly)
 		}
-		if wrong != nil {
-			return nil, wrong
+		found = append(found, *new(T))
+		if err := read(&found[len(found)-1], s); err != nil {
+			wrong = err
 		}
-		keep(&v, one)
-		found = append(found, v)
 	}
-	return found, nil
+	return found, wrong
 }
 
 func writeList[T any](list []T, write func(T) string) string {
@@ -143,17 +148,16 @@ func writeList[T any](list []T, write func(T) string) string {
 // patched is an object, as it was read, with another text under a name that it
 // has.
 func patched(raw, name, text string) string {
-	if raw == "" {
-		return ""
-	}
-	parts, err := fields(raw)
-	if err != nil {
-		panic(err) // it was read before
-	}
-	for i, f := range parts {
-		if had, ok := plainString(f.raw); f.name == name && ok && had != text {
-			parts[i].raw = encode(text)
-			raw = joined(parts)
+	s := scanner{text: raw}
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		if s.name() != name || s.peek() != '"' {
+			s.value(0)
+			continue
+		}
+		begin := s.at
+		if s.string() != text && !s.bad {
+			return raw[:begin] + encodeText(text) + raw[s.at:]
 		}
 	}
 	return raw

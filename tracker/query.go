@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -70,14 +71,34 @@ func (it *Issue) Parent() string {
 
 // List returns the selected issues: by priority, the newer first among equals.
 func (t *Tracker) List(f Filter) []*Issue {
-	var found []*Issue
-	for _, it := range t.issues {
-		if f.matches(it) {
+	return byUrgency(t.pick(f.matches))
+}
+
+// pick returns those issues for which keep is true, by id. It is asked on all
+// processors.
+func (t *Tracker) pick(keep func(*Issue) bool) []*Issue {
+	all := t.issues.all()
+	kept := make([]bool, len(all))
+	inParts(len(all), func(from, to int) {
+		for i := from; i < to; i++ {
+			kept[i] = keep(all[i])
+		}
+	})
+	found := make([]*Issue, 0, len(all))
+	for i, it := range all {
+		if kept[i] {
 			found = append(found, it)
 		}
 	}
+	return found
+}
+
+func byUrgency(found []*Issue) []*Issue {
 	slices.SortFunc(found, func(a, b *Issue) int {
-		return cmp.Or(cmp.Compare(a.Priority, b.Priority), b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+		if a.Priority != b.Priority {
+			return cmp.Compare(a.Priority, b.Priority)
+		}
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return found
 }
@@ -87,26 +108,44 @@ func holdsUp(it *Issue) bool {
 	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked)
 }
 
+// holders are the issues that hold one up, itself or a parent of it.
+func (t *Tracker) holders(it *Issue) iter.Seq[*Issue] {
+	return func(yield func(*Issue) bool) {
+		const few = 8
+		var room [few]*Issue
+		seen := room[:0] // files that were merged can have circles of parents
+		for ; it != nil && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
+			seen = append(seen, it)
+			for _, d := range it.Dependencies {
+				if d.Type != Blocks {
+					continue
+				}
+				if on := t.issues.get(d.On); holdsUp(on) && !yield(on) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (t *Tracker) held(it *Issue) bool {
+	for range t.holders(it) {
+		return true
+	}
+	return false
+}
+
 // BlockedBy returns the issues that keep one from being ready: those that it
 // depends on itself, or its parents do. They come by id.
 func (t *Tracker) BlockedBy(it *Issue) []*Issue {
-	found := map[string]*Issue{}
-	seen := map[string]bool{}
-	for it != nil && !seen[it.ID] {
-		seen[it.ID] = true
-		for _, d := range it.Dependencies {
-			if on := t.issues[d.On]; d.Type == Blocks && holdsUp(on) {
-				found[on.ID] = on
-			}
+	var found []*Issue
+	for on := range t.holders(it) {
+		if !slices.Contains(found, on) {
+			found = append(found, on)
 		}
-		it = t.issues[it.Parent()]
 	}
-	list := make([]*Issue, 0, len(found))
-	for _, on := range found {
-		list = append(list, on)
-	}
-	slices.SortFunc(list, func(a, b *Issue) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+	slices.SortFunc(found, func(a, b *Issue) int { return cmp.Compare(a.ID, b.ID) })
+	return found
 }
 
 // Order is how ready issues are sorted.
@@ -125,26 +164,31 @@ const recent = 48 * time.Hour
 // Ready returns the open issues that nothing keeps from being worked on.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	f.Statuses = []Status{Open}
-	found := slices.DeleteFunc(t.List(f), func(it *Issue) bool { return len(t.BlockedBy(it)) > 0 })
-	young := func(it *Issue) int {
-		if order == Hybrid && now.Sub(it.CreatedAt) > recent {
-			return 1
-		}
-		return 0
-	}
-	slices.SortStableFunc(found, func(a, b *Issue) int {
+	found := t.pick(func(it *Issue) bool { return f.matches(it) && !t.held(it) })
+	since := now.Add(-recent)
+	slices.SortFunc(found, func(a, b *Issue) int {
 		age := a.CreatedAt.Compare(b.CreatedAt)
-		if order == ByAge || young(a) == 1 && young(b) == 1 {
-			return cmp.Or(age, cmp.Compare(a.ID, b.ID))
+		if order == Hybrid {
+			switch old, other := a.CreatedAt.Before(since), b.CreatedAt.Before(since); {
+			case old && !other:
+				return 1
+			case other && !old:
+				return -1
+			case old && other:
+				return cmp.Or(age, cmp.Compare(a.ID, b.ID))
+			}
 		}
-		return cmp.Or(cmp.Compare(young(a), young(b)), cmp.Compare(a.Priority, b.Priority), age, cmp.Compare(a.ID, b.ID))
+		if a.Priority != b.Priority && order != ByAge {
+			return cmp.Compare(a.Priority, b.Priority)
+		}
+		return cmp.Or(age, cmp.Compare(a.ID, b.ID))
 	})
 	return found
 }
 
 // Waiting returns the issues that are not closed and that others hold up.
 func (t *Tracker) Waiting() []*Issue {
-	return slices.DeleteFunc(t.List(Filter{Statuses: []Status{Open, InProgress, Blocked}}), func(it *Issue) bool { return len(t.BlockedBy(it)) == 0 })
+	return byUrgency(t.pick(func(it *Issue) bool { return holdsUp(it) && t.held(it) }))
 }
 
 // Stale returns the issues that are not closed and were not touched since, the
@@ -175,18 +219,23 @@ func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	if depth <= 0 {
 		depth = maxTree
 	}
+	next := t.below
+	if up {
+		above := t.above()
+		next = func(it *Issue) []*Issue { return above[it.ID] }
+	}
 	var nodes []Node
 	shown := map[string]bool{}
 	var walk func(it *Issue, level int, under string)
 	walk = func(it *Issue, level int, under string) {
-		next := t.next(it, up)
-		cut := len(next) > 0 && (shown[it.ID] || level >= depth)
+		others := next(it)
+		cut := len(others) > 0 && (shown[it.ID] || level >= depth)
 		nodes = append(nodes, Node{it, level, under, cut})
 		if shown[it.ID] || cut {
 			return
 		}
 		shown[it.ID] = true
-		for _, on := range next {
+		for _, on := range others {
 			walk(on, level+1, it.ID)
 		}
 	}
@@ -194,13 +243,10 @@ func (t *Tracker) Tree(id string, depth int, up bool) ([]Node, error) {
 	return nodes, nil
 }
 
-func (t *Tracker) next(it *Issue, up bool) []*Issue {
-	if up {
-		return t.Dependents(it.ID)
-	}
-	var found []*Issue
+// below are the issues that one depends on.
+func (t *Tracker) below(it *Issue) (found []*Issue) {
 	for _, d := range it.Dependencies {
-		if on := t.issues[d.On]; on != nil && on.Status != Tombstone {
+		if on := t.issues.get(d.On); on != nil && on.Status != Tombstone {
 			found = append(found, on)
 		}
 	}
@@ -219,7 +265,7 @@ func (t *Tracker) Cycles() [][]*Issue {
 		state[it.ID] = 1
 		path = append(path, it)
 		for _, d := range it.Dependencies {
-			on := t.issues[d.On]
+			on := t.issues.get(d.On)
 			if d.Type != Blocks || on == nil {
 				continue
 			}
@@ -264,20 +310,22 @@ func (e Epic) Done() bool { return e.Children > 0 && e.Closed == e.Children }
 // Epics returns the epics that are not closed, by id.
 func (t *Tracker) Epics() []Epic {
 	var epics []Epic
-	for _, it := range t.All() {
-		if it.Type != "epic" || it.Status == Closed || it.Status == Tombstone {
+	at := map[string]int{}
+	for _, it := range t.issues.all() {
+		if it.Type == "epic" && it.Status != Closed && it.Status != Tombstone {
+			at[it.ID] = len(epics)
+			epics = append(epics, Epic{Issue: it})
+		}
+	}
+	for _, child := range t.issues.all() {
+		i, has := at[child.Parent()]
+		if !has || child.Status == Tombstone {
 			continue
 		}
-		e := Epic{Issue: it}
-		for _, child := range t.Dependents(it.ID) {
-			if child.Parent() == it.ID {
-				e.Children++
-				if child.Status == Closed {
-					e.Closed++
-				}
-			}
+		epics[i].Children++
+		if child.Status == Closed {
+			epics[i].Closed++
 		}
-		epics = append(epics, e)
 	}
 	return epics
 }

@@ -1,10 +1,10 @@
 package tracker
 
 import (
-	"encoding/json"
 	"errors"
+	"math/bits"
 	"strings"
-	"unicode/utf8"
+	"time"
 )
 
 // errSyntax says that text is not JSON. Where it goes wrong does not matter: the
@@ -14,83 +14,143 @@ var errSyntax = errors.New("it is not JSON")
 // errObject says that text is JSON and no object.
 var errObject = errors.New("it is not a JSON object")
 
+// errNoID says that an object is no issue.
+var errNoID = errors.New("it has no id")
+
 // maxDepth bounds how deep values may nest.
 const maxDepth = 1000
 
 // field is one member of an object: its name, decoded, and both as they are
 // written.
-type field struct {
-	name     string
-	key, raw string
-}
+type field struct{ name, key, raw string }
 
 // fields takes an object apart, without a look into its values but for their
-// syntax. A tracker reads thousands of issues to change one, and most of what is
-// in them nobody asks for. Of a name that comes twice both are returned.
+// syntax. Of a name that comes twice both are returned.
 func fields(text string) ([]field, error) {
-	found := make([]field, 0, 16)
-	if err := walk(text, func(f field) { found = append(found, f) }); err != nil {
+	found := make([]field, 0, 24)
+	s := scanner{text: text}
+	s.open('{')
+	for first := true; s.more('}', first); first = false {
+		begin := s.at
+		name := s.string()
+		key := text[begin:s.at]
+		s.colon()
+		found = append(found, field{name, key, s.value(0)})
+	}
+	if err := s.object(); err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// walk is fields one by one. What comes before the text goes wrong is given.
-func walk(text string, take func(field)) error {
-	s := scanner{text: text}
-	s.space()
-	if s.peek() != '{' {
-		if s.value(0); s.bad || !s.atEnd() {
-			return errSyntax
-		}
-		return errObject
-	}
-	s.members(func(name, raw string) {
-		key, ok := plainString(name)
-		if !ok {
-			s.bad = true
-			return
-		}
-		take(field{key, name, raw})
-	}, 0)
-	if s.bad || !s.atEnd() {
-		return errSyntax
-	}
-	return nil
-}
-
-// elements takes an array apart.
-func elements(text string) ([]string, error) {
-	s := scanner{text: text}
-	s.space()
-	if s.peek() != '[' {
-		return nil, errors.New("it is not a list")
-	}
-	var found []string
-	s.items(func(raw string) { found = append(found, raw) }, 0)
-	if s.bad || !s.atEnd() {
-		return nil, errSyntax
-	}
-	return found, nil
-}
-
-// scanner walks over JSON text (RFC 8259). Once bad it stays where it is.
+// scanner walks over JSON text (RFC 8259). A tracker reads thousands of issues to
+// change one, so it is walked over once, and what nobody knows only for its
+// syntax. An object is taken apart by
+//
+//	s.open('{')
+//	for first := true; s.more('}', first); first = false {
+//		name := s.name()
+//		raw := s.value(0)
+//	}
+//	err := s.object()
+//
+// and a list likewise. What comes before the text goes wrong is given.
 type scanner struct {
-	text string
-	at   int
-	bad  bool
+	text   string
+	at     int  // the end, once it is bad
+	bad    bool // it is not JSON
+	simple bool // the last text is what stands between its quotes
+
+	// The last moment: most of an issue's are the same.
+	moment string
+	when   time.Time
+}
+
+func (s *scanner) fail() { s.bad, s.at = true, len(s.text) }
+
+// open takes the bracket that the text begins with.
+func (s *scanner) open(bracket byte) {
+	s.space()
+	s.expect(bracket)
+}
+
+// more moves to the next member or element, or takes the bracket at the end and
+// returns false.
+func (s *scanner) more(end byte, first bool) bool {
+	s.space()
+	switch {
+	case s.peek() == end:
+		s.at++
+		return false
+	case !first:
+		s.expect(',')
+		s.space()
+	}
+	return !s.bad
+}
+
+// name takes the name of a member, and moves to its value.
+func (s *scanner) name() string {
+	name := s.string()
+	s.colon()
+	return name
+}
+
+func (s *scanner) colon() {
+	s.space()
+	s.expect(':')
+	s.space()
+}
+
+// likely takes the name of a member if it is this one, as it is mostly written:
+// with its quotes and the colon.
+func (s *scanner) likely(name string) bool {
+	if !strings.HasPrefix(s.text[s.at:], name) {
+		return false
+	}
+	s.at += len(name)
+	s.space()
+	return true
+}
+
+// string takes a text, and decodes it.
+func (s *scanner) string() string {
+	begin := s.at
+	s.skipString()
+	switch {
+	case s.bad:
+		return ""
+	case s.simple:
+		return s.text[begin+1 : s.at-1]
+	}
+	return decoded(s.text[begin:s.at])
+}
+
+// object says what is wrong with a text that should be an object and no more.
+func (s *scanner) object() error {
+	if !s.bad && s.atEnd() {
+		return nil
+	}
+	all := scanner{text: s.text}
+	all.space()
+	if all.peek() != '{' {
+		if all.value(0); !all.bad && all.atEnd() {
+			return errObject
+		}
+	}
+	return errSyntax
 }
 
 // peek returns the next byte, 0 at the end.
 func (s *scanner) peek() byte {
-	if s.bad || s.at >= len(s.text) {
-		return 0
+	if s.at < len(s.text) {
+		return s.text[s.at]
 	}
-	return s.text[s.at]
+	return 0
 }
 
 func (s *scanner) space() {
-	for s.at < len(s.text) {
+	for s.at < len(s.text) && s.text[s.at] <= ' ' {
 		switch s.text[s.at] {
 		case ' ', '\t', '\n', '\r':
 			s.at++
@@ -107,98 +167,97 @@ func (s *scanner) atEnd() bool {
 
 // expect takes c, or the text is bad.
 func (s *scanner) expect(c byte) {
-	if s.peek() != c {
-		s.bad = true
-		return
-	}
-	s.at++
-}
-
-func (s *scanner) value(depth int) {
-	if depth > maxDepth {
-		s.bad = true
-	}
-	switch c := s.peek(); {
-	case c == '{':
-		s.members(func(_, _ string) {}, depth)
-	case c == '[':
-		s.items(func(string) {}, depth)
-	case c == '"':
-		s.str()
-	case c == 't':
-		s.literal("true")
-	case c == 'f':
-		s.literal("false")
-	case c == 'n':
-		s.literal("null")
-	case c == '-' || c >= '0' && c <= '9':
-		s.number()
-	default:
-		s.bad = true
-	}
-}
-
-func (s *scanner) members(take func(name, raw string), depth int) {
-	s.list('{', '}', func() {
-		begin := s.at
-		s.str()
-		name := s.text[begin:s.at]
-		s.space()
-		s.expect(':')
-		s.space()
-		begin = s.at
-		s.value(depth + 1)
-		if !s.bad {
-			take(name, s.text[begin:s.at])
-		}
-	})
-}
-
-func (s *scanner) items(take func(raw string), depth int) {
-	s.list('[', ']', func() {
-		begin := s.at
-		s.value(depth + 1)
-		if !s.bad {
-			take(s.text[begin:s.at])
-		}
-	})
-}
-
-// list walks over what stands between two brackets, with commas between.
-func (s *scanner) list(open, end byte, one func()) {
-	s.expect(open)
-	s.space()
-	if s.peek() == end {
+	if s.at < len(s.text) && s.text[s.at] == c {
 		s.at++
-		return
+	} else {
+		s.fail()
 	}
+}
+
+// value takes any value, and returns it as it is written.
+func (s *scanner) value(depth int) string {
+	begin := s.at
+	if depth > maxDepth {
+		s.fail()
+	}
+	switch s.peek() {
+	case '"':
+		s.skipString()
+	case '{':
+		s.at++
+		for first := true; s.more('}', first); first = false {
+			s.skipString()
+			s.colon()
+			s.value(depth + 1)
+		}
+	case '[':
+		s.at++
+		for first := true; s.more(']', first); first = false {
+			s.value(depth + 1)
+		}
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		s.number()
+	}
+	return s.text[begin:s.at]
+}
+
+// skipString takes a text, and does not decode it.
+func (s *scanner) skipString() {
+	s.expect('"')
+	s.simple = true
 	for !s.bad {
-		s.space()
-		one()
-		s.space()
-		if s.peek() == end {
+		n, ascii := plain(s.text[s.at:])
+		s.at += n
+		s.simple = s.simple && ascii
+		switch s.peek() {
+		case '"':
 			s.at++
 			return
+		case '\\':
+			s.at++
+			s.simple = false
+			s.escape()
+		default: // it ends here, or a control character comes
+			s.fail()
 		}
-		s.expect(',')
 	}
 }
 
-func (s *scanner) str() {
-	s.expect('"')
-	for !s.bad && s.at < len(s.text) {
-		c := s.text[s.at]
-		s.at++
-		switch {
-		case c == '"':
-			return
-		case c == '\\':
-			s.escape()
-		case c < ' ':
-			s.bad = true
+// plain is how many bytes at the beginning are neither a quote, a backslash nor a
+// control character, and whether all of them are ASCII. It looks at eight at a
+// time, because most of a tracker is text that nobody asks for.
+func plain(text string) (n int, ascii bool) {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var all uint64
+	for ; n+8 <= len(text); n += 8 {
+		t := text[n : n+8]
+		w := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
+			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
+		quote, slash := w^ones*'"', w^ones*'\\'
+		// A byte that is zero, or below a space, borrows from its highest bit; what
+		// follows may be wrong, the first one is right.
+		found := ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*' ')&^w) & highs
+		if found != 0 {
+			end := bits.TrailingZeros64(found) &^ 7
+			all |= w & (1<<end - 1)
+			return n + end/8, all&highs == 0
 		}
+		all |= w
 	}
-	s.bad = true
+	for ; n < len(text); n++ {
+		c := text[n]
+		if c == '"' || c == '\\' || c < ' ' {
+			break
+		}
+		all |= uint64(c)
+	}
+	return n, all&highs == 0
 }
 
 // escape takes what follows a backslash.
@@ -210,19 +269,19 @@ func (s *scanner) escape() {
 		s.at++
 		for range 4 {
 			if c := s.peek(); !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
-				s.bad = true
+				s.fail()
 				return
 			}
 			s.at++
 		}
 	default:
-		s.bad = true
+		s.fail()
 	}
 }
 
 func (s *scanner) literal(word string) {
 	if !strings.HasPrefix(s.text[s.at:], word) {
-		s.bad = true
+		s.fail()
 		return
 	}
 	s.at += len(word)
@@ -257,20 +316,6 @@ func (s *scanner) digits() {
 		s.at++
 	}
 	if s.at == begin {
-		s.bad = true
+		s.fail()
 	}
-}
-
-// plainString decodes a JSON string, which has been scanned.
-func plainString(raw string) (string, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return "", false
-	}
-	inside := raw[1 : len(raw)-1]
-	if strings.IndexByte(inside, '\\') >= 0 || !utf8.ValidString(inside) {
-		var text string
-		err := json.Unmarshal([]byte(raw), &text)
-		return text, err == nil
-	}
-	return inside, true
 }

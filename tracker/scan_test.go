@@ -3,6 +3,8 @@ package tracker
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // FuzzFields: what is taken apart is exactly what encoding/json takes for an
@@ -39,14 +41,39 @@ func FuzzFields(f *testing.F) {
 	})
 }
 
-func TestElements(t *testing.T) {
-	got, err := elements(` [ 1 , {"a": [2]} , "x" ] `)
-	if err != nil || len(got) != 3 || got[1] != `{"a": [2]}` {
-		t.Errorf("got %q, %v", got, err)
+func TestListsAreTakenApart(t *testing.T) {
+	take := func(text string) (found []string, ok bool) {
+		s := scanner{text: text}
+		s.space()
+		found, err := readList(&s, func(into *string, s *scanner) error { *into = s.value(0); return nil })
+		return found, err == nil && !s.bad && s.atEnd()
+	}
+	got, ok := take(` [ 1 , {"a": [2]} , "x" ] `)
+	if diff := cmp.Diff([]string{"1", `{"a": [2]}`, `"x"`}, got); diff != "" || !ok {
+		t.Errorf("taken: %v, elements (-want +got):\n%s", ok, diff)
 	}
 	for _, bad := range []string{``, `{}`, `[1`, `[1,]`, `[1]x`, `[,]`} {
-		if got, err := elements(bad); err == nil {
+		if got, ok := take(bad); ok {
 			t.Errorf("%q was read as %q", bad, got)
 		}
 	}
+}
+
+// FuzzTexts: a text is decoded as encoding/json decodes it.
+func FuzzTexts(f *testing.F) {
+	for _, text := range []string{
+		`""`, `"plain enough to fill a word or two"`, `"a\"b\\c\/\b\f\n\r\t"`, `"\u00e9\u0000"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\ud83d\u0041"`,
+		`"\ude00\ud83d"`, `"\ud83dx\n"`, "\"é\xff\\n\"", "\"1234567\x7f\"", `"12345678\"`, "\"1234567\x1f\"", `"caf` + "é" + `"`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var want string
+		fits := json.Unmarshal(text, &want) == nil && len(text) > 0 && text[0] == '"' && text[len(text)-1] == '"'
+		s := scanner{text: string(text)}
+		got := s.string()
+		if ok := !s.bad && s.at == len(text); ok != fits || got != want && fits {
+			t.Errorf("%q is decoded as %q, %v, want %q, %v", text, got, ok, want, fits)
+		}
+	})
 }

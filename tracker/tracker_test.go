@@ -55,16 +55,33 @@ func TestAChangeOfOneFieldChangesNothingElse(t *testing.T) {
 
 func TestLinesThatAreNoIssuesAreStrays(t *testing.T) {
 	for line, want := range map[string]string{
-		`{"id":"a"`:                 "it is not JSON",
-		`["id"]`:                    "it is not a JSON object",
-		`{"title":"no id"}`:         "it has no id",
-		`{"id":7}`:                  "id: 7 is not a text",
-		`{"id":"a","priority":"x"}`: `priority: "x" is not a fitting value`,
+		`{"id":"a"`:         "it is not JSON",
+		`["id"]`:            "it is not a JSON object",
+		`{"title":"no id"}`: "it has no id",
+		`{"id":7}`:          "id: 7 is not a text",
 	} {
 		tr, strays := Parse(foreign + "\n" + line + "\n")
 		if len(tr.All()) != 1 || len(strays) != 1 || strays[0].Line != line || strays[0].Err.Error() != want {
 			t.Errorf("%s: %d issues and strays %v, want 1 and %q", line, len(tr.All()), strays, want)
 		}
+	}
+}
+
+func TestAMemberThatIsNotWhatItShouldBeStaysAsItIs(t *testing.T) {
+	const odd = `{"id":"a","title":"t","priority":"high","labels":{"a":1},"dependencies":["b",{"depends_on_id":"c","created_at":0}],"created_at":7,"updated_at":"today"}`
+	tr, it := one(t, odd)
+	if it.Priority != Normal || len(it.Labels) > 0 || it.Dependencies[1].On != "c" || !it.CreatedAt.IsZero() {
+		t.Errorf("read as %+v", it)
+	}
+	tr.edit(it).Title = "u"
+	it.Dependencies = append(it.Dependencies, Dependency{On: "d"})
+	want := strings.Replace(odd, `"t"`, `"u"`, 1)
+	want = strings.Replace(want, `0}]`, `0},{"issue_id":"a","depends_on_id":"d","type":"","created_at":"0001-01-01T00:00:00Z","created_by":""}]`, 1)
+	if diff := cmp.Diff(want+"\n", tr.Text()); diff != "" {
+		t.Errorf("line (-want +got):\n%s", diff)
+	}
+	if found := tr.Check(); !strings.Contains(strings.Join(found, "\n"), `priority: "high" is not a fitting value`) {
+		t.Errorf("the check finds %q", found)
 	}
 }
 
@@ -76,6 +93,7 @@ func issueGen() *rapid.Generator[*Issue] {
 	return rapid.Custom(func(t *rapid.T) *Issue {
 		it := &Issue{
 			ID: "x-1", Title: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "title"),
+			Notes:     rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "notes"),
 			Status:    rapid.SampledFrom([]Status{Open, InProgress, Closed, Tombstone}).Draw(t, "status"),
 			Priority:  rapid.IntRange(0, 4).Draw(t, "priority"),
 			CreatedAt: moment(t, "created"), UpdatedAt: moment(t, "updated"),
@@ -147,8 +165,16 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(foreign))
 	f.Add([]byte(foreign + "\n<<<<<<< a\n" + foreign + "\n=======\n{}\n>>>>>>> b\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		tr, _ := Parse(string(text))
+		tr, aside := Parse(string(text))
 		first := tr.Text()
+		late, others := parse(string(text), true) // which asks for nothing that it does not need
+		if diff := cmp.Diff(first, late.Text()); diff != "" || len(others) != len(aside) {
+			t.Fatalf("%d strays, want %d; read late (-want +got):\n%s", len(others), len(aside), diff)
+		}
+		late.issues.all()
+		if diff := cmp.Diff(tr.List(Filter{All: true}), late.List(Filter{All: true}), cmp.AllowUnexported(Issue{}, Dependency{}, Comment{})); diff != "" {
+			t.Fatalf("read late, issues (-want +got):\n%s", diff)
+		}
 		for line := range strings.Lines(first) {
 			if !json.Valid([]byte(line)) {
 				t.Fatalf("%q is no JSON", line)
@@ -165,4 +191,10 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("written anew:\n%s", diff)
 		}
 	})
+}
+
+// edit returns an issue to be changed in its place.
+func (t *Tracker) edit(it *Issue) *Issue {
+	it.asRead = false
+	return it
 }

@@ -3,18 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -94,45 +89,6 @@ func (p *place) lines() map[string]map[string]any {
 	return found
 }
 
-func TestOfManyClaimsOfOneIssueOneWins(t *testing.T) {
-	p := newPlace(t)
-	const agents, rounds = 8, 5
-	for round := range rounds {
-		id := strings.TrimSpace(p.must("ann", "q", fmt.Sprint("issue ", round)))
-		var mu sync.Mutex
-		var winners, losers []string
-		var group sync.WaitGroup
-		for i := range agents {
-			group.Go(func() {
-				name := fmt.Sprint("agent-", i)
-				out, talk, err := p.run(name, "update", id, "--claim", "--json")
-				mu.Lock()
-				defer mu.Unlock()
-				switch exit, failed := errors.AsType[*exec.ExitError](err); {
-				case err == nil:
-					winners = append(winners, name)
-				case failed && exit.ExitCode() == 1:
-					losers = append(losers, out+talk)
-				default:
-					t.Error(err)
-				}
-			})
-		}
-		group.Wait()
-		if len(winners) != 1 {
-			t.Fatalf("round %d: %v won", round, winners)
-		}
-		if got := p.lines()[id]["assignee"]; got != winners[0] {
-			t.Errorf("round %d: %s won, and the file names %v", round, winners[0], got)
-		}
-		for _, said := range losers {
-			if !strings.Contains(said, "claimed by "+winners[0]) {
-				t.Errorf("a loser was told %q, which does not name the holder %s", said, winners[0])
-			}
-		}
-	}
-}
-
 func TestParallelChangesAreAllKept(t *testing.T) {
 	p := newPlace(t)
 	const n = 25
@@ -167,47 +123,4 @@ func TestParallelChangesAreAllKept(t *testing.T) {
 			t.Errorf("%s has notes %v, want %s", id, got, want)
 		}
 	}
-}
-
-var kills = flag.Int("kills", 60, "writes that are killed at a random time")
-
-func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
-	p := newPlace(t)
-	id := strings.TrimSpace(p.must("ann", "q", "counter"))
-	begin := time.Now()
-	p.must("ann", "update", id, "--priority", "3")
-	usual := time.Since(begin)
-	said, kept := 0, 0 // numbers: the last that was acknowledged, and the last that was tried
-	for n := 1; n <= *kills; n++ {
-		var out bytes.Buffer
-		cmd := p.command("ann", "update", id, "--notes", fmt.Sprint(n), "--json")
-		cmd.Stdout = &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		kill := time.AfterFunc(time.Duration(rand.Int64N(int64(2*usual))), func() {
-			_ = cmd.Process.Signal(syscall.SIGKILL) // it may have ended
-		})
-		err := cmd.Wait()
-		kill.Stop()
-		var answer []struct{ Notes string }
-		if err == nil || json.Unmarshal(out.Bytes(), &answer) == nil && len(answer) == 1 {
-			said = n
-		}
-		kept = n
-		raw, ok := p.lines()[id]["notes"]
-		got := 0
-		if ok {
-			if _, err := fmt.Sscan(raw.(string), &got); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if got < said || got > kept {
-			t.Fatalf("after write %d the file has %d, and %d was acknowledged", n, got, said)
-		}
-	}
-	if said == 0 || said == kept {
-		t.Logf("%d of %d writes were acknowledged", said, kept)
-	}
-	p.must("ann", "update", id, "--notes", "done") // the lock of a dead one is free
 }

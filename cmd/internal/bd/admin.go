@@ -1,11 +1,12 @@
 package bd
 
 import (
-	"bytes"
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,25 +17,29 @@ import (
 
 func (m *Main) exportCommand() *cobra.Command {
 	var to, status string
-	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "export", Short: "Write the issues as JSON lines", Args: noArgs}
 	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
 	cmd.Flags().StringVarP(&status, "status", "s", "", "only those of this status")
 	cmd.Flags().StringP("format", "f", "jsonl", "accepted; it is jsonl")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
-			var out bytes.Buffer
-			n := 0
-			for _, it := range t.All() {
-				if it.Status != tracker.Tombstone && (status == "" || string(it.Status) == status) {
-					out.WriteString(t.Line(it) + "\n")
-					n++
+			var file *os.File
+			out := m.Stdout
+			if to != "" {
+				own, err := m.isOwn(m.at(to))
+				if err != nil || own {
+					return err // it is there already
 				}
+				if file, err = os.Create(m.at(to)); err != nil {
+					return fmt.Errorf("export: %w", err)
+				}
+				out = file
 			}
-			if to == "" {
-				_, err := m.Stdout.Write(out.Bytes())
+			n, err := exported(out, t, tracker.Status(status))
+			if file == nil {
 				return err
 			}
-			if err := os.WriteFile(m.at(to), out.Bytes(), 0o644); err != nil {
+			if err = errors.Join(err, file.Close()); err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return m.tell("Wrote %d issues to %s.", n, to)
@@ -43,17 +48,45 @@ func (m *Main) exportCommand() *cobra.Command {
 	return cmd
 }
 
+// isOwn reports whether a path is the tracker's own file, which scripts export to
+// by habit.
+func (m *Main) isOwn(path string) (bool, error) {
+	dir, err := m.folder()
+	if err != nil {
+		return false, err
+	}
+	ours, err := os.Stat(dir.File())
+	if err != nil {
+		return false, fmt.Errorf("look at the file: %w", err)
+	}
+	other, err := os.Stat(path)
+	return err == nil && os.SameFile(ours, other), nil
+}
+
+// exported writes the issues of a status, "" all, and returns how many.
+func exported(to io.Writer, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+	out := bufio.NewWriterSize(to, enough)
+	for _, it := range t.All() {
+		if it.Status != tracker.Tombstone && (status == "" || it.Status == status) {
+			_, _ = out.WriteString(t.Line(it)) // Flush tells of its error
+			_ = out.WriteByte('\n')
+			n++
+		}
+	}
+	return n, out.Flush()
+}
+
 func (m *Main) importCommand() *cobra.Command {
 	var from string
 	var dry, keep bool
-	cmd := &cobra.Command{Use: "import", Short: "Take in issues from JSON lines; those that are there are merged", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "import [FILE]", Short: "Take in issues from JSON lines; those that are there are merged", Args: cobra.MaximumNArgs(1)}
 	flags := cmd.Flags()
 	flags.StringVarP(&from, "input", "i", "", "file to read (default stdin)")
 	flags.BoolVar(&dry, "dry-run", false, "only show what would come of it")
 	flags.BoolVarP(&keep, "skip-existing", "s", false, "leave those that are there as they are")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		in := m.Stdin
-		if from != "" {
+		if from = strings.Join(append(args, from), ""); from != "" {
 			file, err := os.Open(m.at(from))
 			if err != nil {
 				return fmt.Errorf("import: %w", err)
@@ -120,7 +153,7 @@ To have no marks at all:
 
 // syncCommand is there for those who are used to it: the file is always in sync.
 func (m *Main) syncCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "sync", Short: "Merge what git has marked in the file; there is nothing else to keep in step", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "sync", Short: "Merge what git has marked in the file; there is nothing else to keep in step", Args: noArgs}
 	for _, name := range []string{"flush-only", "import-only", "no-push", "no-pull", "dry-run"} {
 		cmd.Flags().Bool(name, false, "accepted; it means nothing here")
 	}
@@ -140,7 +173,7 @@ func (m *Main) syncCommand() *cobra.Command {
 func (m *Main) compactCommand() *cobra.Command {
 	var days int
 	var dry bool
-	cmd := &cobra.Command{Use: "compact", Short: "Forget tombstones that no copy needs any more", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "compact", Short: "Forget tombstones that no copy needs any more", Args: noArgs}
 	cmd.Flags().IntVar(&days, "days", 30, "age of tombstones, in days; at least 30")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show how many")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -166,6 +199,10 @@ func (m *Main) renameCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		set, err := readSettings(dir)
+		if err != nil {
+			return err // it is to be written: what is not understood would be lost
+		}
 		var from string
 		var n int
 		err = m.change(cmd.Context(), func(t *tracker.Tracker) (err error) {
@@ -176,7 +213,8 @@ func (m *Main) renameCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := writeSettings(dir, args[0]); err != nil {
+		set.Prefix = args[0]
+		if err := writeSettings(dir, set); err != nil {
 			return err
 		}
 		if m.json {
@@ -187,7 +225,7 @@ func (m *Main) renameCommand() *cobra.Command {
 }
 
 func (m *Main) doctorCommand() *cobra.Command {
-	return &cobra.Command{Use: "doctor", Short: "Look for what is wrong with the file", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "doctor", Short: "Look for what is wrong with the file", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
 			return err
@@ -213,16 +251,13 @@ func (m *Main) doctorCommand() *cobra.Command {
 }
 
 func (m *Main) infoCommand() *cobra.Command {
-	return &cobra.Command{Use: "info", Short: "Where the tracker is, and how large", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "info", Short: "Where the tracker is, and how large", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		dir, err := m.folder()
 		if err != nil {
 			return err
 		}
 		return m.read(func(t *tracker.Tracker) error {
-			set, err := readSettings(dir)
-			if err != nil {
-				return err
-			}
+			set := m.settings(dir)
 			file, err := os.Stat(dir.File())
 			if err != nil {
 				return fmt.Errorf("look at the file: %w", err)
@@ -230,18 +265,18 @@ func (m *Main) infoCommand() *cobra.Command {
 			if m.json {
 				return m.printJSON(map[string]any{
 					"file": dir.File(), "size": file.Size(), "issue_count": len(t.List(tracker.Filter{All: true})), "prefix": set.Prefix,
-					"mode": "direct", "daemon_connected": false, "version": m.Version,
+					"mode": "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailShape(),
 				})
 			}
-			return m.printRows([][]string{
+			return m.printRows(append([][]string{
 				{"file", dir.File()}, {"size", fmt.Sprintf("%d bytes", file.Size())}, {"issues", number(len(t.List(tracker.Filter{All: true})))}, {"prefix", set.Prefix},
-			})
+			}, m.mailRows()...))
 		})
 	}}
 }
 
 func (m *Main) versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		if m.json {
 			return m.printJSON(map[string]string{"version": m.Version})
 		}
@@ -251,7 +286,10 @@ func (m *Main) versionCommand() *cobra.Command {
 }
 
 func (m *Main) primeCommand() *cobra.Command {
-	return &cobra.Command{Use: "prime", Short: "Print what an agent should know of this tracker", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "prime", Short: "Print what an agent should know of this tracker", Args: noArgs, RunE: func(*cobra.Command, []string) error {
+		if m.json {
+			return m.printJSON(map[string]string{"text": primer})
+		}
 		_, err := io.WriteString(m.Stdout, primer)
 		return err
 	}}

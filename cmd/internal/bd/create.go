@@ -10,38 +10,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
 	"mailroom"
 	"mailroom/tracker"
 )
 
-// settings are .beads/config.toml.
-type settings struct {
-	Prefix string `toml:"prefix,omitempty"` // of new ids
-}
-
-const settingsFile = "config.toml"
-
-func readSettings(dir tracker.Folder) (s settings, err error) {
-	raw, err := os.ReadFile(filepath.Join(dir.Path(), settingsFile))
-	if os.IsNotExist(err) {
-		return s, nil
-	}
-	if err == nil {
-		err = toml.Unmarshal(raw, &s)
-	}
-	if err != nil {
-		return s, fmt.Errorf("read %s of the tracker: %w", settingsFile, err)
-	}
-	return s, nil
-}
-
 func (m *Main) initCommand() *cobra.Command {
 	var prefix string
 	cmd := &cobra.Command{
-		Use: "init", Short: "Make a tracker in this folder; nothing outside of .beads is touched", Args: cobra.NoArgs,
+		Use: "init", Short: "Make a tracker in this folder; nothing outside of .beads is touched", Args: noArgs,
 	}
 	cmd.Flags().StringVarP(&prefix, "prefix", "p", "", "what ids begin with (default the folder's name)")
 	cmd.RunE = func(*cobra.Command, []string) error {
@@ -65,6 +43,13 @@ func (m *Main) initCommand() *cobra.Command {
 		file, err := os.OpenFile(filepath.Join(path, settingsFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		switch {
 		case os.IsExist(err):
+			if m.json {
+				set, err := readSettings(dir)
+				if err != nil {
+					return err
+				}
+				return m.printJSON(map[string]string{"path": path, "prefix": set.Prefix})
+			}
 			return m.tell("There is a tracker in %s already.", path)
 		case err != nil:
 			return fmt.Errorf("make the tracker: %w", err)
@@ -246,10 +231,7 @@ func (m *Main) create(ctx context.Context, d tracker.Draft, print func(*tracker.
 	if err != nil {
 		return err
 	}
-	set, err := readSettings(dir)
-	if err != nil {
-		return err
-	}
+	set := m.settings(dir)
 	var made *tracker.Issue
 	var after *tracker.Tracker
 	by := m.by(ctx)
@@ -268,21 +250,4 @@ func (m *Main) create(ctx context.Context, d tracker.Draft, print func(*tracker.
 		return err
 	}
 	return print(after, made)
-}
-
-// writeSettings changes the prefix of new ids.
-func writeSettings(dir tracker.Folder, prefix string) error {
-	set, err := readSettings(dir)
-	if err != nil {
-		return err
-	}
-	set.Prefix = prefix
-	raw, err := toml.Marshal(set)
-	if err != nil {
-		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
-	}
-	if err := os.WriteFile(filepath.Join(dir.Path(), settingsFile), raw, 0o644); err != nil {
-		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
-	}
-	return nil
 }

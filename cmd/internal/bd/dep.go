@@ -99,7 +99,7 @@ func (m *Main) depTreeCommand() *cobra.Command {
 }
 
 func (m *Main) depCyclesCommand() *cobra.Command {
-	return &cobra.Command{Use: "cycles", Short: "Find issues that wait for each other", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "cycles", Short: "Find issues that wait for each other", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			rings := t.Cycles()
 			if m.json {
@@ -170,7 +170,7 @@ func (m *Main) labelCommand() *cobra.Command {
 }
 
 func (m *Main) labelListAllCommand() *cobra.Command {
-	return &cobra.Command{Use: "list-all", Short: "List all labels there are", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "list-all", Short: "List all labels there are", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			type count struct {
 				Label string `json:"label"`
@@ -265,7 +265,7 @@ func (m *Main) commentsCommand() *cobra.Command {
 func (m *Main) epicCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "epic", Short: "Epics and their children"}
 	var eligible bool
-	status := &cobra.Command{Use: "status", Short: "How far epics are", Args: cobra.NoArgs}
+	status := &cobra.Command{Use: "status", Short: "How far epics are", Args: noArgs}
 	status.Flags().BoolVar(&eligible, "eligible-only", false, "only those whose children are all closed")
 	status.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
@@ -277,7 +277,7 @@ func (m *Main) epicCommand() *cobra.Command {
 		})
 	}
 	var dry bool
-	closing := &cobra.Command{Use: "close-eligible", Short: "Close epics whose children are all closed", Args: cobra.NoArgs}
+	closing := &cobra.Command{Use: "close-eligible", Short: "Close epics whose children are all closed", Args: noArgs}
 	closing.Flags().BoolVar(&dry, "dry-run", false, "only show which")
 	closing.RunE = func(cmd *cobra.Command, _ []string) error {
 		var closed []*tracker.Issue
@@ -298,6 +298,9 @@ func (m *Main) epicCommand() *cobra.Command {
 		}
 		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
 			return err
+		}
+		if !dry {
+			m.tellMail(cmd.Context(), ended(closed))
 		}
 		if m.json {
 			return m.printJSON(shapes(after, closed, nil))

@@ -10,13 +10,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"mailroom"
 	"mailroom/tracker"
+	"mailroom/tracker/mail"
 )
 
 // Main is one invocation.
@@ -28,12 +32,21 @@ type Main struct {
 	Dir     string              // where it was called
 	Name    string              // how it was called, for help; "" is bd
 	Version string
+	// RunOf tells of the run of an issue, or returns nil soon; nil: nobody is asked.
+	RunOf func(ctx context.Context, it *tracker.Issue) *Run
 
 	// set by Run, from the flags
 	json, quiet, verbose bool
 	actor, database      string
 	readonly             bool
+	colours              bool
 	entered              bool // the command line was understood
+
+	// of the command, as it goes on
+	changed   bool      // it has changed the file
+	unsettled bool      // that the settings are wrong was told
+	box       *mail.Box // nil: not looked for yet, or no server is named
+	boxed     bool      // it was looked for
 }
 
 // The exit codes that scripts rely on.
@@ -50,13 +63,16 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	root.SetOut(m.Stdout)
 	root.SetErr(m.Stderr)
 	m.json = m.Env("BD_JSON") == "1" || m.Env("BD_JSON") == "true"
+	m.colours = m.terminal()
 	cmd, err := root.ExecuteContextC(ctx)
+	m.sendMail(ctx)
 	if err == nil {
 		return exitDone
 	}
 	hint := ""
 	if !m.entered {
 		hint = "see: " + cmd.CommandPath() + " --help"
+		m.json = m.json || slices.Contains(args, "--json") // which may come after what is wrong
 	}
 	return m.refuse(err, hint)
 }
@@ -97,7 +113,7 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
 		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.epicCommand(),
 		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
-		m.doctorCommand(), m.infoCommand(), m.primeCommand(), m.versionCommand(),
+		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.primeCommand(), m.versionCommand(),
 	)
 	return root
 }
@@ -129,6 +145,14 @@ func (m *Main) refuse(err error, hint string) int {
 	return exitFailed
 }
 
+// noArgs refuses words that a command has no use for.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return mailroom.Errorf(mailroom.Invalid, "%s takes flags only, not %q", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
 // say writes a line of talk. That it cannot be written changes no outcome, so its
 // error is dropped here and nowhere else.
 func (m *Main) say(format string, args ...any) {
@@ -144,7 +168,14 @@ func (m *Main) tell(format string, args ...any) error {
 	return err
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+// oneLine is text for one line of a terminal, which it does not steer.
+func oneLine(s string) string {
+	odd := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
+	if strings.IndexFunc(s, odd) >= 0 {
+		s = strings.Join(strings.FieldsFunc(s, odd), " ")
+	}
+	return strings.TrimSpace(s)
+}
 
 const folderName = ".beads"
 
@@ -225,6 +256,7 @@ func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) err
 		return err
 	}
 	strays, err := dir.Update(ctx, f)
+	m.changed = m.changed || err == nil
 	if err == nil && len(strays) > 0 {
 		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(strays), strays[0].Err)
 	}
@@ -239,8 +271,17 @@ func (m *Main) changeUnless(ctx context.Context, dry bool, f func(t *tracker.Tra
 	return m.change(ctx, f)
 }
 
+// ShortLived is for a process that is a single invocation: it is over before
+// collecting garbage could pay. Only one that grows very large collects.
+func ShortLived() {
+	const enough = 1 << 30 // bytes
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(enough)
+}
+
 // Started runs the program of the process it is in.
 func Started(ctx context.Context, name, version string) int {
+	ShortLived()
 	dir, err := os.Getwd()
 	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
 	if err != nil {

@@ -1,6 +1,7 @@
 package bd
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func first[T any](list []T, n int) []T {
 
 func (m *Main) listCommand() *cobra.Command {
 	var f filters
-	cmd := &cobra.Command{Use: "list", Short: "List issues that are not closed", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "list", Short: "List issues that are not closed", Args: noArgs}
 	f.bind(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "closed ones too")
 	cmd.Flags().Bool("long", false, "accepted; it means nothing here")
@@ -139,7 +140,7 @@ func (m *Main) listCommand() *cobra.Command {
 // printList prints issues as list does.
 func (m *Main) printList(t *tracker.Tracker, found []*tracker.Issue) error {
 	if m.json {
-		return m.printJSON(shapes(t, found, counts(t)))
+		return m.printShapes(t, found, counts(t))
 	}
 	return m.printTable(found)
 }
@@ -172,7 +173,7 @@ func (m *Main) countCommand() *cobra.Command {
 		"assignee": func(it *tracker.Issue) []string { return []string{it.Assignee} },
 		"label":    func(it *tracker.Issue) []string { return it.Labels },
 	}
-	cmd := &cobra.Command{Use: "count", Short: "Count issues, closed ones too", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "count", Short: "Count issues, closed ones too", Args: noArgs}
 	f.bind(cmd)
 	by := map[string]*bool{}
 	for name := range groups {
@@ -206,7 +207,7 @@ func (m *Main) readyCommand() *cobra.Command {
 	var f filters
 	order := string(tracker.Hybrid)
 	var claim, explain bool
-	cmd := &cobra.Command{Use: "ready", Short: "List the open issues that nothing keeps from being worked on", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ready", Short: "List the open issues that nothing keeps from being worked on", Args: noArgs}
 	f.bind(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&order, "sort", order, "hybrid (what is new by priority, then the oldest), priority or oldest")
@@ -239,43 +240,65 @@ func (m *Main) readyCommand() *cobra.Command {
 	return cmd
 }
 
-// claimReady claims the first ready issue that is free.
+// claimReady claims the first ready issue that is free, and that no other agent
+// has reserved.
 func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.Tracker) ([]*tracker.Issue, error)) error {
-	var mine *tracker.Issue
-	var after *tracker.Tracker
-	err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-		found, err := find(t)
+	ctx := cmd.Context()
+	errTaken := errors.New("somebody else was quicker")
+	free := func(it *tracker.Issue) bool { return it.Assignee == "" || it.Assignee == by.Actor }
+	for {
+		reserved, err := m.reserveReady(ctx, find, free)
 		if err != nil {
 			return err
 		}
-		for _, it := range found {
-			if it.Assignee == "" || it.Assignee == by.Actor {
-				after = t
-				mine, err = t.Claim(it.ID, by)
+		var mine move
+		var after *tracker.Tracker
+		err = m.change(ctx, func(t *tracker.Tracker) error {
+			found, err := find(t)
+			if err != nil {
 				return err
 			}
+			for _, it := range found {
+				if free(it) && (reserved == "" || it.ID == reserved) {
+					after, mine.was = t, it
+					mine.is, err = t.Claim(it.ID, by)
+					return err
+				}
+			}
+			if reserved != "" {
+				return errTaken
+			}
+			return errNoneFree()
+		})
+		if err != nil {
+			m.mailbox().GiveBack(ctx)
 		}
-		return mailroom.Errorf(mailroom.NotFound, "no ready issue is free")
-	})
-	if err != nil {
-		return err
+		if errors.Is(err, errTaken) {
+			continue // each time because somebody has claimed one: it comes to an end
+		}
+		if err != nil {
+			return err
+		}
+		m.tellMail(ctx, []move{mine})
+		if m.json {
+			return m.printJSON(shapes(after, []*tracker.Issue{mine.is}, nil))
+		}
+		return m.tell("Claimed %s: %s", mine.is.ID, mine.is.Title)
 	}
-	if m.json {
-		return m.printJSON(shapes(after, []*tracker.Issue{mine}, nil))
-	}
-	return m.tell("Claimed %s: %s", mine.ID, mine.Title)
 }
 
+func errNoneFree() error { return mailroom.Errorf(mailroom.NotFound, "no ready issue is free") }
+
 func (m *Main) blockedCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: noArgs}
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			found := t.Waiting()
 			if m.json {
-				return m.printJSON(shapes(t, found, func(it *tracker.Issue) []extra {
+				return m.printShapes(t, found, func(it *tracker.Issue) []extra {
 					ids := names(t.BlockedBy(it))
 					return []extra{{"blocked_by_count", len(ids)}, {"blocked_by", ids}}
-				}))
+				})
 			}
 			return m.printBlocked(t, found)
 		})
@@ -294,7 +317,7 @@ func names(issues []*tracker.Issue) []string {
 func (m *Main) staleCommand() *cobra.Command {
 	var days, limit int
 	var status string
-	cmd := &cobra.Command{Use: "stale", Short: "List open issues that nobody has touched for long", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "stale", Short: "List open issues that nobody has touched for long", Args: noArgs}
 	cmd.Flags().IntVarP(&days, "days", "d", 30, "days without a change")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "at most so many")
 	cmd.Flags().StringVarP(&status, "status", "s", "", "of this status")
@@ -310,7 +333,7 @@ func (m *Main) staleCommand() *cobra.Command {
 
 func (m *Main) showCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues with all they say", Args: cobra.MinimumNArgs(1)}
-	cmd.RunE = func(_ *cobra.Command, ids []string) error {
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			var found []*tracker.Issue
 			for _, id := range ids {
@@ -321,11 +344,11 @@ func (m *Main) showCommand() *cobra.Command {
 				found = append(found, it)
 			}
 			if !m.json {
-				return m.printIssues(t, found)
+				return m.printIssues(cmd.Context(), t, found)
 			}
 			list := []any{}
 			for _, it := range found {
-				list = append(list, whole(t, it))
+				list = append(list, whole(t, it, m.runOf(cmd.Context(), it)))
 			}
 			return m.printJSON(list)
 		})

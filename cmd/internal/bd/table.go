@@ -1,13 +1,14 @@
 package bd
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
@@ -17,10 +18,15 @@ import (
 
 func number(n int) string { return strconv.Itoa(n) }
 
+// terminal reports whether people look at what is printed, and want colours.
+func (m *Main) terminal() bool {
+	file, ok := m.Stdout.(*os.File)
+	return ok && m.Env("NO_COLOR") == "" && isatty.IsTerminal(file.Fd())
+}
+
 // colour is a piece of text in a terminal's colour, plain text anywhere else.
 func (m *Main) colour(code int, text string) string {
-	file, ok := m.Stdout.(*os.File)
-	if !ok || !isatty.IsTerminal(file.Fd()) || m.Env("NO_COLOR") != "" {
+	if !m.colours || code == 0 {
 		return text
 	}
 	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, text)
@@ -36,9 +42,18 @@ const (
 )
 
 func (m *Main) status(s tracker.Status) string {
-	return m.colour(map[tracker.Status]int{
-		tracker.Open: green, tracker.InProgress: yellow, tracker.Blocked: red, tracker.Closed: grey, tracker.Tombstone: grey,
-	}[s], string(s))
+	code := 0
+	switch s {
+	case tracker.Open:
+		code = green
+	case tracker.InProgress:
+		code = yellow
+	case tracker.Blocked:
+		code = red
+	case tracker.Closed, tracker.Tombstone:
+		code = grey
+	}
+	return m.colour(code, string(s))
 }
 
 func (m *Main) urgency(p int) string {
@@ -49,15 +64,59 @@ func (m *Main) urgency(p int) string {
 	return text
 }
 
+// enough bytes to be written at once.
+const enough = 64 << 10
+
 // printRows prints aligned columns.
 func (m *Main) printRows(rows [][]string) error {
-	w := tabwriter.NewWriter(m.Stdout, 0, 0, 2, ' ', tabwriter.StripEscape)
+	var wide []int // characters of each column
 	for _, row := range rows {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(strings.Join(row, "\t"), "\t ")); err != nil {
-			return err
+		for i, cell := range row {
+			if i == len(wide) {
+				wide = append(wide, 0)
+			}
+			wide[i] = max(wide[i], width(cell))
 		}
 	}
-	return w.Flush()
+	out := make([]byte, 0, enough+enough/2)
+	for _, row := range rows {
+		gap := 0
+		for i, cell := range row {
+			if cell != "" {
+				for range gap {
+					out = append(out, ' ')
+				}
+				out = append(out, cell...)
+				gap = 0
+			}
+			gap += wide[i] - width(cell) + len("  ")
+		}
+		if out = append(out, '\n'); len(out) >= enough {
+			if _, err := m.Stdout.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+	}
+	_, err := m.Stdout.Write(out)
+	return err
+}
+
+// width is how many characters a cell has in a terminal, colours left out.
+func width(cell string) int {
+	n := utf8.RuneCountInString(cell)
+	if strings.IndexByte(cell, '\x1b') < 0 {
+		return n
+	}
+	for rest := cell; ; {
+		_, after, found := strings.Cut(rest, "\x1b[")
+		if !found {
+			return n
+		}
+		code, text, _ := strings.Cut(after, "m")
+		n -= len("\x1b[") + len(code) + len("m")
+		rest = text
+	}
 }
 
 func (m *Main) printLines(lines []string) error {
@@ -74,7 +133,7 @@ func (m *Main) printTable(found []*tracker.Issue) error {
 	if len(found) == 0 {
 		return m.tell("No issues.")
 	}
-	rows := [][]string{}
+	rows := make([][]string, 0, len(found))
 	for _, it := range found {
 		rows = append(rows, []string{it.ID, m.urgency(it.Priority), it.Type, m.status(it.Status), it.Assignee, oneLine(it.Title)})
 	}
@@ -105,27 +164,34 @@ func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error 
 }
 
 func (m *Main) printTree(nodes []tracker.Node) error {
-	for i, n := range nodes {
-		branch := ""
-		if n.Depth > 0 {
-			last := !slices.ContainsFunc(nodes[i+1:], func(x tracker.Node) bool { return x.Under == n.Under && x.Depth == n.Depth })
-			branch = strings.Repeat("   ", n.Depth-1) + "├─ "
-			if last {
-				branch = strings.Repeat("   ", n.Depth-1) + "└─ "
-			}
+	var open []bool // levels whose node has another one below, seen from the end
+	branches := make([]string, len(nodes))
+	for i, n := range slices.Backward(nodes) {
+		for len(open) <= n.Depth {
+			open = append(open, false)
 		}
+		for level := 1; level < n.Depth; level++ {
+			branches[i] += map[bool]string{true: "│  ", false: "   "}[open[level]]
+		}
+		if n.Depth > 0 {
+			branches[i] += map[bool]string{true: "├─ ", false: "└─ "}[open[n.Depth]]
+		}
+		open = open[:n.Depth+1] // what is deeper belongs to another one
+		open[n.Depth] = true
+	}
+	for i, n := range nodes {
 		more := ""
 		if n.Cut {
 			more = " …"
 		}
-		if _, err := fmt.Fprintf(m.Stdout, "%s%s %s %s %s%s\n", branch, n.Issue.ID, m.urgency(n.Issue.Priority), m.status(n.Issue.Status), oneLine(n.Issue.Title), more); err != nil {
+		if _, err := fmt.Fprintf(m.Stdout, "%s%s %s %s %s%s\n", branches[i], n.Issue.ID, m.urgency(n.Issue.Priority), m.status(n.Issue.Status), oneLine(n.Issue.Title), more); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *Main) printIssues(t *tracker.Tracker, found []*tracker.Issue) error {
+func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tracker.Issue) error {
 	for i, it := range found {
 		if i > 0 {
 			if err := m.printLines([]string{""}); err != nil {
@@ -133,6 +199,9 @@ func (m *Main) printIssues(t *tracker.Tracker, found []*tracker.Issue) error {
 			}
 		}
 		if err := m.printIssue(t, it); err != nil {
+			return err
+		}
+		if err := m.printRun(ctx, it); err != nil {
 			return err
 		}
 	}
@@ -147,6 +216,9 @@ func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
 	lines := []string{head, fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt))}
 	if it.Status == tracker.Closed {
 		lines = append(lines, fmt.Sprintf("closed %s: %s", day(it.ClosedAt), it.CloseReason))
+	}
+	if it.Status == tracker.Tombstone {
+		lines = append(lines, strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), it.DeletedBy, it.DeleteReason), ": "))
 	}
 	if len(it.Labels) > 0 {
 		lines = append(lines, "labels "+strings.Join(it.Labels, ", "))
@@ -257,7 +329,7 @@ func bar(n, of int) string {
 }
 
 func (m *Main) statsCommand() *cobra.Command {
-	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by where they stand", Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
+	return &cobra.Command{Use: "stats", Aliases: []string{"status"}, Short: "Count issues by where they stand", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			s := t.Stats(time.Now())
 			if m.json {

@@ -32,7 +32,8 @@ func (m *Main) updateCommand() *cobra.Command {
 		if claim {
 			by = m.by(cmd.Context())
 		}
-		return m.each(cmd.Context(), ids, by, "Updated", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.InProgress
+		return m.each(cmd.Context(), ids, by, "Updated", starts, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			if claim {
 				if _, err := t.Claim(id, by); err != nil {
 					return nil, err
@@ -71,24 +72,37 @@ func anySet(cmd *cobra.Command) bool {
 	return false
 }
 
-// each does the same to several issues, all or none of them.
-func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done string, f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error)) error {
+// each does the same to several issues, all or none of them. What starts issues
+// reserves them first.
+func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done string, starts bool, f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error)) error {
 	var changed []*tracker.Issue
+	var moves []move
 	var after *tracker.Tracker
-	err := m.change(ctx, func(t *tracker.Tracker) error {
-		changed, after = nil, t
+	do := func(t *tracker.Tracker) error {
+		changed, moves, after = nil, nil, t
 		for _, id := range ids {
+			was, err := t.Find(id)
+			if err != nil {
+				return err
+			}
 			it, err := f(t, id, by)
 			if err != nil {
 				return err
 			}
-			changed = append(changed, it)
+			changed, moves = append(changed, it), append(moves, move{was, it})
 		}
 		return nil
-	})
-	if err != nil {
+	}
+	if starts {
+		if err := m.reserve(ctx, do, &moves); err != nil {
+			return err
+		}
+	}
+	if err := m.change(ctx, do); err != nil {
+		m.mailbox().GiveBack(ctx)
 		return err
 	}
+	m.tellMail(ctx, moves)
 	if m.json {
 		return m.printJSON(shapes(after, changed, nil))
 	}
@@ -105,7 +119,7 @@ func (m *Main) closeCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "close ID…", Aliases: []string{"done"}, Short: "Close issues", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "Closed", "why, or how")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.now(), "Closed", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			return t.Close(id, reason, by)
 		})
 	}
@@ -117,7 +131,7 @@ func (m *Main) reopenCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "reopen ID…", Short: "Open issues again", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "", "why; it becomes a comment")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		return m.each(cmd.Context(), ids, m.by(cmd.Context()), "Reopened", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			if strings.TrimSpace(reason) != "" {
 				if _, err := t.Say(id, "Reopened: "+reason, by); err != nil {
 					return nil, err
@@ -150,10 +164,14 @@ func (m *Main) deleteCommand() *cobra.Command {
 			gone, err = t.Delete(ids, reason, cascade, force, by)
 			return err
 		}
-		if err := m.changeUnless(cmd.Context(), dry || !force, remove); err != nil {
+		dry = dry || !force
+		if err := m.changeUnless(cmd.Context(), dry, remove); err != nil {
 			return err
 		}
-		return m.printDeleted(gone, force && !dry)
+		if !dry {
+			m.tellMail(cmd.Context(), ended(gone))
+		}
+		return m.printDeleted(gone, !dry)
 	}
 	return cmd
 }

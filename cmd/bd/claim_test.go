@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+)
+
+var claims = flag.Int("claims", 5, "how often all agents claim the same issue at once")
+
+func TestOfManyClaimsOfOneIssueOneWins(t *testing.T) {
+	p := newPlace(t)
+	const agents = 8
+	id := strings.TrimSpace(p.must("ann", "q", "everybody wants it"))
+	wins := map[string]int{}
+	for round := range *claims {
+		p.must("ann", "update", id, "--status", "open", "--assignee", "")
+		winners, losers := p.claim(id, agents)
+		if len(winners) != 1 {
+			t.Fatalf("round %d: %v won", round, winners)
+		}
+		wins[winners[0]]++
+		if got := p.lines()[id]["assignee"]; got != winners[0] {
+			t.Errorf("round %d: %s won, and the file names %v", round, winners[0], got)
+		}
+		if len(losers) != agents-1 {
+			t.Errorf("round %d: %d lost, want %d", round, len(losers), agents-1)
+		}
+		for _, said := range losers {
+			if !strings.Contains(said, "claimed by "+winners[0]) {
+				t.Errorf("a loser was told %q, which does not name the holder %s", said, winners[0])
+			}
+		}
+	}
+	t.Logf("%d processes claimed %s at once, %d times: one winner each time, by agent %v", agents, id, *claims, wins)
+}
+
+// claim has agents claim an issue at once, and returns who did and what the
+// others were told.
+func (p *place) claim(id string, agents int) (winners, losers []string) {
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i := range agents {
+		group.Go(func() {
+			name := fmt.Sprint("agent-", i)
+			out, talk, err := p.run(name, "update", id, "--claim", "--json")
+			mu.Lock()
+			defer mu.Unlock()
+			switch exit, failed := errors.AsType[*exec.ExitError](err); {
+			case err == nil:
+				winners = append(winners, name)
+			case failed && exit.ExitCode() == 1:
+				losers = append(losers, out+talk)
+			default:
+				p.t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	return winners, losers
+}

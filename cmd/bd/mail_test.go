@@ -1,0 +1,523 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	diff "github.com/google/go-cmp/cmp"
+
+	"mailroom/cmd/internal/bd"
+	"mailroom/tracker"
+)
+
+// mailServer speaks the agents' mail, and fails as it is told.
+type mailServer struct {
+	*httptest.Server
+
+	// guarded by mu
+	mu      sync.Mutex
+	fail    http.HandlerFunc  // nil: it is well
+	calls   []string          // method and path of all requests
+	holders map[string]string // agents, by reserved path
+	notices []notice          // in the order in which they came
+}
+
+type notice struct {
+	From    string            `json:"from_agent"`
+	Type    string            `json:"event_type"`
+	Payload map[string]string `json:"payload"`
+
+	Key, Project string
+}
+
+func newMailServer(t *testing.T) *mailServer {
+	s := &mailServer{holders: map[string]string{}}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// revive starts a server that was closed, at the same address.
+func (s *mailServer) revive(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Server = &httptest.Server{Listener: listener, Config: &http.Server{Handler: s}}
+	s.Start()
+	t.Cleanup(s.Close)
+}
+
+func (s *mailServer) become(fail http.HandlerFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail = fail
+}
+
+// seen returns the requests since it was asked last.
+func (s *mailServer) seen() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := s.calls
+	s.calls = nil
+	return calls
+}
+
+func (s *mailServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client is gone
+	}
+	r.Body = io.NopCloser(strings.NewReader(string(raw)))
+	s.mu.Lock()
+	s.calls = append(s.calls, r.Method+" "+r.URL.Path)
+	fail := s.fail
+	s.mu.Unlock()
+	if fail != nil {
+		fail(w, r)
+		return
+	}
+	s.well(w, r, raw)
+}
+
+func (s *mailServer) well(w http.ResponseWriter, r *http.Request, raw []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/"); {
+	case r.URL.Path == "/api/health":
+		answer(w, http.StatusOK, `{"status":"ok"}`)
+	case r.Method == http.MethodDelete && len(parts) == 4:
+		path := ".beads/issues/" + parts[3]
+		if s.holders[path] == parts[2] {
+			delete(s.holders, path)
+		}
+		w.WriteHeader(http.StatusNoContent)
+	case r.URL.Path == "/api/reservations":
+		var ask struct {
+			Path  string `json:"file_path"`
+			Agent string `json:"agent_name"`
+			TTL   int    `json:"ttl"`
+		}
+		if err := json.Unmarshal(raw, &ask); err != nil || ask.TTL != 3600 {
+			answer(w, http.StatusBadRequest, `{"error":"bad body"}`)
+			return
+		}
+		if by := s.holders[ask.Path]; by != "" && by != ask.Agent {
+			answer(w, http.StatusConflict, fmt.Sprintf(`{"error":"%s is reserved by %[2]s","holder":%[2]q,"expires_at":"2031-02-03T04:05:06Z"}`, ask.Path, by))
+			return
+		}
+		s.holders[ask.Path] = ask.Agent
+		answer(w, http.StatusCreated, "{}")
+	case r.URL.Path == "/api/notifications":
+		n := notice{Key: r.Header.Get("Idempotency-Key"), Project: r.Header.Get("X-Project")}
+		if err := json.Unmarshal(raw, &n); err != nil || n.Key == "" {
+			answer(w, http.StatusBadRequest, `{"error":"bad body"}`)
+			return
+		}
+		s.notices = append(s.notices, n)
+		answer(w, http.StatusCreated, "{}")
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// answer writes what a client may never read: it gives up when it likes.
+func answer(w http.ResponseWriter, code int, body string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, body)
+}
+
+func answers(code int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { answer(w, code, body) }
+}
+
+// refuses answers reservations so, and is well otherwise.
+func (s *mailServer) refuses(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/reservations" {
+			answer(w, http.StatusConflict, body)
+			return
+		}
+		s.again(w, r)
+	}
+}
+
+// again is well after all.
+func (s *mailServer) again(w http.ResponseWriter, r *http.Request) {
+	raw, _ := io.ReadAll(r.Body) // it is in memory
+	s.well(w, r, raw)
+}
+
+func hangs(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func hangsInTheBody(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusCreated, `{"id":`)
+	http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+// drops closes the connection without an answer, with a reset if hard.
+func drops(hard bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		if hard {
+			_ = conn.(*net.TCPConn).SetLinger(0) // without it, it only closes
+		}
+		_ = conn.Close() // nobody is told
+	}
+}
+
+func redirects(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/api/elsewhere", http.StatusTemporaryRedirect)
+}
+
+// failure is a way in which a server is of no use.
+type failure struct {
+	name    string
+	fail    http.HandlerFunc
+	closed  bool   // there is no server any more
+	timeout string // of a command, in seconds; "" is long enough for anything that answers
+	warning string // regexp of what follows the server's address
+	refused string // regexp of the refusal of the claim; "": it is granted
+}
+
+const secret = "s3cr3t-token"
+
+// failures are all of them, but for a server that never was.
+func failures(s *mailServer) []failure {
+	cannot := func(why string) string { return `cannot be used \(it answered ` + why + `.*\); going on without it` }
+	return []failure{
+		{name: "hangs before headers", fail: hangs, timeout: "0.2", warning: `does not answer within 200ms; going on without it`},
+		{name: "hangs in the body", fail: hangsInTheBody, timeout: "0.2", warning: `does not answer within 200ms; going on without it`},
+		{name: "500", fail: answers(500, `{"error":"`+secret+`"}`), warning: cannot("500 Internal Server Error")},
+		{name: "503 without a body", fail: answers(503, ""), warning: cannot("503 Service Unavailable")},
+		{name: "401", fail: answers(401, `{"error":"no"}`), warning: cannot("401 Unauthorized: check AGENT_MAIL_TOKEN")},
+		{name: "403", fail: answers(403, "go away"), warning: cannot("403 Forbidden: check AGENT_MAIL_TOKEN")},
+		{name: "404", fail: answers(404, "404 page not found"), warning: cannot("404 Not Found: check AGENT_MAIL_URL")},
+		{name: "429", fail: answers(429, "{}"), warning: cannot("429 Too Many Requests")},
+		{name: "malformed JSON", fail: answers(201, `{"id": 1,`), warning: cannot("201 Created with what is not JSON")},
+		{name: "a page instead of JSON", fail: answers(200, "<html>Please log in</html>"), warning: cannot("200 OK with what is not JSON")},
+		{name: "empty body", fail: answers(201, ""), warning: cannot("201 Created with an empty body")},
+		{name: "resets", fail: drops(true), warning: `cannot be reached \(connection reset\); going on without it`},
+		{name: "closes", fail: drops(false), warning: `cannot be reached \(it closed the connection\); going on without it`},
+		{name: "redirects", fail: redirects, warning: cannot("307 Temporary Redirect")},
+		{name: "409", fail: s.refuses(`{"error":"it is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06Z"}`),
+			refused: `is reserved by bob until 2031-02-03T04:05:06Z`},
+		{name: "409 with an error alone", fail: s.refuses(`{"error":"x already reserved by bob"}`), refused: `is reserved by bob \(`},
+		{name: "409 with a list", fail: s.refuses(`["bob"]`), refused: `is reserved by another agent`},
+		{name: "409 without JSON", fail: s.refuses("Conflict\x1b[31m"), refused: `is reserved by another agent`},
+		{name: "dies after the health check", closed: true, warning: `cannot be reached \(connection refused\); going on without it`},
+	}
+}
+
+// agent is somebody who works with bd, and a server.
+type agent struct {
+	*place
+	url     string
+	timeout string            // in seconds; "" is long enough for anything that answers
+	env     map[string]string // instead of what variable says
+	kept    bool              // something is kept for the server
+}
+
+// said is what became of one command.
+type said struct {
+	code     int
+	out      string
+	warnings []string
+	errors   string
+	took     time.Duration
+}
+
+func newAgent(t *testing.T, url string) *agent {
+	t.Helper()
+	a := &agent{place: &place{t, t.TempDir()}, url: url}
+	if err := tracker.Within(filepath.Join(a.dir, ".beads")).Init(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func (a *agent) bd(name string, args ...string) (s said) {
+	a.t.Helper()
+	cmd := a.command(name, append([]string{"--no-daemon", "--json"}, args...)...)
+	for _, variable := range []string{"AGENT_MAIL_URL", "AGENT_MAIL_TOKEN", "AGENT_MAIL_TIMEOUT", "BEADS_AGENT_NAME"} {
+		cmd.Env = append(cmd.Env, variable+"="+a.variable(name, variable))
+	}
+	var out, talk strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	begin := time.Now()
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		a.t.Fatal(err)
+	}
+	s.took, s.code = time.Since(begin), cmd.ProcessState.ExitCode()
+	a.understand(&s, args, out.String(), talk.String())
+	return s
+}
+
+// do is bd in this process.
+func (a *agent) do(name string, args ...string) (s said) {
+	a.t.Helper()
+	var out, talk strings.Builder
+	m := bd.Main{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &talk, Dir: a.dir, Env: func(variable string) string { return a.variable(name, variable) }}
+	s.code = m.Run(a.t.Context(), append([]string{"--json"}, args...))
+	a.understand(&s, args, out.String(), talk.String())
+	return s
+}
+
+// variable is the environment of somebody's commands.
+func (a *agent) variable(name, variable string) string {
+	if value, ok := a.env[variable]; ok {
+		return value
+	}
+	switch variable {
+	case "AGENT_MAIL_URL":
+		return a.url
+	case "AGENT_MAIL_TOKEN":
+		return secret
+	case "AGENT_MAIL_TIMEOUT":
+		return cmp.Or(a.timeout, "60")
+	case "BEADS_AGENT_NAME", "BD_ACTOR":
+		return name
+	}
+	return ""
+}
+
+// understand reads what a command has printed.
+func (a *agent) understand(s *said, args []string, out, talk string) {
+	a.t.Helper()
+	s.out = out
+	if !json.Valid([]byte(s.out)) {
+		a.t.Errorf("bd %v prints what is not JSON: %q", args, s.out)
+	}
+	if strings.Contains(talk+out, secret) {
+		a.t.Errorf("bd %v tells the token: %s", args, talk)
+	}
+	for line := range strings.Lines(talk) {
+		if line = strings.TrimSuffix(line, "\n"); strings.HasPrefix(line, "Warning: ") {
+			s.warnings = append(s.warnings, line)
+		} else {
+			s.errors += line
+		}
+	}
+}
+
+// rewind lets the time pass for which a server is left alone.
+func (a *agent) rewind() {
+	a.t.Helper()
+	name := filepath.Join(a.dir, ".beads", "mail.json")
+	raw, err := os.ReadFile(name)
+	if os.IsNotExist(err) {
+		return
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	until := regexp.MustCompile(`("silence": \{\s*"until": )"[^"]*"`)
+	if err := os.WriteFile(name, until.ReplaceAll(raw, []byte(`$1"2001-01-01T00:00:00Z"`)), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// work creates an issue, claims it and completes it, and checks what each command
+// says while the server fails so. It returns the row that tells of it.
+func (a *agent) work(f failure, id string, calls func() []string) []string {
+	a.t.Helper()
+	a.timeout = f.timeout
+	row := []string{f.name}
+	atCreate := "" // what was kept is told with the first change
+	if a.kept {
+		atCreate = f.warning
+	}
+	a.kept = f.warning != ""
+	steps := []struct {
+		name, warning string
+		args          []string
+		status        string
+	}{
+		{"create", atCreate, []string{"create", "Work during: " + f.name, "--id", id}, "open"},
+		{"claim", f.warning, []string{"update", id, "--claim"}, "in_progress"},
+		{"close", f.warning, []string{"close", id, "--reason", "done"}, "closed"},
+	}
+	asked := 0
+	for _, step := range steps {
+		got := a.bd("ann", step.args...)
+		want, status := 0, step.status
+		if step.name == "claim" && f.refused != "" {
+			want, status = 1, "open"
+			if !regexp.MustCompile(`^Error: ` + id + " " + f.refused).MatchString(got.errors) {
+				a.t.Errorf("%s: claim was refused with %q, want %q", f.name, got.errors, f.refused)
+			}
+		}
+		if got.code != want {
+			a.t.Errorf("%s: %s exits with %d, want %d: %s", f.name, step.name, got.code, want, got.errors)
+		}
+		a.warned(f.name+", "+step.name, got, step.warning)
+		lines := a.lines()
+		if now := lines[id]["status"]; now != status {
+			a.t.Errorf("%s: after %s the issue is %v, want %s", f.name, step.name, now, status)
+		}
+		seen := calls()
+		row = append(row, fmt.Sprintf("%s: exit %d, %s, %s, %3d ms", step.name, got.code, times(len(got.warnings), "warning"), times(len(seen), "call"), got.took.Milliseconds()))
+		if limit := 10 * time.Second; got.took > limit { // nothing waits for the 60 s of a server that answers
+			a.t.Errorf("%s: %s took %s", f.name, step.name, got.took)
+		}
+		asked += len(seen)
+	}
+	if f.warning != "" && asked > 1 {
+		a.t.Errorf("%s: a failing server was asked %d times", f.name, asked)
+	}
+	return row
+}
+
+// warned checks that a command gave the one warning that it should, or none.
+func (a *agent) warned(what string, got said, want string) {
+	a.t.Helper()
+	if want == "" {
+		if len(got.warnings) > 0 {
+			a.t.Errorf("%s: it warned: %q", what, got.warnings)
+		}
+		return
+	}
+	pattern := regexp.MustCompile("^Warning: agent mail at " + regexp.QuoteMeta(a.url) + " " + want)
+	if len(got.warnings) != 1 || !pattern.MatchString(got.warnings[0]) {
+		a.t.Errorf("%s: it warned %q, want once %q", what, got.warnings, pattern)
+	}
+}
+
+func times(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// deadURL is an address where nobody listens.
+func deadURL(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // that is what it is for
+	return "http://" + listener.Addr().String()
+}
+
+func TestAServerThatFailsStopsNobody(t *testing.T) {
+	var mu sync.Mutex
+	var rows [][]string
+	add := func(row []string) {
+		mu.Lock()
+		defer mu.Unlock()
+		rows = append(rows, row)
+	}
+	t.Run("each", func(t *testing.T) {
+		t.Run("never started", func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, deadURL(t))
+			add(a.work(failure{name: "never started", warning: `cannot be reached \(connection refused\); going on without it`}, "x-1", func() []string { return nil }))
+		})
+		for i := range failures(&mailServer{}) {
+			s := newMailServer(t)
+			f := failures(s)[i]
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				a := newAgent(t, s.URL)
+				s.become(f.fail)
+				if f.closed {
+					if res, err := http.Get(s.URL + "/api/health"); err != nil || res.StatusCode != http.StatusOK {
+						t.Fatalf("health: %v, %v", res, err)
+					} else if err := res.Body.Close(); err != nil {
+						t.Fatal(err)
+					}
+					s.seen()
+					s.Close()
+				}
+				add(a.work(f, "x-1", s.seen))
+			})
+		}
+	})
+	slices.SortFunc(rows, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	logRows(t, rows)
+}
+
+func logRows(t *testing.T, rows [][]string) {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + table.String())
+}
+
+func TestAServerThatFailsInEveryWayInTurnIsToldAllOnceItIsBack(t *testing.T) {
+	s := newMailServer(t)
+	a := newAgent(t, s.URL)
+	var rows [][]string
+	all := failures(s)
+	slices.SortStableFunc(all, func(a, b failure) int { return strings.Compare(b.refused, a.refused) }) // of those nothing is kept
+	for i, f := range all {
+		s.become(f.fail)
+		if f.closed {
+			s.Close()
+		}
+		a.rewind()
+		rows = append(rows, a.work(f, fmt.Sprintf("x-%d", i), s.seen))
+	}
+	logRows(t, rows)
+	if got := len(a.lines()); got != len(all) {
+		t.Errorf("the file has %d issues, want %d", got, len(all))
+	}
+	s.become(nil)
+	s.revive(t)
+	a.rewind()
+	a.timeout = ""
+	if got := a.bd("ann", "create", "the server is back", "--id", "x-back"); got.code != 0 || len(got.warnings) > 0 {
+		t.Errorf("with the server back: exit %d, %q, %s", got.code, got.warnings, got.errors)
+	}
+	var got, want []string
+	keys := map[string]bool{}
+	for _, n := range s.notices {
+		got = append(got, n.Type+" "+n.Payload["id"])
+		keys[n.Key] = true
+	}
+	kept := 0
+	for i, f := range all {
+		id := fmt.Sprintf("x-%d", i)
+		if f.refused == "" {
+			want = append(want, "issue.claimed "+id)
+			kept += 3 // with the release
+		}
+		want = append(want, "issue.closed "+id)
+	}
+	if d := diff.Diff(want, got); d != "" || len(keys) != len(want) {
+		t.Errorf("what was kept came so (+), with %d keys:\n%s", len(keys), d)
+	}
+	if calls := s.seen(); len(calls) != kept {
+		t.Errorf("%d calls, want the %d that were kept", len(calls), kept)
+	}
+	if a.bd("ann", "create", "one more"); len(s.seen()) > 0 {
+		t.Error("something was told twice")
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// refused runs a command that must fail with exit code 1, one line that says want,
+// and the file as it was.
+func (p *place) refused(cmd *exec.Cmd, want string) {
+	p.t.Helper()
+	before, err := os.ReadFile(p.file())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	var out, talk bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &talk
+	err = cmd.Run()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 1 {
+		p.t.Errorf("%v, want exit code 1; stdout %s, stderr %s", err, &out, &talk)
+	}
+	if said := talk.String(); !strings.HasPrefix(said, "Error: ") || strings.Count(said, "\n") != 1 || !strings.Contains(said, want) {
+		p.t.Errorf("stderr is %q, want one line that says %q", said, want)
+	}
+	if after, err := os.ReadFile(p.file()); err != nil || !bytes.Equal(before, after) {
+		p.t.Errorf("%v, the file was changed from %d bytes to %d", err, len(before), len(after))
+	}
+	if left, err := filepath.Glob(filepath.Join(p.dir, ".beads", "*.tmp")); err != nil || len(left) > 0 {
+		p.t.Errorf("%v, left behind: %v", err, left)
+	}
+}
+
+func TestAFullDiskLeavesTheOldFile(t *testing.T) {
+	p := newPlace(t)
+	p.must("ann", "create", "fills a lot", "--id", "x-1", "-d", strings.Repeat("much text ", 1000))
+	// The limit of a file's size stands for the disk: the write fails in its middle.
+	bd := p.command("ann", "update", "x-1", "--priority", "0")
+	limited := exec.Command("sh", "-c", `ulimit -f 4 && exec "$0" "$@"`, bd.Path, "update", "x-1", "--priority", "0")
+	limited.Dir, limited.Env = bd.Dir, bd.Env
+	p.refused(limited, "file too large")
+	p.must("ann", "update", "x-1", "--priority", "0") // with room again
+}
+
+func TestAFolderThatCannotBeWritten(t *testing.T) {
+	p := newPlace(t)
+	p.must("ann", "create", "to be read", "--id", "x-1")
+	bd := p.command("ann", "update", "x-1", "--priority", "0")
+	if os.Geteuid() == 0 { // whom no mode keeps out
+		bd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		bd.Path = p.copied(bd.Path)
+	}
+	beads := filepath.Join(p.dir, ".beads")
+	if err := os.Chmod(beads, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := os.Chmod(beads, 0o755); err != nil { // or it cannot be removed
+			t.Error(err)
+		}
+	}()
+	reads := *bd
+	reads.Args = []string{"bd", "list"}
+	if out, err := reads.CombinedOutput(); err != nil || !strings.Contains(string(out), "to be read") {
+		t.Errorf("%v, list prints %q in a folder that can only be read", err, out)
+	}
+	p.refused(bd, "permission denied")
+}
+
+// copied is a program where anybody may run it.
+func (p *place) copied(program string) string {
+	p.t.Helper()
+	to := filepath.Join(p.dir, "bd")
+	in, err := os.Open(program)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer in.Close() // it is only read
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		p.t.Fatal(err)
+	}
+	for dir := p.dir; dir != filepath.Dir(os.TempDir()) && dir != "/"; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o005 != 0o005 {
+			if err := os.Chmod(dir, 0o755); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+	}
+	return to
+}

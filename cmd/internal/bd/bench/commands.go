@@ -1,0 +1,172 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Row is what one command took on one tracker.
+type Row struct {
+	Command string  `json:"command"`
+	Issues  int     `json:"issues"`
+	Size    int64   `json:"size"`      // bytes of the file
+	Median  float64 `json:"median_ms"` // of whole processes
+	P95     float64 `json:"p95_ms"`
+	Disk    float64 `json:"disk_ms"` // median of a bare write of that size, 0: the command writes nothing
+}
+
+// round is what commands are made for.
+type round struct {
+	n       int    // counts from 0
+	issue   string // one of the tracker, another in each round
+	on      string // another one, that it does not depend on
+	created string // what the round's create has made
+	file    string // one line to import
+}
+
+// command is one that is measured.
+type command struct {
+	name   string
+	writes bool
+	args   func(r *round) []string
+}
+
+// commands are all of bd's, each as it is mostly used. A round leaves the tracker
+// about as it was.
+func commands() []command {
+	fixed := func(line string) command {
+		return command{line, false, func(*round) []string { return strings.Fields(line) }}
+	}
+	of := func(name string, writes bool, args func(r *round) []string) command {
+		return command{name, writes, args}
+	}
+	return []command{
+		fixed("version"),
+		of("create", true, func(*round) []string { return []string{"create", "One more issue", "-p", "1", "--json"} }),
+		of("show", false, func(r *round) []string { return []string{"show", r.created} }),
+		of("show --json", false, func(r *round) []string { return []string{"show", r.issue, "--json"} }),
+		of("update --claim", true, func(r *round) []string { return []string{"update", r.created, "--claim", "--json"} }),
+		of("update --status", true, func(r *round) []string { return []string{"update", r.created, "--status", "open"} }),
+		of("comments add", true, func(r *round) []string { return []string{"comments", "add", r.issue, "a remark"} }),
+		of("comments", false, func(r *round) []string { return []string{"comments", r.issue, "--json"} }),
+		of("label add", true, func(r *round) []string { return []string{"label", "add", r.created, "marked"} }),
+		of("label remove", true, func(r *round) []string { return []string{"label", "remove", r.created, "marked"} }),
+		fixed("label list-all"),
+		of("dep add", true, func(r *round) []string { return []string{"dep", "add", r.created, r.on} }),
+		of("dep tree", false, func(r *round) []string { return []string{"dep", "tree", r.issue} }),
+		fixed("dep cycles"),
+		of("dep remove", true, func(r *round) []string { return []string{"dep", "remove", r.created, r.on} }),
+		fixed("list"), fixed("list --json"), fixed("list --all --json"), fixed("list --status in_progress --json"),
+		fixed("ready"), fixed("ready --json"), fixed("ready -n 5 --json"),
+		of("ready --claim", true, func(*round) []string { return []string{"ready", "--claim", "--json"} }),
+		fixed("blocked"), fixed("blocked --json"), fixed("stale"), fixed("search number 7 --json"),
+		fixed("count --by-status"), fixed("stats"), fixed("epic status"), fixed("doctor"), fixed("info"),
+		fixed("export"),
+		of("import of one", true, func(r *round) []string { return []string{"import", "-i", r.file} }),
+		of("close", true, func(r *round) []string { return []string{"close", r.created, "--reason", "done", "--json"} }),
+		of("reopen", true, func(r *round) []string { return []string{"reopen", r.created} }),
+		of("delete", true, func(r *round) []string { return []string{"delete", r.created, "--force"} }),
+		fixed("sync"), fixed("compact"),
+		of("rename-prefix", true, func(r *round) []string { return []string{"rename-prefix", prefix(r.n + 1)} }),
+	}
+}
+
+// prefix is what the ids begin with in a round.
+func prefix(n int) string {
+	if n%2 == 1 {
+		return "other"
+	}
+	return "bench"
+}
+
+// commands runs all commands on all places, in turn, so that what moves on the
+// machine meanwhile meets all of them.
+func (b Bench) commands(ctx context.Context, places []*place) ([]Row, error) {
+	all := commands()
+	took := map[*place][][]time.Duration{}
+	disk, bare := map[*place][]time.Duration{}, []time.Duration{}
+	for _, p := range places {
+		took[p] = make([][]time.Duration, len(all))
+	}
+	for n := range b.Rounds {
+		for _, p := range places {
+			times, err := p.round(ctx, n, all)
+			if err != nil {
+				return nil, err
+			}
+			for i, d := range times {
+				took[p][i] = append(took[p][i], d)
+			}
+			d, err := p.write()
+			if err != nil {
+				return nil, err
+			}
+			disk[p] = append(disk[p], d)
+			if d, err = p.start(ctx); err != nil {
+				return nil, err
+			}
+			bare = append(bare, d)
+		}
+		b.Tell("round %d of %d", n+1, b.Rounds)
+	}
+	rows := []Row{row("(a process that does nothing)", &place{}, bare)}
+	for _, p := range places {
+		rows = append(rows, row("(a bare write of the file, synced)", p, disk[p]))
+		for i, c := range all {
+			r := row(c.name, p, took[p][i])
+			if c.writes {
+				r.Disk = middle(disk[p])
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// round runs each command once.
+func (p *place) round(ctx context.Context, n int, all []command) (took []time.Duration, err error) {
+	id := func(i int) string { return strings.Replace(ID(i%p.issues), prefix(0), prefix(n), 1) }
+	r := &round{n: n, issue: id(11 + 13*n), on: id(12 + 17*n), file: filepath.Join(p.dir, "one.jsonl")}
+	line := strings.Replace(strings.SplitAfterN(Text(1), "\n", 2)[0], ID(0), fmt.Sprintf("extra-%d", n), 1)
+	if err := os.WriteFile(r.file, []byte(line), 0o644); err != nil {
+		return nil, fmt.Errorf("make a file to import: %w", err)
+	}
+	for _, c := range all {
+		d, out, err := p.run(ctx, c.args(r)...)
+		if err != nil {
+			return nil, err
+		}
+		if c.name == "create" {
+			var made struct{ ID string }
+			if err := json.Unmarshal([]byte(out), &made); err != nil {
+				return nil, fmt.Errorf("read the answer of create: %w", err)
+			}
+			r.created = made.ID
+		}
+		took = append(took, d)
+	}
+	return took, nil
+}
+
+func row(name string, p *place, took []time.Duration) Row {
+	slices.Sort(took)
+	return Row{Command: name, Issues: p.issues, Size: p.size, Median: middle(took), P95: share(took, 95)}
+}
+
+// middle is the median, in milliseconds.
+func middle(took []time.Duration) float64 { return share(slices.Sorted(slices.Values(took)), 50) }
+
+// share is what so many of a hundred sorted times are not above, in milliseconds.
+func share(took []time.Duration, percent int) float64 {
+	if len(took) == 0 {
+		return 0
+	}
+	at := (len(took)*percent + 99) / 100
+	return float64(took[max(at, 1)-1].Microseconds()) / 1000
+}

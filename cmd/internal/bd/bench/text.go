@@ -1,0 +1,51 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom/tracker"
+)
+
+// Text is the file of a tracker of n issues, always the same one for an n: six
+// of ten are open, every tenth is an epic with the nine after it as its children,
+// two of three depend on an earlier one, one of four was talked about.
+func Text(n int) string {
+	begin := time.Date(2026, 1, 1, 8, 0, 0, 123456789, time.UTC)
+	var out strings.Builder
+	t := tracker.New()
+	for i := range n {
+		at := begin.Add(time.Duration(i) * time.Minute)
+		it := &tracker.Issue{
+			ID: ID(i), Title: fmt.Sprintf("Issue number %d: what is to be done about it", i),
+			Description: strings.Repeat(fmt.Sprintf("What was seen of %d, what \"should\" be there, and how to see it again.\n", i), 3),
+			Status:      []tracker.Status{tracker.Open, tracker.Closed, tracker.Open, tracker.InProgress, tracker.Open}[i%5],
+			Priority:    i % 5, Type: []string{"task", "bug", "feature", "chore"}[i%4], CreatedAt: at, UpdatedAt: at.Add(time.Hour),
+			Labels: []string{"area-" + fmt.Sprint(i%7), "agent"},
+		}
+		switch it.Status {
+		case tracker.Closed:
+			it.ClosedAt, it.CloseReason, it.Assignee = at.Add(time.Hour), "done", "ann"
+		case tracker.InProgress:
+			it.Assignee, it.Notes = "bob", "half of it is done"
+		}
+		if i%10 == 0 {
+			it.Type = "epic"
+		} else {
+			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - i%10), Type: tracker.ParentChild, CreatedAt: at, CreatedBy: "ann"})
+		}
+		if i%3 > 0 && i > 10 {
+			it.Dependencies = append(it.Dependencies, tracker.Dependency{On: ID(i - 7), Type: tracker.Blocks, CreatedAt: at, CreatedBy: "ann"})
+		}
+		if i%4 == 0 {
+			it.Comments = []tracker.Comment{{ID: 1, Author: "bob", Text: "I looked into it, and it is as you say.", CreatedAt: at}}
+		}
+		out.WriteString(t.Line(it))
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
+
+// ID is that of an issue of [Text].
+func ID(i int) string { return fmt.Sprintf("bench-%05d", i) }

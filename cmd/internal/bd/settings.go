@@ -1,0 +1,89 @@
+package bd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"mailroom/internal/nearest"
+	"mailroom/tracker"
+)
+
+// settings are .beads/config.toml.
+type settings struct {
+	Prefix string        `toml:"prefix,omitempty"` // of new ids
+	Mail   *mailSettings `toml:"mail,omitempty"`
+}
+
+// mailSettings name the server that commands ask. A token has no place in a file
+// that git carries.
+type mailSettings struct {
+	URL     string `toml:"url,omitempty"`
+	Project string `toml:"project,omitempty"`
+}
+
+const settingsFile = "config.toml"
+
+// readSettings reads the file as far as it can be understood, and says what of it
+// cannot.
+func readSettings(dir tracker.Folder) (s settings, err error) {
+	raw, err := os.ReadFile(filepath.Join(dir.Path(), settingsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = toml.NewDecoder(bytes.NewReader(raw)).DisallowUnknownFields().Decode(&s)
+	}
+	if err == nil {
+		return s, nil
+	}
+	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		return s, fmt.Errorf("%s of the tracker: %s", settingsFile, unknownKey(strict.Errors[0].Key()))
+	}
+	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, _ := wrong.Position()
+		return settings{}, fmt.Errorf("%s of the tracker, line %d: %s", settingsFile, line, strings.TrimPrefix(wrong.Error(), "toml: "))
+	}
+	return settings{}, fmt.Errorf("read %s of the tracker: %w", settingsFile, err)
+}
+
+func unknownKey(key []string) string {
+	word, known := key[0], []string{"prefix", "mail"}
+	if len(key) > 1 && key[0] == "mail" {
+		word, known = key[1], []string{"url", "project"}
+	}
+	name := strings.Join(key, ".")
+	if near := nearest.Word(word, known); near != "" {
+		return fmt.Sprintf("unknown key %s (did you mean %q?)", name, near)
+	}
+	return fmt.Sprintf("unknown key %s; known are %s", name, strings.Join(known, ", "))
+}
+
+// settings are those of the tracker. What is wrong with their file is told once,
+// and stops nobody.
+func (m *Main) settings(dir tracker.Folder) settings {
+	s, err := readSettings(dir)
+	if err != nil && !m.unsettled {
+		m.unsettled = true
+		m.say("Warning: %s; going on without it", oneLine(err.Error()))
+	}
+	return s
+}
+
+// writeSettings changes the prefix of new ids.
+func writeSettings(dir tracker.Folder, set settings) error {
+	raw, err := toml.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir.Path(), settingsFile), raw, 0o644); err != nil {
+		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package tracker
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func kept(t *testing.T, ids ...string) Folder {
+	t.Helper()
+	f := Within(filepath.Join(t.TempDir(), ".beads"))
+	if err := f.Init(); err != nil {
+		t.Fatal(err)
+	}
+	change(t, f, func(tr *Tracker) error {
+		for _, id := range ids {
+			if _, err := tr.Create(Draft{Issue: Issue{ID: id, Title: id, Priority: Normal}}, ann()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return f
+}
+
+func change(t *testing.T, f Folder, do func(*Tracker) error) {
+	t.Helper()
+	if strays, err := f.Update(t.Context(), do); err != nil || len(strays) > 0 {
+		t.Fatalf("%v, strays %v", err, strays)
+	}
+}
+
+func TestAReaderNeverSeesHalfAFile(t *testing.T) {
+	const issues, writes = 100, 12
+	var ids []string
+	for i := range issues {
+		ids = append(ids, fmt.Sprintf("x-%03d", i))
+	}
+	f := kept(t, ids...)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for n := range writes {
+			_, err := f.Update(t.Context(), func(tr *Tracker) error {
+				for _, id := range ids { // all in one write: a mixture would show
+					if _, err := tr.Update(id, ann(), func(it *Issue) error {
+						it.Notes = strings.Repeat("n", n)
+						return nil
+					}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	seen := map[string]bool{}
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false // once more, for the last one
+		default:
+		}
+		tr, strays, err := f.Read()
+		if err != nil || len(strays) > 0 || len(tr.All()) != issues {
+			t.Fatalf("%v, %d issues and strays %v", err, len(tr.All()), strays)
+		}
+		all := map[string]bool{}
+		for _, it := range tr.All() {
+			all[it.Notes] = true
+			seen[it.Notes] = true
+		}
+		if len(all) != 1 {
+			t.Fatalf("a reader saw %d writes mixed", len(all))
+		}
+	}
+	<-done
+	if !seen[strings.Repeat("n", writes-1)] {
+		t.Errorf("the last write was not seen, but %d others", len(seen))
+	}
+}
+
+func TestAFileThatGitReplacesMeanwhileIsReadAgain(t *testing.T) {
+	f := kept(t, "x-1")
+	other := kept(t, "x-1", "x-2") // as another branch has it
+	rounds := 0
+	change(t, f, func(tr *Tracker) error {
+		if rounds++; rounds == 1 { // git asks for no lock
+			if err := os.Rename(other.File(), f.File()); err != nil {
+				return err
+			}
+		}
+		_, err := tr.Update("x-1", ann(), func(it *Issue) error {
+			it.Notes = "changed"
+			return nil
+		})
+		return err
+	})
+	tr, _, err := f.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if it, err := tr.Find("x-1"); err != nil || it.Notes != "changed" {
+		t.Errorf("%v, the change is not in the file: %v", err, it)
+	}
+	if _, err := tr.Find("x-2"); err != nil {
+		t.Errorf("what git brought is gone: %v", err)
+	}
+	if rounds != 2 {
+		t.Errorf("the change was made %d times, want on the old file and on the new one", rounds)
+	}
+}

@@ -1,0 +1,245 @@
+package mail
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+const (
+	maxAnswer = 1 << 20 // bytes that are read of an answer
+	maxQuote  = 200     // characters of a server's words in a message
+)
+
+// verdict is what came of a request.
+type verdict int
+
+const (
+	done    verdict = iota
+	held            // a reservation: somebody else has it
+	refused         // this request is wrong, the server is well
+	failed          // the server cannot be used now
+)
+
+// result is a verdict with what is to be said of it.
+type result struct {
+	verdict verdict
+	reason  string        // of refused and failed, to follow the server's name
+	retry   time.Duration // what a failed server asks for; 0: nothing
+	by      *Held         // of held
+}
+
+// request is one HTTP request of the dialect.
+type request struct {
+	method, path string // path below /api, escaped
+	key, project string
+	body         any // nil: none
+	mayBeEmpty   bool
+}
+
+func (b *Box) reservation(issue string) request {
+	return request{method: http.MethodPost, path: "/reservations", project: b.settings.Project, body: struct {
+		Path  string `json:"file_path"`
+		Agent string `json:"agent_name"`
+		TTL   int    `json:"ttl"`
+	}{".beads/issues/" + issue, b.settings.Agent, int(lease.Seconds())}}
+}
+
+func (c Call) request() request {
+	if c.Issue != "" {
+		return request{
+			method: http.MethodDelete, path: "/reservations/" + url.PathEscape(c.Agent) + "/" + url.PathEscape(c.Issue),
+			project: c.Project, mayBeEmpty: true,
+		}
+	}
+	return request{method: http.MethodPost, path: "/notifications", key: c.Key, project: c.Project, body: struct {
+		From    string          `json:"from_agent"`
+		Type    string          `json:"event_type"`
+		Payload json.RawMessage `json:"payload"`
+	}{c.Agent, c.Type, c.Payload}}
+}
+
+// ask sends a request, within what is left of the command's time, and says what
+// came of it.
+func (b *Box) ask(ctx context.Context, r request) result {
+	begin := time.Now()
+	defer func() { b.spent += time.Since(begin) }()
+	ctx, cancel := context.WithTimeout(ctx, b.left())
+	defer cancel()
+	var body io.Reader
+	if r.body != nil {
+		raw, err := json.Marshal(r.body)
+		if err != nil {
+			return result{verdict: refused, reason: "cannot be told: " + b.quote(err.Error())}
+		}
+		body = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, b.base+"/api"+r.path, body)
+	if err != nil {
+		return result{verdict: failed, reason: "cannot be asked"} // the error holds the address
+	}
+	req.Header.Set("Accept", "application/json")
+	if r.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range map[string]string{"X-Project": r.project, "Idempotency-Key": r.key} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	if b.settings.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+b.settings.Token)
+	}
+	res, err := b.client.Do(req)
+	if err != nil {
+		return result{verdict: failed, reason: b.unreachable(err)}
+	}
+	defer res.Body.Close() // it was read, or is of no use
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return result{verdict: failed, reason: b.unreachable(err)}
+	}
+	return b.judge(r, res, raw)
+}
+
+// judge says what an answer means.
+func (b *Box) judge(r request, res *http.Response, raw []byte) result {
+	status := strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
+	cannot := func(why string) result {
+		return result{verdict: failed, reason: "cannot be used (" + why + ")", retry: retryAfter(res.Header, time.Now())}
+	}
+	switch code := res.StatusCode; {
+	case code == http.StatusConflict && strings.HasPrefix(r.path, "/reservations"):
+		return result{verdict: held, by: b.holder(raw)}
+	case code >= 200 && code < 300:
+		switch {
+		case len(raw) > maxAnswer:
+			return cannot(fmt.Sprintf("its answer is larger than %d bytes", maxAnswer))
+		case len(bytes.TrimSpace(raw)) == 0 && code != http.StatusNoContent && !r.mayBeEmpty:
+			return cannot("it answered " + status + " with an empty body")
+		case len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw):
+			return cannot("it answered " + status + " with what is not JSON")
+		}
+		return result{verdict: done}
+	case code == http.StatusBadRequest, code == http.StatusConflict, code == http.StatusRequestEntityTooLarge,
+		code == http.StatusUnsupportedMediaType, code == http.StatusUnprocessableEntity:
+		return result{verdict: refused, reason: "refused this: " + status + b.said(raw)}
+	case code >= 300 && code < 400:
+		return cannot("it answered " + status + ", and nobody is followed elsewhere: name the right address")
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return cannot("it answered " + status + ": check AGENT_MAIL_TOKEN")
+	case code == http.StatusNotFound, code == http.StatusMethodNotAllowed:
+		return cannot("it answered " + status + ": check AGENT_MAIL_URL")
+	default:
+		return cannot("it answered " + status)
+	}
+}
+
+// said is what a refusal says, to follow its status.
+func (b *Box) said(raw []byte) string {
+	var body struct {
+		Error any `json:"error"`
+	}
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return "" // it says nothing that can be read
+	}
+	if text, ok := body.Error.(string); ok && text != "" {
+		return ", " + b.quote(text)
+	}
+	return ""
+}
+
+// holder reads who has a reservation. Whatever the body is, somebody has it.
+func (b *Box) holder(raw []byte) *Held {
+	h := &Held{By: "another agent"}
+	var body map[string]any
+	if err := json.Unmarshal(raw, &body); err != nil {
+		return h
+	}
+	text := func(name string) string {
+		s, _ := body[name].(string) // "" where it is something else
+		return s
+	}
+	name := text("holder")
+	if name == "" {
+		_, name, _ = strings.Cut(text("error"), "reserved by ")
+		name, _, _ = strings.Cut(name, " until ")
+	}
+	if name = b.quote(name); name != "" {
+		h.By = name
+	}
+	if at, err := time.Parse(time.RFC3339, text("expires_at")); err == nil {
+		h.Until = at
+	}
+	return h
+}
+
+// unreachable says why no answer came. Errors of net/http quote the address,
+// which may hold a password, so it is their cause that is told.
+func (b *Box) unreachable(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	why := ""
+	dns, unknown := errors.AsType[*net.DNSError](err)
+	timeout, slow := errors.AsType[net.Error](err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), slow && timeout.Timeout():
+		return fmt.Sprintf("does not answer within %s", b.settings.Timeout)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		why = "connection refused"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		why = "connection reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		why = "it closed the connection"
+	case unknown && dns.IsNotFound:
+		why = "no such host"
+	default:
+		why = b.quote(err.Error())
+	}
+	return "cannot be reached (" + why + ")"
+}
+
+// quote makes somebody else's words fit for a line of a message: short, without
+// what a terminal would obey, and without the token.
+func (b *Box) quote(text string) string {
+	if b.settings.Token != "" {
+		text = strings.ReplaceAll(text, b.settings.Token, "…")
+	}
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > maxQuote {
+		runes = append(runes[:maxQuote-1], '…')
+	}
+	return string(runes)
+}
+
+// retryAfter reads how long a server wants to be left alone, in seconds or as a
+// date.
+func retryAfter(header http.Header, now time.Time) time.Duration {
+	text := header.Get("Retry-After")
+	if n, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(n, 0), int(longestSilence.Seconds()))) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

@@ -1,0 +1,106 @@
+package mail
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// FuzzAnswer: whatever a server answers means one of four things, and what is told
+// of it is a short line without the token.
+func FuzzAnswer(f *testing.F) {
+	for _, body := range []string{
+		``, `{}`, `null`, `{"id":`, "<html>\x1b[31m", `{"error":"f is reserved by bob","holder":"bob","expires_at":"2031-02-03T04:05:06Z"}`,
+		`{"error":"no t0ken for you"}`, `{"error":{"code":1},"holder":7}`, "\xff",
+	} {
+		for _, status := range []int{200, 201, 204, 301, 400, 401, 404, 409, 422, 429, 500, 999} {
+			f.Add(status, body, "7", true)
+		}
+	}
+	f.Add(429, "", "Fri, 31 Dec 2999 23:59:59 GMT", false)
+	b := &Box{settings: Settings{Token: "t0ken", Agent: "ann", Timeout: time.Second}}
+	f.Fuzz(func(t *testing.T, status int, body, retry string, reserves bool) {
+		r := Call{Key: "k"}.request()
+		if reserves {
+			r = b.reservation("x-1")
+		}
+		got := b.judge(r, &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {retry}}}, []byte(body))
+		said := got.reason
+		switch got.verdict {
+		case done:
+			if status < 200 || status > 299 || status != 204 && !json.Valid([]byte(body)) {
+				t.Errorf("%d %q is well", status, body)
+			}
+		case held:
+			if status != 409 || !reserves || got.by == nil || got.by.By == "" {
+				t.Fatalf("%d %q is held by %v", status, body, got.by)
+			}
+			said = got.by.Error()
+		case refused:
+			if status < 400 || status > 499 {
+				t.Errorf("%d is refused", status)
+			}
+		case failed:
+			if status == 400 || status == 409 {
+				t.Errorf("%d silences the server", status)
+			}
+			s := &server{}
+			now := time.Now()
+			s.fail(said, got.retry, now)
+			if on := s.silent(now).Until.Sub(now); on < usualSilence || on > longestSilence {
+				t.Errorf("Retry-After %q silences it for %s", retry, on)
+			}
+		}
+		if got.verdict != done && said == "" || strings.Contains(said, "t0ken") || utf8.RuneCountInString(said) > maxQuote+100 ||
+			strings.ContainsFunc(said, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(said) {
+			t.Errorf("%d %q: it says %q", status, body, said)
+		}
+	})
+}
+
+// FuzzFile: whatever is in the file, the next command can use it, and says so if it
+// had to be begun anew.
+func FuzzFile(f *testing.F) {
+	const digest = "0123"
+	for _, text := range []string{
+		``, `null`, `[]`, `{"servers":null}`, `{"servers":{"0123":null}}`, `{"servers":{"0123":{"kept":[null,{"release":"x"}],"holds":{"ann x-1":null}}}}`,
+		`{"servers":{"0123":{"silence":{"until":"2031-02-03T04:05:06Z"},"sender":{},"holds":{"ann x-1":[{}]}},"":{}}}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		p := place{t.TempDir()}
+		if err := os.WriteFile(filepath.Join(p.folder, fileState), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := p.update(t.Context(), func(all *state) bool {
+			s := all.Servers[digest]
+			if s == nil {
+				s = &server{}
+				all.Servers[digest] = s
+			}
+			now := time.Now()
+			s.silent(now)
+			s.busy("c", now)
+			s.take("ann", "x-1", "c", now)
+			s.leave("ann", "x-1", "c")
+			s.keep(Call{Issue: "x-1", Agent: "ann", At: now})
+			s.Changed = now
+			return true
+		})
+		if err != nil && !errors.Is(err, errGarbled) {
+			t.Fatalf("%q: %v", text, err)
+		}
+		after, err := p.read()
+		if err != nil || after.Servers[digest] == nil || len(after.Servers[digest].Kept) == 0 {
+			t.Errorf("%q: after a change it says %+v, %v", text, after, err)
+		}
+	})
+}

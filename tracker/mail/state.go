@@ -1,0 +1,278 @@
+package mail
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// Names of files in the tracker's folder. They are for this machine alone.
+const (
+	fileState  = "mail.json"
+	fileLock   = "mail.lock"
+	fileIgnore = ".gitignore"
+	temporary  = "*.tmp"
+)
+
+const (
+	lockRetry = 2 * time.Millisecond
+	lockWait  = time.Second        // for others who write the file, which takes them milliseconds
+	grace     = time.Second        // for a sender, to write down what was sent
+	maxKept   = 200                // calls for a server; the oldest go first
+	forgotten = 7 * 24 * time.Hour // after it a server that nobody asked is dropped
+)
+
+// state is what the file holds: what is known of servers, by their digest.
+type state struct {
+	Servers map[string]*server `json:"servers"`
+}
+
+// server is what is known of one address and token.
+type server struct {
+	URL     string            `json:"url"`              // without secrets, for whoever reads the file
+	Changed time.Time         `json:"changed"`          // when something was written here
+	Silence *silence          `json:"silence,omitzero"` // it failed, and is left alone
+	Kept    []Call            `json:"kept,omitempty"`   // in the order in which they are sent
+	Sender  *sender           `json:"sender,omitzero"`  // who sends what is kept
+	Holds   map[string][]hold `json:"holds,omitempty"`  // by agent and issue: commands that reserved it
+}
+
+// silence says until when a server is not asked, and what it did.
+type silence struct {
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+}
+
+// sender is the command that sends what is kept: one at a time, so that calls
+// arrive in order. One that was killed is forgotten at Until.
+type sender struct {
+	Command string    `json:"command"`
+	Until   time.Time `json:"until"`
+}
+
+// hold is a reservation that a command asked for. Commands of one agent share a
+// reservation, so one that fails gives it back only if no other has it.
+type hold struct {
+	Command string    `json:"command"`
+	Until   time.Time `json:"until"`
+}
+
+// Call is one thing that a server is to be told: make it with [Release] or
+// [Notice].
+type Call struct {
+	Key     string          `json:"key,omitempty"` // of a notice, by which a repeat is recognised
+	At      time.Time       `json:"at"`
+	Agent   string          `json:"agent"`
+	Project string          `json:"project,omitempty"`
+	Issue   string          `json:"release,omitempty"` // whose reservation ends; "": it is a notice
+	Type    string          `json:"event_type,omitempty"`
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+func (c Call) releases(agent, issue string) bool { return c.Issue == issue && c.Agent == agent }
+
+// stale reports whether a call means nothing any more: the reservation that it
+// ends has ended by itself.
+func (c Call) stale(now time.Time) bool { return c.Issue != "" && now.Sub(c.At) > lease }
+
+// silent returns the silence that is on, or nil. One that is longer than any was
+// begun by a clock that was wrong.
+func (s *server) silent(now time.Time) *silence {
+	if s.Silence != nil && ahead(s.Silence.Until, now, longestSilence) {
+		return s.Silence
+	}
+	return nil
+}
+
+// ahead reports whether a time is still to come, and within reach.
+func ahead(at, now time.Time, reach time.Duration) bool {
+	return now.Before(at) && at.Sub(now) <= reach
+}
+
+// fail begins a silence, of retry if that is longer than the usual one.
+func (s *server) fail(reason string, retry time.Duration, now time.Time) {
+	s.Silence = &silence{Until: now.Add(min(max(retry, usualSilence), longestSilence)), Reason: reason}
+}
+
+// busy reports whether another command is sending what is kept.
+func (s *server) busy(command string, now time.Time) bool {
+	return s.Sender != nil && s.Sender.Command != command && ahead(s.Sender.Until, now, LongestTimeout+grace)
+}
+
+func holdKey(agent, issue string) string { return agent + " " + issue }
+
+// unrelease drops what was kept to release an issue, because it must not end a new
+// reservation, and reports whether there was anything.
+func (s *server) unrelease(agent, issue string) bool {
+	before := len(s.Kept)
+	s.Kept = slices.DeleteFunc(s.Kept, func(c Call) bool { return c.releases(agent, issue) })
+	return len(s.Kept) < before
+}
+
+// take notes that a command reserves an issue.
+func (s *server) take(agent, issue, command string, now time.Time) {
+	if s.Holds == nil {
+		s.Holds = map[string][]hold{}
+	}
+	key := holdKey(agent, issue)
+	s.Holds[key] = append(s.Holds[key], hold{Command: command, Until: now.Add(lease)})
+}
+
+// leave undoes take, and reports whether nobody else holds the issue.
+func (s *server) leave(agent, issue, command string) (free bool) {
+	if s.Holds == nil {
+		return true
+	}
+	key := holdKey(agent, issue)
+	s.Holds[key] = slices.DeleteFunc(s.Holds[key], func(h hold) bool { return h.Command == command })
+	if len(s.Holds[key]) > 0 {
+		return false
+	}
+	delete(s.Holds, key)
+	return true
+}
+
+// keep adds a call to what is to be sent. dropped are the oldest, which had to go.
+func (s *server) keep(c Call) (dropped int) {
+	if c.Issue != "" {
+		delete(s.Holds, holdKey(c.Agent, c.Issue))
+		s.unrelease(c.Agent, c.Issue)
+	}
+	s.Kept = append(s.Kept, c)
+	dropped = max(0, len(s.Kept)-maxKept)
+	s.Kept = slices.Delete(s.Kept, 0, dropped)
+	return dropped
+}
+
+// tidy drops what means nothing any more.
+func (s *state) tidy(now time.Time) {
+	for digest, one := range s.Servers {
+		if one == nil || now.Sub(one.Changed) > forgotten {
+			delete(s.Servers, digest)
+			continue
+		}
+		one.Kept = slices.DeleteFunc(one.Kept, func(c Call) bool { return c.stale(now) })
+		for key, holds := range one.Holds {
+			holds = slices.DeleteFunc(holds, func(h hold) bool { return !ahead(h.Until, now, lease) })
+			if one.Holds[key] = holds; len(holds) == 0 {
+				delete(one.Holds, key)
+			}
+		}
+		if one.silent(now) == nil {
+			one.Silence = nil
+		}
+	}
+}
+
+// place is the folder with the file.
+type place struct{ folder string }
+
+func (p place) file() string { return filepath.Join(p.folder, fileState) }
+
+var errGarbled = errors.New("it was not as commands write it, and is begun anew")
+
+// read returns what the file says, nothing if there is none. What cannot be
+// understood is errGarbled, and nothing too.
+func (p place) read() (*state, error) {
+	s := &state{Servers: map[string]*server{}}
+	raw, err := os.ReadFile(p.file())
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, nil
+	case err != nil:
+		return s, fmt.Errorf("read %s: %w", fileState, err)
+	}
+	if err := json.Unmarshal(raw, s); err != nil || s.Servers == nil {
+		return &state{Servers: map[string]*server{}}, fmt.Errorf("read %s: %w", fileState, errGarbled)
+	}
+	return s, nil
+}
+
+// update changes what the file says, unless change returns false. A garbled file
+// is begun anew, and told of after that. Nobody waits for a network while it runs.
+func (p place) update(ctx context.Context, change func(*state) bool) (err error) {
+	lock := flock.New(filepath.Join(p.folder, fileLock))
+	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
+		return fmt.Errorf("lock %s: %w", fileState, err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	s, garbled := p.read()
+	if garbled != nil && !errors.Is(garbled, errGarbled) {
+		return garbled
+	}
+	if !change(s) && garbled == nil {
+		return nil
+	}
+	s.tidy(time.Now())
+	return errors.Join(garbled, p.write(s))
+}
+
+// write puts a new file in the place of the old one.
+func (p place) write(s *state) error {
+	raw, err := json.MarshalIndent(s, "", " ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", fileState, err)
+	}
+	if _, err := os.Stat(p.file()); errors.Is(err, fs.ErrNotExist) {
+		if err := p.ignore(); err != nil {
+			return err
+		}
+	}
+	name := p.file() + ".tmp"
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", fileState, err)
+	}
+	_, err = file.Write(append(raw, '\n'))
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(name, p.file())
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", fileState, err)
+	}
+	return nil
+}
+
+// ignore sees that git leaves these files alone, in folders too that were made
+// before there were any.
+func (p place) ignore() error {
+	name := filepath.Join(p.folder, fileIgnore)
+	raw, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read %s: %w", fileIgnore, err)
+	}
+	var more bytes.Buffer
+	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
+		more.WriteByte('\n')
+	}
+	lines := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n")
+	missing := 0
+	for _, line := range []string{fileState, fileLock, temporary} {
+		if !slices.Contains(lines, line) {
+			more.WriteString(line + "\n")
+			missing++
+		}
+	}
+	if missing == 0 {
+		return nil
+	}
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", fileIgnore, err)
+	}
+	_, err = file.Write(more.Bytes())
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", fileIgnore, err)
+	}
+	return nil
+}

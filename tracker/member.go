@@ -1,0 +1,100 @@
+package tracker
+
+import (
+	"slices"
+	"time"
+)
+
+// member is one of the members of a line that the tracker knows.
+type member struct {
+	name string
+	// read sets it from JSON, or says what it is not.
+	read func(it *Issue, s *scanner) error
+	// write returns its JSON, "" if it is left out.
+	write func(it *Issue) string
+	// same reports whether two issues have the same of it.
+	same func(a, b *Issue) bool
+}
+
+// members are all that are known, in the order in which a new line has them.
+func members() []member {
+	return []member{
+		always("id", func(it *Issue) *string { return &it.ID }),
+		always("title", func(it *Issue) *string { return &it.Title }),
+		always("description", func(it *Issue) *string { return &it.Description }),
+		text("design", func(it *Issue) *string { return &it.Design }),
+		text("acceptance_criteria", func(it *Issue) *string { return &it.Acceptance }),
+		text("notes", func(it *Issue) *string { return &it.Notes }),
+		always("status", func(it *Issue) *Status { return &it.Status }),
+		{"priority",
+			func(it *Issue, s *scanner) error { return readNumber(s, &it.Priority) },
+			func(it *Issue) string { return encode(it.Priority) },
+			func(a, b *Issue) bool { return a.Priority == b.Priority }},
+		always("issue_type", func(it *Issue) *string { return &it.Type }),
+		text("assignee", func(it *Issue) *string { return &it.Assignee }),
+		{"estimated_minutes",
+			func(it *Issue, s *scanner) error {
+				it.EstimatedMinutes = nil
+				return readJSON(s.value(0), &it.EstimatedMinutes)
+			},
+			func(it *Issue) string { return encodeUnless(it.EstimatedMinutes == nil, it.EstimatedMinutes) },
+			func(a, b *Issue) bool {
+				x, y := a.EstimatedMinutes, b.EstimatedMinutes
+				return x == y || x != nil && y != nil && *x == *y
+			}},
+		moment("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
+		moment("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
+		moment("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
+		text("close_reason", func(it *Issue) *string { return &it.CloseReason }),
+		text("external_ref", func(it *Issue) *string { return &it.ExternalRef }),
+		moment("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
+		text("deleted_by", func(it *Issue) *string { return &it.DeletedBy }),
+		text("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),
+		text("original_type", func(it *Issue) *string { return &it.OriginalType }),
+		{"labels", readLabels,
+			func(it *Issue) string { return encodeUnless(len(it.Labels) == 0, it.Labels) },
+			func(a, b *Issue) bool { return slices.Equal(a.Labels, b.Labels) }},
+		{"dependencies", readDependencies, writeDependencies,
+			func(a, b *Issue) bool {
+				return slices.EqualFunc(a.Dependencies, b.Dependencies, func(x, y Dependency) bool { return x.text(a.ID) == y.text(b.ID) })
+			}},
+		{"comments", readComments, writeComments,
+			func(a, b *Issue) bool {
+				return slices.EqualFunc(a.Comments, b.Comments, func(x, y Comment) bool { return x.text(a.ID) == y.text(b.ID) })
+			}},
+	}
+}
+
+func always[T ~string](name string, of func(*Issue) *T) member {
+	m := text(name, of)
+	m.write = func(it *Issue) string { return encodeText(string(*of(it))) }
+	return m
+}
+
+func text[T ~string](name string, of func(*Issue) *T) member {
+	return member{name,
+		func(it *Issue, s *scanner) error { return readText(s, of(it)) },
+		func(it *Issue) string {
+			if *of(it) == "" {
+				return ""
+			}
+			return encodeText(string(*of(it)))
+		},
+		func(a, b *Issue) bool { return *of(a) == *of(b) },
+	}
+}
+
+func moment(name string, always bool, of func(*Issue) *time.Time) member {
+	return member{name,
+		func(it *Issue, s *scanner) error { return readMoment(s, of(it)) },
+		func(it *Issue) string { return encodeUnless(!always && of(it).IsZero(), *of(it)) },
+		func(a, b *Issue) bool { return of(a).Equal(*of(b)) },
+	}
+}
+
+func encodeUnless(absent bool, v any) string {
+	if absent {
+		return ""
+	}
+	return encode(v)
+}

@@ -1,0 +1,62 @@
+package tracker
+
+import (
+	"testing"
+
+	"mailroom"
+)
+
+func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
+	const line = `{"id":"x-a","title":"one","updated_at":"2026-01-02T03:04:05.000000006Z","metadata":{"theirs": [1 , 2.50]},"later":{"b":1}}`
+	tr, strays := Parse(line + "\n")
+	if len(strays) > 0 {
+		t.Fatal(strays)
+	}
+	set := func(raw string) error {
+		_, err := tr.Update("x-a", ann(), func(it *Issue) error { return it.SetMetadata("ours", raw) })
+		return err
+	}
+	for _, raw := range []string{`{"key":"first"}`, `{"key":"second"}`} {
+		if err := set(raw); err != nil {
+			t.Fatal(err)
+		}
+		again, _ := Parse(tr.Text())
+		it := must(again.Find("x-a"))(t)
+		if got := it.Metadata("ours"); got != raw {
+			t.Errorf("it is kept as %q, want %q", got, raw)
+		}
+		if got := it.Metadata("theirs"); got != "[1 , 2.50]" || it.Metadata("nobody's") != "" {
+			t.Errorf("what others keep is %q now", got)
+		}
+	}
+	want := `{"id":"x-a","title":"one","updated_at":"2026-01-02T03:04:05.000000006Z","metadata":{"theirs":[1 , 2.50],"ours":{"key":"second"}},"later":{"b":1}}`
+	if got := tr.Text(); got != want+"\n" {
+		t.Errorf("the line is %s", got)
+	}
+}
+
+func TestMetadataThatIsNoObjectIsLeftAsItIs(t *testing.T) {
+	tr, _ := Parse(`{"id":"x-a","title":"one","metadata":"theirs"}` + "\n" + `{"id":"x-b","title":"two","metadata":null}` + "\n")
+	for id, code := range map[string]mailroom.Code{"x-a": mailroom.Conflict, "x-b": ""} {
+		_, err := tr.Update(id, ann(), func(it *Issue) error { return it.SetMetadata("ours", "1") })
+		wantCode(t, id, err, code)
+	}
+	if got := must(tr.Find("x-a"))(t).Metadata("ours"); got != "" {
+		t.Errorf("it has %q", got)
+	}
+	if got := must(tr.Find("x-b"))(t).Metadata("ours"); got != "1" {
+		t.Errorf("it has %q", got)
+	}
+}
+
+func TestANewIssueCanHaveMetadata(t *testing.T) {
+	tr := made(t, "one")
+	if _, err := tr.Update("x-a", ann(), func(it *Issue) error { it.Notes = "n"; return it.SetMetadata("ours", "1") }); err != nil {
+		t.Fatal(err)
+	}
+	again, strays := Parse(tr.Text())
+	it := must(again.Find("x-a"))(t)
+	if len(strays) > 0 || it.Metadata("ours") != "1" || it.Title != "one" || it.Notes != "n" || it.Status != Open {
+		t.Errorf("it is %+v (%v)", it, strays)
+	}
+}
