@@ -2,6 +2,7 @@ package mailroom_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -41,6 +42,20 @@ func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
 	w.end(completed(""))
 	wantEqual(t, "deliveries", len(w.sent), 1)
 	wantEqual(t, "what is told", w.sent[0].Messages[0].Parts[0].Type, "data")
+}
+
+func TestARunThatFailsAfterItSpokeIsToldToHaveFailed(t *testing.T) {
+	w := newWorld(t)
+	w.row.DeliverTo = "chat"
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "half of it"}})
+	w.end(mailroom.Settle{Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}})
+	wantEqual(t, "deliveries", len(w.sent), 2)
+	wantEqual(t, "first", w.sent[0].Messages[0].Parts[0].Text, "half of it")
+	if end := string(w.sent[1].Messages[0].Parts[0].Data); !strings.Contains(end, `"status":"failed"`) {
+		t.Errorf("what is told is %s", end)
+	}
 }
 
 func messageIn(t *testing.T, e mailroom.Entry) (mailroom.Message, bool) {

@@ -55,10 +55,12 @@ func ticketParts(k *Ticket) []Part {
 }
 
 // report tells the caller of a run, and the thread it delivers to, that it has
-// ended. What was superseded or retracted is nobody's news.
+// ended. Who was given a reply sees the end of a run that completed; that one failed
+// is told also after words that it said on the way. What was superseded or retracted
+// is nobody's news.
 func (t *Loaded) report(r *Run, seq int64, now time.Time) {
-	silent := r.Reply == nil || strings.TrimSpace(*r.Reply) == ""
-	if silent && r.Reason != BySupersede && r.Reason != ByRetract {
+	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == Failed
+	if untold && r.Reason != BySupersede && r.Reason != ByRetract {
 		t.deliver(r, seq, []Part{{Type: "data", Data: r.ending()}}, now)
 	}
 	c := r.Caller

@@ -48,6 +48,15 @@ const (
 	KindEffectIntended = "effect.intended" // Effect
 	KindEffectSettled  = "effect.settled"  // Effect
 	KindEffectUnknown  = "effect.unknown"  // Effect
+
+	// Of projects, without a run.
+	KindNotification = "notification"         // Notification
+	KindReserved     = "reservation.taken"    // Reservation
+	KindReleased     = "reservation.released" // ReservationEnd
+	KindLapsed       = "reservation.lapsed"   // ReservationEnd
+
+	// Of channels, without a run.
+	KindChannel = "channel.changed" // JSON of the channel's own
 )
 
 // Bodies of entries, by kind.

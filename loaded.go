@@ -260,6 +260,14 @@ func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
 	return t.LastSeq
 }
 
+// Note appends an entry that belongs to no run, and returns its seq. It makes the
+// thread for owner, with agent, if there is none. body is one of the bodies of
+// entries, or checked JSON.
+func (t *Loaded) Note(agent, owner, kind string, body any, now time.Time) int64 {
+	t.Make(agent, owner, now)
+	return t.append(kind, &Run{}, now, body)
+}
+
 // promote gives the held runs whose time has come their place in the queue, as
 // if they were submitted then.
 func (t *Loaded) promote(now time.Time) {

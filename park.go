@@ -68,7 +68,7 @@ func (t *Loaded) resumedBy(in *Submit, now time.Time) TicketKind {
 func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	superseded := []string{}
 	if in.Mode == ModeLatest {
-		superseded = t.supersede(nil, in.Sender, now)
+		superseded = t.supersede(everyRun, in.Sender, now)
 	}
 	c := t.current()
 	out := t.steer(in, now)

@@ -99,15 +99,15 @@ func (r *Run) disinherit(take func(own *Run) bool) []*Run {
 	return runs
 }
 
-// supersedeSteers cancels the runs that unread steered messages would become,
-// but for children: an interrupt speaks instead of them too.
-func (t *Loaded) supersedeSteers(by string, now time.Time) []string {
+// supersedeSteers cancels those of these runs that unread steered messages would
+// become, but for children: an interrupt speaks instead of them too.
+func (t *Loaded) supersedeSteers(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	c := t.current()
 	if c == nil {
 		return ids
 	}
-	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" }) {
+	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" && these(own) }) {
 		own.Reason = BySupersede
 		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
 		ids = append(ids, own.ID)

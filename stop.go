@@ -31,14 +31,21 @@ func (t *Loaded) Cancel(run, by string, now time.Time) (*Run, error) {
 	return r, nil
 }
 
-// Interrupt supersedes what is queued and stops the current run.
-func (t *Loaded) Interrupt(by string, now time.Time) Interrupted {
+// Interrupt supersedes what is queued and stops the current run. With a place above
+// 0 it does so to what has a place before that one, and leaves alone what came
+// later: said again, it stops nothing else.
+func (t *Loaded) Interrupt(place int64, by string, now time.Time) Interrupted {
 	t.promote(now)
-	out := Interrupted{Superseded: append(t.supersede(nil, by, now), t.supersedeSteers(by, now)...)}
-	out.Stopping = t.stopCurrent(ByInterrupt, by, now)
+	old := func(r *Run) bool { return place <= 0 || r.Place < place }
+	out := Interrupted{Superseded: append(t.supersede(old, by, now), t.supersedeSteers(old, by, now)...)}
+	if c := t.current(); c != nil && old(c) {
+		out.Stopping = t.stopCurrent(ByInterrupt, by, now)
+	}
 	t.schedule(now)
 	return out
 }
+
+func everyRun(*Run) bool { return true }
 
 // stopCurrent marks the current run if a worker holds it, and ends it at once
 // if none does. It returns the id of a run that has yet to stop.
@@ -61,15 +68,15 @@ func (t *Loaded) stopCurrent(why Reason, by string, now time.Time) *string {
 	return &id
 }
 
-// supersede cancels every run that never started and is nobody's child, but for
-// spare.
-func (t *Loaded) supersede(spare *Run, by string, now time.Time) []string {
+// supersede cancels every run that never started, is nobody's child, and is one of
+// these.
+func (t *Loaded) supersede(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	var old []*Run
 	for _, w := range []*window{&t.queue, &t.held} {
 		var kept []*Run // taken out at once: one by one costs the square of a backlog
 		for _, r := range w.runs {
-			if r == spare || r.Parent != "" {
+			if r.Parent != "" || !these(r) {
 				kept = append(kept, r)
 			} else {
 				old = append(old, r)

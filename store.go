@@ -74,10 +74,12 @@ type Reader interface {
 	Tokens() ([]*Token, error)
 	// Definitions returns the kept versions of agents, by Agent and Version.
 	Definitions() ([]Definition, error)
-	// Cursors returns all cursors, by Channel and Identity.
-	Cursors() ([]Cursor, error)
-	// DueAgents returns the names in Due.Agent of all due or later due threads.
-	DueAgents() ([]string, error)
+	// Cursors returns the cursors of a channel, "" for all of them, by Channel and
+	// Identity.
+	Cursors(channel string) ([]Cursor, error)
+	// Reservations returns those of a project's thread, "" for all of them, by
+	// Thread, Fence and ID.
+	Reservations(thread string) ([]Reservation, error)
 }
 
 // ThreadQuery selects threads: all fields that are set must hold. The order is
@@ -86,6 +88,7 @@ type ThreadQuery struct {
 	IDs    []string // these; in no promised order
 	Worker string   // claimed by this worker
 	Agent  string
+	Each   bool  // of each name in Due.Agent one due or later due thread, by that name; not with others
 	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest bool
 	Limit  int // 0: all
@@ -160,6 +163,9 @@ type Changes struct {
 	Tokens   []*Token
 	Kept     []Definition // one of the same Agent and Version stays as it is
 	Cursors  []Cursor     // one of the same Channel and Identity is replaced
+	// Reservations are of threads that are there or written with them; one of the
+	// same ID is replaced.
+	Reservations []Reservation
 
 	DropPartials []string // run ids
 	DropWorkers  []string
@@ -170,4 +176,7 @@ type Changes struct {
 	// LastSeq that its thread was written with is below Seq.
 	DropEntries []Prefix
 	DropKept    []Definition // by Agent and Version
+	DropCursors []Cursor     // by Channel and Identity
+	// DropReservations are ids.
+	DropReservations []string
 }

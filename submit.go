@@ -78,6 +78,7 @@ const (
 	WasCollected Disposition = "collected"
 	WasResumed   Disposition = "resumed"
 	WasDuplicate Disposition = "duplicate"
+	WasTold      Disposition = "told" // a notification, which makes no run
 )
 
 // Size is about how many bytes the submit carries.
@@ -167,12 +168,13 @@ func (t *Loaded) take(in *Submit, now time.Time) Submitted {
 	out := Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: Queued, Disposition: WasQueued, Superseded: []string{}}
 	last := r.Inputs[len(r.Inputs)-1]
 	out.Message, out.Seq = last.Message, last.Seq
+	others := func(o *Run) bool { return o != r }
 	switch in.Mode {
 	case ModeInterrupt:
-		out.Superseded = append(t.supersede(r, in.Sender, now), t.supersedeSteers(in.Sender, now)...)
+		out.Superseded = append(t.supersede(others, in.Sender, now), t.supersedeSteers(others, in.Sender, now)...)
 		out.Stopping = t.stopCurrent(ByInterrupt, in.Sender, now)
 	case ModeLatest:
-		out.Superseded = t.supersede(r, in.Sender, now)
+		out.Superseded = t.supersede(others, in.Sender, now)
 	}
 	return out
 }

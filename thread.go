@@ -17,8 +17,8 @@ type Thread struct {
 	// State is what belongs to the conversation, one JSON object per agent;
 	// written only under a claim, in the transaction of the run's entries.
 	State map[string]json.RawMessage
-	// DeliverTo is the thread that is sent what this one says, asks and ends
-	// without saying, in the same transaction; "" for none.
+	// DeliverTo is the thread that is sent what this one says and asks, and which
+	// run has failed or ended without a word, in the same transaction; "" for none.
 	DeliverTo string
 
 	Current string // id of the run that has started and is not finished, or ""

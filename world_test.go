@@ -356,7 +356,7 @@ func (w *world) cancel(run string) (r *mailroom.Run, err error) {
 func (w *world) interrupt() (out mailroom.Interrupted) {
 	w.t.Helper()
 	err := w.do(mailroom.ScopeAll, nil, func(l *mailroom.Loaded) error {
-		out = l.Interrupt("bob", w.now)
+		out = l.Interrupt(0, "bob", w.now)
 		return nil
 	})
 	if err != nil {

@@ -110,7 +110,7 @@ func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 			read.Expires = *a.ExpiresAt
 		}
 		var err error
-		if read.After, err = readDuration(fmt.Sprintf("%s[%d].after", at, i), a.After); err != nil {
+		if read.After, err = ReadDuration(fmt.Sprintf("%s[%d].after", at, i), a.After); err != nil {
 			return nil, err
 		}
 		out = append(out, read)
@@ -159,11 +159,12 @@ func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 		out.Class = mailroom.Transient
 	}
 	var err error
-	out.RetryAfter, err = readDuration(at+".retry_after", f.RetryAfter)
+	out.RetryAfter, err = ReadDuration(at+".retry_after", f.RetryAfter)
 	return out, err
 }
 
-func readDuration(at, text string) (time.Duration, error) {
+// ReadDuration is a duration on the wire, such as 30m; "" is 0. at is where it stands.
+func ReadDuration(at, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -19,6 +20,7 @@ type Problem struct {
 	Detail string         `json:"detail" doc:"What was wrong, and what to do."`
 	Code   mailroom.Code  `json:"code"`
 	Errors []ProblemField `json:"errors" doc:"The wrong parts of the request."`
+	Held   []Reservation  `json:"held,omitempty" doc:"Who has reserved what was asked for."`
 }
 
 // ProblemField names one wrong part of a request. Value is what was given, cut.
@@ -111,6 +113,11 @@ func NewProblem(err *mailroom.Error) Problem {
 	for _, f := range err.Fields {
 		p.Errors = append(p.Errors, ProblemField{Location: f.Location, Message: f.Message, Value: CutValue(f.Value)})
 	}
+	if held, ok := errors.AsType[*mailroom.Held](err.Cause); ok {
+		for _, r := range held.By {
+			p.Held = append(p.Held, NewReservation(r))
+		}
+	}
 	return p
 }
 
@@ -126,6 +133,13 @@ func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
 	}
 	for _, f := range p.Errors {
 		e.Fields = append(e.Fields, mailroom.Field(f))
+	}
+	if len(p.Held) > 0 {
+		held := &mailroom.Held{}
+		for _, r := range p.Held {
+			held.By = append(held.By, r.row())
+		}
+		e.Cause = held
 	}
 	return e
 }

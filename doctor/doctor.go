@@ -35,6 +35,7 @@ const (
 	Send    Invariant = "send"    // what the log says was sent is there
 	Key     Invariant = "key"     // a key is remembered, for the one submit that it was given
 	Partial Invariant = "partial" // only a running run has flushed text, in pieces that abut
+	Reserve Invariant = "reserve" // what is reserved was taken and has not ended, and nobody else holds it
 	Owner   Invariant = "owner"   // a thread belongs to somebody: else nobody may see it
 	Limit   Invariant = "limit"   // rows are within the limits of the system
 	File    Invariant = "file"    // the database itself is sound; found by the store, not by Check

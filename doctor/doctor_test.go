@@ -25,7 +25,7 @@ func TestASoundStoreHasNoFindings(t *testing.T) {
 			t.Errorf("%s: no entries", name)
 		}
 		got.Findings, got.Entries = nil, 0
-		want := doctor.Report{Threads: 4, Runs: 11, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
+		want := doctor.Report{Threads: 5, Runs: 11, Tickets: 4, Keys: 3, Partials: 2, Workers: 1}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: looked at %+v, want %+v", name, got, want)
 		}
@@ -57,7 +57,7 @@ func (v violation) run(t *testing.T, w *ward) {
 func TestEachViolationIsFound(t *testing.T) {
 	w := newWard(t).fill()
 	for of, list := range map[string][]violation{
-		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(),
+		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(), "reservations": reservationViolations(),
 	} {
 		for _, v := range list {
 			t.Run(of+"/"+v.name, func(t *testing.T) { v.run(t, w) })

@@ -25,6 +25,7 @@ type story struct {
 	queue   queue              // runs that wait for their first start, in order
 	places  map[int64]string   // the run that has a place
 	sent    []sent             // by the page that is told
+	holds   map[string]int64   // ids of reservations that were taken and have not ended, and their fences
 	seed    maphash.Seed
 }
 
@@ -48,7 +49,7 @@ func newStory(p *patient) *story {
 	return &story{
 		patient: p, first: p.t.FirstSeq, after: p.t.FirstSeq - 1,
 		runs: map[string]*tale{}, asks: map[string]*asked{}, content: map[int64]uint64{},
-		unread: map[string]steered{}, places: map[int64]string{}, seed: maphash.MakeSeed(),
+		unread: map[string]steered{}, places: map[int64]string{}, holds: map[string]int64{}, seed: maphash.MakeSeed(),
 	}
 }
 
@@ -129,6 +130,9 @@ func (s *story) entry(e mailroom.Entry) {
 		s.decode(e, &body)
 		delete(s.unread, body.Message)
 		s.of(e)
+		return
+	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed, mailroom.KindChannel:
+		s.noted(e)
 		return
 	}
 	t := s.of(e)

@@ -45,6 +45,9 @@ func (p *patient) whole() error {
 	if err := p.delivery(); err != nil {
 		return err
 	}
+	if err := p.reservations(); err != nil {
+		return err
+	}
 	var current *mailroom.Run
 	if p.t.Current != "" {
 		rows, err := p.r.Runs(mailroom.RunQuery{IDs: []string{p.t.Current}, Thread: p.t.ID})

@@ -141,6 +141,26 @@ func threadViolations() []violation {
 	}
 }
 
+func reservationViolations() []violation {
+	return []violation{
+		{"forgotten", func(r *rows) { r.Reservations = nil }, doctor.Reserve, "taken by entry 1, is not there"},
+		{"never taken", func(r *rows) { r.Reservations[0].ID = "other" }, doctor.Reserve, "reservation other has fence 1, where the log does not take it"},
+		{"another fence", func(r *rows) { r.Reservations[0].Fence = 2 }, doctor.Reserve, "has fence 2, where the log does not take it"},
+		{"still there", func(r *rows) { r.cut(r.entry(mailroom.KindReleased, "", 1)) }, doctor.Reserve, "taken by entry 2, is not there"},
+		{"ended and not taken", func(r *rows) {
+			r.retell(r.entry(mailroom.KindReserved, "", 2), func(e *mailroom.Entry) { e.Kind = mailroom.KindChannel })
+		}, doctor.Reserve, "which was not taken"},
+		{"two that cannot be", func(r *rows) {
+			other := r.Reservations[0]
+			other.ID, other.Holder, other.Name = "other", "y", "?"
+			r.Reservations = append(r.Reservations, other)
+		}, doctor.Reserve, "of y hold what both name"},
+		{"told of a run", func(r *rows) {
+			r.retell(r.entry(mailroom.KindNotification, "", 1), func(e *mailroom.Entry) { e.Run = "done" })
+		}, doctor.Log, "names run done, and belongs to none"},
+	}
+}
+
 func ticketViolations() []violation {
 	return []violation{
 		{"open for a run that ended", func(r *rows) { r.ticket("done", "ok").State = mailroom.TicketOpen }, doctor.Ticket, "is open and its run done is completed"},

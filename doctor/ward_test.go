@@ -20,6 +20,7 @@ import (
 //	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
 //	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
 //	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
+//	project p: x holds a, has released b, and has told everybody
 //	thread p: run parent is parked for an approval and its child, in thread kid
 type ward struct {
 	t     *testing.T
@@ -107,6 +108,18 @@ func approval(name string) mailroom.Ask {
 	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?", After: time.Hour}
 }
 
+// reserve makes the project.
+func (w *ward) reserve() {
+	w.t.Helper()
+	ctx, by := w.t.Context(), &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
+	out, err := w.Reserve(ctx, mailroom.Reserve{Project: "p", Names: []string{"a", "b"}, Holder: "x", By: by})
+	w.must(err)
+	_, err = w.Release(ctx, out.Granted[1].ID, by, false)
+	w.must(err)
+	_, err = w.Notify(ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "x", Event: "e"}})
+	w.must(err)
+}
+
 // fill makes what a ward has.
 func (w *ward) fill() *ward {
 	w.t.Helper()
@@ -143,6 +156,7 @@ func (w *ward) fill() *ward {
 		Claim: c, Number: 2, Outcome: mailroom.Park, Asks: []mailroom.Ask{approval("ok")},
 		Wait: &mailroom.Wait{Names: []string{"ok", "help"}},
 	})
+	w.reserve()
 	return w
 }
 
@@ -184,6 +198,9 @@ func (w *ward) rows() *rows {
 			t.Key = 0
 		}
 		if c.Workers, err = r.Workers(); err != nil {
+			return err
+		}
+		if c.Reservations, err = r.Reservations(""); err != nil {
 			return err
 		}
 		c.Tickets, err = r.Tickets(mailroom.TicketQuery{})

@@ -179,7 +179,9 @@ type batch struct {
 	wasDue  map[string]mailroom.Due // of the rows as they were locked
 	workers map[string]*mailroom.Worker
 	tokens  []*mailroom.Token // all there are, once an operation asked for them
-	changes mailroom.Changes
+	// Those that an operation asked for, by thread.
+	projects map[string]*mailroom.Project
+	changes  mailroom.Changes
 }
 
 // poison marks an error after which the loaded values cannot be trusted.
@@ -192,6 +194,7 @@ func (b *batch) run(tx mailroom.Tx) error {
 	b.threads = map[string]*mailroom.Loaded{}
 	b.wasDue = map[string]mailroom.Due{}
 	b.workers = map[string]*mailroom.Worker{}
+	b.projects = map[string]*mailroom.Project{}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -207,6 +210,9 @@ func (b *batch) run(tx mailroom.Tx) error {
 	}
 	for _, t := range b.order {
 		t.Collect(&b.changes)
+	}
+	for _, p := range b.projects {
+		p.Collect(&b.changes)
 	}
 	b.hint()
 	return tx.Write(&b.changes)

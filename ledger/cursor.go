@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"time"
 
 	"mailroom"
 )
@@ -14,6 +16,36 @@ func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 	}
 	o := op{name: "cursor", rank: rankPlain, size: len(c.Position)}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		b.moveCursor(c)
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// ChangeCursor moves a cursor to where f says, which is told where it is, nil if
+// there is none yet; nil leaves it there. Changes come one after the other among
+// those under one thread, which need not exist. f may be called more than once, and
+// must do nothing else.
+func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+	o := op{name: "cursor", rank: rankPlain, threads: []string{under}}
+	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+		rows, err := b.cursors(channel)
+		if err != nil {
+			return struct{}{}, err
+		}
+		c := mailroom.Cursor{Channel: channel, Identity: identity}
+		var at json.RawMessage
+		for _, row := range rows {
+			if row.Identity == identity {
+				at = row.Position
+			}
+		}
+		if c.Position, err = f(at, b.now); err != nil || c.Position == nil {
+			return struct{}{}, err
+		}
+		if err := c.Check(); err != nil {
+			return struct{}{}, err
+		}
 		b.moveCursor(c)
 		return struct{}{}, nil
 	})

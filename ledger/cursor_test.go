@@ -2,7 +2,9 @@ package ledger_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +18,7 @@ func (d *desk) cursors() map[string]string {
 	at := map[string]string{}
 	var rows []mailroom.Cursor
 	d.view(func(r mailroom.Reader) (err error) {
-		rows, err = r.Cursors()
+		rows, err = r.Cursors("")
 		return err
 	})
 	for _, c := range rows {
@@ -84,4 +86,70 @@ func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
 	_, err := d.Submit(d.ctx, stranger)
 	wantCode(t, err, mailroom.NotFound)
 	wantEqual(t, "a thread that delivers to a stranger's", d.thread("u") == nil, true)
+}
+
+func TestACursorIsChangedByWhereItIs(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	count := func(at json.RawMessage, now time.Time) (json.RawMessage, error) {
+		if now.IsZero() {
+			t.Error("it is told no time")
+		}
+		return json.RawMessage("1" + string(at)), nil
+	}
+	const many = 20
+	answers := make(chan error)
+	for range many {
+		go func() { answers <- d.ChangeCursor(d.ctx, "log", "kept", "", count) }()
+	}
+	for range many {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	want := map[string]string{"kept/": strings.Repeat("1", many)}
+	wantCursors(d, want)
+
+	refusal := mailroom.Errorf(mailroom.Conflict, "no")
+	for _, f := range []func(json.RawMessage, time.Time) (json.RawMessage, error){
+		func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, nil },
+		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("2"), refusal },
+		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("{"), nil },
+	} {
+		_ = d.ChangeCursor(d.ctx, "log", "kept", "", f) // what it answers is the next check's
+		wantCursors(d, want)
+	}
+	if err := d.ChangeCursor(d.ctx, "log", "kept", "", func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, refusal }); err != refusal {
+		t.Errorf("refused with %v, want %v", err, refusal)
+	}
+	d.view(func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{})
+		wantEqual(t, "threads that were made", len(rows), 0)
+		return err
+	})
+}
+
+func TestAnInterruptOfWhatWasThereStopsNothingElseWhenItIsRepeated(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	first := d.submit(text("t", "one"))
+	work := d.claimIn("t")
+	second := d.submit(text("t", "two"))
+	before := d.thread("t").NextPlace
+	third := d.submit(text("t", "three"))
+	who := &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MayAdmin}}
+	for range 2 {
+		if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantEqual(t, "the current run's stop", d.run(first.Run).Stop, mailroom.ByInterrupt)
+	wantEqual(t, "what waited", d.run(second.Run).Status, mailroom.Cancelled)
+	wantEqual(t, "what came later", d.run(third.Run).Status, mailroom.Queued)
+	d.settle(mailroom.Settle{Claim: work.Claim, Number: 1, Outcome: mailroom.Complete})
+	work = d.claimIn("t")
+	wantEqual(t, "what runs then", work.Run.ID, third.Run)
+	if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "its stop", d.run(third.Run).Stop, mailroom.Reason(""))
 }

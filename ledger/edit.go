@@ -61,8 +61,14 @@ func (l *Ledger) find(ctx context.Context, id string) (*mailroom.Run, error) {
 // Interrupt supersedes what is queued in a thread that who sees, and stops its
 // current run.
 func (l *Ledger) Interrupt(ctx context.Context, thread string, who *mailroom.Token) (mailroom.Interrupted, error) {
+	return l.InterruptBefore(ctx, thread, 0, who)
+}
+
+// InterruptBefore is Interrupt of what has a place before this one, so that it can
+// be repeated: what comes later is another matter.
+func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error) {
 	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.Loaded) (mailroom.Interrupted, error) {
-		return t.Interrupt(who.Name, b.now), nil
+		return t.Interrupt(place, who.Name, b.now), nil
 	})
 }
 
@@ -174,6 +180,11 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 		}
 		if t.Changed() {
 			return struct{}{}, mailroom.Errorf(mailroom.Conflict, "thread %q is in use; try again", thread)
+		}
+		if _, ok := mailroom.ProjectOf(t.ID); ok {
+			if err := b.endProject(t.ID); err != nil {
+				return struct{}{}, err
+			}
 		}
 		b.forget(t)
 		b.changes.DropThreads = append(b.changes.DropThreads, t.ID)

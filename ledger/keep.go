@@ -11,8 +11,8 @@ import (
 const purgeStep = 500
 
 // Purge removes what is older than the retention from a thread's log: a prefix,
-// up to the first entry of the oldest run that is open or younger. It works in
-// small transactions and lets everything else go first.
+// up to the first entry that is younger, or that begins a run which is open or
+// younger. It works in small transactions and lets everything else go first.
 func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Duration) error {
 	for {
 		upto, last, err := l.purgeable(ctx, thread, time.Now().Add(-retention))
@@ -62,7 +62,9 @@ func (l *Ledger) purgeable(ctx context.Context, thread string, before time.Time)
 			return err
 		}
 		last = rows[0].LastSeq
-		upto, err = keepFrom(r, rows[0], before)
+		if upto, err = keepFrom(r, rows[0], before); err == nil {
+			upto, err = younger(r, rows[0], upto, before)
+		}
 		if upto <= rows[0].FirstSeq {
 			upto = 0
 		}
@@ -90,6 +92,24 @@ func keepFrom(r mailroom.Reader, t *mailroom.Thread, before time.Time) (int64, e
 			return keep, nil
 		}
 	}
+}
+
+// younger returns the first seq below upto whose entry was written after before, or
+// upto: entries are in the order of their times.
+func younger(r mailroom.Reader, t *mailroom.Thread, upto int64, before time.Time) (int64, error) {
+	for from := t.FirstSeq; from < upto; {
+		middle := from + (upto-from)/2
+		e, err := entryAt(r, t.ID, middle)
+		if err != nil {
+			return 0, err
+		}
+		if e.At.After(before) {
+			upto = middle
+		} else {
+			from = middle + 1
+		}
+	}
+	return upto, nil
 }
 
 // Define keeps the present versions of agents, so that runs pinned to them can

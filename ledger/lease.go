@@ -253,7 +253,7 @@ func (b *batch) expire(worker string, threads []string) error {
 func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
 	err := l.View(ctx, func(r mailroom.Reader) error {
-		agents, err := r.DueAgents()
+		due, err := r.Threads(mailroom.ThreadQuery{Each: true})
 		if err != nil {
 			return err
 		}
@@ -261,9 +261,11 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 		if err != nil {
 			return err
 		}
-		lost = slices.DeleteFunc(agents, func(a string) bool {
-			return slices.Contains(configured, a) || servedSince(workers, a, time.Now(), grace)
-		})
+		for _, t := range due {
+			if a := t.Due.Agent; !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
+				lost = append(lost, a)
+			}
+		}
 		return nil
 	})
 	if err != nil {

@@ -243,6 +243,7 @@ type contents struct {
 	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
 	Cursors  []mailroom.Cursor
+	Reserved []mailroom.Reservation
 }
 
 // keyNames are the submit keys that histories use.
@@ -265,7 +266,10 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 		if all.Tokens, err = r.Tokens(); err != nil {
 			return err
 		}
-		if all.Cursors, err = r.Cursors(); err != nil {
+		if all.Cursors, err = r.Cursors(""); err != nil {
+			return err
+		}
+		if all.Reserved, err = r.Reservations(""); err != nil {
 			return err
 		}
 		threads, err := r.Threads(mailroom.ThreadQuery{})

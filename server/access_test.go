@@ -29,13 +29,18 @@ type access struct {
 // that names a thing of somebody is then held against that by itself.
 func accesses() map[string]access {
 	const read, submit, decide, work, admin = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide, mailroom.MayWork, mailroom.MayAdmin
+	const projects = "TestAProjectIsForWhoMayEnterIt"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]access{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":     {need: read, shown: "it names no thread"},
-		"GET /v1/agents":   {need: read, shown: "it names no thread"},
-		"GET /v1/channels": {need: read, shown: "it names no thread"},
-		"GET /v1/workers":  {need: read, shown: "it names no thread"},
+		"GET /metrics":                         {need: read, shown: "it names no thread"},
+		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
+		"GET /v1/channels":                     {need: read, shown: "it names no thread"},
+		"POST /v1/channels/{name}/resume":      {need: admin},
+		"GET /v1/pairings":                     {need: admin},
+		"POST /v1/pairings":                    {need: admin},
+		"DELETE /v1/pairings/{channel}/{user}": {need: admin},
+		"GET /v1/workers":                      {need: read, shown: "it names no thread"},
 
 		"GET /v1/threads":                                {need: read, shown: lists},
 		"GET /v1/threads/{thread}":                       {need: read},
@@ -77,6 +82,16 @@ func accesses() map[string]access {
 		"GET /v1/claims/{claim}/tickets":    {need: work},
 		"GET /v1/claims/{claim}/effects":    {need: work},
 
+		"POST /v1/reservations":                     {need: submit, body: `{"project":"p","names":["a"],"holder":"x"}`, shown: projects},
+		"GET /v1/reservations":                      {need: read, shown: projects},
+		"POST /v1/reservations/{reservation}/renew": {need: submit, body: `{"ttl":"1h"}`},
+		"DELETE /v1/reservations/{reservation}":     {need: submit},
+		"POST /v1/reservations/release":             {need: submit, body: `{"project":"p","names":["a"],"holder":"x"}`, shown: projects},
+		"POST /v1/notifications":                    {need: submit, body: `{"project":"p","from":"x","event":"e"}`, shown: projects},
+		"GET /v1/notifications":                     {need: read, shown: projects},
+		"POST /v1/notifications/take":               {need: submit, body: `{"project":"p","agent":"x"}`, shown: projects},
+		"POST /v1/notifications/acknowledge":        {need: submit, body: `{"project":"p","agent":"x","seqs":[1]}`, shown: projects},
+
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {need: admin},
 		"DELETE /v1/tokens/{name}": {need: admin},
@@ -116,6 +131,14 @@ func (f *fixture) things(thread string) map[string]string {
 		"thread": thread, "run": first.Run, "ticket": mailroom.TicketID(first.Run, "deploy"), "message": behind.Message, "name": "nobody",
 		"claim": first.Run + ":1", "worker": "w",
 	}
+}
+
+// reserving makes a reservation in a project of a thread's name, beside its things.
+func (f *fixture) reserving(things map[string]string) map[string]string {
+	f.t.Helper()
+	held := ask[client.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"project":%q,"names":["a"],"holder":"x"}`, things["thread"]))
+	things["reservation"] = held.Granted[0].ID
+	return things
 }
 
 // fill puts the ids of things into a route or a body.
@@ -208,9 +231,10 @@ func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
 	f := start(t)
 	stranger := f.as(f.token("stranger", "", but("")...))
 	ann := f.as(f.token("ann", "", but("")...))
-	theirs, unowned := ann.things("theirs"), ann.things("unowned")
+	theirs, unowned := ann.reserving(ann.things("theirs")), ann.reserving(ann.things("unowned"))
 	f.disown("unowned")
-	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody", "claim": "no-run:1", "worker": "no-worker"}
+	f.disown("project:unowned")
+	nothing := map[string]string{"thread": "none", "run": "no-run", "ticket": "no-ticket", "message": "no-run.1", "name": "nobody", "claim": "no-run:1", "worker": "no-worker", "reservation": "no-reservation"}
 	before := f.written()
 	n := 0
 	for route, a := range accesses() {

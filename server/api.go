@@ -48,6 +48,8 @@ func (s *Server) routes() {
 	f.tickets()
 	f.fleet()
 	f.channels()
+	f.pairings()
+	f.projects()
 	f.tokens()
 	f.work()
 	f.streams()

@@ -28,7 +28,7 @@ func (s *Server) crossed(out *response, r *http.Request) error {
 	}
 	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
 	allowed := []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"}
-	allowed = append(allowed, s.options.Faces[r.URL.Path].Headers...)
+	allowed = append(allowed, s.faceHeaders()...)
 	out.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	out.Header().Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)

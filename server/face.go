@@ -1,28 +1,37 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Face is another protocol over the same operations. What it does it does with
-// requests of its own, of whoever sent one to it: they go through the same gates
-// to the same handlers, so there is one set of rules. A request to a face is a
-// POST, with a token, of a JSON body whose names are the protocol's.
+// Face is another protocol over the same operations, or a route of one. What it does
+// it does with requests of its own, of whoever sent one to it: they go through the
+// same gates to the same handlers, so there is one set of rules. A request to a face
+// has a token; a body is JSON whose names are the protocol's.
 type Face struct {
 	// Via is the origin of what is submitted over it, such as "mcp".
 	Via string
+	// Name is that of its operation; "" is Via.
+	Name string
+	// Open says that it is for anybody, without a token. Then it makes no requests.
+	Open bool
 	// Query are the parameters of its URL that it takes.
 	Query []string
 	// Headers are those of its protocol that pages of trusted origins may send.
 	Headers []string
 	// Summary says in some words what it is.
 	Summary string
+	// Status is that of its usual answer; 0 is 200.
+	Status int
 	// Serve answers a request. inside carries out the requests that it makes
 	// meanwhile, whatever address they name; they end with it.
 	Serve func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
@@ -31,18 +40,9 @@ type Face struct {
 // faces registers the faces of Options.
 func (f face) faces() {
 	s := f.server
-	for path, one := range s.options.Faces {
-		op := f.op(requests, "POST "+path, one.Via, one.Summary)
-		op.Description = "Each of the requests that it stands for needs its own scope."
-		body := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}}}
-		op.RequestBody = &huma.RequestBody{Required: true, Content: body}
-		op.Responses["200"] = &huma.Response{Description: "OK", Content: body}
-		text := &huma.Schema{Type: huma.TypeString}
-		for _, name := range one.Query {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
-		}
-		f.api.OpenAPI().AddOperation(&op)
-		s.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+	for route, one := range s.options.Faces {
+		f.described(route, one)
+		s.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			out := w.(*response) // ServeHTTP makes no other
 			if err := onlyKnown(r.URL.Query(), one.Query); err != nil {
 				s.refuse(out, r, err)
@@ -51,6 +51,49 @@ func (f face) faces() {
 			one.Serve(out, r, inside{server: s, via: one.Via, outer: r})
 		})
 	}
+}
+
+// described says of a face who may ask it, and what it is.
+func (f face) described(route string, one Face) {
+	need := requests
+	if one.Open {
+		need = anybody
+	}
+	op := f.op(need, route, cmp.Or(one.Name, one.Via), one.Summary)
+	if op.Description = "Each of the requests that it stands for needs its own scope."; one.Open {
+		op.Description, op.Security = "", []map[string][]string{}
+	}
+	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
+	body := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}
+	if op.Method == http.MethodPost {
+		object := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: object}}}
+	}
+	status := cmp.Or(one.Status, http.StatusOK)
+	answer := &huma.Response{Description: http.StatusText(status)}
+	if status != http.StatusNoContent {
+		answer.Content = body
+	}
+	op.Responses[strconv.Itoa(status)] = answer
+	text := &huma.Schema{Type: huma.TypeString}
+	for _, name := range one.Query {
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
+	}
+	for segment := range strings.SplitSeq(op.Path, "/") {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: text})
+		}
+	}
+	f.api.OpenAPI().AddOperation(&op)
+}
+
+// faceHeaders are the headers of all protocols.
+func (s *Server) faceHeaders() (names []string) {
+	for _, one := range s.options.Faces {
+		names = append(names, one.Headers...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // inside carries out the requests of a face without a network.

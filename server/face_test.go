@@ -18,7 +18,7 @@ import (
 // repeater is a face that makes the request which its body names, and answers
 // with the first line of the answer.
 func repeater(o *server.Options) {
-	o.Faces = map[string]server.Face{"/again": {
+	o.Faces = map[string]server.Face{"POST /again": {
 		Via: "again", Query: []string{"of"}, Summary: "Makes a request",
 		Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 			line, err := repeat(r, inside)

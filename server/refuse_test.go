@@ -159,7 +159,7 @@ func badQueries(run string) []badInput {
 func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "hello")
-	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run)) {
+	for _, tc := range slices.Concat(badSubmits(), badChanges(sent.Run, sent.Message), badQueries(sent.Run), badProjects()) {
 		before := f.written()
 		var headers []string
 		if tc.header != "" {
@@ -542,6 +542,10 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 		"POST /v1/workers/{worker}/leave", "POST /v1/workers/{worker}/renew",
 		"POST /v1/messages", "POST /v1/runs/retry", "POST /v1/runs/{run}/cancel", "POST /v1/runs/{run}/retry",
 		"POST /v1/threads/{thread}/interrupt", "POST /v1/threads/{thread}/messages", "POST /v1/tickets/{ticket}", "POST /v1/tokens",
+		"POST /v1/reservations", "GET /v1/reservations", "POST /v1/reservations/{reservation}/renew", "DELETE /v1/reservations/{reservation}",
+		"POST /v1/reservations/release", "POST /v1/notifications", "GET /v1/notifications", "POST /v1/notifications/take",
+		"POST /v1/notifications/acknowledge",
+		"POST /v1/channels/{name}/resume", "GET /v1/pairings", "POST /v1/pairings", "DELETE /v1/pairings/{channel}/{user}",
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {

@@ -22,7 +22,6 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/client"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
 	"mailroom/stream"
@@ -34,6 +33,7 @@ type Ledger interface {
 	Accounts
 	Workers
 	Attempts
+	Projects
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
 	CancelTree(ctx context.Context, run string, who *mailroom.Token) (*mailroom.Run, error)
@@ -95,15 +95,16 @@ type Options struct {
 	Absent func() []string
 	// Describe tells more about an agent that Agents or Absent names.
 	Describe func(name string) Description
-	// Channels tells about the connections to platforms, by name. nil: there are
-	// none.
-	Channels func() []client.Channel
+	// Channels are the connections to platforms. nil: there are none.
+	Channels Channels
+	// Pairings are who may talk through chat platforms. nil: there are none.
+	Pairings Pairings
 	// Bus carries what is committed and streamed in all threads. nil: there
 	// is no stream of everything.
 	Bus *bus.Bus
 	// Pages are plain files for browsers, by path: GET and HEAD without a token.
 	Pages map[string]http.Handler
-	// Faces are other protocols over the same operations, by path: POST.
+	// Faces are other protocols over the same operations, by route: "POST /mcp".
 	Faces map[string]Face
 	// Metrics are served at /metrics. nil: new ones, that nobody else tells
 	// anything.

@@ -181,14 +181,17 @@ func TestASocketThatTakesNothingIsCutOffAndHoldsUpNobody(t *testing.T) {
 }
 
 func TestASilentPeerIsFound(t *testing.T) {
-	f := start(t, func(o *server.Options) { o.Heartbeat = 50 * time.Millisecond })
+	f := start(t, func(o *server.Options) { o.Heartbeat = 250 * time.Millisecond }) // three of them are longer than the lively one is ever kept from reading
 	f.submit("t", "one")
 	silent, lively := f.join(), f.join()
 	lively.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
 	lively.want("ack 1 1")
 	done := make(chan string)
-	go func() { done <- lively.hear().String() }() // it answers pings only while it reads
-	f.log.wait(t, `"status":101`)                  // of the silent one
+	go func() {
+		defer close(done) // also if it hears nothing
+		done <- lively.hear().String()
+	}() // it answers pings only while it reads
+	f.log.wait(t, `"status":101`) // of the silent one
 	f.submit("t", "two")
 	if got := <-done; got != "entry 1 3 message" {
 		t.Errorf("the lively one heard %q", got)

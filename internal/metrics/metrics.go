@@ -25,7 +25,8 @@ const namespace = "mailroom"
 // Metrics are the numbers of one process. They are safe for concurrent use.
 type Metrics struct {
 	// Set by New.
-	serve http.Handler
+	serve    http.Handler
+	registry *prometheus.Registry
 
 	ended            *family[prometheus.Counter] // agent, status
 	attempts         *family[prometheus.Counter] // agent, outcome
@@ -52,6 +53,8 @@ func New() *Metrics {
 		return h
 	}
 	m := &Metrics{
+		registry: r,
+
 		ended:      counters(r, "runs_total", "Runs that have finished.", "agent", "status"),
 		attempts:   counters(r, "attempts_total", "Attempts that this process made, by how they ended.", "agent", "outcome"),
 		operations: counters(r, "operations_total", "Operations of the ledger, by their result: ok or the code of the error.", "operation", "result"),

@@ -55,7 +55,7 @@ func open(t *testing.T) *house {
 		Describe: func(name string) server.Description {
 			return server.Description{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
 		},
-		Faces: map[string]server.Face{"/mcp": {
+		Faces: map[string]server.Face{"POST /mcp": {
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test"),
 		}},
 	})

@@ -35,6 +35,7 @@ type state struct {
 	tokens   table[string, *mailroom.Token] // by name
 	kept     table[versionID, mailroom.Definition]
 	cursors  table[cursorID, mailroom.Cursor]
+	reserved table[string, mailroom.Reservation] // by id
 
 	// Keys given so far. They are never given again, also not after a drop.
 	lastThread, lastRun, lastTicket, lastToken int64
@@ -68,6 +69,7 @@ func New() *Store {
 		tokens:   newTable[string, *mailroom.Token](),
 		kept:     newTable[versionID, mailroom.Definition](),
 		cursors:  newTable[cursorID, mailroom.Cursor](),
+		reserved: newTable[string, mailroom.Reservation](),
 	})
 	return s
 }
@@ -78,7 +80,7 @@ func (st *state) share() *state {
 		threads: st.threads.share(), runs: st.runs.share(), runsOf: st.runsOf.share(),
 		logs: st.logs.share(), keys: st.keys.share(), partials: st.partials.share(),
 		workers: st.workers.share(), tickets: st.tickets.share(), asked: st.asked.share(),
-		tokens: st.tokens.share(), kept: st.kept.share(), cursors: st.cursors.share(),
+		tokens: st.tokens.share(), kept: st.kept.share(), cursors: st.cursors.share(), reserved: st.reserved.share(),
 		lastThread: st.lastThread, lastRun: st.lastRun, lastTicket: st.lastTicket, lastToken: st.lastToken,
 	}
 }

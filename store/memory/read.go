@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 type reader struct{ *state }
 
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	if q.Each {
+		return r.dueEach(), nil
+	}
 	var found []*mailroom.Thread
 	rows := r.threads.all()
 	if len(q.IDs) > 0 {
@@ -190,9 +194,25 @@ func (r reader) Definitions() ([]mailroom.Definition, error) {
 	return found, nil
 }
 
-func (r reader) Cursors() ([]mailroom.Cursor, error) {
+func (r reader) Reservations(thread string) ([]mailroom.Reservation, error) {
+	var found []mailroom.Reservation
+	for _, row := range r.reserved.all() {
+		if thread == "" || row.Thread == thread {
+			found = append(found, row)
+		}
+	}
+	slices.SortFunc(found, func(a, b mailroom.Reservation) int {
+		return cmp.Or(strings.Compare(a.Thread, b.Thread), cmp.Compare(a.Fence, b.Fence), strings.Compare(a.ID, b.ID))
+	})
+	return found, nil
+}
+
+func (r reader) Cursors(channel string) ([]mailroom.Cursor, error) {
 	var found []mailroom.Cursor
 	for _, c := range r.cursors.all() {
+		if channel != "" && c.Channel != channel {
+			continue
+		}
 		c.Position = bytes.Clone(c.Position)
 		found = append(found, c)
 	}
@@ -226,15 +246,19 @@ func (r reader) Workers() ([]*mailroom.Worker, error) {
 	return found, nil
 }
 
-func (r reader) DueAgents() ([]string, error) {
-	var names []string
+// dueEach returns one due or later due thread of each agent that has any.
+func (r reader) dueEach() []*mailroom.Thread {
+	one := map[string]*mailroom.Thread{}
 	for _, t := range r.threads.all() {
-		if !t.Due.At.IsZero() {
-			names = append(names, t.Due.Agent)
+		if old := one[t.Due.Agent]; !t.Due.At.IsZero() && (old == nil || t.Key < old.Key) {
+			one[t.Due.Agent] = t
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	var found []*mailroom.Thread
+	for _, agent := range slices.Sorted(maps.Keys(one)) {
+		found = append(found, copyThread(one[agent]))
+	}
+	return found
 }
 
 // first cuts list at limit; 0 is no limit.

@@ -69,21 +69,7 @@ func (t *tx) Write(c *mailroom.Changes) error {
 	if t.failed != nil {
 		return t.failed
 	}
-	for _, id := range c.DropThreads {
-		t.dropThread(id)
-	}
-	for _, id := range c.DropWorkers {
-		t.workers.drop(id)
-	}
-	for _, id := range c.DropPartials {
-		t.partials.drop(id)
-	}
-	for _, p := range c.DropEntries {
-		t.dropPrefix(p)
-	}
-	for _, d := range c.DropKept {
-		t.kept.drop(versionID{d.Agent, d.Version})
-	}
+	t.drop(c)
 	among := make(map[string]*mailroom.Thread, len(c.Threads))
 	for _, row := range c.Threads {
 		if err := t.writeThread(row); err != nil {
@@ -135,7 +121,38 @@ func (t *tx) Write(c *mailroom.Changes) error {
 		row.Position = bytes.Clone(row.Position)
 		t.cursors.put(cursorID{row.Channel, row.Identity}, row)
 	}
+	for _, row := range c.Reservations {
+		if _, ok := t.threads.get(row.Thread); !ok {
+			return t.fail("reservation %q of thread %q, which is not there", row.ID, row.Thread)
+		}
+		t.reserved.put(row.ID, row)
+	}
 	return nil
+}
+
+// drop takes out what is to go before anything is written.
+func (t *tx) drop(c *mailroom.Changes) {
+	for _, id := range c.DropThreads {
+		t.dropThread(id)
+	}
+	for _, id := range c.DropWorkers {
+		t.workers.drop(id)
+	}
+	for _, id := range c.DropPartials {
+		t.partials.drop(id)
+	}
+	for _, p := range c.DropEntries {
+		t.dropPrefix(p)
+	}
+	for _, d := range c.DropKept {
+		t.kept.drop(versionID{d.Agent, d.Version})
+	}
+	for _, row := range c.DropCursors {
+		t.cursors.drop(cursorID{row.Channel, row.Identity})
+	}
+	for _, id := range c.DropReservations {
+		t.reserved.drop(id)
+	}
 }
 
 func (t *tx) writeTicket(k *mailroom.Ticket) error {
@@ -315,6 +332,11 @@ func (t *tx) dropThread(id string) {
 	for k := range t.keys.all() {
 		if k.thread == id {
 			t.keys.drop(k)
+		}
+	}
+	for k, row := range t.reserved.all() {
+		if row.Thread == id {
+			t.reserved.drop(k)
 		}
 	}
 	t.runsOf.drop(id)

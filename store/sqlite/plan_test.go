@@ -55,6 +55,7 @@ func usual(t *testing.T, s *Store) {
 			Workers:  []*mailroom.Worker{{ID: "w"}},
 			Tickets:  []*mailroom.Ticket{asked},
 			Kept:     []mailroom.Definition{{Agent: "a", Version: "1"}},
+			Cursors:  []mailroom.Cursor{{Channel: "c"}}, Reservations: []mailroom.Reservation{{ID: "v", Thread: "t"}},
 		}
 		if err := tx.Write(c); err != nil {
 			return err
@@ -63,7 +64,8 @@ func usual(t *testing.T, s *Store) {
 		return tx.Write(&mailroom.Changes{
 			Threads: []*mailroom.Thread{row}, Runs: []*mailroom.Run{run, held}, Tickets: []*mailroom.Ticket{asked},
 			DropPartials: []string{"r"}, DropWorkers: []string{"w"}, DropThreads: []string{"u"},
-			DropKept: []mailroom.Definition{{Agent: "a", Version: "1"}},
+			DropKept: []mailroom.Definition{{Agent: "a", Version: "1"}}, DropCursors: []mailroom.Cursor{{Channel: "c"}},
+			DropReservations: []string{"v"},
 		})
 	})
 	if err != nil {
@@ -90,7 +92,9 @@ func usual(t *testing.T, s *Store) {
 // queries are those that the ledger makes in its transactions.
 func queries(tx mailroom.Tx) []func() error {
 	list := []func() error{
-		func() error { _, err := tx.DueAgents(); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Each: true}); return err },
+		func() error { _, err := tx.Reservations("t"); return err },
+		func() error { _, err := tx.Cursors("c"); return err },
 		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
 		func() error { _, err := tx.Partials("r"); return err },
 		func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },

@@ -55,8 +55,11 @@ func first[T any](list []T, limit int) []T {
 }
 
 func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
-	if len(q.IDs) > 0 {
+	switch {
+	case len(q.IDs) > 0:
 		return r.theseThreads(q)
+	case q.Each:
+		return r.dueEach()
 	}
 	var s sel
 	s.add("SELECT t.key, t.body FROM thread t")
@@ -169,26 +172,25 @@ func (r reader) Definitions() ([]mailroom.Definition, error) {
 	return found, err
 }
 
-// DueAgents steps from one agent to the next, however many threads each has.
-func (r reader) DueAgents() ([]string, error) {
-	var names []string
+// dueEach steps from one agent to the next, however many threads each has.
+func (r reader) dueEach() ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
 	for from := ""; ; {
-		more := false
-		err := r.query("read agents", dueAgentFrom, []any{from}, func(row []driver.Value) (bool, error) {
-			c := columns{row: row}
-			names = append(names, c.text())
-			more = true
-			return false, nil
+		n := len(found)
+		err := r.query("read due agents", dueAgentFrom, []any{from}, func(row []driver.Value) (bool, error) {
+			t, err := scanThread(row)
+			found = append(found, t)
+			return false, err
 		})
-		if err != nil || !more {
-			return names, err
+		if err != nil || len(found) == n {
+			return found, err
 		}
-		from = names[len(names)-1] + "\x00" // the very next text
+		from = found[n].Due.Agent + "\x00" // the very next text
 	}
 }
 
-const dueAgentFrom = `SELECT due_agent FROM thread WHERE due_at IS NOT NULL AND due_agent >= ?
-	ORDER BY due_agent LIMIT 1`
+const dueAgentFrom = `SELECT t.key, t.body FROM thread t WHERE t.due_at IS NOT NULL AND t.due_agent >= ?
+	ORDER BY t.due_agent LIMIT 1`
 
 // query is session.query with the refusals of the seam.
 func (r reader) query(doing, text string, args []any, each func(row []driver.Value) (bool, error)) error {

@@ -26,6 +26,7 @@ const (
 	dropThreadTickets = "DELETE FROM ticket WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadKeys    = "DELETE FROM submit_key WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadEntries = "DELETE FROM entry WHERE thread = (SELECT key FROM thread WHERE id = ?)"
+	dropThreadHolds   = "DELETE FROM reservation WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThreadRuns    = "DELETE FROM run WHERE thread = (SELECT key FROM thread WHERE id = ?)"
 	dropThread        = "DELETE FROM thread WHERE id = ?"
 )
@@ -105,13 +106,18 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
+	for i := range c.Reservations {
+		if err := t.writeReservation(&c.Reservations[i]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 func (t *tx) drop(c *mailroom.Changes) error {
 	for _, id := range c.DropThreads {
 		for _, text := range [...]string{ // what refers to the thread goes first
-			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadRuns, dropThread,
+			dropThreadPartials, dropThreadTickets, dropThreadKeys, dropThreadEntries, dropThreadHolds, dropThreadRuns, dropThread,
 		} {
 			if _, err := t.exec(text, id); err != nil {
 				return err
@@ -135,6 +141,16 @@ func (t *tx) drop(c *mailroom.Changes) error {
 	}
 	for _, d := range c.DropKept {
 		if _, err := t.exec(dropDefinition, d.Agent, d.Version); err != nil {
+			return err
+		}
+	}
+	for _, row := range c.DropCursors {
+		if _, err := t.exec(dropCursor, row.Channel, row.Identity); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.DropReservations {
+		if _, err := t.exec(dropReservation, id); err != nil {
 			return err
 		}
 	}

@@ -55,7 +55,7 @@ func TestStoresAgree(t *testing.T) {
 // than to open another. given and sqlite_sequence have the keys given so far.
 func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
-		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run",
+		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run", "DELETE FROM reservation",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
 		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
@@ -116,20 +116,21 @@ func (a *answers) add(v any, err error) error {
 
 // history is one Update, told without the rows that only the stores know.
 type history struct {
-	threads []mailroom.Thread // set in the rows of these ids, made if missing
-	runs    []mailroom.Run
-	lines   map[string]int // entries to append, by thread
-	keys    []mailroom.SubmitKey
-	tickets []mailroom.Ticket
-	tokens  []mailroom.Token
-	cursors []mailroom.Cursor
-	kept    []mailroom.Definition
-	pieces  []string // runs that get another partial
-	workers []*mailroom.Worker
-	drops   mailroom.Changes
-	due     []mailroom.Want
-	now     time.Time
-	fails   bool
+	threads  []mailroom.Thread // set in the rows of these ids, made if missing
+	runs     []mailroom.Run
+	lines    map[string]int // entries to append, by thread
+	keys     []mailroom.SubmitKey
+	tickets  []mailroom.Ticket
+	tokens   []mailroom.Token
+	cursors  []mailroom.Cursor
+	reserved []mailroom.Reservation
+	kept     []mailroom.Definition
+	pieces   []string // runs that get another partial
+	workers  []*mailroom.Worker
+	drops    mailroom.Changes
+	due      []mailroom.Want
+	now      time.Time
+	fails    bool
 
 	repeated bool     // the other partial is in the place of the last one
 	again    []string // threads that are locked later
@@ -158,9 +159,10 @@ func (h history) apply(tx mailroom.Tx, said *answers) error {
 		return err
 	}
 	c := &mailroom.Changes{
-		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept, Cursors: h.cursors,
+		Threads: rows, Workers: h.workers, Keys: h.keys, Kept: h.kept, Cursors: h.cursors, Reservations: h.reserved,
 		DropThreads: h.drops.DropThreads, DropWorkers: h.drops.DropWorkers, DropPartials: h.drops.DropPartials,
 		DropEntries: h.drops.DropEntries, DropKept: h.drops.DropKept,
+		DropCursors: h.drops.DropCursors, DropReservations: h.drops.DropReservations,
 	}
 	if err := h.change(tx, c); err != nil {
 		return err

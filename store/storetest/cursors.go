@@ -14,7 +14,7 @@ func cursorCases() []testCase {
 			s.write(&mailroom.Changes{Cursors: []mailroom.Cursor{zero, full}})
 			want := []mailroom.Cursor{zero, full}
 			wantSame(t, "cursors", s.everything().Cursors, want)
-			s.update(func(tx mailroom.Tx) { wantSame(t, "cursors in a transaction", get(tx.Cursors())(t), want) })
+			s.update(func(tx mailroom.Tx) { wantSame(t, "cursors in a transaction", get(tx.Cursors(""))(t), want) })
 		}},
 		{"come by channel and identity, each of which has one", func(t *testing.T, s *store) {
 			at := func(channel, identity, position string) mailroom.Cursor {
@@ -25,6 +25,14 @@ func cursorCases() []testCase {
 			wantSame(t, "cursors", s.everything().Cursors, []mailroom.Cursor{
 				at("a", "x", "5"), at("a", "y", "2"), at("b", "", "3"), at("b", "x", "4"),
 			})
+			s.view(func(r mailroom.Reader) {
+				wantSame(t, "those of a channel", get(r.Cursors("a"))(t), []mailroom.Cursor{at("a", "x", "5"), at("a", "y", "2")})
+			})
+			s.write(&mailroom.Changes{
+				DropCursors: []mailroom.Cursor{{Channel: "a", Identity: "x"}, {Channel: "b"}, {Channel: "c"}},
+				Cursors:     []mailroom.Cursor{at("b", "", "6")},
+			})
+			wantSame(t, "after a drop", s.everything().Cursors, []mailroom.Cursor{at("a", "y", "2"), at("b", "", "6"), at("b", "x", "4")})
 		}},
 	}
 }

@@ -197,6 +197,13 @@ func drawHistory(t *rapid.T) history {
 		}
 		h.pieces = ids("r", 7).Draw(t, "pieces")
 		h.repeated = rapid.Bool().Draw(t, "repeated")
+		for _, name := range ids("v", 3).Draw(t, "reservations") {
+			h.reserved = append(h.reserved, mailroom.Reservation{
+				ID: name, Thread: of.Draw(t, "thread"), Name: word().Draw(t, "name"), Holder: word().Draw(t, "holder"), Owner: word().Draw(t, "owner"),
+				Shared: rapid.Bool().Draw(t, "shared"), Advisory: rapid.Bool().Draw(t, "advisory"), Reason: word().Draw(t, "reason"),
+				Fence: rapid.Int64Range(0, 3).Draw(t, "fence"), TakenAt: moment().Draw(t, "taken"), ExpiresAt: moment().Draw(t, "expires"),
+			})
+		}
 		for _, name := range ids("q", 5).Draw(t, "tickets") {
 			h.tickets = append(h.tickets, drawTicket(t, name, id("r", 7).Draw(t, "run")))
 		}
@@ -220,6 +227,10 @@ func drawHistory(t *rapid.T) history {
 		h.drops = mailroom.Changes{
 			DropThreads: ids("t", 5).Draw(t, "drop threads"), DropWorkers: ids("w", 3).Draw(t, "drop workers"),
 			DropPartials: ids("r", 7).Draw(t, "drop partials"), DropKept: definitions().Draw(t, "drop kept"),
+			DropReservations: ids("v", 3).Draw(t, "drop reservations"),
+		}
+		for _, name := range ids("c", 3).Draw(t, "drop cursors") {
+			h.drops.DropCursors = append(h.drops.DropCursors, mailroom.Cursor{Channel: name, Identity: word().Draw(t, "of")})
 		}
 	}
 	if rapid.Bool().Draw(t, "purges") {
@@ -315,8 +326,14 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	note(kept, err)
 	tokens, err := r.Tokens()
 	note(tokens, err)
-	cursors, err := r.Cursors()
-	note(cursors, err)
+	for _, channel := range []string{"", "c1"} {
+		cursors, err := r.Cursors(channel)
+		note(cursors, err)
+	}
+	for _, thread := range []string{"", "t1"} {
+		reserved, err := r.Reservations(thread)
+		note(reserved, err)
+	}
 	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})
 	note(keys, err)
 	for _, run := range []string{"r1", "r2", "r3"} {
@@ -325,7 +342,10 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	}
 	workers, err := r.Workers()
 	note(workers, err)
-	agents, err := r.DueAgents()
-	note(agents, err)
+	due, err := r.Threads(mailroom.ThreadQuery{Each: true}) // which one of an agent's is not promised
+	for _, row := range due {
+		note(row.Due.Agent, nil)
+	}
+	note(nil, err)
 	return errors.Join(errs...)
 }

@@ -90,7 +90,7 @@ func dueFollowsWrites(t *testing.T, s *store) {
 		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
 			t.Errorf("due in the transaction: got %v, want %v", got, want)
 		}
-		if got, want := get(tx.DueAgents())(t), []string{"a", "b"}; !slices.Equal(got, want) {
+		if got, want := dueAgents(t, tx), []string{"a", "b"}; !slices.Equal(got, want) {
 			t.Errorf("agents: got %v, want %v", got, want)
 		}
 	})

@@ -78,6 +78,8 @@ func fullChanges() *mailroom.Changes {
 	q.Key, q.ID, q.Thread, q.Run = 0, "q", "t", "r"
 	a := filled[mailroom.Token](8)
 	a.Key, a.Name = 0, "ann"
+	v := filled[mailroom.Reservation](10)
+	v.ID, v.Thread = "v", "t"
 	return &mailroom.Changes{
 		Threads:  []*mailroom.Thread{&t, thread("bare")},
 		Runs:     []*mailroom.Run{&r},
@@ -89,6 +91,8 @@ func fullChanges() *mailroom.Changes {
 		Tokens:   []*mailroom.Token{&a},
 		Kept:     []mailroom.Definition{filled[mailroom.Definition](7)},
 		Cursors:  []mailroom.Cursor{filled[mailroom.Cursor](9)},
+
+		Reservations: []mailroom.Reservation{v},
 	}
 }
 

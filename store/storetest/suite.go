@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"Definitions", definitionCases()},
 		{"Tokens", tokenCases()},
 		{"Cursors", cursorCases()},
+		{"Reservations", reservationCases()},
 		{"Drop", dropCases()},
 		{"DropEntries", purgeCases()},
 	}
@@ -141,6 +142,7 @@ type contents struct {
 	Tokens   []*mailroom.Token
 	Kept     []mailroom.Definition
 	Cursors  []mailroom.Cursor
+	Reserved []mailroom.Reservation
 	Agents   []string
 }
 
@@ -162,8 +164,9 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
 		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
-		Cursors:  get(r.Cursors())(t),
-		Agents:   get(r.DueAgents())(t),
+		Cursors:  get(r.Cursors(""))(t),
+		Reserved: get(r.Reservations(""))(t),
+		Agents:   dueAgents(t, r),
 	}
 	for _, row := range all.Threads {
 		all.Entries[row.ID] = get(r.Entries(mailroom.EntryQuery{Thread: row.ID}))(t)
@@ -172,6 +175,16 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		all.Partials[run.ID] = get(r.Partials(run.ID))(t)
 	}
 	return all
+}
+
+// dueAgents are the names of the agents that have due threads, or will have.
+func dueAgents(t *testing.T, r mailroom.Reader) []string {
+	t.Helper()
+	var names []string
+	for _, row := range get(r.Threads(mailroom.ThreadQuery{Each: true}))(t) {
+		names = append(names, row.Due.Agent)
+	}
+	return names
 }
 
 // get is for a call that must succeed: get(r.Runs(q))(t) is the list.

@@ -188,7 +188,7 @@ func updateSeesItsWrites(t *testing.T, s *store) {
 			Threads: due,
 			Entries: [][]mailroom.Entry{entries("t", 3, "r", mailroom.KindStarted)},
 		}))
-		if got := get(tx.DueAgents())(t); len(got) != 0 {
+		if got := dueAgents(t, tx); len(got) != 0 {
 			t.Errorf("agents with due threads after the second write: got %v, want none", got)
 		}
 		if got, want := seqs(get(tx.Entries(mailroom.EntryQuery{Thread: "t"}))(t)), []int64{1, 2, 3}; !slices.Equal(got, want) {

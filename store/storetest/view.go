@@ -50,6 +50,9 @@ func viewCases() []testCase {
 						Kept:         []mailroom.Definition{{Agent: "a", Version: "1"}},
 						DropEntries:  []mailroom.Prefix{{Thread: "t", Seq: 2}},
 						DropKept:     before.Kept,
+						DropCursors:  before.Cursors,
+
+						DropReservations: []string{"v"},
 					}))
 				})
 				wantSame(t, "rows seen after another's commit", read(t, r), before)

@@ -233,6 +233,7 @@ describe('the chat page', () => {
     const token = (await house.command('token', 'create', 'web', '--scope', 'read,submit,decide')).trim();
     await person.come('mine');
     await person.paste(token);
+    await person.page.locator('#door').waitFor({ state: 'hidden' }); // before that no key gets past it
     await person.say(words(400));
     await person.answer(3);
     await person.live();

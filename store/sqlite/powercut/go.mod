@@ -3,13 +3,13 @@ module mailroom/store/sqlite/powercut
 go 1.26.0
 
 require (
-	github.com/google/go-cmp v0.7.0
 	github.com/ncruces/go-sqlite3 v0.35.6
 	mailroom v0.0.0
 )
 
 require (
 	github.com/dustin/go-humanize v1.1.0 // indirect
+	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect

@@ -1,0 +1,76 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Reserve takes names in a project. A Conflict has a [mailroom.Held] in its tree,
+// which tells who holds them.
+func (c *Client) Reserve(ctx context.Context, in Reserve) (Reserved, error) {
+	return ask[Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})
+}
+
+// Reservations returns those that hold now: of a project, or with "" of all that
+// the token sees.
+func (c *Client) Reservations(ctx context.Context, project string) ([]Reservation, error) {
+	q := url.Values{}
+	if project != "" {
+		q.Set("project", project)
+	}
+	page, err := get[Page[Reservation]](ctx, c, "/v1/reservations", q)
+	return page.Items, err
+}
+
+// RenewReservation lets a reservation last longer. One that has ended is NotFound.
+func (c *Client) RenewReservation(ctx context.Context, id string, in ReservationRenewal) (Reservation, error) {
+	return ask[Reservation](ctx, c, request{method: http.MethodPost, path: path("v1", "reservations", id, "renew"), body: in})
+}
+
+// Release ends a reservation; with force, and the scope admin, that of another.
+func (c *Client) Release(ctx context.Context, id string, force bool) error {
+	q := url.Values{}
+	if force {
+		q.Set("force", "true")
+	}
+	return c.call(ctx, request{method: http.MethodDelete, path: path("v1", "reservations", id), query: q}, nil)
+}
+
+// ReleaseNames ends what an agent holds under these names, and returns it.
+func (c *Client) ReleaseNames(ctx context.Context, in ReleaseNames) ([]Reservation, error) {
+	out, err := ask[Released](ctx, c, request{method: http.MethodPost, path: "/v1/reservations/release", body: in})
+	return out.Released, err
+}
+
+// Notify tells the other agents of a project something.
+func (c *Client) Notify(ctx context.Context, in Notify) (Notified, error) {
+	return ask[Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
+}
+
+// Notifications returns what an agent has not read, at most limit, the oldest first.
+// It counts as unread still.
+func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]Notification, error) {
+	q := url.Values{"agent": {agent}}
+	if project != "" {
+		q.Set("project", project)
+	}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	page, err := get[Page[Notification]](ctx, c, "/v1/notifications", q)
+	return page.Items, err
+}
+
+// TakeNotifications returns what an agent has not read. If the answer is lost, what
+// it had is read.
+func (c *Client) TakeNotifications(ctx context.Context, in Take) ([]Notification, error) {
+	page, err := ask[Page[Notification]](ctx, c, request{method: http.MethodPost, path: "/v1/notifications/take", body: in})
+	return page.Items, err
+}
+
+// Acknowledge says which notifications an agent has read.
+func (c *Client) Acknowledge(ctx context.Context, in Acknowledge) error {
+	return c.call(ctx, request{method: http.MethodPost, path: "/v1/notifications/acknowledge", body: in}, nil)
+}

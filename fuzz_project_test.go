@@ -1,0 +1,94 @@
+package mailroom
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// FuzzProject plays what agents do in a project: two bytes are one of them. Whatever
+// they do, no two hold what only one can have, fences grow, the rows are what the log
+// tells, and what is refused changes nothing.
+func FuzzProject(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x01\x01\x00\x02\x00\x03\x00"))
+	f.Add([]byte("\x00\x11\x00\x22\x04\xff\x00\x33\x01\x01"))
+	names := []string{"a", "a/b", "a/*", "**", "b", "?"}
+	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", MaySubmit), tokenOf("bob", MayAdmin)}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		a := agree(t)
+		for len(script) > 1 {
+			op, detail := script[0]%5, int(script[1])
+			script = script[2:]
+			by, holder, name := tokens[detail&1], holders[detail>>1&1], names[detail>>2%8%len(names)]
+			before, entries := slices.Clone(a.reservations), len(a.Entries())
+			var err error
+			switch op {
+			case 0:
+				in := Reserve{Project: "p", Names: []string{name}, Holder: holder, By: by, TTL: time.Minute, Shared: detail&32 > 0, Advisory: detail&64 > 0}
+				_, err = a.Reserve(in, a.now)
+			case 1:
+				_, err = a.Renew(a.any(detail), by, time.Duration(detail)*time.Second, a.now)
+			case 2:
+				_, err = a.Release(a.any(detail), by, detail&4 > 0, a.now)
+			case 3:
+				a.ReleaseNames(holder, []string{name}, by, a.now)
+			case 4:
+				a.now = a.now.Add(time.Duration(detail) * time.Second)
+			}
+			if err != nil && (!slices.Equal(before, a.reservations) || len(a.Entries()) != entries) {
+				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.reservations)
+			}
+			a.sound()
+		}
+	})
+}
+
+// any is the id of one of the reservations, or of none.
+func (a *agreed) any(n int) string {
+	if n %= len(a.reservations) + 1; n < len(a.reservations) {
+		return a.reservations[n].ID
+	}
+	return "none"
+}
+
+// sound holds the rows against each other, against the log, and against what would
+// be written.
+func (a *agreed) sound() {
+	a.t.Helper()
+	told, last := map[string]bool{}, int64(0)
+	for _, e := range a.Entries() {
+		var taken Reservation
+		var end ReservationEnd
+		switch e.Kind {
+		case KindReserved:
+			if err := e.Decode(&taken); err != nil || taken.Fence != e.Seq || taken.Fence <= last {
+				a.t.Fatalf("entry %d takes %+v, %v", e.Seq, taken, err)
+			}
+			last, told[taken.ID] = taken.Fence, true
+		default:
+			if err := e.Decode(&end); err != nil || !told[end.Reservation] {
+				a.t.Fatalf("entry %d ends %+v, %v", e.Seq, end, err)
+			}
+			delete(told, end.Reservation)
+		}
+	}
+	var c Changes
+	a.Collect(&c)
+	written := map[string]bool{}
+	for _, r := range c.Reservations {
+		written[r.ID] = true
+	}
+	for i, r := range a.reservations {
+		if !told[r.ID] || !written[r.ID] {
+			a.t.Fatalf("%s is there; told %v, written %v", r.ID, told[r.ID], written[r.ID])
+		}
+		for _, other := range a.reservations[:i] {
+			if r.AtOdds(&other, a.now) {
+				a.t.Fatalf("both hold: %+v and %+v", r, other)
+			}
+		}
+	}
+	if len(told) != len(a.reservations) || len(c.Reservations) != len(a.reservations) {
+		a.t.Fatalf("%d told, %d written, %d there", len(told), len(c.Reservations), len(a.reservations))
+	}
+}

@@ -1,0 +1,165 @@
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+// Reserve takes names in a project, all or none, and makes the project if there is
+// none.
+func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error) {
+	if err := in.Check(); err != nil {
+		return mailroom.Reserved{}, err
+	}
+	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (mailroom.Reserved, error) {
+		out, err := p.Reserve(in, b.now)
+		if err == nil {
+			_, err = b.inbox(p, in.Holder, in.By)
+		}
+		return out, err
+	})
+}
+
+// RenewReservation lets a reservation last for ttl from now.
+func (l *Ledger) RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error) {
+	return l.onReservation(ctx, "renew reservation", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
+		return p.Renew(id, by, ttl, b.now)
+	})
+}
+
+// Release ends a reservation; with force an admin ends that of another.
+func (l *Ledger) Release(ctx context.Context, id string, by *mailroom.Token, force bool) (mailroom.Reservation, error) {
+	return l.onReservation(ctx, "release", id, func(b *batch, p *mailroom.Project) (mailroom.Reservation, error) {
+		return p.Release(id, by, force, b.now)
+	})
+}
+
+// ReleaseNames ends what an agent holds under these names, and returns it.
+func (l *Ledger) ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error) {
+	return onProject(ctx, l, "release", project, func(b *batch, p *mailroom.Project) ([]mailroom.Reservation, error) {
+		return p.ReleaseNames(holder, names, by, b.now), nil
+	})
+}
+
+// Reservations returns those that hold, by project and fence: of one project, or
+// with "" of all that who sees.
+func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom.Token) (found []mailroom.Reservation, err error) {
+	thread := ""
+	if project != "" {
+		if thread, err = mailroom.ProjectThread(project); err != nil {
+			return nil, err
+		}
+	}
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		if found, err = r.Reservations(thread); err != nil || len(found) == 0 {
+			return err
+		}
+		var ids []string
+		for _, row := range found {
+			ids = append(ids, row.Thread)
+		}
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(ids)})
+		seen := map[string]bool{}
+		for _, t := range rows {
+			seen[t.ID] = who.Sees(t)
+		}
+		now := time.Now()
+		found = slices.DeleteFunc(found, func(row mailroom.Reservation) bool { return !seen[row.Thread] || !row.Live(now) })
+		return err
+	})
+	return found, err
+}
+
+// Note appends an entry of the operator's to a thread, which it makes if there is
+// none; the entry belongs to no run.
+func (l *Ledger) Note(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error) {
+	if thread, err = mailroom.CheckThreadID(thread); err != nil {
+		return 0, err
+	}
+	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
+	return run(ctx, l, o, func(b *batch) (int64, error) {
+		return b.thread(thread).Note(b.l.options.DefaultAgent, mailroom.Operator, kind, body, b.now), nil
+	})
+}
+
+// onProject runs transitions of a project, which may not be there yet.
+func onProject[T any](ctx context.Context, l *Ledger, name, project string, f func(*batch, *mailroom.Project) (T, error)) (T, error) {
+	thread, err := mailroom.ProjectThread(project)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
+}
+
+func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch, *mailroom.Project) (T, error)) (T, error) {
+	return run(ctx, l, o, func(b *batch) (T, error) {
+		p, err := b.project(o.threads[0])
+		if err != nil {
+			var none T
+			return none, err
+		}
+		return f(b, p)
+	})
+}
+
+// onReservation finds the project of a reservation, whose thread is locked then.
+func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *mailroom.Project) (mailroom.Reservation, error)) (mailroom.Reservation, error) {
+	var thread string
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Reservations("")
+		if i := slices.IndexFunc(rows, func(row mailroom.Reservation) bool { return row.ID == id }); i >= 0 {
+			thread = rows[i].Thread
+		}
+		return err
+	})
+	if err != nil {
+		return mailroom.Reservation{}, err
+	}
+	if thread == "" {
+		return mailroom.Reservation{}, mailroom.NoReservation(id)
+	}
+	return onProjectThread(ctx, l, op{name: name, rank: rankPlain, threads: []string{thread}}, f)
+}
+
+// project loads the rows of a project whose thread is locked, once in a batch.
+func (b *batch) project(thread string) (*mailroom.Project, error) {
+	if p := b.projects[thread]; p != nil {
+		return p, nil
+	}
+	t := b.thread(thread)
+	var rows []mailroom.Reservation
+	if t.Key != 0 {
+		var err error
+		if rows, err = b.tx.Reservations(thread); err != nil {
+			return nil, err
+		}
+	}
+	p := mailroom.LoadProject(t, b.l.options.DefaultAgent, rows)
+	b.projects[thread] = p
+	return p, nil
+}
+
+// endProject lets go of what a project has beside its thread, unless somebody holds
+// something in it.
+func (b *batch) endProject(thread string) error {
+	p, err := b.project(thread)
+	if err != nil {
+		return err
+	}
+	if err := p.Free(b.now); err != nil {
+		return err
+	}
+	boxes, err := b.cursors(thread)
+	if err != nil {
+		return err
+	}
+	b.changes.DropCursors = append(b.changes.DropCursors, boxes...)
+	b.changes.Cursors = slices.DeleteFunc(b.changes.Cursors, func(c mailroom.Cursor) bool { return c.Channel == thread })
+	delete(b.projects, thread)
+	return nil
+}

@@ -1,0 +1,233 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+func reserve(holder string, names ...string) mailroom.Reserve {
+	return mailroom.Reserve{Project: "p", Names: names, Holder: holder, By: ann(), TTL: time.Minute}
+}
+
+func TestOneOfManyGetsTheReservation(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	var wg sync.WaitGroup
+	won := make(chan mailroom.Reserved, 50)
+	for i := range cap(won) {
+		wg.Go(func() {
+			out, err := d.Reserve(d.ctx, reserve(fmt.Sprint("agent", i), "src/**"))
+			switch mailroom.CodeOf(err) {
+			case "":
+				won <- out
+			case mailroom.Conflict:
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	close(won)
+	winner, more := <-won, len(won)
+	if more > 0 || len(winner.Granted) != 1 {
+		t.Fatalf("%d more have won; granted %+v", more, winner)
+	}
+	held, err := d.Reservations(d.ctx, "p", ann())
+	if err != nil || len(held) != 1 || held[0] != winner.Granted[0] {
+		t.Errorf("held: %+v, %v, want %+v", held, err, winner.Granted)
+	}
+	wantEqual(t, "log", d.kinds("project:p"), mailroom.KindReserved)
+}
+
+func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	out, err := d.Reserve(d.ctx, reserve("x", "a", "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := out.Granted[0], out.Granted[1]
+	renewed, err := d.RenewReservation(d.ctx, a.ID, ann(), time.Hour)
+	if err != nil || !renewed.ExpiresAt.After(a.ExpiresAt) || renewed.Fence != a.Fence {
+		t.Errorf("renewed: %+v, %v", renewed, err)
+	}
+	if _, err := d.Release(d.ctx, b.ID, ann(), false); err != nil {
+		t.Error(err)
+	}
+	_, err = d.Release(d.ctx, b.ID, ann(), false)
+	wantCode(t, err, mailroom.NotFound)
+	ended, err := d.ReleaseNames(d.ctx, "p", "x", []string{"a", "b", "c"}, ann())
+	if err != nil || len(ended) != 1 || ended[0].ID != a.ID {
+		t.Errorf("ended %+v, %v", ended, err)
+	}
+	held, err := d.Reservations(d.ctx, "", ann())
+	if err != nil || len(held) != 0 {
+		t.Errorf("held: %+v, %v", held, err)
+	}
+	ended, err = d.ReleaseNames(d.ctx, "none", "x", []string{"a"}, ann())
+	if err != nil || len(ended) != 0 || len(d.log("project:none")) != 0 {
+		t.Errorf("of no project: %+v, %v", ended, err)
+	}
+}
+
+func TestStrangersSeeNoReservations(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	if _, err := d.Reserve(d.ctx, reserve("x", "a")); err != nil {
+		t.Fatal(err)
+	}
+	eve := &mailroom.Token{Name: "eve", Scopes: []mailroom.Permission{mailroom.MaySubmit, mailroom.MayRead}}
+	held, err := d.Reservations(d.ctx, "", eve)
+	if err != nil || len(held) != 0 {
+		t.Errorf("a stranger sees %+v, %v", held, err)
+	}
+	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1})
+	wantCode(t, err, mailroom.Forbidden)
+	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "p", By: eve, Notification: mailroom.Notification{From: "eve", Event: "e"}})
+	wantCode(t, err, mailroom.Forbidden)
+	eve.Namespace = "project:p"
+	if held, err := d.Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
+		t.Errorf("who has the namespace sees %+v, %v", held, err)
+	}
+	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
+	wantCode(t, err, mailroom.Forbidden) // the agent's name is taken
+}
+
+// inbox is what an agent reads, by the events.
+func (d *desk) inbox(agent string, consume bool, limit int) []string {
+	d.t.Helper()
+	found, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var events []string
+	for _, n := range found {
+		events = append(events, fmt.Sprintf("%d %s", n.Seq, n.Event))
+	}
+	return events
+}
+
+func (d *desk) notify(from, event, key string, to ...string) ledger.Notified {
+	d.t.Helper()
+	out, err := d.Notify(d.ctx, mailroom.Notify{
+		Project: "p", By: ann(), Key: key, Notification: mailroom.Notification{From: from, To: to, Event: event, Data: json.RawMessage(`{}`)},
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return out
+}
+
+func TestNotificationsReachEachInboxOnce(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	wantEqual(t, "inbox before anything", d.inbox("x", true, 9), nil)
+	d.notify("y", "one", "k")
+	out := d.notify("y", "one", "k") // a repeat
+	wantEqual(t, "told", out, ledger.Notified{Seq: 1, To: []string{"x"}})
+	wantEqual(t, "told", d.notify("x", "two", ""), ledger.Notified{Seq: 2, To: []string{"y"}})
+	wantEqual(t, "told", d.notify("x", "for z", "", "z"), ledger.Notified{Seq: 3, To: []string{"z"}})
+	if _, err := d.Reserve(d.ctx, reserve("w", "n")); err != nil { // has an inbox from now on
+		t.Fatal(err)
+	}
+	wantEqual(t, "told", d.notify("y", "all", "").To, []string{"w", "x", "z"})
+
+	for range 2 { // looking takes nothing
+		wantEqual(t, "inbox of x", d.inbox("x", false, 9), []string{"1 one", "5 all"})
+	}
+	wantEqual(t, "inbox of x", d.inbox("x", true, 1), []string{"1 one"})
+	wantEqual(t, "inbox of x", d.inbox("x", true, 9), []string{"5 all"})
+	wantEqual(t, "inbox of x", d.inbox("x", true, 9), nil)
+	wantEqual(t, "inbox of y", d.inbox("y", true, 9), []string{"2 two"})
+	wantEqual(t, "inbox of z", d.inbox("z", false, 9), []string{"3 for z", "5 all"})
+	wantEqual(t, "inbox of w", d.inbox("w", false, 9), []string{"5 all"})
+
+	acknowledge := func(seqs ...int64) error { return d.Acknowledge(d.ctx, "p", "z", ann(), seqs) }
+	if err := acknowledge(5); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "inbox of z", d.inbox("z", false, 9), []string{"3 for z"})
+	if err := acknowledge(3, 5); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "inbox of z", d.inbox("z", false, 9), nil)
+	wantCode(t, acknowledge(6), mailroom.Invalid)
+	wantEqual(t, "inboxes", len(d.cursors()), 4)
+}
+
+func TestAnInboxIsReadToItsEnd(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.inbox("x", true, 1)
+	var want []string
+	for i := range 450 { // several pages
+		d.notify(fmt.Sprint("y", i%2), fmt.Sprint("e", i), "")
+		want = append(want, fmt.Sprintf("%d e%d", i+1, i))
+	}
+	wantEqual(t, "first", d.inbox("x", true, 300), want[:300])
+	wantEqual(t, "rest", d.inbox("x", false, 300), want[300:])
+	wantEqual(t, "rest", d.inbox("x", true, 300), want[300:])
+}
+
+func TestAProjectGoesWithAllItHas(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	out, err := d.Reserve(d.ctx, reserve("x", "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.notify("y", "one", "k")
+	wantCode(t, d.DeleteThread(d.ctx, "project:p", ann()), mailroom.Conflict)
+	if _, err := d.Release(d.ctx, out.Granted[0].ID, ann(), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.DeleteThread(d.ctx, "project:p", ann()); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "inboxes", len(d.cursors()), 0)
+	wantEqual(t, "seq in the next one of the name", d.notify("y", "two", "k").Seq, 1)
+}
+
+func TestAPurgeKeepsWhatIsYoungAndBelongsToNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		d.inbox("x", true, 1)
+		for i := range 10 {
+			d.notify("y", fmt.Sprint("e", i), "")
+			<-time.After(time.Hour)
+		}
+		if err := d.Purge(d.ctx, "project:p", 3*time.Hour+time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "inbox", d.inbox("x", true, 9), []string{"8 e7", "9 e8", "10 e9"})
+		<-time.After(24 * time.Hour)
+		if err := d.Purge(d.ctx, "project:p", time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "entries", len(d.log("project:p")), 0)
+		wantEqual(t, "seq", d.notify("y", "next", "").Seq, 11)
+		wantEqual(t, "inbox", d.inbox("x", true, 9), []string{"11 next"})
+	})
+}
+
+func TestANoteBelongsToNoRun(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	for i := range 2 {
+		seq, err := d.Note(d.ctx, "channel:c", mailroom.KindChannel, json.RawMessage(`{"state":"connected"}`))
+		if err != nil || seq != int64(i+1) {
+			t.Errorf("got %d, %v", seq, err)
+		}
+	}
+	log := d.log("channel:c")
+	if len(log) != 2 || log[1].Kind != mailroom.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
+		t.Errorf("the log has %+v", log)
+	}
+	_, err := d.Note(d.ctx, "a/b", mailroom.KindChannel, nil)
+	wantCode(t, err, mailroom.Invalid)
+	d.submit(text("channel:c", "and it is a thread like any other"))
+	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == mailroom.KindQueued }) {
+		t.Error("it takes no messages")
+	}
+}

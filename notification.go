@@ -1,0 +1,126 @@
+package mailroom
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// Notification is what an agent tells the others of a project, and the body of its
+// entry. All get it but the sender, or those in To.
+type Notification struct {
+	From  string          `json:"from"`
+	To    []string        `json:"to,omitempty"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// Limits of notifications.
+const (
+	MaxEvent   = 200     // characters
+	MaxData    = 1 << 20 // bytes
+	MaxTo      = 100     // names
+	MaxPending = 1000    // that an inbox remembers as read before an older one
+)
+
+// Notify asks to tell something.
+type Notify struct {
+	Project string
+	Notification
+	By  *Token // who asks, and owns the project if this makes it
+	Key string // recognises a repeat, see Submit
+}
+
+// Check fills in defaults and refuses what breaks a rule by itself.
+func (in *Notify) Check() error {
+	switch {
+	case in.Event == "" || !cleanText(in.Event) || utf8.RuneCountInString(in.Event) > MaxEvent:
+		return invalid("event", fmt.Sprintf("must be text of 1 to %d characters", MaxEvent), in.Event)
+	case utf8.RuneCountInString(in.Key) > MaxSubmitKey || !cleanText(in.Key):
+		return invalid("key", fmt.Sprintf("must be text of at most %d characters", MaxSubmitKey), in.Key)
+	case len(in.To) > MaxTo:
+		return invalid("to", fmt.Sprintf("has more than %d names", MaxTo), len(in.To))
+	}
+	for _, name := range in.To {
+		if err := checkAgentName("to", name); err != nil {
+			return err
+		}
+	}
+	if len(in.Data) == 0 {
+		in.Data = json.RawMessage("null")
+	}
+	return checkJSON("data", in.Data, MaxData)
+}
+
+// Notify writes it into the project's log and returns its seq. Who knows the
+// project's inboxes must have those of the names in To made before. A Key seen
+// before answers with the first seq.
+func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
+	if err := in.Check(); err != nil {
+		return 0, err
+	}
+	if err := p.MayEnter(in.By, "from", in.From); err != nil {
+		return 0, err
+	}
+	sum := digest(in.Notification)
+	if k, ok := p.known[in.Key]; ok && in.Key != "" {
+		out, err := p.repeat(k, sum)
+		return out.Seq, err
+	}
+	seq = p.tell(in.By, KindNotification, in.Notification, now)
+	if in.Key != "" {
+		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: WasTold}}
+		p.known[in.Key] = k
+		p.keys = append(p.keys, k)
+	}
+	return seq, nil
+}
+
+// Inbox is how far an agent has read a project's notifications: the position of its
+// Cursor, whose channel is the project's thread and whose identity is the agent. An
+// agent that has one is known in the project.
+type Inbox struct {
+	Owner string `json:"owner"` // the token that reads it; "" until one does
+	// Read is the seq up to which nothing is left to be read, and Done are those
+	// after it that were read out of turn.
+	Read int64   `json:"read"`
+	Done []int64 `json:"done,omitempty"`
+}
+
+// MayRead refuses who is not the inbox's reader.
+func (b *Inbox) MayRead(by *Token) error {
+	if b.Owner == "" || b.Owner == by.Name || by.Has(MayAdmin) {
+		return nil
+	}
+	return Errorf(Forbidden, "this inbox is read with another token: give the agent a name of its own")
+}
+
+// Unread reports whether n, the entry seq, is for agent and was not read by it.
+func (b *Inbox) Unread(agent string, seq int64, n *Notification) bool {
+	return seq > b.Read && !slices.Contains(b.Done, seq) && n.From != agent && (len(n.To) == 0 || slices.Contains(n.To, agent))
+}
+
+// Acknowledge notes that some were read. It refuses to remember too many that were
+// read before older ones.
+func (b *Inbox) Acknowledge(seqs ...int64) error {
+	done := slices.Clone(b.Done)
+	for _, seq := range seqs {
+		if seq > b.Read {
+			done = append(done, seq)
+		}
+	}
+	slices.Sort(done)
+	if done = slices.Compact(done); len(done) > MaxPending {
+		return Errorf(TooLarge, "more than %d notifications were acknowledged before older ones: acknowledge the older ones first", MaxPending)
+	}
+	b.Done = done
+	return nil
+}
+
+// Advance notes that nothing up to seq is left to be read.
+func (b *Inbox) Advance(seq int64) {
+	b.Read = max(b.Read, seq)
+	b.Done = slices.DeleteFunc(b.Done, func(s int64) bool { return s <= b.Read })
+}

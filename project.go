@@ -1,0 +1,94 @@
+package mailroom
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A project is a thread in which agents agree with each other instead of working:
+// its log tells who reserved what and what was notified, its owner and a token's
+// namespace say who may take part, and its row is locked by whoever reserves.
+
+const (
+	projectPrefix = "project:"
+	// DefaultProject is that of who names none.
+	DefaultProject = "default"
+
+	MaxProject = 100 // characters of a project's name
+	MaxName    = 200 // characters of the name that an agent gives itself in a project
+)
+
+// ProjectThread is the thread of a project.
+func ProjectThread(project string) (string, error) {
+	id, err := CheckThreadID(projectPrefix + project)
+	switch {
+	case err != nil || id != projectPrefix+project || project == "" || strings.TrimSpace(project) != project:
+		return "", invalid("project", "must be a printable name without a slash, or blanks around it", project)
+	case utf8.RuneCountInString(project) > MaxProject:
+		return "", invalid("project", fmt.Sprintf("is longer than %d characters", MaxProject), project)
+	}
+	return id, nil
+}
+
+// ProjectOf is the name of the project that a thread is; ok is false if it is none.
+func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, projectPrefix) }
+
+// Project is a loaded project: its thread, and the rows of its reservations.
+type Project struct {
+	*Loaded
+	agent        string        // of the thread, if it is made
+	reservations []Reservation // all of its rows, as they are now
+	changed      []Reservation // those to be written
+	dropped      []string      // ids of those that go
+}
+
+// LoadProject takes the thread of a project with its reservations, all of them.
+// agent becomes the thread's if there is none yet.
+func LoadProject(t *Loaded, agent string, rows []Reservation) *Project {
+	return &Project{Loaded: t, agent: agent, reservations: slices.Clone(rows)}
+}
+
+// Collect adds the rows that the transitions changed to c, but for those of the
+// thread, which its own Collect adds.
+func (p *Project) Collect(c *Changes) {
+	c.Reservations = append(c.Reservations, p.changed...)
+	c.DropReservations = append(c.DropReservations, p.dropped...)
+}
+
+// Free refuses while a reservation holds: a project goes when nobody counts on it.
+func (p *Project) Free(now time.Time) error {
+	for _, r := range p.reservations {
+		if r.Live(now) {
+			return Errorf(Conflict, "%s: release it first", r.said())
+		}
+	}
+	return nil
+}
+
+// Enter makes the project, for who takes part in it, if there is none.
+func (p *Project) Enter(by *Token, now time.Time) { p.Make(p.agent, by.Name, now) }
+
+// MayEnter refuses who may not take part. That there is such a project is said:
+// its name was chosen, and is no secret. location is where the agent's name was given.
+func (p *Project) MayEnter(by *Token, location, agent string) error {
+	if p.exists() && !by.Sees(&p.Thread) {
+		name, _ := ProjectOf(p.ID)
+		return Errorf(Forbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
+	}
+	return checkAgentName(location, agent)
+}
+
+func checkAgentName(location, name string) error {
+	if !cleanText(name) || name == "" || strings.TrimSpace(name) != name || strings.ContainsRune(name, '/') || utf8.RuneCountInString(name) > MaxName {
+		return invalid(location, fmt.Sprintf("must be a name of 1 to %d characters without a slash, or blanks around it", MaxName), name)
+	}
+	return nil
+}
+
+// tell appends an entry of the project's own.
+func (p *Project) tell(by *Token, kind string, body any, now time.Time) int64 {
+	return p.Note(p.agent, by.Name, kind, body, now)
+}

@@ -1,0 +1,107 @@
+package agentmail
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// reservation is one in the dialect's words.
+type reservation struct {
+	ID        string    `json:"id"`
+	FilePath  string    `json:"file_path"`
+	AgentName string    `json:"agent_name"`
+	CreatedAt time.Time `json:"created_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Fence     int64     `json:"fence"`
+}
+
+func show(r client.Reservation) reservation {
+	return reservation{ID: r.ID, FilePath: r.Name, AgentName: r.Holder, CreatedAt: r.TakenAt, ExpiresAt: r.ExpiresAt, Fence: r.Fence}
+}
+
+func reserve(ctx context.Context, c call) (any, error) {
+	var in struct {
+		FilePath  string   `json:"file_path"`
+		AgentName string   `json:"agent_name"`
+		TTL       *float64 `json:"ttl"` // seconds
+	}
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	ttl := mailroom.DefaultTTL
+	if in.TTL != nil {
+		most := mailroom.MaxTTL.Seconds()
+		if *in.TTL < mailroom.MinTTL.Seconds() || *in.TTL > most {
+			return nil, mailroom.Errorf(mailroom.Invalid, "ttl: must be between %v and %v seconds", mailroom.MinTTL.Seconds(), most)
+		}
+		ttl = time.Duration(*in.TTL * float64(time.Second))
+	}
+	out, err := c.api.Reserve(ctx, client.Reserve{Project: c.project, Names: []string{in.FilePath}, Holder: in.AgentName, TTL: ttl.String()})
+	if err != nil {
+		return nil, err
+	}
+	return show(out.Granted[0]), nil
+}
+
+func list(ctx context.Context, c call) (any, error) {
+	project := c.project
+	if project == "" {
+		project = mailroom.DefaultProject
+	}
+	rows, err := c.api.Reservations(ctx, project)
+	items := []reservation{}
+	for _, r := range rows {
+		items = append(items, show(r))
+	}
+	return items, err
+}
+
+// release takes an issue's id, or the path that was reserved. What is not held is no
+// error.
+func release(ctx context.Context, c call) (any, error) {
+	id := c.PathValue("id")
+	return c.api.ReleaseNames(ctx, client.ReleaseNames{Project: c.project, Holder: c.PathValue("agent"), Names: []string{issues + id, id}})
+}
+
+func notify(ctx context.Context, c call) (any, error) {
+	var in struct {
+		FromAgent string          `json:"from_agent"`
+		EventType string          `json:"event_type"`
+		Payload   json.RawMessage `json:"payload"`
+	}
+	if err := c.read(&in); err != nil {
+		return nil, err
+	}
+	out, err := c.api.Notify(ctx, client.Notify{
+		Project: c.project, From: in.FromAgent, Event: in.EventType, Data: in.Payload, Key: c.Header.Get("Idempotency-Key"),
+	})
+	return struct {
+		ID int64    `json:"id"`
+		To []string `json:"to"`
+	}{out.Seq, out.To}, err
+}
+
+// notification is one in the dialect's words.
+type notification struct {
+	ID    int64           `json:"id"`
+	From  string          `json:"from"`
+	Event string          `json:"event"`
+	Data  json.RawMessage `json:"data"`
+	At    time.Time       `json:"created_at"`
+}
+
+// most is how many notifications one answer has; the next has the rest.
+const most = 500
+
+func inbox(ctx context.Context, c call) (any, error) {
+	found, err := c.api.TakeNotifications(ctx, client.Take{Project: c.project, Agent: c.PathValue("agent"), Limit: most})
+	items := []notification{}
+	for _, n := range found {
+		items = append(items, notification{ID: n.Seq, From: n.From, Event: n.Event, Data: n.Data, At: n.At})
+	}
+	return items, err
+}

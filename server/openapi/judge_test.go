@@ -1,0 +1,219 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// holds asks the validator whether a value fits the schema at a place.
+func (d *description) holds(what, place string, value any) (found []string) {
+	s, err := d.judge.Compile(place)
+	if err == nil {
+		err = s.Validate(value)
+	}
+	if err != nil {
+		return []string{fmt.Sprintf("%s: %#v", what, err)}
+	}
+	return nil
+}
+
+// document holds the document against the official schema, and each schema in it
+// against that of schemas. References that lead nowhere are found with them.
+func (d *description) document() (found []string) {
+	found = d.holds("the document", official, d.whole)
+	places := map[string]bool{}
+	for name := range d.Components.Schemas {
+		places[at("components", "schemas", name)] = true
+	}
+	for _, op := range d.operations() {
+		for i := range op.Parameters {
+			places[op.at("parameters", strconv.Itoa(i), "schema")] = true
+		}
+		if op.RequestBody != nil {
+			for kind := range op.RequestBody.Content {
+				places[op.at("requestBody", "content", kind, "schema")] = true
+			}
+		}
+		for status, r := range op.Responses {
+			for kind, m := range r.Content {
+				if m.Schema != nil {
+					places[op.at("responses", status, "content", kind, "schema")] = true
+				}
+			}
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		if _, err := d.judge.Compile(place); err != nil {
+			found = append(found, fmt.Sprintf("%s: %v", place, err))
+		}
+	}
+	return found
+}
+
+// request holds a request against what the description says of an operation.
+func (d *description) request(op operation, req *http.Request) (found []string) {
+	if asked := d.security(op); len(asked) > 0 && !strings.HasPrefix(req.Header.Get("Authorization"), "Bearer ") {
+		found = append(found, "the request carries no token")
+	}
+	path := strings.Split(req.URL.EscapedPath(), "/")
+	pattern := strings.Split(op.Path, "/")
+	if len(path) != len(pattern) || !strings.EqualFold(req.Method, op.Method) {
+		return append(found, fmt.Sprintf("%s %s is not %s %s", req.Method, req.URL.Path, op.Method, op.Path))
+	}
+	query := req.URL.Query()
+	for i, p := range op.Parameters {
+		var sent []string
+		switch p.In {
+		case "path":
+			if n := slices.Index(pattern, "{"+p.Name+"}"); n >= 0 {
+				text, err := url.PathUnescape(path[n])
+				if err != nil {
+					return append(found, err.Error())
+				}
+				sent = []string{text}
+			}
+		case "query":
+			sent = query[p.Name]
+			delete(query, p.Name)
+		case "header":
+			sent = req.Header.Values(p.Name)
+		default:
+			found = append(found, fmt.Sprintf("parameter %s is in %q", p.Name, p.In))
+		}
+		found = append(found, d.sent(p, op.at("parameters", strconv.Itoa(i), "schema"), sent)...)
+	}
+	for name := range query {
+		found = append(found, fmt.Sprintf("query.%s is not described", name))
+	}
+	if req.Body == nil {
+		if op.RequestBody != nil && op.RequestBody.Required {
+			found = append(found, "the body lacks")
+		}
+		return found
+	}
+	if op.RequestBody == nil {
+		return append(found, "no body is described")
+	}
+	raw, err := io.ReadAll(req.Body)
+	if err != nil {
+		return append(found, err.Error())
+	}
+	return append(found, d.content(op.RequestBody.Content, req.Header, raw, op, "requestBody")...)
+}
+
+// security says what an operation asks for.
+func (d *description) security(op operation) []map[string][]string {
+	if op.Security != nil {
+		return *op.Security
+	}
+	return d.Security
+}
+
+// sent holds the texts of a parameter or a header against its description.
+func (d *description) sent(p parameter, place string, texts []string) []string {
+	switch {
+	case len(texts) == 0 && p.Required:
+		return []string{p.Name + " lacks"}
+	case len(texts) == 0:
+		return nil
+	}
+	kinds := d.resolve(p.Schema).kinds()
+	if !slices.Contains(kinds, "array") {
+		return d.holds(p.Name, place, read(texts[0], kinds))
+	}
+	if len(texts) == 1 && p.Explode != nil && !*p.Explode {
+		texts = strings.Split(texts[0], ",")
+	}
+	list := []any{}
+	for _, text := range texts {
+		list = append(list, read(text, d.resolve(d.resolve(p.Schema).Items).kinds()))
+	}
+	return d.holds(p.Name, place, list)
+}
+
+// read takes a text for a number or a truth value where one is expected.
+func read(text string, kinds []string) any {
+	v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	for _, kind := range kinds {
+		switch v.(type) {
+		case json.Number:
+			if err == nil && (kind == "integer" || kind == "number") {
+				return v
+			}
+		case bool:
+			if err == nil && kind == "boolean" {
+				return v
+			}
+		}
+	}
+	return text
+}
+
+// response holds an answer against what the description says of an operation.
+func (d *description) response(op operation, status int, header http.Header, raw []byte) (found []string) {
+	code := strconv.Itoa(status)
+	r, ok := op.Responses[code]
+	if !ok {
+		code = code[:1] + "XX"
+		r, ok = op.Responses[code]
+	}
+	if !ok {
+		code = "default"
+		r, ok = op.Responses[code]
+	}
+	if !ok {
+		return []string{fmt.Sprintf("status %d is not described", status)}
+	}
+	for name, h := range r.Headers {
+		found = append(found, d.sent(parameter{Name: name, Required: h.Required, Schema: h.Schema},
+			op.at("responses", code, "headers", name, "schema"), header.Values(name))...)
+	}
+	if len(r.Content) == 0 {
+		if len(raw) > 0 {
+			found = append(found, fmt.Sprintf("an answer of %d bytes where none is described", len(raw)))
+		}
+		return found
+	}
+	return append(found, d.content(r.Content, header, raw, op, "responses", code)...)
+}
+
+// content holds a body against what is described for its type. The place is that
+// of what has the content, in op.
+func (d *description) content(described map[string]media, header http.Header, raw []byte, op operation, place ...string) []string {
+	kind, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil {
+		return []string{fmt.Sprintf("Content-Type %q: %v", header.Get("Content-Type"), err)}
+	}
+	m, ok := described[kind]
+	if !ok {
+		return []string{fmt.Sprintf("Content-Type %s is not described", kind)}
+	}
+	if m.Schema == nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return nil
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
+	if err != nil {
+		return []string{fmt.Sprintf("no JSON: %v", err)}
+	}
+	return d.holds("the body", op.at(append(place, "content", kind, "schema")...), value)
+}
+
+// report makes an error of everything that was found.
+func report(t *testing.T, what string, found []string) {
+	t.Helper()
+	for _, f := range found {
+		t.Errorf("%s: %s", what, f)
+	}
+}

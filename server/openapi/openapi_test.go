@@ -1,0 +1,171 @@
+package openapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func TestTheDescriptionIsOpenAPI31(t *testing.T) {
+	d := start(t).describe()
+	if d.OpenAPI != "3.1.0" {
+		t.Errorf("version %q", d.OpenAPI)
+	}
+	report(t, "the document", d.document())
+	ids := map[string]bool{}
+	for _, op := range d.operations() {
+		if op.ID == "" || op.Summary == "" || ids[op.ID] {
+			t.Errorf("%s %s has no summary, or no id of its own: %q", op.Method, op.Path, op.ID)
+		}
+		ids[op.ID] = true
+	}
+}
+
+// world makes what the parameters of an operation name.
+func (f *fixture) world(operation string, n int) map[string]string {
+	f.t.Helper()
+	thread := fmt.Sprintf("t%d", n)
+	sent := f.submit(thread, `{"text":"one"}`)
+	w := map[string]string{"thread": thread, "run": sent.Run, "message": sent.Message}
+	switch operation {
+	case "renew-worker", "leave-worker", "append", "write", "settle", "hand-over",
+		"get-claimed-run", "get-claimed-input", "get-claimed-transcript", "get-claimed-tickets", "get-claimed-effects":
+		w["worker"], w["claim"] = f.elsewhere(fmt.Sprintf("elsewhere-%d", n), thread)
+	case "get-ticket", "decide":
+		work := f.claim()
+		for work.Claim.Run != sent.Run { // left by an operation before
+			f.settle(work, mailroom.Settle{Outcome: mailroom.Complete})
+			work = f.claim()
+		}
+		question := mailroom.Ask{Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`)}
+		f.settle(work, mailroom.Settle{
+			Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
+		})
+		w["ticket"] = mailroom.TicketID(sent.Run, question.Name)
+	case "resume-channel":
+		w["name"] = "mol"
+	case "revoke-pairing":
+		w["channel"], w["user"] = "mol", "ann"
+	case "revoke-token":
+		w["name"] = "phone"
+		f.call("POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
+	case "release", "renew-reservation":
+		held := ask[client.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"names":["text %d"],"holder":"x"}`, n))
+		w["reservation"] = held.Granted[0].ID
+	case "acknowledge":
+		f.call("POST /v1/notifications", `{"from":"x","event":"e"}`)
+	case "delete-thread", "retry-run", "wait-run":
+		f.call("POST /v1/runs/"+sent.Run+"/cancel", "")
+	}
+	return w
+}
+
+// request builds a request from the description of an operation: what it
+// requires, and what it gives an example of.
+func (f *fixture) request(ctx context.Context, d *description, op operation, world map[string]string) *http.Request {
+	f.t.Helper()
+	query := url.Values{}
+	path := op.Path
+	for _, p := range op.Parameters {
+		switch {
+		case p.In == "path":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", url.PathEscape(world[p.Name]))
+		case p.Required:
+			query.Set(p.Name, fmt.Sprint(d.value(p.Schema)))
+		}
+	}
+	var sent io.Reader
+	if op.RequestBody != nil {
+		media, ok := op.RequestBody.Content["application/json"]
+		if !ok {
+			f.t.Fatalf("%s takes no JSON", op.ID)
+		}
+		raw, err := json.Marshal(d.value(media.Schema))
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		sent = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(op.Method), f.url+path+"?"+query.Encode(), sent)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if sent != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return req
+}
+
+// TestEveryOperationAnswersAsDescribed asks for each operation what its
+// description says, with a client that knows nothing else, and holds request
+// and answer against the description.
+func TestEveryOperationAnswersAsDescribed(t *testing.T) {
+	f := start(t)
+	d := f.describe()
+	f.submit("failed", `{"text":"x","metadata":{"team":"a"},"options":{"a":1}}`)
+	f.settle(f.claim(), mailroom.Settle{
+		Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("rate limit")},
+	})
+	done := f.submit("done", `{"text":"x"}`)
+	f.settle(f.claim(), mailroom.Settle{
+		Outcome: mailroom.Complete, Message: &mailroom.Said{ID: done.Run + ".1-1", Text: "a reply"},
+	})
+	f.submit("runs", `{"text":"x"}`)
+	f.claim()
+	operations := d.operations()
+	for n, op := range operations {
+		world := f.world(op.ID, n)
+		t.Run(op.ID, func(t *testing.T) {
+			f.t = t
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			report(t, "request", d.request(op, f.request(ctx, d, op, world)))
+			resp, raw := f.exchange(f.request(ctx, d, op, world))
+			if upgrade := op.ID == "socket" && resp.StatusCode == http.StatusUpgradeRequired; resp.StatusCode > 299 && !upgrade {
+				t.Errorf("status %d: %s", resp.StatusCode, raw)
+			}
+			report(t, fmt.Sprintf("response %d %s", resp.StatusCode, raw), d.response(op, resp.StatusCode, resp.Header, raw))
+		})
+		f.t = t
+	}
+	if len(operations) < 30 {
+		t.Errorf("only %d operations are described", len(operations))
+	}
+}
+
+// TestRefusalsAreAsDescribed does the same for problems.
+func TestRefusalsAreAsDescribed(t *testing.T) {
+	f := start(t)
+	d := f.describe()
+	for _, op := range d.operations() {
+		req := f.request(t.Context(), d, op, map[string]string{"thread": "none", "run": "none", "message": "none", "ticket": "none", "name": "none", "worker": "none", "claim": "none", "reservation": "none", "channel": "none", "user": "none"})
+		req.Header.Set("Authorization", "Bearer wrong")
+		resp, raw := f.exchange(req)
+		if guarded := len(d.security(op)) > 0; guarded != (resp.StatusCode == http.StatusUnauthorized) {
+			t.Errorf("%s without a token: %d", op.ID, resp.StatusCode)
+		}
+		report(t, fmt.Sprintf("%s: %d %s", op.ID, resp.StatusCode, raw), d.response(op, resp.StatusCode, resp.Header, raw))
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.url+"/v1/runs/none", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	_, raw := f.exchange(req)
+	var p client.Problem
+	if err := json.Unmarshal(raw, &p); err != nil || p.Code != mailroom.NotFound {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

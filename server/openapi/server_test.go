@@ -1,0 +1,201 @@
+package openapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/client"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+const token = "a-token-that-nobody-guesses"
+
+// fixture is a server on a loopback port over a memory store, as started for its
+// own tests. Nothing runs the agents: a test claims and settles runs itself.
+type fixture struct {
+	t      *testing.T
+	url    string
+	ledger *ledger.Ledger
+	http   *http.Transport
+	round  int64
+}
+
+func start(t *testing.T) *fixture {
+	t.Helper()
+	notices := bus.New()
+	f := &fixture{t: t, http: &http.Transport{}}
+	f.ledger = ledger.New(memory.New(), ledger.Options{
+		Version: func(string) string { return "0123456789ab" },
+		Publish: func(thread string, entries []mailroom.Entry) {
+			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
+		},
+	})
+	served := server.New(server.Options{
+		Ledger: f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
+		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo"} }, Bus: notices,
+		Channels: channels{}, Pairings: pairings{},
+	})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.url = "http://" + ln.Addr().String()
+	ctx, stop := context.WithCancel(context.Background())
+	committer, stopCommitter := context.WithCancel(context.Background())
+	ended, committed := make(chan error, 1), make(chan error, 1)
+	go func() { committed <- f.ledger.Run(committer) }()
+	go func() { ended <- served.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		f.http.CloseIdleConnections()
+		stop()
+		serving := <-ended
+		stopCommitter()
+		if err := errors.Join(serving, <-committed); err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// describe reads what the server says of itself.
+func (f *fixture) describe() *description {
+	f.t.Helper()
+	d, err := describe(f.call("GET /openapi.json", ""))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return d
+}
+
+// exchange sends a request and reads the answer, but of a stream, which has no
+// end, only the header.
+func (f *fixture) exchange(req *http.Request) (*http.Response, []byte) {
+	f.t.Helper()
+	resp, err := f.http.RoundTrip(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+		return resp, nil
+	}
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return resp, raw
+}
+
+// call sends "METHOD path" with the token, which must succeed.
+func (f *fixture) call(route, body string) []byte {
+	f.t.Helper()
+	method, path, _ := strings.Cut(route, " ")
+	req, err := http.NewRequestWithContext(f.t.Context(), method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, raw := f.exchange(req)
+	if resp.StatusCode > 299 {
+		f.t.Fatalf("%s: status %d: %s", route, resp.StatusCode, raw)
+	}
+	return raw
+}
+
+// ask is a call whose answer is decoded into T.
+func ask[T any](f *fixture, route, body string) (out T) {
+	f.t.Helper()
+	if err := json.Unmarshal(f.call(route, body), &out); err != nil {
+		f.t.Fatalf("%s: %v", route, err)
+	}
+	return out
+}
+
+func (f *fixture) submit(thread, body string) mailroom.Submitted {
+	f.t.Helper()
+	return ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", body)
+}
+
+// claim starts the run that is due next, as worker "w".
+func (f *fixture) claim() ledger.Work {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	defer cancel()
+	if f.round == 0 {
+		if _, err := f.ledger.Register(ctx, mailroom.Worker{ID: "w", Agents: []string{"echo"}}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	f.round++
+	work, err := f.ledger.Claim(ctx, ledger.ClaimRequest{
+		Worker: "w", Round: f.round, Slots: 1, Agents: map[string]int{"echo": 1}, Wait: true,
+	})
+	if err != nil || len(work) != 1 {
+		f.t.Fatalf("claim: %d runs, %v", len(work), err)
+	}
+	return work[0]
+}
+
+// settle ends the attempt of a claimed run.
+func (f *fixture) settle(w ledger.Work, s mailroom.Settle) {
+	f.t.Helper()
+	s.Claim, s.Number = w.Claim, w.Run.Step+1
+	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// elsewhere is the claim of a run on thread by a worker that claims over HTTP.
+func (f *fixture) elsewhere(agent, thread string) (worker, claim string) {
+	f.t.Helper()
+	worker = ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"agents":[%q],"max":1,"round":1}`, agent)).Worker
+	f.submit(thread, fmt.Sprintf(`{"text":"two","agent":%q,"mode":"interrupt"}`, agent))
+	claimed := ask[client.Claims](f, "POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"wait":"10s"}`, worker)).Claims
+	if len(claimed) != 1 {
+		f.t.Fatalf("claimed %d runs elsewhere", len(claimed))
+	}
+	return worker, claimed[0].Claim
+}
+
+// channels are one that is tried again.
+type channels struct{}
+
+func (channels) All() []client.Channel {
+	return []client.Channel{{Name: "mol", Kind: "poll", State: client.ChannelQueued}}
+}
+
+func (channels) Resume(string) bool { return true }
+
+// pairings let in whoever has a code.
+type pairings struct{}
+
+func (pairings) All(context.Context) ([]client.Pairing, error) {
+	return []client.Pairing{paired()}, nil
+}
+
+func (pairings) Approve(context.Context, client.ApprovePairing, string) (client.Pairing, error) {
+	return paired(), nil
+}
+
+func (pairings) Revoke(context.Context, string, string) error { return nil }
+
+func paired() client.Pairing {
+	return client.Pairing{Channel: "mol", User: "ann", Name: "Ann", State: client.Paired, Tier: client.TierUser, Since: time.Now().UTC()}
+}

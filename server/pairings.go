@@ -1,0 +1,61 @@
+package server
+
+import (
+	"context"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// Pairings is what the server asks of who is let in to talk through chat platforms.
+type Pairings interface {
+	All(ctx context.Context) ([]client.Pairing, error)
+	Approve(ctx context.Context, in client.ApprovePairing, by string) (client.Pairing, error)
+	Revoke(ctx context.Context, channel, user string) error
+}
+
+// pairings registers what lets people in.
+func (f face) pairings() {
+	s := f.server
+	handle(f, f.op(mailroom.MayAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
+	handle(f, f.op(mailroom.MayAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
+	ending := f.op(mailroom.MayAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
+	ending.DefaultStatus = 204
+	handle(f, ending, s.revokePairing)
+}
+
+func (s *Server) listPairings(ctx context.Context, _ *none) (*body[client.Page[client.Pairing]], error) {
+	out := client.Page[client.Pairing]{Items: []client.Pairing{}}
+	if s.options.Pairings == nil {
+		return &body[client.Page[client.Pairing]]{out}, nil
+	}
+	all, err := s.options.Pairings.All(ctx)
+	out.Items = append(out.Items, all...)
+	return &body[client.Page[client.Pairing]]{out}, err
+}
+
+type approvePairingInput struct{ Body client.ApprovePairing }
+
+func (s *Server) approvePairing(ctx context.Context, in *approvePairingInput) (*body[client.Pairing], error) {
+	if s.options.Pairings == nil {
+		return nil, noPairings()
+	}
+	p, err := s.options.Pairings.Approve(ctx, in.Body, requestOf(ctx).who.Name)
+	return &body[client.Pairing]{p}, err
+}
+
+type revokePairingInput struct {
+	Channel string `path:"channel" doc:"Name of a channel."`
+	User    string `path:"user" doc:"Id of a user on its platform."`
+}
+
+func (s *Server) revokePairing(ctx context.Context, in *revokePairingInput) (*none, error) {
+	if s.options.Pairings == nil {
+		return nil, noPairings()
+	}
+	return nil, s.options.Pairings.Revoke(ctx, in.Channel, in.User)
+}
+
+func noPairings() error {
+	return mailroom.Errorf(mailroom.NotFound, "this server has no channel of a chat platform")
+}

@@ -1,0 +1,77 @@
+package server_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+// pairings are those of a test: one waits with the code "CODE".
+type pairings struct {
+	all      []client.Pairing
+	approved []client.ApprovePairing
+	by       string
+	revoked  [][2]string
+}
+
+func (p *pairings) All(context.Context) ([]client.Pairing, error) { return p.all, nil }
+
+func (p *pairings) Approve(_ context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
+	p.approved, p.by = append(p.approved, in), by
+	if in.Code != "CODE" {
+		return client.Pairing{}, mailroom.Errorf(mailroom.NotFound, "no such code")
+	}
+	return p.all[0], nil
+}
+
+func (p *pairings) Revoke(_ context.Context, channel, user string) error {
+	p.revoked = append(p.revoked, [2]string{channel, user})
+	return nil
+}
+
+func TestPeopleAreLetInByTheirCode(t *testing.T) {
+	p := &pairings{all: []client.Pairing{{Channel: "tg", User: "@u:example.org/x", Name: "U", State: client.PairingWaits, Tier: "stranger", Since: time.Unix(1, 0).UTC()}}}
+	f := start(t, func(o *server.Options) { o.Pairings = p })
+	all, err := f.client.Pairings(t.Context())
+	if diff := cmp.Diff(p.all, all); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+	in := client.ApprovePairing{Code: "CODE", Admin: true, Channel: "tg"}
+	if got, err := f.client.ApprovePairing(t.Context(), in); err != nil || got.User != p.all[0].User {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if diff := cmp.Diff([]client.ApprovePairing{in}, p.approved); diff != "" || p.by != mailroom.Operator {
+		t.Errorf("by %q: %s", p.by, diff)
+	}
+	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("a wrong code: %v", err)
+	}
+	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.Invalid {
+		t.Errorf("no code: %v", err)
+	}
+	if err := f.client.RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([][2]string{{"tg", "@u:example.org/x"}}, p.revoked); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAServerWithoutChatsLetsNobodyIn(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.Pairings = nil })
+	if all, err := f.client.Pairings(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("got %v, %v", all, err)
+	}
+	_, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "CODE"})
+	for what, err := range map[string]error{"approve": err, "revoke": f.client.RevokePairing(t.Context(), "tg", "u")} {
+		if mailroom.CodeOf(err) != mailroom.NotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/ledger"
+)
+
+// Projects is the part of a ledger that is about reservations and notifications.
+type Projects interface {
+	Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Reserved, error)
+	RenewReservation(ctx context.Context, id string, by *mailroom.Token, ttl time.Duration) (mailroom.Reservation, error)
+	Release(ctx context.Context, id string, by *mailroom.Token, force bool) (mailroom.Reservation, error)
+	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
+	Reservations(ctx context.Context, project string, who *mailroom.Token) ([]mailroom.Reservation, error)
+	Notify(ctx context.Context, in mailroom.Notify) (ledger.Notified, error)
+	Inbox(ctx context.Context, in ledger.ReadInbox) ([]ledger.Received, error)
+	Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error
+}
+
+func (f face) projects() {
+	s := f.server
+	taking := f.op(mailroom.MaySubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
+	taking.DefaultStatus = 201
+	taking.Description = "A name that another agent holds is a conflict, whose held tells who and until when."
+	handle(f, taking, s.reserve)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
+	ending := f.op(mailroom.MaySubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
+	ending.DefaultStatus = 204
+	handle(f, ending, s.release)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
+
+	telling := f.op(mailroom.MaySubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
+	telling.DefaultStatus = 201
+	handle(f, telling, s.notify)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
+	handle(f, f.op(mailroom.MaySubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
+	reading := f.op(mailroom.MaySubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
+	reading.DefaultStatus = 204
+	handle(f, reading, s.acknowledge)
+}
+
+// projectOr is the project that was named, or the default one.
+func projectOr(name string) string { return cmp.Or(name, mailroom.DefaultProject) }
+
+type reserveInput struct{ Body client.Reserve }
+
+func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[client.Reserved], error) {
+	b := in.Body
+	ttl, err := client.ReadDuration("body.ttl", b.TTL)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.options.Ledger.Reserve(ctx, mailroom.Reserve{
+		Project: projectOr(b.Project), Names: b.Names, Holder: b.Holder, By: requestOf(ctx).who,
+		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
+	})
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Reserved]{client.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
+}
+
+func showReservations(rows []mailroom.Reservation) []client.Reservation {
+	out := make([]client.Reservation, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, client.NewReservation(r))
+	}
+	return out
+}
+
+type listReservationsInput struct {
+	Project string `query:"project" doc:"Default: all that the token sees."`
+}
+
+func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[client.Page[client.Reservation]], error) {
+	rows, err := s.options.Ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
+	if err != nil {
+		return nil, within("query.", err)
+	}
+	return &body[client.Page[client.Reservation]]{client.Page[client.Reservation]{Items: showReservations(rows)}}, nil
+}
+
+// ReservationPath is the reservation in a path.
+type ReservationPath struct {
+	Reservation string `path:"reservation" doc:"Id of a reservation."`
+}
+
+type renewReservationInput struct {
+	ReservationPath
+	Body client.ReservationRenewal
+}
+
+func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput) (*body[client.Reservation], error) {
+	ttl, err := client.ReadDuration("body.ttl", in.Body.TTL)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.options.Ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Reservation]{client.NewReservation(row)}, nil
+}
+
+type releaseInput struct {
+	ReservationPath
+	Force bool `query:"force" doc:"End that of another token. Needs the scope admin."`
+}
+
+func (s *Server) release(ctx context.Context, in *releaseInput) (*none, error) {
+	_, err := s.options.Ledger.Release(ctx, in.Reservation, requestOf(ctx).who, in.Force)
+	return nil, err
+}
+
+type releaseNamesInput struct{ Body client.ReleaseNames }
+
+func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body[client.Released], error) {
+	b := in.Body
+	ended, err := s.options.Ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Released]{client.Released{Released: showReservations(ended)}}, nil
+}
+
+type notifyInput struct {
+	Key  string `header:"Idempotency-Key" doc:"The same notification under the same key is told once."`
+	Body client.Notify
+}
+
+func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Notified], error) {
+	b := in.Body
+	key, err := oneKey(in.Key, b.Key)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.options.Ledger.Notify(ctx, mailroom.Notify{
+		Project: projectOr(b.Project), By: requestOf(ctx).who, Key: key,
+		Notification: mailroom.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
+	})
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Notified]{client.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
+}
+
+type listNotificationsInput struct {
+	Project string `query:"project" default:"default"`
+	Agent   string `query:"agent" required:"true" doc:"Whose inbox it is."`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+}
+
+func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[client.Page[client.Notification]], error) {
+	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit})
+	return page, within("query.", err)
+}
+
+type takeNotificationsInput struct{ Body client.Take }
+
+func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[client.Page[client.Notification]], error) {
+	b := in.Body
+	page, err := s.inbox(ctx, ledger.ReadInbox{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
+	return page, within("body.", err)
+}
+
+func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.Page[client.Notification]], error) {
+	in.By = requestOf(ctx).who
+	found, err := s.options.Ledger.Inbox(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	out := client.Page[client.Notification]{Items: []client.Notification{}}
+	for _, n := range found {
+		out.Items = append(out.Items, client.Notification{
+			Seq: n.Seq, At: n.At, From: n.From, To: append([]string{}, n.To...), Event: n.Event, Data: n.Data,
+		})
+	}
+	return &body[client.Page[client.Notification]]{out}, nil
+}
+
+type acknowledgeInput struct{ Body client.Acknowledge }
+
+func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*none, error) {
+	b := in.Body
+	return nil, within("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+}

@@ -1,0 +1,155 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+func TestReservationsOverTheWire(t *testing.T) {
+	f := start(t)
+	ctx := t.Context()
+	out, err := f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/**", "a"}, Holder: "x", TTL: "30m", Reason: "refactoring"})
+	if err != nil || len(out.Granted) != 2 || out.Granted[0].Project != "p" || out.Granted[0].Reason != "refactoring" || out.Granted[1].Fence <= out.Granted[0].Fence {
+		t.Fatalf("granted %+v, %v", out, err)
+	}
+	if left := time.Until(out.Granted[0].ExpiresAt); left > 30*time.Minute || left < 29*time.Minute {
+		t.Errorf("it holds for %v", left)
+	}
+	_, err = f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
+	held, ok := errors.AsType[*mailroom.Held](err)
+	if mailroom.CodeOf(err) != mailroom.Conflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
+		t.Errorf("refused with %v, held by %+v", err, held)
+	}
+	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
+		t.Errorf("the refusal says %q", err)
+	}
+	advisory, err := f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y", Advisory: true})
+	if err != nil || len(advisory.Conflicts) != 1 || advisory.Conflicts[0].ID != out.Granted[0].ID {
+		t.Errorf("advisory: %+v, %v", advisory, err)
+	}
+	renewed, err := f.client.RenewReservation(ctx, out.Granted[1].ID, client.ReservationRenewal{TTL: "2h"})
+	if err != nil || !renewed.ExpiresAt.After(out.Granted[1].ExpiresAt) {
+		t.Errorf("renewed: %+v, %v", renewed, err)
+	}
+	if err := f.client.Release(ctx, out.Granted[1].ID, false); err != nil {
+		t.Error(err)
+	}
+	if err := f.client.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("released twice: %v", err)
+	}
+	ended, err := f.client.ReleaseNames(ctx, client.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
+	if err != nil || len(ended) != 1 {
+		t.Errorf("ended %+v, %v", ended, err)
+	}
+	if all, err := f.client.Reservations(ctx, "p"); err != nil || len(all) != 1 || all[0].Holder != "y" {
+		t.Errorf("held are %+v, %v", all, err)
+	}
+}
+
+func TestNotificationsOverTheWire(t *testing.T) {
+	f := start(t)
+	ctx := t.Context()
+	take := func(agent string) []client.Notification {
+		t.Helper()
+		found, err := f.client.TakeNotifications(ctx, client.Take{Agent: agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if got := take("y"); len(got) != 0 {
+		t.Errorf("a new inbox has %+v", got)
+	}
+	in := client.Notify{From: "x", Event: "built", Data: json.RawMessage(`{"ok":true}`), Key: "k"}
+	for range 2 {
+		if out, err := f.client.Notify(ctx, in); err != nil || out.Seq != 1 || out.Project != "default" || fmt.Sprint(out.To) != "[y]" {
+			t.Errorf("notified %+v, %v", out, err)
+		}
+	}
+	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`, "Idempotency-Key: other"), 422, mailroom.Invalid)
+	seen, err := f.client.Notifications(ctx, "", "y", 0)
+	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" || string(seen[0].Data) != `{"ok":true}` {
+		t.Errorf("seen %+v, %v", seen, err)
+	}
+	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{1}}); err != nil {
+		t.Error(err)
+	}
+	if got := take("y"); len(got) != 0 {
+		t.Errorf("what was acknowledged comes again: %+v", got)
+	}
+	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.Invalid {
+		t.Errorf("acknowledged what is not there: %v", err)
+	}
+	// The log of the project is that of a thread.
+	entries, err := f.client.Entries(ctx, "project:default", client.EntriesQuery{})
+	if err != nil || len(entries.Items) != 1 || entries.Items[0].Kind != mailroom.KindNotification {
+		t.Errorf("the log has %+v, %v", entries, err)
+	}
+}
+
+func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
+	f := start(t)
+	ann := f.as(f.token("ann", "", but("")...))
+	eve := f.as(f.token("eve", "", but("")...))
+	bob := f.as(f.token("bob", "project:p", mailroom.MayRead, mailroom.MaySubmit))
+	out := ask[client.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
+	ask[client.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	before := f.written()
+	for route, body := range map[string]string{
+		"POST /v1/reservations":                                 `{"project":"p","names":["b"],"holder":"e"}`,
+		"POST /v1/notifications":                                `{"project":"p","from":"e","event":"e"}`,
+		"POST /v1/notifications/take":                           `{"project":"p","agent":"y"}`,
+		"POST /v1/notifications/acknowledge":                    `{"project":"p","agent":"y","seqs":[1]}`,
+		"GET /v1/notifications?project=p&agent=y":               "",
+		"DELETE /v1/reservations/" + out.Granted[0].ID:          "",
+		"POST /v1/reservations/" + out.Granted[0].ID + "/renew": `{}`,
+	} {
+		if got := eve.call(route, body); got.status != 403 && got.status != 404 {
+			t.Errorf("a stranger: %s: %d %s", route, got.status, got.body)
+		}
+	}
+	for _, route := range []string{"GET /v1/reservations", "GET /v1/reservations?project=p"} {
+		if got := ask[client.Page[client.Reservation]](eve, route, ""); len(got.Items) != 0 {
+			t.Errorf("a stranger sees %+v", got.Items)
+		}
+		if got := ask[client.Page[client.Reservation]](bob, route, ""); len(got.Items) != 1 {
+			t.Errorf("who has the namespace sees %+v", got.Items)
+		}
+	}
+	if got := ask[client.Released](eve, "POST /v1/reservations/release", `{"project":"p","names":["a"],"holder":"x"}`); len(got.Released) != 0 {
+		t.Errorf("a stranger ended %+v", got.Released)
+	}
+	if after := f.written(); after != before {
+		t.Errorf("what was refused changed\n%s to\n%s", before, after)
+	}
+	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403, mailroom.Forbidden)
+	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403, mailroom.Forbidden)
+	if got := f.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""); got.status != 204 {
+		t.Errorf("an admin with force: %d %s", got.status, got.body)
+	}
+}
+
+func badProjects() []badInput {
+	return []badInput{
+		{"POST /v1/reservations", `{"names":[],"holder":"x"}`, 422, "body.names", ""},
+		{"POST /v1/reservations", `{"names":["a"],"holder":"x/y"}`, 422, "body.holder", ""},
+		{"POST /v1/reservations", `{"names":["a"],"holder":"x","ttl":"long"}`, 422, "body.ttl", ""},
+		{"POST /v1/reservations", `{"names":["a"],"holder":"x","ttl":"8760h"}`, 422, "body.ttl", ""},
+		{"POST /v1/reservations", `{"names":["a"],"holder":"x","project":"a/b"}`, 422, "body.project", ""},
+		{"POST /v1/reservations", `{"names":["a"],"holder":"x","force":true}`, 422, "body.force", ""},
+		{"GET /v1/reservations?project=a/b", ``, 422, "query.project", ""},
+		{"POST /v1/notifications", `{"from":"","event":"e"}`, 422, "body.from", ""},
+		{"POST /v1/notifications", `{"from":"x","event":""}`, 422, "body.event", ""},
+		{"GET /v1/notifications", ``, 422, "query.agent", ""},
+		{"GET /v1/notifications?agent=x&limit=501", ``, 422, "query.limit", ""},
+		{"POST /v1/notifications/take", `{"agent":""}`, 422, "body.agent", ""},
+		{"POST /v1/notifications/acknowledge", `{"agent":"x","seqs":[]}`, 422, "body.seqs", ""},
+	}
+}

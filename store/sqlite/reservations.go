@@ -1,0 +1,45 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+
+	"mailroom"
+)
+
+const (
+	reservationColumns = `SELECT v.id, t.id, v.name, v.holder, v.owner, v.shared, v.advisory, v.reason, v.fence, v.taken_at, v.expires_at
+		FROM reservation v CROSS JOIN thread t ON t.key = v.thread`
+	readReservations = reservationColumns + " ORDER BY t.id, v.fence, v.id"
+	// A project has one thread, so its own come as they lie.
+	reservationsOf = reservationColumns + " WHERE v.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY v.fence, v.id"
+
+	dropReservation = "DELETE FROM reservation WHERE id = ?"
+	putReservation  = `INSERT INTO reservation (name, holder, owner, shared, advisory, reason, fence, taken_at, expires_at, id, thread)
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, key FROM thread WHERE id = ?
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, holder = excluded.holder, owner = excluded.owner, shared = excluded.shared,
+		advisory = excluded.advisory, reason = excluded.reason, fence = excluded.fence, taken_at = excluded.taken_at, expires_at = excluded.expires_at,
+		thread = excluded.thread`
+)
+
+func (r reader) Reservations(thread string) ([]mailroom.Reservation, error) {
+	text, args := readReservations, []any(nil)
+	if thread != "" {
+		text, args = reservationsOf, []any{thread}
+	}
+	var found []mailroom.Reservation
+	err := r.query("read reservations", text, args, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		found = append(found, mailroom.Reservation{
+			ID: c.text(), Thread: c.text(), Name: c.text(), Holder: c.text(), Owner: c.text(), Shared: c.bool(), Advisory: c.bool(),
+			Reason: c.text(), Fence: c.int64(), TakenAt: c.time(), ExpiresAt: c.time(),
+		})
+		return true, c.err
+	})
+	return found, err
+}
+
+func (t *tx) writeReservation(row *mailroom.Reservation) error {
+	res, err := t.exec(putReservation, row.Name, row.Holder, row.Owner, bit(row.Shared), bit(row.Advisory), row.Reason,
+		row.Fence, micros(row.TakenAt), micros(row.ExpiresAt), row.ID, row.Thread)
+	return wrote(res, err, "thread", row.Thread, 0)
+}
