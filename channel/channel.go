@@ -1,5 +1,5 @@
-// Package channel connects chat platforms to mailboxes. An [Adapter] knows one
-// platform; a [Runner] keeps it going.
+// Package channel connects chat platforms to mailboxes. An [Adapter] is one connection
+// to a platform; a [Runner] makes them, one after the other, and keeps the channel going.
 //
 // What arrives becomes a submit to the chat's conversation thread, whose key is
 // the platform's own id, in one transaction with the cursor that says how far the
@@ -14,7 +14,7 @@ package channel
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"net/url"
 	"strings"
 	"time"
@@ -22,20 +22,54 @@ import (
 	"mailroom"
 )
 
-// Adapter is one platform. Its methods are called concurrently. Errors are the
-// platform's unless they say otherwise; a RetryAfter of a [mailroom.Failure] in
-// their tree is obeyed.
+// Connect makes an adapter that is connected, or fails. It is called for every try
+// anew, never while an earlier adapter of the channel is known to live.
+//
+// It must return soon after ctx ends, which [Pace].Connect bounds, and must not use
+// ctx for what outlives it. What it has opened when it fails it must close. What it
+// reads of secrets it should read again each time, so that a new one counts. An
+// error is tried again later, after a RetryAfter of a [mailroom.Failure] in its
+// tree, unless it is [Fatal]: wrong credentials, a missing program, a token that
+// somebody else uses.
+//
+// The link is this adapter's alone. It goes dead when the adapter is to end: from
+// then on it takes nothing, and what is told over it is shown nowhere.
+type Connect func(ctx context.Context, l *Link) (Adapter, error)
+
+// Adapter is one connection to a platform. Its methods are called concurrently; a
+// panic in one of them is an error of it, so they should start no goroutines that
+// can panic elsewhere.
+//
+// It must not connect again by itself: it returns, and another is made.
 type Adapter interface {
-	// Receive takes in what arrives until ctx ends. It begins with what
-	// [Link.Position] has, each time. An error is a lost connection: the runner
-	// waits and calls it again, unless it is [Fatal].
-	Receive(ctx context.Context, l *Link) error
+	// Receive takes in what arrives until ctx ends. It must begin with what
+	// [Link.Position] has, and catch up from there where the platform has a
+	// history; it must tell the platform that something was received only after
+	// [Link.Take] has returned without an error. It must say [Link.Heard] whenever
+	// the platform has shown that it can be received from, more often than
+	// [Pace].Fresh also when nobody speaks: an answered poll, an acknowledged
+	// heartbeat; that something was opened is none. Any return before ctx ends is
+	// the end of the connection; an error means what it means of [Connect].
+	Receive(ctx context.Context) error
 	// Tend does what is to be done beside receiving, such as heartbeats, until
-	// ctx ends. What fails in it is told with [Link.Trouble] and ends nothing.
-	Tend(ctx context.Context, l *Link)
+	// ctx ends. An error is the end of the connection; what need not end it goes
+	// to [Link.Trouble]. It may return nil at once.
+	Tend(ctx context.Context) error
 	// Deliver sends what a run of a delivery thread brings. It must not send
-	// twice what it knows to be sent: see [mailroom.Session].Do.
-	Deliver(ctx context.Context, l *Link, d Delivery, s mailroom.Session) error
+	// twice what it knows to be sent: see [mailroom.Session].Do. An error has the
+	// class that it means for the run: [mailroom.Permanent] if the platform will
+	// never take it, [mailroom.Outage] with its RetryAfter if it takes nothing now,
+	// and [mailroom.ErrUnknown] if nobody knows. It must keep to the platform's
+	// bounds of one chat by returning such an Outage rather than by waiting long:
+	// it holds a slot that all channels share. It says [Link.Sent] when the platform
+	// has taken something. One that is under way when the adapter is to end may end
+	// after Close has returned.
+	Deliver(ctx context.Context, d Delivery, s mailroom.Session) error
+	// Close gives back all that the adapter holds, and makes Receive and Tend return
+	// if they have not, although their ctx has ended. It is called once, when the
+	// deliveries under way have ended or had half of [Pace].Close. An adapter that
+	// takes longer than the whole of it is left behind, and the next is made.
+	Close() error
 }
 
 // Ledger is what a channel asks of a ledger.
@@ -44,6 +78,13 @@ type Ledger interface {
 	Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
 	MoveCursor(ctx context.Context, c mailroom.Cursor) error
 	Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error)
+	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
+	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
+	Retract(ctx context.Context, thread, message string) error
+	Note(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
+	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
+	InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error)
+	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 
 // Fatal marks an error after which trying again is of no use.
@@ -52,11 +93,6 @@ func Fatal(err error) error { return &fatalError{err} }
 type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
-
-func isFatal(err error) bool {
-	_, ok := errors.AsType[*fatalError](err)
-	return ok
-}
 
 // AgentName is the name of the agent that delivers for a channel. No agent of a
 // configuration can have it.
@@ -86,20 +122,27 @@ func OutID(thread string) string { return outPrefix + thread }
 
 const outPrefix = "out:"
 
+// LogID is the thread whose log tells how the channel fares: see [Change].
+func LogID(channel string) string { return Via(channel) }
+
 // Reserved are the beginnings of the ids of a channel's threads. Nobody else may
 // make one: who does reads what arrives there.
 func Reserved(channel string) []string {
 	begin := ThreadID(channel) + ":"
-	return []string{begin, OutID(begin)}
+	return []string{begin, OutID(begin), LogID(channel)}
 }
 
 // Arrival is something that arrived in a chat.
 type Arrival struct {
-	Chat     []string // names the chat: the first word its kind, the others who or where
-	Key      string   // the platform's own id of it
-	Parts    []mailroom.Part
-	Sender   string
+	Chat   []string // names the chat: the first word its kind, the others who or where
+	Key    string   // the platform's own id of it
+	Parts  []mailroom.Part
+	Sender string
+	// Place names where what comes of it is said, in the words of Chat; nil: in the
+	// chat. Several chats may be one place.
+	Place    []string
 	Agent    string            // that is to read it
+	Mode     mailroom.Mode     // what it does to a busy thread; "" queues it
 	Metadata map[string]string // labels of the run, for the way back
 	Once     bool              // the failure of its run is an answer, and is not retried
 	Cursor   Cursor            // moves with it
@@ -111,31 +154,10 @@ type Cursor struct {
 	Position []byte // JSON, the adapter's own
 }
 
-// Condition is what is known about a channel.
-type Condition string
-
-const (
-	Starting  Condition = "starting"  // it was never heard, and has not failed yet
-	Connected Condition = "connected" // its last success is fresh
-	Silent    Condition = "silent"    // nothing fails, but its last success is not fresh any more
-	Queued    Condition = "queued"    // it failed and is tried again
-	Failed    Condition = "failed"    // it failed for good
-)
-
-// State is what there is to say about a channel. Zero times: never.
-type State struct {
-	Name           string
-	Kind           string
-	Condition      Condition
-	Reason         string // why it is not connected, or what keeps it; "" if nothing does
-	LastSuccess    time.Time
-	LastError      string
-	LastErrorAt    time.Time
-	LastInbound    time.Time
-	LastOutbound   time.Time // the platform took something
-	Cursor         string    // as people read it
-	Unhandled      int       // arrivals that the platform was not told to be done
-	NextTry        time.Time // of a queued one
-	ConnectedSince time.Time
-	Failures       int // in a row
+// Edit is a change of something that arrived before.
+type Edit struct {
+	Chat   []string        // as it arrived
+	Key    string          // of what is changed, as it arrived
+	Parts  []mailroom.Part // that it has now; none: it was deleted
+	Cursor Cursor          // moves after it
 }

@@ -3,7 +3,6 @@ package channel
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"mailroom"
@@ -13,7 +12,9 @@ import (
 // asked, or a run that ended without a word. Exactly one of Text, Ticket and
 // Ended is set.
 type Delivery struct {
-	Run    *mailroom.Run // of the conversation, that it comes from
+	// Run is that of the conversation, from which it comes. If the channel itself
+	// says it, see [Link.Answer], it is that of the delivery, and so is Origin.
+	Run    *mailroom.Run
 	Origin *mailroom.Run // that brought the message which it answers: Run, or what Run descends from; nil if none came through this channel
 	Text   string
 	Ticket *mailroom.Ticket
@@ -21,16 +22,24 @@ type Delivery struct {
 }
 
 // delivery reads what a run brings.
-func (l *Link) delivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
+func (r *Runner) delivery(ctx context.Context, s mailroom.Session) (d Delivery, err error) {
 	run := s.Run()
-	if !run.Delivery() {
+	own := run.Origin.Via == Via(r.Name())
+	if !own && !run.Delivery() {
 		return d, permanent("this agent sends what a conversation says; a message of its own cannot be for a chat")
 	}
 	input, err := s.Input(ctx)
 	if err != nil {
 		return d, err
 	}
-	if d.Run, d.Origin, err = l.source(ctx, run.Parent); err != nil {
+	if own {
+		d.Run, d.Origin = run, run
+		for _, m := range input {
+			d.Text = m.Text
+		}
+		return d, nil
+	}
+	if d.Run, d.Origin, err = r.source(ctx, run.Parent); err != nil {
 		return d, err
 	}
 	if d.Run == nil {
@@ -56,17 +65,17 @@ func (l *Link) delivery(ctx context.Context, s mailroom.Session) (d Delivery, er
 }
 
 // source finds a run, and the one in its line that came through this channel.
-func (l *Link) source(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
-	err = l.ledger.View(ctx, func(r mailroom.Reader) error {
+func (r *Runner) source(ctx context.Context, id string) (run, origin *mailroom.Run, err error) {
+	err = r.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		for range mailroom.MaxHops {
-			rows, err := r.Runs(mailroom.RunQuery{IDs: []string{id}})
+			rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
 			if err != nil || len(rows) == 0 {
 				return err
 			}
 			if run == nil {
 				run = rows[0]
 			}
-			if rows[0].Origin.Via == Via(l.name) {
+			if rows[0].Origin.Via == Via(r.Name()) {
 				origin = rows[0]
 				return nil
 			}
@@ -83,14 +92,8 @@ func permanent(format string, args ...any) error {
 	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(format, args...)}
 }
 
-// Broken is the adapter of a channel that cannot work as it is configured: it
-// fails, says why, and keeps its deliveries until it was mended.
-func Broken(why error) Adapter { return broken{why} }
-
-type broken struct{ why error }
-
-func (b broken) Receive(context.Context, *Link) error { return Fatal(b.why) }
-func (b broken) Tend(context.Context, *Link)          {}
-func (b broken) Deliver(context.Context, *Link, Delivery, mailroom.Session) error {
-	return &mailroom.Failure{Class: mailroom.Outage, Err: errors.Join(errors.New("the channel cannot send"), b.why)}
+// Broken is the Connect of a channel that cannot work as it is configured: it fails
+// for good and says why, and its deliveries wait until that was mended.
+func Broken(why error) Connect {
+	return func(context.Context, *Link) (Adapter, error) { return nil, Fatal(why) }
 }

@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -10,32 +11,55 @@ import (
 )
 
 // Link is what an adapter has to do with the rest: the ledger, and what is shown
-// of the channel.
+// of the channel. It is dead once the adapter is to end.
 type Link struct {
-	name   string
-	ledger Ledger
-	record *record
-	log    *slog.Logger
+	// Set when it is made.
+	runner  *Runner
+	adapter int             // number of the adapter that it is for
+	life    context.Context // ends when it goes dead
+	log     *slog.Logger
 }
+
+// ErrReplaced is what a dead link answers with.
+var ErrReplaced = errors.New("the adapter is to end: another one takes its place")
 
 // Log is where the adapter tells what nobody else would.
 func (l *Link) Log() *slog.Logger { return l.log }
 
 // Name is the channel's.
-func (l *Link) Name() string { return l.name }
+func (l *Link) Name() string { return l.runner.options.Name }
 
-// View reads one consistent snapshot.
-func (l *Link) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return l.ledger.View(ctx, f)
+// Done is closed when the link goes dead.
+func (l *Link) Done() <-chan struct{} { return l.life.Done() }
+
+// within is ctx for one operation, which ends when the link goes dead.
+func (l *Link) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if l.life.Err() != nil {
+		return nil, nil, ErrReplaced
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(l.life, func() { cancel(ErrReplaced) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}, nil
 }
 
-// Position is the one that was saved last for an identity, nil at first.
+// View reads one consistent snapshot. A delivery may do so to its end, also over a
+// dead link.
+func (l *Link) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return l.runner.options.Ledger.View(ctx, f)
+}
+
+// Position is the one that was saved last for an identity, nil at first. An identity
+// is whose messages they are, such as the id of the bot: what a token can read
+// depends on whose it is, so an adapter must ask the platform for it.
 func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
-	err := l.ledger.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors()
+	err := l.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Cursors(l.Name())
 		for _, c := range rows {
-			if c.Channel == l.name && c.Identity == identity {
+			if c.Identity == identity {
 				saved = c.Position
 			}
 		}
@@ -48,55 +72,122 @@ func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, 
 // under the same key, is answered with what became of it then. A thread that is
 // somebody else's, from before the channel was there, takes nothing (NotFound).
 func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) {
-	thread := ThreadID(l.name, a.Chat...)
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return mailroom.Submitted{}, err
+	}
+	defer done()
+	name := l.Name()
+	thread := ThreadID(name, a.Chat...)
+	place := OutID(thread)
+	if a.Place != nil {
+		place = OutID(ThreadID(name, a.Place...))
+	}
 	cursor := l.cursor(a.Cursor)
-	out, err := l.ledger.Submit(ctx, mailroom.Submit{
-		By:     &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MaySubmit}}, // to threads of its own alone
+	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
+		By:     own(),
 		Thread: thread, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Sender: a.Sender,
-		Origin: mailroom.Origin{Via: Via(l.name), Sender: a.Sender, RequestID: a.Key},
-		Agent:  a.Agent, SetAgent: true, Once: a.Once, Metadata: a.Metadata,
-		DeliverTo: OutID(thread), DeliverAgent: AgentName(l.name), Cursor: &cursor,
+		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
+		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, Once: a.Once, Metadata: a.Metadata,
+		DeliverTo: place, DeliverAgent: AgentName(name), Cursor: &cursor,
 	})
 	if err == nil && out.Disposition != mailroom.WasDuplicate {
-		l.record.inbound(time.Now())
+		l.runner.note(l.adapter, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
 }
 
+// Amend changes something that arrived before, if nobody has read it yet, and moves
+// the cursor after that. It reports whether it was changed: what is read, was never
+// taken, or was deleted stays as it is.
+func (l *Link) Amend(ctx context.Context, e Edit) (changed bool, err error) {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	thread := ThreadID(l.Name(), e.Chat...)
+	var known []mailroom.SubmitKey
+	err = l.View(ctx, func(r mailroom.Reader) (err error) {
+		known, err = r.Keys(thread, []string{e.Key})
+		return err
+	})
+	if err != nil {
+		return false, err
+	}
+	if len(known) > 0 {
+		if len(e.Parts) > 0 {
+			_, err = l.runner.options.Ledger.Edit(ctx, thread, known[0].Result.Message, e.Parts)
+		} else {
+			err = l.runner.options.Ledger.Retract(ctx, thread, known[0].Result.Message)
+		}
+		switch mailroom.CodeOf(err) {
+		case "":
+			changed = true
+		case mailroom.Conflict, mailroom.NotFound, mailroom.Gone:
+		default:
+			return false, err
+		}
+	}
+	return changed, l.runner.options.Ledger.MoveCursor(ctx, l.cursor(e.Cursor))
+}
+
 // Move moves the cursor alone, over what is not to be taken.
 func (l *Link) Move(ctx context.Context, c Cursor) error {
-	return l.ledger.MoveCursor(ctx, l.cursor(c))
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return l.runner.options.Ledger.MoveCursor(ctx, l.cursor(c))
 }
 
 func (l *Link) cursor(c Cursor) mailroom.Cursor {
-	return mailroom.Cursor{Channel: l.name, Identity: c.Identity, Position: c.Position}
+	return mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
 }
 
 // Again has a dead letter delivered again.
 func (l *Link) Again(ctx context.Context, run string) error {
-	_, err := l.ledger.Retry(ctx, mailroom.Retry{Run: run, By: Via(l.name)})
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = l.runner.options.Ledger.Retry(ctx, mailroom.Retry{Run: run, By: Via(l.Name())})
+	return err
+}
+
+// Cancel ends a run that is not wanted any more.
+func (l *Link) Cancel(ctx context.Context, run string) error {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = l.runner.options.Ledger.Cancel(ctx, run, Via(l.Name()))
 	return err
 }
 
 // Heard says that the platform has answered to who receives: it is evidence that
-// the channel is connected.
-func (l *Link) Heard() {
-	if l.record.heard(time.Now()) {
-		l.log.Info("channel connected")
-	}
-}
+// the channel is connected. In Connect it counts once that has returned.
+func (l *Link) Heard() { l.runner.hear(l.adapter) }
 
-// Sent says that the platform has taken something.
-func (l *Link) Sent() { l.record.outbound(time.Now()) }
+// Sent says that the platform has taken something, which is so whatever became of
+// the adapter meanwhile.
+func (l *Link) Sent() {
+	l.runner.mu.Lock()
+	defer l.runner.mu.Unlock()
+	l.runner.shown.LastOutbound = time.Now()
+}
 
 // Trouble shows an error that ends nothing.
 func (l *Link) Trouble(err error) {
-	l.record.trouble(err, time.Now())
-	l.log.Warn("channel has trouble", "error", short(err))
+	if l.runner.note(l.adapter, func(s *State) { s.LastError, s.LastErrorAt = short(err), time.Now() }) {
+		l.log.Warn("channel has trouble", "error", short(err))
+	}
 }
 
-// Show says where the adapter is: its cursor, how many arrivals are not handled,
-// and what holds it up, if anything.
-func (l *Link) Show(cursor string, unhandled int, held string) {
-	l.record.progress(cursor, unhandled, held)
+// Show says how far the adapter is.
+func (l *Link) Show(p Progress) {
+	l.runner.note(l.adapter, func(s *State) { s.Progress = p })
 }

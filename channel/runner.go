@@ -2,132 +2,326 @@ package channel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"runtime/debug"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-
 	"mailroom"
 )
 
-// Options are one channel.
+// Options are one channel. Name, Connect and Ledger are needed.
 type Options struct {
 	Name    string
 	Kind    string // of its platform
-	Adapter Adapter
+	Connect Connect
 	Ledger  Ledger
-	Fresh   time.Duration // how long a success proves that it is connected; 0 is 30 s
-	// FirstPause and LastPause are between two tries: the first, doubled each time
-	// up to the last. 0 is 1 s and 60 s. The first success begins anew.
-	FirstPause, LastPause time.Duration
-	Log                   *slog.Logger
+	Pace    Pace
+	// Jitter returns from 0 to 1; nil is by chance.
+	Jitter func() float64
+	Log    *slog.Logger
 }
 
 // Runner keeps one channel going. It waits for no other.
 type Runner struct {
+	// Set by New.
 	options Options
-	adapter Adapter
-	link    *Link
-	record  *record
 	log     *slog.Logger
+	kick    chan struct{} // there may be something to do
+	news    chan struct{} // there are changes to be told
+
+	// Owned by mu.
+	mu       sync.Mutex
+	standing standing
+	shown    State // what standing does not have
+	life     *life // of the adapter that was made last, nil at first
+	changes  []Change
+	lost     int // changes that nobody had the time to keep
+	over     bool
 }
 
 // New makes the runner of a channel. It starts nothing.
 func New(o Options) *Runner {
-	if o.Fresh == 0 {
-		o.Fresh = 30 * time.Second
-	}
-	if o.FirstPause == 0 {
-		o.FirstPause = time.Second
-	}
-	if o.LastPause == 0 {
-		o.LastPause = time.Minute
-	}
+	o.Pace.fill()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	log := o.Log.With("channel", o.Name)
-	r := newRecord(o.Name, o.Kind, o.Fresh)
+	if o.Jitter == nil {
+		o.Jitter = rand.Float64
+	}
 	return &Runner{
-		options: o, adapter: o.Adapter, record: r, log: log,
-		link: &Link{name: o.Name, ledger: o.Ledger, record: r, log: log},
+		options: o, log: o.Log.With("channel", o.Name),
+		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
+		shown: State{Name: o.Name, Kind: o.Kind, Condition: Starting},
 	}
 }
 
 // Name is the channel's.
-func (r *Runner) Name() string { return r.link.name }
+func (r *Runner) Name() string { return r.options.Name }
 
 // State is what is known about the channel now.
-func (r *Runner) State() State { return r.record.at(time.Now()) }
-
-// Agent is the agent of the channel's delivery threads. It works whether Run does
-// or not.
-func (r *Runner) Agent() mailroom.Agent {
-	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
-		d, err := r.link.delivery(ctx, s)
-		if err != nil {
-			return err
-		}
-		return r.adapter.Deliver(ctx, r.link, d, s)
-	})
+func (r *Runner) State() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	r.step(event{what: ticked, at: now}) // nothing is claimed that is not so any more
+	s, st := r.shown, r.standing
+	if st.condition == "" {
+		return s
+	}
+	s.Condition, s.Since, s.Reason = st.condition, st.since, st.reason
+	if s.Condition == Connected {
+		s.Reason = s.Held
+	}
+	s.Adapter, s.Stranded, s.Attempts = st.adapter, len(st.stranded), st.attempts
+	s.NextTry, s.Reconnects, s.ConnectedSince, s.Downtime = st.due, st.reconnects, st.connected, st.down
+	if !st.downSince.IsZero() {
+		s.Downtime += now.Sub(st.downSince)
+	}
+	return s
 }
 
-// longestPause bounds what a platform may ask for.
-const longestPause = time.Hour
+// Resume has a channel that is not connected tried now, whatever has failed before.
+func (r *Runner) Resume() { r.tell(event{what: resumed}) }
 
-// Run receives until ctx ends.
+// Changed has an adapter made anew: what it is to be made of is another.
+func (r *Runner) Changed() { r.tell(event{what: changed}) }
+
+// tell takes an event in, now.
+func (r *Runner) tell(e event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.at = time.Now()
+	r.step(e)
+}
+
+// step takes an event in; it is within mu.
+func (r *Runner) step(e event) {
+	if r.over {
+		return
+	}
+	before := r.standing
+	e.jitter = r.options.Jitter()
+	act := nothing
+	r.standing, act = r.options.Pace.next(before, e)
+	if wake := r.standing.wake(); act != nothing || e.what != heard && wake != before.wake() {
+		signal(r.kick)
+	}
+	if act == closeIt {
+		r.life.retire()
+		r.shown.LastError, r.shown.LastErrorAt = r.standing.reason, e.at
+	}
+	after := r.standing
+	if len(after.stranded) > len(before.stranded) {
+		r.log.Error("the channel's adapter does not end and is left behind", "adapter", before.adapter, "left_behind", len(after.stranded))
+	}
+	if after.condition != before.condition {
+		r.change(before, after, e.at)
+	}
+	if act == closeIt || after.condition != before.condition {
+		r.logged(after, e.what)
+	}
+}
+
+// logged writes the one line about a try that has ended, or a change; within mu.
+func (r *Runner) logged(s standing, what occasion) {
+	args := []any{"state", string(s.condition), "adapter", s.adapter}
+	if s.condition == Connected {
+		r.log.Info("channel connected", args...)
+		return
+	}
+	if s.reason != "" {
+		args = append(args, "attempts", s.attempts, "error", s.reason)
+	}
+	if !s.due.IsZero() {
+		args = append(args, "next_try", s.due)
+	}
+	switch {
+	case s.condition == Starting:
+		r.log.Debug("channel is starting", args...)
+		return
+	case what == resumed || what == changed:
+		r.log.Info("channel is tried now", args...)
+		return
+	}
+	switch s.condition {
+	case Failed, GaveUp:
+		r.log.Error("channel failed and is not tried again", args...)
+	case Parked:
+		r.log.Error("channel keeps failing and needs attention; it is tried now and then", args...)
+	default:
+		r.log.Warn("channel failed and is tried again", args...)
+	}
+}
+
+// most changes that wait to be kept.
+const mostChanges = 1000
+
+func (r *Runner) change(before, after standing, at time.Time) {
+	c := Change{Channel: r.options.Name, State: after.condition, Was: before.condition, Reason: after.reason, Attempts: after.attempts, Adapter: after.adapter, At: at}
+	if due := after.due; !due.IsZero() {
+		c.NextTry = &due
+	}
+	if len(r.changes) >= mostChanges {
+		r.changes = r.changes[1:]
+		r.lost++
+	}
+	r.changes = append(r.changes, c)
+	signal(r.news)
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// hear takes evidence of an adapter.
+func (r *Runner) hear(adapter int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.reports(adapter) {
+		now := time.Now()
+		r.shown.LastSuccess = now
+		r.step(event{what: heard, at: now, adapter: adapter})
+	}
+}
+
+// note changes what is shown, if the adapter may still report.
+func (r *Runner) note(adapter int, f func(*State)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ok := r.reports(adapter)
+	if ok {
+		f(&r.shown)
+	}
+	return ok
+}
+
+// reports tells whether what an adapter says counts; within mu.
+func (r *Runner) reports(adapter int) bool {
+	return !r.over && adapter == r.standing.adapter && r.standing.phase.live()
+}
+
+// broke takes the end of what an adapter was there for.
+func (r *Runner) broke(adapter int, err error) {
+	_, fatal := errors.AsType[*fatalError](err)
+	if p, ok := errors.AsType[*panicked](err); ok {
+		r.log.Error("the channel's adapter panicked", "adapter", adapter, "panic", p.value, "stack", p.stack)
+	}
+	r.tell(event{what: broke, adapter: adapter, reason: short(err), fatal: fatal, after: mailroom.AsFailure(err).RetryAfter})
+}
+
+// Run keeps the channel going until ctx ends. It returns within [Pace].Close after
+// that, whatever the adapter does.
 func (r *Runner) Run(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	beside.Go(func() {
-		if err := guarded(func() error { r.adapter.Tend(ctx, r.link); return nil }); err != nil {
-			r.log.Error("the channel is not tended any more", "error", err)
+	var parts sync.WaitGroup
+	keeping, enough := context.WithCancel(ctx)
+	parts.Go(func() { r.keep(keeping) })
+	r.tell(event{what: begun})
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
+			r.life = r.begin(ctx, r.standing.adapter)
 		}
-	})
-	pauses := backoff.NewExponentialBackOff()
-	pauses.InitialInterval, pauses.MaxInterval = r.options.FirstPause, r.options.LastPause
-	pauses.Multiplier, pauses.RandomizationFactor = 2, 0
-	pauses.Reset()
+		wake := r.standing.wake()
+		r.mu.Unlock()
+		r.wait(ctx, wake)
+	}
+	r.finish()
+	enough()
+	parts.Wait()
+}
+
+// wait waits until there is something to do, or a moment comes.
+func (r *Runner) wait(ctx context.Context, wake time.Time) {
+	var alarm <-chan time.Time
+	if !wake.IsZero() {
+		timer := time.NewTimer(time.Until(wake))
+		defer timer.Stop()
+		alarm = timer.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.kick:
+	case <-alarm:
+		r.tell(event{what: ticked})
+	}
+}
+
+// finish ends the adapter that is there, if it does.
+func (r *Runner) finish() {
+	r.mu.Lock()
+	r.over = true
+	life := r.life
+	r.mu.Unlock()
+	if life == nil {
+		return
+	}
+	life.retire()
+	select {
+	case <-life.ended:
+	case <-time.After(r.options.Pace.Close):
+		r.log.Error("the channel's adapter does not end", "adapter", life.adapter)
+	}
+}
+
+// keep has the changes kept, one after the other, until ctx ends and there are none.
+func (r *Runner) keep(ctx context.Context) {
 	for {
-		before := r.record.successes()
-		err := guarded(func() error { return r.adapter.Receive(ctx, r.link) })
-		if ctx.Err() != nil {
-			return
+		r.mu.Lock()
+		changes, lost := r.changes, r.lost
+		r.changes, r.lost = nil, 0
+		r.mu.Unlock()
+		if lost > 0 {
+			r.log.Warn("changes of the channel are not in its log: they came faster than they were written", "changes", lost)
 		}
-		if err == nil {
-			err = errors.New("the platform's adapter stopped receiving")
+		for _, c := range changes {
+			if err := r.kept(ctx, c); err != nil {
+				r.log.Warn("a change of the channel is not in its log", "state", string(c.State), "error", err)
+				if ctx.Err() != nil {
+					return
+				}
+			}
 		}
-		if r.record.successes() != before {
-			pauses.Reset()
+		if len(changes) > 0 {
+			continue
 		}
-		if isFatal(err) {
-			r.record.failed(err, time.Now(), time.Time{})
-			r.log.Error("channel failed and is not tried again", "error", err)
-			<-ctx.Done() // deliveries go on, and it is tended
-			return
-		}
-		pause := max(pauses.NextBackOff(), min(mailroom.AsFailure(err).RetryAfter, longestPause))
-		r.record.failed(err, time.Now(), time.Now().Add(pause))
-		r.log.Warn("channel failed and is tried again", "error", short(err), "pause", pause)
 		select {
-		case <-time.After(pause):
+		case <-r.news:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
+// kept has one kept, also while everything ends.
+func (r *Runner) kept(ctx context.Context, c Change) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	body, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode a change of a channel: %w", err)
+	}
+	_, err = r.options.Ledger.Note(ctx, LogID(c.Channel), mailroom.KindChannel, body)
+	return err
+}
+
+// panicked is a panic of an adapter. Where it happened is for the log.
+type panicked struct{ value, stack string }
+
+func (p *panicked) Error() string { return "panic: " + p.value }
+
 // guarded makes a panic an error: one channel's fault ends no other.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			err = &panicked{fmt.Sprint(p), string(debug.Stack())}
 		}
 	}()
 	return f()

@@ -3,179 +3,478 @@ package channel_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mailroom"
 	"mailroom/channel"
 )
 
-// adapter is one that does what a test says.
-type adapter struct {
-	prepare func() // within the bubble
-	receive func(ctx context.Context, l *channel.Link) error
-	tend    func(ctx context.Context, l *channel.Link)
+// platform is one that does what a test says. Its zero value connects and hears
+// nothing.
+type platform struct {
+	connect   func(ctx context.Context, l *channel.Link) error
+	receive   func(ctx context.Context, l *channel.Link) error
+	tend      func(ctx context.Context, l *channel.Link) error
+	deliver   func(ctx context.Context, l *channel.Link) error
+	delivered func(d channel.Delivery) // before deliver
+	close     func() error
+	unkept    error // what becomes of notes
+
+	mu    sync.Mutex
+	tries []time.Time // of Connect
+	live  int         // adapters between Connect and the return of Close
+	most  int         // of them at once
+	links []*channel.Link
 }
 
-func (a *adapter) Receive(ctx context.Context, l *channel.Link) error { return a.receive(ctx, l) }
-
-func (a *adapter) Tend(ctx context.Context, l *channel.Link) {
-	if a.tend != nil {
-		a.tend(ctx, l)
+func (p *platform) Connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+	p.mu.Lock()
+	p.tries = append(p.tries, time.Now())
+	p.links = append(p.links, l)
+	p.mu.Unlock()
+	if p.connect != nil {
+		if err := p.connect(ctx, l); err != nil {
+			return nil, err
+		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.live++
+	p.most = max(p.most, p.live)
+	return &adapter{p, l}, nil
 }
 
-func (a *adapter) Deliver(context.Context, *channel.Link, channel.Delivery, mailroom.Session) error {
+func (p *platform) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.tries)
+}
+
+type adapter struct {
+	*platform
+	link *channel.Link
+}
+
+func (a *adapter) Receive(ctx context.Context) error {
+	if a.receive != nil {
+		return a.receive(ctx, a.link)
+	}
+	<-ctx.Done()
 	return nil
 }
 
-// running runs a channel in a bubble until the test has looked at it.
-func running(t *testing.T, a *adapter, look func(r *channel.Runner)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		if a.prepare != nil {
-			a.prepare()
-		}
-		r := channel.New(channel.Options{Name: "c", Kind: "k", Adapter: a, Log: slog.New(slog.DiscardHandler)})
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			r.Run(ctx)
-			close(done)
-		}()
-		synctest.Wait()
-		look(r)
-		stop()
-		<-done
-	})
+func (a *adapter) Tend(ctx context.Context) error {
+	if a.tend != nil {
+		return a.tend(ctx, a.link)
+	}
+	return nil
 }
 
-// after lets time pass in a bubble.
-func after(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
+func (a *adapter) Deliver(ctx context.Context, d channel.Delivery, _ mailroom.Session) error {
+	if a.delivered != nil {
+		a.delivered(d)
+	}
+	return a.deliver(ctx, a.link)
 }
 
-func TestPausesGrowToAMinuteAndTheFirstSuccessBeginsAnew(t *testing.T) {
-	var pauses []time.Duration
-	var last time.Time
-	tries := 0
-	a := &adapter{receive: func(_ context.Context, l *channel.Link) error {
-		if !last.IsZero() {
-			pauses = append(pauses, time.Since(last))
-		}
-		last = time.Now()
-		if tries++; tries == 9 {
-			l.Heard()
-		}
-		return errors.New("no")
-	}}
-	running(t, a, func(*channel.Runner) {
-		after(10 * time.Minute)
-		s := time.Second
-		want := []time.Duration{s, 2 * s, 4 * s, 8 * s, 16 * s, 32 * s, 60 * s, 60 * s, s, 2 * s, 4 * s}
-		if got := pauses[:len(want)]; !slices.Equal(got, want) {
-			t.Errorf("pauses %v, want %v", got, want)
-		}
-	})
+func (a *adapter) Close() error {
+	defer func() {
+		a.mu.Lock()
+		a.live--
+		a.mu.Unlock()
+	}()
+	if a.close != nil {
+		return a.close()
+	}
+	return nil
 }
 
-func TestARetryAfterIsObeyed(t *testing.T) {
-	var at []time.Time
-	a := &adapter{receive: func(context.Context, *channel.Link) error {
-		at = append(at, time.Now())
-		return fmt.Errorf("look: %w", &mailroom.Failure{Class: mailroom.Outage, RetryAfter: 90 * time.Second, Err: errors.New("later")})
-	}}
-	running(t, a, func(r *channel.Runner) {
-		if next := time.Until(r.State().NextTry); next != 90*time.Second { // no time has passed
-			t.Errorf("the next try is after %v", next)
-		}
-		after(2 * time.Minute)
-		if len(at) != 2 || at[1].Sub(at[0]) != 90*time.Second {
-			t.Errorf("tried at %v", at)
-		}
-	})
-}
-
-func TestConnectedIsSaidOnlyWhileTheEvidenceIsFresh(t *testing.T) {
-	var heard chan struct{}
-	var fail chan error
-	a := &adapter{prepare: func() { heard, fail = make(chan struct{}), make(chan error) }, receive: func(ctx context.Context, l *channel.Link) error {
+// polled is a Receive that asks up, each second, and hears while that is true.
+func polled(up *atomic.Bool) func(ctx context.Context, l *channel.Link) error {
+	return func(ctx context.Context, l *channel.Link) error {
 		for {
+			if !up.Load() {
+				return errors.New("it is down")
+			}
+			l.Heard()
 			select {
-			case <-heard:
-				l.Heard()
-			case err := <-fail:
-				return err
+			case <-time.After(time.Second):
 			case <-ctx.Done():
 				return nil
 			}
 		}
-	}}
-	running(t, a, func(r *channel.Runner) {
-		want := func(c channel.Condition, reason string) channel.State {
-			t.Helper()
-			synctest.Wait()
-			s := r.State()
-			if s.Condition != c || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
-				t.Errorf("it is %s, %q, want %s, %q", s.Condition, s.Reason, c, reason)
-			}
-			return s
+	}
+}
+
+// notes is a ledger that keeps what is noted, and nothing else.
+type notes struct {
+	channel.Ledger
+	mu      sync.Mutex
+	changes []channel.Change
+	fail    error
+	hold    chan struct{} // nil: it answers at once
+}
+
+func (n *notes) Note(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var c channel.Change
+	if err := json.Unmarshal(body, &c); err != nil || kind != mailroom.KindChannel || thread != "channel:"+c.Channel {
+		return 0, fmt.Errorf("%s in %s: %s (%v)", kind, thread, body, err)
+	}
+	n.changes = append(n.changes, c)
+	if hold := n.hold; hold != nil {
+		n.mu.Unlock()
+		<-hold
+		n.mu.Lock()
+	}
+	return int64(len(n.changes)), n.fail
+}
+
+// told are the states that were noted, in order.
+func (n *notes) told() (states []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.changes {
+		states = append(states, string(c.State))
+	}
+	return states
+}
+
+// bubble is a channel in a bubble.
+type bubble struct {
+	*channel.Runner
+	t     *testing.T
+	p     *platform
+	notes *notes
+	log   *logs
+	stop  func()
+}
+
+// running runs a channel in a bubble until the test has looked at it.
+func running(t *testing.T, pace channel.Pace, look func(b *bubble), prepare func(p *platform)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := begin(t, "c", pace, prepare)
+		synctest.Wait()
+		look(b)
+		b.stop()
+	})
+}
+
+func begin(t *testing.T, name string, pace channel.Pace, prepare func(p *platform)) *bubble {
+	b := &bubble{t: t, p: &platform{}, notes: &notes{}, log: &logs{}}
+	prepare(b.p)
+	b.notes.fail = b.p.unkept
+	b.Runner = channel.New(channel.Options{
+		Name: name, Kind: "k", Connect: b.p.Connect, Pace: pace, Ledger: b.notes, Jitter: func() float64 { return 0 },
+		Log: slog.New(slog.NewTextHandler(b.log, nil)),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		b.Run(ctx)
+		close(done)
+	}()
+	b.stop = func() {
+		cancel()
+		<-done
+	}
+	return b
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// after lets time pass.
+func (b *bubble) after(d time.Duration) *bubble {
+	<-time.After(d)
+	synctest.Wait()
+	return b
+}
+
+func (b *bubble) is(want channel.Condition, reason string) channel.State {
+	b.t.Helper()
+	s := b.State()
+	if s.Condition != want || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
+		b.t.Errorf("it is %s, %q, want %s, %q", s.Condition, s.Reason, want, reason)
+	}
+	return s
+}
+
+// TestATwoHourOutageEndsWithoutAnybody is what users asked for most.
+func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
+	var up atomic.Bool
+	up.Store(true)
+	running(t, channel.Pace{}, func(b *bubble) {
+		b.after(time.Hour).is(channel.Connected, "")
+		up.Store(false)
+		b.after(2 * time.Hour)
+		s := b.is(channel.Parked, "it is down")
+		if left := time.Until(s.NextTry); left <= 0 || left > 15*time.Minute || s.Downtime < 2*time.Hour-time.Second {
+			t.Errorf("the next try is in %s, after %s", left, s.Downtime)
 		}
-		want(channel.Starting, "")
-		heard <- struct{}{}
-		since := want(channel.Connected, "").ConnectedSince
-		after(30 * time.Second)
-		want(channel.Connected, "")
-		after(time.Second)
-		want(channel.Silent, "31s")
-		heard <- struct{}{}
-		if s := want(channel.Connected, ""); !s.ConnectedSince.After(since) {
-			t.Errorf("it was silent, and is said to be connected since %v", s.ConnectedSince)
+		up.Store(true)
+		b.after(15 * time.Minute)
+		s = b.is(channel.Connected, "")
+		if s.Reconnects != 1 || s.Downtime > 2*time.Hour+15*time.Minute+time.Second || b.p.most != 1 {
+			t.Errorf("%d reconnects, %s down, %d adapters at once", s.Reconnects, s.Downtime, b.p.most)
 		}
-		fail <- errors.New("cut")
-		if s := want(channel.Queued, "cut"); s.Failures != 1 || s.NextTry.IsZero() || !s.ConnectedSince.IsZero() || s.LastErrorAt.IsZero() {
+		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"}, b.notes.told()); diff != "" {
+			t.Error(diff)
+		}
+	}, func(p *platform) { p.receive = polled(&up) })
+}
+
+func TestAChannelThatGaveUpMakesNoAdapterUntilItIsResumed(t *testing.T) {
+	var up atomic.Bool
+	running(t, channel.Pace{GiveUpAfter: 3}, func(b *bubble) {
+		b.after(24 * time.Hour)
+		if s := b.is(channel.GaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
+			t.Errorf("after %d tries: %+v", b.p.count(), s)
+		}
+		up.Store(true)
+		b.Resume()
+		b.after(0).is(channel.Connected, "")
+	}, func(p *platform) { p.receive = polled(&up) })
+}
+
+func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
+	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).Changed} {
+		t.Run(name, func(t *testing.T) {
+			var up atomic.Bool
+			running(t, channel.Pace{Attempts: 2}, func(b *bubble) {
+				b.after(5*time.Minute).is(channel.Parked, "it is down")
+				how(b.Runner) // too early
+				if s := b.after(0).is(channel.Queued, "it is down"); s.Attempts != 1 {
+					t.Errorf("it is tried %d times", s.Attempts)
+				}
+				b.after(5*time.Minute).is(channel.Parked, "it is down")
+				up.Store(true)
+				how(b.Runner)
+				b.after(0).is(channel.Connected, "")
+			}, func(p *platform) { p.receive = polled(&up) })
+		})
+	}
+}
+
+// TestAHalfOpenConnectionIsReplaced has one that answers nothing any more, whose
+// reader does not notice and is made to return by Close alone.
+func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
+	running(t, channel.Pace{}, func(b *bubble) {
+		b.is(channel.Connected, "")
+		b.after(30*time.Second-1).is(channel.Connected, "")
+		b.after(1) // it is replaced at once, and the next one speaks
+		if s := b.is(channel.Connected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
 			t.Errorf("the state is %+v", s)
 		}
-		after(time.Second)
-		want(channel.Queued, "cut") // it is tried again; nothing was heard yet
-		heard <- struct{}{}
-		if s := want(channel.Connected, ""); s.Failures != 0 || s.LastError != "cut" || !s.NextTry.IsZero() {
-			t.Errorf("the state is %+v", s)
+		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.notes.told()); diff != "" || b.p.most != 1 {
+			t.Errorf("%d at once; %s", b.p.most, diff)
 		}
-		fail <- channel.Fatal(errors.New("never"))
-		after(time.Hour)
-		if s := want(channel.Failed, "never"); !s.NextTry.IsZero() {
-			t.Errorf("the state is %+v", s)
+		if reason := b.notes.changes[2].Reason; reason != "nothing was heard for 30s" {
+			t.Errorf("it was silent because %q", reason)
+		}
+	}, func(p *platform) {
+		closed := make(chan struct{}, 1)
+		p.receive = func(_ context.Context, l *channel.Link) error {
+			l.Heard()
+			<-closed
+			return errors.New("the connection is closed")
+		}
+		p.close = func() error {
+			closed <- struct{}{}
+			return nil
 		}
 	})
 }
+
+func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
+	release := make(chan struct{})
+	running(t, channel.Pace{}, func(b *bubble) {
+		b.is(channel.Connected, "")
+		b.after(30*time.Second).is(channel.Silent, "30s")
+		if n := b.p.count(); n != 1 {
+			t.Errorf("%d adapters while the first may end", n)
+		}
+		b.after(10 * time.Second)
+		s := b.is(channel.Connected, "")
+		if s.Stranded != 1 || s.Adapter != 2 || !strings.Contains(b.log.String(), "left behind") {
+			t.Errorf("the state is %+v, the log %s", s, b.log)
+		}
+		dead := b.p.links[0]
+		inbound, beat := s.LastInbound, s.LastSuccess
+		b.after(time.Second / 2)
+		dead.Heard()
+		dead.Show(channel.Progress{Cursor: "old"})
+		dead.Trouble(errors.New("old"))
+		if _, err := dead.Take(t.Context(), channel.Arrival{}); !errors.Is(err, channel.ErrReplaced) {
+			t.Errorf("it takes: %v", err)
+		}
+		for what, err := range map[string]error{
+			"moves": dead.Move(t.Context(), channel.Cursor{}), "retries": dead.Again(t.Context(), "r"),
+			"changes": func() error { _, err := dead.Amend(t.Context(), channel.Edit{}); return err }(),
+		} {
+			if !errors.Is(err, channel.ErrReplaced) {
+				t.Errorf("it %s: %v", what, err)
+			}
+		}
+		if s := b.State(); s.LastInbound != inbound || s.LastSuccess != beat || s.Cursor != "" || strings.Contains(s.LastError, "old") {
+			t.Errorf("what it reports is shown: %+v", s)
+		}
+		close(release)
+		if s := b.after(0).State(); s.Stranded != 0 {
+			t.Errorf("it has ended, and the state is %+v", s)
+		}
+	}, func(p *platform) {
+		release = make(chan struct{}) // of the bubble
+		p.receive = func(ctx context.Context, l *channel.Link) error {
+			l.Heard()
+			if p.count() == 1 {
+				<-release
+				return nil
+			}
+			var up atomic.Bool
+			up.Store(true)
+			return polled(&up)(ctx, l)
+		}
+	})
+}
+
+func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
+	running(t, channel.Pace{}, func(b *bubble) {
+		b.after(30*time.Second).is(channel.Queued, "it did not connect within 30s")
+		b.after(10 * time.Second)
+		if s := b.State(); s.Stranded != 1 || s.Attempts != 1 {
+			t.Errorf("the state is %+v", s)
+		}
+		b.after(time.Hour)
+		if s := b.is(channel.Connected, ""); s.Stranded != 0 || b.p.live != 1 {
+			t.Errorf("%d adapters live: %+v", b.p.live, s)
+		}
+	}, func(p *platform) {
+		var up atomic.Bool
+		up.Store(true)
+		p.receive = polled(&up)
+		p.connect = func(context.Context, *channel.Link) error {
+			if p.count() == 1 {
+				<-time.After(30 * time.Minute)
+			}
+			return nil
+		}
+	})
+}
+
+func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var up atomic.Bool
+		up.Store(true)
+		hold := make(chan struct{})
+		hangs := begin(t, "hangs", channel.Pace{}, func(p *platform) {
+			p.connect = func(context.Context, *channel.Link) error { <-hold; return errors.New("late") }
+		})
+		panics := begin(t, "panics", channel.Pace{}, func(p *platform) {
+			p.tend = func(context.Context, *channel.Link) error { panic("bug") }
+		})
+		works := begin(t, "works", channel.Pace{}, func(p *platform) { p.receive = polled(&up) })
+		works.after(time.Hour)
+		hangs.is(channel.Queued, "it did not connect")
+		panics.is(channel.Queued, "bug")
+		if s := works.is(channel.Connected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
+			t.Errorf("the third: %+v", s)
+		}
+		began := time.Now()
+		for _, b := range []*bubble{hangs, panics, works} {
+			b.stop()
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %s to end them", took)
+		}
+		close(hold)
+	})
+}
+
+func TestAFailureSaysWhatComesOfIt(t *testing.T) {
+	later := &mailroom.Failure{Class: mailroom.Outage, RetryAfter: 90 * time.Second, Err: errors.New("later")}
+	for name, c := range map[string]struct {
+		connect, receive, tend error
+		want                   channel.Condition
+		reason                 string
+		next                   time.Duration
+	}{
+		"connect":                {connect: errors.New("no"), want: channel.Queued, reason: "no", next: 30 * time.Second},
+		"connect, Retry-After":   {connect: fmt.Errorf("look: %w", later), want: channel.Queued, reason: "later", next: 90 * time.Second},
+		"connect, for good":      {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.Failed, reason: "bad token"},
+		"receive":                {receive: errors.New("no"), want: channel.Queued, reason: "no", next: 30 * time.Second},
+		"receive, for good":      {receive: channel.Fatal(errors.New("bad token")), want: channel.Failed, reason: "bad token"},
+		"tend":                   {tend: errors.New("no heartbeat"), want: channel.Queued, reason: "no heartbeat", next: 30 * time.Second},
+		"receive without a word": {receive: errWordless, want: channel.Queued, reason: "stopped receiving", next: 30 * time.Second},
+		"receive, a long story":  {receive: errors.New(strings.Repeat("é", 1000)), want: channel.Queued, reason: "…", next: 30 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, channel.Pace{}, func(b *bubble) {
+				s := b.is(c.want, c.reason)
+				var next time.Duration
+				if !s.NextTry.IsZero() {
+					next = time.Until(s.NextTry)
+				}
+				if next != c.next || s.LastError != s.Reason || s.LastErrorAt.IsZero() || len(s.Reason) > 600 || !utf8.ValidString(s.Reason) {
+					t.Errorf("next try in %s: %+v", next, s)
+				}
+			}, func(p *platform) {
+				p.connect = func(context.Context, *channel.Link) error { return c.connect }
+				p.tend = func(context.Context, *channel.Link) error { return c.tend }
+				if c.receive != nil {
+					p.receive = func(context.Context, *channel.Link) error {
+						if errors.Is(c.receive, errWordless) {
+							return nil
+						}
+						return c.receive
+					}
+				}
+			})
+		})
+	}
+}
+
+var errWordless = errors.New("")
 
 func TestAChannelThatPanicsIsTriedAgainAndTakesNobodyWithIt(t *testing.T) {
-	a := &adapter{
-		receive: func(context.Context, *channel.Link) error { panic("bug") },
-		tend:    func(context.Context, *channel.Link) { panic("another bug") },
-	}
-	running(t, a, func(r *channel.Runner) {
-		after(4 * time.Second)
-		if s := r.State(); s.Condition != channel.Queued || s.Failures != 3 || !strings.Contains(s.Reason, "bug") || len(s.Reason) > 600 {
-			t.Errorf("the state is %+v", s)
+	running(t, channel.Pace{First: time.Second}, func(b *bubble) {
+		b.after(time.Second) // at once, and after one second
+		if s := b.is(channel.Queued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
+			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
-	})
-}
-
-func TestAChannelThatReturnsWithoutAWordIsTriedAgain(t *testing.T) {
-	running(t, &adapter{receive: func(context.Context, *channel.Link) error { return nil }}, func(r *channel.Runner) {
-		if s := r.State(); s.Condition != channel.Queued || s.Reason == "" {
-			t.Errorf("the state is %+v", s)
-		}
+	}, func(p *platform) {
+		p.receive = func(context.Context, *channel.Link) error { panic("bug") }
+		p.close = func() error { panic("another bug") }
 	})
 }
 
@@ -183,8 +482,11 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		r := channel.New(channel.Options{
-			Name: "c", Kind: "k", Adapter: channel.Broken(errors.New("there is no token")), Log: slog.New(slog.NewTextHandler(&log, nil)),
+			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &notes{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
+		if s := r.State(); s.Condition != channel.Starting {
+			t.Errorf("before it begins it is %s", s.Condition)
+		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
 		r.Run(ctx)
@@ -194,36 +496,26 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 	})
 }
 
-func TestEachChatHasAThreadOfItsOwn(t *testing.T) {
-	for want, chat := range map[string][]string{
-		"b:canvas:ws-1": {"canvas", "ws-1"}, "b:peer:a%2Fb": {"peer", "a/b"}, "b:peer:a%3Ab": {"peer", "a:b"},
-		"b:peer:a:b": {"peer", "a", "b"}, "b:peer:%C3%A9+%0A": {"peer", "é \n"}, "b:peer:": {"peer", ""},
-	} {
-		if got := channel.ThreadID("b", chat...); got != want {
-			t.Errorf("%q: %s, want %s", chat, got, want)
+func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
+	running(t, channel.Pace{}, func(b *bubble) {
+		b.is(channel.Connected, "")
+		hold := make(chan struct{})
+		if want := []string{"starting", "connected"}; !slices.Equal(b.notes.told(), want) || !strings.Contains(b.log.String(), "not in its log") {
+			t.Errorf("told %q, logged %s", b.notes.told(), b.log)
 		}
-	}
-}
-
-func FuzzThreadID(f *testing.F) {
-	f.Add("b", "peer", "p-1", "p-2")
-	f.Add("b", ".", "/", strings.Repeat("é", 300))
-	f.Add("out", strings.Repeat("x", 200), "\x00", "\xff")
-	f.Fuzz(func(t *testing.T, name, a, b, c string) {
-		if name == "" {
-			return // no channel is called so
+		b.notes.mu.Lock()
+		b.notes.hold = hold // what is told from now on waits
+		b.notes.mu.Unlock()
+		if s := b.after(31 * time.Second).State(); s.Adapter != 2 {
+			t.Errorf("the state is %+v", s)
 		}
-		id := channel.ThreadID(name, a, b)
-		for _, id := range []string{id, channel.OutID(id)} {
-			if got, err := mailroom.CheckThreadID(id); err != nil || got != id || !utf8.ValidString(id) {
-				t.Errorf("%q is no thread: %q, %v", id, got, err)
-			}
-		}
-		if id != channel.ThreadID(name, a, b) {
-			t.Error("it is another one the second time")
-		}
-		if b != c && id == channel.ThreadID(name, a, c) {
-			t.Errorf("%q and %q share %s", b, c, id)
+		close(hold)
+	}, func(p *platform) {
+		p.unkept = errors.New("the disk is full")
+		p.receive = func(ctx context.Context, l *channel.Link) error {
+			l.Heard()
+			<-ctx.Done()
+			return nil
 		}
 	})
 }

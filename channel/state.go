@@ -1,101 +1,75 @@
 package channel
 
 import (
-	"sync"
 	"time"
 	"unicode/utf8"
 )
 
-// record collects the evidence about one channel.
-type record struct {
-	fresh time.Duration // how long a success is evidence; set by newRecord
+// Condition is what is known about a channel.
+type Condition string
 
-	// Owned by mu.
-	mu     sync.Mutex
-	state  State  // Condition is Starting, Queued or Failed; the others are derived
-	held   string // what keeps a connected one from reading on
-	heards int    // times it was heard
+const (
+	Starting  Condition = "starting"  // it was never heard, and has not failed yet
+	Connected Condition = "connected" // its last evidence is fresh
+	Silent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it is connected anew
+	Queued    Condition = "queued"    // it failed and is tried again
+	Parked    Condition = "parked"    // it has failed so often that somebody should look; it is tried now and then
+	GaveUp    Condition = "gave_up"   // it has failed so often that it is not tried any more
+	Failed    Condition = "failed"    // it failed for good
+)
+
+// Conditions are all of them.
+func Conditions() []Condition {
+	return []Condition{Starting, Connected, Silent, Queued, Parked, GaveUp, Failed}
 }
 
-func newRecord(name, kind string, fresh time.Duration) *record {
-	return &record{fresh: fresh, state: State{Name: name, Kind: kind, Condition: Starting}}
+// Alive reports whether the channel is connected or may be again by itself.
+func (c Condition) Alive() bool { return c != GaveUp && c != Failed }
+
+// State is what there is to say about a channel. Zero times: never.
+type State struct {
+	Name      string
+	Kind      string
+	Condition Condition
+	Since     time.Time // of the condition
+	Reason    string    // why it is not connected, or what keeps it; "" if nothing does
+
+	Adapter    int // how many were made
+	Stranded   int // that were told to end and have not
+	Attempts   int // failed tries in a row
+	NextTry    time.Time
+	Reconnects int
+
+	ConnectedSince time.Time
+	Downtime       time.Duration // in all, since the process began
+
+	LastSuccess  time.Time // evidence
+	LastError    string
+	LastErrorAt  time.Time
+	LastInbound  time.Time
+	LastOutbound time.Time // the platform took something
+	Progress
 }
 
-// at is the state at a moment.
-func (r *record) at(now time.Time) State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.state
-	if s.Condition != Starting || s.LastSuccess.IsZero() {
-		return s
-	}
-	s.Condition, s.Reason = Connected, r.held
-	if silence := now.Sub(s.LastSuccess); silence > r.fresh {
-		s.Condition, s.ConnectedSince = Silent, time.Time{}
-		s.Reason = "nothing was heard for " + silence.Round(time.Second).String()
-	}
-	return s
+// Progress is how far an adapter is, as it says.
+type Progress struct {
+	Cursor    string // as people read it
+	Lag       *int   // arrivals that the platform has and were not read; nil: it does not say
+	Unhandled int    // arrivals that the platform was not told to be done
+	Held      string // what keeps a connected one from reading on; "" if nothing does
 }
 
-// heard notes that the platform answered. It reports whether that is news.
-func (r *record) heard(now time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := &r.state
-	stale := now.Sub(s.LastSuccess) > r.fresh
-	news := s.Condition != Starting || s.LastSuccess.IsZero()
-	if news || stale {
-		s.ConnectedSince = now
-	}
-	s.Condition, s.Reason, s.NextTry, s.Failures = Starting, "", time.Time{}, 0
-	s.LastSuccess = now
-	r.heards++
-	return news
-}
-
-// failed notes an error after which the channel is tried again at next, or with
-// zero never.
-func (r *record) failed(err error, now, next time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := &r.state
-	s.Failures++
-	s.Condition, s.Reason, s.NextTry, s.ConnectedSince = Queued, short(err), next, time.Time{}
-	if next.IsZero() {
-		s.Condition = Failed
-	}
-	s.LastError, s.LastErrorAt = s.Reason, now
-}
-
-// successes counts how often the platform was heard.
-func (r *record) successes() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.heards
-}
-
-func (r *record) trouble(err error, now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.LastError, r.state.LastErrorAt = short(err), now
-}
-
-func (r *record) inbound(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.LastInbound = now
-}
-
-func (r *record) outbound(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.LastOutbound = now
-}
-
-func (r *record) progress(cursor string, unhandled int, held string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.Cursor, r.state.Unhandled, r.held = cursor, unhandled, held
+// Change is a change of a channel's condition. Its JSON is the body of the entry
+// that tells of it.
+type Change struct {
+	Channel  string     `json:"channel"`
+	State    Condition  `json:"state"`
+	Was      Condition  `json:"was,omitempty"` // "" when its process began
+	Reason   string     `json:"reason,omitempty"`
+	Attempts int        `json:"attempts,omitempty"`
+	NextTry  *time.Time `json:"next_try,omitempty"`
+	Adapter  int        `json:"adapter,omitempty"` // how many were made
+	At       time.Time  `json:"at"`
 }
 
 // short bounds what is kept of an error.

@@ -33,33 +33,33 @@ type letter struct {
 // delegation has its key, so a repeat is recognised by the platform. A notice has
 // none: after a crash, or an answer that was lost, it is sent again, and the log
 // says that it may be there twice.
-func (b *Bridge) Deliver(ctx context.Context, l *channel.Link, d channel.Delivery, s mailroom.Session) error {
-	out, why, err := b.compose(ctx, l, d)
+func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
+	out, why, err := c.compose(ctx, d)
 	if err != nil {
 		return err
 	}
 	if out == nil {
-		l.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
+		c.link.Log().Info("a reply is sent to nobody", "run", d.Run.ID, "reason", why)
 		return note(ctx, s, KindUnsent, why)
 	}
 	effect := mailroom.Effect{Name: "send", Idempotent: out.peer != ""}
 	if !effect.Idempotent {
 		effect.Reconcile = func(ctx context.Context, _ string) (json.RawMessage, bool, error) {
 			const why = "an attempt to send it broke off, and nobody knows whether it arrived"
-			l.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
+			c.link.Log().Warn("a reply is sent again, and may be there twice", "run", d.Run.ID)
 			return nil, false, note(ctx, s, KindRepeated, why)
 		}
 	}
 	_, err = s.Do(ctx, effect, func(ctx context.Context, key string) (answer json.RawMessage, err error) {
 		if out.peer != "" {
-			answer, err = b.client.delegate(ctx, out.workspace, out.peer, out.text, key)
+			answer, err = c.client.delegate(ctx, out.workspace, out.peer, out.text, key)
 		} else {
-			err = b.client.notify(ctx, out.workspace, out.text)
+			err = c.client.notify(ctx, out.workspace, out.text)
 		}
 		return answer, sendFailure(err)
 	})
 	if err == nil {
-		l.Sent()
+		c.link.Sent()
 	}
 	return err
 }
@@ -86,17 +86,17 @@ func sendFailure(err error) error {
 }
 
 // compose says what is to be sent where, or why nothing is.
-func (b *Bridge) compose(ctx context.Context, l *channel.Link, d channel.Delivery) (*letter, string, error) {
+func (c *connection) compose(ctx context.Context, d channel.Delivery) (*letter, string, error) {
 	if d.Origin == nil {
 		return nil, "what it answers did not come through this channel", nil
 	}
 	labels := d.Origin.Metadata
 	out := &letter{workspace: labels[labelWorkspace]}
 	if out.workspace == "" {
-		out.workspace = b.options.Workspace
+		out.workspace = c.options.Workspace
 	}
 	if d.Ticket != nil {
-		if out.text = b.question(d); out.text == "" {
+		if out.text = c.question(d); out.text == "" {
 			return nil, "it waits for something that nobody decides", nil
 		}
 		return out, "", nil // to the person, also if an agent has asked
@@ -114,7 +114,7 @@ func (b *Bridge) compose(ctx context.Context, l *channel.Link, d channel.Deliver
 	}
 	out.text = strings.TrimRight(d.Text, " \t\r\n") // what a program ends its output with
 	if d.Ended {
-		end, err := readEnding(ctx, l, d.Run)
+		end, err := readEnding(ctx, c.link, d.Run)
 		if err != nil {
 			return nil, "", err
 		}

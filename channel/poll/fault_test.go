@@ -50,7 +50,7 @@ func troubles() []trouble {
 		{name: "look: not JSON", when: fails(polltest.Activity, polltest.Fault{Body: "<html>"})},
 		{name: "look: no list", when: fails(polltest.Activity, polltest.Fault{Body: `{"error":"no"}`})},
 		{name: "platform refuses, then is there", when: func(w *world) { w.platform.Down() }, then: func(w *world) {
-			w.until("it is seen", func() bool { return w.runner.State().Failures > 1 })
+			w.until("it is seen", func() bool { return w.runner.State().Attempts > 1 })
 			w.platform.Up(w.t)
 		}},
 		{name: "the cursor is forgotten", then: func(w *world) {

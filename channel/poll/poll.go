@@ -36,6 +36,8 @@ type Options struct {
 	// ReadAhead is how many messages may be under way before no more are read; 0
 	// is 1,000.
 	ReadAhead int
+	// Started is when the bridge was, which heartbeats tell; zero is now.
+	Started time.Time
 	// Command is how a person on the bridge's machine calls this program, to be
 	// told when something is to be decided; "" is "mailroom".
 	Command string
@@ -54,32 +56,16 @@ const (
 	lastAckPause  = time.Minute
 )
 
-// Bridge is the adapter of one workspace.
+// Bridge is one workspace. It is connected as long as it gets answers, so there is
+// nothing to open.
 type Bridge struct {
 	options Options
 	client  *client
-	started time.Time
 }
 
-var _ channel.Adapter = (*Bridge)(nil)
-
-// New makes the adapter of a workspace. It asks nothing of the platform yet.
+// New makes the bridge of a workspace. It asks nothing of the platform yet.
 func New(o Options) (*Bridge, error) {
-	if o.Interval == 0 {
-		o.Interval = DefaultInterval
-	}
-	if o.Beat == 0 {
-		o.Beat = 25 * time.Second
-	}
-	if o.Timeout == 0 {
-		o.Timeout = callTimeout
-	}
-	if o.ReadAhead == 0 {
-		o.ReadAhead = readAhead
-	}
-	if o.Command == "" {
-		o.Command = "mailroom"
-	}
+	o.fill()
 	switch {
 	case o.Workspace == "":
 		return nil, errors.New("no workspace is named")
@@ -94,19 +80,66 @@ func New(o Options) (*Bridge, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the platform's url: %w", err)
 	}
-	return &Bridge{options: o, client: c, started: time.Now()}, nil
+	return &Bridge{options: o, client: c}, nil
 }
 
-// Fresh is how long an answer of the platform proves that it can be heard: a look
-// that was missed, and one that takes as long as it may.
-func (b *Bridge) Fresh() time.Duration {
-	return 2*b.options.Interval + b.options.Timeout + 5*time.Second
+func (o *Options) fill() {
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Beat == 0 {
+		o.Beat = 25 * time.Second
+	}
+	if o.Timeout == 0 {
+		o.Timeout = callTimeout
+	}
+	if o.ReadAhead == 0 {
+		o.ReadAhead = readAhead
+	}
+	if o.Started.IsZero() {
+		o.Started = time.Now()
+	}
+	if o.Command == "" {
+		o.Command = "mailroom"
+	}
+}
+
+// Pace is how a workspace is tried: soon, and every minute at last. An answer proves
+// that the platform can be heard for as long as a look that was missed takes, and one
+// that takes as long as it may.
+func (o Options) Pace() channel.Pace {
+	o.fill()
+	return channel.Pace{First: FirstPause, Most: LastPause, Fresh: 2*o.Interval + o.Timeout + 5*time.Second}
+}
+
+// FirstPause and LastPause are between two tries to hear the platform.
+const (
+	FirstPause = time.Second
+	LastPause  = time.Minute
+)
+
+// Connect is [channel.Connect].
+func (b *Bridge) Connect(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+	return &connection{b, l}, nil
+}
+
+// connection is a Bridge with the link of one adapter.
+type connection struct {
+	*Bridge
+	link *channel.Link
+}
+
+var _ channel.Adapter = (*connection)(nil)
+
+// Close implements [channel.Adapter].
+func (c *connection) Close() error {
+	c.client.http.CloseIdleConnections()
+	return nil
 }
 
 // receiver is one time of receiving: from a saved position to a lost connection.
 type receiver struct {
-	*Bridge
-	link  *channel.Link
+	*connection
 	at    position
 	saved string // position.Since as it was saved
 	limit int    // rows to ask for
@@ -117,8 +150,8 @@ type receiver struct {
 }
 
 // Receive implements [channel.Adapter].
-func (b *Bridge) Receive(ctx context.Context, l *channel.Link) error {
-	raw, err := l.Position(ctx, b.options.Workspace)
+func (c *connection) Receive(ctx context.Context) error {
+	raw, err := c.link.Position(ctx, c.options.Workspace)
 	if err != nil {
 		return err
 	}
@@ -126,7 +159,7 @@ func (b *Bridge) Receive(ctx context.Context, l *channel.Link) error {
 	if err != nil {
 		return channel.Fatal(err)
 	}
-	r := &receiver{Bridge: b, link: l, at: at, saved: at.Since, limit: pageRows}
+	r := &receiver{connection: c, at: at, saved: at.Since, limit: pageRows}
 	for {
 		if err := r.acknowledge(ctx); err != nil {
 			return err
@@ -135,7 +168,7 @@ func (b *Bridge) Receive(ctx context.Context, l *channel.Link) error {
 		if err != nil {
 			return err
 		}
-		pause := b.options.Interval
+		pause := c.options.Interval
 		if more {
 			pause = 0
 		}
@@ -270,7 +303,7 @@ func (r *receiver) show() {
 	if len(r.at.Rows) >= r.options.ReadAhead {
 		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.at.Rows))
 	}
-	r.link.Show(r.at.Since, len(r.at.Rows), held)
+	r.link.Show(channel.Progress{Cursor: r.at.Since, Unhandled: len(r.at.Rows), Held: held})
 }
 
 // acknowledge tells the platform what is handled, if that is news. That it cannot
@@ -299,33 +332,34 @@ func (r *receiver) acknowledge(ctx context.Context) error {
 	return nil
 }
 
-// Tend implements [channel.Adapter]: it sends heartbeats.
-func (b *Bridge) Tend(ctx context.Context, l *channel.Link) {
-	turn := time.NewTicker(b.options.Beat)
+// Tend implements [channel.Adapter]: it sends heartbeats. They prove nothing, and one
+// that fails ends nothing.
+func (c *connection) Tend(ctx context.Context) error {
+	turn := time.NewTicker(c.options.Beat)
 	defer turn.Stop()
 	for {
-		if err := b.beat(ctx, l); err != nil && ctx.Err() == nil {
-			l.Trouble(err)
+		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
+			c.link.Trouble(err)
 		}
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }
 
-func (b *Bridge) beat(ctx context.Context, l *channel.Link) error {
-	out := beat{Workspace: b.options.Workspace, Uptime: int64(time.Since(b.started) / time.Second)}
-	err := l.View(ctx, func(r mailroom.Reader) (err error) {
-		out.ActiveTasks, err = r.CountRuns(mailroom.RunQuery{Agent: b.options.Agent, Statuses: []mailroom.Status{mailroom.Running}})
+func (c *connection) beat(ctx context.Context) error {
+	out := beat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
+	err := c.link.View(ctx, func(r mailroom.Reader) (err error) {
+		out.ActiveTasks, err = r.CountRuns(mailroom.RunQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.Running}})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if out.ActiveTasks > 0 {
-		out.CurrentTask = fmt.Sprintf("%s works on %d messages", b.options.Agent, out.ActiveTasks)
+		out.CurrentTask = fmt.Sprintf("%s works on %d messages", c.options.Agent, out.ActiveTasks)
 	}
-	return b.client.heartbeat(ctx, out)
+	return c.client.heartbeat(ctx, out)
 }

@@ -65,8 +65,8 @@ func (w *world) start() *world {
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
 	w.runner = channel.New(channel.Options{
-		Name: "b", Kind: poll.Kind, Adapter: bridge, Ledger: w.ledger, Fresh: bridge.Fresh(), Log: log,
-		FirstPause: 10 * time.Millisecond, LastPause: 50 * time.Millisecond,
+		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
+		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: w.options.Pace().Fresh},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent()}},

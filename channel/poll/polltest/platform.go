@@ -117,6 +117,13 @@ func (p *Platform) Fail(endpoint string, faults ...Fault) {
 	p.faults[endpoint] = append(p.faults[endpoint], faults...)
 }
 
+// Mend has nothing fail any more.
+func (p *Platform) Mend() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.faults)
+}
+
 // NewestFirst has pages list the newest row first.
 func (p *Platform) NewestFirst() {
 	p.mu.Lock()

@@ -1,0 +1,129 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"mailroom"
+)
+
+// Answer is what a channel itself says in a chat, such as to a command.
+type Answer struct {
+	Place    []string // as of an [Arrival]
+	Key      string   // one answer is given under one key
+	Text     string
+	Metadata map[string]string // labels of the delivery
+	Later    bool              // said after what waits to be said there, not before
+	Cursor   *Cursor           // moves with it; nil: none does
+}
+
+// own is who acts for a channel: it reaches the operator's threads alone.
+func own() *mailroom.Token {
+	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+}
+
+// Answer has something said before all that waits to be said there. Under a key that
+// was used it says nothing more, whatever the text, and only moves the cursor.
+func (l *Link) Answer(ctx context.Context, a Answer) error {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return Say(ctx, l.runner.options.Ledger, l.Name(), a)
+}
+
+// Say has a channel say something in a chat, as [Link.Answer] does.
+func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
+	var cursor *mailroom.Cursor
+	if a.Cursor != nil {
+		cursor = &mailroom.Cursor{Channel: channel, Identity: a.Cursor.Identity, Position: a.Cursor.Position}
+	}
+	first := 0
+	if a.Later {
+		first = mailroom.DefaultPriority
+	}
+	_, err := l.Submit(ctx, mailroom.Submit{
+		By: own(), Thread: OutID(ThreadID(channel, a.Place...)), Key: a.Key, Priority: &first,
+		Messages: []mailroom.Draft{{Role: mailroom.System, Parts: mailroom.Text(a.Text)}},
+		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
+		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
+	})
+	if mailroom.CodeOf(err) != mailroom.Conflict {
+		return err
+	}
+	if cursor == nil {
+		return nil
+	}
+	return l.MoveCursor(ctx, *cursor)
+}
+
+// Decide answers a ticket, once. The same decision again returns the ticket.
+func (l *Link) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return l.runner.options.Ledger.Decide(ctx, d)
+}
+
+// Interrupt supersedes what is queued in a thread, and stops its current run, as far
+// as they have a place before this one: said again, it stops nothing else.
+func (l *Link) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return mailroom.Interrupted{}, err
+	}
+	defer done()
+	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, own())
+}
+
+// Keep changes what the channel keeps under a name, see [Keep].
+func (l *Link) Keep(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+	ctx, done, err := l.within(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return Keep(ctx, l.runner.options.Ledger, l.Name(), what, f)
+}
+
+// Kept is what the channel keeps under a name, nil if it keeps nothing there.
+func (l *Link) Kept(ctx context.Context, what string) (json.RawMessage, error) {
+	return Kept(ctx, l.runner.options.Ledger, l.Name(), what)
+}
+
+// Changer is the part of a [Ledger] that changes what is kept.
+type Changer interface {
+	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+}
+
+// Viewer is the part of a [Ledger] that reads.
+type Viewer interface {
+	View(ctx context.Context, f func(mailroom.Reader) error) error
+}
+
+// Keep changes what a channel keeps under a name, in one transaction. f gets what
+// is there, nil at first, and returns what is to be there, nil for no change; it may
+// be called more than once.
+func Keep(ctx context.Context, l Changer, channel, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+	if what == "" {
+		return errors.New("what is kept needs a name")
+	}
+	return l.ChangeCursor(ctx, LogID(channel), LogID(channel)+":"+what, "", f)
+}
+
+// Kept is what a channel keeps under a name, nil if it keeps nothing there.
+func Kept(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Cursors(LogID(channel) + ":" + what)
+		for _, c := range rows {
+			kept = c.Position
+		}
+		return err
+	})
+	return kept, err
+}

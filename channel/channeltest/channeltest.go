@@ -1,0 +1,222 @@
+// Package channeltest holds an adapter against what package channel asks of it: a
+// platform that a test controls fails in every way that platforms do, and what was
+// said must be answered once, by one connection at a time, with nothing claimed that
+// is not so.
+package channeltest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+)
+
+// Agent is who reads what arrives: it answers with the same words.
+const Agent = "echo"
+
+// Platform is one that a test controls, with one chat, and how a channel connects to
+// it. Its functions may be called concurrently, and more than once.
+type Platform struct {
+	Kind    string
+	Connect channel.Connect // what arrives is for Agent
+	// Pace should be short: First some milliseconds, Fresh and Connect less than
+	// a second.
+	Pace channel.Pace
+
+	// Say has somebody say something, under an id that the platform gives it.
+	Say func(id, text string)
+	// Sent are the texts that the platform has taken, in order.
+	Sent func() []string
+	// Down refuses connections from now on, and ends those that are open.
+	Down func()
+	// Hang leaves connections open, new ones too, and answers nothing on any.
+	Hang func()
+	// Mend ends what Down and Hang have begun.
+	Mend func()
+	// Deny refuses the credentials from now on, and ends open connections. nil: it
+	// is not told from other failures.
+	Deny func()
+	// History says that what is said while nobody is connected can be read later.
+	History bool
+}
+
+// Run plays all there is on a platform that make makes for each. What it makes must
+// end with the test.
+func Run(t *testing.T, make func(t *testing.T) *Platform) {
+	for _, play := range []struct {
+		name string
+		f    func(o *office)
+	}{
+		{"what is said is answered once", once},
+		{"a platform that is down at the start", downAtStart},
+		{"a platform that goes and comes back", away},
+		{"a platform that hangs", hangs},
+		{"a platform that hangs when it is connected to", hangsAtStart},
+		{"a server that is started again", restarted},
+		{"the same thing twice", twice},
+		{"credentials that are refused", denied},
+	} {
+		t.Run(play.name, func(t *testing.T) {
+			play.f(open(t, make(t)))
+		})
+	}
+}
+
+func once(o *office) {
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.p.Say("2", "two")
+	o.sent("one", "two")
+	if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastSuccess.IsZero() || s.Attempts != 0 {
+		o.t.Errorf("the state is %+v", s)
+	}
+	o.stop()
+}
+
+func downAtStart(o *office) {
+	o.p.Down()
+	o.start()
+	o.until("it has failed more than once", func() bool { return o.State().Attempts > 1 })
+	if s := o.State(); !slices.Contains([]channel.Condition{channel.Queued, channel.Parked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
+		o.t.Errorf("the state is %+v", s)
+	}
+	if o.p.History {
+		o.p.Say("1", "one")
+	}
+	o.p.Mend()
+	o.becomes(channel.Connected)
+	if !o.p.History {
+		o.p.Say("1", "one")
+	}
+	o.sent("one")
+	o.stop()
+}
+
+func away(o *office) {
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.sent("one")
+	o.p.Down()
+	o.until("it is not called connected", func() bool { return o.State().Condition != channel.Connected })
+	if o.p.History {
+		o.p.Say("2", "two")
+	}
+	o.p.Mend()
+	o.becomes(channel.Connected)
+	if !o.p.History {
+		o.p.Say("2", "two")
+	}
+	o.sent("one", "two")
+	if s := o.State(); s.Reconnects < 1 || s.Downtime == 0 || s.Adapter < 2 {
+		o.t.Errorf("the state is %+v", s)
+	}
+	o.stop()
+}
+
+func hangs(o *office) {
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Hang()
+	o.until("it is not called connected", func() bool { return o.State().Condition != channel.Connected })
+	o.p.Mend()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.sent("one")
+	o.stop()
+}
+
+func hangsAtStart(o *office) {
+	o.p.Hang()
+	o.start()
+	o.until("it has failed", func() bool { return o.State().Attempts > 0 })
+	o.stop() // also in the middle of a try
+	o.p.Mend()
+	o.start()
+	o.becomes(channel.Connected)
+	o.stop()
+}
+
+func restarted(o *office) {
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.sent("one")
+	o.stop()
+	if o.p.History {
+		o.p.Say("2", "two")
+	}
+	o.start()
+	o.becomes(channel.Connected)
+	if !o.p.History {
+		o.p.Say("2", "two")
+	}
+	o.p.Say("3", "three")
+	o.sent("one", "two", "three")
+	o.stop()
+}
+
+func twice(o *office) {
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.sent("one")
+	o.p.Say("1", "one")
+	o.p.Say("2", "two") // what comes behind it
+	o.sent("one", "two")
+	o.stop()
+}
+
+func denied(o *office) {
+	if o.p.Deny == nil {
+		o.start()
+		o.becomes(channel.Connected)
+		o.stop()
+		return
+	}
+	o.p.Deny()
+	o.start()
+	o.becomes(channel.Failed)
+	if s := o.State(); s.Adapter != 1 || !s.NextTry.IsZero() || s.Reason == "" {
+		o.t.Errorf("at the start: %+v", s)
+	}
+	o.p.Mend()
+	o.Resume()
+	o.becomes(channel.Connected)
+	o.p.Deny()
+	o.becomes(channel.Failed)
+	o.stop()
+}
+
+// becomes waits for a condition.
+func (o *office) becomes(want channel.Condition) {
+	o.t.Helper()
+	o.until("it is "+string(want), func() bool { return o.State().Condition == want })
+}
+
+// sent waits until the platform has taken these texts, and no others.
+func (o *office) sent(want ...string) {
+	o.t.Helper()
+	o.until("it has sent "+strings.Join(want, ", "), func() bool { return len(o.p.Sent()) >= len(want) })
+	o.rest()
+	if got := o.p.Sent(); !slices.Equal(got, want) {
+		o.t.Fatalf("sent %q, want %q", got, want)
+	}
+}
+
+func (o *office) until(what string, good func() bool) {
+	o.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !good() {
+		select {
+		case <-tick.C:
+		case <-late:
+			o.t.Fatalf("never: %s; the channel is %+v; sent %q", what, o.State(), o.p.Sent())
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package channeltest_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/channeltest"
+)
+
+// line is a platform of lines over TCP, without a history: "HELLO" is answered with
+// "OK" or "DENIED", "PING" with "PONG"; "MSG id text" comes in, "SAY text" goes out.
+type line struct {
+	t    *testing.T
+	addr string
+
+	// Owned by mu.
+	mu    sync.Mutex
+	ln    net.Listener // nil: it is down
+	conns map[net.Conn]bool
+	said  []string
+	hung  bool
+	deny  bool
+}
+
+func newLine(t *testing.T) *line {
+	p := &line{t: t, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}}
+	p.mend()
+	t.Cleanup(p.down)
+	return p
+}
+
+// cut ends open connections; within mu.
+func (p *line) cut() {
+	for c := range p.conns {
+		_ = c.Close() // whoever is there hears of it
+		delete(p.conns, c)
+	}
+}
+
+func (p *line) down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ln != nil {
+		_ = p.ln.Close() // nobody can be told
+		p.ln = nil
+	}
+	p.cut()
+}
+
+func (p *line) set(hung, deny bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hung || deny {
+		p.cut()
+	}
+	p.hung, p.deny = hung, deny
+}
+
+func (p *line) mend() {
+	p.set(false, false)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ln != nil {
+		return
+	}
+	ln, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	p.ln, p.addr = ln, ln.Addr().String()
+	go func() { // ends with the listener
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			p.mu.Lock()
+			p.conns[c] = true
+			p.mu.Unlock()
+			go p.serve(c)
+		}
+	}()
+}
+
+// serve answers until the connection is closed.
+func (p *line) serve(c net.Conn) {
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		p.mu.Lock()
+		word, rest, _ := strings.Cut(lines.Text(), " ")
+		answer := map[string]string{"HELLO": "OK", "PING": "PONG"}[word]
+		if p.deny {
+			answer = "DENIED"
+		}
+		if word == "SAY" && !p.hung {
+			p.said = append(p.said, rest)
+		}
+		if answer != "" && !p.hung {
+			_, _ = fmt.Fprintln(c, answer) // whoever is gone needs none
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *line) say(id, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		_, _ = fmt.Fprintln(c, "MSG", id, text) // as above
+	}
+}
+
+func (p *line) sent() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.said)
+}
+
+// caller is the adapter.
+type caller struct {
+	link  *channel.Link
+	conn  net.Conn
+	lines *bufio.Scanner
+}
+
+func (p *line) connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+	p.mu.Lock()
+	addr := p.addr
+	p.mu.Unlock()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // so that reading ends
+	defer stop()
+	lines := bufio.NewScanner(conn)
+	if _, err = fmt.Fprintln(conn, "HELLO"); err == nil && !lines.Scan() {
+		err = errors.Join(errors.New("it says nothing"), lines.Err())
+	}
+	if err == nil && lines.Text() == "DENIED" {
+		err = channel.Fatal(errors.New("it is denied"))
+	}
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &caller{l, conn, lines}, nil
+}
+
+// Receive implements [channel.Adapter]. It minds no ctx: Close makes it return.
+func (c *caller) Receive(ctx context.Context) error {
+	for c.lines.Scan() {
+		switch words := strings.SplitN(c.lines.Text(), " ", 3); words[0] {
+		case "PONG":
+			c.link.Heard()
+		case "DENIED":
+			return channel.Fatal(errors.New("it is denied"))
+		case "MSG":
+			position, err := json.Marshal(words[1])
+			if err != nil {
+				return err
+			}
+			_, err = c.link.Take(ctx, channel.Arrival{
+				Chat: []string{"all"}, Key: words[1], Parts: mailroom.Text(words[2]), Agent: channeltest.Agent,
+				Cursor: channel.Cursor{Identity: "line", Position: position},
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return errors.Join(errors.New("the line is cut"), c.lines.Err())
+}
+
+// Tend implements [channel.Adapter].
+func (c *caller) Tend(ctx context.Context) error {
+	beat := time.NewTicker(5 * time.Millisecond)
+	defer beat.Stop()
+	for {
+		if _, err := fmt.Fprintln(c.conn, "PING"); err != nil {
+			return err
+		}
+		select {
+		case <-beat.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Deliver implements [channel.Adapter].
+func (c *caller) Deliver(_ context.Context, d channel.Delivery, _ mailroom.Session) error {
+	if _, err := fmt.Fprintln(c.conn, "SAY", d.Text); err != nil {
+		return &mailroom.Failure{Class: mailroom.Outage, Err: err}
+	}
+	c.link.Sent()
+	return nil
+}
+
+// Close implements [channel.Adapter].
+func (c *caller) Close() error { return c.conn.Close() }
+
+func TestAnAdapterOfAConnectionKeepsToWhatChannelsAsk(t *testing.T) {
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
+		p := newLine(t)
+		return &channeltest.Platform{
+			Kind: "line", Connect: p.connect, Say: p.say, Sent: p.sent, Down: p.down, Mend: p.mend,
+			Hang: func() { p.set(true, false) },
+			Deny: func() { p.set(false, true) },
+			Pace: channel.Pace{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 200 * time.Millisecond, Connect: 200 * time.Millisecond},
+		}
+	})
+}

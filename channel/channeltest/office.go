@@ -1,0 +1,178 @@
+package channeltest
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// office is a server with one channel, on a store that outlives its process.
+type office struct {
+	t     *testing.T
+	p     *Platform
+	store mailroom.Store
+	log   *logs
+
+	// Set by start.
+	runner *channel.Runner
+	end    func() // nil: it is not started
+
+	// Owned by mu.
+	mu   sync.Mutex
+	live int // adapters between the call of Connect and the return of Close
+}
+
+func open(t *testing.T, p *Platform) *office {
+	t.Helper()
+	if p.Pace.Close == 0 {
+		p.Pace.Close = 3 * time.Second
+	}
+	if p.Pace.Attempts == 0 {
+		p.Pace.Attempts = -1
+	}
+	o := &office{t: t, p: p, store: memory.New(), log: &logs{}}
+	t.Cleanup(func() {
+		if o.end != nil {
+			o.end()
+		}
+		if t.Failed() {
+			t.Log(o.log.String())
+		}
+	})
+	return o
+}
+
+// start runs the server until stop.
+func (o *office) start() {
+	o.t.Helper()
+	log := slog.New(slog.NewTextHandler(o.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	b := bus.New()
+	l := ledger.New(o.store, ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	o.runner = channel.New(channel.Options{Name: "c", Kind: o.p.Kind, Connect: o.connect, Pace: o.p.Pace, Ledger: l, Log: log})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(answer)}, channel.AgentName("c"): {Agent: o.runner.Agent()}},
+		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	if err := l.EndLocal(ctx); err != nil {
+		o.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { o.runner.Run(ctx) })
+	o.end = func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+	}
+}
+
+// answer says what it is told.
+func answer(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, input[len(input)-1].Text)
+}
+
+// stop ends the server, and wants that nothing of its channel is left.
+func (o *office) stop() {
+	o.t.Helper()
+	o.end()
+	o.end = nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.live != 0 || strings.Contains(o.log.String(), "does not end") {
+		o.t.Errorf("%d adapters have not ended", o.live)
+	}
+	if strings.Contains(o.log.String(), "did not close well") || strings.Contains(o.log.String(), "panic") {
+		o.t.Error("something went wrong that no platform is to blame for")
+	}
+}
+
+// State is what is known of the channel.
+func (o *office) State() channel.State { return o.runner.State() }
+
+// Resume has the channel tried now.
+func (o *office) Resume() { o.runner.Resume() }
+
+// rest waits until nothing is to be run or delivered any more.
+func (o *office) rest() {
+	o.t.Helper()
+	o.until("everything is delivered", func() bool {
+		left := 0
+		err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+			left, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}})
+			return err
+		})
+		if err != nil {
+			o.t.Fatal(err)
+		}
+		return left == 0
+	})
+}
+
+// connect is the platform's, and notes which adapters live.
+func (o *office) connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+	o.lives(1)
+	a, err := o.p.Connect(ctx, l)
+	if err != nil {
+		o.lives(-1)
+		return nil, err
+	}
+	return noted{a, o}, nil
+}
+
+func (o *office) lives(more int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.live += more; o.live > 1 {
+		o.t.Errorf("%d adapters live at once", o.live)
+	}
+}
+
+// noted is an adapter whose end is noted.
+type noted struct {
+	channel.Adapter
+	o *office
+}
+
+func (n noted) Close() error {
+	defer n.o.lives(-1)
+	return n.Adapter.Close()
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

@@ -1,0 +1,326 @@
+package channel_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// office is a server with the channel "c" and the agent "echo", in a bubble.
+type office struct {
+	*channel.Runner
+	t      *testing.T
+	ledger *ledger.Ledger
+	store  mailroom.Store
+	p      *platform
+
+	mu   sync.Mutex
+	sent []string
+}
+
+// inOffice runs one until the test has looked at it.
+func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look func(o *office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := &office{t: t, p: &platform{}, store: memory.New()}
+		o.p.deliver = func(_ context.Context, l *channel.Link) error { l.Sent(); return nil }
+		prepare(o)
+		b := bus.New()
+		o.ledger = ledger.New(o.store, ledger.Options{
+			Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+		})
+		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Jitter: func() float64 { return 0 }})
+		e := engine.New(o.ledger, b, engine.Options{
+			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent()}}, Local: true,
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ledgerCtx, cancelLedger := context.WithCancel(t.Context())
+		var parts, last sync.WaitGroup
+		last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+		parts.Go(func() { _ = e.Run(ctx) })             // as above
+		parts.Go(func() { o.Run(ctx) })
+		synctest.Wait()
+		look(o)
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+	})
+}
+
+// after lets time pass.
+func (o *office) after(d time.Duration) *office {
+	<-time.After(d)
+	synctest.Wait()
+	return o
+}
+
+// link is the present adapter's.
+func (o *office) link() *channel.Link {
+	o.p.mu.Lock()
+	defer o.p.mu.Unlock()
+	return o.p.links[len(o.p.links)-1]
+}
+
+func (o *office) arrival(key, text string) channel.Arrival {
+	return channel.Arrival{
+		Chat: []string{"chat", "1"}, Key: key, Parts: mailroom.Text(text), Sender: "ann", Agent: "echo",
+		Cursor: channel.Cursor{Identity: "bot", Position: []byte(`"` + key + `"`)},
+	}
+}
+
+func (o *office) take(key, text string) mailroom.Submitted {
+	o.t.Helper()
+	out, err := o.link().Take(o.t.Context(), o.arrival(key, text))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	synctest.Wait()
+	return out
+}
+
+// position is the saved one of the bot.
+func (o *office) position(identity string) string {
+	o.t.Helper()
+	raw, err := o.link().Position(o.t.Context(), identity)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// delivers notes what a delivery brings, before it does what then says.
+func (o *office) delivers(then func(ctx context.Context, l *channel.Link) error) {
+	o.p.delivered = func(d channel.Delivery) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.sent = append(o.sent, d.Text)
+	}
+	if then != nil {
+		o.p.deliver = then
+	}
+}
+
+func (o *office) got() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.sent)
+}
+
+// statuses are those of the runs of a thread, the newest first, with the last error.
+func (o *office) run(thread string) *mailroom.Run {
+	o.t.Helper()
+	var runs []*mailroom.Run
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		runs, err = r.Runs(mailroom.RunQuery{Thread: thread, Limit: 1})
+		return err
+	})
+	if err != nil || len(runs) == 0 {
+		o.t.Fatalf("%s has %d runs: %v", thread, len(runs), err)
+	}
+	return runs[0]
+}
+
+// put are the reasons why runs of a thread were put off.
+func (o *office) put(thread string) (why []string) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
+		entries, err := r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{mailroom.KindRescheduled}})
+		for _, e := range entries {
+			var body mailroom.RunRescheduled
+			if err := e.Decode(&body); err != nil {
+				return err
+			}
+			why = append(why, body.Error.Message)
+		}
+		return err
+	})
+	if err != nil || len(why) == 0 {
+		o.t.Fatalf("nothing of %s was put off: %v", thread, err)
+	}
+	return why
+}
+
+var echo = mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, input[len(input)-1].Text)
+})
+
+const chat, out = "c:chat:1", "out:c:chat:1"
+
+func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T) {
+	var up atomic.Bool
+	up.Store(true)
+	inOffice(t, echo, func(o *office) {
+		o.p.receive = polled(&up)
+		o.delivers(nil)
+	}, func(o *office) {
+		if first, second := o.take("7", "hello"), o.take("7", "hello"); second.Disposition != mailroom.WasDuplicate || second.Run != first.Run {
+			t.Errorf("the second time it is %+v, after %+v", second, first)
+		}
+		if diff := cmp.Diff([]string{"hello"}, o.after(time.Second).got()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
+			t.Errorf("position %s; sent %s", o.position("bot"), diff)
+		}
+		if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() {
+			t.Errorf("the state is %+v", s)
+		}
+	})
+}
+
+func TestDeliveriesWaitForAnAdapterAndGoToThePresentOne(t *testing.T) {
+	var up atomic.Bool
+	inOffice(t, echo, func(o *office) {
+		o.p.receive = polled(&up)
+		o.p.connect = func(_ context.Context, l *channel.Link) error {
+			if !up.Load() {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		o.delivers(nil)
+	}, func(o *office) {
+		if _, err := o.ledger.Submit(o.t.Context(), submitted(o)); err != nil { // as from before a restart
+			t.Fatal(err)
+		}
+		o.after(5 * time.Minute)
+		d := o.run(out)
+		if len(o.got()) > 0 || d.Status != mailroom.Queued || d.Failures != 0 {
+			t.Errorf("sent %q; the delivery is %s after %d failures", o.got(), d.Status, d.Failures)
+		}
+		if why := o.put(out); len(why) > 20 || !strings.Contains(why[0], "the channel cannot send: refused") {
+			t.Errorf("it was put off: %q", why)
+		}
+		up.Store(true)
+		o.after(15 * time.Minute)
+		if diff := cmp.Diff([]string{"hello"}, o.got()); diff != "" {
+			t.Errorf("sent %s; the channel is %+v", diff, o.State())
+		}
+	})
+}
+
+// submitted is an arrival as the ledger gets it.
+func submitted(o *office) mailroom.Submit {
+	a := o.arrival("7", "hello")
+	return mailroom.Submit{
+		Thread: chat, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Origin: mailroom.Origin{Via: channel.Via("c")},
+		Agent: a.Agent, SetAgent: true, DeliverTo: out, DeliverAgent: channel.AgentName("c"),
+	}
+}
+
+// TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed has one that takes a while, on
+// a connection that breaks meanwhile.
+func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes, closed time.Duration
+	}{"soon": {2 * time.Second, 2 * time.Second}, "too long": {time.Minute, 5 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			var cut chan error
+			var closed []time.Duration
+			var began time.Time
+			inOffice(t, echo, func(o *office) {
+				cut = make(chan error)
+				o.p.receive = func(ctx context.Context, l *channel.Link) error {
+					l.Heard()
+					select {
+					case err := <-cut:
+						return err
+					case <-ctx.Done():
+						return nil
+					}
+				}
+				o.p.close = func() error {
+					closed = append(closed, time.Since(began))
+					return nil
+				}
+				o.delivers(func(ctx context.Context, l *channel.Link) error {
+					select {
+					case <-time.After(c.takes):
+						l.Sent()
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				})
+			}, func(o *office) {
+				o.take("7", "hello")
+				began = time.Now()
+				cut <- errors.New("cut")
+				o.after(2 * time.Minute)
+				if len(closed) < 1 || closed[0] != c.closed || len(o.got()) != 1 {
+					t.Errorf("closed after %v; delivered %q", closed, o.got())
+				}
+				if d := o.run(out); d.Status != mailroom.Completed {
+					t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
+				}
+				if s := o.State(); s.LastOutbound.Sub(began) != c.takes {
+					t.Errorf("the receipt is of %v", s.LastOutbound.Sub(began))
+				}
+			})
+		})
+	}
+}
+
+func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
+	var up atomic.Bool
+	up.Store(true)
+	var gate chan struct{}
+	slow := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
+		select {
+		case <-gate:
+			return echo(ctx, s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	inOffice(t, slow, func(o *office) {
+		gate = make(chan struct{})
+		o.p.receive = polled(&up)
+		o.delivers(nil)
+	}, func(o *office) {
+		o.take("1", "one") // which is being read
+		o.take("2", "two")
+		o.take("3", "three")
+		amend := func(key, text, position string) bool {
+			t.Helper()
+			e := channel.Edit{Chat: []string{"chat", "1"}, Key: key, Cursor: channel.Cursor{Identity: "bot", Position: []byte(position)}}
+			if text != "" {
+				e.Parts = mailroom.Text(text)
+			}
+			changed, err := o.link().Amend(o.t.Context(), e)
+			if got := o.position("bot"); err != nil || got != position {
+				t.Errorf("%s: %v; the position is %s", key, err, got)
+			}
+			return changed
+		}
+		for i, c := range []struct {
+			key, text string
+			want      bool
+		}{{"2", "zwei", true}, {"3", "", true}, {"1", "eins", false}, {"nobody's", "x", false}, {"3", "drei", false}} {
+			if got := amend(c.key, c.text, `"`+string(rune('a'+i))+`"`); got != c.want {
+				t.Errorf("%s, %q: changed is %v, want %v", c.key, c.text, got, c.want)
+			}
+		}
+		close(gate)
+		if diff := cmp.Diff([]string{"one", "zwei"}, slices.DeleteFunc(o.after(time.Second).got(), func(s string) bool { return s == "" })); diff != "" {
+			t.Errorf("delivered %s", diff)
+		}
+	})
+}

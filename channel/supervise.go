@@ -1,0 +1,316 @@
+package channel
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Pace are the numbers by which a channel is kept going. Zero is the default.
+type Pace struct {
+	// First is the pause after a try that failed, doubled after each further one
+	// up to Most: 30 s and 5 min. A connection that held for First before it ended
+	// was none that failed: it is tried again at once.
+	First, Most time.Duration
+	// Attempts is how many tries in a row may fail before the channel is parked and
+	// tried every Probe only: 20, and 15 min. Below 0 it is never parked.
+	Attempts int
+	Probe    time.Duration
+	// GiveUpAfter is after how many failed tries in a row no more are made; 0: they
+	// are made for ever.
+	GiveUpAfter int
+
+	// Of the platform.
+	Fresh   time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
+	Connect time.Duration // for Connect to return: 30 s
+	Close   time.Duration // for an adapter to end, its last deliveries included: 10 s
+}
+
+func (p *Pace) fill() {
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{
+		{&p.First, 30 * time.Second}, {&p.Most, 5 * time.Minute}, {&p.Probe, 15 * time.Minute},
+		{&p.Fresh, 30 * time.Second}, {&p.Connect, 30 * time.Second}, {&p.Close, 10 * time.Second},
+	} {
+		if *d.value == 0 {
+			*d.value = d.unset
+		}
+	}
+	p.Most = max(p.Most, p.First)
+	if p.Attempts == 0 {
+		p.Attempts = 20
+	}
+}
+
+// longestPause bounds what a platform may ask for.
+const longestPause = time.Hour
+
+// pause is the one after n failed tries in a row. jitter, from 0 to 1, adds up to a
+// fifth, so that channels which failed together do not come back together.
+func (p Pace) pause(n int, jitter float64) time.Duration {
+	d := p.Most
+	if shift := n - 1; shift < 20 {
+		d = min(p.First<<shift, p.Most)
+	}
+	return d + time.Duration(float64(d)*0.2*jitter)
+}
+
+// phase is where the adapter is that was made last.
+type phase int
+
+const (
+	absent  phase = iota // there is none: another may be made
+	opening              // Connect was called
+	open                 // Connect has returned it
+	closing              // it was told to end
+)
+
+// live reports whether the adapter may report and take deliveries, or will.
+func (p phase) live() bool { return p == opening || p == open }
+
+// standing is everything that decides what becomes of a channel.
+type standing struct {
+	condition Condition
+	since     time.Time // of the condition
+	reason    string    // why it is not connected
+
+	adapter  int // number of the one that was made last; 0: none was
+	phase    phase
+	stranded []int // adapters that were told to end, and have not
+
+	attempts int       // failed tries in a row
+	due      time.Time // of the next try; zero: none is to be made
+	by       time.Time // when the adapter is late with what it is to do in its phase; zero: never
+
+	heard      time.Time // the adapter's last evidence
+	connected  time.Time // since when; zero: it is not
+	reconnects int       // times it was connected, but for the first
+	ever       bool      // it was connected
+	down       time.Duration
+	downSince  time.Time // zero: it is connected
+}
+
+// occasion is what happened to a channel.
+type occasion int
+
+const (
+	begun   occasion = iota
+	opened           // Connect has returned an adapter
+	heard            // evidence
+	broke            // Connect, Receive or Tend failed
+	ended            // the adapter has ended
+	ticked           // time has passed
+	resumed          // somebody wants it tried now
+	changed          // its configuration is another
+)
+
+// event is an occasion, with what it brings.
+type event struct {
+	what    occasion
+	at      time.Time
+	adapter int // that it comes from: of opened, heard, broke and ended
+	// Of broke.
+	reason string
+	fatal  bool
+	after  time.Duration // the platform's Retry-After
+	// jitter is from 0 to 1.
+	jitter float64
+}
+
+// action is what is to be done now.
+type action int
+
+const (
+	nothing action = iota
+	makeOne        // make the adapter with the number in standing
+	closeIt        // tell it to end
+)
+
+// next is the whole rule of a channel's life: what becomes of it after an event.
+// Whatever comes from an adapter that was replaced, or told to end, changes nothing.
+func (p Pace) next(s standing, e event) (standing, action) {
+	own := e.adapter == s.adapter && s.phase.live()
+	switch e.what {
+	case begun:
+		if s.condition == "" {
+			s.downSince, s.due = e.at, e.at
+			return p.tick(s.to(Starting, "", e.at), e)
+		}
+	case opened:
+		if own && s.phase == opening {
+			s.phase, s.by = open, p.late(e.at)
+			if !s.heard.IsZero() || p.Fresh < 0 {
+				s = p.hear(s, e.at)
+			}
+		}
+	case heard:
+		if own && s.phase == opening {
+			s.heard = e.at // counts once it is open
+		} else if own {
+			s = p.hear(s, e.at)
+		}
+	case broke:
+		if own {
+			return p.fall(s, e)
+		}
+	case ended:
+		return p.bury(s, e)
+	case ticked:
+		return p.tick(s, e)
+	case resumed, changed:
+		return p.resume(s, e)
+	}
+	return s, nothing
+}
+
+func (s standing) to(c Condition, reason string, at time.Time) standing {
+	if s.condition != c {
+		s.condition, s.since = c, at
+	}
+	s.reason = reason
+	return s
+}
+
+// wake is when it is to be looked at again if nothing happens before; zero: never.
+func (s standing) wake() time.Time {
+	if s.phase == absent {
+		return s.due
+	}
+	return s.by
+}
+
+// late is when evidence at a moment is not fresh any more.
+func (p Pace) late(at time.Time) time.Time {
+	if p.Fresh < 0 {
+		return time.Time{}
+	}
+	return at.Add(p.Fresh)
+}
+
+// hear takes evidence of an open adapter.
+func (p Pace) hear(s standing, at time.Time) standing {
+	s.heard, s.by = at, p.late(at)
+	if s.condition != Connected {
+		if s.ever {
+			s.reconnects++
+		}
+		s.ever, s.connected = true, at
+		s.down += at.Sub(s.downSince)
+		s.downSince = time.Time{}
+	}
+	if at.Sub(s.connected) >= p.First {
+		s.attempts = 0
+	}
+	return s.to(Connected, "", at)
+}
+
+// fall takes the end of what a live adapter was there for, and has it closed.
+func (p Pace) fall(s standing, e event) (standing, action) {
+	held := s.condition == Connected && e.at.Sub(s.connected) >= p.First
+	after := min(max(e.after, 0), longestPause)
+	if held {
+		s.attempts, s.due = 0, e.at.Add(after)
+	} else {
+		s.attempts++
+		s.due = e.at.Add(max(p.pause(s.attempts, e.jitter), after))
+	}
+	to := Queued
+	switch {
+	case e.fatal:
+		to, s.due = Failed, time.Time{}
+	case p.GiveUpAfter > 0 && s.attempts >= p.GiveUpAfter:
+		to, s.due = GaveUp, time.Time{}
+	case p.Attempts > 0 && s.attempts >= p.Attempts:
+		to, s.due = Parked, e.at.Add(max(p.Probe, after))
+	case e.what == ticked && s.condition == Connected:
+		to = Silent
+	}
+	return p.retire(s.to(to, e.reason, e.at), e.at), closeIt
+}
+
+// retire has the live adapter end.
+func (p Pace) retire(s standing, at time.Time) standing {
+	if s.downSince.IsZero() {
+		s.downSince = at
+		if p.Fresh > 0 {
+			s.downSince = s.heard // the last that is known
+		}
+	}
+	s.connected = time.Time{}
+	s.phase, s.by = closing, at.Add(p.Close)
+	return s
+}
+
+// bury takes note that an adapter has ended.
+func (p Pace) bury(s standing, e event) (standing, action) {
+	if e.adapter == s.adapter && s.phase == closing {
+		s.phase, s.by = absent, time.Time{}
+		return p.tick(s, e)
+	}
+	if i := slices.Index(s.stranded, e.adapter); i >= 0 {
+		s.stranded = slices.Delete(slices.Clone(s.stranded), i, i+1)
+	}
+	return s, nothing
+}
+
+// tick does what time has brought.
+func (p Pace) tick(s standing, e event) (standing, action) {
+	late := !s.by.IsZero() && !e.at.Before(s.by)
+	e.fatal, e.after = false, 0
+	switch {
+	case s.phase == opening && late:
+		e.reason = fmt.Sprintf("it did not connect within %s", p.Connect)
+		return p.fall(s, e)
+	case s.phase == open && late && s.condition == Connected:
+		e.reason = "nothing was heard for " + e.at.Sub(s.heard).Round(time.Millisecond).String()
+		return p.fall(s, e)
+	case s.phase == open && late:
+		e.reason = fmt.Sprintf("it connected, and nothing was heard within %s", p.Fresh)
+		return p.fall(s, e)
+	case s.phase == closing && late:
+		s.stranded = append(slices.Clone(s.stranded), s.adapter)
+		s.phase, s.by = absent, time.Time{}
+	}
+	if s.phase != absent || s.due.IsZero() || e.at.Before(s.due) {
+		return s, nothing
+	}
+	s.adapter++
+	s.phase, s.by = opening, e.at.Add(p.Connect)
+	s.due, s.heard = time.Time{}, time.Time{}
+	return s, makeOne
+}
+
+// resume has it tried now, as if nothing had failed. A configuration that is
+// another wants an adapter that is another.
+func (p Pace) resume(s standing, e event) (standing, action) {
+	switch {
+	case s.condition == "":
+		return s, nothing
+	case s.phase.live() && e.what == resumed:
+		if s.condition == Parked {
+			s = s.to(Queued, s.reason, e.at)
+		}
+		if s.condition != Connected {
+			s.attempts = 0
+		}
+		return s, nothing
+	case s.phase.live():
+		to, reason := s.condition, s.reason
+		if to == Connected || to == Parked {
+			to = Queued
+		}
+		if to == Queued {
+			reason = "its configuration has changed"
+		}
+		s.attempts, s.due = 0, e.at
+		return p.retire(s.to(to, reason, e.at), e.at), closeIt
+	}
+	switch s.condition {
+	case Parked, GaveUp, Failed:
+		s = s.to(Queued, s.reason, e.at)
+	}
+	s.attempts, s.due = 0, e.at
+	return p.tick(s, e)
+}

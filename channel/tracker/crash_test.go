@@ -1,0 +1,328 @@
+package tracker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/tracker"
+	issues "mailroom/tracker"
+)
+
+func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
+	w := newWorld(t).onDisk()
+	const n = 50
+	w.options.Claims = n
+	var ids []string
+	for i := range n {
+		ids = append(ids, fmt.Sprintf("x-%02d", i))
+	}
+	w.create(ids...)
+	w.start()
+	var bd sync.WaitGroup
+	for some := range slices.Chunk(ids, n/5) {
+		bd.Go(func() { // somebody else, who does not wait for the server
+			for _, id := range some {
+				w.set(id, func(it *issues.Issue) { it.Notes = "of " + id })
+			}
+		})
+	}
+	bd.Wait()
+	for _, id := range ids {
+		w.is(id, issues.Closed)
+		w.delivered(id)
+		it := w.issue(id)
+		if it.Notes != "of "+id || it.CloseReason != "done" {
+			t.Errorf("%s is %+v", id, it)
+		}
+		// An edit may come before the claim; after it, it changes no key.
+		if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count(id) != 1 || len(w.runs("issue:"+id)) != 1 {
+			t.Errorf("%s was run %d times and has %q", id, w.agent.count(id), got)
+		}
+	}
+	if s := w.runner.State(); s.Attempts > 0 || s.LastError != "" {
+		t.Errorf("the channel is %+v", s)
+	}
+}
+
+func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
+	first := newWorld(t)
+	second := on(t, first.folder)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, fmt.Sprintf("x-%02d", i))
+	}
+	first.create(ids...)
+	for _, w := range []*world{first, second} {
+		w.options.Claims = 3
+		w.start()
+	}
+	for _, id := range ids {
+		first.is(id, issues.Closed)
+		if a, b := first.agent.count(id), second.agent.count(id); a+b != 1 {
+			t.Errorf("%s was run %d and %d times", id, a, b)
+		}
+	}
+}
+
+func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
+	first := newWorld(t)
+	first.create("x-a")
+	work, open := gate("done")
+	defer open()
+	first.agent.does(work)
+	first.start()
+	first.run("x-a", mailroom.Running)
+	first.stop()
+	second := on(t, first.folder)
+	second.start()
+	second.create("x-b")
+	second.is("x-b", issues.Closed)
+	if second.agent.count("x-a") > 0 || second.issue("x-a").Status != issues.InProgress {
+		t.Errorf("it ran %d times for the other", second.agent.count("x-a"))
+	}
+	open()
+	first.start()
+	first.is("x-a", issues.Closed)
+}
+
+// TestAServerThatEndsAnywhereGoesOn ends one at each step of an issue's way, and
+// starts the next one on the same store.
+func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
+	for _, c := range []struct {
+		when     string
+		break_   func(w *world) // before the first server starts
+		until    func(w *world)
+		mend     func(w *world) // between the two
+		attempts int
+	}{
+		{
+			when: "between the claim and the submit", attempts: 1,
+			break_: func(w *world) {
+				w.broken = func(string) error { return mailroom.Errorf(mailroom.Unavailable, "it ends here") }
+			},
+			until: func(w *world) { w.is("x-a", issues.InProgress) },
+			mend: func(w *world) {
+				w.broken = nil
+				w.set("x-a", func(it *issues.Issue) { it.Notes = "edited while nobody looked" })
+			},
+		},
+		{
+			when: "during the run", attempts: 2,
+			break_: func(w *world) {
+				w.agent.does(func(ctx context.Context, _ mailroom.Session) error { <-ctx.Done(); return context.Cause(ctx) })
+			},
+			until: func(w *world) { w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 }) },
+			mend:  func(w *world) { w.agent.does(nil) },
+		},
+		{
+			when: "between the run and what is told of it", attempts: 1,
+			break_: func(w *world) {
+				w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+					w.move(w.folder.File(), w.folder.File()+".away")
+					return s.Stream(ctx, "done")
+				})
+			},
+			until: func(w *world) {
+				w.run("x-a", mailroom.Completed)
+				w.until("the delivery fails", func() bool { return w.count("out:issue:x-a", mailroom.KindRescheduled) > 0 })
+			},
+			mend: func(w *world) { w.move(w.folder.File()+".away", w.folder.File()) },
+		},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			w := newWorld(t).onDisk()
+			w.create("x-a")
+			c.break_(w)
+			w.start()
+			c.until(w)
+			w.stop()
+			c.mend(w)
+			w.start()
+			w.is("x-a", issues.Closed)
+			w.delivered("x-a")
+			it := w.issue("x-a")
+			if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || it.CloseReason != "done" {
+				t.Errorf("it was closed with %q and has %q", it.CloseReason, got)
+			}
+			if runs := w.runs("issue:x-a"); len(runs) != 1 || w.agent.count("x-a") != c.attempts {
+				t.Errorf("%d runs and %d attempts, want 1 and %d", len(runs), w.agent.count("x-a"), c.attempts)
+			}
+		})
+	}
+}
+
+func (w *world) move(from, to string) {
+	w.t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain is what another branch of
+// git does.
+func TestAFileThatGoesBackToBeforeTheClaimDoesNotRunItAgain(t *testing.T) {
+	w := newWorld(t)
+	w.create("x-a")
+	before, err := os.ReadFile(w.folder.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.is("x-a", issues.Closed)
+	w.delivered("x-a")
+	if err := os.WriteFile(w.folder.File(), before, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	it := w.is("x-a", issues.Closed)
+	if got := comments(it); !slices.Equal(got, []string{"codex: done"}) || w.agent.count("x-a") != 1 {
+		t.Errorf("it was run %d times and has %q", w.agent.count("x-a"), got)
+	}
+}
+
+func TestADeliveryThatComesAgainAddsNothing(t *testing.T) {
+	w := newWorld(t)
+	w.create("x-a")
+	w.start()
+	w.is("x-a", issues.Closed)
+	w.delivered("x-a")
+	before := w.issue("x-a")
+	run := w.runs("issue:x-a")[0]
+	w.deliver(channel.Delivery{Run: run, Text: "done\n"})
+	w.deliver(channel.Delivery{Run: run, Ended: true})
+	if after := w.issue("x-a"); !after.UpdatedAt.Equal(before.UpdatedAt) || len(after.Comments) != 1 {
+		t.Errorf("it was changed, and has %q", comments(after))
+	}
+}
+
+func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
+	w := newWorld(t)
+	w.create("x-a")
+	away := w.folder.File() + ".away"
+	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
+		w.move(w.folder.File(), away)
+		return s.Stream(ctx, "done")
+	})
+	w.start()
+	run := w.run("x-a", mailroom.Completed)
+	w.stop()
+	w.move(away, w.folder.File())
+	w.deliver(channel.Delivery{Run: run, Text: "done"}) // which is alone now
+	it := w.issue("x-a")
+	if it.Status != issues.Closed || len(it.Comments) != 1 || !it.Comments[0].CreatedAt.Equal(it.ClosedAt) && it.ClosedAt.Sub(it.Comments[0].CreatedAt) > time.Millisecond {
+		t.Errorf("it is %s at %v, with %+v", it.Status, it.ClosedAt, it.Comments)
+	}
+}
+
+// deliver delivers beside the server.
+func (w *world) deliver(d channel.Delivery) {
+	w.t.Helper()
+	watch, err := tracker.New(w.options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var link *channel.Link
+	ctx, cancel := context.WithCancel(w.t.Context())
+	r := channel.New(channel.Options{Name: "issue", Kind: tracker.Kind, Ledger: w.ledger, Connect: func(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+		link = l
+		cancel()
+		return nil, errors.New("that is all")
+	}})
+	r.Run(ctx) // which hands out its link
+	if err := watch.Deliver(w.t.Context(), link, d, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
+	w := newWorld(t)
+	away := w.folder.Path() + ".away"
+	w.move(w.folder.Path(), away)
+	w.start()
+	w.until("it says so", func() bool {
+		s := w.runner.State()
+		return s.Condition == channel.Queued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
+	})
+	w.move(away, w.folder.Path())
+	w.create("x-a")
+	w.is("x-a", issues.Closed)
+	w.until("it is connected", func() bool { return w.runner.State().Condition == channel.Connected })
+}
+
+func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
+	w := newWorld(t)
+	w.create("x-a")
+	lock := flock.New(filepath.Join(w.folder.Path(), "issues.lock"))
+	if err := lock.Lock(); err != nil {
+		t.Fatal(err)
+	}
+	w.options.Patience = 10 * time.Millisecond
+	w.start()
+	w.until("it says so", func() bool {
+		return strings.Contains(w.runner.State().Reason, "has kept "+w.folder.File()+" locked for 10ms")
+	})
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	w.is("x-a", issues.Closed)
+}
+
+func TestAnIssueThatCannotBeWrittenHoldsNoOtherUp(t *testing.T) {
+	w := newWorld(t)
+	w.create("x-good")
+	file, err := os.OpenFile(w.folder.File(), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteString(`{"id":"x-odd","title":"Odd","status":"open","priority":0,"issue_type":"task","metadata":"theirs"}` + "\n" +
+		`{"id":"x-wrong","title":"Wrong","status":"open","priority":-3,"issue_type":"task"}` + "\nno issue\n")
+	if err := errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	w.is("x-good", issues.Closed)
+	w.create("x-more")
+	w.is("x-more", issues.Closed)
+	if s := w.runner.State(); s.LastError == "" || s.Attempts > 0 {
+		t.Errorf("nothing is said of it: %+v", s)
+	}
+	for _, id := range []string{"x-odd", "x-wrong"} {
+		if it := w.issue(id); it.Status != issues.Open || w.agent.count(id) > 0 {
+			t.Errorf("%s is %s", id, it.Status)
+		}
+		if n := strings.Count(w.logs.all(), "issue "+id+" is left alone"); n != 1 {
+			t.Errorf("it is said %d times that %s is left alone", n, id)
+		}
+	}
+}
+
+func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
+	w := newWorld(t)
+	w.options.Interval = time.Hour // it is started to have a ledger
+	w.start()
+	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{
+		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []mailroom.Draft{{Parts: mailroom.Text("mine")}}, Sender: "bob",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w.run("x-a", mailroom.Completed)
+	w.stop()
+	w.create("x-a")
+	w.options.Interval = 5 * time.Millisecond
+	w.start()
+	it := w.is("x-a", issues.Blocked)
+	if got := comments(it); len(got) != 1 || !strings.HasPrefix(got[0], "mailroom: It cannot be given to codex: ") {
+		t.Errorf("it has %q", got)
+	}
+}

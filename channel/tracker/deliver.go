@@ -1,0 +1,77 @@
+package tracker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"mailroom"
+	"mailroom/channel"
+	issues "mailroom/tracker"
+)
+
+// KindUnsent is the kind of the entry that a delivery writes when the file has no
+// place for it; its body is a [Note].
+const KindUnsent = "x.tracker.unsent"
+
+// Note is the body of such an entry.
+type Note struct {
+	Reason string `json:"reason"`
+}
+
+// Thread is the thread of an issue, by its id.
+func Thread(name, issue string) string { return channel.ThreadID(name, issue) }
+
+// Deliver takes a delivery: what was said or asked becomes a comment,
+// and what has ended is concluded with it, in one write. It does nothing that the
+// file says already, so it can be repeated.
+func (w *Watch) Deliver(ctx context.Context, l *channel.Link, d channel.Delivery, s mailroom.Session) error {
+	server, err := w.server(ctx, l)
+	if err != nil {
+		return err
+	}
+	author, text := w.words(d)
+	found := false
+	err = w.update(ctx, l, func(t *issues.Tracker) error {
+		it := find(t, l.Name(), d.Run.Thread, server)
+		if found = it != nil; !found {
+			return nil
+		}
+		m, ours := markOf(it, server)
+		if !ours {
+			m = mark{}
+		}
+		if text != "" && !said(it, author, text, d.Run.CreatedAt) {
+			at := moment(it.UpdatedAt)
+			if err := change(t, claim{it, m}, at, func(it *issues.Issue, _ *mark) { say(it, author, text, d.Run.CreatedAt, at) }); err != nil {
+				return err
+			}
+			if it, err = t.Find(it.ID); err != nil {
+				return err
+			}
+			m, _ = markOf(it, server)
+		}
+		if c := (claim{it, m}); ours && m.Key == d.Run.SubmitKey && c.news(d.Run) {
+			return w.conclude(t, c, d.Run)
+		}
+		return nil
+	})
+	w.nudge() // there may be room for the next one
+	switch {
+	case err != nil:
+		return &mailroom.Failure{Class: mailroom.Outage, Err: fmt.Errorf("write to the tracker: %w", err)}
+	case !found:
+		l.Log().Info("what a run said is written to no issue, which is not there", "run", d.Run.ID)
+		return note(ctx, s, "the tracker has no such issue, or has it no more")
+	}
+	l.Sent()
+	return nil
+}
+
+func note(ctx context.Context, s mailroom.Session, why string) error {
+	body, err := json.Marshal(Note{Reason: why})
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", KindUnsent, err)
+	}
+	return s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: KindUnsent, Body: body}}, Record: true})
+}

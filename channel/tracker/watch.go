@@ -1,0 +1,239 @@
+// Package tracker gives the issues of a tracker to agents. What is ready is
+// claimed in the file and submitted to a thread of its own; what the run says
+// becomes comments, and its end closes the issue or blocks it.
+//
+// The file says what is claimed, and the ledger what became of it. A claim is one
+// write of the file, and it carries the key of the submit that follows; so an
+// issue whose key the ledger does not know is submitted, whatever has happened in
+// between, and one whose run has ended is concluded. That is what each look does:
+// there is no list of claims beside, and nothing that runs only after a crash.
+package tracker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	issues "mailroom/tracker"
+)
+
+// Kind is what a channel of this package is called in lists.
+const Kind = "tracker"
+
+// Options of a tracker. Folder and Agent are needed.
+type Options struct {
+	Folder issues.Folder
+	Agent  string // that issues are given to
+	// Agents are others that an issue may be given to: by the label agent:NAME,
+	// or because it is assigned to one.
+	Agents []string
+	Labels []string // an issue needs all of these
+	Types  []string // it is of one of these; none: of any
+	Claims int      // in progress at once; 0 is 1
+	Keep   bool     // what is done stays in progress, to be closed by a person
+	// Interval is between two looks at the file; 0 is DefaultInterval.
+	Interval time.Duration
+	Patience time.Duration // with others who write the file; 0 is 5 s
+	// Project is where issues are reserved while they are in progress, and where those
+	// that others have reserved are left to them; "": nowhere. It needs Projects.
+	Project  string
+	Projects Projects
+	// Command is how a person calls this program, to answer a question; "" is
+	// "mailroom".
+	Command string
+}
+
+// whileHeld is how many times as often it is looked while agents work.
+const whileHeld = 4
+
+// DefaultInterval is how often the file is looked at.
+const DefaultInterval = time.Second
+
+// DefaultTypes are those that are work by themselves. An epic is the sum of its
+// children.
+func DefaultTypes() []string { return []string{"bug", "feature", "task", "chore"} }
+
+// Watch is one tracker. It is a file, so there is nothing to connect to.
+type Watch struct {
+	options Options
+	poke    chan struct{} // one slot: there may be something to do
+}
+
+// New makes the watch of a tracker. It does not look at it yet.
+func New(o Options) (*Watch, error) {
+	if o.Folder.Path() == "" {
+		return nil, errors.New("no folder is named")
+	}
+	if o.Agent == "" {
+		return nil, errors.New("no agent is named")
+	}
+	if o.Claims == 0 {
+		o.Claims = 1
+	}
+	if o.Interval == 0 {
+		o.Interval = DefaultInterval
+	}
+	if o.Patience == 0 {
+		o.Patience = 5 * time.Second
+	}
+	if o.Command == "" {
+		o.Command = "mailroom"
+	}
+	return &Watch{options: o, poke: make(chan struct{}, 1)}, nil
+}
+
+// Pace is how a tracker is tried: it is a file of this machine, and nobody minds a
+// look. One proves that it can be read as long as the next may take, twice.
+func (w *Watch) Pace() channel.Pace {
+	return channel.Pace{
+		First: time.Second, Most: 5 * time.Second, Attempts: -1, Fresh: 2*w.options.Interval + 2*w.options.Patience,
+	}
+}
+
+// Connect is [channel.Connect].
+func (w *Watch) Connect(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+	return connection{w, l}, nil
+}
+
+// connection is a Watch with the link of one adapter.
+type connection struct {
+	watch *Watch
+	link  *channel.Link
+}
+
+// Receive implements [channel.Adapter].
+func (c connection) Receive(ctx context.Context) error { return c.watch.receive(ctx, c.link) }
+
+// Tend implements [channel.Adapter]: there is nothing to tend.
+func (c connection) Tend(context.Context) error { return nil }
+
+// Deliver implements [channel.Adapter].
+func (c connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
+	return c.watch.Deliver(ctx, c.link, d, s)
+}
+
+// Close implements [channel.Adapter].
+func (c connection) Close() error { return nil }
+
+func (w *Watch) receive(ctx context.Context, l *channel.Link) error {
+	server, err := w.server(ctx, l)
+	if err != nil {
+		return err
+	}
+	r := &receiver{Watch: w, link: l, server: server, ids: map[string]string{}, over: map[string]bool{}}
+	for {
+		again, err := r.look(ctx)
+		if err != nil {
+			return err
+		}
+		pause := w.options.Interval
+		if slices.ContainsFunc(r.found, claim.held) {
+			pause /= whileHeld // a run may end without a word, or after its last one
+		}
+		if again {
+			pause = 0
+		}
+		select {
+		case <-time.After(pause):
+		case <-w.poke:
+			r.poked = true
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// identity is under which the name of the store is kept, beside the channel's
+// name. It does not depend on where the folder is: that may be moved.
+const identity = "tracker"
+
+// server is by which name claims of this channel in this store are known in a
+// file that others claim in too. It is made before the first claim, and is kept
+// in the store: who has it knows what became of the claims.
+func (w *Watch) server(ctx context.Context, l *channel.Link) (string, error) {
+	raw, err := l.Position(ctx, identity)
+	if err != nil {
+		return "", err
+	}
+	var name string
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &name); err != nil {
+			return "", channel.Fatal(fmt.Errorf("read the name of the store: %w", err))
+		}
+		return name, nil
+	}
+	name = rand.Text()
+	return name, l.Move(ctx, cursor(name))
+}
+
+func cursor(server string) channel.Cursor {
+	return channel.Cursor{Identity: identity, Position: []byte(`"` + server + `"`)}
+}
+
+// update changes the file, and gives up while others keep it locked.
+func (w *Watch) update(ctx context.Context, l *channel.Link, change func(*issues.Tracker) error) error {
+	waiting, cancel := context.WithTimeout(ctx, w.options.Patience)
+	defer cancel()
+	strays, err := w.options.Folder.Update(waiting, change)
+	if len(strays) > 0 {
+		l.Trouble(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fmt.Errorf("another program has kept %s locked for %s", w.options.Folder.File(), w.options.Patience)
+	}
+	return err
+}
+
+// agentOf is who is given an issue: whom it is assigned to, else whom a label
+// names, else the usual one. "" if it is for nobody here.
+func (w *Watch) agentOf(it *issues.Issue) string {
+	all := append([]string{w.options.Agent}, w.options.Agents...)
+	if it.Assignee != "" {
+		if slices.Contains(all, it.Assignee) {
+			return it.Assignee
+		}
+		return ""
+	}
+	for _, name := range all {
+		if slices.Contains(it.Labels, labelAgent+name) {
+			return name
+		}
+	}
+	return w.options.Agent
+}
+
+// labelAgent begins a label that chooses an agent.
+const labelAgent = "agent:"
+
+// wanted reports whether issues of this kind are given to agents.
+func (w *Watch) wanted(it *issues.Issue) bool {
+	return w.agentOf(it) != "" && (len(w.options.Types) == 0 || slices.Contains(w.options.Types, it.Type))
+}
+
+// nudge has the file looked at soon. It is a hint: a look comes anyway.
+func (w *Watch) nudge() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// moment is now as a file keeps it, and not before what it follows.
+func moment(after time.Time) time.Time {
+	now := time.Now().UTC().Round(0)
+	if now.Before(after) {
+		return after
+	}
+	return now
+}
+
+// finished reports whether a run has ended with nobody told of it yet.
+func finished(run *mailroom.Run, m mark) bool {
+	return run != nil && run.Status.Finished() && run.FinishedAt.After(m.Told)
+}

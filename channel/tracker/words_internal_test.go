@@ -1,0 +1,51 @@
+package tracker
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/channel"
+	issues "mailroom/tracker"
+)
+
+func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
+	long := strings.Repeat("é", 1<<20)
+	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.Failed, Reply: &long, Error: &mailroom.RunError{Message: long}}
+	it := &issues.Issue{ID: "x-a", Title: "t", Description: long}
+	w := &Watch{options: Options{Command: "mailroom"}}
+	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.Approval, Prompt: "May I?", Action: "write", Arguments: []byte(`"` + long + `"`)}}
+	for name, c := range map[string]struct {
+		text string
+		most int
+		end  string
+	}{
+		"an issue":   {message(issues.New(), it), maxMessage, "… (the rest is cut; bd show x-a has it)\n"},
+		"a reply":    {reply(run), maxComment, "… (cut; all of it is in thread issue:x-a)"},
+		"a reason":   {reason(run), maxReason, "é…"},
+		"an error":   {w.trouble(it, run), maxComment, "…\n\nTo have it go on: mailroom run retry r\nTo have it begin anew, maybe with more said: bd update x-a --status open"},
+		"a question": {w.question(ask), maxShown + 200, "… (cut)\n\nTo allow it: mailroom approve t\nTo refuse it: mailroom deny t"},
+	} {
+		if len(c.text) > c.most || !strings.HasSuffix(c.text, c.end) || !utf8.ValidString(c.text) {
+			t.Errorf("%s has %d bytes and ends with %q", name, len(c.text), c.text[len(c.text)-100:])
+		}
+	}
+}
+
+func TestAWriteIsNotOlderThanWhatItFollows(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	if got := moment(later); !got.Equal(later) {
+		t.Errorf("got %v, want %v", got, later)
+	}
+}
+
+func TestTheKeyOfAnIssueFitsWhateverItsID(t *testing.T) {
+	it := &issues.Issue{ID: strings.Repeat("x", 300)}
+	long := keyOf(it)
+	it.ID += "y"
+	if len(long) > mailroom.MaxSubmitKey || keyOf(it) == long {
+		t.Errorf("the key is %s", long)
+	}
+}

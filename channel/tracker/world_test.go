@@ -1,0 +1,327 @@
+package tracker_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/tracker"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/sqlite"
+	issues "mailroom/tracker"
+)
+
+// world is a tracker and a server that watches it.
+type world struct {
+	t       *testing.T
+	folder  issues.Folder
+	agent   *clerk
+	options tracker.Options
+	broken  func(name string) error // of operations of the ledger, if set
+	limit   int                     // of runs at once; 0: the engine's
+	logs    *logs
+	store   mailroom.Store
+
+	// Set by start.
+	ledger *ledger.Ledger
+	runner *channel.Runner
+	stop   func()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	folder := issues.Within(filepath.Join(t.TempDir(), ".beads"))
+	if err := folder.Init(); err != nil {
+		t.Fatal(err)
+	}
+	return on(t, folder)
+}
+
+// on is a server of its own on a tracker.
+func on(t *testing.T, folder issues.Folder) *world {
+	t.Helper()
+	w := &world{t: t, folder: folder, store: memory.New(), agent: &clerk{}, logs: &logs{}, stop: func() {}}
+	w.options = tracker.Options{Folder: folder, Agent: "codex", Types: tracker.DefaultTypes(), Interval: 5 * time.Millisecond}
+	t.Cleanup(func() {
+		w.stop()
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Log(w.logs.all())
+		}
+	})
+	return w
+}
+
+// onDisk has the server keep what it has in SQLite.
+func (w *world) onDisk() *world {
+	w.t.Helper()
+	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "mailroom.db"), sqlite.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.store = store
+	return w
+}
+
+// start runs the server until stop.
+func (w *world) start() *world {
+	w.t.Helper()
+	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	b := bus.New()
+	w.ledger = ledger.New(w.store, ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	w.options.Projects = w.ledger
+	watch, err := tracker.New(w.options)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.runner = channel.New(channel.Options{
+		Name: "issue", Kind: tracker.Kind, Connect: watch.Connect, Ledger: fragile{w.ledger, w.broken}, Log: log,
+		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Attempts: -1, Fresh: watch.Pace().Fresh},
+	})
+	agents := map[string]engine.Agent{channel.AgentName("issue"): {Agent: w.runner.Agent()}}
+	for _, name := range append([]string{w.options.Agent}, w.options.Agents...) {
+		agents[name] = engine.Agent{Agent: w.agent, Limit: w.limit}
+	}
+	e := engine.New(w.ledger, b, engine.Options{Agents: agents, Local: true, ShutdownGrace: 50 * time.Millisecond, StopGrace: time.Second, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	if err := w.ledger.EndLocal(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { w.runner.Run(ctx) })
+	w.stop = func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		w.stop = func() {}
+	}
+	return w
+}
+
+// fragile is a ledger that a test breaks.
+type fragile struct {
+	*ledger.Ledger
+	broken func(name string) error
+}
+
+func (f fragile) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	if f.broken != nil {
+		if err := f.broken("submit"); err != nil {
+			return mailroom.Submitted{}, err
+		}
+	}
+	return f.Ledger.Submit(ctx, in)
+}
+
+// clerk is an agent that does what a test says, and counts its attempts by the
+// thread.
+type clerk struct {
+	mu       sync.Mutex
+	work     func(ctx context.Context, s mailroom.Session) error // nil: it says "done"
+	attempts map[string]int
+	told     map[string]string
+}
+
+func (c *clerk) Run(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	if c.attempts == nil {
+		c.attempts, c.told = map[string]int{}, map[string]string{}
+	}
+	c.attempts[s.Run().Thread]++
+	c.told[s.Run().Thread] = input[0].Text
+	work := c.work
+	c.mu.Unlock()
+	if work == nil {
+		return s.Stream(ctx, "done")
+	}
+	return work(ctx, s)
+}
+
+func (c *clerk) does(work func(ctx context.Context, s mailroom.Session) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work = work
+}
+
+// count is how often the agent was run for an issue.
+func (c *clerk) count(id string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attempts["issue:"+id]
+}
+
+// heard is what it was told of an issue last.
+func (c *clerk) heard(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.told["issue:"+id]
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func ann() issues.By { return issues.By{Actor: "ann", At: time.Now()} }
+
+// edit changes the file as bd does.
+func (w *world) edit(change func(t *issues.Tracker) error) {
+	w.t.Helper()
+	if _, err := w.folder.Update(w.t.Context(), change); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// create adds issues x-ID with these ids.
+func (w *world) create(ids ...string) {
+	w.t.Helper()
+	w.edit(func(t *issues.Tracker) error {
+		for _, id := range ids {
+			if _, err := t.Create(issues.Draft{Issue: issues.Issue{ID: id, Title: "Do " + id, Priority: issues.Normal}}, ann()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// set changes an issue.
+func (w *world) set(id string, change func(it *issues.Issue)) {
+	w.t.Helper()
+	w.edit(func(t *issues.Tracker) error {
+		_, err := t.Update(id, ann(), func(it *issues.Issue) error { change(it); return nil })
+		return err
+	})
+}
+
+func (w *world) issue(id string) *issues.Issue {
+	w.t.Helper()
+	t, _, err := w.folder.Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	it, err := t.Find(id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return it
+}
+
+// is waits until an issue has a status.
+func (w *world) is(id string, status issues.Status) *issues.Issue {
+	w.t.Helper()
+	w.until(fmt.Sprintf("%s is %s", id, status), func() bool { return w.issue(id).Status == status })
+	return w.issue(id)
+}
+
+// comments are what was said of an issue, each with who has said it.
+func comments(it *issues.Issue) (all []string) {
+	for _, c := range it.Comments {
+		first, _, _ := strings.Cut(c.Text, "\n")
+		all = append(all, c.Author+": "+first)
+	}
+	return all
+}
+
+// runs are those of a thread, the newest first.
+func (w *world) runs(thread string) (found []*mailroom.Run) {
+	w.t.Helper()
+	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
+		found, err = r.Runs(mailroom.RunQuery{Thread: thread})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found
+}
+
+// run waits until the newest run of an issue has a status.
+func (w *world) run(id string, status mailroom.Status) *mailroom.Run {
+	w.t.Helper()
+	has := func() bool {
+		runs := w.runs("issue:" + id)
+		return len(runs) > 0 && runs[0].Status == status
+	}
+	w.until(fmt.Sprintf("the run of %s is %s", id, status), has)
+	return w.runs("issue:" + id)[0]
+}
+
+// delivered waits until a run of an issue has ended, and all that it said is
+// delivered.
+func (w *world) delivered(id string) {
+	w.t.Helper()
+	w.until("everything of "+id+" is delivered", func() bool {
+		for _, thread := range []string{"issue:" + id, "out:issue:" + id} {
+			for _, run := range w.runs(thread) {
+				if !run.Status.Finished() {
+					return false
+				}
+			}
+		}
+		return len(w.runs("issue:"+id)) > 0
+	})
+}
+
+func (w *world) until(what string, good func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !good() {
+		select {
+		case <-tick.C:
+		case <-late:
+			w.t.Fatalf("never: %s; the channel is %+v", what, w.runner.State())
+		}
+	}
+}
+
+// gate is work that goes on when the test says so.
+func gate(reply string) (work func(ctx context.Context, s mailroom.Session) error, open func()) {
+	closed := make(chan struct{})
+	return func(ctx context.Context, s mailroom.Session) error {
+		select {
+		case <-closed:
+			return s.Stream(ctx, reply)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}, sync.OnceFunc(func() { close(closed) })
+}
