@@ -1,0 +1,101 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// Options are how people talk to one agent through a platform. Agent is needed.
+type Options struct {
+	Agent string // that reads what is said
+	Talk  Talk
+	// Command is how a person on the server's machine calls this program, to be told
+	// how something is done there; "" is "mailroom".
+	Command string
+	// Follow shows what the agent does while it does it; nil: only its replies are sent.
+	Follow Follower
+	// Previews shows also what it writes, in a message that is edited.
+	Previews bool
+}
+
+// adapter is one connection. What arrives is taken by the inbound half, what is
+// delivered by the outbound half; neither has to do with the other but through the
+// threads.
+type adapter struct {
+	// Set by Connect.
+	options  Options
+	link     *channel.Link
+	platform Platform
+	traits   Traits
+	out      *outbound
+}
+
+// Connect makes the adapters of a channel whose platform is reached by dial.
+func Connect(o Options, dial Dial) channel.Connect {
+	if o.Command == "" {
+		o.Command = "mailroom"
+	}
+	all := newShared()
+	return func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		if err := o.Talk.check(); err != nil {
+			return nil, channel.Fatal(err)
+		}
+		p, traits, err := dial(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		a := &adapter{options: o, link: l, platform: p, traits: traits}
+		a.out = newOutbound(a, all)
+		return a, nil
+	}
+}
+
+// Receive implements [channel.Adapter].
+func (a *adapter) Receive(ctx context.Context) error {
+	in := &inbound{adapter: a}
+	at, err := in.begin(ctx)
+	if err != nil {
+		return err
+	}
+	return a.platform.Receive(ctx, at, in.take)
+}
+
+// Tend implements [channel.Adapter]: it is over when a part of it fails.
+func (a *adapter) Tend(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var parts sync.WaitGroup
+	var errs [2]error
+	for i, f := range []func(context.Context) error{a.platform.Tend, a.out.tend} {
+		parts.Go(func() {
+			if errs[i] = guarded(func() error { return f(ctx) }); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	parts.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// guarded makes a panic an error: what runs beside must not end the process.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return f()
+}
+
+// Deliver implements [channel.Adapter].
+func (a *adapter) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
+	return a.out.deliver(ctx, d, s)
+}
+
+// Close implements [channel.Adapter].
+func (a *adapter) Close() error { return a.platform.Close() }

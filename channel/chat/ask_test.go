@@ -1,0 +1,294 @@
+package chat_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+// asks is an agent that asks, and says what was decided.
+func asks(ask mailroom.Ask) mailroom.AgentFunc {
+	return func(ctx context.Context, s mailroom.Session) error {
+		got, err := s.Wait(ctx, false, ask)
+		if err != nil {
+			return err
+		}
+		return s.Stream(ctx, fmt.Sprint("it was: ", got[0].State, " ", got[0].Decision, " ", string(got[0].Answer)))
+	}
+}
+
+func pay() mailroom.Ask {
+	return mailroom.Ask{
+		Name: "pay", Kind: mailroom.Approval, Prompt: "May I pay?", Action: "bank.pay", After: 10 * time.Minute,
+		Arguments: json.RawMessage(`{"sum":100,"to":"bob"}`),
+	}
+}
+
+// inOffice runs a test in a bubble, with what ann says to an agent first.
+func inOffice(t *testing.T, agent mailroom.AgentFunc, f func(o *office)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, agent)
+		f(o)
+		o.stop()
+	})
+}
+
+func (o *office) ticket() *mailroom.Ticket {
+	o.t.Helper()
+	var rows []*mailroom.Ticket
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		rows, err = r.Tickets(mailroom.TicketQuery{})
+		return err
+	})
+	if err != nil || len(rows) != 1 {
+		o.t.Fatalf("%d tickets, %v", len(rows), err)
+	}
+	return rows[0]
+}
+
+func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
+	inOffice(t, asks(pay()), func(o *office) {
+		o.start()
+		o.platform.Say("ann", "go")
+		m := o.platform.AwaitSent(1)[0].Message
+		k := o.ticket()
+		for _, want := range []string{
+			"codex asks: May I pay?", "```\nbank.pay\n{\n  \"sum\": 100,\n  \"to\": \"bob\"\n}\n```", "Digest: " + k.Digest[:16],
+			"Until " + k.ExpiresAt.UTC().Format("2 January 15:04 MST"), "To allow it: /approve ", "To refuse it: /deny ",
+		} {
+			if !strings.Contains(m.Text, want) {
+				o.t.Errorf("it does not say %q:\n%s", want, m.Text)
+			}
+		}
+		if len(m.Buttons) != 2 || m.Buttons[0].Words != "Approve" || m.Buttons[1].Words != "Deny" {
+			o.t.Errorf("the buttons are %+v", m.Buttons)
+		}
+		for _, b := range m.Buttons {
+			if len(b.Data) > 64 {
+				o.t.Errorf("a button carries %d bytes", len(b.Data))
+			}
+		}
+	})
+}
+
+// TestAQuestionIsRedrawnOnceItIsDecided however that came about, and not before.
+func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
+	for name, c := range map[string]struct {
+		decide func(o *office)
+		want   string // what the question says then
+		reply  string
+	}{
+		"by a button": {func(o *office) { o.platform.Tap("ann", o.platform.Sent()[0], "Approve") },
+			"Approved by Name of ann", "it was: decided approve "},
+		"by a command": {func(o *office) { o.platform.Say("ann", "/deny too much") },
+			"Denied by c:ann", "it was: decided deny "},
+		"elsewhere": {func(o *office) {
+			k := o.ticket()
+			if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+				o.t.Fatal(err)
+			}
+		}, "Approved by bob", "it was: decided approve "},
+		"by time": {func(*office) {}, "Too late: it expired", "it was: expired "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, asks(pay()), func(o *office) {
+				o.platform.Traits.Gap = 3 * time.Second
+				o.start()
+				o.platform.Say("ann", "go")
+				o.settled(1)
+				c.decide(o)
+				<-time.After(15 * time.Minute)
+				sent := o.platform.Sent()
+				replied := slices.ContainsFunc(sent, func(m chattest.Sent) bool { return strings.TrimSpace(m.Message.Text) == strings.TrimSpace(c.reply) })
+				if q := sent[0].Message; !strings.HasPrefix(q.Text, c.want) || len(q.Buttons) > 0 || !replied {
+					t.Errorf("the question is %+v; what was said: %q", q, o.said())
+				}
+				shown, _, _ := strings.Cut(c.want, " by ")
+				for i, v := range sent[0].Versions { // who decides and who replies may both redraw it
+					if decided := strings.HasPrefix(v.Text, shown); decided != (i > 0) {
+						t.Errorf("version %d of the question is %q", i, v.Text)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
+	inOffice(t, asks(mailroom.Ask{Name: "q", Kind: mailroom.Question, Prompt: "Which colour?"}), func(o *office) {
+		o.start()
+		o.platform.Say("ann", "paint it")
+		o.settled(1)
+		o.has("codex asks: Which colour?\nYour next message is the answer.")
+		o.platform.Say("ann", "red")
+		o.settled(2)
+		if got := o.said()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
+			o.t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
+	inOffice(t, asks(pay()), func(o *office) {
+		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error { return busy(time.Minute) })
+		o.start()
+		o.platform.Say("ann", "go")
+		<-time.After(10 * time.Second)
+		k := o.ticket()
+		if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+			o.t.Fatal(err)
+		}
+		o.platform.Hook(chattest.Send, nil)
+		o.settled(2)
+		o.has("it was: decided approve")
+		if n := len(o.notes(chat.KindUnsent)); n != 1 {
+			o.t.Errorf("%d times it is noted that nothing was sent", n)
+		}
+	})
+}
+
+func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
+	for name, c := range map[string]struct {
+		agent mailroom.AgentFunc
+		want  []string // what it says, in this order
+	}{
+		"it says nothing": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex has ended without a word.)"}},
+		"it fails": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
+			[]string{"(codex has failed: no such file)", "To try it again, say it again, or on the server: mailroom run retry "}},
+		"it fails in the middle": {func(ctx context.Context, s mailroom.Session) error {
+			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
+		}, []string{"I have half of\n", "(codex has failed: no more)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, c.agent, func(o *office) {
+				o.start()
+				o.platform.Say("ann", "go")
+				o.settled(1)
+				got := strings.Join(o.said(), "|")
+				at := 0
+				for _, want := range c.want {
+					i := strings.Index(got[at:], want)
+					if i < 0 {
+						t.Fatalf("got %q, want in it %q", got, want)
+					}
+					at += i
+				}
+			})
+		})
+	}
+}
+
+func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
+	inOffice(t, echo, func(o *office) {
+		asked := 0
+		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error {
+			asked++
+			return fmt.Errorf("the bot was blocked: %w", chat.ErrGone)
+		})
+		o.start()
+		o.platform.Say("ann", "one")
+		o.settled(1)
+		thread := channel.ThreadID("c", chattest.Bot, "with-ann")
+		elsewhere := func(n int) {
+			for range n {
+				if _, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
+					By: &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}, Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text("from a timer")}},
+				}); err != nil {
+					o.t.Fatal(err)
+				}
+			}
+		}
+		elsewhere(3)
+		runs := o.settled(4)
+		if asked != 1 {
+			o.t.Errorf("the platform was asked %d times", asked)
+		}
+		for i, r := range runs {
+			if r.Status != mailroom.Failed || r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, "nobody is there any more") {
+				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
+			}
+		}
+		o.platform.Hook(chattest.Send, nil)
+		elsewhere(1)
+		o.settled(5)
+		o.has()
+		o.platform.Say("ann", "I am back")
+		o.settled(6)
+		elsewhere(1)
+		o.settled(7)
+		o.has("I am back", "from a timer")
+	})
+}
+
+func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
+	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+		input, err := s.Input(ctx)
+		if err != nil {
+			return err
+		}
+		if s.Run().Thread == channel.ThreadID("c", chattest.Bot, "with-ann") {
+			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", chattest.Bot, "with-bob"), Parts: mailroom.Text("for bob")}}})
+		}
+		return s.Stream(ctx, input[0].Text)
+	}, func(o *office) {
+		o.options.Talk.Users = []string{"bob"}
+		o.start()
+		o.platform.Say("bob", "hello")
+		o.platform.AwaitSent(1)
+		o.platform.Say("ann", "tell bob")
+		sent := o.platform.AwaitSent(3)
+		for _, s := range sent {
+			if s.Message.Text == "for bob" && s.Place.Chat != "with-bob" {
+				o.t.Errorf("%q was said in %q", s.Message.Text, s.Place.Chat)
+			}
+		}
+	})
+}
+
+// TestALongTextGoesOnWhereItBrokeOff also when it would be cut otherwise by then.
+func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
+	for _, most := range []int{40, 25, 70} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			inOffice(t, echo, func(o *office) {
+				text := "one two three four five six seven eight nine ten\n\n```go\nfunc main() {\n\tprintln()\n}\n```\nand so on, and so on, and so on"
+				o.platform.Traits.Most = 40
+				sends := 0
+				o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+					if sends++; sends == 3 {
+						o.platform.Hook(chattest.Send, nil)
+						return busy(time.Minute)
+					}
+					c.Do()
+					return nil
+				})
+				o.start()
+				o.platform.Say("ann", text)
+				<-time.After(30 * time.Second)
+				o.stop()
+				o.platform.Traits.Most = most
+				o.start()
+				o.settled(1)
+				strip := func(s string) string {
+					return strings.Join(strings.Fields(strings.NewReplacer("```go", "", "```", "").Replace(s)), "")
+				}
+				if diff := cmp.Diff(strip(text), strip(strings.Join(o.said(), ""))); diff != "" {
+					t.Errorf("what was said (-want +got)\n%s\n%q", diff, o.said())
+				}
+			})
+		})
+	}
+}

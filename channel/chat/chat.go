@@ -1,0 +1,165 @@
+// Package chat is what chat platforms have in common: who may talk, which thread a
+// chat is, the commands that act at once, and replies in pieces that a platform takes.
+// A [Platform] knows one protocol and nothing of this.
+//
+// A chat has a conversation thread, and the same place after "/new" another one; both
+// deliver to the place's one delivery thread, so that what goes out keeps its order.
+// What arrives is taken in before the platform is told so; what goes out is an effect
+// of the delivery's run, with a key. Whether a message can come twice after a crash
+// depends on what the platform makes of that key: see [Traits].Repeats.
+package chat
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"mailroom/channel"
+)
+
+// Dial connects to a platform, as [channel.Connect] is to: it returns soon after ctx
+// ends, closes what it opened when it fails, and tells errors that are of no use to
+// try again with [channel.Fatal], and waits that the platform asks for as the
+// RetryAfter of a [mailroom.Failure]. The traits are of this connection.
+type Dial func(ctx context.Context, l *channel.Link) (Platform, Traits, error)
+
+// Platform is one connection to a chat platform. Its methods are called concurrently.
+// It must not connect again by itself, and must not wait long for a platform that asks
+// for patience: it returns a [mailroom.Failure] of class Outage with the RetryAfter.
+//
+// Errors of Send, Edit and Typing have the class that they mean: Permanent if the
+// platform will never take it, Outage if it takes nothing now; ErrGone of a place that
+// will take nothing any more; [mailroom.ErrUnknown] in their tree if nobody knows.
+type Platform interface {
+	// Receive hands each event to take, in the order in which the platform has
+	// them, until ctx ends. It must catch up from position, which is of the last
+	// event that was taken ("" at first), where the platform has a history. It must
+	// tell the platform that an event was received only after take has returned nil,
+	// and return take's error as it is. It says [channel.Link.Heard] for each proof
+	// that it can be received from.
+	Receive(ctx context.Context, position string, take Take) error
+	// Tend does what is to be done beside, such as heartbeats, until ctx ends. An
+	// error is the end of the connection.
+	Tend(ctx context.Context) error
+	// Send sends one message, which fits into Traits.Most, and returns the platform's
+	// id of it, "" if it has none. The same key is the same message.
+	Send(ctx context.Context, to Place, m Message, key string) (id string, err error)
+	// Edit replaces a message that was sent. Only with Traits.Edits.
+	Edit(ctx context.Context, to Place, id string, m Message) error
+	// Find looks for a message that may have been sent under a key not long ago.
+	// ErrNoHistory if the platform cannot tell.
+	Find(ctx context.Context, to Place, key string, m Message) (id string, found bool, err error)
+	// Typing shows for some seconds that an answer is being written. Only with
+	// Traits.Types.
+	Typing(ctx context.Context, to Place) error
+	// Tapped tells who pressed a button what came of it. Only with Traits.Buttons.
+	Tapped(ctx context.Context, tap Event, words string) error
+	// Close gives back all that it holds, and makes Receive and Tend return.
+	Close() error
+}
+
+// Take takes an event in. When it returns nil, the event is in its thread, or was
+// refused for good, and its position was saved with it.
+type Take func(ctx context.Context, e Event) error
+
+var (
+	// ErrGone says that a place takes nothing any more: who is there has blocked the
+	// bot, or the chat is deleted.
+	ErrGone = errors.New("nobody is there any more")
+	// ErrEverywhere says that the RetryAfter beside it is for all places.
+	ErrEverywhere = errors.New("the platform takes nothing from this bot")
+	// ErrNoHistory says that a platform cannot tell what was sent.
+	ErrNoHistory = errors.New("the platform has no history")
+)
+
+// Traits are what a connection can do, and what the platform promises.
+type Traits struct {
+	Platform string // "telegram"
+	Bot      string // id of who is connected: positions are of this bot alone
+	Name     string // by which people address it in groups, without a sign before it
+	Most     int    // units in one message
+	Units    func(text string) int
+	Line     bool          // a message is one line: others are sent line by line
+	Edits    bool          // messages can be edited
+	Buttons  bool          // messages can have buttons
+	Types    bool          // it shows who is typing
+	Sign     string        // before a command, as people are told; "" is a slash
+	Gap      time.Duration // between two messages to one place, at least
+	EditGap  time.Duration // between two edits of a preview, at least
+	// Repeats says what becomes of a message that is sent again with its key after a
+	// crash, for docs and logs: "recognised for some minutes", "sent twice".
+	Repeats string
+	// Known is for how long the platform recognises the key of a message; 0: it does
+	// not. Within it, sending again is harmless.
+	Known time.Duration
+}
+
+// Place is where something is said: a chat, or a topic of it.
+type Place struct {
+	Chat  string `json:"chat"`
+	Topic string `json:"topic,omitempty"`
+	Group bool   `json:"group,omitempty"` // more than one person may be there
+}
+
+// User is who says something. ID is the platform's own and does not change; Name is
+// for people.
+type User struct {
+	ID   string
+	Name string
+}
+
+// EventKind says what happened.
+type EventKind string
+
+const (
+	Said    EventKind = "said"
+	Edited  EventKind = "edited"  // Text is the new one
+	Deleted EventKind = "deleted" // message Of is gone
+	Tapped  EventKind = "tapped"  // a button of message Of, which carried Data
+)
+
+// Event is something that happened on a platform.
+type Event struct {
+	Kind EventKind
+	// Key is the platform's own id of it, among those of its kind and place: the same
+	// event has it each time. That of something said is the id of the message, so
+	// that Of can name it.
+	Key   string
+	Place Place
+	User  User
+	Text  string
+	Files []File
+	// Addressed says that a message in a group is to the bot: it names it, or answers
+	// it. In private everything is. Text may begin with the name; where the sign of a
+	// command is enough to address a bot, it is for the platform to say so.
+	Addressed bool
+	Of        string // id of the message that was edited, deleted, or had the button
+	Data      string // of the button
+	Position  string // to go on after it
+}
+
+// File is an attachment.
+type File struct {
+	Name     string
+	MimeType string
+	Size     int64 // bytes; -1: not known
+	// Open fetches it. nil: the URI is all there is. No secret may be in the URI: it
+	// is kept, and shown to the agent.
+	Open func(ctx context.Context) (io.ReadCloser, error)
+	URI  string
+}
+
+// Message is what is sent. Text is Markdown as models write it; a platform renders it
+// in its own way, and sends it as it is where it cannot.
+type Message struct {
+	Text    string
+	Buttons []Button // in one row
+	Reply   string   // id of the message that it answers, "" for none
+}
+
+// Button is something to press.
+type Button struct {
+	Words string
+	Data  string // comes back in Event.Data; at most 64 bytes
+}

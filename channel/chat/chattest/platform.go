@@ -1,0 +1,397 @@
+// Package chattest has a chat platform in process, for tests of what talks to one.
+package chattest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// Bot is who a [Platform] is connected as.
+const Bot = "bot-1"
+
+// Name is how people address it in groups.
+const Name = "mailbot"
+
+// Platform is a chat platform with a history. It outlives connections: what was said
+// while there was none is caught up with. Its methods may be called concurrently.
+type Platform struct {
+	// Traits are those of its connections. Set before the first one.
+	Traits chat.Traits
+
+	t *testing.T
+
+	// Owned by mu.
+	mu     sync.Mutex
+	events []chat.Event
+	taken  int // events that the platform was told to be received
+	sent   []*Sent
+	taps   []Tap
+	typed  int
+	hooks  map[Call]func(ctx context.Context, c Calling) error
+	dials  int
+	news   chan struct{} // closed and made anew on every change
+}
+
+// Sent is a message that the platform has.
+type Sent struct {
+	ID       string
+	Place    chat.Place
+	Key      string
+	Message  chat.Message   // as it is now
+	Versions []chat.Message // the first one, and after each edit
+	At       []time.Time    // of the versions
+}
+
+// Tap is what somebody who pressed a button was told.
+type Tap struct {
+	Event chat.Event
+	Words string
+}
+
+// Call is what can be made to fail.
+type Call string
+
+const (
+	Dial    Call = "dial"
+	Receive Call = "receive" // before each event is handed on
+	Send    Call = "send"
+	Edit    Call = "edit"
+	Find    Call = "find"
+	Typing  Call = "typing"
+	Tapped  Call = "tapped"
+)
+
+// Calling is a call that is made. Do carries it out: a hook that fails after it is an
+// answer that was lost.
+type Calling struct {
+	Place   chat.Place
+	ID      string // of Edit
+	Key     string // of Send and Find
+	Message chat.Message
+	Event   chat.Event // of Receive and Tapped
+	Do      func()
+}
+
+// New makes a platform on which messages can be edited and have buttons, and which
+// tells what was sent under a key.
+func New(t *testing.T) *Platform {
+	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, news: make(chan struct{}), Traits: chat.Traits{
+		Platform: "test", Bot: Bot, Name: Name, Most: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Types: true,
+		Repeats: "found in the history",
+	}}
+}
+
+// Hook has f called for each call of a kind, instead of doing it: see [Calling]. nil
+// takes it away.
+func (p *Platform) Hook(c Call, f func(ctx context.Context, c Calling) error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hooks[c] = f
+}
+
+// Dial implements [chat.Dial].
+func (p *Platform) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	p.mu.Lock()
+	p.dials++
+	p.mu.Unlock()
+	c := &connection{platform: p, link: l, over: make(chan struct{})}
+	return c, p.Traits, p.call(ctx, Dial, Calling{Do: func() {}})
+}
+
+// call makes a call, or has its hook make it.
+func (p *Platform) call(ctx context.Context, kind Call, c Calling) error {
+	p.mu.Lock()
+	hook := p.hooks[kind]
+	p.mu.Unlock()
+	if hook != nil {
+		return hook(ctx, c)
+	}
+	c.Do()
+	return ctx.Err()
+}
+
+// changed wakes who waits; within mu.
+func (p *Platform) changed() {
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+// Happen adds an event to the history. Its Position is set; a blank Key is too.
+func (p *Platform) Happen(e chat.Event) chat.Event {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e.Position = strconv.Itoa(len(p.events) + 1)
+	if e.Key == "" {
+		e.Key = "e" + e.Position
+	}
+	p.events = append(p.events, e)
+	p.changed()
+	return e
+}
+
+// Say has a user say something in private.
+func (p *Platform) Say(user, text string) chat.Event {
+	return p.Happen(chat.Event{Kind: chat.Said, Place: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
+}
+
+// SayIn has a user say something in a group, addressed to the bot.
+func (p *Platform) SayIn(group, user, text string) chat.Event {
+	return p.Happen(chat.Event{Kind: chat.Said, Place: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
+}
+
+// Tap has a user press the button with these words under the message.
+func (p *Platform) Tap(user string, m Sent, words string) chat.Event {
+	p.t.Helper()
+	data := ""
+	for _, v := range m.Versions {
+		for _, b := range v.Buttons {
+			if b.Words == words {
+				data = b.Data
+			}
+		}
+	}
+	if data == "" {
+		p.t.Fatalf("no button %q under %+v", words, m)
+	}
+	return p.Happen(chat.Event{
+		Kind: chat.Tapped, Place: m.Place, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
+	})
+}
+
+// Private is the chat with a user.
+func Private(user string) chat.Place { return chat.Place{Chat: "with-" + user} }
+
+// Group is a chat with many users.
+func Group(name string) chat.Place { return chat.Place{Chat: name, Group: true} }
+
+// Sent are the messages that the platform has, the oldest first.
+func (p *Platform) Sent() []Sent {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Sent, 0, len(p.sent))
+	for _, s := range p.sent {
+		c := *s
+		c.Versions, c.At = slices.Clone(s.Versions), slices.Clone(s.At)
+		all = append(all, c)
+	}
+	return all
+}
+
+// Has reports whether the platform has a message with a key.
+func (p *Platform) Has(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.ContainsFunc(p.sent, func(s *Sent) bool { return s.Key == key })
+}
+
+// Taps are what users who pressed buttons were told.
+func (p *Platform) Taps() []Tap {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.taps)
+}
+
+// Taken is how many events the platform was told to be received.
+func (p *Platform) Taken() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
+}
+
+// Dials is how many connections were asked for.
+func (p *Platform) Dials() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
+// Typed is how often it showed that an answer is being written.
+func (p *Platform) Typed() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.typed
+}
+
+// Again has events from a position on handed out again, to the present connection
+// too: a platform that sends what it sent before.
+func (p *Platform) Again(from int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	again := slices.Clone(p.events[from:])
+	for _, e := range again {
+		e.Position = strconv.Itoa(len(p.events) + 1)
+		p.events = append(p.events, e)
+	}
+	p.changed()
+}
+
+// Await waits until ok, which is asked after every change of the platform.
+func (p *Platform) Await(what string, ok func() bool) {
+	p.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		p.mu.Lock()
+		news := p.news
+		p.mu.Unlock()
+		if ok() {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			p.t.Fatalf("waited in vain: %s\nsent: %+v", what, p.Sent())
+		}
+	}
+}
+
+// AwaitTaken waits until everything that happened was received.
+func (p *Platform) AwaitTaken() {
+	p.t.Helper()
+	p.Await("all that happened is received", p.AllTaken)
+}
+
+// AllTaken reports whether everything that happened was received.
+func (p *Platform) AllTaken() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken >= len(p.events)
+}
+
+// AwaitSent waits for n messages, and returns all there are.
+func (p *Platform) AwaitSent(n int) []Sent {
+	p.t.Helper()
+	p.Await(fmt.Sprintf("%d messages are sent", n), func() bool { return len(p.Sent()) >= n })
+	return p.Sent()
+}
+
+// connection implements [chat.Platform].
+type connection struct {
+	platform *Platform
+	link     *channel.Link
+	over     chan struct{}
+	once     sync.Once
+}
+
+func (c *connection) Receive(ctx context.Context, position string, take chat.Take) error {
+	p, at := c.platform, 0
+	if position != "" {
+		n, err := strconv.Atoi(position)
+		if err != nil {
+			return fmt.Errorf("position %q: %w", position, err)
+		}
+		at = n
+	}
+	p.mu.Lock()
+	p.taken = max(p.taken, at) // who goes on after it has it
+	p.changed()
+	p.mu.Unlock()
+	for {
+		c.link.Heard()
+		p.mu.Lock()
+		news, rest := p.news, slices.Clone(p.events[min(at, len(p.events)):])
+		p.mu.Unlock()
+		for _, e := range rest {
+			if err := p.call(ctx, Receive, Calling{Event: e, Place: e.Place, Do: func() {}}); err != nil {
+				return err
+			}
+			if err := take(ctx, e); err != nil {
+				return err
+			}
+			at++
+			p.mu.Lock()
+			p.taken = max(p.taken, at)
+			p.changed()
+			p.mu.Unlock()
+		}
+		if len(rest) > 0 {
+			continue
+		}
+		select {
+		case <-news:
+		case <-time.After(time.Second):
+		case <-c.over:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (c *connection) Tend(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (c *connection) Send(ctx context.Context, to chat.Place, m chat.Message, key string) (id string, err error) {
+	p := c.platform
+	err = p.call(ctx, Send, Calling{Place: to, Key: key, Message: m, Do: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		id = "m" + strconv.Itoa(len(p.sent)+1)
+		p.sent = append(p.sent, &Sent{ID: id, Place: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
+		p.changed()
+	}})
+	return id, err
+}
+
+func (c *connection) Edit(ctx context.Context, to chat.Place, id string, m chat.Message) error {
+	p := c.platform
+	return p.call(ctx, Edit, Calling{Place: to, ID: id, Message: m, Do: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, s := range p.sent {
+			if s.ID == id {
+				s.Message = m
+				s.Versions, s.At = append(s.Versions, m), append(s.At, time.Now())
+			}
+		}
+		p.changed()
+	}})
+}
+
+func (c *connection) Find(ctx context.Context, to chat.Place, key string, m chat.Message) (id string, found bool, err error) {
+	p := c.platform
+	err = p.call(ctx, Find, Calling{Place: to, Key: key, Message: m, Do: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, s := range p.sent {
+			if s.Key == key && s.Place == to {
+				id, found = s.ID, true
+			}
+		}
+	}})
+	return id, found, err
+}
+
+func (c *connection) Typing(ctx context.Context, to chat.Place) error {
+	p := c.platform
+	return p.call(ctx, Typing, Calling{Place: to, Do: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.typed++
+	}})
+}
+
+func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
+	p := c.platform
+	return p.call(ctx, Tapped, Calling{Event: e, Place: e.Place, Do: func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.taps = append(p.taps, Tap{Event: e, Words: words})
+		p.changed()
+	}})
+}
+
+func (c *connection) Close() error {
+	c.once.Do(func() { close(c.over) })
+	return nil
+}

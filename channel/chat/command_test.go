@@ -1,0 +1,459 @@
+package chat_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+	"mailroom/store/sqlite"
+)
+
+// TestWhoMayDoWhat plays each command for each kind of user, in private and in a
+// group where nobody may talk who may not elsewhere.
+func TestWhoMayDoWhat(t *testing.T) {
+	const closed = "closed"
+	commands := []string{"hello", "/help", "/status", "/queue q", "/steer s", "/new", "/stop", "/approve", "/deny"}
+	for _, tc := range []struct {
+		user, group string // "" in private
+		want        string // of each command: a answered, t told to the agent, r refused, - nothing
+	}{
+		{boss, "", "taattaaaa"}, {friend, "", "taattaarr"}, {stranger, "", "---------"},
+		{boss, closed, "taattaaaa"}, {friend, closed, "taattaarr"}, {stranger, closed, "---------"},
+		{stranger, room, "taattaarr"}, {boss, room, "taattaaaa"},
+	} {
+		t.Run(tc.user+" "+tc.group, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.talk.Pairing = false
+			w.start()
+			got := ""
+			for _, c := range commands {
+				before, told := len(w.platform.Sent()), len(w.heard(0))
+				if tc.group == "" {
+					w.platform.Say(tc.user, c)
+				} else {
+					w.platform.SayIn(tc.group, tc.user, c)
+				}
+				w.awaitSettled()
+				after := texts(w.platform.Sent())[before:]
+				switch {
+				case len(w.heard(0)) > told:
+					got += "t"
+				case len(after) == 0:
+					got += "-"
+				case strings.Contains(after[0], "Only an admin"):
+					got += "r"
+				default:
+					got += "a"
+				}
+			}
+			wantEqual(t, fmt.Sprint(commands), got, tc.want)
+			if tc.user == stranger && tc.group != room {
+				wantEqual(t, "threads", w.threads(), nil)
+			}
+		})
+	}
+}
+
+func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(boss, "hold")
+	w.heard(1)
+	w.platform.Say(boss, "later")
+	w.platform.Say(boss, "/status")
+	s := w.awaitText("works, since")
+	if !strings.Contains(s.Message.Text, "1 message waiting") {
+		t.Errorf("status: %s", s.Message.Text)
+	}
+	w.platform.Say(boss, "/stop")
+	w.awaitText("Stopping. What waited is forgotten: 1 message.")
+	w.awaitSettled()
+	w.platform.Say(boss, "next")
+	w.awaitText("next!")
+	wantEqual(t, "told", w.heard(2), []string{"hold", "next"})
+}
+
+func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
+	for _, tc := range []struct {
+		busy  mailroom.Mode
+		say   string
+		told  string
+		steer string
+	}{
+		{"", "more", "hold,more", ""}, {mailroom.ModeQueue, "/steer more", "hold", "more"},
+		{mailroom.ModeSteer, "more", "hold", "more"}, {mailroom.ModeSteer, "/queue more", "hold,more", ""},
+		{mailroom.ModeInterrupt, "more", "hold,more", ""}, {mailroom.ModeCollect, "more", "hold,more", ""},
+	} {
+		t.Run(string(tc.busy)+" "+tc.say, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.talk.Busy = tc.busy
+			w.start()
+			w.platform.Say(boss, "hold")
+			w.heard(1)
+			w.platform.Say(boss, tc.say)
+			w.platform.AwaitTaken()
+			if tc.busy == mailroom.ModeInterrupt {
+				w.heard(2) // before it is released
+			}
+			if tc.steer != "" {
+				w.await("it to be steered", func(mailroom.Reader) bool {
+					w.agent.mu.Lock()
+					defer w.agent.mu.Unlock()
+					return len(w.agent.steered) > 0
+				})
+			}
+			w.agent.release()
+			w.awaitSettled()
+			wantEqual(t, "told", strings.Join(w.heard(1), ","), tc.told)
+			w.agent.mu.Lock()
+			defer w.agent.mu.Unlock()
+			wantEqual(t, "steered", strings.Join(w.agent.steered, ","), tc.steer)
+		})
+	}
+}
+
+func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(boss, "hold")
+	w.heard(1)
+	w.platform.Say(boss, "/new")
+	w.platform.Say(boss, "fresh")
+	w.awaitText("fresh!") // although the old one still runs
+	w.agent.release()
+	w.awaitText("hold!")
+	w.agent.mu.Lock()
+	defer w.agent.mu.Unlock()
+	if a, b := w.agent.threads[0], w.agent.threads[1]; a == b || !strings.HasPrefix(b, a+":::") {
+		t.Errorf("the conversations are %s and %s", a, b)
+	}
+	for _, s := range w.platform.Sent() {
+		wantEqual(t, "place of "+s.Message.Text, s.Place, chattest.Private(boss))
+	}
+}
+
+func TestEachUserOfAGroupHasAConversationWhereThatIsSet(t *testing.T) {
+	w := newWorld(t)
+	w.talk.PerUser = true
+	w.start()
+	w.platform.SayIn(room, "x", "hold")
+	w.heard(1)
+	w.platform.SayIn(room, "y", "hello")
+	w.awaitText("hello!")
+	w.platform.SayIn(room, "y", "/stop")
+	w.awaitText("Nothing is running.")
+	w.platform.SayIn(room, "x", "/stop")
+	w.awaitText("Stopping.")
+}
+
+func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
+	for name, decide := range map[string]func(w *world, s chattest.Sent){
+		"run: approvedecided by command": func(w *world, _ chattest.Sent) { w.platform.Say(boss, "/approve") },
+		"run: denydecided by command":    func(w *world, _ chattest.Sent) { w.platform.Say(boss, "/deny too risky") },
+		"run: approvedecided by button":  func(w *world, s chattest.Sent) { w.platform.Tap(boss, s, s.Versions[0].Buttons[0].Words) },
+		"run: denydecided by button":     func(w *world, s chattest.Sent) { w.platform.Tap(boss, s, s.Versions[0].Buttons[1].Words) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t).start()
+			w.platform.Say(boss, "ask run")
+			s := w.awaitText("May I run?")
+			w.awaitSettled()
+			decide(w, s)
+			want, _, _ := strings.Cut(name, " by ")
+			w.awaitText(want)
+			wantEqual(t, "decided by", w.ticket().DecidedBy, "tg:"+boss)
+		})
+	}
+}
+
+func TestALateTapTellsWhatWasDecided(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(boss, "ask run")
+	s := w.awaitText("May I run?")
+	w.awaitSettled()
+	w.platform.Tap(friend, s, s.Versions[0].Buttons[0].Words)
+	w.platform.AwaitTaken()
+	wantEqual(t, "the ticket after somebody's tap who may not", w.ticket().State, mailroom.TicketOpen)
+	w.platform.Say(boss, "/deny")
+	w.awaitText("Denied by")
+	w.platform.Tap(boss, s, s.Versions[0].Buttons[0].Words)
+	w.awaitSettled()
+	taps := w.platform.Taps()
+	if len(taps) != 2 || !strings.Contains(taps[0].Words, "Only an admin") || !strings.HasPrefix(taps[1].Words, "Denied by") {
+		t.Errorf("who tapped was told %+v", taps)
+	}
+	wantEqual(t, "the decision", w.ticket().Decision, mailroom.Deny)
+}
+
+func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(boss, "ask run")
+	s := w.awaitText("May I run?")
+	w.awaitSettled()
+	w.platform.Happen(chat.Event{Kind: chat.Tapped, Place: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.SayIn(room, boss, "/approve")
+	w.awaitText("Nothing that was shown here")
+	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
+}
+
+// TestAKillBetweenAnyTwoWritesChangesNothing plays each command with the ledger
+// killed at each of its writes, lost or done without an answer, and started again.
+func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before []string // said before, and settled but for what holds
+		say    string
+		tap    bool
+		told   string // in the end, with what is said after: "after"
+		words  string // the answer, once
+	}{
+		"message": {say: "hello", told: "hello,after", words: "hello!"},
+		"queue":   {say: "/queue hello", told: "hello,after", words: "hello!"},
+		"help":    {say: "/help", told: "after", words: "act at once"},
+		"status":  {say: "/status", told: "after", words: "Nothing was said"},
+		"new":     {before: []string{"one"}, say: "/new", told: "one,after", words: "A new conversation"},
+		"stop":    {before: []string{"hold"}, say: "/stop", told: "hold,after", words: "Stopping."},
+		"approve": {before: []string{"ask run"}, say: "/approve", told: "ask run,after", words: "Approved by Name of"},
+		"deny":    {before: []string{"ask run"}, say: "/deny no", told: "ask run,after", words: "Denied by Name of"},
+		"tap":     {before: []string{"ask run"}, tap: true, told: "ask run,after", words: "Approved by Name of"},
+	} {
+		for _, applied := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s applied=%v", name, applied), func(t *testing.T) {
+				t.Parallel()
+				writes := 0
+				for n := 1; ; n++ {
+					w := newWorld(t)
+					if !w.killed(tc.before, tc.say, tc.tap, n, applied) {
+						w.stop()
+						break
+					}
+					writes++
+					w.platform.Say(boss, "after")
+					w.awaitText("after!")
+					w.awaitSettled()
+					wantEqual(t, fmt.Sprintf("told, killed at write %d", n), strings.Join(w.heard(0), ","), tc.told)
+					if got := strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), tc.words); got != 1 {
+						t.Errorf("killed at write %d: %q is said %d times: %q", n, tc.words, got, versions(w.platform.Sent()))
+					}
+					w.stop()
+				}
+				if writes == 0 {
+					t.Error("it was never killed")
+				}
+			})
+		}
+	}
+}
+
+// versions are all texts that the platform ever showed.
+func versions(sent []chattest.Sent) (all []string) {
+	for _, s := range sent {
+		for _, v := range s.Versions {
+			all = append(all, v.Text)
+		}
+	}
+	return all
+}
+
+// killed plays something with a kill at the n-th write, and starts again. It reports
+// whether it came to that write.
+func (w *world) killed(before []string, say string, tap bool, n int, applied bool) bool {
+	w.t.Helper()
+	w.start()
+	for i, text := range before {
+		w.platform.Say(boss, text)
+		w.heard(i + 1)
+	}
+	var asked chattest.Sent
+	if len(before) > 0 && before[0] != "hold" {
+		asked = w.platform.AwaitSent(1)[0]
+		w.awaitSettled()
+	}
+	died := w.faults.arm(n, applied)
+	if tap {
+		w.platform.Tap(boss, asked, asked.Versions[0].Buttons[0].Words)
+	} else {
+		w.platform.Say(boss, say)
+	}
+	w.await("the kill, or the end", func(mailroom.Reader) bool {
+		select {
+		case <-died:
+			return true
+		default:
+			return w.platform.AllTaken()
+		}
+	})
+	if !w.faults.isDead() {
+		return false
+	}
+	w.stop()
+	w.faults.revive()
+	w.start()
+	return true
+}
+
+func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "db")
+	open := func() mailroom.Store {
+		s, err := sqlite.Open(t.Context(), file, sqlite.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	w := newWorld(t)
+	w.store = open()
+	w.start()
+	w.platform.Say(boss, "ask run")
+	w.awaitText("May I run?")
+	w.awaitSettled()
+	died := w.faults.arm(2, true) // decided, and nobody knows
+	w.platform.Say(boss, "/approve")
+	<-died
+	w.stop()
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "said before it died", strings.Count(strings.Join(versions(w.platform.Sent()), "\n"), "Approved"), 0)
+	w.faults.revive()
+	w.store = open()
+	w.start()
+	w.awaitText("Approved by Name of boss")
+	w.awaitText("run: approvedecided")
+	w.stop()
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFloodOfStrangersReachesNobody(t *testing.T) {
+	w := newWorld(t).start()
+	const secret = "s3cr3t-words"
+	for i := range 100 {
+		id := fmt.Sprintf("evil%d", i)
+		w.platform.Say(id, secret)
+		w.platform.SayIn("closed", id, "/approve "+secret)
+		w.platform.Happen(chat.Event{Kind: chat.Tapped, Place: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
+		w.platform.Happen(chat.Event{Kind: chat.Edited, Place: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
+	}
+	w.platform.Say(friend, "hello")
+	w.awaitText("hello!")
+	w.awaitSettled()
+	sent := w.platform.Sent()
+	if len(sent) != chat.MaxRequests+1 {
+		t.Errorf("%d messages: %q", len(sent), texts(sent))
+	}
+	wantEqual(t, "told", w.heard(0), []string{"hello"})
+	wantEqual(t, "who was told what came of a button", w.platform.Taps(), nil)
+	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
+	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
+		t.Errorf("logged: %s", w.logs.all())
+	}
+	w.view(func(r mailroom.Reader) error {
+		rows, err := r.Cursors("")
+		for _, c := range rows {
+			if strings.Contains(string(c.Position), secret) || strings.Contains(string(c.Position), codeIn(sent[0].Message.Text)) {
+				t.Errorf("kept: %s", c.Position)
+			}
+		}
+		return err
+	})
+}
+
+// codeIn is the code in what a stranger is told.
+func codeIn(text string) string {
+	_, rest, _ := strings.Cut(text, "pair approve ")
+	return strings.Fields(rest)[0]
+}
+
+func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.poll = time.Minute
+		w.start()
+		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
+		code := func(user string, n int) string {
+			w.platform.Say(user, "let me in")
+			synctest.Wait()
+			sent := w.platform.Sent()
+			if len(sent) != n {
+				t.Fatalf("%d messages, want %d: %q", len(sent), n, texts(sent))
+			}
+			return codeIn(sent[n-1].Message.Text)
+		}
+		first := code("a", 1)
+		code("a", 1)                // not so soon again
+		<-time.After(chat.AskAgain) // of the bubble
+		second := code("a", 2)
+		code("b", 3)
+		code("c", 4)
+		code("d", 4) // too many wait
+		approve := func(code string, want mailroom.Code) {
+			t.Helper()
+			if _, err := door.Approve(t.Context(), code, false, "ann"); mailroom.CodeOf(err) != want {
+				t.Errorf("%s: %v, want %q", code, err, want)
+			}
+		}
+		approve(first, mailroom.NotFound)
+		approve(second, "")
+		synctest.Wait()
+		w.platform.Say("a", "hello")
+		synctest.Wait()
+		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You may talk to me now. /help says what I understand.", "hello!"})
+		if err := door.Revoke(t.Context(), "a"); err != nil {
+			t.Error(err)
+		}
+		w.platform.Say("a", "and now?")
+		synctest.Wait()
+		wantEqual(t, "told", w.heard(0), []string{"hello"})
+		for range chat.MaxBadCodes {
+			approve("WRONGONE", mailroom.NotFound)
+		}
+		approve("WRONGONE", mailroom.RateLimited)
+		<-time.After(chat.LockedFor) // of the bubble
+		last := code("z", 8)
+		<-time.After(chat.CodeLasts) // of the bubble
+		approve(last, mailroom.NotFound)
+		w.stop()
+	})
+}
+
+func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(boss, "hold")
+	w.heard(1)
+	change := func(kind chat.EventKind, of chat.Event, user, text string) {
+		w.platform.Happen(chat.Event{Kind: kind, Place: of.Place, User: chat.User{ID: user, Name: "x"}, Of: of.Key, Text: text})
+	}
+	edited := w.platform.Say(boss, "frist")
+	queued := w.platform.Say(boss, "/queue secnd")
+	deleted := w.platform.Say(boss, "gone")
+	foreign := w.platform.Say(boss, "mine")
+	change(chat.Edited, edited, boss, "first")
+	w.platform.Say(boss, "/new") // what was said before can still be changed
+	change(chat.Edited, queued, boss, "/queue second")
+	change(chat.Deleted, deleted, "", "")
+	change(chat.Edited, foreign, friend, "yours")
+	w.platform.AwaitTaken()
+	w.agent.release()
+	w.awaitSettled()
+	wantEqual(t, "told", w.heard(4), []string{"hold", "first", "second", "mine"})
+	change(chat.Edited, edited, boss, "too late")
+	change(chat.Deleted, edited, boss, "")
+	w.awaitSettled()
+	wantEqual(t, "said", w.heard(4), []string{"hold", "first", "second", "mine"})
+}
+
+func TestAFullConversationSaysSo(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Happen(chat.Event{Kind: chat.Said, Place: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.awaitText("Your message was not taken: ")
+	w.platform.Say(boss, "hello")
+	w.awaitText("hello!")
+}

@@ -1,0 +1,241 @@
+package chat
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"mailroom"
+)
+
+// tapped decides what a button is about, and then has it redrawn.
+func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
+	if done, err := in.answered(ctx, e); done || err != nil {
+		return in.again(ctx, e, err)
+	}
+	d, ok := readTap(e.Data)
+	var k *mailroom.Ticket
+	if ok {
+		var err error
+		if k, err = in.ticketHere(ctx, in.delivery(e), d.Ticket); err != nil {
+			return err
+		}
+	}
+	switch {
+	case tier < Admin:
+		in.toast(ctx, e, "Only an admin may decide this.")
+		return in.pass(ctx, e, "only an admin may decide")
+	case k == nil:
+		in.toast(ctx, e, "This button is about nothing that is known here.")
+		return in.pass(ctx, e, "the button is about nothing")
+	}
+	d.By = in.sender(e)
+	k, err := in.resolve(ctx, d, k)
+	if err != nil {
+		return err
+	}
+	in.out.watch(k.Thread, e.Place, 0)
+	words := decided(k, in.naming(e))
+	in.toast(ctx, e, words)
+	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.Of})
+}
+
+// toast tells who pressed a button what came of it, if the platform can now.
+func (in *inbound) toast(ctx context.Context, e *Event, words string) {
+	if !in.traits.Buttons {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
+	defer cancel()
+	if err := in.platform.Tapped(ctx, *e, words); err != nil {
+		in.link.Log().Debug("who pressed a button could not be told", "error", err)
+	}
+}
+
+// naming shows who decided: by name who does it now.
+func (in *inbound) naming(e *Event) func(by string) string {
+	return func(by string) string {
+		if by == in.sender(e) && e.User.Name != "" {
+			return e.User.Name
+		}
+		return by
+	}
+}
+
+// resolve decides a ticket, and returns it as it is then: decided by this or before,
+// or not at all.
+func (in *inbound) resolve(ctx context.Context, d mailroom.Decision, k *mailroom.Ticket) (*mailroom.Ticket, error) {
+	now, err := in.link.Decide(ctx, d)
+	switch mailroom.CodeOf(err) {
+	case "":
+		return now, nil
+	case mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.NotFound:
+	default:
+		return nil, err
+	}
+	found, err := in.tickets(ctx, mailroom.TicketQuery{IDs: []string{k.ID}})
+	if err != nil || len(found) == 0 {
+		gone := *k
+		gone.State = mailroom.TicketVoid
+		return &gone, err
+	}
+	return found[0], nil
+}
+
+func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found []*mailroom.Ticket, err error) {
+	err = in.link.View(ctx, func(r mailroom.Reader) error {
+		found, err = r.Tickets(q)
+		return err
+	})
+	return found, err
+}
+
+// ticketHere is an approval of a conversation that is delivered to a place; nil if
+// it is of another, or of none.
+func (in *inbound) ticketHere(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
+	err = in.link.View(ctx, func(r mailroom.Reader) error {
+		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
+		if err != nil || len(found) == 0 || found[0].Kind != mailroom.Approval {
+			return err
+		}
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{found[0].Thread}})
+		if err == nil && len(rows) == 1 && rows[0].DeliverTo == out {
+			k = found[0]
+		}
+		return err
+	})
+	return k, err
+}
+
+// decide decides by command: what the word names, or the one approval that was shown
+// here and is open.
+func (in *inbound) decide(ctx context.Context, e *Event, c *talking, v mailroom.Verdict, rest string) error {
+	found := doing{Event: e.Key, Verdict: v}
+	shown, err := in.shown(ctx, in.delivery(e))
+	if err != nil {
+		return err
+	}
+	found.Ticket, found.Reason, found.Words = choose(shown, v, rest, in.traits)
+	d, err := in.pin(ctx, c, found)
+	if err != nil {
+		return err
+	}
+	if d.Ticket == nil {
+		return in.answer(ctx, e, d.Words, nil)
+	}
+	k, err := in.resolve(ctx, mailroom.Decision{
+		Ticket: d.Ticket.ID, Verdict: d.Verdict, Digest: d.Ticket.Digest, Reason: d.Reason, By: in.sender(e),
+	}, d.Ticket)
+	if err != nil {
+		return err
+	}
+	in.out.watch(k.Thread, e.Place, 0)
+	return in.answer(ctx, e, decided(k, in.naming(e)), nil)
+}
+
+// choose finds the ticket that a command is about, among those that were shown, the
+// newest first; or it says why there is none.
+func choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Traits) (k *mailroom.Ticket, why, words string) {
+	first, after, _ := strings.Cut(rest, " ")
+	for _, k := range shown {
+		if strings.EqualFold(first, ticketWord(k)) {
+			return k, strings.TrimSpace(after), ""
+		}
+	}
+	if v == mailroom.Approve && rest != "" || isWord(first) {
+		return nil, "", fmt.Sprintf("Nothing was shown here that is called %s. Nothing was decided.", oneLine(first))
+	}
+	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
+	switch len(open) {
+	case 0:
+		return nil, "", "Nothing that was shown here waits for a decision."
+	case 1:
+		return open[0], rest, ""
+	}
+	lines := []string{"Which one? Nothing was decided yet."}
+	for _, k := range open {
+		lines = append(lines, fmt.Sprintf("%s %s – %s", on.command(string(v)), ticketWord(k), summary(k)))
+	}
+	return nil, "", strings.Join(lines, "\n")
+}
+
+// isWord reports whether somebody means a ticket by a word.
+func isWord(s string) bool {
+	return len(s) == len("01234567") && strings.Trim(strings.ToLower(s), "0123456789abcdef") == ""
+}
+
+const (
+	lastDeliveries = 200 // of a place that are looked at for what was shown
+	lastTickets    = 100 // of a conversation
+)
+
+// shown are the approvals that were sent to a place, the newest first.
+func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
+	err = in.link.View(ctx, func(r mailroom.Reader) error {
+		all = nil
+		sent, err := r.Runs(mailroom.RunQuery{Thread: out, Limit: lastDeliveries})
+		if err != nil {
+			return err
+		}
+		asked := map[string]bool{} // ids of tickets that were sent
+		var threads []string
+		for _, run := range sent {
+			if !run.Delivery() || run.Status != mailroom.Completed || len(run.Lineage) == 0 {
+				continue
+			}
+			id, err := sentTicket(r, run)
+			if err != nil {
+				return err
+			}
+			if id != "" {
+				asked[id] = true
+				threads = append(threads, run.Lineage[len(run.Lineage)-1])
+			}
+		}
+		slices.Sort(threads)
+		for _, thread := range slices.Compact(threads) {
+			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.Approval}, Limit: lastTickets})
+			if err != nil {
+				return err
+			}
+			for _, k := range found {
+				if asked[k.ID] {
+					all = append(all, k)
+				}
+			}
+		}
+		slices.SortStableFunc(all, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
+		return nil
+	})
+	return all, err
+}
+
+// sentTicket is the id of the ticket that a delivery has brought, "" if none.
+func sentTicket(r mailroom.Reader, run *mailroom.Run) (string, error) {
+	found, err := r.Entries(mailroom.EntryQuery{Thread: run.Thread, After: run.FirstSeq - 1, Before: run.FirstSeq + 1, Limit: 1})
+	if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
+		return "", err
+	}
+	var m mailroom.Message
+	if err := found[0].Decode(&m); err != nil {
+		return "", err
+	}
+	for _, p := range m.Parts {
+		if p.Type != "data" {
+			continue
+		}
+		var body struct {
+			Ticket *mailroom.Ticket `json:"ticket"`
+		}
+		if err := json.Unmarshal(p.Data, &body); err != nil {
+			return "", fmt.Errorf("read what was delivered: %w", err)
+		}
+		if body.Ticket != nil {
+			return body.Ticket.ID, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,236 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"mailroom"
+)
+
+// rank orders what is to go to one place: the first goes before the others.
+type rank int
+
+const (
+	saying  rank = iota // what was said, or an answer to a command
+	asking              // a question, or what came of it
+	editing             // of a preview
+	typing
+)
+
+// moment is the longest that a delivery waits for its place to open. Who must wait
+// longer comes again.
+const moment = time.Second
+
+// longest is the most that a platform is believed when it asks for patience.
+const longest = 24 * time.Hour
+
+// errLater says of an edit, or of typing, that it is not to be now.
+var errLater = errors.New("other things go first")
+
+// errPutOff says of a delivery that it is to come again when its place is open.
+var errPutOff = errors.New("the platform takes nothing for this chat")
+
+// gate is the rule of one place. It is a plain value machine.
+type gate struct {
+	open  time.Time // nothing goes before
+	edits time.Time // no edit goes before
+	// wanted: until then an edit leaves room for a delivery that was put off.
+	wanted time.Time
+	inside int // deliveries that have come, and not gone
+}
+
+// wait is how long r must wait at now; edits and typing must not, and are told
+// whether they may be.
+func (g *gate) wait(r rank, closed, now time.Time) (time.Duration, bool) {
+	open := g.open
+	if closed.After(open) {
+		open = closed
+	}
+	wait := max(open.Sub(now), 0)
+	if r <= asking {
+		return wait, true
+	}
+	if r == editing {
+		wait = max(wait, g.edits.Sub(now))
+	}
+	return wait, wait == 0 && g.inside == 0 && !now.Before(g.wanted)
+}
+
+// putOff notes a delivery that comes again after a while.
+func (g *gate) putOff(wait time.Duration, now time.Time) {
+	const late = 5 * time.Second // that it may come beyond a fifth of the wait
+	g.wanted = now.Add(wait + wait/5 + late)
+}
+
+// passed notes that r was at the platform, which asks for patience if after is not 0.
+func (g *gate) passed(r rank, t Traits, after time.Duration, now time.Time) {
+	switch {
+	case r <= asking:
+		g.wanted = time.Time{}
+		fallthrough
+	case r == editing:
+		g.close(now.Add(t.Gap))
+		g.edits = now.Add(t.EditGap)
+	}
+	if after > 0 {
+		g.close(now.Add(after))
+	}
+}
+
+func (g *gate) close(until time.Time) {
+	if until.After(g.open) {
+		g.open = until
+	}
+}
+
+// idle reports whether the gate says nothing that a new one would not.
+func (g *gate) idle(now time.Time) bool {
+	return g.inside == 0 && !now.Before(g.open) && !now.Before(g.edits) && !now.Before(g.wanted)
+}
+
+// gates are those of a channel's places. They outlive its connections: what a
+// platform has asked for holds for the next one too.
+type gates struct {
+	// Owned by mu.
+	mu     sync.Mutex
+	places map[string]*turnstile
+	closed time.Time // all of them, until then
+	sweep  int       // how many places there are when the idle ones are forgotten
+}
+
+// turnstile is the gate of one place, through which one goes at a time.
+type turnstile struct {
+	gate           // owned by the mu of gates
+	turn chan bool // holds a value while somebody is inside
+	used int       // owned by the mu of gates: how many are at it
+}
+
+func newGates() *gates { return &gates{places: map[string]*turnstile{}, sweep: 64} }
+
+// pass has f talk to the platform about a place when r may. A delivery waits its
+// turn, but no longer than a moment for the place to open: else it fails as an
+// Outage, to come again. An edit and typing fail with errLater rather than wait.
+// What f fails with is returned as it is, and a RetryAfter in it closes the gate.
+func (g *gates) pass(ctx context.Context, at Place, t Traits, r rank, f func(context.Context) error) error {
+	p := g.find(at)
+	defer g.leave(p)
+	if r == typing { // it delays nobody
+		if _, ok := g.ask(p, r); !ok {
+			return errLater
+		}
+		return g.call(ctx, p, t, r, f)
+	}
+	if r <= asking {
+		g.come(p, 1)
+		defer g.come(p, -1)
+	} else if _, ok := g.ask(p, r); !ok {
+		return errLater
+	}
+	if r == editing {
+		select {
+		case p.turn <- true:
+		default:
+			return errLater
+		}
+	} else {
+		select {
+		case p.turn <- true:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	defer func() { <-p.turn }()
+	for {
+		wait, ok := g.ask(p, r)
+		switch {
+		case !ok:
+			return errLater
+		case wait == 0:
+			return g.call(ctx, p, t, r, f)
+		case wait > moment:
+			return g.putOff(p, wait)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// putOff has a delivery come again.
+func (g *gates) putOff(p *turnstile, wait time.Duration) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.putOff(wait, time.Now())
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: wait, Err: fmt.Errorf("%w for %s", errPutOff, wait.Round(time.Second))}
+}
+
+// call calls f and notes what the platform asks for.
+func (g *gates) call(ctx context.Context, p *turnstile, t Traits, r rank, f func(context.Context) error) error {
+	err := f(ctx)
+	var after time.Duration
+	if err != nil {
+		after = min(mailroom.AsFailure(err).RetryAfter, longest)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	p.passed(r, t, after, now)
+	if until := now.Add(after); errors.Is(err, ErrEverywhere) && until.After(g.closed) {
+		g.closed = until
+	}
+	return err
+}
+
+func (g *gates) ask(p *turnstile, r rank) (time.Duration, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return p.wait(r, g.closed, time.Now())
+}
+
+func (g *gates) come(p *turnstile, n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.inside += n
+}
+
+// free reports whether r would pass now.
+func (g *gates) free(at Place, r rank) bool {
+	p := g.find(at)
+	defer g.leave(p)
+	wait, ok := g.ask(p, r)
+	return ok && wait == 0 && len(p.turn) == 0
+}
+
+func (g *gates) find(at Place) *turnstile {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	key := at.Chat // platforms count what is sent to a chat, whatever its topics
+	p := g.places[key]
+	if p == nil {
+		p = &turnstile{turn: make(chan bool, 1)}
+		g.places[key] = p
+	}
+	p.used++
+	return p
+}
+
+func (g *gates) leave(p *turnstile) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p.used--
+	if len(g.places) < g.sweep {
+		return
+	}
+	now := time.Now()
+	for key, p := range g.places {
+		if p.used == 0 && p.idle(now) {
+			delete(g.places, key)
+		}
+	}
+	g.sweep = max(64, 2*len(g.places))
+}

@@ -1,0 +1,257 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+// spaced is a platform that wants a second between two messages, and two between
+// edits.
+func spaced() Traits { return Traits{Gap: time.Second, EditGap: 2 * time.Second} }
+
+func TestWhoMayPassAGate(t *testing.T) {
+	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	second := time.Second
+	for name, c := range map[string]struct {
+		happened func(g *gate)
+		closed   time.Duration // of all places
+		want     [4]string     // of each rank
+	}{
+		"nothing has happened":      {func(*gate) {}, 0, [4]string{"now", "now", "now", "now"}},
+		"something was said":        {func(g *gate) { g.passed(saying, spaced(), 0, now) }, 0, [4]string{"1s", "1s", "not", "not"}},
+		"it was a second ago":       {func(g *gate) { g.passed(saying, spaced(), 0, now.Add(-second)) }, 0, [4]string{"now", "now", "not", "now"}},
+		"it was two seconds ago":    {func(g *gate) { g.passed(saying, spaced(), 0, now.Add(-2*second)) }, 0, [4]string{"now", "now", "now", "now"}},
+		"typing is no message":      {func(g *gate) { g.passed(typing, spaced(), 0, now) }, 0, [4]string{"now", "now", "now", "now"}},
+		"an edit met a flood limit": {func(g *gate) { g.passed(editing, spaced(), time.Minute, now.Add(-second)) }, 0, [4]string{"59s", "59s", "not", "not"}},
+		"typing met a flood limit":  {func(g *gate) { g.passed(typing, spaced(), time.Minute, now) }, 0, [4]string{"1m0s", "1m0s", "not", "not"}},
+		"a limit of all places":     {func(*gate) {}, time.Minute, [4]string{"1m0s", "1m0s", "not", "not"}},
+		"a delivery is there":       {func(g *gate) { g.inside++ }, 0, [4]string{"now", "now", "not", "not"}},
+		"a delivery was put off":    {func(g *gate) { g.putOff(10*second, now.Add(-12*second)) }, 0, [4]string{"now", "now", "not", "not"}},
+		"it never came":             {func(g *gate) { g.putOff(10*second, now.Add(-17*second)) }, 0, [4]string{"now", "now", "now", "now"}},
+		"it came": {func(g *gate) {
+			g.putOff(10*second, now.Add(-12*second))
+			g.passed(saying, spaced(), 0, now.Add(-2*second))
+		}, 0, [4]string{"now", "now", "now", "now"}},
+		"a shorter limit ends no longer one": {func(g *gate) {
+			g.passed(saying, spaced(), time.Minute, now)
+			g.passed(saying, spaced(), second, now)
+		}, 0, [4]string{"1m0s", "1m0s", "not", "not"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g gate
+			c.happened(&g)
+			var got [4]string
+			for r := range got {
+				wait, ok := g.wait(rank(r), now.Add(c.closed), now)
+				switch {
+				case !ok:
+					got[r] = "not"
+				case wait == 0:
+					got[r] = "now"
+				default:
+					got[r] = wait.String()
+				}
+			}
+			if got != c.want {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// tried is what a test has let go to a platform, with the time since it began.
+type tried struct {
+	began time.Time
+	mu    sync.Mutex
+	list  []string
+}
+
+func (x *tried) note(what string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.list = append(x.list, fmt.Sprintf("%s at %s", what, time.Since(x.began).Round(time.Millisecond)))
+}
+
+func (x *tried) is(t *testing.T, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, x.list); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func limited(after time.Duration, more ...error) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
+}
+
+func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, at, x := newGates(), Place{Chat: "1"}, &tried{began: time.Now()}
+		say := func(what string, err error) error {
+			return g.pass(t.Context(), at, spaced(), saying, func(context.Context) error { x.note(what); return err })
+		}
+		for _, what := range []string{"one", "two"} {
+			if err := say(what, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := say("three", limited(time.Minute)); err == nil {
+			t.Fatal("what the platform says is not told")
+		}
+		f := mailroom.AsFailure(say("four", nil))
+		if f.Class != mailroom.Outage || f.RetryAfter != time.Minute {
+			t.Errorf("got %+v, want an outage of a minute", f)
+		}
+		x.is(t, "one at 0s", "two at 1s", "three at 2s")
+	})
+}
+
+func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, x := newGates(), &tried{began: time.Now()}
+		try := func(chat string, r rank, err error) error {
+			return g.pass(t.Context(), Place{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
+		}
+		if err := try("1", editing, limited(time.Minute)); err == nil {
+			t.Fatal("what the platform says is not told")
+		}
+		for range 100 {
+			for _, r := range []rank{saying, asking, editing, typing} {
+				if err := try("1", r, nil); err == nil && time.Since(x.began) < time.Minute {
+					t.Fatalf("rank %d was tried", r)
+				}
+			}
+			<-time.After(590 * time.Millisecond)
+		}
+		x.is(t, "1 at 0s")
+		if err := try("2", editing, limited(time.Minute, ErrEverywhere)); err == nil {
+			t.Fatal("what the platform says is not told")
+		}
+		if err := try("3", saying, nil); mailroom.AsFailure(err).RetryAfter != time.Minute {
+			t.Errorf("got %v, want an outage of a minute", err)
+		}
+	})
+}
+
+func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, at, x := newGates(), Place{Chat: "1"}, &tried{began: time.Now()}
+		traits := spaced()
+		traits.Gap = 500 * time.Millisecond
+		take := func(r rank, what string, takes time.Duration) error {
+			return g.pass(t.Context(), at, traits, r, func(context.Context) error {
+				<-time.After(takes)
+				x.note(what)
+				return nil
+			})
+		}
+		var both sync.WaitGroup
+		both.Go(func() { _ = take(editing, "edit", 3*time.Second) }) // it can only be noted
+		synctest.Wait()
+		both.Go(func() {
+			if err := take(saying, "final", time.Second); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		for range 9 {
+			if err := take(editing, "late edit", 0); err != errLater {
+				t.Errorf("got %v, want that the edit is not made", err)
+			}
+			if err := take(typing, "typing", 0); err != errLater {
+				t.Errorf("got %v, want that typing is not shown", err)
+			}
+			<-time.After(500 * time.Millisecond)
+		}
+		both.Wait()
+		x.is(t, "edit at 3s", "final at 4.5s")
+	})
+}
+
+func TestPlacesThatSayNothingAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGates()
+		for i := range 10_000 {
+			if err := g.pass(t.Context(), Place{Chat: fmt.Sprint(i)}, spaced(), saying, func(context.Context) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if n := len(g.places); n > 200 {
+			t.Errorf("%d places are remembered", n)
+		}
+	})
+}
+
+// TestTheGateHoldsWhatItPromises has deliveries, edits and typing come at random to
+// a platform that refuses now and then, and holds what reaches it against the rules.
+func TestTheGateHoldsWhatItPromises(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			var (
+				mu                   sync.Mutex
+				open, edits, refused time.Time
+				inside               int
+				said                 int
+			)
+			g, traits := newGates(), spaced()
+			call := func(r rank, rng *rand.Rand) error {
+				mu.Lock()
+				now := time.Now()
+				if now.Before(refused) {
+					t.Errorf("seed %d: rank %d came %s too early for the platform", seed, r, refused.Sub(now))
+				}
+				if r != typing {
+					if inside++; inside > 1 {
+						t.Errorf("seed %d: two at a time", seed)
+					}
+					if now.Before(open) || r == editing && now.Before(edits) {
+						t.Errorf("seed %d: rank %d came too early", seed, r)
+					}
+				}
+				takes, bad := time.Duration(rng.IntN(1500))*time.Millisecond, rng.IntN(20) == 0
+				mu.Unlock()
+				<-time.After(takes)
+				mu.Lock()
+				defer mu.Unlock()
+				now = time.Now()
+				if r != typing {
+					inside--
+					open, edits = now.Add(traits.Gap), now.Add(traits.EditGap)
+				}
+				if r == saying {
+					said++
+				}
+				if bad && r != typing {
+					refused = now.Add(30 * time.Second)
+					return limited(30 * time.Second)
+				}
+				return nil
+			}
+			var all sync.WaitGroup
+			for who := range uint64(4) {
+				all.Go(func() {
+					rng := rand.New(rand.NewPCG(seed, who))
+					for range 40 {
+						r := rank(rng.IntN(4))
+						err := g.pass(t.Context(), Place{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
+						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
+					}
+				})
+			}
+			all.Wait()
+			if said == 0 {
+				t.Errorf("seed %d: nothing was ever said", seed)
+			}
+		})
+	}
+}

@@ -1,0 +1,343 @@
+package chat
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// inbound is one time of receiving. Every event may come twice, also with a crash at
+// any point of the first time: what is done for it is done under its key, or can be
+// done again, and the position moves with the last of it.
+type inbound struct {
+	*adapter // set by Receive
+}
+
+// position is what is saved of a bot's position.
+type position struct {
+	At string `json:"at"`
+}
+
+// begin is where the platform is to go on.
+func (in *inbound) begin(ctx context.Context) (string, error) {
+	raw, err := in.link.Position(ctx, in.traits.Bot)
+	if raw == nil || err != nil {
+		return "", err
+	}
+	var at position
+	if err := json.Unmarshal(raw, &at); err != nil {
+		return "", channel.Fatal(fmt.Errorf("read the saved position: %w", err))
+	}
+	return at.At, nil
+}
+
+// cursor is the one that covers an event.
+func (in *inbound) cursor(e *Event) channel.Cursor {
+	raw, err := json.Marshal(position{At: e.Position})
+	if err != nil {
+		panic(err) // it is text
+	}
+	return channel.Cursor{Identity: in.traits.Bot, Position: raw}
+}
+
+// pass moves the position over an event of which nothing more is to be taken.
+func (in *inbound) pass(ctx context.Context, e *Event, why string) error {
+	in.link.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Place.Chat, "reason", why)
+	return in.link.Move(ctx, in.cursor(e))
+}
+
+const maxID = 300 // bytes of what a platform names things by
+
+// take is the [Take] of the connection.
+func (in *inbound) take(ctx context.Context, e Event) error {
+	for _, id := range []string{e.Key, e.Place.Chat, e.Place.Topic, e.User.ID, e.Of} {
+		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
+			return in.pass(ctx, &e, "what it is named by cannot be kept")
+		}
+	}
+	if e.Key == "" || e.Place.Chat == "" {
+		return in.pass(ctx, &e, "it has no name")
+	}
+	e.Text, e.User.Name = clean(e.Text), oneLine(e.User.Name)
+	kept, err := in.link.Kept(ctx, keptPeople)
+	if err != nil {
+		return err
+	}
+	let, err := readPeople(kept)
+	if err != nil {
+		return channel.Fatal(err)
+	}
+	tier := in.options.Talk.tier(e.User.ID, e.Place, let)
+	switch {
+	case e.Kind == Deleted: // the platform says who may
+		return in.amended(ctx, &e)
+	case tier == Stranger:
+		return in.stranger(ctx, &e)
+	case e.Kind == Tapped:
+		return in.tapped(ctx, &e, tier)
+	case e.Kind == Edited:
+		return in.amended(ctx, &e)
+	case e.Kind == Said:
+		return in.said(ctx, &e, tier)
+	}
+	return in.pass(ctx, &e, "nobody knows what it is")
+}
+
+// said takes what was said by somebody who may.
+func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
+	p := read(e.Text, in.traits.Name)
+	switch {
+	case p.foreign:
+		return in.pass(ctx, e, "it is to another bot")
+	case e.Place.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
+		return in.pass(ctx, e, "it is not to the bot")
+	case p.near != "":
+		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
+	case p.command == "":
+		return in.talk(ctx, e, p.text, in.options.Talk.Busy)
+	}
+	if done, err := in.answered(ctx, e); done || err != nil {
+		return in.again(ctx, e, err)
+	}
+	if tier < needs(p.command) {
+		return in.answer(ctx, e, in.adminsOnly(p.command), nil)
+	}
+	return in.command(ctx, e, p, tier)
+}
+
+func (in *inbound) adminsOnly(command string) string {
+	return fmt.Sprintf("Only an admin may %s. Who runs the server can make you one.", in.traits.command(command))
+}
+
+// again passes over what was done before.
+func (in *inbound) again(ctx context.Context, e *Event, err error) error {
+	if err != nil {
+		return err
+	}
+	return in.pass(ctx, e, "it was answered before")
+}
+
+// talk hands text to the agent.
+func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroom.Mode) error {
+	c, err := in.conversation(ctx, e)
+	if err != nil {
+		return err
+	}
+	for _, since := range c.kept.Before { // said before a new conversation began, and sent again
+		known, err := in.known(ctx, in.thread(e, since), sayKey(e.Key))
+		if err != nil {
+			return err
+		}
+		if known != nil {
+			return in.pass(ctx, e, "it was taken in an earlier conversation")
+		}
+	}
+	content := parts(ctx, in.attributed(e, text), e.Files, in.options.Talk.MaxFile)
+	if len(content) == 0 {
+		return in.pass(ctx, e, "it is empty")
+	}
+	taken, err := in.link.Take(ctx, channel.Arrival{
+		Chat: in.names(e, c.kept.Since), Place: e.Place.words(in.traits.Bot), Key: sayKey(e.Key), Parts: content,
+		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), Once: true, Cursor: in.cursor(e),
+	})
+	switch mailroom.CodeOf(err) {
+	case "":
+		in.out.watch(taken.Thread, e.Place, taken.Seq)
+	case mailroom.Conflict: // taken before, with other content: what was done then stands
+		return in.pass(ctx, e, "it was taken before")
+	case mailroom.Invalid, mailroom.TooLarge, mailroom.RateLimited, mailroom.Forbidden, mailroom.NotFound:
+		in.link.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
+		return in.answer(ctx, e, "Your message was not taken: "+reason(err)+".", nil)
+	}
+	return err
+}
+
+// reason is what a refusal says to people.
+func reason(err error) string {
+	if e, ok := errors.AsType[*mailroom.Error](err); ok {
+		return e.Message
+	}
+	return "something went wrong"
+}
+
+// attributed says in a group that shares a conversation who is speaking.
+func (in *inbound) attributed(e *Event, text string) string {
+	if !e.Place.Group || in.options.Talk.PerUser || e.User.Name == "" || strings.TrimSpace(text) == "" {
+		return text
+	}
+	return e.User.Name + ": " + text
+}
+
+// sender is who said it, as the ledger has it.
+func (in *inbound) sender(e *Event) string { return in.link.Name() + ":" + e.User.ID }
+
+// labels are the way back to who said it.
+func (in *inbound) labels(e *Event) map[string]string {
+	m := e.Place.labels()
+	m[labelUser], m[labelReply] = e.User.ID, e.Key
+	if e.User.Name != "" {
+		m[labelName] = e.User.Name
+	}
+	return m
+}
+
+// sayKey is the key of something said; it bounds what platforms think of.
+func sayKey(key string) string {
+	const most = 150
+	if utf8.RuneCountInString(key) > most {
+		return mailroom.DeriveID("said", key)
+	}
+	return key
+}
+
+// answerKey is the key of the answer to an event.
+func answerKey(e *Event) string { return "answer:" + string(e.Kind) + ":" + sayKey(e.Key) }
+
+// answer says something about an event in its place, once, and is done with it. more
+// are further labels.
+func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[string]string) error {
+	labels := in.labels(e)
+	for k, v := range more {
+		labels[k] = v
+	}
+	at := in.cursor(e)
+	return in.link.Answer(ctx, channel.Answer{Place: e.Place.words(in.traits.Bot), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
+}
+
+// answered reports whether an event was answered, and so done, before.
+func (in *inbound) answered(ctx context.Context, e *Event) (bool, error) {
+	k, err := in.known(ctx, in.delivery(e), answerKey(e))
+	return k != nil, err
+}
+
+// delivery is the delivery thread of an event's place.
+func (in *inbound) delivery(e *Event) string {
+	return channel.OutID(channel.ThreadID(in.link.Name(), e.Place.words(in.traits.Bot)...))
+}
+
+// known is what became of a key in a thread, nil if it was never used.
+func (in *inbound) known(ctx context.Context, thread, key string) (found *mailroom.SubmitKey, err error) {
+	err = in.link.View(ctx, func(r mailroom.Reader) error {
+		keys, err := r.Keys(thread, []string{key})
+		if len(keys) > 0 {
+			found = &keys[0]
+		}
+		return err
+	})
+	return found, err
+}
+
+// amended changes what was said, if nobody has read it. Who changes it must be who
+// said it: not every platform looks.
+func (in *inbound) amended(ctx context.Context, e *Event) error {
+	c, err := in.conversation(ctx, e)
+	if err != nil {
+		return err
+	}
+	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
+		thread := in.thread(e, since)
+		k, err := in.known(ctx, thread, sayKey(e.Of))
+		if err != nil {
+			return err
+		}
+		if k == nil {
+			continue
+		}
+		change := channel.Edit{Chat: in.names(e, since), Key: sayKey(e.Of), Cursor: in.cursor(e)}
+		if e.Kind == Edited {
+			if own, err := in.saidBy(ctx, thread, k.Result.Seq, in.sender(e)); err != nil || !own {
+				return in.notTheirs(ctx, e, err)
+			}
+			p := read(e.Text, in.traits.Name)
+			text := p.text
+			if p.command == cmdQueue || p.command == cmdSteer {
+				text = p.rest
+			}
+			change.Parts = parts(ctx, in.attributed(e, text), e.Files, in.options.Talk.MaxFile)
+		}
+		_, err = in.link.Amend(ctx, change)
+		switch mailroom.CodeOf(err) {
+		case mailroom.Invalid, mailroom.TooLarge:
+			return in.answer(ctx, e, "Your change was not taken: "+reason(err)+".", nil)
+		}
+		return err
+	}
+	return in.pass(ctx, e, "what it changes was not taken")
+}
+
+func (in *inbound) notTheirs(ctx context.Context, e *Event, err error) error {
+	if err != nil {
+		return err
+	}
+	return in.pass(ctx, e, "somebody else said it")
+}
+
+// saidBy reports whether the message at seq is of that sender.
+func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender string) (own bool, err error) {
+	err = in.link.View(ctx, func(r mailroom.Reader) error {
+		found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
+		if err != nil || len(found) == 0 || found[0].Kind != mailroom.KindMessage {
+			return err
+		}
+		var m mailroom.Message
+		err = found[0].Decode(&m)
+		own = m.Sender == sender
+		return err
+	})
+	return own, err
+}
+
+// stranger takes what somebody said who may not talk: at most a request to be let in
+// comes of it, in private.
+func (in *inbound) stranger(ctx context.Context, e *Event) error {
+	if e.Kind != Said || e.Place.Group || e.User.ID == "" || !in.options.Talk.Pairing {
+		return in.pass(ctx, e, "whoever says it may not talk")
+	}
+	random := make([]byte, codeLength+saltLength)
+	rand.Read(random) // it never fails
+	code := newCode(random[:codeLength])
+	salt := random[codeLength:]
+	made := false
+	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool {
+		made = p.ask(request{
+			User: e.User.ID, Name: e.User.Name, Place: e.Place, Bot: in.traits.Bot, Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
+		}, now)
+		return made
+	})
+	if err != nil {
+		return err
+	}
+	if made {
+		in.tellCode(ctx, e, code)
+	}
+	return in.pass(ctx, e, "whoever says it may not talk yet")
+}
+
+// codeTimeout bounds how long a stranger can hold up the others.
+const codeTimeout = 10 * time.Second
+
+// tellCode sends a code, and keeps it nowhere. That it does not arrive ends nothing:
+// who wants to talk asks again.
+func (in *inbound) tellCode(ctx context.Context, e *Event, code string) {
+	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
+	defer cancel()
+	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
+		in.options.Command, showCode(code), "one hour")
+	err := in.out.gates.pass(ctx, e.Place, in.traits, asking, func(ctx context.Context) error {
+		_, err := in.platform.Send(ctx, e.Place, Message{Text: text}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
+		return err
+	})
+	if err != nil {
+		in.link.Log().Debug("a code could not be sent", "key", e.Key, "error", err)
+		return
+	}
+	in.link.Sent()
+}

@@ -1,0 +1,126 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/stream"
+)
+
+// editor is a platform that takes edits alone.
+type editor struct {
+	Platform
+	edits []string
+}
+
+func (e *editor) Edit(_ context.Context, _ Place, id string, m Message) error {
+	e.edits = append(e.edits, id+": "+m.Text)
+	return nil
+}
+
+func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
+	e := &editor{}
+	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Traits{Most: 100, Units: runes, Edits: true}}, newShared())
+	v := &viewer{outbound: o, asked: "message", wishes: mostWishes}
+	o.change("run", func(l *live) { l.preview = "m1" })
+	look := func(text string) {
+		t.Helper()
+		if err := v.look(t.Context(), "run", "message", text); err != nil {
+			t.Error(err)
+		}
+	}
+	look("one")
+	look("one") // that is no news
+	look("one two")
+	o.drop("run")
+	look("one two three")
+	if diff := cmp.Diff([]string{"m1: one …", "m1: one two …"}, e.edits); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestWhatAReaderGotIsWhatIsShown(t *testing.T) {
+	entry := func(kind, run string) stream.Event { return stream.Event{Entry: &mailroom.Entry{Kind: kind, Run: run}} }
+	delta := func(message string, at int, text string) stream.Event {
+		return stream.Event{Delta: &mailroom.Delta{Run: "r", Message: message, Offset: at, Text: text}}
+	}
+	v := &viewer{}
+	for i, c := range []struct {
+		event              stream.Event
+		run, message, text string
+	}{
+		{entry(mailroom.KindStarted, "r"), "r", "", ""},
+		{delta("m1", 0, "one"), "r", "m1", "one"},
+		{delta("m1", 3, " two"), "r", "m1", "one two"},
+		{delta("m1", 3, " too"), "r", "m1", "one too"},
+		{delta("m1", 99, "lost"), "r", "m1", "one too"},
+		{entry(mailroom.KindMessage, "other"), "r", "m1", "one too"},
+		{stream.Event{Gap: &stream.Gap{}}, "r", "m1", "one too"},
+		{entry(mailroom.KindMessage, "r"), "r", "", ""},
+		{delta("m2", 0, "new"), "r", "m2", "new"},
+		{entry(mailroom.KindRescheduled, "r"), "", "", ""},
+		{entry(mailroom.KindResumed, "r"), "r", "", ""},
+		{entry(mailroom.KindCompleted, "r"), "", "", ""},
+	} {
+		v.take(c.event)
+		if v.run != c.run || v.message != c.message || v.text != c.text {
+			t.Errorf("after event %d: got %q, %q, %q, want %q, %q, %q", i, v.run, v.message, v.text, c.run, c.message, c.text)
+		}
+	}
+}
+
+func TestSinceWhenNobodyKnowsWhetherItWasSent(t *testing.T) {
+	began := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		entries []string // i: begun, f: failed, r: told that it may be there twice, o: another effect begun; one each second
+		want    int      // -1: not in doubt
+	}{
+		"it was begun":                        {[]string{"i"}, 0},
+		"it failed, and was begun again":      {[]string{"i", "f", "i"}, 2},
+		"it broke off, and was begun again":   {[]string{"i", "i"}, 0},
+		"it broke off, and failed then":       {[]string{"i", "i", "f"}, 0},
+		"it broke off after it had failed":    {[]string{"i", "f", "i", "i"}, 2},
+		"it was told":                         {[]string{"i", "r"}, -1},
+		"nothing but another one was begun":   {[]string{"o"}, -1},
+		"it failed":                           {[]string{"i", "f"}, -1},
+		"another one is in doubt, and it not": {[]string{"o", "i", "f", "o"}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var entries []mailroom.Entry
+			for i, what := range c.entries {
+				body, kind := any(mailroom.EffectEntry{Name: "send:1"}), mailroom.KindEffectIntended
+				switch what {
+				case "f":
+					body, kind = mailroom.EffectEntry{Name: "send:1", Error: "no"}, mailroom.KindEffectSettled
+				case "o":
+					body = mailroom.EffectEntry{Name: "send:2"}
+				case "r":
+					body, kind = Note{Effect: "send:1"}, KindRepeated
+				}
+				entries = append(entries, noted(t, i, kind, began.Add(time.Duration(i)*time.Second), body))
+			}
+			got, err := firstDoubt(entries, "send:1")
+			want := time.Time{}
+			if c.want >= 0 {
+				want = began.Add(time.Duration(c.want) * time.Second)
+			}
+			if err != nil || !got.Equal(want) {
+				t.Errorf("got %v, %v, want %v", got, err, want)
+			}
+		})
+	}
+}
+
+func noted(t *testing.T, i int, kind string, at time.Time, body any) mailroom.Entry {
+	t.Helper()
+	raw, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mailroom.Entry{Thread: "out", Seq: int64(i + 1), Kind: kind, Run: "r", Attempt: 1, At: at, Body: raw}
+}

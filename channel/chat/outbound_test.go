@@ -1,0 +1,376 @@
+package chat_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/sqlite"
+	"mailroom/stream"
+)
+
+// office is a server whose channel "c" has an agent "codex" talk on a platform with
+// ann, who is an admin.
+type office struct {
+	t        *testing.T
+	platform *chattest.Platform
+	agent    mailroom.Agent
+	options  chat.Options
+	store    mailroom.Store
+	logs     record
+
+	// Set by start.
+	ledger *ledger.Ledger
+	stop   func()
+}
+
+func newOffice(t *testing.T, agent mailroom.AgentFunc) *office {
+	t.Helper()
+	o := &office{t: t, platform: chattest.New(t), agent: agent, store: memory.New(), stop: func() {}}
+	o.options = chat.Options{Agent: "codex", Talk: chat.Talk{Admins: []string{"ann"}}}
+	t.Cleanup(func() {
+		o.stop()
+		if t.Failed() {
+			t.Log(o.logs.all())
+		}
+	})
+	return o
+}
+
+// start runs the server until stop.
+func (o *office) start() *office {
+	o.t.Helper()
+	log := slog.New(slog.NewTextHandler(&o.logs, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	b := bus.New()
+	o.ledger = ledger.New(o.store, ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	options := o.options
+	options.Follow = stream.New(o.ledger, b)
+	runner := channel.New(channel.Options{
+		Name: "c", Kind: "test", Connect: chat.Connect(options, o.platform.Dial), Ledger: o.ledger, Log: log,
+	})
+	e := engine.New(o.ledger, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent()}},
+		Local:  true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	if err := o.ledger.EndLocal(ctx); err != nil {
+		o.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { runner.Run(ctx) })
+	o.stop = func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		o.stop = func() {}
+	}
+	return o
+}
+
+// record keeps what is logged.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(b)
+}
+
+func (r *record) all() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// out is the delivery thread of ann.
+const out = "out:c:" + chattest.Bot + ":with-ann"
+
+// notes are the entries of a kind in ann's delivery thread.
+func (o *office) notes(kind string) (all []mailroom.Entry) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		all, err = r.Entries(mailroom.EntryQuery{Thread: out, Kinds: []string{kind}})
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return all
+}
+
+// deliveries are the runs of ann's delivery thread, the oldest first.
+func (o *office) deliveries() (all []*mailroom.Run) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
+		rows, err := r.Runs(mailroom.RunQuery{Thread: out})
+		for i := len(rows) - 1; i >= 0; i-- {
+			all = append(all, rows[i])
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return all
+}
+
+// settled waits until n deliveries to ann have ended, and returns them.
+func (o *office) settled(n int) (all []*mailroom.Run) {
+	o.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Hour) // of a bubble; outside the test's own limit comes first
+	for {
+		all = o.deliveries()
+		ended := 0
+		for _, r := range all {
+			if r.Status.Finished() {
+				ended++
+			}
+		}
+		if ended >= n && ended == len(all) {
+			return all
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			o.t.Fatalf("%d of %d deliveries have ended", ended, n)
+		}
+	}
+}
+
+// said are the texts that the platform has now, the oldest message first.
+func (o *office) said() (all []string) {
+	for _, s := range o.platform.Sent() {
+		all = append(all, s.Message.Text)
+	}
+	return all
+}
+
+func (o *office) has(want ...string) {
+	o.t.Helper()
+	if diff := cmp.Diff(want, o.said()); diff != "" {
+		o.t.Errorf("what was said (-want +got)\n%s", diff)
+	}
+}
+
+// echo answers with what it is told.
+func echo(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, input[0].Text)
+}
+
+func busy(after time.Duration) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: errors.New("too many requests")}
+}
+
+// TestAServerThatIsKilledWhileItSends is the table of what a chat has after that.
+func TestAServerThatIsKilledWhileItSends(t *testing.T) {
+	type result struct{ Arrived, Marked int }
+	for name, c := range map[string]struct {
+		history       bool
+		known         time.Duration
+		before, after result // killed before the platform has it, and after
+	}{
+		"a platform with a history":             {history: true, before: result{1, 0}, after: result{1, 0}},
+		"a platform that recognises keys":       {known: 5 * time.Minute, before: result{1, 0}, after: result{1, 0}},
+		"a platform that has forgotten the key": {known: time.Nanosecond, before: result{1, 1}, after: result{2, 1}},
+		"a platform with neither":               {before: result{1, 1}, after: result{2, 1}},
+	} {
+		for when, want := range map[string]result{"before": c.before, "after": c.after} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				t.Parallel()
+				o := newOffice(t, echo)
+				path := filepath.Join(t.TempDir(), "mailroom.db")
+				o.open(path)
+				o.platform.Traits.Known = c.known
+				if !c.history {
+					o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
+				}
+				killed := make(chan struct{})
+				o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
+					if when == "after" {
+						call.Do()
+					}
+					o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
+						if c.known > time.Minute && o.platform.Has(call.Key) {
+							return nil
+						}
+						call.Do()
+						return nil
+					})
+					err := o.store.Close()
+					close(killed)
+					return err
+				})
+				o.start()
+				o.platform.Say("ann", "hello")
+				<-killed
+				o.stop()
+				o.open(path)
+				o.start()
+				runs := o.settled(1)
+				if len(runs) != 1 || runs[0].Status != mailroom.Completed {
+					t.Errorf("deliveries: %+v", runs)
+				}
+				got := result{len(o.said()), len(o.notes(chat.KindRepeated))}
+				if got != want {
+					t.Errorf("got %+v, want %+v", got, want)
+				}
+				o.stop()
+				if err := o.store.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func (o *office) open(path string) {
+	o.t.Helper()
+	store, err := sqlite.Open(o.t.Context(), path, sqlite.Options{})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.store = store
+}
+
+// slowly says words, one each 300 ms.
+func slowly(words int) mailroom.AgentFunc {
+	return func(ctx context.Context, s mailroom.Session) error {
+		for i := range words {
+			if err := s.Stream(ctx, fmt.Sprintf("word%d ", i+1)); err != nil {
+				return err
+			}
+			select {
+			case <-time.After(300 * time.Millisecond):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		return nil
+	}
+}
+
+func words(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "word%d ", i+1)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, slowly(20)) // for six seconds
+		o.options.Previews = true
+		o.platform.Traits.Gap, o.platform.Traits.EditGap = 500*time.Millisecond, time.Second
+		began := time.Now()
+		var mu sync.Mutex
+		var until time.Time
+		var calls []string
+		for _, kind := range []chattest.Call{chattest.Send, chattest.Edit, chattest.Typing} {
+			edits := 0
+			o.platform.Hook(kind, func(_ context.Context, c chattest.Calling) error {
+				mu.Lock()
+				defer mu.Unlock()
+				calls = append(calls, fmt.Sprintf("%s at %s", kind, time.Since(began).Round(100*time.Millisecond)))
+				if time.Now().Before(until) {
+					t.Errorf("%s while the platform wants patience", kind)
+				}
+				if edits++; kind == chattest.Edit && edits == 3 {
+					until = time.Now().Add(time.Minute)
+					return busy(time.Minute)
+				}
+				c.Do()
+				return nil
+			})
+		}
+		o.start()
+		o.platform.Say("ann", "hello")
+		runs := o.settled(2)
+		o.stop()
+		o.has(words(20))
+		sent := o.platform.Sent()[0]
+		if at := sent.At[len(sent.At)-1]; at.Before(until) || at.After(until.Add(13*time.Second)) {
+			t.Errorf("the answer came at %s, the limit ended at %s", at.Sub(began), until.Sub(began))
+		}
+		if n := len(sent.Versions); n != 4 {
+			t.Errorf("the message had %d versions: %+v", n, sent.Versions)
+		}
+		for _, v := range sent.Versions[:3] {
+			if !strings.HasSuffix(v.Text, " …") || !strings.HasPrefix(words(20), strings.TrimSuffix(v.Text, " …")) {
+				t.Errorf("a preview is %q", v.Text)
+			}
+		}
+		if len(o.notes(chat.KindRepeated)) > 0 || runs[len(runs)-1].Failures > 0 {
+			t.Errorf("the delivery: %+v", runs[len(runs)-1])
+		}
+		t.Log(strings.Join(calls, ", "))
+	})
+}
+
+func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, echo)
+		o.platform.Traits.Gap = 50 * time.Millisecond
+		rng := rand.New(rand.NewPCG(1, 2)) // owned by the one delivery at a time
+		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+			switch rng.IntN(8) {
+			case 0:
+				return busy(time.Duration(rng.IntN(20)) * time.Second)
+			case 1:
+				return errors.New("the connection broke before anything was sent")
+			case 2:
+				c.Do()
+				return fmt.Errorf("no answer came: %w", mailroom.ErrUnknown)
+			case 3:
+				return fmt.Errorf("no answer came: %w", mailroom.ErrUnknown)
+			}
+			c.Do()
+			return nil
+		})
+		o.start()
+		var want []string
+		for i := range 100 {
+			want = append(want, fmt.Sprint("reply ", i))
+			o.platform.Say("ann", want[i])
+		}
+		for len(o.said()) < 100 {
+			<-time.After(10 * time.Second)
+		}
+		o.settled(100)
+		o.has(want...)
+	})
+}

@@ -1,0 +1,217 @@
+package chat
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"mailroom"
+)
+
+// Limits of pairing.
+const (
+	// CodeLasts is how long a code is good for.
+	CodeLasts = time.Hour
+	// MaxRequests is how many codes of a channel are open at once.
+	MaxRequests = 3
+	// AskAgain is how long somebody who got a code gets no other one.
+	AskAgain = 10 * time.Minute
+	// MaxBadCodes is how many wrong codes in a row lock the pairing of a channel, for
+	// LockedFor: nobody is let in, and no codes are given.
+	MaxBadCodes = 5
+	LockedFor   = time.Hour
+	// MaxPaired is how many can be let in to a channel with codes.
+	MaxPaired = 1000
+)
+
+const (
+	codeLetters = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789" // none that looks like another: 32
+	codeLength  = 8
+	saltLength  = 16
+	maxName     = 64 // characters of what is shown of a user or a chat
+)
+
+// people is what a channel keeps of who may talk: who was let in, and who asked.
+type people struct {
+	Paired   []paired  `json:"paired,omitempty"`
+	Requests []request `json:"requests,omitempty"`
+	Bad      int       `json:"bad,omitempty"` // wrong codes in a row
+	Locked   time.Time `json:"locked,omitzero"`
+}
+
+// paired is somebody who was let in.
+type paired struct {
+	User  string    `json:"user"`
+	Name  string    `json:"name,omitempty"`
+	Admin bool      `json:"admin,omitempty"`
+	By    string    `json:"by"`
+	At    time.Time `json:"at"`
+}
+
+func (p *paired) tier() Tier {
+	if p.Admin {
+		return Admin
+	}
+	return Guest
+}
+
+// request is somebody who asked to be let in. Of the code there is only the sum.
+type request struct {
+	User  string    `json:"user"`
+	Name  string    `json:"name,omitempty"`
+	Place Place     `json:"place"`
+	Bot   string    `json:"bot"`
+	Event string    `json:"event"` // that asked
+	Salt  []byte    `json:"salt"`
+	Sum   []byte    `json:"sum"`
+	At    time.Time `json:"at"`
+}
+
+// newCode makes a code of random bytes, codeLength of them.
+func newCode(random []byte) string {
+	var code [codeLength]byte
+	for i := range code {
+		code[i] = codeLetters[int(random[i])%len(codeLetters)] // 256 is a multiple of it
+	}
+	return string(code[:])
+}
+
+// showCode is a code as people read it.
+func showCode(code string) string { return code[:codeLength/2] + "-" + code[codeLength/2:] }
+
+// plainCode is a code as somebody typed it, as it was made.
+func plainCode(typed string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || r == '-' {
+			return -1
+		}
+		return unicode.ToUpper(r)
+	}, typed)
+}
+
+func sumOf(salt []byte, code string) []byte {
+	sum := sha256.Sum256(append(slices.Clone(salt), code...))
+	return sum[:]
+}
+
+// readPeople reads what was kept.
+func readPeople(kept json.RawMessage) (*people, error) {
+	p := &people{}
+	if kept == nil {
+		return p, nil
+	}
+	if err := json.Unmarshal(kept, p); err != nil {
+		return nil, fmt.Errorf("read who may talk: %w", err)
+	}
+	return p, nil
+}
+
+// find is somebody who was let in; nil if they were not.
+func (p *people) find(user string) *paired {
+	if p == nil {
+		return nil
+	}
+	i := slices.IndexFunc(p.Paired, func(one paired) bool { return one.User == user })
+	if i < 0 {
+		return nil
+	}
+	return &p.Paired[i]
+}
+
+// open forgets requests whose code is not good any more.
+func (p *people) open(now time.Time) {
+	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return now.Sub(r.At) >= CodeLasts })
+}
+
+// ask takes a request, and reports whether its code is to be told. The event that
+// made the open request of a user may come again: the code was not told then, and is
+// replaced.
+func (p *people) ask(r request, now time.Time) bool {
+	p.open(now)
+	if now.Before(p.Locked) {
+		return false
+	}
+	r.At = now
+	i := slices.IndexFunc(p.Requests, func(o request) bool { return o.User == r.User })
+	switch {
+	case i >= 0 && p.Requests[i].Event == r.Event:
+		r.At = p.Requests[i].At
+		p.Requests[i] = r
+	case i >= 0 && now.Sub(p.Requests[i].At) < AskAgain:
+		return false
+	case i >= 0:
+		p.Requests[i] = r
+	case len(p.Requests) >= MaxRequests:
+		return false
+	default:
+		p.Requests = append(p.Requests, r)
+	}
+	return true
+}
+
+// has is the request that has a code, -1 if none does. All are looked at, so that the
+// time tells nothing.
+func (p *people) has(code string) int {
+	found := -1
+	for i, r := range p.Requests {
+		if subtle.ConstantTimeCompare(sumOf(r.Salt, plainCode(code)), r.Sum) == 1 {
+			found = i
+		}
+	}
+	return found
+}
+
+// approve lets in who has a code. A wrong one is counted, and changes p too.
+func (p *people) approve(code string, admin bool, by string, now time.Time) (*request, error) {
+	p.open(now)
+	if now.Before(p.Locked) {
+		e := mailroom.Errorf(mailroom.RateLimited, "after %d wrong codes nobody is let in until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
+		e.RetryAfter = p.Locked.Sub(now)
+		return nil, e
+	}
+	found := p.has(code)
+	if found < 0 {
+		if p.Bad++; p.Bad >= MaxBadCodes {
+			p.Bad, p.Locked, p.Requests = 0, now.Add(LockedFor), nil
+		}
+		return nil, mailroom.Errorf(mailroom.NotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLasts)
+	}
+	r := p.Requests[found]
+	if p.find(r.User) == nil && len(p.Paired) >= MaxPaired {
+		return nil, mailroom.Errorf(mailroom.Conflict, "%d users were let in already; take one out with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
+	}
+	p.Requests = slices.Delete(p.Requests, found, found+1)
+	p.Bad = 0
+	p.Paired = slices.DeleteFunc(p.Paired, func(one paired) bool { return one.User == r.User })
+	p.Paired = append(p.Paired, paired{User: r.User, Name: r.Name, Admin: admin, By: by, At: now})
+	return &r, nil
+}
+
+// revoke takes somebody out who was let in, or refuses who waits for it.
+func (p *people) revoke(user string) bool {
+	n := len(p.Paired) + len(p.Requests)
+	p.Paired = slices.DeleteFunc(p.Paired, func(one paired) bool { return one.User == user })
+	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return r.User == user })
+	return len(p.Paired)+len(p.Requests) < n
+}
+
+// oneLine is what is shown of a name that somebody chose: nothing that moves a
+// cursor, turns the writing around or begins a line.
+func oneLine(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == ' ' || unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			return r
+		}
+		return -1
+	}, name)
+	name = strings.Join(strings.Fields(name), " ")
+	if runes := []rune(name); len(runes) > maxName {
+		name = string(runes[:maxName]) + "…"
+	}
+	return name
+}

@@ -1,0 +1,161 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"mailroom"
+)
+
+// asks is a request with a code that is the name of the user, eight letters long.
+func asks(user, event string) request {
+	salt := []byte(event)
+	return request{User: user, Event: event, Salt: salt, Sum: sumOf(salt, codeOf(user, event))}
+}
+
+func codeOf(user, event string) string { return strings.ToUpper((user + event + "XXXXXXXX")[:8]) }
+
+func TestACodeIsEightLettersThatLookLikeNoOther(t *testing.T) {
+	if n := len(codeLetters); n != 32 || strings.ContainsAny(codeLetters, "0O1Il") {
+		t.Errorf("%d letters: %s", n, codeLetters)
+	}
+	for b := range 256 {
+		code := newCode(bytes.Repeat([]byte{byte(b)}, codeLength))
+		shown := showCode(code)
+		for _, typed := range []string{code, shown, strings.ToLower(shown), " " + code[:2] + " " + code[2:] + "\n"} {
+			if plainCode(typed) != code {
+				t.Errorf("%q is read as %q, want %q", typed, plainCode(typed), code)
+			}
+		}
+	}
+}
+
+func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	type step struct {
+		after time.Duration // since the start
+		user  string
+		event string
+		told  bool
+	}
+	for name, steps := range map[string][]step{
+		"the same event again has another code": {{0, "a", "1", true}, {time.Second, "a", "1", true}},
+		"ten minutes between two codes":         {{0, "a", "1", true}, {AskAgain - 1, "a", "2", false}, {AskAgain, "a", "3", true}, {AskAgain + 1, "a", "4", false}},
+		"three at once": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {0, "d", "4", false},
+			{CodeLasts - 1, "d", "5", false}, {CodeLasts, "d", "6", true}},
+		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {AskAgain, "b", "4", true}, {AskAgain, "d", "5", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &people{}
+			for _, s := range steps {
+				if told := p.ask(asks(s.user, s.event), start.Add(s.after)); told != s.told {
+					t.Errorf("%s after %s: told %v, want %v", s.user, s.after, told, s.told)
+				}
+			}
+			if len(p.Requests) > MaxRequests {
+				t.Errorf("%d requests are open", len(p.Requests))
+			}
+		})
+	}
+}
+
+func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	p := &people{}
+	p.ask(asks("a", "1"), now)
+	p.ask(asks("a", "2"), now.Add(AskAgain))
+	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(AskAgain)); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("a code that was replaced: %v", err)
+	}
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); err != nil {
+		t.Errorf("a good code: %v", err)
+	}
+	if one := p.find("a"); one == nil || one.tier() != Admin || one.By != "ann" || p.Bad != 0 {
+		t.Errorf("let in: %+v, %d wrong codes", one, p.Bad)
+	}
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("the same code again: %v", err)
+	}
+	p.ask(asks("b", "3"), now.Add(2*time.Hour))
+	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.NotFound {
+		t.Errorf("a code after its hour: %v", err)
+	}
+	if !p.revoke("a") || p.revoke("a") || p.find("a") != nil {
+		t.Error("somebody who was taken out is there, or can be taken out twice")
+	}
+}
+
+func TestFiveWrongCodesLockThePairing(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	p := &people{}
+	p.ask(asks("a", "1"), now)
+	for i := range MaxBadCodes {
+		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.NotFound {
+			t.Errorf("try %d: %v", i, err)
+		}
+	}
+	late := now.Add(LockedFor - 1)
+	_, err := p.approve(codeOf("a", "1"), false, "x", late)
+	if e := err.(*mailroom.Error); e.Code != mailroom.RateLimited || e.RetryAfter != 1 {
+		t.Errorf("the right code while it is locked: %v", err)
+	}
+	if p.ask(asks("b", "2"), late) {
+		t.Error("a code is given while it is locked")
+	}
+	if !p.ask(asks("b", "2"), now.Add(LockedFor)) {
+		t.Error("no code is given after it was locked")
+	}
+	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockedFor)); err != nil {
+		t.Errorf("after it was locked: %v", err)
+	}
+}
+
+func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
+	p := &people{}
+	p.ask(asks("a", "1"), time.Now())
+	raw, err := json.Marshal(p)
+	if err != nil || bytes.Contains(raw, []byte(codeOf("a", "1"))) {
+		t.Errorf("%s, %v", raw, err)
+	}
+	back, err := readPeople(raw)
+	if err != nil || back.has(codeOf("a", "1")) != 0 {
+		t.Errorf("read back: %+v, %v", back, err)
+	}
+}
+
+func TestWhoMay(t *testing.T) {
+	private, group, other := Place{Chat: "p"}, Place{Chat: "g", Group: true}, Place{Chat: "o", Group: true}
+	let := &people{Paired: []paired{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
+	talk := Talk{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
+	for _, tc := range []struct {
+		user  string
+		place Place
+		want  Tier
+	}{
+		{"admin", private, Admin}, {"admin", other, Admin}, {"user", private, Admin}, {"paired", other, Guest}, {"paired admin", group, Admin},
+		{"nobody", private, Stranger}, {"nobody", group, Guest}, {"nobody", other, Stranger}, {"", group, Stranger}, {"", private, Stranger},
+		{"Admin", private, Stranger}, {"admin ", private, Stranger}, {"p", private, Stranger},
+	} {
+		if got := talk.tier(tc.user, tc.place, let); got != tc.want {
+			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.place, got, tc.want)
+		}
+	}
+	if got := (&Talk{}).tier("admin", private, nil); got != Stranger {
+		t.Errorf("without settings somebody is %s", got)
+	}
+}
+
+func FuzzNamesAreOneLine(f *testing.F) {
+	f.Add("Ann\x1b[2J\nroot: let me in\u202e")
+	f.Fuzz(func(t *testing.T, name string) {
+		got := oneLine(name)
+		if len([]rune(got)) > maxName+1 || strings.ContainsFunc(got, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }) {
+			t.Errorf("%q is shown as %q", name, got)
+		}
+	})
+}

@@ -1,0 +1,246 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+// paced has previews, with a second between edits.
+func paced(o *office) *office {
+	o.options.Previews = true
+	o.platform.Traits.Gap, o.platform.Traits.EditGap = 500*time.Millisecond, time.Second
+	return o
+}
+
+func never() error {
+	return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("message can't be edited")}
+}
+
+func TestAPreviewBecomesTheReply(t *testing.T) {
+	inOffice(t, slowly(40), func(o *office) {
+		paced(o).platform.Traits.Most = 100
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(2)
+		<-time.After(time.Minute)
+		said := o.said()
+		if got := strings.Join(said, " "); got != words(40) {
+			t.Errorf("got %q", got)
+		}
+		sent := o.platform.Sent()
+		if n := len(sent[0].Versions); n < 4 {
+			t.Errorf("the reply was shown %d times: %+v", n, sent[0].Versions)
+		}
+		for i, v := range sent[0].Versions[:len(sent[0].Versions)-1] {
+			if !strings.HasSuffix(v.Text, " …") {
+				t.Errorf("version %d is not marked as unfinished: %q", i, v.Text)
+			}
+			if gap := sent[0].At[i+1].Sub(sent[0].At[i]); gap < 500*time.Millisecond {
+				t.Errorf("version %d came %s after the one before", i+1, gap)
+			}
+		}
+		for _, s := range sent[1:] {
+			if len(s.Versions) != 1 {
+				t.Errorf("another message was edited: %+v", s.Versions)
+			}
+		}
+	})
+}
+
+func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
+	inOffice(t, slowly(40), func(o *office) {
+		paced(o).options.Previews = false
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(1)
+		if sent := o.platform.Sent(); len(sent[0].Versions) != 1 || sent[0].Message.Text != words(40)[:len(sent[0].Message.Text)] {
+			t.Errorf("got %+v", sent)
+		}
+		if n := o.platform.Typed(); n < 2 || n > 4 { // in twelve seconds
+			t.Errorf("typing was shown %d times", n)
+		}
+	})
+}
+
+func TestAReplyIsSentAnewWhereItsPreviewCannotBeEdited(t *testing.T) {
+	inOffice(t, slowly(10), func(o *office) {
+		paced(o).platform.Hook(chattest.Edit, func(context.Context, chattest.Calling) error { return never() })
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(2)
+		if said := o.said(); len(said) != 2 || said[1] != words(10) {
+			t.Errorf("got %q", said)
+		}
+	})
+}
+
+func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
+	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+		if err := slowly(10)(ctx, s); err != nil {
+			return err
+		}
+		if err := s.Append(ctx, mailroom.Step{}); err != nil {
+			return err
+		}
+		return slowly(12)(ctx, s)
+	}, func(o *office) {
+		paced(o).start()
+		o.platform.Say("ann", "go")
+		o.settled(4)
+		o.has(words(10), words(12))
+		for _, s := range o.platform.Sent() {
+			if len(s.Versions) < 3 {
+				t.Errorf("a message was shown %d times: %+v", len(s.Versions), s.Versions)
+			}
+		}
+	})
+}
+
+func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
+	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+		if s.Run().Attempt == 1 {
+			if err := slowly(10)(ctx, s); err != nil {
+				return err
+			}
+			if err := s.Append(ctx, mailroom.Step{Aside: true}); err != nil {
+				return err
+			}
+		}
+		return asks(pay())(ctx, s)
+	}, func(o *office) {
+		paced(o).start()
+		o.platform.Say("ann", "go")
+		o.settled(2)
+		sent := o.platform.Sent()
+		if len(sent) != 1 || !strings.HasPrefix(sent[0].Message.Text, "codex asks: May I pay?") || len(sent[0].Message.Buttons) != 2 {
+			t.Errorf("got %+v", sent)
+		}
+		o.platform.Tap("ann", sent[0], "Deny")
+		<-time.After(time.Minute)
+		if got := o.said(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") || got[1] != "it was: decided deny" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
+	inOffice(t, slowly(200), func(o *office) { // for a minute
+		paced(o).platform.Traits.Most = 2000
+		o.start()
+		o.platform.Say("ann", "go")
+		o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 3 })
+		o.platform.Hook(chattest.Receive, func(context.Context, chattest.Calling) error {
+			o.platform.Hook(chattest.Receive, nil)
+			return errors.New("the connection was lost")
+		})
+		o.platform.Say("eve", "who is nobody here")
+		<-time.After(50 * time.Second)
+		if n := len(o.platform.Sent()[0].Versions); o.platform.Dials() != 2 || n < 10 {
+			t.Errorf("after %d connections it was shown %d times", o.platform.Dials(), n)
+		}
+		<-time.After(2 * time.Minute)
+		o.has(words(200))
+	})
+}
+
+func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
+	inOffice(t, func(ctx context.Context, s mailroom.Session) error {
+		if err := slowly(10)(ctx, s); err != nil {
+			return err
+		}
+		<-time.After(20 * time.Second) // it uses a tool
+		return slowly(10)(ctx, s)
+	}, func(o *office) {
+		paced(o).start()
+		o.platform.Say("ann", "go")
+		<-time.After(5 * time.Second)
+		o.platform.Say("ann", "/new")
+		o.platform.Say("ann", "go")
+		<-time.After(time.Minute)
+		previews := 0
+		for _, s := range o.platform.Sent() {
+			if len(s.Versions) > 1 {
+				previews++
+			}
+			if strings.HasSuffix(s.Message.Text, "…") {
+				t.Errorf("it was never finished: %+v", s)
+			}
+		}
+		if previews != 2 {
+			t.Errorf("%d previews: %q", previews, o.said())
+		}
+	})
+}
+
+// TestAServerThatEndsWhileATextIsShown finds its preview again, or says that it may
+// still be there.
+func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
+	t.Run("between two edits", func(t *testing.T) {
+		inOffice(t, slowly(20), func(o *office) {
+			paced(o).start()
+			o.platform.Say("ann", "go")
+			o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 2 })
+			o.stop()
+			o.start()
+			o.settled(2)
+			o.has(words(20))
+		})
+	})
+	for name, c := range map[string]struct {
+		history bool
+		said    int
+		noted   int
+	}{
+		"while it is sent, with a history": {true, 1, 0},
+		"while it is sent, with none":      {false, 2, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := paced(newOffice(t, func(ctx context.Context, s mailroom.Session) error {
+				if err := s.Stream(ctx, words(5)); err != nil || s.Run().Attempt > 1 {
+					return err
+				}
+				<-ctx.Done() // it goes on writing until the server is killed
+				return context.Cause(ctx)
+			}))
+			path := filepath.Join(t.TempDir(), "mailroom.db")
+			o.open(path)
+			if !c.history {
+				o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
+			}
+			killed := make(chan struct{})
+			o.platform.Traits.EditGap = 10 * time.Millisecond
+			o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
+				call.Do()
+				o.platform.Hook(chattest.Send, nil)
+				err := o.store.Close()
+				close(killed)
+				return err
+			})
+			o.start()
+			o.platform.Say("ann", "hello")
+			<-killed
+			o.stop()
+			o.open(path)
+			o.start()
+			o.settled(2)
+			if said := o.said(); len(said) != c.said || said[len(said)-1] != words(5) {
+				t.Errorf("got %q", said)
+			}
+			if n := len(o.notes(chat.KindUnsent)); n != c.noted {
+				t.Errorf("%d times it is noted that a preview may be there", n)
+			}
+			o.stop()
+			if err := o.store.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

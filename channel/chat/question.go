@@ -1,0 +1,122 @@
+package chat
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// mostShown is how much of a question's arguments is sent, in bytes. Who allows
+// something is to see what, so it is more than people like to read.
+const mostShown = 8000
+
+// question is what people read of a ticket, and the buttons for it.
+func (o *outbound) question(d channel.Delivery, at Place) (string, []Button) {
+	k := d.Ticket
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, strings.TrimSpace(k.Prompt))}
+	if k.Action != "" || hasArguments(k.Arguments) {
+		lines = append(lines, o.exactly(k))
+	}
+	if k.ExpiresAt != nil {
+		lines = append(lines, "Until "+k.ExpiresAt.UTC().Format("2 January 15:04 MST")+".")
+	}
+	if k.Kind == mailroom.Question {
+		if at.Group {
+			return strings.Join(append(lines, fmt.Sprintf("The next message to %s is the answer.", o.traits.Name)), "\n"), nil
+		}
+		return strings.Join(append(lines, "Your next message is the answer."), "\n"), nil
+	}
+	word := ticketWord(k)
+	to := ""
+	if at.Group && o.traits.Sign != "" {
+		to = o.traits.Name + ": " // a platform that knows no commands does not know either who they are to
+	}
+	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, o.traits.command(cmdApprove), word, to, o.traits.command(cmdDeny), word))
+	var buttons []Button
+	if o.traits.Buttons {
+		buttons = []Button{
+			{Words: "Approve", Data: tapData(mailroom.Approve, k)},
+			{Words: "Deny", Data: tapData(mailroom.Deny, k)},
+		}
+	}
+	return strings.Join(lines, "\n"), buttons
+}
+
+func hasArguments(arguments json.RawMessage) bool {
+	s := strings.TrimSpace(string(arguments))
+	return s != "" && s != "null" && s != "{}"
+}
+
+// exactly is what a ticket is about, and the beginning of its digest.
+func (o *outbound) exactly(k *mailroom.Ticket) string {
+	text := strings.TrimSpace(k.Action)
+	if hasArguments(k.Arguments) {
+		shown := string(k.Arguments)
+		var b bytes.Buffer
+		if !o.traits.Line && json.Indent(&b, k.Arguments, "", "  ") == nil {
+			shown = b.String()
+		}
+		if len(shown) > mostShown {
+			shown = fmt.Sprintf("%s… (cut: %d bytes in all, to be read on the server with `%s tickets`)",
+				bytes.ToValidUTF8([]byte(shown[:mostShown]), nil), len(k.Arguments), o.options.Command)
+		}
+		text = strings.TrimSpace(text + "\n" + shown)
+	}
+	if !o.traits.Line {
+		mark := "```"
+		for strings.Contains(text, mark) {
+			mark += "`"
+		}
+		text = mark + "\n" + text + "\n" + mark
+	}
+	if k.Kind == mailroom.Approval {
+		text += "\nDigest: " + k.Digest[:min(shownDigest, len(k.Digest))]
+	}
+	return text
+}
+
+// ending is what people read of a run that has ended without a word, after what it
+// had said before it broke off.
+func (o *outbound) ending(run *mailroom.Run, said string) string {
+	again := "To try it again, say it again, or on the server: " + o.options.Command + " run retry " + run.ID
+	var why string
+	switch {
+	case run.Status == mailroom.Completed:
+		why, again = fmt.Sprintf("(%s has ended without a word.)", run.Agent), ""
+	case run.Status == mailroom.Cancelled && run.Reason == mailroom.ByInterrupt:
+		why, again = fmt.Sprintf("(%s has stopped for what came after.)", run.Agent), ""
+	case run.Status == mailroom.Cancelled:
+		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
+	default:
+		reason := "nobody knows why"
+		if run.Error != nil {
+			reason = strings.TrimSpace(run.Error.Message)
+		}
+		why = fmt.Sprintf("(%s has failed: %s)", run.Agent, firstLine(reason))
+	}
+	var lines []string
+	for _, l := range []string{strings.TrimRight(said, " \t\r\n"), why, again} {
+		if l != "" {
+			lines = append(lines, l)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// firstLine keeps an error short: the rest of it is in the log.
+func firstLine(s string) string {
+	const most = 300
+	s, _, _ = strings.Cut(s, "\n")
+	if len(s) > most {
+		s = string(bytes.ToValidUTF8([]byte(s[:most]), nil)) + "…"
+	}
+	return s
+}
+
+// soon is when a delivery that has said enough for now goes on.
+const soon = 100 * time.Millisecond

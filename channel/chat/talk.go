@@ -1,0 +1,86 @@
+package chat
+
+import (
+	"fmt"
+	"slices"
+
+	"mailroom"
+)
+
+// Talk is who may talk to a bot, and what becomes of what they say. The zero value
+// lets nobody talk.
+type Talk struct {
+	Admins []string // ids of users who may do everything
+	Users  []string // ids of users who may talk
+	Chats  []string // ids of chats in which everybody may talk
+	// Pairing gives a stranger in private a code, with which somebody on the server's
+	// machine can let them talk.
+	Pairing bool
+	// Busy is what a message does while the agent works: ModeQueue, which is the
+	// default, ModeSteer, ModeInterrupt or ModeCollect.
+	Busy mailroom.Mode
+	// Everything takes what is said in groups also if it is not addressed to the bot.
+	Everything bool
+	// PerUser gives each user in a group a conversation of their own.
+	PerUser bool
+	// MaxFile is up to how many bytes of a text file are handed to the agent; 0 is
+	// DefaultMaxFile.
+	MaxFile int64
+}
+
+// DefaultMaxFile is how much of a text file is read, in bytes, and the most that can
+// be: all the files of a message have to fit into it together with its words.
+const DefaultMaxFile = 64 << 10
+
+// BusyModes are what a message can do while the agent works, the default first.
+func BusyModes() []mailroom.Mode {
+	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
+}
+
+func (t *Talk) check() error {
+	if t.Busy != "" && !slices.Contains(BusyModes(), t.Busy) {
+		return fmt.Errorf("busy is %q, and can be one of %v", t.Busy, BusyModes())
+	}
+	if t.MaxFile < 0 || t.MaxFile > DefaultMaxFile {
+		return fmt.Errorf("up to %d bytes of a file cannot be handed on: 0 to %d", t.MaxFile, DefaultMaxFile)
+	}
+	return nil
+}
+
+// Tier is what somebody may do. A higher one may do all that a lower one may.
+type Tier int
+
+const (
+	Stranger Tier = iota // nothing
+	Guest                // talk, and steer what comes of it
+	Admin                // also decide what an agent asks to do
+)
+
+func (t Tier) String() string {
+	switch t {
+	case Guest:
+		return "user"
+	case Admin:
+		return "admin"
+	}
+	return "stranger"
+}
+
+// tier is that of a user who says something in a place, by the settings and by who
+// was let in.
+func (t *Talk) tier(user string, p Place, let *people) Tier {
+	if user == "" {
+		return Stranger // what nobody says is not said by somebody
+	}
+	best := Stranger
+	if slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {
+		best = Guest
+	}
+	if slices.Contains(t.Admins, user) {
+		best = Admin
+	}
+	if one := let.find(user); one != nil {
+		best = max(best, one.tier())
+	}
+	return best
+}

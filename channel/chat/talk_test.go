@@ -1,0 +1,54 @@
+package chat_test
+
+import (
+	"testing"
+
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(friend, "hello")
+	sent := w.platform.AwaitSent(1)
+	wantEqual(t, "said", texts(sent), []string{"hello!"})
+	wantEqual(t, "where", sent[0].Place, chattest.Private(friend))
+	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
+}
+
+func TestASecondTimeChangesNothing(t *testing.T) {
+	w := newWorld(t).start()
+	w.platform.Say(friend, "hello")
+	w.awaitText("hello!")
+	w.platform.Say(friend, "/new")
+	w.platform.Say(friend, "again")
+	w.awaitText("again!")
+	w.platform.Say(friend, "/help")
+	w.platform.Say(friend, "/stop")
+	w.awaitSettled()
+	before := w.threads()
+	n := len(w.platform.Sent())
+	w.platform.Again(0)
+	w.awaitSettled()
+	wantEqual(t, "what the agent was told", w.heard(2), []string{"hello", "again"})
+	wantEqual(t, "messages", len(w.platform.Sent()), n)
+	wantEqual(t, "threads", w.threads(), before)
+}
+
+func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
+	w := newWorld(t).start()
+	group := func(text string, addressed bool) {
+		w.platform.Happen(chat.Event{Kind: chat.Said, Place: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+	}
+	group("chatter", false)
+	group("@Mailbot one", false)
+	group("two", true)
+	group("mailbot: three", false)
+	group("mailbotics four", false)
+	group("/status", false)
+	group("/status@otherbot", true)
+	group("/status@mailbot", false)
+	w.awaitSettled()
+	wantEqual(t, "told", w.heard(3), []string{"X: one", "X: two", "X: three"})
+	wantEqual(t, "sent", len(w.platform.Sent()), 4)
+}

@@ -1,0 +1,142 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func TestWhatIsSaidIsTakenApart(t *testing.T) {
+	for text, want := range map[string]phrase{
+		"hello":                 {text: "hello"},
+		"":                      {},
+		"/":                     {text: "/"},
+		"/stop":                 {text: "/stop", command: "stop"},
+		" !STOP now ":           {text: " !STOP now ", command: "stop", rest: "now"},
+		"/queue  a\nb ":         {text: "/queue  a\nb ", command: "queue", rest: "a\nb"},
+		"/stop@Bot":             {text: "/stop@Bot", command: "stop", named: true},
+		"/stop@other":           {text: "/stop@other", foreign: true},
+		"/foo@other":            {text: "/foo@other", foreign: true},
+		"/home@2x/a":            {text: "/home@2x/a", foreign: true},
+		"@bot /stop":            {text: "/stop", command: "stop", named: true},
+		"bot: hello":            {text: "hello", named: true},
+		"BOT,hello":             {text: "hello", named: true},
+		"@bot":                  {named: true},
+		"bot":                   {text: "bot"},
+		"bot is nice":           {text: "bot is nice"},
+		"botany: a":             {text: "botany: a"},
+		"@botany a":             {text: "@botany a"},
+		"/aprove":               {text: "/aprove", near: "approve"},
+		"!aprove":               {text: "!aprove"},
+		"/usr/bin/env":          {text: "/usr/bin/env"},
+		"/compact":              {text: "/compact"},
+		"a /stop":               {text: "a /stop"},
+		"/approve 1234abcd why": {text: "/approve 1234abcd why", command: "approve", rest: "1234abcd why"},
+		"!important":            {text: "!important"},
+	} {
+		if diff := cmp.Diff(want, read(text, "bot"), cmp.AllowUnexported(phrase{})); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	if p := read("@ hello", ""); p.named || p.text != "@ hello" {
+		t.Errorf("for a bot without a name: %+v", p)
+	}
+}
+
+func FuzzWhatIsSaidIsTakenApart(f *testing.F) {
+	for _, text := range []string{"/stop", "@bot: /deny 12345678 no", "!new@bot", "bot,", "/\x00", "\u00a0/İ@BOT"} {
+		f.Add(text, "bot")
+	}
+	f.Fuzz(func(t *testing.T, text, bot string) {
+		p := read(text, bot)
+		if !strings.HasSuffix(text, p.text) || p.command != "" && (p.foreign || p.near != "") || !strings.Contains(text, p.rest) {
+			t.Errorf("%q for %q: %+v", text, bot, p)
+		}
+	})
+}
+
+func aTicket(run, what string) *mailroom.Ticket {
+	ask := mailroom.Ask{Name: what, Kind: mailroom.Approval, Prompt: "May I?", Action: what}
+	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.Approval, Prompt: "May I?", Action: what, Digest: ask.Digest(), State: mailroom.TicketOpen}
+}
+
+func TestAButtonCarriesWhatWasShown(t *testing.T) {
+	k := aTicket("r", "rm")
+	for _, v := range []mailroom.Verdict{mailroom.Approve, mailroom.Deny} {
+		data := tapData(v, k)
+		if len(data) > 64 {
+			t.Errorf("%q has %d bytes", data, len(data))
+		}
+		got, ok := readTap(data)
+		if want := (mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest[:16]}); !ok || !cmp.Equal(want, got) {
+			t.Errorf("%q is read as %+v, want %+v", data, got, want)
+		}
+	}
+	for _, data := range []string{"", "approve", "answer " + tapData(mailroom.Approve, k)[8:], tapData(mailroom.Approve, k)[:40], tapData(mailroom.Approve, k) + "0", "approve  "} {
+		if d, ok := readTap(data); ok {
+			t.Errorf("%q is read as %+v", data, d)
+		}
+	}
+}
+
+func FuzzButtons(f *testing.F) {
+	f.Add(tapData(mailroom.Approve, aTicket("r", "rm")))
+	f.Fuzz(func(t *testing.T, data string) {
+		d, ok := readTap(data)
+		if !ok {
+			return
+		}
+		k := &mailroom.Ticket{ID: d.Ticket, Digest: d.Digest}
+		if again, ok := readTap(tapData(d.Verdict, k)); d.Verdict != mailroom.Approve && d.Verdict != mailroom.Deny || ok && again.Verdict != d.Verdict {
+			t.Errorf("%q is read as %+v, then %+v", data, d, again)
+		}
+	})
+}
+
+func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
+	a, b, done := aTicket("r", "a"), aTicket("r", "b"), aTicket("r", "done")
+	done.State = mailroom.TicketDecided
+	word := func(k *mailroom.Ticket) string { return ticketWord(k) }
+	for _, tc := range []struct {
+		name   string
+		shown  []*mailroom.Ticket
+		v      mailroom.Verdict
+		rest   string
+		want   *mailroom.Ticket
+		reason string
+	}{
+		{"the only one", []*mailroom.Ticket{a, done}, mailroom.Approve, "", a, ""},
+		{"none", nil, mailroom.Approve, "", nil, ""},
+		{"none open", []*mailroom.Ticket{done}, mailroom.Approve, "", nil, ""},
+		{"two", []*mailroom.Ticket{a, b}, mailroom.Approve, "", nil, ""},
+		{"one of two", []*mailroom.Ticket{a, b}, mailroom.Approve, word(b), b, ""},
+		{"in capitals", []*mailroom.Ticket{a, b}, mailroom.Approve, strings.ToUpper(word(a)), a, ""},
+		{"a word that was not shown", []*mailroom.Ticket{a}, mailroom.Approve, word(b), nil, ""},
+		{"a word that is none", []*mailroom.Ticket{a}, mailroom.Approve, "please", nil, ""},
+		{"decided before", []*mailroom.Ticket{a, done}, mailroom.Approve, word(done), done, ""},
+		{"denied with a reason", []*mailroom.Ticket{a}, mailroom.Deny, "too risky", a, "too risky"},
+		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.Deny, word(a) + " too risky", a, "too risky"},
+		{"denied by a word that was not shown", []*mailroom.Ticket{a}, mailroom.Deny, word(b), nil, ""},
+	} {
+		got, reason, words := choose(tc.shown, tc.v, tc.rest, Traits{})
+		if got != tc.want || reason != tc.reason || (got == nil) != (words != "") {
+			t.Errorf("%s: %+v, reason %q, %q", tc.name, got, reason, words)
+		}
+	}
+}
+
+func TestNothingIsSaidToBeAllowedThatIsNot(t *testing.T) {
+	who := func(by string) string { return by }
+	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid, mailroom.TicketDecided} {
+		for _, v := range []mailroom.Verdict{"", mailroom.Approve, mailroom.Deny} {
+			k := aTicket("r", "rm")
+			k.State, k.Decision = s, v
+			if is := strings.HasPrefix(decided(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.Approve) {
+				t.Errorf("%s and %q: %s", s, v, decided(k, who))
+			}
+		}
+	}
+}

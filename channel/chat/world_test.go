@@ -1,0 +1,427 @@
+package chat_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// world is a channel "tg" at a platform, with an agent "ann" behind it.
+type world struct {
+	t        *testing.T
+	platform *chattest.Platform
+	store    mailroom.Store
+	agent    *agent
+	talk     chat.Talk
+	faults   *faults
+	logs     *logs
+	poll     time.Duration // of the ledger, for what nobody announced
+
+	// Set by start.
+	ledger *ledger.Ledger
+	runner *channel.Runner
+	stop   func()
+}
+
+// Who is there: ids of users, but for room, which is a group in which everybody may
+// talk.
+const (
+	boss     = "boss"
+	friend   = "friend"
+	stranger = "stranger"
+	room     = "room"
+)
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{
+		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faults{}, logs: &logs{}, poll: 20 * time.Millisecond,
+		talk: chat.Talk{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
+	}
+	t.Cleanup(func() {
+		w.agent.release()
+		w.stop()
+		if t.Failed() {
+			t.Log(w.logs.all())
+		}
+	})
+	return w
+}
+
+// start runs the channel until stop.
+func (w *world) start() *world {
+	w.t.Helper()
+	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	b := bus.New()
+	w.ledger = ledger.New(w.store, ledger.Options{
+		Poll:    w.poll,
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	w.faults.Ledger = w.ledger
+	w.runner = channel.New(channel.Options{
+		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
+		Connect: chat.Connect(chat.Options{Agent: "ann", Talk: w.talk}, w.platform.Dial),
+		Pace:    channel.Pace{First: time.Millisecond, Most: time.Millisecond, Attempts: -1, Fresh: 20 * time.Second},
+	})
+	e := engine.New(w.ledger, b, engine.Options{
+		Agents: map[string]engine.Agent{"ann": {Agent: w.agent}, channel.AgentName("tg"): {Agent: w.runner.Agent()}},
+		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	if err := w.ledger.EndLocal(ctx); err != nil {
+		w.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { w.runner.Run(ctx) })
+	w.stop = func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		w.stop = func() {}
+	}
+	return w
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// agent answers "TEXT!" to what it is told. Of "hold" it waits to be released or
+// stopped; of "ask X" it asks whether it may, and says what came of it.
+type agent struct {
+	mu      sync.Mutex
+	runs    map[string]bool // that were heard
+	told    []string
+	parts   [][]mailroom.Part
+	threads []string
+	steered []string
+	held    chan struct{}
+	news    chan struct{}
+}
+
+func newAgent() *agent {
+	return &agent{runs: map[string]bool{}, held: make(chan struct{}), news: make(chan struct{}, 1)}
+}
+
+func (a *agent) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.held:
+	default:
+		close(a.held)
+	}
+}
+
+func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	text := input[0].Text
+	a.hear(s.Run(), input[0])
+	if what, ok := strings.CutPrefix(text, "ask "); ok {
+		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.Approval, Prompt: "May I " + what + "?", Action: what})
+		if err != nil {
+			return err
+		}
+		return s.Stream(ctx, what+": "+string(k[0].Decision)+string(k[0].State))
+	}
+	if text == "hold" {
+		if err := a.hold(ctx, s); err != nil {
+			return err
+		}
+	}
+	return s.Stream(ctx, text+"!")
+}
+
+// hear notes what a run says, once however often the run is tried: an attempt that is
+// stopped early enough has not read it yet.
+func (a *agent) hear(run *mailroom.Run, m mailroom.Message) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.runs[run.ID] {
+		return
+	}
+	a.runs[run.ID] = true
+	a.told, a.threads, a.parts = append(a.told, m.Text), append(a.threads, run.Thread), append(a.parts, m.Parts)
+	select {
+	case a.news <- struct{}{}:
+	default:
+	}
+}
+
+// hold listens until it is released.
+func (a *agent) hold(ctx context.Context, s mailroom.Session) error {
+	turn := time.NewTicker(2 * time.Millisecond)
+	defer turn.Stop()
+	for {
+		more, err := s.Steered(ctx)
+		if err != nil {
+			return err
+		}
+		a.mu.Lock()
+		for _, m := range more {
+			a.steered = append(a.steered, m.Text)
+		}
+		a.mu.Unlock()
+		select {
+		case <-a.held:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-turn.C:
+		}
+	}
+}
+
+// heard is what the agent was told, once it was told so much.
+func (w *world) heard(n int) []string {
+	w.t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		w.agent.mu.Lock()
+		told := slices.Clone(w.agent.told)
+		w.agent.mu.Unlock()
+		if len(told) >= n {
+			return told
+		}
+		select {
+		case <-w.agent.news:
+		case <-deadline:
+			w.t.Fatalf("the agent was told %q, want %d", told, n)
+		}
+	}
+}
+
+// texts are what the platform has, as it was said first.
+func texts(sent []chattest.Sent) (all []string) {
+	for _, s := range sent {
+		all = append(all, s.Versions[0].Text)
+	}
+	return all
+}
+
+// awaitText waits for a message that has this in it, and returns it.
+func (w *world) awaitText(part string) (found chattest.Sent) {
+	w.t.Helper()
+	w.platform.Await("a message with "+part, func() bool {
+		for _, s := range w.platform.Sent() {
+			for _, v := range s.Versions {
+				if strings.Contains(v.Text, part) {
+					found = s
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// awaitSettled waits until nothing runs and everything was delivered.
+func (w *world) awaitSettled() {
+	w.t.Helper()
+	w.platform.AwaitTaken()
+	w.await("everything to end", func(r mailroom.Reader) bool {
+		n, err := r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+		return err == nil && n == 0
+	})
+}
+
+// await waits until the store is so.
+func (w *world) await(what string, ok func(r mailroom.Reader) bool) {
+	w.t.Helper()
+	turn := time.NewTicker(2 * time.Millisecond)
+	defer turn.Stop()
+	deadline := time.After(20 * time.Second)
+	for {
+		done := false
+		err := w.store.View(context.Background(), func(r mailroom.Reader) error {
+			done = ok(r)
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if done {
+			return
+		}
+		select {
+		case <-turn.C:
+		case <-deadline:
+			w.t.Fatalf("waited in vain for %s\nsent: %q", what, texts(w.platform.Sent()))
+		}
+	}
+}
+
+func (w *world) view(f func(r mailroom.Reader) error) {
+	w.t.Helper()
+	if err := w.store.View(context.Background(), f); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// threads are the ids of all there are, but for the channel's log.
+func (w *world) threads() (ids []string) {
+	w.t.Helper()
+	w.view(func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{})
+		for _, row := range rows {
+			if row.ID != channel.LogID("tg") {
+				ids = append(ids, row.ID)
+			}
+		}
+		return err
+	})
+	slices.Sort(ids)
+	return ids
+}
+
+func (w *world) ticket() *mailroom.Ticket {
+	w.t.Helper()
+	var found []*mailroom.Ticket
+	w.view(func(r mailroom.Reader) (err error) {
+		found, err = r.Tickets(mailroom.TicketQuery{})
+		return err
+	})
+	if len(found) != 1 {
+		w.t.Fatalf("%d tickets", len(found))
+	}
+	return found[0]
+}
+
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// faults is a ledger that is killed at a write: it is lost, or done without an
+// answer, and nothing more is written until it was revived.
+type faults struct {
+	channel.Ledger // set by start
+
+	mu      sync.Mutex
+	writes  int // since it was armed
+	at      int // the write to be killed at, from 1; 0: none
+	applied bool
+	dead    bool
+	died    chan struct{}
+}
+
+var errKilled = errors.New("killed")
+
+// arm has it killed at the n-th write from now.
+func (f *faults) arm(n int, applied bool) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.writes, f.at, f.applied, f.dead, f.died = 0, n, applied, false, make(chan struct{})
+	return f.died
+}
+
+func (f *faults) isDead() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dead
+}
+
+func (f *faults) revive() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.dead = 0, false
+}
+
+func (f *faults) write(do func() error) error {
+	f.mu.Lock()
+	if f.dead {
+		f.mu.Unlock()
+		return errKilled
+	}
+	f.writes++
+	now := f.at > 0 && f.writes == f.at
+	applied := f.applied
+	if now {
+		f.dead = true
+		defer close(f.died)
+	}
+	f.mu.Unlock()
+	if !now || applied {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	if now {
+		return errKilled
+	}
+	return nil
+}
+
+func (f *faults) Submit(ctx context.Context, in mailroom.Submit) (out mailroom.Submitted, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Submit(ctx, in); return err })
+	return out, err
+}
+
+func (f *faults) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
+	return f.write(func() error { return f.Ledger.MoveCursor(ctx, c) })
+}
+
+func (f *faults) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (out mailroom.Message, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Edit(ctx, thread, message, parts); return err })
+	return out, err
+}
+
+func (f *faults) Retract(ctx context.Context, thread, message string) error {
+	return f.write(func() error { return f.Ledger.Retract(ctx, thread, message) })
+}
+
+func (f *faults) Decide(ctx context.Context, d mailroom.Decision) (out *mailroom.Ticket, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.Decide(ctx, d); return err })
+	return out, err
+}
+
+func (f *faults) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (out mailroom.Interrupted, err error) {
+	err = f.write(func() (err error) { out, err = f.Ledger.InterruptBefore(ctx, thread, place, who); return err })
+	return out, err
+}
+
+func (f *faults) ChangeCursor(ctx context.Context, under, channel, identity string, g func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
+	return f.write(func() error { return f.Ledger.ChangeCursor(ctx, under, channel, identity, g) })
+}

@@ -1,0 +1,347 @@
+package irc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	irc "gopkg.in/irc.v4"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// listener is what the connection says of itself: a [channel.Link].
+type listener interface {
+	Heard()
+	Trouble(err error)
+	Log() *slog.Logger
+}
+
+// connection is one registered connection; it is a [chat.Platform].
+type connection struct {
+	// Set when it is made; wire guards itself.
+	options  Options
+	wire     *wire
+	link     listener
+	made     time.Time     // part of the keys of messages that have none
+	server   about         // set by welcome
+	channels []ircChan     // to be in
+	slot     chan struct{} // taken by who asks the server something
+	tokens   atomic.Int64  // numbers of PINGs
+
+	// Owned by who reads.
+	heard int // messages so far
+
+	// Owned by mu.
+	mu     sync.Mutex
+	self   self
+	in     map[string]bool   // channels that the bot is in, folded
+	known  map[string]person // by id, who has spoken
+	asking *question         // under way; nil: none
+}
+
+// ircChan is a channel to be in.
+type ircChan struct{ name, key string }
+
+// person is where somebody was heard last.
+type person struct {
+	nick   string
+	folded string
+	at     time.Time
+}
+
+// question is something that the server was asked, until its PONG.
+type question struct {
+	token  string
+	answer func(m *irc.Message) // gets what arrives before; within mu
+	done   chan struct{}        // closed with the PONG
+}
+
+func newConnection(o Options, w *wire, l listener) *connection {
+	c := &connection{
+		options: o, wire: w, link: l, made: time.Now(), slot: make(chan struct{}, 1),
+		in: map[string]bool{}, known: map[string]person{},
+	}
+	for _, entry := range o.Join {
+		name, key, _ := strings.Cut(entry, " ")
+		c.channels = append(c.channels, ircChan{name: name, key: key})
+	}
+	return c
+}
+
+// welcome takes over what was agreed with the server.
+func (c *connection) welcome(r *registration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server, c.self = r.server, r.self
+}
+
+// join asks for the channels that the bot is not in.
+func (c *connection) join() error {
+	c.mu.Lock()
+	var lines []string
+	for _, ch := range c.channels {
+		if !c.in[c.fold(ch.name)] {
+			lines = append(lines, strings.TrimSpace("JOIN "+ch.name+" "+ch.key))
+		}
+	}
+	c.mu.Unlock()
+	if len(lines) == 0 {
+		return nil
+	}
+	return c.wire.write(lines...)
+}
+
+func (c *connection) fold(name string) string { return fold(name, c.server.mapping) }
+
+// ahead is how many messages are read before they are taken.
+const ahead = 1000
+
+// Receive implements [chat.Platform]. IRC has no history: what was said since
+// position is lost. It reads on while something is taken, because whoever takes may
+// send, and the receipt of that is to be read.
+func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
+	})
+	defer stop()
+	c.link.Heard() // it was let in
+	events := make(chan *chat.Event, ahead)
+	var reading sync.WaitGroup
+	var failed error
+	reading.Go(func() {
+		defer close(events)
+		if failed = c.read(ctx, events); ctx.Err() == nil {
+			failed = errors.Join(failed, c.wire.close()) // no receipt is read any more
+		}
+	})
+	defer reading.Wait()
+	defer cancel()
+	for e := range events {
+		if err := take(ctx, *e); err != nil {
+			return err
+		}
+	}
+	return failed
+}
+
+// read hands on what is said until the connection fails or ctx ends.
+func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	for {
+		m, err := c.wire.read()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("the connection is lost: %w", err)
+		}
+		c.link.Heard()
+		event, err := c.handle(m, time.Now())
+		if err != nil {
+			return err
+		}
+		if event == nil {
+			continue
+		}
+		select {
+		case events <- event:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// handle does what a message is for, and returns what somebody said in it, if
+// anybody did.
+func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) {
+	switch m.Command {
+	case "PING":
+		return nil, c.wire.write("PONG :" + m.Trailing())
+	case "ERROR":
+		return nil, fmt.Errorf("the server closed the connection: %s", words(m))
+	case "465":
+		return nil, refused(m)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := m.Prefix.Name != "" && c.fold(m.Prefix.Name) == c.fold(c.self.nick)
+	if own && m.Prefix.User != "" && m.Prefix.Host != "" {
+		c.self.user, c.self.host = m.Prefix.User, m.Prefix.Host
+	}
+	if q := c.asking; q != nil {
+		if m.Command == "PONG" && m.Trailing() == q.token {
+			c.asking = nil
+			close(q.done)
+			return nil, nil
+		}
+		q.answer(m)
+	}
+	switch m.Command {
+	case "NICK":
+		c.renamed(m, own)
+	case "396": // the host that others see from now on
+		c.self.host = m.Param(1)[strings.IndexByte(m.Param(1), '@')+1:]
+	case "JOIN", "PART", "KICK":
+		c.moved(m, own)
+	case "QUIT":
+		c.forget(m.Prefix.Name)
+	case "403", "405", "437", "471", "473", "474", "475", "476", "477", "489", "520":
+		c.notLetIn(m)
+	case "PRIVMSG":
+		if own {
+			return nil, nil // its echo
+		}
+		return c.said(m, now), nil
+	}
+	return nil, nil
+}
+
+// renamed follows a change of a nick; within mu.
+func (c *connection) renamed(m *irc.Message, own bool) {
+	if own {
+		c.self.nick = m.Param(0)
+		c.link.Log().Info("the bot has another nick", "nick", c.self.nick)
+		return
+	}
+	before := c.fold(m.Prefix.Name)
+	for id, p := range c.known {
+		if p.folded != before {
+			continue
+		}
+		if strings.Contains(id, "!") {
+			delete(c.known, id) // the nick is part of who it is
+		} else {
+			p.nick, p.folded = m.Param(0), c.fold(m.Param(0))
+			c.known[id] = p
+		}
+	}
+}
+
+// moved follows who comes and goes; within mu.
+func (c *connection) moved(m *irc.Message, own bool) {
+	channel := c.fold(m.Param(0))
+	switch {
+	case m.Command == "JOIN" && own:
+		c.in[channel] = true
+	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.Param(1)) == c.fold(c.self.nick):
+		delete(c.in, channel)
+		c.link.Trouble(fmt.Errorf("the bot was put out of %s: %s", m.Param(0), words(m)))
+	case m.Command == "JOIN":
+		c.forget(m.Prefix.Name) // whoever it is now
+	}
+}
+
+// notLetIn says that a channel does not let the bot in; within mu. It is tried again.
+func (c *connection) notLetIn(m *irc.Message) {
+	for _, ch := range c.channels {
+		if name := c.fold(ch.name); name == c.fold(m.Param(1)) && !c.in[name] {
+			c.link.Trouble(fmt.Errorf("the channel %s does not let the bot in (%s): %s", ch.name, m.Command, words(m)))
+		}
+	}
+}
+
+// heardOf remembers where somebody is; within mu. Who had the nick before has it no
+// more.
+func (c *connection) heardOf(id, nick string, now time.Time) {
+	const most = 1000
+	c.forget(nick)
+	if len(c.known) >= most {
+		oldest, first := "", now
+		for id, p := range c.known {
+			if !p.at.After(first) {
+				oldest, first = id, p.at
+			}
+		}
+		delete(c.known, oldest)
+	}
+	c.known[id] = person{nick: nick, folded: c.fold(nick), at: now}
+}
+
+// forget that a nick is somebody; within mu.
+func (c *connection) forget(nick string) {
+	folded := c.fold(nick)
+	for id, p := range c.known {
+		if p.folded == folded {
+			delete(c.known, id)
+		}
+	}
+}
+
+// Tend implements [chat.Platform]: it asks the server whether it is there, and takes
+// what is the bot's: its nick, and its place in channels.
+func (c *connection) Tend(ctx context.Context) error {
+	every := time.NewTicker(c.options.Fresh / 2)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-c.wire.closed:
+			return errors.New("the connection is closed")
+		case <-every.C:
+		}
+		lines := []string{"PING :fresh"}
+		c.mu.Lock()
+		if c.fold(c.self.nick) != c.fold(c.options.Nick) {
+			lines = append(lines, "NICK "+c.options.Nick)
+		}
+		c.mu.Unlock()
+		if err := c.wire.write(lines...); err != nil {
+			return fmt.Errorf("ask the server whether it is there: %w", err)
+		}
+		if err := c.join(); err != nil {
+			return fmt.Errorf("join: %w", err)
+		}
+	}
+}
+
+// Edit implements [chat.Platform]; IRC has none.
+func (c *connection) Edit(context.Context, chat.Place, string, chat.Message) error {
+	return permanent("IRC has no edits")
+}
+
+// Find implements [chat.Platform].
+func (c *connection) Find(context.Context, chat.Place, string, chat.Message) (string, bool, error) {
+	return "", false, chat.ErrNoHistory
+}
+
+// Typing implements [chat.Platform]; IRC shows none.
+func (c *connection) Typing(context.Context, chat.Place) error {
+	return permanent("IRC does not show who is typing")
+}
+
+// Tapped implements [chat.Platform]; IRC has no buttons.
+func (c *connection) Tapped(context.Context, chat.Event, string) error {
+	return permanent("IRC has no buttons")
+}
+
+// Close implements [chat.Platform]. It takes its leave, so that the nick is free
+// for who comes next.
+func (c *connection) Close() error {
+	c.wire.leave()
+	return c.wire.close()
+}
+
+func permanent(format string, args ...any) error {
+	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(format, args...)}
+}
+
+func outage(after time.Duration, format string, args ...any) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: fmt.Errorf(format, args...)}
+}
+
+var _ chat.Platform = (*connection)(nil)
+var _ listener = (*channel.Link)(nil)

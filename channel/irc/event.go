@@ -1,0 +1,81 @@
+package irc
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	irc "gopkg.in/irc.v4"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// said makes an event of a PRIVMSG, nil if it is none for us; within mu.
+func (c *connection) said(m *irc.Message, now time.Time) *chat.Event {
+	target, raw := m.Param(0), m.Trailing()
+	if len(m.Params) < 2 || m.Prefix.User == "" || ctcp(raw) {
+		return nil // a server's, or a program's
+	}
+	c.heard++
+	text := plain(raw)
+	e := &chat.Event{
+		Kind: chat.Said, Key: c.key(m, now), User: c.user(m), Text: text,
+		Position: at(m, now).UTC().Format(time.RFC3339Nano),
+	}
+	c.heardOf(e.User.ID, m.Prefix.Name, now)
+	switch {
+	case c.fold(target) == c.fold(c.self.nick):
+		e.Place, e.Addressed = chat.Place{Chat: e.User.ID}, true
+	case c.isChannel(target):
+		e.Place = chat.Place{Chat: c.fold(target), Group: true}
+		if words, ok := toBot(text, c.self.nick, c.server.mapping); ok {
+			e.Text, e.Addressed = words, true
+		}
+	default:
+		return nil // to a part of a channel, or to everybody on a server
+	}
+	if e.Text == "" {
+		return nil
+	}
+	return e
+}
+
+// isChannel reports whether a name is a channel's.
+func (c *connection) isChannel(name string) bool {
+	return name != "" && strings.IndexByte(c.server.signs, name[0]) >= 0
+}
+
+// user is who spoke: the account where the server says it, which is theirs alone.
+// Else nick!user@host, which is as good as the network makes it.
+func (c *connection) user(m *irc.Message) chat.User {
+	u := chat.User{ID: c.fold(m.Prefix.Name + "!" + m.Prefix.User + "@" + m.Prefix.Host), Name: plain(m.Prefix.Name)}
+	if account := m.Tags["account"]; c.server.has("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
+		u.ID = c.fold(account)
+	}
+	u.ID = strings.ToValidUTF8(u.ID, "?")
+	return u
+}
+
+// key is of a message. Where the server gives none it is made of when and as the
+// how-manieth it arrived over this connection: then a message that came twice would
+// be two, but no server sends one twice by itself.
+func (c *connection) key(m *irc.Message, now time.Time) string {
+	const most = 200
+	if id := m.Tags["msgid"]; id != "" && c.server.has("message-tags") {
+		if key := "msgid:" + strings.ToValidUTF8(id, "?"); len(key) <= most {
+			return key
+		}
+		return mailroom.DeriveID("irc", "msgid", id)
+	}
+	return mailroom.DeriveID("irc", c.made.Format(time.RFC3339Nano), strconv.Itoa(c.heard),
+		now.Format(time.RFC3339Nano), m.Prefix.String(), m.Param(0), m.Trailing())
+}
+
+// at is when something was said.
+func at(m *irc.Message, now time.Time) time.Time {
+	if t, err := time.Parse(time.RFC3339Nano, m.Tags["time"]); err == nil {
+		return t
+	}
+	return now
+}

@@ -1,0 +1,247 @@
+package irc
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom/channel/chat"
+)
+
+// link notes what a connection says of itself.
+type link struct {
+	mu      sync.Mutex
+	heard   int
+	trouble []string
+}
+
+func (l *link) Heard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard++
+}
+
+func (l *link) Trouble(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.trouble = append(l.trouble, err.Error())
+}
+
+func (l *link) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (l *link) troubles() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.trouble, "\n")
+}
+
+// quiet is a connection, let in, that nobody reads from.
+func quiet(t testing.TB, caps ...string) *connection {
+	near, far := net.Pipe()
+	t.Cleanup(func() {
+		if err := errors.Join(near.Close(), far.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	go discard(far) // ends with far
+	o := Options{Server: "s", Nick: "bot", Join: []string{"#dev", "#ops key"}}.filled()
+	c := newConnection(o, newWire(near), &link{})
+	r := newRegistration(o, Secrets{})
+	r.server.mapping, r.server.caps = "ascii", caps
+	c.welcome(r)
+	return c
+}
+
+// TestWhatWasReadIsTakenAlsoIfTheConnectionEnds has it end while the first is taken.
+func TestWhatWasReadIsTakenAlsoIfTheConnectionEnds(t *testing.T) {
+	near, far := net.Pipe()
+	c := newConnection(Options{Nick: "bot"}.filled(), newWire(near), &link{})
+	c.welcome(newRegistration(c.options, Secrets{}))
+	over := make(chan struct{})
+	go func() { // ends with the test, which waits for over
+		defer close(over)
+		for range 2 {
+			if _, err := far.Write([]byte(":al!a@h PRIVMSG bot :hello\r\n")); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := far.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	taken := 0
+	err := c.Receive(t.Context(), "", func(context.Context, chat.Event) error {
+		<-over
+		taken++
+		return nil
+	})
+	if taken != 2 || err == nil || !strings.Contains(err.Error(), "the connection is lost") {
+		t.Errorf("%d were taken, %v", taken, err)
+	}
+}
+
+func discard(c net.Conn) {
+	buffer := make([]byte, 1024)
+	for {
+		if _, err := c.Read(buffer); err != nil {
+			return
+		}
+	}
+}
+
+// handled hands lines to a connection and returns what came of the last one.
+func handled(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
+	t.Helper()
+	for _, line := range lines {
+		m, ok := parse(line)
+		if !ok {
+			t.Fatalf("%q is no line", line)
+		}
+		var err error
+		if e, err = c.handle(m, time.Unix(1000, 0)); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	return e
+}
+
+func TestWhatIsSaidIsAnEvent(t *testing.T) {
+	al := chat.User{ID: "al!~al@host.example", Name: "Al"}
+	for line, want := range map[string]*chat.Event{
+		":Al!~al@host.example PRIVMSG bot :hello there":     {Kind: chat.Said, Place: chat.Place{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
+		":Al!~al@host.example PRIVMSG BOT hello":            {Kind: chat.Said, Place: chat.Place{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
+		":Al!~al@host.example PRIVMSG #Dev :bot: do it":     {Kind: chat.Said, Place: chat.Place{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
+		":Al!~al@host.example PRIVMSG #dev :the bot is new": {Kind: chat.Said, Place: chat.Place{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
+		// What nobody said to us, and what must not be answered.
+		":Al!~al@host.example NOTICE bot :hello":              nil,
+		":Al!~al@host.example NOTICE #dev :bot: hello":        nil,
+		":Al!~al@host.example PRIVMSG bot :\x01VERSION\x01":   nil,
+		":Al!~al@host.example PRIVMSG bot :\x01ACTION x\x01":  nil,
+		":bot!~b@host.example PRIVMSG #dev :bot: my own echo": nil,
+		":BOT!~b@host.example PRIVMSG bot :to myself":         nil,
+		":irc.server PRIVMSG bot :from a server":              nil,
+		":Al!~al@host.example PRIVMSG @#dev :bot: to some":    nil,
+		":Al!~al@host.example PRIVMSG $$* :to everybody":      nil,
+		":Al!~al@host.example PRIVMSG bot :\x02\x03":          nil,
+		":Al!~al@host.example PRIVMSG bot":                    nil,
+		":Al!~al@host.example TAGMSG bot":                     nil,
+		":Al!~al@host.example INVITE bot #dev":                nil,
+		// Nobody can say that they are somebody: the server has not agreed on tags.
+		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.Said, Place: chat.Place{Chat: al.ID}, User: al, Text: "x", Addressed: true},
+	} {
+		got := handled(t, quiet(t), line)
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
+			t.Errorf("%s: %s", line, diff)
+		}
+	}
+}
+
+func TestAnAccountIsWhoSomebodyIs(t *testing.T) {
+	c := quiet(t, "account-tag", "message-tags", "server-time")
+	got := handled(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
+	want := &chat.Event{
+		Kind: chat.Said, Key: "msgid:x1", Place: chat.Place{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
+		Text: "hello", Addressed: true, Position: "2026-11-22T04:00:00Z",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := handled(t, c, "@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
+		t.Errorf("without an account it is %q", got.User.ID)
+	}
+	if got := handled(t, c, `@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
+		t.Errorf("with an account like a nick it is %q", got.User.ID)
+	}
+}
+
+func TestEachMessageHasAKeyOfItsOwn(t *testing.T) {
+	keys := map[string]bool{}
+	c := quiet(t)
+	for range 3 {
+		keys[handled(t, c, ":al!a@h PRIVMSG bot :yes").Key] = true
+	}
+	later := quiet(t) // another connection
+	later.made = c.made.Add(time.Nanosecond)
+	keys[handled(t, later, ":al!a@h PRIVMSG bot :yes").Key] = true
+	if len(keys) != 4 {
+		t.Errorf("the keys are %v", keys)
+	}
+	long := quiet(t, "message-tags")
+	if k := handled(t, long, "@msgid="+strings.Repeat("x", 1000)+" :al!a@h PRIVMSG bot :yes").Key; len(k) > 200 {
+		t.Errorf("the key has %d bytes", len(k))
+	}
+}
+
+// TestANickThatIsAnothersNowIsNotWhoItWas: who is answered must be who asked.
+func TestANickThatIsAnothersNowIsNotWhoItWas(t *testing.T) {
+	const asked = ":al!~al@home.example PRIVMSG bot :my secret?"
+	for what, line := range map[string]string{
+		"gone":            ":al!~al@home.example QUIT :bye",
+		"renamed":         ":al!~al@home.example NICK other",
+		"somebody speaks": ":al!~mal@elsewhere.example PRIVMSG bot :hello",
+		"somebody joins":  ":al!~mal@elsewhere.example JOIN #dev",
+	} {
+		c := quiet(t)
+		handled(t, c, asked)
+		if _, known := c.known["al!~al@home.example"]; !known {
+			t.Fatal("who asked is not known")
+		}
+		handled(t, c, line)
+		if _, known := c.known["al!~al@home.example"]; known {
+			t.Errorf("%s: the nick is still who asked", what)
+		}
+	}
+	c := quiet(t, "account-tag")
+	handled(t, c, "@account=alice "+asked, ":al!~al@home.example NICK other")
+	if p := c.known["alice"]; p.nick != "other" {
+		t.Errorf("the account is at %q", p.nick)
+	}
+}
+
+func TestOnlySoManyPeopleAreRemembered(t *testing.T) {
+	c := quiet(t)
+	name := func(i int) string { return "n" + strconv.Itoa(i) }
+	for i := range 1200 {
+		c.heardOf(name(i)+"!a@h", name(i), time.Unix(int64(i), 0))
+	}
+	if len(c.known) != 1000 || c.known[name(1199)+"!a@h"].nick == "" || c.known[name(0)+"!a@h"].nick != "" {
+		t.Errorf("%d are remembered", len(c.known))
+	}
+}
+
+func TestTheBotFollowsItsNickItsHostAndItsChannels(t *testing.T) {
+	c := quiet(t)
+	widest := c.room(10)
+	handled(t, c, ":bot!~bot@a.long.host.example JOIN :#dev")
+	seen := c.room(10)
+	handled(t, c, ":s 396 bot x@cloak :is now your visible host")
+	if cloaked := c.room(10); widest >= seen || cloaked-seen != len("a.long.host.example")-len("cloak") {
+		t.Errorf("there is room for %d, %d and %d", widest, seen, cloaked)
+	}
+	handled(t, c, ":bot!~bot@cloak NICK robot")
+	if e := handled(t, c, ":al!a@h PRIVMSG #dev :robot: hi"); !c.in["#dev"] || e == nil || !e.Addressed {
+		t.Errorf("in is %v, the event %+v", c.in, e)
+	}
+	handled(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
+	if trouble := c.link.(*link).troubles(); c.in["#dev"] || !strings.Contains(trouble, "put out of #dev: flood") || !strings.Contains(trouble, "#ops does not let the bot in (474)") {
+		t.Errorf("in is %v, the trouble %s", c.in, trouble)
+	}
+}
+
+// TestThereIsRoomForTextWhateverTheServerSays has a server with an absurd host.
+func TestThereIsRoomForTextWhateverTheServerSays(t *testing.T) {
+	c := quiet(t)
+	handled(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
+	if got := c.room(20); got != leastRoom {
+		t.Errorf("there is room for %d", got)
+	}
+}

@@ -1,0 +1,251 @@
+// Package irc connects an IRC network as a chat platform.
+//
+// IRC has no history and knows no message twice: what is said while the bot is not
+// there is lost, and a line that was under way when the process died may come a second
+// time. What IRC does have is used as far as it goes: a server answers the lines of a
+// client in their order, so the PONG to a PING that follows a message says that the
+// server has taken it, or an error before it that it has not.
+//
+// Lines are taken apart by gopkg.in/irc.v4. Connecting, registering, keeping alive and
+// sending are done here, because the supervisor of channels connects again, and nothing
+// else may.
+package irc
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// Kind is the platform, as a configuration names it.
+const Kind = "irc"
+
+// What Options have where they say nothing.
+const (
+	DefaultGap   = time.Second
+	DefaultFresh = 30 * time.Second
+)
+
+// Options are one network, and who the bot is there.
+type Options struct {
+	Server string // host, or host:port; the port is 6697 with TLS and 6667 without
+	// Plain has no TLS. Passwords are then refused unless the server is on this
+	// machine.
+	Plain bool
+	TLS   *tls.Config // nil: what the system trusts
+	Nick  string      // wanted; while another has it the bot goes by a similar one
+	Name  string      // the real name that the network shows; "" is the nick
+	// Account is the name of the bot's account, for SASL PLAIN; "" for none.
+	Account string
+	// Secrets are read for each connection, so that a new one counts. nil: there are
+	// none.
+	Secrets func() (Secrets, error)
+	Join    []string // channels, each with its key after a space if it has one
+	// Gap is between two lines to one place, DefaultGap.
+	Gap time.Duration
+	// Fresh is how long an answer of the server proves that it is there, DefaultFresh.
+	// It is asked in half of that.
+	Fresh time.Duration
+}
+
+// Secrets are what must not be seen.
+type Secrets struct {
+	Server  string // password of the server
+	Account string // password of the account
+}
+
+// Pace is what the supervisor should know of the platform.
+func (o Options) Pace() channel.Pace { return channel.Pace{Fresh: o.filled().Fresh} }
+
+func (o Options) filled() Options {
+	if o.Gap == 0 {
+		o.Gap = DefaultGap
+	}
+	if o.Fresh == 0 {
+		o.Fresh = DefaultFresh
+	}
+	if o.Name == "" {
+		o.Name = o.Nick
+	}
+	return o
+}
+
+// Check says what is wrong with the options, nil if nothing is.
+func (o Options) Check() error {
+	if _, _, err := o.address(); err != nil {
+		return err
+	}
+	if err := word("nick", o.Nick); err != nil {
+		return err
+	}
+	if strings.ContainsRune("#&+!@:$~%0123456789-", rune(o.Nick[0])) || strings.ContainsAny(o.Nick, "!@.:") {
+		return fmt.Errorf("%q cannot be a nick: it begins with a letter, and has no dot, colon, ! or @", o.Nick)
+	}
+	if o.Account != "" {
+		if err := word("account", o.Account); err != nil {
+			return err
+		}
+	}
+	if strings.ContainsAny(o.Name, "\r\n\x00") {
+		return fmt.Errorf("the name %q is not one line", o.Name)
+	}
+	for _, c := range o.Join {
+		if err := checkChannel(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func word(what, s string) error {
+	if s == "" {
+		return fmt.Errorf("it needs a %s", what)
+	}
+	if len(s) > 64 || strings.ContainsAny(s, " ,\r\n\x00") || !utf8.ValidString(s) {
+		return fmt.Errorf("%q cannot be a %s: it is one word of at most 64 characters, without commas", s, what)
+	}
+	return nil
+}
+
+func checkChannel(entry string) error {
+	name, key, _ := strings.Cut(entry, " ")
+	if len(name) < 2 || len(entry) > 100 || !strings.ContainsRune(channelSigns, rune(name[0])) ||
+		strings.ContainsAny(name, ",\a\r\n\x00") || strings.ContainsAny(key, " ,:\r\n\x00") {
+		return fmt.Errorf(`%q is no channel to join: write "#name", or "#name key" if it has a key`, entry)
+	}
+	return nil
+}
+
+// channelSigns begin the names of channels where a server does not say which do.
+const channelSigns = "#&+!"
+
+// address is the server's, and its host alone.
+func (o Options) address() (addr, host string, err error) {
+	host, port, err := net.SplitHostPort(o.Server)
+	if err != nil {
+		host, port = strings.Trim(o.Server, "[]"), "6697"
+		if o.Plain {
+			port = "6667"
+		}
+	}
+	if _, wrong := strconv.ParseUint(port, 10, 16); wrong != nil || host == "" || strings.ContainsAny(host, "/ @?#\r\n\x00") {
+		return "", "", fmt.Errorf(`%q is no server: write its name, and a port if it is another than 6697, such as "irc.example.org:6697"`, o.Server)
+	}
+	return net.JoinHostPort(host, port), host, nil
+}
+
+// secrets are read, and refused where everybody could read them.
+func (o Options) secrets(host string) (s Secrets, err error) {
+	if o.Secrets != nil {
+		if s, err = o.Secrets(); err != nil {
+			return s, err
+		}
+	}
+	if strings.ContainsAny(s.Server, "\r\n\x00") || strings.ContainsAny(s.Account, "\r\n\x00") {
+		return s, errors.New("a password is not one line")
+	}
+	if o.Account != "" && s.Account == "" {
+		return s, fmt.Errorf("there is no password for the account %s", o.Account)
+	}
+	if o.Plain && s != (Secrets{}) && !local(host) {
+		return s, fmt.Errorf("the password would go to %s without TLS, for everybody on the way to read: take out tls = false", host)
+	}
+	return s, nil
+}
+
+// local reports whether a host is this machine.
+func local(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// Dial connects and registers; it is a [chat.Dial].
+func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	c, err := o.dial(ctx, l)
+	if err != nil {
+		return nil, chat.Traits{}, err
+	}
+	return c, c.traits(), nil
+}
+
+// dial is Dial for whoever listens.
+func (o Options) dial(ctx context.Context, l listener) (*connection, error) {
+	o = o.filled()
+	if err := o.Check(); err != nil {
+		return nil, channel.Fatal(err)
+	}
+	addr, host, err := o.address()
+	if err != nil {
+		return nil, channel.Fatal(err)
+	}
+	secrets, err := o.secrets(host)
+	if err != nil {
+		return nil, channel.Fatal(err)
+	}
+	wire, err := o.open(ctx, addr, host)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+	}
+	c := newConnection(o, newWire(wire), l)
+	if err := c.register(ctx, secrets); err != nil {
+		return nil, errors.Join(err, c.wire.close())
+	}
+	return c, nil
+}
+
+func (o Options) open(ctx context.Context, addr, host string) (net.Conn, error) {
+	var d net.Dialer
+	if o.Plain {
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	conf := o.TLS.Clone()
+	if conf == nil {
+		conf = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if conf.ServerName == "" {
+		conf.ServerName = host
+	}
+	return (&tls.Dialer{NetDialer: &d, Config: conf}).DialContext(ctx, "tcp", addr)
+}
+
+// Try connects once and leaves again. It returns the nick under which the bot was let
+// in; it joins nothing.
+func Try(ctx context.Context, o Options) (nick string, err error) {
+	o.Join = nil
+	ctx, cancel := context.WithTimeout(ctx, DefaultFresh)
+	defer cancel()
+	c, err := o.dial(ctx, unheard{})
+	if err != nil {
+		return "", err
+	}
+	return c.traits().Name, c.Close()
+}
+
+// unheard listens to nothing.
+type unheard struct{}
+
+func (unheard) Heard()            {}
+func (unheard) Trouble(error)     {}
+func (unheard) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// traits are of the connection as it is now.
+func (c *connection) traits() chat.Traits {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return chat.Traits{
+		Platform: Kind, Bot: fold(c.options.Nick, c.server.mapping), Name: c.self.nick,
+		Most: c.room(c.server.longestTarget()), Units: func(s string) int { return len(s) },
+		Line: true, Gap: c.options.Gap, Sign: "!",
+		Repeats: "at least once: a line may come twice after a crash; what is said while the bot is away is lost",
+	}
+}

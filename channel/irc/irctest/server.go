@@ -1,0 +1,125 @@
+// Package irctest is a network for tests: a real ngircd, people who talk there, and a
+// way to it that can fall silent.
+package irctest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is an ngircd on loopback.
+type Server struct {
+	Addr string // host:port, the same after each start
+
+	t      testing.TB
+	config string
+	log    string
+	run    *exec.Cmd // nil: it is down
+}
+
+// Start starts one. The further lines go into its configuration, such as
+// "[Global]" and "Password = secret". The test's end is its own.
+func Start(t testing.TB, further ...string) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	s := &Server{t: t, Addr: Free(t), config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := append([]string{
+		"[Global]", "Name = irc.test.example", "Info = a test", "AdminEMail = nobody@test.example",
+		"Listen = 127.0.0.1", "Ports = " + port, "MotdPhrase = hello",
+		"[Limits]", "MaxNickLength = 16", "MaxConnectionsIP = 0", "MaxPenaltyTime = 0",
+		"[Options]", "DNS = no", "Ident = no", "PAM = no",
+	}, further...)
+	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	s.Up()
+	return s
+}
+
+// Free is an address that nobody listens on.
+func Free(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Up starts it again, and returns when it lets people in.
+func (s *Server) Up() {
+	s.t.Helper()
+	if s.run != nil {
+		return
+	}
+	program, err := exec.LookPath("ngircd")
+	if err != nil {
+		program, err = exec.LookPath("/usr/sbin/ngircd")
+	}
+	if err != nil {
+		s.t.Fatalf("these tests talk to a real IRC server, ngircd: install it (make ircd does, where it may): %v", err)
+	}
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer log.Close() // the program has it by then
+	s.run = exec.Command(program, "--nodaemon", "--config", s.config)
+	s.run.Stdout, s.run.Stderr = log, log
+	s.run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
+	if err := s.run.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.Await(s.Addr)
+}
+
+// Await returns when it takes connections at an address, such as one of further.
+func (s *Server) Await(addr string) {
+	s.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			return
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	said, err := os.ReadFile(s.log)
+	s.t.Fatalf("ngircd does not listen on %s: %s (%v)", addr, said, err)
+}
+
+// Kill ends it as a crash would. Who was connected is not told.
+func (s *Server) Kill() {
+	if s.run == nil {
+		return
+	}
+	if err := s.run.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		s.t.Error(err)
+	}
+	var exit *exec.ExitError
+	if err := s.run.Wait(); err != nil && !errors.As(err, &exit) {
+		s.t.Error(err)
+	}
+	s.run = nil
+}
+
+// Enter lets somebody in, under a nick.
+func (s *Server) Enter(nick string, further ...string) *Person {
+	s.t.Helper()
+	return Enter(s.t, s.Addr, nick, further...)
+}
+
+// String is for failures.
+func (s *Server) String() string { return fmt.Sprintf("ngircd on %s", s.Addr) }

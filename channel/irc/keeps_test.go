@@ -1,0 +1,93 @@
+package irc_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/irc"
+)
+
+// TestIRCKeepsToWhatChannelsAsk has a server with ids of messages, so that one can
+// come twice.
+func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
+		s := newShaky(t)
+		o := irc.Options{Server: s.addr, Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 400 * time.Millisecond}
+		pace := o.Pace()
+		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
+		return &channeltest.Platform{
+			Kind: irc.Kind, Pace: pace,
+			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{"alice"}}}, o.Dial),
+			Say:     func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
+			Sent:    s.sent, Down: s.down, Hang: s.hang, Mend: s.mend, Deny: s.deny,
+		}
+	})
+}
+
+// shaky is a modern server that can fail.
+type shaky struct {
+	*modern
+
+	// Owned by its mu.
+	mu   sync.Mutex
+	mood mood
+	took []string
+}
+
+type mood int
+
+const (
+	well mood = iota
+	gone
+	dumb
+	strict
+)
+
+func newShaky(t *testing.T) *shaky {
+	s := &shaky{}
+	s.modern = serve(t, s.rule)
+	return s
+}
+
+func (s *shaky) rule(line string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.mood == gone:
+		return []string{""}
+	case s.mood == dumb:
+		return []string{}
+	case s.mood == strict:
+		return []string{":s 464 * :Password incorrect", ""}
+	case strings.HasPrefix(line, "PRIVMSG "):
+		_, text, _ := strings.Cut(line, " :")
+		s.took = append(s.took, text)
+	case strings.HasPrefix(line, "WHOIS "):
+		return []string{":s 311 bot al ~al home * :Al", ":s 330 bot al alice :is logged in as"}
+	}
+	return nil
+}
+
+func (s *shaky) is(m mood) {
+	s.mu.Lock()
+	s.mood = m
+	s.mu.Unlock()
+	if m == gone || m == strict {
+		s.cut()
+	}
+}
+
+func (s *shaky) down() { s.is(gone) }
+func (s *shaky) hang() { s.is(dumb) }
+func (s *shaky) mend() { s.is(well) }
+func (s *shaky) deny() { s.is(strict) }
+
+func (s *shaky) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.took...)
+}

@@ -1,0 +1,395 @@
+package irc_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/irc"
+	"mailroom/channel/irc/irctest"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// bot is the platform kept going by the supervisor, with nothing behind it but a
+// list of what arrived.
+type bot struct {
+	*channel.Runner
+	t    *testing.T
+	take func(ctx context.Context, p chat.Platform, e chat.Event) error
+
+	// Owned by mu.
+	mu      sync.Mutex
+	events  []chat.Event
+	current chat.Platform // of the newest adapter
+	traits  chat.Traits
+}
+
+// adapter is the least that a channel wants of one.
+type adapter struct {
+	chat.Platform
+	bot *bot
+}
+
+func (a adapter) Receive(ctx context.Context) error {
+	return a.Platform.Receive(ctx, "", func(ctx context.Context, e chat.Event) error {
+		if err := a.bot.take(ctx, a.Platform, e); err != nil {
+			return err
+		}
+		a.bot.mu.Lock()
+		defer a.bot.mu.Unlock()
+		a.bot.events = append(a.bot.events, e)
+		return nil
+	})
+}
+
+func (a adapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
+	return errors.New("nothing is delivered here")
+}
+
+// fast are options for a server on loopback.
+func fast(addr string) irc.Options {
+	return irc.Options{Server: addr, Plain: true, Nick: "bot", Fresh: 2 * time.Second}
+}
+
+// run keeps a bot going until the test ends.
+func run(t *testing.T, o irc.Options) *bot {
+	t.Helper()
+	return runWith(t, o, func(context.Context, chat.Platform, chat.Event) error { return nil })
+}
+
+// runWith has something done with what arrives.
+func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.Platform, e chat.Event) error) *bot {
+	t.Helper()
+	b := &bot{t: t, take: take}
+	pace := o.Pace()
+	pace.First, pace.Most, pace.Attempts = 20*time.Millisecond, 50*time.Millisecond, -1
+	l := ledger.New(memory.New(), ledger.Options{})
+	b.Runner = channel.New(channel.Options{
+		Name: "net", Kind: irc.Kind, Pace: pace, Ledger: l, Log: slog.New(slog.DiscardHandler),
+		Connect: func(ctx context.Context, link *channel.Link) (channel.Adapter, error) {
+			p, traits, err := o.Dial(ctx, link)
+			if err != nil {
+				return nil, err
+			}
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.current, b.traits = p, traits
+			return adapter{p, b}, nil
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var first, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // it ends with an error of its context
+	first.Go(func() { b.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		first.Wait()
+		cancelLedger()
+		last.Wait()
+	})
+	return b
+}
+
+func (b *bot) platform() chat.Platform {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.current
+}
+
+// until waits for something to be so.
+func (b *bot) until(what string, good func(s channel.State) bool) channel.State {
+	b.t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(irctest.Patience)
+	for {
+		s := b.State()
+		if good(s) {
+			return s
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			b.t.Fatalf("never: %s; the state is %+v, of what arrived there is %+v", what, s, b.arrived())
+		}
+	}
+}
+
+func (b *bot) is(want channel.Condition) channel.State {
+	b.t.Helper()
+	return b.until("it is "+string(want), func(s channel.State) bool { return s.Condition == want })
+}
+
+func (b *bot) arrived() []chat.Event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]chat.Event(nil), b.events...)
+}
+
+// hears waits for the n-th event, counted from 1.
+func (b *bot) hears(n int) chat.Event {
+	b.t.Helper()
+	b.until("something arrives", func(channel.State) bool { return len(b.arrived()) >= n })
+	return b.arrived()[n-1]
+}
+
+// say sends, once the bot can.
+func (b *bot) say(to chat.Place, text string) error {
+	b.t.Helper()
+	for {
+		_, err := b.platform().Send(b.t.Context(), to, chat.Message{Text: text}, "key")
+		if f := new(mailroom.Failure); errors.As(err, &f) && f.Class == mailroom.Outage && strings.Contains(err.Error(), "not in") {
+			<-time.After(time.Millisecond) // the server was asked, and has not answered yet
+			continue
+		}
+		return err
+	}
+}
+
+func TestAPersonAndTheBotTalk(t *testing.T) {
+	s := irctest.Start(t)
+	o := fast(s.Addr)
+	o.Join = []string{"#dev"}
+	b := run(t, o)
+	b.is(channel.Connected)
+	al := s.Enter("al", "JOIN #dev")
+	al.Wait("bot")
+	al.Say("bot", "hello")
+	e := b.hears(1)
+	if e.User.ID != "al!~al@127.0.0.1" || e.Place != (chat.Place{Chat: e.User.ID}) || !e.Addressed {
+		t.Errorf("the event is %+v", e)
+	}
+	if err := b.say(e.Place, "hello yourself"); err != nil {
+		t.Error(err)
+	}
+	if got := al.Hears("bot", ""); got != "hello yourself" {
+		t.Errorf("al hears %q", got)
+	}
+	al.Say("#dev", "bot: everybody?")
+	e = b.hears(2)
+	if e.Place != (chat.Place{Chat: "#dev", Group: true}) || e.Text != "everybody?" || !e.Addressed {
+		t.Errorf("the event is %+v", e)
+	}
+	if err := b.say(e.Place, "yes"); err != nil {
+		t.Error(err)
+	}
+	if got := al.Hears("bot", " PRIVMSG #dev :"); got != "yes" {
+		t.Errorf("the channel hears %q", got)
+	}
+}
+
+// TestALineOfTheMostThatFitsArrivesWhole: a server cuts off what is longer, and says
+// nothing of it.
+func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
+	s := irctest.Start(t)
+	o := fast(s.Addr)
+	channelName := "#" + strings.Repeat("x", 49) // as long as names get there
+	o.Join = []string{channelName}
+	b := run(t, o)
+	b.is(channel.Connected)
+	al := s.Enter("al", "JOIN "+channelName)
+	al.Wait(" 366 ")
+	text := strings.Repeat("0123456789", 60)[:b.traits.Most-3] + "end"
+	if err := b.say(chat.Place{Chat: channelName, Group: true}, text); err != nil {
+		t.Fatal(err)
+	}
+	line := al.Wait(" PRIVMSG ")
+	if got := len(line) + len("\r\n"); !strings.HasSuffix(line, text) || got != 512 {
+		t.Errorf("%d bytes arrive: %s", got, line)
+	}
+	// More than fits is said in two lines, and the one who reads both has it all.
+	if err := b.say(chat.Place{Chat: channelName, Group: true}, text+"more"); err != nil {
+		t.Fatal(err)
+	}
+	if got := al.Hears("bot", "") + al.Hears("bot", ""); got != text+"more" {
+		t.Errorf("al hears %q", got)
+	}
+}
+
+func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
+	s := irctest.Start(t)
+	o := fast(s.Addr)
+	o.Join = []string{"#dev"}
+	b := run(t, o)
+	b.is(channel.Connected)
+	s.Kill()
+	if state := b.is(channel.Queued); state.Reason == "" {
+		t.Errorf("the state is %+v", state)
+	}
+	s.Up()
+	b.until("it is connected again", func(s channel.State) bool { return s.Condition == channel.Connected && s.Reconnects == 1 })
+	al := s.Enter("al", "JOIN #dev")
+	al.Say("#dev", "bot: are you there?")
+	if e := b.hears(1); e.Text != "are you there?" {
+		t.Errorf("the event is %+v", e)
+	}
+}
+
+// TestAServerThatAnswersNothingAnyMoreIsLeft has a connection that is open and dead.
+func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
+	s := irctest.Start(t)
+	p := irctest.NewProxy(t, s.Addr)
+	o := fast(p.Addr)
+	o.Fresh = 800 * time.Millisecond
+	b := run(t, o)
+	b.is(channel.Connected)
+	al := s.Enter("al")
+	held := time.Now().Add(2 * o.Fresh) // twice as long as an answer counts
+	b.until("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
+	if state := b.State(); state.Condition != channel.Connected || state.Adapter != 1 || p.Made() != 1 {
+		t.Fatalf("the state is %+v", state)
+	}
+	p.Hush()
+	hushed := time.Now()
+	al.Say("bot", "lost")
+	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.Silent })
+	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(hushed) > 5*time.Second {
+		t.Errorf("after %s the state is %+v", time.Since(hushed), state)
+	}
+	b.until("it is connected anew", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter == 2 })
+	// The server still holds the nick for the connection that is dead.
+	al.Say("bot_", "are you there?")
+	if e := b.hears(1); e.Text != "are you there?" {
+		t.Errorf("the event is %+v", e)
+	}
+}
+
+// TestANickThatIsTakenIsTheBotsWhenItIsFree: it works under another one until then.
+func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
+	s := irctest.Start(t)
+	other := s.Enter("bot")
+	o := fast(s.Addr)
+	o.Join = []string{"#dev"}
+	b := run(t, o)
+	b.is(channel.Connected)
+	if b.traits.Name != "bot_" || b.traits.Bot != "bot" {
+		t.Errorf("it is %q, and its messages are those of %q", b.traits.Name, b.traits.Bot)
+	}
+	al := s.Enter("al", "JOIN #dev")
+	al.Wait(" 366 ")
+	al.Say("#dev", "bot: not you")
+	al.Say("#dev", "bot_: you")
+	if e := b.hears(2); b.arrived()[0].Addressed || !e.Addressed || e.Text != "you" {
+		t.Errorf("it hears %+v", b.arrived())
+	}
+	other.Line("QUIT")
+	al.Wait(":bot_!~bot@127.0.0.1 NICK :bot")
+	al.Say("#dev", "bot: now you")
+	if e := b.hears(3); !e.Addressed || e.Text != "now you" {
+		t.Errorf("it hears %+v", e)
+	}
+}
+
+func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
+	s := irctest.Start(t)
+	b := run(t, fast(s.Addr))
+	b.is(channel.Connected)
+	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
+		t.Errorf("nobody: %v", err)
+	}
+	mallory := irctest.Enter(t, s.Addr, "mallory", "NICK al")
+	mallory.Wait(" NICK ")
+	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
+		t.Errorf("who has taken the nick: %v", err)
+	}
+	mallory.Line("NICK mallory")
+	mallory.Wait(" NICK ")
+	if said := mallory.Said("bot"); len(said) > 0 {
+		t.Errorf("who took the nick is told %q", said)
+	}
+	al := s.Enter("al")
+	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
+		t.Errorf("who was not heard, and is there: %v", err)
+	}
+	if got := al.Hears("bot", ""); got != "hello" {
+		t.Errorf("al hears %q", got)
+	}
+	if err := b.say(chat.Place{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
+		t.Errorf("a channel that is not joined: %v", err)
+	}
+}
+
+func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
+	s := irctest.Start(t)
+	op := s.Enter("op", "JOIN #dev", "MODE #dev +m")
+	op.Wait(" MODE ")
+	o := fast(s.Addr)
+	o.Join = []string{"#dev"}
+	b := run(t, o)
+	b.is(channel.Connected)
+	err := b.say(chat.Place{Chat: "#dev", Group: true}, "x")
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Permanent || !strings.Contains(err.Error(), "404") {
+		t.Errorf("a moderated channel: %v", err)
+	}
+	op.Line("KICK #dev bot :out")
+	b.until("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "put out of #dev") })
+	op.Wait(":bot!~bot@127.0.0.1 JOIN") // by itself
+}
+
+func TestABadPasswordOfTheServerIsForGood(t *testing.T) {
+	s := irctest.Start(t, "[Global]", "Password = good")
+	o := fast(s.Addr)
+	password := "bad"
+	o.Secrets = func() (irc.Secrets, error) { return irc.Secrets{Server: password}, nil }
+	b := run(t, o)
+	state := b.is(channel.Failed)
+	if state.Adapter != 1 || strings.Contains(state.Reason, "bad") {
+		t.Errorf("the state is %+v", state)
+	}
+	password = "good" // as in a file that was mended
+	b.Resume()
+	b.is(channel.Connected)
+}
+
+func TestANickThatNoServerTakesIsForGood(t *testing.T) {
+	s := irctest.Start(t)
+	o := fast(s.Addr)
+	o.Nick = strings.Repeat("x", 17)
+	if state := run(t, o).is(channel.Failed); !strings.Contains(state.Reason, "max. 16 characters") {
+		t.Errorf("the state is %+v", state)
+	}
+}
+
+// TestAFloodIsNoFlood: the next line goes out when the server has taken the last, so
+// that none is lost, and none ends the connection.
+func TestAFloodIsNoFlood(t *testing.T) {
+	s := irctest.Start(t)
+	b := run(t, fast(s.Addr))
+	b.is(channel.Connected)
+	al := s.Enter("al")
+	al.Say("bot", "go")
+	to := b.hears(1).Place
+	const many = 60
+	for range many {
+		if err := b.say(to, "line"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range many {
+		al.Hears("bot", "line")
+	}
+	if state := b.State(); state.Adapter != 1 {
+		t.Errorf("the state is %+v", state)
+	}
+}
+
+func TestABotThatIsBannedStaysAway(t *testing.T) {
+	s := irctest.Start(t, "[Operator]", "Name = op", "Password = secret")
+	op := s.Enter("op", "OPER op secret")
+	op.Wait(" 381 ")
+	op.Line("KLINE *!~bot@* 600 :no bots")
+	op.Sync()
+	state := run(t, fast(s.Addr)).is(channel.Failed)
+	if state.Adapter != 1 || !strings.Contains(state.Reason, "banned") {
+		t.Errorf("the state is %+v", state)
+	}
+}

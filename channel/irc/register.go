@@ -1,0 +1,321 @@
+package irc
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	irc "gopkg.in/irc.v4"
+
+	"mailroom/channel"
+)
+
+// capabilities are what is asked for, where the server offers it: ids and times of
+// messages, what the bot itself said, and accounts of who speaks.
+func capabilities() []string {
+	return []string{"message-tags", "server-time", "echo-message", "account-tag"}
+}
+
+// about is what a server says of itself.
+type about struct {
+	mapping    string // how it compares names
+	signs      string // that begin names of channels
+	channelLen int
+	nickLen    int
+	caps       []string // that it has granted
+}
+
+func (a *about) has(capability string) bool { return slices.Contains(a.caps, capability) }
+
+// longestTarget is the longest name that something can be sent to.
+func (a *about) longestTarget() int { return min(max(a.channelLen, a.nickLen), 100) }
+
+// supports takes the words of an ISUPPORT line (005).
+func (a *about) supports(words []string) {
+	number := func(p *int, s string) {
+		if n, err := strconv.Atoi(s); err == nil && n > 0 {
+			*p = n
+		}
+	}
+	for _, w := range words {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "CASEMAPPING":
+			a.mapping = value
+		case "CHANTYPES":
+			a.signs = value
+		case "CHANNELLEN":
+			number(&a.channelLen, value)
+		case "NICKLEN":
+			number(&a.nickLen, value)
+		}
+	}
+}
+
+// self is the bot as others see it: what its lines begin with when the server passes
+// them on.
+type self struct {
+	nick, user, host string
+}
+
+// registration is the conversation in which a server lets the bot in. It decides on
+// what was read, and does nothing itself.
+type registration struct {
+	options Options
+	secrets Secrets
+
+	server about
+	self   self
+	others []string // nicks that are still to be tried
+	asked  int      // capabilities that were asked for and not answered
+	signed bool     // SASL has succeeded
+	sasl   bool     // the server offers it
+	done   bool
+}
+
+func newRegistration(o Options, s Secrets) *registration {
+	return &registration{
+		options: o, secrets: s, others: others(o.Nick), self: self{nick: o.Nick},
+		server: about{mapping: "rfc1459", signs: channelSigns, channelLen: 50, nickLen: 30},
+	}
+}
+
+// others are nicks like the one that is taken, none longer than it but the first two.
+func others(nick string) []string {
+	short := nick
+	if len(nick) > 1 {
+		short = nick[:len(nick)-1]
+	}
+	return []string{nick + "_", nick + "__", short + "_", short + "1", short + "2", short + "3"}
+}
+
+// begin is what is said first.
+func (r *registration) begin() (lines []string) {
+	lines = append(lines, "CAP LS 302")
+	if r.secrets.Server != "" {
+		lines = append(lines, "PASS :"+r.secrets.Server)
+	}
+	return append(lines, "NICK "+r.self.nick, "USER "+userOf(r.options.Nick)+" 0 * :"+r.options.Name)
+}
+
+// userOf is a user name like the nick: letters and digits.
+func userOf(nick string) string {
+	user := strings.Map(func(c rune) rune {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
+			return c
+		}
+		return -1
+	}, nick)
+	if user == "" {
+		return "bot"
+	}
+	return user[:min(len(user), 9)]
+}
+
+// take decides on one message: what to say to it, or why the bot is not let in.
+func (r *registration) take(m *irc.Message) (say []string, err error) {
+	switch m.Command {
+	case "PING":
+		return []string{"PONG :" + m.Trailing()}, nil
+	case "ERROR":
+		return nil, notLetIn(m)
+	case "CAP":
+		return r.capability(m)
+	case "AUTHENTICATE":
+		if m.Param(0) != "+" {
+			return nil, channel.Fatal(errors.New("the server asks for something else than SASL PLAIN"))
+		}
+		return plainly(r.options.Account, r.secrets.Account), nil
+	case "903": // SASL succeeded
+		r.signed = true
+		return []string{"CAP END"}, nil
+	case "001":
+		if r.options.Account != "" && !r.signed {
+			return nil, fmt.Errorf("the server let the bot in without its account %s", r.options.Account)
+		}
+		r.self.nick = m.Param(0)
+	case "005":
+		if len(m.Params) > 2 {
+			r.server.supports(m.Params[1 : len(m.Params)-1])
+		}
+	case "376", "422": // the message of the day has ended, or there is none
+		return []string{"USERHOST " + r.self.nick}, nil
+	case "302":
+		r.self.user, r.self.host = userHost(m.Trailing())
+		r.done = true
+	case "433", "436", "437", "432":
+		return r.nickTaken(m)
+	case "421":
+		return r.unknown(m)
+	}
+	return nil, refused(m)
+}
+
+// capability takes what the server says of its capabilities. Each is asked for by
+// itself, because a server grants all of a line or none.
+func (r *registration) capability(m *irc.Message) (say []string, err error) {
+	offered := strings.Fields(m.Trailing())
+	switch m.Param(1) {
+	case "LS":
+		for _, o := range offered {
+			name, how, limited := strings.Cut(o, "=")
+			if name == "sasl" && (!limited || slices.Contains(strings.Split(how, ","), "PLAIN")) {
+				r.sasl = true
+			}
+			if slices.Contains(capabilities(), name) {
+				say = append(say, "CAP REQ :"+name)
+			}
+		}
+		r.asked += len(say)
+		if m.Param(2) == "*" && len(m.Params) > 3 {
+			return say, nil // more follows
+		}
+		if r.options.Account != "" {
+			if !r.sasl {
+				return nil, fmt.Errorf("the server offers no SASL PLAIN now, and without it nobody knows that the bot is the account %s", r.options.Account)
+			}
+			say, r.asked = append(say, "CAP REQ :sasl"), r.asked+1
+		}
+		if r.asked == 0 {
+			say = append(say, "CAP END")
+		}
+		return say, nil
+	case "ACK":
+		r.server.caps = append(r.server.caps, offered...)
+		r.asked--
+		if slices.Contains(offered, "sasl") {
+			return []string{"AUTHENTICATE PLAIN"}, nil // the answer to it is the end
+		}
+	case "NAK":
+		r.asked--
+		if slices.Contains(offered, "sasl") {
+			return nil, fmt.Errorf("the server refused SASL for the account %s", r.options.Account)
+		}
+	default:
+		return nil, nil
+	}
+	if r.asked == 0 && r.options.Account == "" {
+		return []string{"CAP END"}, nil
+	}
+	return nil, nil
+}
+
+// plainly says who the bot is, in the pieces of 400 bytes that SASL wants.
+func plainly(account, password string) (say []string) {
+	text := base64.StdEncoding.EncodeToString([]byte(account + "\x00" + account + "\x00" + password))
+	for len(text) >= 400 {
+		say, text = append(say, "AUTHENTICATE "+text[:400]), text[400:]
+	}
+	if text == "" {
+		text = "+"
+	}
+	return append(say, "AUTHENTICATE "+text)
+}
+
+// nickTaken tries a similar nick. One that the server never takes is of no use to
+// try again.
+func (r *registration) nickTaken(m *irc.Message) (say []string, err error) {
+	if m.Command == "432" && r.self.nick == r.options.Nick {
+		return nil, channel.Fatal(fmt.Errorf("the server does not take the nick %s: %s", r.options.Nick, words(m)))
+	}
+	if len(r.others) == 0 {
+		return nil, fmt.Errorf("the nick %s and those like it are taken", r.options.Nick)
+	}
+	r.self.nick, r.others = r.others[0], r.others[1:]
+	return []string{"NICK " + r.self.nick}, nil
+}
+
+// unknown takes that a server does not know a command.
+func (r *registration) unknown(m *irc.Message) (say []string, err error) {
+	switch m.Param(1) {
+	case "CAP", "AUTHENTICATE":
+		if r.options.Account != "" {
+			return nil, channel.Fatal(fmt.Errorf("the server has no SASL: take the account %s out", r.options.Account))
+		}
+	case "USERHOST":
+		r.done = true
+	}
+	return nil, nil
+}
+
+// refused is why a server does not let anybody in, nil if it does not say so.
+func refused(m *irc.Message) error {
+	switch m.Command {
+	case "464":
+		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
+	case "465":
+		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", words(m)))
+	case "463":
+		return channel.Fatal(fmt.Errorf("the server takes nobody from this machine: %s", words(m)))
+	case "902", "904", "905", "906", "908":
+		return channel.Fatal(fmt.Errorf("the server does not take the account and its password: %s", words(m)))
+	}
+	return nil
+}
+
+// notLetIn is why a server closes the connection before it has let the bot in. Some
+// have no number for it, and say it to people alone.
+func notLetIn(m *irc.Message) error {
+	said := strings.ToLower(m.Trailing())
+	switch {
+	case strings.Contains(said, "bad password"), strings.Contains(said, "password mismatch"), strings.Contains(said, "invalid password"):
+		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
+	case strings.Contains(said, "k-line"), strings.Contains(said, "g-line"), strings.Contains(said, "klined"), strings.Contains(said, "glined"):
+		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", words(m)))
+	}
+	return fmt.Errorf("the server closed the connection: %s", words(m))
+}
+
+// words are what a server says to people.
+func words(m *irc.Message) string {
+	s := plain(m.Trailing())
+	if s == "" {
+		s = "no reason given"
+	}
+	const most = 200
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "…"
+	}
+	return s
+}
+
+// userHost is what an answer to USERHOST says: nick=+user@host.
+func userHost(answer string) (user, host string) {
+	_, at, _ := strings.Cut(strings.TrimSpace(answer), "=")
+	user, host, _ = strings.Cut(strings.TrimLeft(at, "+-"), "@")
+	return user, host
+}
+
+// register lets the connection in, and asks for the channels.
+func (c *connection) register(ctx context.Context, s Secrets) error {
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.wire.conn.SetDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
+	})
+	defer stop()
+	r := newRegistration(c.options, s)
+	if err := c.wire.write(r.begin()...); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	for !r.done {
+		m, err := c.wire.read()
+		if err != nil {
+			return fmt.Errorf("register: %w", err)
+		}
+		say, err := r.take(m)
+		if err != nil {
+			return err
+		}
+		if len(say) > 0 {
+			if err := c.wire.write(say...); err != nil {
+				return fmt.Errorf("register: %w", err)
+			}
+		}
+	}
+	c.welcome(r)
+	return c.join()
+}

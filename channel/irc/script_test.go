@@ -1,0 +1,365 @@
+package irc_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/irc"
+	"mailroom/channel/irc/irctest"
+)
+
+// modern is a server with what ngircd has not: capabilities, accounts and echoes. It
+// answers each line of a client by a rule.
+type modern struct {
+	addr string
+
+	mu   sync.Mutex
+	said []string // by the client
+	conn net.Conn // the newest
+}
+
+// serve begins one. rule returns the answers to what is no part of letting in; a nil
+// one is the usual, and answers "" end the connection.
+func serve(t *testing.T, rule func(line string) []string) *modern {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &modern{addr: l.Addr().String()}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed below
+			}
+			m.mu.Lock()
+			m.conn = c
+			m.mu.Unlock()
+			all.Go(func() { m.talk(c, rule) })
+		}
+	})
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		m.mu.Lock()
+		if m.conn != nil {
+			m.conn.Close()
+		}
+		m.mu.Unlock()
+		all.Wait()
+	})
+	return m
+}
+
+func (m *modern) talk(c net.Conn, rule func(line string) []string) {
+	defer c.Close()
+	lines := bufio.NewScanner(c)
+	for lines.Scan() {
+		line := lines.Text()
+		m.mu.Lock()
+		m.said = append(m.said, line)
+		m.mu.Unlock()
+		answers := rule(line)
+		if answers == nil {
+			answers = usual(line)
+		}
+		for _, a := range answers {
+			if a == "" {
+				return
+			}
+			if _, err := c.Write([]byte(a + "\r\n")); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// usual is how the server answers.
+func usual(line string) []string {
+	command, rest, _ := strings.Cut(line, " ")
+	switch command {
+	case "CAP":
+		switch {
+		case strings.HasPrefix(rest, "LS"):
+			return []string{":s CAP * LS :sasl=PLAIN message-tags server-time echo-message account-tag"}
+		case strings.HasPrefix(rest, "REQ"):
+			return []string{":s CAP * ACK :" + strings.TrimPrefix(rest, "REQ :")}
+		}
+		return []string{":s 001 bot :Welcome", ":s 005 bot CASEMAPPING=ascii :are supported", ":s 376 bot :End of MOTD"}
+	case "AUTHENTICATE":
+		if rest == "PLAIN" {
+			return []string{"AUTHENTICATE +"}
+		}
+		return []string{":s 903 bot :SASL successful"}
+	case "USERHOST":
+		return []string{":s 302 bot :bot=+bot@cloak"}
+	case "PING":
+		return []string{":s PONG s " + rest}
+	}
+	return nil
+}
+
+// tell says something to the client.
+func (m *modern) tell(t *testing.T, line string) {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.conn.Write([]byte(line + "\r\n")); err != nil {
+		t.Error(err)
+	}
+}
+
+// cut ends the connection there is.
+func (m *modern) cut() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.conn != nil {
+		m.conn.Close()
+	}
+}
+
+func (m *modern) heard() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.said)
+}
+
+const alice = "@account=alice;msgid=m1 :al!~al@home PRIVMSG bot :hello"
+
+func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
+	m := serve(t, func(line string) []string {
+		if strings.HasPrefix(line, "PRIVMSG ") {
+			return []string{"@msgid=e7 :bot!bot@cloak " + line}
+		}
+		return nil
+	})
+	o := fast(m.addr)
+	o.Account, o.Secrets = "bot", func() (irc.Secrets, error) { return irc.Secrets{Account: "pw"}, nil }
+	b := run(t, o)
+	b.is(channel.Connected)
+	m.tell(t, alice)
+	e := b.hears(1)
+	if e.User.ID != "alice" || e.Key != "msgid:m1" {
+		t.Errorf("the event is %+v", e)
+	}
+	id, err := b.platform().Send(t.Context(), e.Place, chat.Message{Text: "hello yourself"}, "key")
+	if err != nil || id != "e7" {
+		t.Errorf("sent as %q, %v", id, err)
+	}
+	if !slices.Contains(m.heard(), "PRIVMSG al :hello yourself") || len(b.arrived()) != 1 {
+		t.Errorf("the server heard %q, the bot %+v", m.heard(), b.arrived())
+	}
+	if n := slices.Index(m.heard(), "AUTHENTICATE Ym90AGJvdABwdw=="); n < 0 {
+		t.Errorf("it has not signed in: %q", m.heard())
+	}
+}
+
+// TestAnAccountIsAnsweredWhereItIs: a nick is the account's only if the server says so.
+func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
+	whois := []string{":s 311 bot alice ~al home * :Al", ":s 330 bot alice alice :is logged in as", ":s 318 bot alice :End"}
+	var mu sync.Mutex
+	m := serve(t, func(line string) []string {
+		if !strings.HasPrefix(line, "WHOIS ") {
+			return nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		return whois
+	})
+	b := run(t, fast(m.addr))
+	b.is(channel.Connected)
+	place := chat.Place{Chat: "alice"}
+	if _, err := b.platform().Send(t.Context(), place, chat.Message{Text: "one"}, "key"); err != nil {
+		t.Error(err)
+	}
+	other := serve(t, func(line string) []string {
+		if strings.HasPrefix(line, "WHOIS ") {
+			return []string{":s 311 bot alice ~mal elsewhere * :Mal", ":s 318 bot alice :End"}
+		}
+		return nil
+	})
+	b = run(t, fast(other.addr))
+	b.is(channel.Connected)
+	_, err := b.platform().Send(t.Context(), place, chat.Message{Text: "two"}, "key")
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || f.RetryAfter == 0 {
+		t.Errorf("a nick without the account: %v", err)
+	}
+	other.tell(t, alice)
+	b.hears(1)
+	if _, err := b.platform().Send(t.Context(), place, chat.Message{Text: "three"}, "key"); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(m.heard(), "PRIVMSG alice :one") || !slices.Contains(other.heard(), "PRIVMSG al :three") || slices.Contains(other.heard(), "PRIVMSG alice :two") {
+		t.Errorf("the servers heard %q and %q", m.heard(), other.heard())
+	}
+}
+
+// TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer, and so it must not be said that it
+// was sent, or that it was not.
+func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
+	for name, answer := range map[string]string{"the connection ends": "", "the server is silent": ":s NOTICE bot :busy"} {
+		t.Run(name, func(t *testing.T) {
+			sent := make(chan struct{}, 9)
+			m := serve(t, func(line string) []string {
+				if strings.HasPrefix(line, "PRIVMSG ") {
+					sent <- struct{}{}
+					return []string{answer}
+				}
+				if strings.HasPrefix(line, "PING :q") {
+					return []string{} // no receipt
+				}
+				return nil
+			})
+			o := fast(m.addr)
+			o.Fresh = 500 * time.Millisecond
+			b := run(t, o)
+			b.is(channel.Connected)
+			m.tell(t, alice)
+			to := b.hears(1).Place
+			_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
+			if !errors.Is(err, mailroom.ErrUnknown) || len(sent) != 1 {
+				t.Errorf("%d sent, %v", len(sent), err)
+			}
+			if strings.Contains(err.Error(), "pw") {
+				t.Errorf("it tells a secret: %v", err)
+			}
+		})
+	}
+}
+
+func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
+	m := serve(t, func(string) []string { return nil })
+	b := run(t, fast(m.addr))
+	b.is(channel.Connected)
+	m.tell(t, alice)
+	to := b.hears(1).Place
+	p := b.platform()
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "key")
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || errors.Is(err, mailroom.ErrUnknown) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestTheServersPingIsAnswered, also before it lets the bot in.
+func TestTheServersPingIsAnswered(t *testing.T) {
+	m := serve(t, func(line string) []string {
+		if strings.HasPrefix(line, "NICK ") {
+			return []string{"PING :first"}
+		}
+		return nil
+	})
+	b := run(t, fast(m.addr))
+	b.is(channel.Connected)
+	m.tell(t, "PING :are you there")
+	b.until("both are answered", func(channel.State) bool {
+		return slices.Contains(m.heard(), "PONG :first") && slices.Contains(m.heard(), "PONG :are you there")
+	})
+}
+
+// TestWhoTakesAMessageMaySend: a stranger is answered before the position moves.
+func TestWhoTakesAMessageMaySend(t *testing.T) {
+	m := serve(t, func(string) []string { return nil })
+	b := runWith(t, fast(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
+		_, err := p.Send(ctx, e.Place, chat.Message{Text: "one\ntwo"}, "key")
+		return err
+	})
+	b.is(channel.Connected)
+	m.tell(t, alice)
+	m.tell(t, alice)
+	if b.hears(2); b.State().Adapter != 1 {
+		t.Errorf("the state is %+v", b.State())
+	}
+	said := slices.DeleteFunc(m.heard(), func(line string) bool { return !strings.HasPrefix(line, "PRIVMSG ") })
+	if want := []string{"PRIVMSG al :one", "PRIVMSG al :two"}; !slices.Equal(said, append(want, want...)) {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// TestWhoMustWaitForTheServerGivesItsSlotBack: a delivery that waits holds up others.
+func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
+	got := make(chan struct{}, 1)
+	m := serve(t, func(line string) []string {
+		if strings.HasPrefix(line, "PRIVMSG ") {
+			got <- struct{}{}
+		}
+		if strings.HasPrefix(line, "PING :q") {
+			return []string{}
+		}
+		return nil
+	})
+	o := fast(m.addr)
+	o.Fresh = time.Minute
+	b := run(t, o)
+	b.is(channel.Connected)
+	m.tell(t, alice)
+	to := b.hears(1).Place
+	ctx, cancel := context.WithCancel(t.Context())
+	var first sync.WaitGroup
+	first.Go(func() {
+		if _, err := b.platform().Send(ctx, to, chat.Message{Text: "x"}, "key"); !errors.Is(err, mailroom.ErrUnknown) {
+			t.Errorf("the first: %v", err)
+		}
+	})
+	<-got
+	_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "y"}, "key")
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || f.RetryAfter == 0 {
+		t.Errorf("the second: %v", err)
+	}
+	cancel()
+	first.Wait()
+}
+
+// TestTheServerIsSpokenToWithTLS, and only if it is who it says.
+func TestTheServerIsSpokenToWithTLS(t *testing.T) {
+	web := httptest.NewTLSServer(nil) // for its certificate
+	defer web.Close()
+	dir := t.TempDir()
+	key, err := x509.MarshalPKCS8PrivateKey(web.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{
+		"cert": {Type: "CERTIFICATE", Bytes: web.Certificate().Raw}, "key": {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tlsPort := irctest.Free(t)
+	_, port, err := net.SplitHostPort(tlsPort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).Await(tlsPort)
+	o := fast(tlsPort)
+	o.Plain = false
+	if state := run(t, o).is(channel.Queued); !strings.Contains(state.Reason, "certificate") {
+		t.Errorf("a server that nobody vouches for: %+v", state)
+	}
+	trust := x509.NewCertPool()
+	trust.AddCert(web.Certificate())
+	o.TLS = &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
+	run(t, o).is(channel.Connected)
+}

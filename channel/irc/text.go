@@ -1,0 +1,89 @@
+package irc
+
+import (
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// fold is a name as the server compares it.
+func fold(name, mapping string) string {
+	folded := []byte(name)
+	for i, b := range folded {
+		switch {
+		case b >= 'A' && b <= 'Z':
+			folded[i] = b + 'a' - 'A'
+		case mapping != "ascii" && b >= '[' && b <= ']', mapping == "rfc1459" && b == '^':
+			folded[i] = b + '{' - '['
+		}
+	}
+	return string(folded)
+}
+
+// formats are the bytes that colour and shape a text.
+var formats = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
+
+// plain is what a line says, in UTF-8 and without colours. What is not UTF-8 is taken
+// for Latin 1, which all that is not UTF-8 can be read as.
+func plain(line string) string {
+	if !utf8.ValidString(line) {
+		runes := make([]rune, 0, len(line))
+		for i := range len(line) {
+			runes = append(runes, rune(line[i]))
+		}
+		line = string(runes)
+	}
+	line = formats.ReplaceAllString(line, "")
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\t' {
+			return -1
+		}
+		return r
+	}, line))
+}
+
+// ctcp reports whether a line is for a program and not for a reader.
+func ctcp(line string) bool { return strings.HasPrefix(line, "\x01") }
+
+// toBot takes the address off a line that begins with it: "bot: text", "bot, text".
+func toBot(line, nick, mapping string) (text string, addressed bool) {
+	line = strings.TrimPrefix(line, "@")
+	if len(line) < len(nick) || fold(line[:len(nick)], mapping) != fold(nick, mapping) {
+		return "", false
+	}
+	rest := line[len(nick):]
+	if rest == "" {
+		return "", true
+	}
+	if rest[0] != ':' && rest[0] != ',' {
+		return "", false
+	}
+	return strings.TrimSpace(rest[1:]), true
+}
+
+// fit makes lines of a text, none of more than room bytes, cut between words where
+// there are some and never in a character. Empty lines, which IRC does not have, are
+// left out, and so is what no text contains.
+func fit(text string, room int) (lines []string) {
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		line = strings.TrimRight(strings.ReplaceAll(line, "\x00", ""), " \t")
+		if strings.HasPrefix(line, "\x01") {
+			line = " " + line // or it were for a program
+		}
+		for len(line) > room {
+			cut := room
+			for cut > 1 && !utf8.RuneStart(line[cut]) {
+				cut--
+			}
+			if space := strings.LastIndexByte(line[:cut+1], ' '); space > cut/2 {
+				cut = space
+			}
+			lines = append(lines, line[:cut])
+			line = strings.TrimPrefix(line[cut:], " ")
+		}
+		if strings.Trim(line, " \t") != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}

@@ -1,0 +1,105 @@
+package irc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	irc "gopkg.in/irc.v4"
+)
+
+const (
+	// longestLine is of one that is received: 8191 bytes of tags, and 512 in which
+	// some servers are generous.
+	longestLine = 16 << 10
+	// sentLine is of one that is sent or passed on, its end included.
+	sentLine = 512
+	// writing is how long a line may take to be written, leaving the last one.
+	writing = 10 * time.Second
+	leaving = time.Second
+)
+
+// wire is the connection as lines.
+type wire struct {
+	conn   net.Conn
+	reader *bufio.Reader // owned by who reads: Connect, then Receive
+
+	writing sync.Mutex // held while a line is written, so that each is whole
+
+	closing sync.Once
+	closed  chan struct{} // closed by close
+	failed  error         // of close
+}
+
+func newWire(c net.Conn) *wire {
+	return &wire{conn: c, reader: bufio.NewReaderSize(c, longestLine), closed: make(chan struct{})}
+}
+
+// read returns the next message. Lines that are none are passed over.
+func (w *wire) read() (*irc.Message, error) {
+	for {
+		line, err := w.reader.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return nil, fmt.Errorf("the server sent a line of more than %d bytes", longestLine)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if m, ok := parse(string(line)); ok {
+			return m, nil
+		}
+	}
+}
+
+// parse takes a line apart; the library does not expect one that ends with its tags.
+func parse(line string) (*irc.Message, bool) {
+	line = strings.TrimRight(line, "\r\n")
+	if tags, rest, found := strings.Cut(line, " "); strings.HasPrefix(tags, "@") {
+		rest = strings.TrimLeft(rest, " ")
+		if !found || rest == "" {
+			return nil, false
+		}
+		line = tags + " " + rest
+	}
+	m, err := irc.ParseMessage(line)
+	return m, err == nil
+}
+
+// write sends lines, each of which must be one.
+func (w *wire) write(lines ...string) error {
+	for _, l := range lines {
+		if strings.ContainsAny(l, "\r\n\x00") || len(l) > sentLine-len("\r\n") {
+			return fmt.Errorf("a line of %d bytes cannot be sent: it is too long, or is several", len(l))
+		}
+	}
+	return w.put(writing, lines...)
+}
+
+func (w *wire) put(within time.Duration, lines ...string) error {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	if err := w.conn.SetWriteDeadline(time.Now().Add(within)); err != nil {
+		return err
+	}
+	_, err := w.conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\n"))
+	return err
+}
+
+// leave says goodbye, if that takes no time.
+func (w *wire) leave() {
+	_ = w.conn.SetWriteDeadline(time.Now().Add(leaving)) // ends a write that hangs; one that fails is of a connection that is closed
+	_ = w.put(leaving, "QUIT :")                         // who is not there any more needs no goodbye
+}
+
+// close ends the connection, once.
+func (w *wire) close() error {
+	w.closing.Do(func() {
+		w.failed = w.conn.Close()
+		close(w.closed)
+	})
+	return w.failed
+}

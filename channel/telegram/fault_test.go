@@ -1,0 +1,196 @@
+package telegram_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/telegram/telegramtest"
+)
+
+// A poll of a second and patience for another are what makes the times here short.
+
+func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.NewDown(t)
+	ann := tg.Person("Ann")
+	ann.Says(ann.Private(), "while you were away")
+	w := newAlone(t, tg).run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	if !strings.Contains(s.Reason, "refused") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	tg.Up(t)
+	w.connected()
+	tg.Until(t, "the message confirmed", func() bool { return tg.Pending() == 0 })
+	if got := w.texts(); got != "while you were away" {
+		t.Errorf("taken was %q", got)
+	}
+}
+
+func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	w := newAlone(t, tg).run()
+	w.connected()
+	polls := len(tg.Calls("getUpdates"))
+	tg.Until(t, "a poll that waits", func() bool { return len(tg.Calls("getUpdates")) > polls })
+	tg.Down()
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	ann.Says(ann.Private(), "are you there?")
+	tg.Up(t)
+	w.connected()
+	until(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
+}
+
+func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	w := newAlone(t, tg)
+	w.pace.Fresh = w.options.Pace().Fresh
+	w.run().connected()
+	tg.Freeze()
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
+	if quiet := time.Since(s.LastSuccess); s.Condition != channel.Silent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
+		t.Errorf("after %s: %+v", quiet, s)
+	}
+	ann.Says(ann.Private(), "are you there?")
+	tg.Thaw()
+	w.connected()
+	until(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
+}
+
+func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
+	t.Parallel()
+	_, secret, _ := strings.Cut(telegramtest.Token, ":")
+	for name, c := range map[string]struct{ token, want string }{
+		"unknown":  {"700100200:" + strings.Repeat("x", len(secret)), "401 Unauthorized"},
+		"no token": {"my-token " + secret, "has the form"},
+		"empty":    {"", "has the form"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newAlone(t, telegramtest.New(t))
+			w.token = c.token
+			w.run()
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "@BotFather") || s.Attempts != 1 {
+				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
+			}
+			w.mu.Lock()
+			w.token = telegramtest.Token
+			w.mu.Unlock()
+			w.runner.Resume()
+			w.connected()
+		})
+	}
+	t.Run("revoked", func(t *testing.T) {
+		tg := telegramtest.New(t)
+		w := newAlone(t, tg).run()
+		w.connected()
+		tg.Revoke(telegramtest.Token, true)
+		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	})
+}
+
+func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	w := newAlone(t, tg).run()
+	w.connected()
+	was := w.traits.Bot
+	other := "700100200:" + strings.Repeat("y", 35)
+	tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
+	w.mu.Lock()
+	w.token = other
+	w.mu.Unlock()
+	w.runner.Changed()
+	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+	if w.mu.Lock(); w.traits.Bot != was || was != "700100200" {
+		t.Errorf("the bot was %q and is %q", was, w.traits.Bot)
+	}
+	w.mu.Unlock()
+}
+
+func TestAnotherWhoPollsIsNamedAndWaitedFor(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	w := newAlone(t, tg)
+	conflict := telegramtest.Fault{Code: 409, Words: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	tg.Fail("getUpdates", conflict)
+	began := time.Now()
+	w.run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	if !strings.Contains(s.Reason, "somebody else receives this bot's messages") || !strings.Contains(s.Reason, "only one bot instance") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	if !s.LastSuccess.IsZero() || s.ConnectedSince.After(began) {
+		t.Errorf("it was called connected without a poll that succeeded: %+v", s)
+	}
+	w.connected()
+	if waited := time.Since(began); waited < 1900*time.Millisecond {
+		t.Errorf("the other's poll was given %s", waited)
+	}
+}
+
+func TestAWebhookIsDeleted(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	tg.SetWebhook("https://elsewhere.example.org/hook")
+	w := newAlone(t, tg).run()
+	w.connected()
+	if at := tg.Webhook(); at != "" || !strings.Contains(w.logs.all(), "webhook") {
+		t.Errorf("updates go to %q", at)
+	}
+	tg.SetWebhook("https://elsewhere.example.org/hook")
+	w.untilState("queued", func(s channel.State) bool {
+		return s.Condition == channel.Queued && strings.Contains(strings.ToLower(s.Reason), "webhook")
+	})
+	w.connected()
+}
+
+func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+	t.Parallel()
+	_, secret, _ := strings.Cut(telegramtest.Token, ":")
+	for name, c := range map[string]struct {
+		method string
+		fault  telegramtest.Fault
+		want   string // in the reason
+		after  time.Duration
+	}{
+		"too many polls":         {"getUpdates", telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, at the start": {"getMe", telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"an error of its own":    {"getUpdates", telegramtest.Fault{Code: 500, Words: "Internal Server Error"}, "500 Internal Server Error", 0},
+		"a gateway's page":       {"getUpdates", telegramtest.Fault{Code: 502, Raw: "<html>no /bot" + telegramtest.Token + "/getUpdates</html>"}, "(token)", 0},
+		"a page that is missing": {"getMe", telegramtest.Fault{Code: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not the Bot API (404 Not Found)", 0},
+		"a gateway that is busy": {"getMe", telegramtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"nonsense":               {"getUpdates", telegramtest.Fault{Raw: "\x00\xff{"}, "not the Bot API", 0},
+		"other JSON":             {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":{"a":1}}`}, "not what it should be", 0},
+		"no number":              {"getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"message":{}}]}`}, "no number", 0},
+		"no bot":                 {"getMe", telegramtest.Fault{Raw: `{"ok":true,"result":{}}`}, "names no bot", 0},
+		"half an answer":         {"getUpdates", telegramtest.Fault{Half: true}, "unexpected EOF", 0},
+		"a lost answer":          {"getWebhookInfo", telegramtest.Fault{Lose: true}, "EOF", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tg := telegramtest.New(t)
+			ann := tg.Person("Ann")
+			ann.Says(ann.Private(), "still there")
+			tg.Fail(c.method, c.fault)
+			w := newAlone(t, tg)
+			began := time.Now()
+			w.run()
+			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			if !strings.Contains(s.LastError, c.want) || strings.Contains(s.LastError, secret) {
+				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
+			}
+			w.connected()
+			if waited := time.Since(began); waited < c.after {
+				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
+			}
+			until(t, "the message", func() bool { return w.texts() == "still there" })
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package telegram_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/telegram/telegramtest"
+)
+
+func place(c *telegramtest.Chat) chat.Place {
+	return chat.Place{Chat: fmt.Sprint(c.ID), Group: c.Type != "private"}
+}
+
+// number is that of a message in its chat.
+func number(id string) int64 {
+	_, at, _ := strings.Cut(id, ":")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		panic(err) // a mistake in a test
+	}
+	return n
+}
+
+func TestAMessageIsSentAndEdited(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann, group := tg.Person("Ann"), tg.Group("team")
+	p := newAlone(t, tg).run().connected()
+	to := place(group)
+	to.Topic = fmt.Sprint(group.Topic())
+	asked := ann.Says(group, "well?")
+	id, err := p.Send(t.Context(), to, chat.Message{
+		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: fmt.Sprintf("%d:%d", group.ID, asked),
+	}, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := group.Replies()[0]
+	if m.Text != "Run rm <x>?" || m.HTML != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || fmt.Sprint(m.Topic) != to.Topic || len(m.Buttons) != 2 || m.Answers != asked || m.ID != number(id) {
+		t.Errorf("sent was %+v as %s", m, id)
+	}
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
+		t.Fatal(err)
+	}
+	if m := group.Replies()[0]; m.Text != "Approved." || len(m.Buttons) != 0 {
+		t.Errorf("edited it is %+v", m)
+	}
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
+		t.Errorf("an edit that changes nothing: %v", err)
+	}
+	if err := p.Typing(t.Context(), to); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := p.Find(t.Context(), to, "key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+		t.Errorf("found: %v", err)
+	}
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "and", Reply: "1:999"}, ""); err != nil {
+		t.Errorf("a reply to what is not there: %v", err)
+	}
+	group.Delete(number(id))
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); class(err) != mailroom.Permanent || errors.Is(err, chat.ErrGone) {
+		t.Errorf("an edit of what is not there: %v", err)
+	}
+}
+
+func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	p := newAlone(t, tg).run().connected()
+	tg.Fail("sendMessage", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
+	id, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ann.Private().Replies()[0]; got.Text != "some **odd** text" || got.HTML != "" {
+		t.Errorf("sent was %+v", got)
+	}
+	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: whatever`})
+	if err := p.Edit(t.Context(), place(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
+		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
+	}
+	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil || ann.Private().Texts()[1] != "```\n```" {
+		t.Errorf("marks alone are sent as %q, %v", ann.Private().Texts(), err)
+	}
+}
+
+func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	p := newAlone(t, tg).run().connected()
+	to := place(ann.Private())
+	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tg.Limit(ann.Private(), 40*time.Second)
+	for name, call := range map[string]func() error{
+		"sendMessage":     func() error { _, err := p.Send(t.Context(), to, chat.Message{Text: "**two**"}, ""); return err },
+		"editMessageText": func() error { return p.Edit(t.Context(), to, id, chat.Message{Text: "**two**"}) },
+		"sendChatAction":  func() error { return p.Typing(t.Context(), to) },
+	} {
+		before := len(tg.Calls(name))
+		err := call()
+		f := mailroom.AsFailure(err)
+		if f.Class != mailroom.Outage || f.RetryAfter < 39*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) {
+			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
+		}
+		if n := len(tg.Calls(name)) - before; n != 1 {
+			t.Errorf("%s was tried %d times", name, n)
+		}
+	}
+}
+
+const (
+	gone    = "gone"
+	unknown = "unknown"
+)
+
+// class is what an error of a send means.
+func class(err error) mailroom.Class {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, mailroom.ErrUnknown):
+		return unknown
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+		return gone
+	}
+	return mailroom.AsFailure(err).Class
+}
+
+func TestWhatARefusalOfASendMeans(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	p := newAlone(t, tg).run().connected()
+	says := func(code int, words string) telegramtest.Fault {
+		return telegramtest.Fault{Code: code, Words: words}
+	}
+	for _, c := range []struct {
+		fault telegramtest.Fault
+		want  mailroom.Class
+	}{
+		{says(403, "Forbidden: bot was blocked by the user"), gone},
+		{says(403, "Forbidden: user is deactivated"), gone},
+		{says(403, "Forbidden: bot was kicked from the supergroup chat"), gone},
+		{says(403, "Forbidden: bot is not a member of the channel chat"), gone},
+		{says(403, "Forbidden: bot can't initiate conversation with a user"), gone},
+		{says(403, "Forbidden: the group chat was deleted"), gone},
+		{says(400, "Bad Request: chat not found"), gone},
+		{says(400, "Bad Request: message thread not found"), gone},
+		{says(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.Permanent},
+		{says(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.Permanent},
+		{says(400, "Bad Request: TOPIC_CLOSED"), mailroom.Permanent},
+		{says(400, "Bad Request: message is too long"), mailroom.Permanent},
+		{says(413, "Request Entity Too Large"), mailroom.Permanent},
+		{says(401, "Unauthorized"), mailroom.Outage}, // the channel ends, and the message waits for a token
+		{says(429, "Too Many Requests: retry after 5"), mailroom.Outage},
+		{says(500, "Internal Server Error"), unknown},
+		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{telegramtest.Fault{Raw: "what?"}, unknown},
+		{telegramtest.Fault{Half: true}, unknown},
+		{telegramtest.Fault{Lose: true}, unknown},
+	} {
+		tg.Fail("sendMessage", c.fault)
+		_, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+		if got := class(err); got != c.want {
+			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
+		}
+	}
+	tg.Fail("sendMessage", telegramtest.Fault{Hang: true})
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := p.Send(short, place(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
+		t.Errorf("no answer in time is %s: %v", class(err), err)
+	}
+	if _, err := p.Send(t.Context(), chat.Place{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
+		t.Errorf("a chat that is not there is %s: %v", class(err), err)
+	}
+	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.Permanent {
+		t.Errorf("a button that carries too much is %s: %v", class(err), err)
+	}
+}
+
+func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	w := newAlone(t, tg).run()
+	p := w.connected()
+	tg.Down()
+	_, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+		_, err = p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+	}
+	if class(err) != mailroom.Outage {
+		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	}
+	// A listener that takes connections and closes them may have got what was sent.
+	ln, err := net.Listen("tcp", strings.TrimPrefix(tg.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			buf := make([]byte, 4096)
+			_, _ = c.Read(buf) // as much as comes
+			_ = c.Close()      // without an answer
+		}
+	}()
+	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
+		t.Errorf("a connection that is closed is %s: %v", class(err), err)
+	}
+	_ = ln.Close() // ends the goroutine
+	<-closed
+}

@@ -1,0 +1,197 @@
+package telegram_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/telegram"
+	"mailroom/channel/telegram/telegramtest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+// talks is a server whose channel "tg" has an agent talk on Telegram with Ann, who is
+// an admin, until the test ends.
+func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
+	t.Helper()
+	record := &logs{}
+	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := bus.New()
+	l := ledger.New(memory.New(), ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	o := telegram.Options{
+		API: tg.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		Token:    func() (string, error) { return telegramtest.Token, nil },
+		Commands: []telegram.Command{{Name: "stop", Words: "stop it"}},
+	}
+	runner := channel.New(channel.Options{
+		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Connect: chat.Connect(chat.Options{
+			Agent: "codex", Talk: chat.Talk{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
+		}, o.Dial),
+	})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("tg"): {Agent: runner.Agent()}},
+		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	parts.Go(func() { runner.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		if t.Failed() {
+			t.Logf("%s\n%s", record.all(), tg)
+		}
+	})
+}
+
+// asks is an agent that asks whether it may, and says what it may.
+func asks(ctx context.Context, s mailroom.Session) error {
+	got, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
+}
+
+func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann, bob := tg.Person("Ann"), tg.Person("Bob")
+	group := tg.Group("team")
+	talks(t, tg, ann, asks)
+	ann.Says(group, "@mailroom_bot clean up")
+	asked := func() (found *telegramtest.Message) {
+		for _, m := range group.Replies() {
+			if len(m.Buttons) > 0 {
+				found = &m
+			}
+		}
+		return found
+	}
+	tg.Until(t, "the question", func() bool { return asked() != nil })
+	q := asked()
+	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
+		t.Errorf("asked was %+v", q)
+	}
+	approve, deny := q.Buttons[0], q.Buttons[1]
+	meddled := bob.Taps(group, q.ID, approve.Words)
+	tg.Until(t, "Bob's tap confirmed", func() bool { return tg.Pending() == 0 })
+	if words, times := meddled.Answer(tg); times > 0 || asked() == nil {
+		t.Errorf("a stranger's tap was answered %q", words)
+	}
+	tap := ann.Taps(group, q.ID, deny.Words)
+	tg.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
+	tg.Until(t, "the question redrawn", func() bool { return asked() == nil })
+	late := ann.TapsData(group, q.ID, approve.Data) // by somebody whose screen is old
+	tg.Until(t, "the late tap answered", func() bool { _, n := late.Answer(tg); return n > 0 })
+	for name, tap := range map[string]*telegramtest.Tap{"the tap": tap, "the late tap": late} {
+		if words, times := tap.Answer(tg); times != 1 || !strings.HasPrefix(words, "Denied by ") {
+			t.Errorf("%s was answered %q, %d times", name, words, times)
+		}
+	}
+	if all := strings.Join(group.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is deny.") != 1 {
+		t.Errorf("the group reads\n%s", all)
+	}
+	if tg.Commands() != 1 {
+		t.Errorf("the menu has %d commands", tg.Commands())
+	}
+}
+
+// TestWhileAChatIsLimitedNothingIsTriedThere and what the agent has said by then
+// arrives once, when it may.
+func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	done := make(chan struct{})
+	talks(t, tg, ann, func(ctx context.Context, s mailroom.Session) error {
+		for i := range 1000 {
+			select {
+			case <-done:
+				return s.Stream(ctx, "the end.")
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := s.Stream(ctx, fmt.Sprintf("Line %d of it.\n", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	ann.Says(ann.Private(), "tell me a long story")
+	tg.Until(t, "a preview that grows", func() bool {
+		r := ann.Private().Replies()
+		return len(r) == 1 && r[0].Edits > 0
+	})
+	tg.Limit(ann.Private(), limit)
+	began := time.Now()
+	refused := func() (calls []telegramtest.Call) {
+		for _, c := range tg.Calls("") {
+			if c.Code == 429 {
+				calls = append(calls, c)
+			}
+		}
+		return calls
+	}
+	tg.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	close(done) // the final text is there while the limit holds
+	whole := func() bool {
+		r := ann.Private().Replies()
+		return strings.HasSuffix(r[len(r)-1].Text, "the end.")
+	}
+	tg.Until(t, "the final text", whole)
+	waited := time.Since(began)
+	first := refused()[0]
+	tries := 0
+	for _, c := range tg.Calls("") {
+		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && c.In["chat_id"] != nil {
+			tries++
+			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.In)
+		}
+	}
+	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
+		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+	}
+	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+}
+
+func TestALongAnswerArrivesWhole(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	var said strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
+	}
+	talks(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Says(ann.Private(), "go on")
+	want := strings.Fields(said.String())
+	tg.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
+	}
+}

@@ -1,0 +1,233 @@
+// Package telegram connects bots of Telegram, by its Bot API (https://core.telegram.org/bots/api).
+//
+// Updates are asked for by long polls. A poll with an offset confirms what is below
+// it, and what is confirmed is gone, so an offset is sent once: with the poll after
+// everything that it covers was taken. All other polls have none and are answered
+// with whatever is not confirmed, also if the platform has begun to count anew. What
+// comes twice is known by the ids of its chat and message.
+//
+// The platform knows no key of a message and tells no bot what it has sent.
+package telegram
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// Kind is the name of this platform in configurations.
+const Kind = "telegram"
+
+const (
+	// DefaultAPI is where the platform answers.
+	DefaultAPI = "https://api.telegram.org"
+	// DefaultPoll is how long a poll waits there for something to arrive.
+	DefaultPoll = 20 * time.Second
+	// Most is how many units of UTF-16 a message has at most.
+	Most = 4096
+
+	mostButton = 64               // bytes of what a button carries
+	mostAnswer = 200              // units of what is told to who has pressed one
+	mostFile   = 20 << 20         // bytes: the platform hands out no larger files
+	callTime   = 20 * time.Second // for any call but a poll
+	patience   = 15 * time.Second // for the answer of a poll, once it is due
+	otherPoll  = 10 * time.Second // a poll of somebody else lives that long after it was due
+)
+
+// Command is one that the menu of the bot offers.
+type Command struct {
+	Name  string `json:"command"` // without the slash
+	Words string `json:"description"`
+}
+
+// Options are one bot. Token is needed.
+type Options struct {
+	// Token returns the bot's token. It is asked for with each try, so that one that
+	// was mended is used.
+	Token func() (string, error)
+	API   string        // address of the platform; "" is DefaultAPI
+	Poll  time.Duration // whole seconds, from one; 0 is DefaultPoll
+	// Commands are the menu's; nil leaves it as it is.
+	Commands []Command
+	// Gap and EditGap are those of the traits; 0 is 1 s and 3 s.
+	Gap, EditGap time.Duration
+}
+
+func (o *Options) fill() {
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&o.Poll, DefaultPoll}, {&o.Gap, time.Second}, {&o.EditGap, 3 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.unset
+		}
+	}
+	o.Poll = max(o.Poll.Truncate(time.Second), time.Second)
+	if o.API == "" {
+		o.API = DefaultAPI
+	}
+}
+
+// Pace is how this platform is kept going: each poll is answered in time, or the
+// connection is not what it seems.
+func (o Options) Pace() channel.Pace {
+	o.fill()
+	return channel.Pace{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+}
+
+// Bot is who a token belongs to.
+type Bot struct {
+	ID       int64  `json:"id"`
+	Name     string `json:"first_name"`
+	Username string `json:"username"`
+	ReadsAll bool   `json:"can_read_all_group_messages"` // privacy mode is off
+}
+
+// Ask asks the platform whose token it is.
+func Ask(ctx context.Context, o Options) (Bot, error) {
+	c, err := newClient(o)
+	if err != nil {
+		return Bot{}, err
+	}
+	defer c.http.CloseIdleConnections()
+	bot, err := c.who(ctx)
+	return bot, trouble(err, o.Poll)
+}
+
+// Dial implements [chat.Dial].
+func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	o.fill()
+	c, err := newClient(o)
+	if err != nil {
+		return nil, chat.Traits{}, err
+	}
+	bot, err := c.open(ctx, l)
+	if err != nil {
+		c.http.CloseIdleConnections()
+		return nil, chat.Traits{}, trouble(err, o.Poll)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	conn := &connection{
+		options: o, client: c, bot: bot, link: l, life: life, end: end, moved: map[string]string{},
+	}
+	return conn, conn.traits(), nil
+}
+
+// open asks who the bot is, and makes sure that it can be polled.
+func (c *client) open(ctx context.Context, l *channel.Link) (Bot, error) {
+	bot, err := c.who(ctx)
+	if err != nil {
+		return bot, err
+	}
+	var hook struct {
+		URL string `json:"url"`
+	}
+	if err := c.call(ctx, "ask for a webhook", "getWebhookInfo", nil, &hook, callTime); err != nil {
+		return bot, err
+	}
+	if hook.URL == "" {
+		return bot, nil
+	}
+	l.Log().Warn("the bot had a webhook, which is deleted: updates are polled here", "bot", bot.Username)
+	return bot, c.call(ctx, "delete the webhook", "deleteWebhook", nil, nil, callTime)
+}
+
+func (c *client) who(ctx context.Context) (bot Bot, err error) {
+	err = c.call(ctx, "ask whose token it is", "getMe", nil, &bot, callTime)
+	if err == nil && bot.ID == 0 {
+		err = &lost{what: "ask whose token it is", why: "the answer names no bot", written: true}
+	}
+	return bot, err
+}
+
+// connection is one connection of a bot. It implements [chat.Platform].
+type connection struct {
+	// Set by Dial.
+	options Options
+	client  *client
+	bot     Bot
+	link    *channel.Link
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+
+	// Owned by mu.
+	mu    sync.Mutex
+	moved map[string]string // groups that have become others, by their old ids
+}
+
+func (c *connection) traits() chat.Traits {
+	return chat.Traits{
+		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
+		Most: Most, Units: units, Edits: true, Buttons: true, Types: true,
+		Gap: c.options.Gap, EditGap: c.options.EditGap,
+		Repeats: "at least once; a message may come twice after a crash, and is marked",
+	}
+}
+
+// Tend implements [chat.Platform]: it sets the menu once.
+func (c *connection) Tend(ctx context.Context) error {
+	if c.options.Commands == nil {
+		return nil
+	}
+	ctx, done := c.within(ctx)
+	defer done()
+	in := map[string]any{"commands": c.options.Commands}
+	if err := c.client.call(ctx, "set the menu of commands", "setMyCommands", in, nil, callTime); err != nil && ctx.Err() == nil {
+		c.link.Trouble(err)
+	}
+	return nil
+}
+
+// Close implements [chat.Platform].
+func (c *connection) Close() error {
+	c.end()
+	c.client.http.CloseIdleConnections()
+	return nil
+}
+
+// within is ctx, which ends with the connection too.
+func (c *connection) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// trouble gives an error of connecting or receiving the meaning that it has for the
+// channel.
+func trouble(err error, poll time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*refused](err)
+	switch {
+	case !ok:
+		return outage(err)
+	case e.code == 401 || e.code == 404:
+		return channel.Fatal(fmt.Errorf("the bot's token is refused (%d %s): get the present one from @BotFather", e.code, e.words))
+	case e.code == 409:
+		// Its poll lives on for as long as it was to wait.
+		return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: poll + min(poll, otherPoll), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
+	}
+	return outage(err)
+}
+
+// CheckToken refuses what cannot be a token. It does not say what it was.
+func CheckToken(token string) error {
+	if !tokenForm.MatchString(token) {
+		return errors.New("this is no token of a Telegram bot: it has the form 123456789:AAE…, as @BotFather gives it")
+	}
+	return nil
+}
+
+var tokenForm = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,100}$`)

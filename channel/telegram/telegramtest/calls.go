@@ -1,0 +1,204 @@
+package telegramtest
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf16"
+)
+
+// method carries out any call but a poll. It is within mu.
+func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refusal) {
+	switch method {
+	case "getMe":
+		return map[string]any{
+			"id": b.id, "is_bot": true, "first_name": "Mailroom", "username": b.username,
+			"can_join_groups": true, "can_read_all_group_messages": b.readsAll, "supports_inline_queries": false,
+		}, nil
+	case "getWebhookInfo":
+		return map[string]any{"url": b.webhook, "has_custom_certificate": false, "pending_update_count": len(b.updates)}, nil
+	case "deleteWebhook":
+		b.webhook = ""
+		return true, nil
+	case "setMyCommands":
+		commands, ok := in["commands"].([]any)
+		if !ok {
+			return nil, no(400, `Bad Request: parameter "commands" is required`)
+		}
+		b.commands = commands
+		return true, nil
+	case "sendMessage":
+		return p.sendMessage(in)
+	case "editMessageText":
+		return p.editMessageText(in)
+	case "sendChatAction":
+		if _, refuse := p.target(in); refuse != nil {
+			return nil, refuse
+		}
+		return true, nil
+	case "answerCallbackQuery":
+		return p.answerCallbackQuery(in)
+	case "getFile":
+		f, ok := p.files[fmt.Sprint(in["file_id"])]
+		switch {
+		case !ok:
+			return nil, no(400, "Bad Request: invalid file_id")
+		case len(f.content) > 20<<20:
+			return nil, no(400, "Bad Request: file is too big")
+		}
+		return map[string]any{"file_id": in["file_id"], "file_unique_id": "u", "file_size": len(f.content), "file_path": f.path}, nil
+	}
+	return nil, no(404, "Not Found: method not found")
+}
+
+// target is the chat that a call is for, if it takes anything.
+func (p *Platform) target(in map[string]any) (*Chat, *refusal) {
+	c := p.chats[integer(in["chat_id"])]
+	switch {
+	case c == nil:
+		return nil, no(400, "Bad Request: chat not found")
+	case c.moved != 0:
+		return nil, &refusal{code: 400, words: "Bad Request: group chat was upgraded to a supergroup chat", migrated: c.moved}
+	case c.refuses != "":
+		return nil, no(c.code, "%s", c.refuses)
+	}
+	if left := time.Until(p.limits[c.ID]); left > 0 {
+		after := int(math.Ceil(left.Seconds()))
+		return nil, &refusal{code: 429, words: fmt.Sprintf("Too Many Requests: retry after %d", after), retryAfter: after}
+	}
+	if topic := integer(in["message_thread_id"]); topic != 0 && !slices.Contains(c.topics, topic) {
+		return nil, no(400, "Bad Request: message thread not found")
+	}
+	return c, nil
+}
+
+func (p *Platform) sendMessage(in map[string]any) (any, *refusal) {
+	c, refuse := p.target(in)
+	if refuse != nil {
+		return nil, refuse
+	}
+	m := &Message{ID: c.next, Topic: integer(in["message_thread_id"]), Bot: true, At: time.Now(), from: "the bot"}
+	if refuse := m.read(in); refuse != nil {
+		return nil, refuse
+	}
+	if to, ok := in["reply_parameters"].(map[string]any); ok {
+		switch m.Answers = integer(to["message_id"]); {
+		case c.find(m.Answers) != nil:
+		case to["allow_sending_without_reply"] == true:
+			m.Answers = 0
+		default:
+			return nil, no(400, "Bad Request: message to be replied not found")
+		}
+	}
+	m.show(c)
+	c.next++
+	c.messages = append(c.messages, m)
+	return m.body, nil
+}
+
+func (p *Platform) editMessageText(in map[string]any) (any, *refusal) {
+	c, refuse := p.target(in)
+	if refuse != nil {
+		return nil, refuse
+	}
+	m := c.find(integer(in["message_id"]))
+	switch {
+	case m == nil:
+		return nil, no(400, "Bad Request: message to edit not found")
+	case !m.Bot:
+		return nil, no(400, "Bad Request: message can't be edited")
+	}
+	edited := *m
+	edited.Buttons = nil
+	if refuse := edited.read(in); refuse != nil {
+		return nil, refuse
+	}
+	if edited.Text == m.Text && edited.HTML == m.HTML && reflect.DeepEqual(edited.Buttons, m.Buttons) {
+		return nil, no(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+	}
+	edited.Edits++
+	*m = edited
+	m.show(c)
+	return m.body, nil
+}
+
+// read takes what a call says of a message.
+func (m *Message) read(in map[string]any) *refusal {
+	text, _ := in["text"].(string)
+	m.Text, m.HTML = text, ""
+	switch in["parse_mode"] {
+	case nil:
+	case "HTML":
+		shown, problem := Shown(text)
+		if problem != "" {
+			return no(400, "Bad Request: can't parse entities: %s", problem)
+		}
+		m.Text, m.HTML = shown, text
+	default:
+		return no(400, "Bad Request: unsupported parse_mode")
+	}
+	m.Text = strings.TrimSpace(m.Text)
+	switch n := len(utf16.Encode([]rune(m.Text))); {
+	case n == 0:
+		return no(400, "Bad Request: message text is empty")
+	case n > 4096:
+		return no(400, "Bad Request: message is too long")
+	}
+	markup, _ := in["reply_markup"].(map[string]any)
+	rows, _ := markup["inline_keyboard"].([]any)
+	for _, row := range rows {
+		buttons, _ := row.([]any)
+		for _, one := range buttons {
+			b, _ := one.(map[string]any)
+			words, _ := b["text"].(string)
+			data, _ := b["callback_data"].(string)
+			if words == "" || data == "" || len(data) > 64 {
+				return no(400, "Bad Request: BUTTON_DATA_INVALID")
+			}
+			m.Buttons = append(m.Buttons, Button{words, data})
+		}
+	}
+	return nil
+}
+
+// show makes the body that updates and answers have of a message of the bot.
+func (m *Message) show(c *Chat) {
+	m.body = map[string]any{
+		"message_id": m.ID, "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,
+		"from": map[string]any{"id": BotID, "is_bot": true, "first_name": "Mailroom", "username": Username},
+	}
+	if m.Topic != 0 {
+		m.body["message_thread_id"], m.body["is_topic_message"] = m.Topic, true
+	}
+}
+
+func (p *Platform) answerCallbackQuery(in map[string]any) (any, *refusal) {
+	t := p.taps[fmt.Sprint(in["callback_query_id"])]
+	text, _ := in["text"].(string)
+	switch {
+	case t == nil || t.old:
+		return nil, no(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+	case len(utf16.Encode([]rune(text))) > 200:
+		return nil, no(400, "Bad Request: MESSAGE_TOO_LONG")
+	}
+	t.words = text
+	t.answered++
+	return true, nil
+}
+
+func integer(v any) int64 {
+	switch v := v.(type) {
+	case float64:
+		return int64(v)
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err == nil {
+			return n
+		}
+	}
+	return 0
+}

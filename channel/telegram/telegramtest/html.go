@@ -1,0 +1,81 @@
+package telegramtest
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Shown is what somebody reads of a message in HTML, or why the platform does not
+// take it.
+func Shown(html string) (text, problem string) {
+	var out strings.Builder
+	var open []string
+	for i := 0; i < len(html); {
+		switch html[i] {
+		case '<':
+			end := strings.IndexByte(html[i:], '>')
+			if end < 0 {
+				return "", fmt.Sprintf("Unclosed start tag at byte offset %d", i)
+			}
+			body := html[i+1 : i+end]
+			if name, ok := strings.CutPrefix(body, "/"); ok {
+				if len(open) == 0 {
+					return "", fmt.Sprintf("Unexpected end tag at byte offset %d", i)
+				}
+				if last := open[len(open)-1]; last != name {
+					return "", fmt.Sprintf(`Unmatched end tag at byte offset %d, expected "</%s>", found "</%s>"`, i, last, name)
+				}
+				open = open[:len(open)-1]
+			} else {
+				name, rest, _ := strings.Cut(body, " ")
+				if !known.MatchString(name) || rest != "" && !attribute.MatchString(rest) {
+					return "", fmt.Sprintf("Unsupported start tag %q at byte offset %d", name, i)
+				}
+				open = append(open, name)
+			}
+			i += end + 1
+		case '&':
+			m := reference.FindStringSubmatch(html[i:])
+			if m == nil {
+				out.WriteByte('&')
+				i++
+				continue
+			}
+			out.WriteString(character(m[1]))
+			i += len(m[0])
+		default:
+			out.WriteByte(html[i])
+			i++
+		}
+	}
+	if len(open) > 0 {
+		return "", fmt.Sprintf("Can't find end tag corresponding to start tag %q", open[len(open)-1])
+	}
+	return out.String(), ""
+}
+
+var (
+	known     = regexp.MustCompile(`^(b|strong|i|em|u|ins|s|strike|del|a|code|pre|blockquote|tg-spoiler)$`)
+	attribute = regexp.MustCompile(`^(href|class)="[^"<>]*"$`)
+	reference = regexp.MustCompile(`^&(lt|gt|amp|quot|#[0-9]{1,7});`)
+)
+
+func character(name string) string {
+	switch name {
+	case "lt":
+		return "<"
+	case "gt":
+		return ">"
+	case "amp":
+		return "&"
+	case "quot":
+		return `"`
+	}
+	n, err := strconv.Atoi(name[1:])
+	if err != nil {
+		return ""
+	}
+	return string(rune(n))
+}

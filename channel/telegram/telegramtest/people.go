@@ -1,0 +1,321 @@
+package telegramtest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf16"
+)
+
+// Chat is a private chat, or a group. Its exported fields are not changed once it is
+// used.
+type Chat struct {
+	ID    int64
+	Type  string // private, group, supergroup or channel
+	Title string
+
+	platform *Platform
+
+	// Owned by the platform's mu.
+	messages []*Message
+	next     int64  // number of its next message
+	refuses  string // why nothing can be sent there, as the platform says it; "" if it can
+	code     int    // of that
+	topics   []int64
+	moved    int64 // the group that this one has become
+	last     queued
+}
+
+// Message is one that is in a chat.
+type Message struct {
+	ID      int64
+	Text    string // as it is read
+	HTML    string // as the bot wrote it, "" for plain text
+	Topic   int64
+	Buttons []Button
+	Answers int64 // the message it is a reply to
+	Edits   int
+	Bot     bool // the bot wrote it
+	At      time.Time
+
+	from string
+	body map[string]any // as updates show it
+}
+
+// Button is one under a message.
+type Button struct{ Words, Data string }
+
+// Person talks.
+type Person struct {
+	ID   int64
+	Name string
+
+	platform *Platform
+}
+
+// Person makes somebody.
+func (p *Platform) Person(name string) *Person {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.people++
+	return &Person{ID: 1000 + p.people, Name: name, platform: p}
+}
+
+// Private is the chat of a person with the bot.
+func (p *Person) Private() *Chat {
+	return p.platform.Chat(p.ID, "private", p.Name)
+}
+
+// Chat is the chat with an id, made if there is none.
+func (p *Platform) Chat(id int64, kind, title string) *Chat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.chats[id] == nil {
+		p.chats[id] = &Chat{ID: id, Type: kind, Title: title, platform: p, next: 1}
+	}
+	return p.chats[id]
+}
+
+// Group makes a supergroup.
+func (p *Platform) Group(title string) *Chat {
+	p.mu.Lock()
+	id := -1001000000000 - int64(len(p.chats))
+	p.mu.Unlock()
+	return p.Chat(id, "supergroup", title)
+}
+
+// Refuse has nothing taken for a chat, for a reason in the platform's words; "" takes
+// all again.
+func (c *Chat) Refuse(code int, words string) {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	c.code, c.refuses = code, words
+}
+
+// Topic makes a topic.
+func (c *Chat) Topic() int64 {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	c.next++
+	c.topics = append(c.topics, c.next-1)
+	return c.next - 1
+}
+
+// Becomes makes the group another one, with another id.
+func (c *Chat) Becomes(by *Person, is *Chat) {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	c.moved = is.ID
+	body := c.body(by, 0)
+	body["migrate_to_chat_id"] = is.ID
+	c.platform.push(c, "message", body)
+}
+
+// Messages are those of the chat, the bot's and those of people.
+func (c *Chat) Messages() []Message {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	var all []Message
+	for _, m := range c.messages {
+		copied := *m
+		copied.Buttons = slices.Clone(m.Buttons)
+		all = append(all, copied)
+	}
+	return all
+}
+
+// Replies are the bot's messages, as they are read now.
+func (c *Chat) Replies() []Message {
+	return slices.DeleteFunc(c.Messages(), func(m Message) bool { return !m.Bot })
+}
+
+// Texts are those of the bot's messages.
+func (c *Chat) Texts() (texts []string) {
+	for _, m := range c.Replies() {
+		texts = append(texts, m.Text)
+	}
+	return texts
+}
+
+// Delete takes a message away; the bot hears nothing of it.
+func (c *Chat) Delete(id int64) {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id })
+}
+
+// Said is how something is said, beside its text.
+type Said struct {
+	Topic   int64
+	Answers int64  // a message of the chat
+	File    string // name of a document that comes with it, whose caption the text is
+	Content []byte // of the file
+	Photo   bool   // the file is a photo
+}
+
+// Says has somebody say something, and returns the number of the message.
+func (p *Person) Says(c *Chat, text string, how ...Said) int64 {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	var h Said
+	if len(how) > 0 {
+		h = how[0]
+	}
+	body := c.body(p, h.Topic)
+	field, marks := "text", "entities"
+	if h.File != "" {
+		field, marks = "caption", "caption_entities"
+		c.platform.attach(body, h)
+	}
+	if text != "" {
+		body[field] = text
+	}
+	if found := entities(text); len(found) > 0 {
+		body[marks] = found
+	}
+	if h.Topic != 0 {
+		body["is_topic_message"] = true
+	}
+	if m := c.find(h.Answers); m != nil {
+		body["reply_to_message"] = m.body
+	}
+	m := &Message{ID: c.next, Text: text, Topic: h.Topic, Answers: h.Answers, At: time.Now(), from: p.Name, body: body}
+	c.next++
+	c.messages = append(c.messages, m)
+	kind := "message"
+	if c.Type == "channel" {
+		kind = "channel_post"
+	}
+	c.platform.push(c, kind, body)
+	return m.ID
+}
+
+// Edits has somebody change what they have said.
+func (p *Person) Edits(c *Chat, id int64, text string) {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	m := c.find(id)
+	m.Text, m.body = text, clone(m.body)
+	m.body["text"], m.body["edit_date"] = text, time.Now().Unix()
+	if found := entities(text); len(found) > 0 {
+		m.body["entities"] = found
+	}
+	c.platform.push(c, "edited_message", m.body)
+}
+
+// Tap is a button that was pressed.
+type Tap struct {
+	// Owned by the platform's mu.
+	answered int
+	words    string
+	old      bool
+}
+
+// Taps has somebody press a button of a message, by its words.
+func (p *Person) Taps(c *Chat, id int64, words string) *Tap {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	m := c.find(id)
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
+	if i < 0 {
+		panic(fmt.Sprintf("message %d has no button %q: %+v", id, words, m.Buttons)) // a mistake in a test
+	}
+	return p.tap(c, m, m.Buttons[i].Data)
+}
+
+// TapsData presses a button that need not be there any more.
+func (p *Person) TapsData(c *Chat, id int64, data string) *Tap {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	return p.tap(c, c.find(id), data)
+}
+
+func (p *Person) tap(c *Chat, m *Message, data string) *Tap {
+	c.platform.nextTap++
+	query := fmt.Sprintf("4382%014d", c.platform.nextTap)
+	t := &Tap{}
+	c.platform.taps[query] = t
+	c.platform.push(c, "callback_query", map[string]any{
+		"id": query, "from": p.body(), "message": m.body, "data": data, "chat_instance": "1",
+	})
+	return t
+}
+
+// Expire has the answer to a tap come too late.
+func (t *Tap) Expire(p *Platform) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.old = true
+}
+
+// Answer is what who has pressed it was told, and how often.
+func (t *Tap) Answer(p *Platform) (words string, times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return t.words, t.answered
+}
+
+// find is a message, or nil. It is within mu.
+func (c *Chat) find(id int64) *Message {
+	for _, m := range c.messages {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// body begins a message as updates show it. It is within mu.
+func (c *Chat) body(by *Person, topic int64) map[string]any {
+	in := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
+	body := map[string]any{"message_id": c.next, "chat": in, "date": time.Now().Unix()}
+	if c.Type == "channel" {
+		body["sender_chat"] = in
+	} else {
+		body["from"] = by.body()
+	}
+	if topic != 0 {
+		body["message_thread_id"] = topic
+	}
+	return body
+}
+
+func (p *Person) body() map[string]any {
+	return map[string]any{"id": p.ID, "is_bot": false, "first_name": p.Name, "username": strings.ToLower(p.Name), "language_code": "en"}
+}
+
+// attach puts a file with a message. It is within mu.
+func (p *Platform) attach(body map[string]any, h Said) {
+	id := fmt.Sprintf("BQACAgIAAx%06d", len(p.files)+1)
+	p.files[id] = stored{path: "documents/file_" + fmt.Sprint(len(p.files)) + ".bin", name: h.File, content: h.Content}
+	f := map[string]any{"file_id": id, "file_unique_id": "u" + id, "file_size": len(h.Content)}
+	if h.Photo {
+		small := map[string]any{"file_id": id + "-small", "file_unique_id": "s" + id, "file_size": 10, "width": 90, "height": 90}
+		f["width"], f["height"] = 1280, 960
+		body["photo"] = []any{small, f}
+		return
+	}
+	f["file_name"], f["mime_type"] = h.File, "application/octet-stream"
+	if strings.HasSuffix(h.File, ".txt") {
+		f["mime_type"] = "text/plain"
+	}
+	body["document"] = f
+}
+
+var marked = regexp.MustCompile(`(?:^|\s)(/[A-Za-z0-9_]+(?:@[A-Za-z0-9_]+)?|@[A-Za-z0-9_]{4,})`)
+
+// entities are the commands and mentions in a text, by units of UTF-16.
+func entities(text string) (found []any) {
+	for _, at := range marked.FindAllStringSubmatchIndex(text, -1) {
+		kind := "mention"
+		if text[at[2]] == '/' {
+			kind = "bot_command"
+		}
+		found = append(found, map[string]any{
+			"type": kind, "offset": len(utf16.Encode([]rune(text[:at[2]]))), "length": len(utf16.Encode([]rune(text[at[2]:at[3]]))),
+		})
+	}
+	return found
+}

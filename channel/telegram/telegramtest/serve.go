@@ -1,0 +1,278 @@
+package telegramtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// refusal is how the platform says no.
+type refusal struct {
+	code       int
+	words      string
+	retryAfter int
+	migrated   int64
+}
+
+func no(code int, format string, args ...any) *refusal {
+	return &refusal{code: code, words: fmt.Sprintf(format, args...)}
+}
+
+func (p *Platform) handler(ctx context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		words := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+		switch {
+		case len(words) == 2 && strings.HasPrefix(words[0], "bot"):
+			p.serve(ctx, w, r, strings.TrimPrefix(words[0], "bot"), words[1])
+		case len(words) == 3 && words[0] == "file" && strings.HasPrefix(words[1], "bot"):
+			p.download(w, strings.TrimPrefix(words[1], "bot"), words[2])
+		default:
+			answer(w, nil, no(404, "Not Found"))
+		}
+	})
+}
+
+// serve answers a call, or fails as it was told.
+func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, token, method string) {
+	in, err := parameters(r)
+	if err != nil {
+		answer(w, nil, no(400, "Bad Request: can't parse the body"))
+		return
+	}
+	p.mu.Lock()
+	b := p.bots[token]
+	p.calls = append(p.calls, Call{Method: method, In: in, At: time.Now()})
+	call := len(p.calls) - 1
+	var fault Fault
+	if left := p.faults[method]; len(left) > 0 {
+		fault, p.faults[method] = left[0], left[1:]
+	}
+	frozen := p.frozen != nil
+	var result any
+	var refuse *refusal
+	done := !frozen && !fault.Hang && fault.Code == 0 && fault.Raw == ""
+	switch {
+	case !strings.Contains(token, ":"):
+		refuse = no(404, "Not Found")
+	case b == nil || b.revoked:
+		refuse = no(401, "Unauthorized")
+	case done && method == "getUpdates":
+		result, refuse = p.getUpdates(ctx, r, token, in) // gives mu away while it waits
+	case done:
+		result, refuse = p.method(b, method, in)
+	}
+	p.tell()
+	p.mu.Unlock()
+	if fault.Hold != nil {
+		select {
+		case <-fault.Hold:
+		case <-ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	thaw := p.frozen
+	code := 200
+	if refuse != nil {
+		code = refuse.code
+	}
+	if done && thaw == nil && !fault.Lose && !fault.Half {
+		p.calls[call].Code = code
+	}
+	p.tell()
+	p.mu.Unlock()
+	if frozen && thaw == nil {
+		panic(http.ErrAbortHandler) // it was lost
+	}
+	if thaw != nil || fault.Hang {
+		select {
+		case <-r.Context().Done():
+		case <-ctx.Done():
+		case <-thaw: // never for a call that hangs by itself
+		}
+		panic(http.ErrAbortHandler)
+	}
+	fault.write(w, result, refuse)
+}
+
+// write answers, or fails to.
+func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal) {
+	switch {
+	case f.Lose:
+		panic(http.ErrAbortHandler)
+	case f.Raw != "":
+		if f.RetryAfter != 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+		}
+		if f.Code != 0 {
+			w.WriteHeader(f.Code)
+		}
+		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
+	case f.Code != 0:
+		answer(w, nil, &refusal{code: f.Code, words: f.Words, retryAfter: f.RetryAfter})
+	case f.Half:
+		raw, _ := json.Marshal(map[string]any{"ok": true, "result": result}) // it was made of JSON
+		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+		_, _ = w.Write(raw[:len(raw)/2])
+		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		panic(http.ErrAbortHandler)
+	default:
+		answer(w, result, refuse)
+	}
+}
+
+func answer(w http.ResponseWriter, result any, refuse *refusal) {
+	w.Header().Set("Content-Type", "application/json")
+	body := map[string]any{"ok": true, "result": result}
+	if refuse != nil {
+		body = map[string]any{"ok": false, "error_code": refuse.code, "description": refuse.words}
+		more := map[string]any{}
+		if refuse.retryAfter != 0 {
+			more["retry_after"] = refuse.retryAfter
+		}
+		if refuse.migrated != 0 {
+			more["migrate_to_chat_id"] = refuse.migrated
+		}
+		if len(more) > 0 {
+			body["parameters"] = more
+		}
+		w.WriteHeader(refuse.code)
+	}
+	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+}
+
+// parameters are those of the address, of a form, or of JSON.
+func parameters(r *http.Request) (map[string]any, error) {
+	in := map[string]any{}
+	take := func(v url.Values) {
+		for k := range v {
+			in[k] = v.Get(k)
+			if n, err := strconv.ParseFloat(v.Get(k), 64); err == nil {
+				in[k] = n
+			}
+		}
+	}
+	take(r.URL.Query())
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
+		return in, json.Unmarshal(raw, &in)
+	}
+	form, err := url.ParseQuery(string(raw))
+	take(form)
+	return in, err
+}
+
+// getUpdates hands out what was not confirmed. It is within mu, which it gives away
+// while it waits.
+func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string, in map[string]any) (any, *refusal) {
+	b := p.bots[token]
+	if b.webhook != "" {
+		return nil, no(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+	}
+	p.endPoll(b)
+	b.polls++
+	me, ended := b.polls, make(chan struct{})
+	b.polling = ended
+	offset := int64(math.MinInt64)
+	if n, ok := in["offset"].(float64); ok && n != 0 {
+		offset = int64(n)
+		b.updates = slices.DeleteFunc(b.updates, func(u queued) bool { return u.id < offset })
+		p.tell()
+	}
+	limit := 100
+	if n, ok := in["limit"].(float64); ok {
+		limit = int(n)
+	}
+	wait, _ := in["timeout"].(float64)
+	late := time.NewTimer(time.Duration(wait * float64(time.Second)))
+	defer late.Stop()
+	for {
+		out := []any{}
+		for _, u := range b.updates {
+			if u.id >= offset && allowed(u, in) && len(out) < limit {
+				out = append(out, u.raw)
+			}
+		}
+		if len(out) > 0 || wait == 0 {
+			return out, b.polled(me)
+		}
+		changed := p.changed
+		p.mu.Unlock()
+		wait = 1
+		select {
+		case <-changed:
+		case <-ended:
+		case <-late.C:
+			wait = 0
+		case <-r.Context().Done():
+			wait = 0
+		case <-ctx.Done():
+			wait = 0
+		}
+		p.mu.Lock()
+		if refuse := b.ended(me); refuse != nil {
+			return nil, refuse
+		}
+		if b.revoked {
+			return nil, no(401, "Unauthorized")
+		}
+	}
+}
+
+// ended says why a poll is over before its time.
+func (b *bot) ended(poll int) *refusal {
+	switch {
+	case b.polls != poll:
+		return no(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+	case b.webhook != "":
+		return no(409, "Conflict: terminated by setWebhook request")
+	}
+	return nil
+}
+
+func (b *bot) polled(me int) *refusal {
+	if b.polls == me {
+		b.polling = nil
+	}
+	return nil
+}
+
+func allowed(u queued, in map[string]any) bool {
+	kinds, ok := in["allowed_updates"].([]any)
+	if !ok || len(kinds) == 0 {
+		return true
+	}
+	for k := range u.raw {
+		if slices.Contains(kinds, any(k)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Platform) download(w http.ResponseWriter, token, path string) {
+	p.mu.Lock()
+	b := p.bots[token]
+	var found []byte
+	for _, f := range p.files {
+		if b != nil && !b.revoked && f.path == path {
+			found = f.content
+		}
+	}
+	p.mu.Unlock()
+	if found == nil {
+		answer(w, nil, no(404, "Not Found"))
+		return
+	}
+	_, _ = w.Write(found) // who asked may have gone
+}

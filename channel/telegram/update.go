@@ -1,0 +1,254 @@
+package telegram
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"mailroom/channel/chat"
+)
+
+// update is what the platform hands out. Only what is used of it is read.
+type update struct {
+	ID       int64    `json:"update_id"`
+	Message  *message `json:"message"`
+	Edited   *message `json:"edited_message"`
+	Callback *struct {
+		ID      string   `json:"id"`
+		From    user     `json:"from"`
+		Message *message `json:"message"` // nil for one that was sent in another's name
+		Data    string   `json:"data"`
+	} `json:"callback_query"`
+}
+
+func readUpdate(raw json.RawMessage) (u update, err error) {
+	err = json.Unmarshal(raw, &u)
+	return u, err
+}
+
+type user struct {
+	ID       int64  `json:"id"`
+	Bot      bool   `json:"is_bot"`
+	First    string `json:"first_name"`
+	Last     string `json:"last_name"`
+	Username string `json:"username"`
+}
+
+type room struct {
+	ID       int64  `json:"id"`
+	Type     string `json:"type"` // private, group, supergroup or channel
+	Title    string `json:"title"`
+	Username string `json:"username"`
+}
+
+type message struct {
+	ID       int64    `json:"message_id"`
+	Topic    int64    `json:"message_thread_id"` // of a topic, or of a thread of replies
+	InTopic  bool     `json:"is_topic_message"`
+	From     *user    `json:"from"`
+	As       *room    `json:"sender_chat"` // in whose name: a group's admin, or a channel
+	Chat     room     `json:"chat"`
+	Edited   int64    `json:"edit_date"`
+	Posted   bool     `json:"is_automatic_forward"` // of a channel, into its group
+	Answers  *message `json:"reply_to_message"`
+	Text     string   `json:"text"`
+	Entities []entity `json:"entities"`
+	Caption  string   `json:"caption"`
+	Marks    []entity `json:"caption_entities"`
+	Migrated int64    `json:"migrate_to_chat_id"`
+
+	Document  *file  `json:"document"`
+	Photo     []file `json:"photo"` // the same one in several sizes
+	Audio     *file  `json:"audio"`
+	Voice     *file  `json:"voice"`
+	Video     *file  `json:"video"`
+	VideoNote *file  `json:"video_note"`
+	Animation *file  `json:"animation"`
+}
+
+// entity is a part of a text that means something; Offset and Length are units of
+// UTF-16.
+type entity struct {
+	Type   string `json:"type"`
+	Offset int    `json:"offset"`
+	Length int    `json:"length"`
+	User   *user  `json:"user"`
+}
+
+type file struct {
+	ID       string `json:"file_id"`
+	Name     string `json:"file_name"`
+	MimeType string `json:"mime_type"`
+	Size     int64  `json:"file_size"`
+}
+
+// messageID names a message everywhere: its number is only its chat's. It is the key
+// of what was said, and the id of what is sent.
+func messageID(chat, number int64) string { return fmt.Sprintf("%d:%d", chat, number) }
+
+// event says what an update is to us; false if it is nothing.
+func (u *update) event(bot Bot) (e chat.Event, ok bool) {
+	position := strconv.FormatInt(u.ID, 10)
+	switch {
+	case u.Callback != nil:
+		q := u.Callback
+		if q.Message == nil || q.Message.Chat.Type == "channel" {
+			return e, false
+		}
+		return chat.Event{
+			Kind: chat.Tapped, Key: "tap:" + q.ID, Place: q.Message.place(), User: q.From.user(), Addressed: true,
+			Of: messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
+		}, true
+	case u.Message != nil:
+		e, ok = u.Message.said(bot)
+		e.Key, e.Position = messageID(u.Message.Chat.ID, u.Message.ID), position
+		return e, ok
+	case u.Edited != nil:
+		e, ok = u.Edited.said(bot)
+		e.Kind, e.Of, e.Position = chat.Edited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
+		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.Of, u.Edited.Edited, u.ID) // two edits may be of one second
+		return e, ok
+	}
+	return e, false
+}
+
+// said is a message of a person; false of all others.
+func (m *message) said(bot Bot) (e chat.Event, ok bool) {
+	if m.Chat.Type == "channel" || m.Posted || m.From == nil && m.As == nil {
+		return e, false
+	}
+	e = chat.Event{Kind: chat.Said, Place: m.place(), Files: m.files()}
+	if m.As != nil {
+		// Who speaks for a group has the same sender everywhere.
+		e.User = chat.User{ID: strconv.FormatInt(m.As.ID, 10), Name: m.As.Title}
+	} else if e.User = m.From.user(); m.From.Bot {
+		return e, false // two bots would never end
+	}
+	text, marks := m.Text, m.Entities
+	if text == "" {
+		text, marks = m.Caption, m.Marks
+	}
+	e.Text, e.Addressed = addressed(text, marks, bot)
+	answers := m.Answers
+	e.Addressed = e.Addressed || !e.Place.Group || answers != nil && answers.From != nil && answers.From.ID == bot.ID
+	return e, e.Text != "" || len(e.Files) > 0
+}
+
+// place is where a message is. Its thread is a topic only if it says so: in other
+// groups each message that was answered has one.
+func (m *message) place() chat.Place {
+	p := chat.Place{Chat: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != "private"}
+	if m.InTopic && m.Topic != 0 {
+		p.Topic = strconv.FormatInt(m.Topic, 10)
+	}
+	return p
+}
+
+func (u user) user() chat.User {
+	name := strings.TrimSpace(u.First + " " + u.Last)
+	if name == "" {
+		name = u.Username
+	}
+	return chat.User{ID: strconv.FormatInt(u.ID, 10), Name: name}
+}
+
+// addressed reports whether a text names the bot, and takes the bot's name from a
+// command at its beginning, where menus of groups put it.
+func addressed(text string, marks []entity, bot Bot) (string, bool) {
+	named, plain := false, text
+	for _, e := range marks {
+		words, ok := cut16(text, e.Offset, e.Length)
+		if !ok {
+			continue
+		}
+		switch e.Type {
+		case "mention":
+			named = named || bot.Username != "" && strings.EqualFold(words, "@"+bot.Username)
+		case "text_mention":
+			named = named || e.User != nil && e.User.ID == bot.ID
+		case "bot_command":
+			command, of, directed := strings.Cut(words, "@")
+			switch {
+			case directed && strings.EqualFold(of, bot.Username):
+				named = true
+				if e.Offset == 0 {
+					plain = command + text[len(words):]
+				}
+			case !directed && e.Offset == 0 && !bot.ReadsAll:
+				// In privacy mode the platform hands one out only if it takes it to be
+				// for this bot.
+				named = true
+			}
+		}
+	}
+	return plain, named
+}
+
+// cut16 is a part of a text by units of UTF-16; false if there is none.
+func cut16(text string, offset, length int) (string, bool) {
+	if offset < 0 || length < 1 || offset > len(text) || length > len(text) {
+		return "", false
+	}
+	begin, end, at := -1, -1, 0
+	for i, r := range text {
+		if at == offset {
+			begin = i
+		}
+		if at == offset+length {
+			end = i
+		}
+		at += max(utf16.RuneLen(r), 1)
+	}
+	if at == offset+length {
+		end = len(text)
+	}
+	if begin < 0 || end < begin {
+		return "", false
+	}
+	return text[begin:end], true
+}
+
+// units counts a text in UTF-16, as the platform does.
+func units(text string) (n int) {
+	for _, r := range text {
+		n += max(utf16.RuneLen(r), 1)
+	}
+	return n
+}
+
+// files are what came with a message. URI holds the platform's id of the file, which
+// is of use to this bot alone.
+func (m *message) files() (all []chat.File) {
+	add := func(f *file, name, kind string) {
+		if f == nil || f.ID == "" {
+			return
+		}
+		out := chat.File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: fileURI + f.ID}
+		if out.Name == "" {
+			out.Name = name
+		}
+		if out.MimeType == "" {
+			out.MimeType = kind
+		}
+		if out.Size <= 0 {
+			out.Size = -1
+		}
+		all = append(all, out)
+	}
+	if m.Animation == nil { // which is a document too
+		add(m.Document, "document", "application/octet-stream")
+	}
+	if n := len(m.Photo); n > 0 {
+		add(&m.Photo[n-1], "photo.jpg", "image/jpeg") // the largest is the last
+	}
+	add(m.Audio, "audio.mp3", "audio/mpeg")
+	add(m.Voice, "voice.ogg", "audio/ogg")
+	add(m.Video, "video.mp4", "video/mp4")
+	add(m.VideoNote, "video.mp4", "video/mp4")
+	add(m.Animation, "animation.mp4", "video/mp4")
+	return all
+}
+
+const fileURI = "telegram:file/"

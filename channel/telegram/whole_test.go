@@ -1,0 +1,59 @@
+package telegram_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/telegram"
+	"mailroom/channel/telegram/telegramtest"
+)
+
+// TestTelegramIsAChannel plays what all channels keep to, from what somebody says to
+// the reply.
+func TestTelegramIsAChannel(t *testing.T) {
+	t.Parallel()
+	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
+		tg := telegramtest.New(t)
+		ann := tg.Person("Ann")
+		o := telegram.Options{
+			API: tg.URL, Poll: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+			Token: func() (string, error) { return telegramtest.Token, nil },
+		}
+		said, down, hangs := map[string]bool{}, false, false
+		return &channeltest.Platform{
+			Kind:    telegram.Kind,
+			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
+			Pace: channel.Pace{
+				First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
+			},
+			Say: func(id, text string) {
+				if said[id] {
+					tg.Again()
+					return
+				}
+				said[id] = true
+				ann.Says(ann.Private(), text)
+			},
+			Sent: func() []string { return ann.Private().Texts() },
+			Down: func() { down = true; tg.Down() },
+			Hang: func() { hangs = true; tg.Freeze() },
+			Deny: func() { tg.Revoke(telegramtest.Token, true) },
+			Mend: func() {
+				tg.Revoke(telegramtest.Token, false)
+				if hangs {
+					hangs = false
+					tg.Thaw()
+				}
+				if down {
+					down = false
+					tg.Up(t)
+				}
+			},
+			History: true,
+		}
+	})
+}
