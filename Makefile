@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents lint pages torture chaos fuzz bench peers cover compiler browser clean
+.PHONY: help build run test racing rest test-real-agents lint pages torture chaos fuzz bench peers cover compiler browser ircd clean
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ run: build ## build and start the server; DATA=folder keeps everything there
 
 # Two lanes, because the tests wait for real processes, clocks and disks, and the
 # rest fills these gaps. What the rest says comes in one piece, at its end.
-test: compiler browser ## everything: format, vet, staticcheck, build, tests with the race detector
+test: compiler browser ircd ## everything: format, vet, staticcheck, build, tests with the race detector
 	@mkdir -p bin
 	@$(MAKE) --no-print-directory -j2 racing rest
 
@@ -47,8 +47,11 @@ racing: # go vet has its turn in lint
 
 rest:
 	@{ $(MAKE) --no-print-directory lint && $(MAKE) --no-print-directory build && \
-		(cd store/sqlite/powercut && $(GO) vet . && $(GO) test -vet=off .) && \
+		for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test -vet=off .) || exit 1; done && \
 		$(MAKE) --no-print-directory pages; } >bin/rest.log 2>&1; code=$$?; cat bin/rest.log; exit $$code
+
+# Tests with a library that nothing else needs are modules of their own.
+MODULES = store/sqlite/powercut server/openapi
 
 PROGRAMS = agent/exec/testdata/programs
 
@@ -70,6 +73,10 @@ pages: browser build $(MCP)/node_modules/.ready ## the JavaScript client and an 
 	cd $(MCP) && npm test --silent
 	cd web && npm ci --ignore-scripts --prefer-offline --loglevel=error && npm test --silent
 
+# The build is without paths. What lint and these tests need is compiled as it is,
+# so that nothing is compiled twice.
+rest lint: export GOFLAGS := $(GOFLAGS) -trimpath
+
 lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
 		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
@@ -77,6 +84,7 @@ lint: ## gofmt, go vet, staticcheck
 	$(GO) vet -tags torture,realagents ./cmd/mailroom ./agent/exec
 	$(STATICCHECK) ./...
 	$(STATICCHECK) -tags torture,realagents ./cmd/mailroom ./agent/exec
+	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 
 torture: build ## random histories, faults, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
@@ -132,6 +140,15 @@ browser: ## make sure of Node, and of the browser that the pages are tested in
 		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends chromium fonts-dejavu-core; \
 	fi; \
 	has || { echo "the pages are tested in Chromium: install it, on Debian: apt-get install chromium, or name another one in CHROMIUM" >&2; exit 1; }
+
+# The package would begin a server for everybody, which nobody has asked for.
+ircd: ## make sure of the IRC server that the channel of IRC is tested with
+	@has() { [ -x /usr/sbin/ngircd ] || command -v ngircd >/dev/null; }; \
+	if ! has && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get install -yq --no-install-recommends ngircd && \
+			{ systemctl disable --now ngircd >/dev/null 2>&1 || true; }; \
+	fi; \
+	has || { echo "the channel of IRC is tested with a real server: install ngircd, on Debian: apt-get install ngircd" >&2; exit 1; }
 
 clean: ## remove what was built
 	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules

@@ -63,7 +63,7 @@ func (m *Main) rootCommand() *cobra.Command {
 	root.AddCommand(
 		m.serveCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
-		m.agentsCommand(), m.channelsCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
+		m.agentsCommand(), m.channelsCommand(), m.pairCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.projectCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.moreCommands()...)
 	return root
@@ -77,7 +77,8 @@ close the terminal, and "mailroom attach" shows it again. "mailroom send --agent
 tour hello" shows what a run can do, with no model and no key.
 
 Exit codes: 0 done, 1 failed or cancelled, 2 usage or invalid, 3 waits for a
-decision, 4 no server or not allowed, 130 Ctrl-C.`
+decision, 4 no server or not allowed, 130 Ctrl-C; of a server whose channels are all
+down 75 start it again, 78 mend its configuration.`
 
 // door is where a server is, and how to get in.
 type door struct {

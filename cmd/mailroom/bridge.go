@@ -112,7 +112,8 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 	for _, warning := range c.ReadTokens(m.Env) {
 		m.say("%s", warning)
 	}
-	if _, err := newPoll(ch, ""); err != nil {
+	c.WhenAllDownUnlessSet(config.Exit)
+	if _, err := openPoll(poll.Options{URL: ch.URL, Workspace: ch.Workspace, Agent: ch.Agent}, ch); err != nil {
 		return refusal(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {

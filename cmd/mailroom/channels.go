@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -12,6 +13,9 @@ import (
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
+	"mailroom/internal/metrics"
+	"mailroom/ledger"
+	"mailroom/stream"
 )
 
 func (m *Main) channelsCommand() *cobra.Command {
@@ -20,14 +24,20 @@ func (m *Main) channelsCommand() *cobra.Command {
 		Short: "List the connections to platforms, and how they are",
 		Long: `List the connections to platforms, and how they are.
 
-connected is said only while the last success is fresh; a silent channel fails
-nowhere and hears nothing; a queued one failed and is tried again; a failed one
-needs somebody who mends what its reason says. UNHANDLED counts messages that the
-platform was not told to be done: they are being run, or their reply is under way.`,
+connected is said only while the last success is fresh. A silent channel was not
+heard any more, a queued one failed; both are tried again by themselves. A parked one
+has failed so often that somebody should look, and is tried now and then. One that
+gave_up, or that failed for a reason that trying does not mend, is tried again with
+"mailroom channels resume NAME" only. UNHANDLED counts messages that the platform was
+not told to be done: they are being run, or their reply is under way.
+
+Each change is an entry in the thread channel:NAME.`,
 		Example: `  mailroom channels
-  mailroom channels -o json`,
+  mailroom channels -o json
+  mailroom channels resume mol`,
 		Args: cobra.NoArgs,
 	}
+	cmd.AddCommand(m.addChannelCommand(), m.resumeChannelCommand())
 	output := formatFlag(cmd)
 	return m.calling(cmd, func(c *client.Client, _ []string) error {
 		channels, err := c.Channels(cmd.Context())
@@ -38,28 +48,99 @@ platform was not told to be done: they are being run, or their reply is under wa
 	})
 }
 
+func (m *Main) resumeChannelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Try a channel now that is not connected",
+		Long: `Try a channel now that is not connected, as if nothing had failed before: also one
+that gave up or failed for good. A connected one is left alone.`,
+		Example: `  mailroom channels resume mol`,
+		Args:    cobra.ExactArgs(1),
+	}
+	output := formatFlag(cmd)
+	return m.calling(cmd, func(c *client.Client, args []string) error {
+		ch, err := c.ResumeChannel(cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if *output == asJSON {
+			return m.printJSON(ch)
+		}
+		m.say("channel %s is %s; see how it goes with `%s`", ch.Name, ch.State, m.again("channels"))
+		return nil
+	})
+}
+
 func (m *Main) printChannels(channels []client.Channel, output format) error {
 	if output == asJSON {
 		return m.printJSON(client.Page[client.Channel]{Items: channels})
 	}
-	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "CURSOR", "UNHANDLED", "LAST ERROR"}}
+	rows := [][]string{{"CHANNEL", "KIND", "STATE", "LAST SUCCESS", "LAST IN", "LAST OUT", "CURSOR", "UNHANDLED", "DOWN", "LAST ERROR"}}
 	for _, c := range channels {
-		state := c.State
-		if c.State == client.ChannelQueued && c.NextTry != nil {
-			state += fmt.Sprintf(", next try %s", m.when(c.NextTry))
-		}
 		trouble := "-"
 		if c.LastError != nil {
 			trouble = m.when(c.LastErrorAt) + " " + cut(*c.LastError, 100)
 		}
-		if c.State == client.ChannelConnected && c.Reason != nil {
-			state += ": " + *c.Reason
-		}
 		rows = append(rows, []string{
-			c.Name, c.Kind, state, m.when(c.LastSuccess), orDash(c.Cursor), fmt.Sprint(c.Unhandled), trouble,
+			c.Name, c.Kind, m.stateOf(c), m.when(c.LastSuccess), m.when(c.LastInbound), m.when(c.LastOutbound), cursorOf(c), fmt.Sprint(c.Unhandled),
+			(time.Duration(c.DowntimeMS) * time.Millisecond).Round(time.Second).String(), trouble,
 		})
 	}
-	return m.printList(rows, nil, "no channels: `mailroom bridge` runs one, and [channels.NAME] in the configuration makes one of this server's")
+	if err := m.printList(rows, nil, "no channels: `mailroom bridge` runs one, and [channels.NAME] in the configuration makes one of this server's"); err != nil {
+		return err
+	}
+	for _, c := range channels {
+		switch c.State {
+		case client.ChannelParked, client.ChannelGaveUp, client.ChannelFailed:
+			m.say("channel %s needs somebody to look; to have it tried at once: %s", c.Name, m.again("channels", "resume", c.Name))
+		}
+	}
+	return nil
+}
+
+func (m *Main) stateOf(c client.Channel) string {
+	state := c.State
+	if c.State == client.ChannelConnected {
+		if c.Reason != nil {
+			state += ": " + *c.Reason
+		}
+		return state
+	}
+	if c.Attempts > 0 {
+		state += " after " + failedTries(c.Attempts)
+	}
+	if c.NextTry != nil {
+		state += ", next try " + m.when(c.NextTry)
+	}
+	if c.LeftBehind > 0 {
+		state += fmt.Sprintf(", %d adapters do not end", c.LeftBehind)
+	}
+	return state
+}
+
+func failedTries(n int) string {
+	if n == 1 {
+		return "1 failed try"
+	}
+	return fmt.Sprintf("%d failed tries", n)
+}
+
+func cursorOf(c client.Channel) string {
+	cursor := orDash(c.Cursor)
+	if c.CursorLag != nil {
+		cursor += fmt.Sprintf(" (%d behind)", *c.CursorLag)
+	}
+	return cursor
+}
+
+// secretsOf are the files of a configuration with the tokens of its channels.
+func secretsOf(c *config.Config, all connections) (files []*secret) {
+	for _, r := range all {
+		if ch := c.Channels[r.Name()]; ch != nil && ch.TokenFile != "" {
+			files = append(files, &secret{channel: r, file: ch.TokenFile})
+		}
+	}
+	return files
 }
 
 // reserved are the threads that only channels make.
@@ -67,46 +148,67 @@ func reserved(c *config.Config) (beginnings []string) {
 	for _, name := range c.ChannelNames() {
 		beginnings = append(beginnings, channel.Reserved(name)...)
 	}
+	if c.Tracker != nil {
+		beginnings = append(beginnings, channel.Reserved(config.TrackerChannel)...)
+	}
 	return beginnings
 }
 
-// newChannels makes the runners of a configuration's channels. One that cannot
-// work is there too: it says why.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l channel.Ledger, log *slog.Logger) []*channel.Runner {
-	var runners []*channel.Runner
+// newChannels makes the runners of a configuration's channels.
+func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, streams *stream.Streams, log *slog.Logger) connections {
+	var runners connections
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
-		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
-		bridge, err := newPoll(ch, c.Command)
-		if err != nil {
-			o.Adapter = channel.Broken(err)
-		} else {
-			o.Adapter, o.Fresh = bridge, bridge.Fresh()
-		}
 		if agents[ch.Agent].Agent == nil {
 			log.Warn("this server does not run the agent of a channel: its messages wait for a worker elsewhere", "channel", name, "agent", ch.Agent)
 		}
+		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
+		if ch.IsChat() {
+			o.Connect, o.Pace = newChat(ch, c.Command, streams)
+		} else {
+			o.Connect, o.Pace = newPoll(ch, c.Command)
+		}
+		o.Pace.First, o.Pace.Most, o.Pace.Probe = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
+		o.Pace.Attempts, o.Pace.GiveUpAfter = anyIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))
+	}
+	if c.Tracker != nil {
+		runners = append(runners, newWatch(c, agents, l, log))
 	}
 	return runners
 }
 
-func newPoll(ch *config.Channel, command string) (*poll.Bridge, error) {
+// newPoll connects to a workspace. Its token is read again for each try, so that
+// one that was mended is used.
+func newPoll(ch *config.Channel, command string) (channel.Connect, channel.Pace) {
+	o := poll.Options{
+		URL: ch.URL, Workspace: ch.Workspace, Agent: ch.Agent, Interval: ch.Interval, Command: command, Started: time.Now(),
+	}
+	return func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		bridge, err := openPoll(o, ch)
+		if err != nil {
+			return nil, channel.Fatal(err)
+		}
+		return bridge.Connect(ctx, l)
+	}, o.Pace()
+}
+
+func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
 	token, err := ch.Token()
 	if err != nil {
 		return nil, err
 	}
-	return poll.New(poll.Options{
-		URL: ch.URL, Workspace: ch.Workspace, Agent: ch.Agent, Token: token, Interval: ch.Interval, Command: command,
-	})
+	o.Token = token
+	return poll.New(o)
 }
 
 // couriers are the agents that deliver for channels. Nobody is offered these: they
-// send what a conversation says, and nothing else.
-func couriers(channels []*channel.Runner) map[string]engine.Agent {
+// send what a conversation says, and nothing else. Each has room of its own, so that
+// a platform which takes its time holds up no other.
+func couriers(channels connections) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, c := range channels {
-		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Deadline: deliveryDeadline}
+		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Deadline: deliveryDeadline, Limit: deliveries}
 	}
 	return all
 }
@@ -114,18 +216,56 @@ func couriers(channels []*channel.Runner) map[string]engine.Agent {
 // deliveryDeadline is for one attempt of a delivery, whose calls end sooner.
 const deliveryDeadline = 5 * time.Minute
 
-func describeChannels(channels []*channel.Runner) []client.Channel {
+// connections are the channels of a server, by name.
+type connections []*channel.Runner
+
+// All implements [server.Channels].
+func (all connections) All() []client.Channel {
 	var out []client.Channel
-	for _, c := range channels {
+	for _, c := range all {
 		s := c.State()
 		out = append(out, client.Channel{
-			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Reason: textOf(s.Reason),
+			Name: s.Name, Kind: s.Kind, State: string(s.Condition), Since: moment(s.Since), Reason: textOf(s.Reason),
+			Attempts: s.Attempts, NextTry: moment(s.NextTry), Adapter: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			ConnectedSince: moment(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
 			LastSuccess: moment(s.LastSuccess), LastError: textOf(s.LastError), LastErrorAt: moment(s.LastErrorAt),
-			LastInbound: moment(s.LastInbound), LastOutbound: moment(s.LastOutbound), Cursor: textOf(s.Cursor),
-			Unhandled: s.Unhandled, NextTry: moment(s.NextTry), ConnectedSince: moment(s.ConnectedSince), Failures: s.Failures,
+			LastInbound: moment(s.LastInbound), LastOutbound: moment(s.LastOutbound),
+			Cursor: textOf(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unhandled,
 		})
 	}
 	return out
+}
+
+// Resume implements [server.Channels].
+func (all connections) Resume(name string) bool {
+	for _, c := range all {
+		if c.Name() == name {
+			c.Resume()
+			return true
+		}
+	}
+	return false
+}
+
+// numbers are what metrics tell of the channels.
+func (all connections) numbers() []metrics.Channel {
+	var out []metrics.Channel
+	for _, c := range all {
+		s := c.State()
+		out = append(out, metrics.Channel{
+			Name: s.Name, State: string(s.Condition), Adapters: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
+			Attempts: s.Attempts, Downtime: s.Downtime, LastSuccess: s.LastSuccess, Unhandled: s.Unhandled,
+		})
+	}
+	return out
+}
+
+// conditions are all states of a channel, as metrics name them.
+func conditions() (names []string) {
+	for _, c := range channel.Conditions() {
+		names = append(names, string(c))
+	}
+	return names
 }
 
 func textOf(s string) *string {

@@ -17,10 +17,12 @@ import (
 // Exit codes.
 const (
 	exitDone        = 0
-	exitFailed      = 1 // also: cancelled
-	exitUsage       = 2 // or invalid input
-	exitWaits       = 3 // for a decision
-	exitServer      = 4 // none, or not allowed
+	exitFailed      = 1  // also: cancelled
+	exitUsage       = 2  // or invalid input
+	exitWaits       = 3  // for a decision
+	exitServer      = 4  // none, or not allowed
+	exitAgain       = 75 // of a server: start it again
+	exitMend        = 78 // of a server: mend its configuration first
 	exitInterrupted = 130
 )
 

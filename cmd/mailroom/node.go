@@ -13,13 +13,10 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
-	"mailroom/channel"
-	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
-	"mailroom/protocol/mcp"
 	"mailroom/server"
 	"mailroom/stream"
 	"mailroom/web"
@@ -33,7 +30,9 @@ type node struct {
 	keeper *keeper
 	roster *roster
 
-	channels []*channel.Runner
+	channels connections
+	secrets  []*secret
+	exits    bool             // when no channel is connected or may be again by itself
 	engines  []*engine.Engine // engine, and the one that delivers for channels
 }
 
@@ -57,7 +56,7 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 // assemble puts the parts together around the agents of a roster.
 func assemble(store mailroom.Store, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
-	n := &node{roster: roster}
+	n := &node{roster: roster, exits: c.WhenAllDown == config.Exit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -71,7 +70,10 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
 		Log:       log,
 	})
-	n.channels = newChannels(c, agents, n.ledger, log)
+	streams := stream.New(n.ledger, b)
+	n.channels = newChannels(c, agents, n.ledger, streams, log)
+	n.secrets = secretsOf(c, n.channels)
+	numbers.Channels(conditions(), n.channels.numbers)
 	names := slices.Sorted(maps.Keys(agents))
 	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
@@ -79,21 +81,18 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 	if len(n.channels) > 0 {
 		// Deliveries have room of their own: agents that work for hours must not
 		// keep what was said from going out.
-		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), deliveries, numbers, log)))
+		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), deliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
-		Ledger: n.ledger, Streams: stream.New(n.ledger, b), Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
+		Ledger: n.ledger, Streams: streams, Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
 		Agents: func() []string { return names },
 		Absent: roster.programs.missing,
 		Describe: func(name string) server.Description {
 			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
 		},
-		Faces: map[string]server.Face{"/mcp": {
-			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
-			Serve: mcp.Handler(version().Version),
-		}},
-		Channels: func() []client.Channel { return describeChannels(n.channels) },
-		Pages:    web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
+		Faces:    faces(),
+		Channels: n.channels, Pairings: newDoors(c, n.ledger),
+		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
@@ -103,7 +102,7 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 	return n
 }
 
-// deliveries is how many replies are sent at once.
+// deliveries is how many replies a channel sends at once.
 const deliveries = 32
 
 // engineOptions are those of an engine of this process.
@@ -180,16 +179,14 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 		}
 		return nil
 	})
-	for _, c := range n.channels {
-		group.Go(func() error {
-			select {
-			case <-prepared:
-				c.Run(ctx)
-			case <-ctx.Done():
-			}
+	group.Go(func() error {
+		select {
+		case <-prepared:
+			return n.channels.run(ctx, n.secrets, n.exits)
+		case <-ctx.Done():
 			return nil
-		})
-	}
+		}
+	})
 	group.Go(func() error { return n.ledger.Run(ledgerCtx) })
 	return group.Wait()
 }

@@ -18,11 +18,12 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"mailroom/client"
+	"mailroom/cmd/internal/bd"
 	"mailroom/cmd/mailroom/internal/folder"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mailroom": main})
+	testscript.Main(m, map[string]func(){"mailroom": main, "bd": func() { os.Exit(bd.Started(context.Background(), "bd", "")) }})
 }
 
 // Sessions of a user: each file of testdata is one. Beside the commands of
@@ -36,6 +37,7 @@ func TestMain(m *testing.M) {
 //	sql STATEMENT       change rows of a store that no server has open
 //	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
+//	becomes ID STATUS   until an issue of the tracker here has a status
 //	open TEXT           write into the pipe named gate, once somebody reads it
 //	field NAME PATH     set variable NAME to a field of the JSON in stdout's first line
 func TestSessions(t *testing.T) {
@@ -60,6 +62,7 @@ func TestSessions(t *testing.T) {
 			"falsify":   scriptFalsify,
 			"damage":    scriptDamage,
 			"await":     scriptAwait,
+			"becomes":   scriptBecomes,
 			"field":     scriptField,
 			"open": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(open(ts.MkAbs("gate"), strings.Join(args, " ")))

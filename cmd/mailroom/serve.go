@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -88,6 +89,16 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err := reap(ctx, c.Mark, log); err != nil {
 		return err
 	}
+	if c.WhenAllDown == config.Exit { // and whoever keeps it running starts it again
+		if err := m.brake(ctx, held); err != nil || ctx.Err() != nil {
+			return err
+		}
+		defer func() {
+			if ctx.Err() != nil {
+				err = errors.Join(err, held.Stopped())
+			}
+		}()
+	}
 	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
 	if err != nil {
 		return err
@@ -115,6 +126,21 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	}
 	defer context.AfterFunc(ctx, m.printStopping)()
 	return n.run(ctx, ln)
+}
+
+// brake waits before a server goes on of which too many have ended just now.
+func (m *Main) brake(ctx context.Context, held *folder.Held) error {
+	pause, err := held.Start(time.Now())
+	if err != nil || pause == 0 {
+		return err
+	}
+	m.say("it was started too often within two minutes: it goes on in %s", pause)
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-ctx.Done():
+		return held.Stopped()
+	}
 }
 
 // reap ends what a killed server of the same folder left running: nobody reads

@@ -10,6 +10,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
+	"mailroom/channel"
 )
 
 // talk says in one line what an entry means for who waits for a reply. It
@@ -28,6 +29,10 @@ func (t talk) line(e mailroom.Entry) (string, error) {
 		return t.ticket(e)
 	case program.KindWarning, exec.KindSession:
 		return ofProgram(e), nil
+	case mailroom.KindNotification, mailroom.KindReserved, mailroom.KindReleased, mailroom.KindLapsed:
+		return ofProject(e)
+	case mailroom.KindChannel:
+		return ofChannel(e)
 	}
 	return t.run(e)
 }
@@ -47,6 +52,44 @@ func ofProgram(e mailroom.Entry) string {
 		return ""
 	}
 	return fmt.Sprintf("%s begins a new session and was given %d messages of this thread: %s", b.Program, b.Messages, b.Why)
+}
+
+// ofProject is what happened in a project.
+func ofProject(e mailroom.Entry) (string, error) {
+	switch e.Kind {
+	case mailroom.KindNotification:
+		var b mailroom.Notification
+		err := e.Decode(&b)
+		to := "all"
+		if len(b.To) > 0 {
+			to = strings.Join(b.To, ", ")
+		}
+		return fmt.Sprintf("%s tells %s: %s %s", b.From, to, b.Event, unescaped(b.Data)), err
+	case mailroom.KindReserved:
+		var b mailroom.Reservation
+		err := e.Decode(&b)
+		return fmt.Sprintf("%s reserves %s until %s, with fence %d", b.Holder, b.Name, b.ExpiresAt.UTC().Format(time.RFC3339), b.Fence), err
+	}
+	var b mailroom.ReservationEnd
+	err := e.Decode(&b)
+	if e.Kind == mailroom.KindLapsed {
+		return fmt.Sprintf("the reservation of %s by %s has ended by itself", b.Name, b.Holder), err
+	}
+	return fmt.Sprintf("%s of %s is released by %s", b.Name, b.Holder, b.By), err
+}
+
+// ofChannel is how a channel fares.
+func ofChannel(e mailroom.Entry) (string, error) {
+	var b channel.Change
+	err := e.Decode(&b)
+	line := fmt.Sprintf("channel %s: %s", b.Channel, b.State)
+	if b.Attempts > 0 {
+		line += " after " + failedTries(b.Attempts)
+	}
+	if b.Reason != "" {
+		line += ": " + b.Reason
+	}
+	return line, err
 }
 
 // unescaped is JSON as people write it, without escapes for HTML.

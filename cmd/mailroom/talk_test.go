@@ -57,6 +57,8 @@ func TestWhatARunDoesIsToldInALineEach(t *testing.T) {
 		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b"}`), ""},
 		{"x.exec.session", json.RawMessage(`{"program":"codex","session":"b","lost":"a","why":"it is gone","messages":2}`),
 			"codex begins a new session and was given 2 messages of this thread: it is gone\n"},
+		{mailroom.KindChannel, json.RawMessage(`{"channel":"mol","state":"connected","at":"2026-11-22T01:02:03Z"}`), "channel mol: connected\n"},
+		{mailroom.KindChannel, json.RawMessage(`{"channel":"mol","state":"gave_up","reason":"it is down","attempts":3}`), "channel mol: gave_up after 3 failed tries: it is down\n"},
 		{"x.note", json.RawMessage(`{}`), ""},
 	} {
 		talked.Reset()

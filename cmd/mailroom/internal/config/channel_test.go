@@ -29,6 +29,7 @@ func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
 	}
 	want := map[string]*Channel{"mol": {
 		Kind: KindPoll, Agent: "echo", URL: "https://platform.example.org", Workspace: "ws-1", TokenFile: file, Interval: 5 * time.Second,
+		Pace: Pace{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
 	}}
 	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(Channel{})); diff != "" {
 		t.Error(diff)
@@ -72,8 +73,8 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"no table":     {"channels = 1", `f.toml:1: channels: it is not a table; write [channels.NAME]`},
 		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; write [channels.NAME] with the settings of one channel`},
-		"no kind":      {"[channels.x]\nagent = \"echo\"", `f.toml:1: channels.x: it needs a kind: poll`},
-		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of poll`},
+		"no kind":      {"[channels.x]\nagent = \"echo\"", `f.toml:1: channels.x: it needs a kind: irc, poll, telegram`},
+		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of irc, poll, telegram`},
 		"unknown key":  {good + "tokenfile = \"x\"", `f.toml:6: channels.mol.tokenfile: unknown key (did you mean "token_file"?)`},
 		"no token":     {good, `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},
 		"two tokens":   {good + "token_env = \"A\"\ntoken_file = \"b\"", `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},
@@ -81,8 +82,48 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 			"[channels.x]\nkind = \"poll\"\nurl = \"https://u:p@example.org\"",
 			`f.toml:3: channels.x.url: "…@…" is not an address, such as "https://platform.example.org"`,
 		},
-		"nothing else": {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: it needs an agent, such as agent = "codex"`},
+		"a setting of all, misspelt":  {"[channels]\nretry_frist = \"1s\"", `f.toml:2: channels.retry_frist: unknown key (did you mean "retry_first"?)`},
+		"a setting of all, as a name": {"[channels.attempts]\nkind = \"poll\"", `f.toml:1: channels.attempts: map[kind:poll] is not a whole number from 0 to 1000000`},
+		"what to do, wrong":           {"[channels]\nwhen_all_down = \"panic\"", `f.toml:2: channels.when_all_down: "panic" is not one of stay, exit`},
+		"pauses the wrong way round":  {"[channels]\nretry_first = \"1h\"\nretry_most = \"1m\"", `f.toml:3: channels.retry_most: 1m is shorter than retry_first, 1h`},
+		"nothing else":                {"[channels.x]\nkind = \"poll\"", `f.toml:1: channels.x: it needs an agent, such as agent = "codex"`},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, test.file, test.want) })
+	}
+}
+
+func TestAChannelIsKeptGoingAsItsTableSaysElseAsThatOfAllElseAsItsKindIsBest(t *testing.T) {
+	first := func(d time.Duration) Pace {
+		return Pace{RetryFirst: d, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute}
+	}
+	all := Pace{RetryFirst: 2 * time.Second, RetryMost: 4 * time.Second, Attempts: 3, ProbeEvery: time.Minute, GiveUpAfter: 5}
+	const ofAll = "[channels]\nwhen_all_down = \"exit\"\nretry_first = \"2s\"\nretry_most = \"4s\"\nattempts = 3\nprobe_every = \"1m\"\ngive_up_after = 5\n"
+	own := all
+	own.RetryMost, own.Attempts, own.GiveUpAfter = time.Hour, 0, 0
+	for name, c := range map[string]struct {
+		before, after string
+		want          Pace
+	}{
+		"as its kind":        {"", "", first(time.Second)},
+		"as all":             {ofAll, "", all},
+		"as it says":         {"", "retry_first = \"3s\"", first(3 * time.Second)},
+		"some as it says":    {ofAll, "retry_most = \"1h\"\nattempts = 0\ngive_up_after = 0", own},
+		"a long first pause": {"", "retry_first = \"2h\"", func() Pace { p := first(2 * time.Hour); p.RetryMost = 2 * time.Hour; return p }()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Parse("f.toml", []byte(c.before+good+"token_env = \"X\"\n"+c.after))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got.Channels["mol"].Pace); diff != "" {
+				t.Error(diff)
+			}
+			if again, err := Parse("g.toml", []byte(got.TOML(true))); err != nil || again.Channels["mol"].Pace != c.want || again.WhenAllDown != got.WhenAllDown {
+				t.Errorf("what is shown is read as %+v, %v", again, err)
+			}
+			if want := map[bool]string{true: Exit, false: Stay}[c.before != ""]; got.WhenAllDown != want {
+				t.Errorf("when all are down: %s", got.WhenAllDown)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
+	"mailroom/internal/nearest"
 )
 
 // Config are the settings of a server. Every one of them has a default, so an
@@ -41,6 +42,10 @@ type Config struct {
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
+	Tracker  *Tracker // nil: none is watched
+
+	Pace               // of channels that say nothing else
+	WhenAllDown string // Stay or Exit
 
 	// Command is how the commands for this server are begun, in hints.
 	Command string
@@ -141,6 +146,8 @@ func Default() *Config {
 		Limits:        defaultLimits(),
 		Agents:        map[string]*Agent{KindEcho: newAgent(KindEcho), KindInbox: newAgent(KindInbox), KindTour: newAgent(KindTour)},
 		Channels:      map[string]*Channel{},
+		Pace:          defaultPace(),
+		WhenAllDown:   Stay,
 		set:           map[string]bool{},
 	}
 	c.inherit()
@@ -231,11 +238,12 @@ func (c *Config) check() []problem {
 	}
 	if c.Agents[c.DefaultAgent] == nil && program.Find(c.DefaultAgent) == nil { // a program may be found
 		what := fmt.Sprintf("no agent is named %q", c.DefaultAgent)
-		if near := nearest(c.DefaultAgent, sorted(c.Agents)); near != "" {
+		if near := nearest.Word(c.DefaultAgent, sorted(c.Agents)); near != "" {
 			what += fmt.Sprintf(" (did you mean %q?)", near)
 		}
 		found = append(found, problem{key: "default_agent", what: what})
 	}
+	found = append(found, c.checkPaces()...)
 	for _, name := range sorted(c.Agents) {
 		a := c.Agents[name]
 		if a.Kind == KindExec && (len(a.Command) == 0 || a.Command[0] == "") {

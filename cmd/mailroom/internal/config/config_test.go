@@ -263,14 +263,3 @@ func TestVersionFollowsWhatARunDoes(t *testing.T) {
 		}
 	}
 }
-
-func TestNearest(t *testing.T) {
-	known := []string{"lease", "renew", "sweep", "stop_grace", "run_deadline"}
-	for word, want := range map[string]string{
-		"leas": "lease", "laese": "lease", "LEASE": "lease", "stopgrace": "stop_grace", "run_dedline": "run_deadline", "colour": "", "": "",
-	} {
-		if got := nearest(word, known); got != want {
-			t.Errorf("nearest to %q is %q, want %q", word, got, want)
-		}
-	}
-}

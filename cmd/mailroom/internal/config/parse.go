@@ -10,6 +10,8 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
+
+	"mailroom/internal/nearest"
 )
 
 // maxFile bounds what is read as a configuration.
@@ -113,9 +115,14 @@ func (r *reader) top(doc map[string]any) {
 	delete(doc, "limits")
 	channels, connected := doc["channels"]
 	delete(doc, "channels")
-	r.table("", doc, r.config.settings(), "limits", "agents", "channels")
+	tracker, watched := doc["tracker"]
+	delete(doc, "tracker")
+	r.table("", doc, r.config.settings(), "limits", "agents", "channels", "tracker")
 	if connected {
 		r.channels(channels)
+	}
+	if watched {
+		r.tracker(tracker)
 	}
 	if limited {
 		if table, ok := limits.(map[string]any); ok {
@@ -158,7 +165,7 @@ func (r *reader) agent(key, name string, table map[string]any) {
 		a.Kind = name
 	} else {
 		what := "it needs a kind: " + strings.Join(kinds(), ", ")
-		if near := nearest("kind", sorted(table)); near != "" {
+		if near := nearest.Word("kind", sorted(table)); near != "" {
 			what += fmt.Sprintf(" (%q is not a known key)", near)
 		}
 		r.report(key, what)
@@ -180,7 +187,7 @@ func (r *reader) table(prefix string, table map[string]any, settings []setting, 
 		s, ok := byKey[k]
 		if !ok {
 			what := "unknown key"
-			if near := nearest(k, known); near != "" {
+			if near := nearest.Word(k, known); near != "" {
 				what += fmt.Sprintf(" (did you mean %q?)", near)
 			} else {
 				what += "; known are " + strings.Join(known, ", ")
@@ -205,6 +212,9 @@ func (c *Config) inherit() {
 		if !c.set["agents."+name+".deadline"] {
 			a.Deadline = c.RunDeadline
 		}
+	}
+	for name, ch := range c.Channels {
+		c.pauses(name, ch)
 	}
 }
 

@@ -27,10 +27,13 @@ func (c *Config) TOML(reveal bool) string {
 		fmt.Fprintf(&b, "\n[agents.%s]\n", tomlKey(name))
 		c.table(&b, "agents."+name+".", c.Agents[name].settings(), reveal)
 	}
+	b.WriteString("\n[channels]\n")
+	c.table(&b, "channels.", c.pace(), reveal)
 	for _, name := range c.ChannelNames() {
 		fmt.Fprintf(&b, "\n[channels.%s]\n", tomlKey(name))
 		c.table(&b, "channels."+name+".", c.Channels[name].settings(), reveal)
 	}
+	c.trackerTable(&b)
 	return b.String()
 }
 
@@ -69,6 +72,9 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 	}
 	object["agents"] = agents
 	channels := map[string]any{}
+	for _, s := range c.pace() {
+		channels[s.key] = s.value.get()
+	}
 	for name, ch := range c.Channels {
 		table := map[string]any{}
 		for _, s := range ch.settings() {
@@ -77,6 +83,9 @@ func (c *Config) JSON(reveal bool) ([]byte, error) {
 		channels[name] = table
 	}
 	object["channels"] = channels
+	if t := c.trackerObject(); t != nil {
+		object["tracker"] = t
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -65,6 +65,18 @@ func (f Folder) Config() string { return f.path("mailroom.toml") }
 // TokenFile returns the path of the file with the server's own token.
 func (f Folder) TokenFile() string { return f.path("token") }
 
+// ChannelToken is the file of a channel's token, where none is named.
+func (f Folder) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
+
+// Keep puts a file of the folder in its place at once, for its owner only. It makes
+// the folder if it is not there.
+func (f Folder) Keep(path string, data []byte) error {
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	return write(path, data)
+}
+
 func (f Folder) path(name string) string { return filepath.Join(string(f), name) }
 
 // Token reads the token. Without one the error is [fs.ErrNotExist].

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"slices"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/ledger"
+	"mailroom/stream"
+)
+
+// newChat connects to the chat platform of a channel's kind. What agents do is shown
+// from the streams.
+func newChat(ch *config.Channel, command string, streams *stream.Streams) (channel.Connect, channel.Pace) {
+	o := chat.Options{Agent: ch.Agent, Talk: ch.Talk(), Command: command, Follow: streams, Previews: ch.Previews}
+	if ch.Kind == config.KindTelegram {
+		bot := ch.TelegramOptions()
+		return chat.Connect(o, bot.Dial), bot.Pace()
+	}
+	network := ch.IRCOptions()
+	return chat.Connect(o, network.Dial), network.Pace()
+}
+
+// doors are who is let in to talk on the channels of a server, by name of the
+// channel; it implements [server.Pairings].
+type doors []chat.Pairing
+
+func newDoors(c *config.Config, l *ledger.Ledger) (all doors) {
+	for _, name := range c.ChannelNames() {
+		if c.Channels[name].IsChat() {
+			all = append(all, chat.Pairing{Ledger: l, Channel: name})
+		}
+	}
+	return all
+}
+
+// All implements [server.Pairings].
+func (d doors) All(ctx context.Context) ([]client.Pairing, error) {
+	var out []client.Pairing
+	for _, door := range d {
+		people, err := door.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range people {
+			out = append(out, showPairing(p))
+		}
+	}
+	return out, nil
+}
+
+// Approve implements [server.Pairings]. A code that nobody has counts as a wrong one
+// in each channel that it may be of; one that somebody has, in none.
+func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
+	err := error(mailroom.Errorf(mailroom.NotFound, "no channel of a chat platform is called %q", in.Channel))
+	if in.Channel == "" {
+		err = mailroom.Errorf(mailroom.NotFound, "this server has no channel of a chat platform")
+	}
+	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.Pairing) bool { return in.Channel != "" && in.Channel != door.Channel })
+	for _, door := range asked {
+		has, err := door.Has(ctx, in.Code)
+		if err != nil {
+			return client.Pairing{}, err
+		}
+		if has {
+			asked = doors{door}
+			break
+		}
+	}
+	for _, door := range asked {
+		var p chat.Person
+		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.NotFound {
+			return showPairing(p), err
+		}
+	}
+	return client.Pairing{}, err
+}
+
+// Revoke implements [server.Pairings].
+func (d doors) Revoke(ctx context.Context, channel, user string) error {
+	for _, door := range d {
+		if door.Channel == channel {
+			return door.Revoke(ctx, user)
+		}
+	}
+	return mailroom.Errorf(mailroom.NotFound, "no channel of a chat platform is called %q", channel)
+}
+
+func showPairing(p chat.Person) client.Pairing {
+	out := client.Pairing{
+		Channel: p.Channel, User: p.User, Name: p.Name, State: client.Paired, Tier: chat.Guest.String(),
+		Since: p.Since, Until: moment(p.Until), By: textOf(p.By),
+	}
+	if p.Admin {
+		out.Tier = chat.Admin.String()
+	}
+	if p.Waits {
+		out.State, out.Tier = client.PairingWaits, chat.Stranger.String()
+	}
+	return out
+}

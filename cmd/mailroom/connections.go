@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"mailroom/channel"
+)
+
+// How often it is looked whether all channels are down, and whether a secret has
+// changed.
+const (
+	lookAtChannels = 250 * time.Millisecond
+	lookAtSecrets  = 5 * time.Second
+)
+
+// run keeps the channels going until ctx ends, or, if it exits, until none of them is
+// connected or may be again by itself.
+func (all connections) run(ctx context.Context, watched []*secret, exits bool) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, s := range watched {
+		group.Go(func() error {
+			s.watch(ctx, lookAtSecrets)
+			return nil
+		})
+	}
+	for _, c := range all {
+		group.Go(func() error {
+			c.Run(ctx)
+			return nil
+		})
+	}
+	if exits && len(all) > 0 {
+		group.Go(func() error { return all.untilDown(ctx) })
+	}
+	return group.Wait()
+}
+
+// untilDown returns when ctx has ended, or with an error when all are down.
+func (all connections) untilDown(ctx context.Context) error {
+	turn := time.NewTicker(lookAtChannels)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := all.down(); err != nil {
+			return err
+		}
+	}
+}
+
+// down is an error if none is connected or may be again by itself. If trying again
+// may help, so does starting this server again.
+func (all connections) down() error {
+	code, hint := exitMend, "mend what it says, then start it again"
+	var why []string
+	for _, c := range all {
+		s := c.State()
+		if s.Condition.Alive() {
+			return nil
+		}
+		if s.Condition == channel.GaveUp {
+			code, hint = exitAgain, "start it again"
+		}
+		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
+	}
+	return refusal(code, hint, "no channel is connected, and none is tried any more: %s", strings.Join(why, "; "))
+}
+
+// secret is a file with the token of a channel, which is tried when that has changed,
+// unless it is connected.
+type secret struct {
+	channel *channel.Runner
+	file    string
+
+	// Owned by watch.
+	seen os.FileInfo // nil: it was not there
+}
+
+// watch looks at the file until ctx ends.
+func (s *secret) watch(ctx context.Context, every time.Duration) {
+	s.look()
+	turn := time.NewTicker(every)
+	defer turn.Stop()
+	for {
+		select {
+		case <-turn.C:
+		case <-ctx.Done():
+			return
+		}
+		if s.look() && s.channel.State().Condition != channel.Connected {
+			s.channel.Changed()
+		}
+	}
+}
+
+// look reports whether the file is another than at the last look.
+func (s *secret) look() bool {
+	before := s.seen
+	now, err := os.Stat(s.file)
+	if err != nil {
+		now = nil
+	}
+	s.seen = now
+	switch {
+	case before == nil || now == nil:
+		return before != now
+	}
+	return !os.SameFile(before, now) || !before.ModTime().Equal(now.ModTime()) || before.Size() != now.Size()
+}

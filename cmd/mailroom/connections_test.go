@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/poll/polltest"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+// platformTable is a channel of a configuration.
+const platformTable = "[channels.%s]\nkind = \"poll\"\nagent = \"echo\"\nurl = %q\nworkspace = %q\ninterval = \"20ms\"\n%s\n"
+
+// ends waits until a server has ended by itself, and returns its exit code.
+func (p *process) ends(t *testing.T) int {
+	t.Helper()
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		t.Fatalf("it goes on: %s", p.talk.all())
+	}
+	if exit, ok := errors.AsType[*exec.ExitError](p.exit); ok {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+func TestAServerWhoseChannelsAreAllDownEndsIfItIsTo(t *testing.T) {
+	down := polltest.New(t)
+	down.Down()
+	const secretless, gone = "token_env = \"NOBODY_SETS_THIS\"", "token_env = \"HOME\"\nretry_first = \"10ms\"\nretry_most = \"10ms\"\ngive_up_after = 2"
+	for name, c := range map[string]struct {
+		channels []string
+		code     int
+		says     string
+	}{
+		"all failed":         {[]string{secretless, secretless}, exitMend, "NOBODY_SETS_THIS is not set"},
+		"one gave up":        {[]string{secretless, gone}, exitAgain, "b gave up"},
+		"one is tried again": {[]string{secretless, "token_env = \"HOME\"\nretry_first = \"10ms\"\nattempts = 1"}, -1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings := "[channels]\nwhen_all_down = \"exit\"\n"
+			for i, more := range c.channels {
+				settings += fmt.Sprintf(platformTable, string(rune('a'+i)), down.URL, "ws", more)
+			}
+			h, p := newHome(t, settings), &process{}
+			h.process(p)
+			if c.code < 0 {
+				b := &bridged{home: h}
+				b.becomes("b", client.ChannelParked)
+				if err := p.shutdown(); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if code := p.ends(t); code != c.code || !strings.Contains(p.talk.all(), c.says) {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, p.talk.all())
+			}
+		})
+	}
+}
+
+func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
+	const impatient = "[channels]\nretry_first = \"10ms\"\nretry_most = \"10ms\"\ngive_up_after = 2\n"
+	b := newBridged(t, impatient)
+	b.platform.Down()
+	b.start(b.command(""))
+	if code := b.process.ends(t); code != exitAgain || !strings.Contains(b.process.talk.all(), "bridge gave up") {
+		t.Errorf("exit code %d: %s", code, b.process.talk.all())
+	}
+	b = newBridged(t, impatient+"when_all_down = \"stay\"\n")
+	b.platform.Down()
+	b.start(b.command(""))
+	b.becomes(bridgeChannel, client.ChannelGaveUp)
+	if err := b.process.shutdown(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
+	slow, quick := polltest.New(t), polltest.New(t)
+	hold := make(chan struct{})
+	slow.Fail(polltest.Delegate, slices.Repeat([]polltest.Fault{{Hold: hold}}, deliveries+1)...)
+	for i := range deliveries + 1 {
+		slow.Add(polltest.Peer(fmt.Sprint("p-", i), fmt.Sprint("peer-", i), "hello"))
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte(polltest.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := "[agents.echo]\npace = \"0s\"\n"
+	for name, p := range map[string]*polltest.Platform{"slow": slow, "quick": quick} {
+		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
+	}
+	newHome(t, settings).process(&process{})
+	slow.Until(t, "as many replies as may be sent at once", func(s polltest.Seen) bool { return s.Calls[polltest.Delegate] == deliveries })
+	quick.Add(polltest.Canvas("c-1", "hello"))
+	quick.UntilAcked(t, 1)
+	if n := slow.Seen().Calls[polltest.Delegate]; n != deliveries {
+		t.Errorf("by then the slow one was sent to %d times", n)
+	}
+	close(hold)
+	slow.Until(t, "the last reply", func(s polltest.Seen) bool { return len(s.Replies) == deliveries+1 })
+}
+
+// becomes waits until a channel has a state.
+func (b *bridged) becomes(name, state string) client.Channel {
+	b.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		all, err := b.client().Channels(b.t.Context())
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		for _, c := range all {
+			if c.Name == name && c.State == state {
+				return c
+			}
+		}
+		if time.Now().After(end) {
+			b.t.Fatalf("%s is never %s: %+v", name, state, all)
+		}
+	}
+}
+
+// TestAChannelIsResumedByItsOwner has one that gave up on a platform that was down,
+// and a token that comes late.
+func TestAChannelIsResumedByItsOwner(t *testing.T) {
+	p := polltest.New(t)
+	p.Down()
+	secret := filepath.Join(t.TempDir(), "secret")
+	h := newHome(t, fmt.Sprintf(platformTable, "mol", p.URL, polltest.Workspace, "token_file = "+fmt.Sprintf("%q", secret)+"\nretry_first = \"10ms\"\ngive_up_after = 1"))
+	h.process(&process{})
+	b := &bridged{home: h, platform: p}
+	b.becomes("mol", client.ChannelFailed)
+	if err := os.WriteFile(secret, []byte(polltest.Token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	resume := func(name string) (int, string) {
+		t.Helper()
+		code, talk := h.run(t.Context(), &bytes.Buffer{}, "channels", "resume", name)
+		return code, talk
+	}
+	if code, talk := resume("mol"); code != exitDone || !strings.Contains(talk, "channel mol is ") {
+		t.Errorf("exit code %d: %s", code, talk)
+	}
+	b.becomes("mol", client.ChannelGaveUp)
+	p.Up(t)
+	if code, talk := resume("mol"); code != exitDone {
+		t.Errorf("exit code %d: %s", code, talk)
+	}
+	b.becomes("mol", client.ChannelConnected)
+	if code, talk := resume("nobody"); code != exitFailed || !strings.Contains(talk, `no channel "nobody"`) {
+		t.Errorf("exit code %d: %s", code, talk)
+	}
+	b.taken(channel.LogID("mol"), mailroom.KindChannel, 6) // told a moment later
+	var states []string
+	page, err := b.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range page.Items {
+		var c channel.Change
+		if err := e.Decode(&c); err != nil {
+			t.Fatal(err)
+		}
+		states = append(states, string(c.State))
+	}
+	if got := strings.Join(states, " "); got != "starting failed queued gave_up queued connected" {
+		t.Errorf("its log tells %s", got)
+	}
+	b.measured(`mailroom_channel_state{channel="mol",state="connected"} 1`, `mailroom_channel_state{channel="mol",state="parked"} 0`, `mailroom_channel_adapters_total{channel="mol"} 3`)
+}
+
+// measured wants lines among the metrics.
+func (b *bridged) measured(lines ...string) {
+	b.t.Helper()
+	at, err := b.folder.Address()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	token, err := b.folder.Token()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, at.URL+"/metrics", nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(answer.Body); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, line := range lines {
+		if !strings.Contains(text.String(), "\n"+line+"\n") {
+			b.t.Errorf("the metrics have no %s", line)
+		}
+	}
+}
+
+func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	s := &secret{file: file}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct {
+		do   func()
+		want bool
+	}{
+		{func() {}, false}, {func() { write("a") }, true}, {func() {}, false}, {func() { write("ab") }, true},
+		{func() { _ = os.Remove(file) }, true}, {func() {}, false}, // that it is there is checked above
+	} {
+		step.do()
+		if got := s.look(); got != step.want {
+			t.Errorf("look %d: %v, want %v", i, got, step.want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := channel.New(channel.Options{Name: "c", Connect: channel.Broken(errors.New("no token")), Ledger: forgetful{}})
+		s := &secret{file: file, channel: c}
+		all := connections{c}
+		done := make(chan error, 1)
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { done <- all.run(ctx, []*secret{s}, false) }()
+		<-time.After(time.Minute + lookAtSecrets/2) // between two looks
+		if n := c.State().Adapter; n != 1 {
+			t.Errorf("it is tried %d times", n)
+		}
+		write("c")
+		<-time.After(lookAtSecrets)
+		synctest.Wait()
+		if n := c.State().Adapter; n != 2 {
+			t.Errorf("after the change it was tried %d times", n)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// forgetful is a ledger that keeps no notes.
+type forgetful struct{ channel.Ledger }
+
+func (forgetful) Note(context.Context, string, string, json.RawMessage) (int64, error) { return 0, nil }
+
+func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
+	dir := folder.Folder(t.TempDir())
+	held, err := dir.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var talk bytes.Buffer
+		m := &Main{Stderr: &talk}
+		for range 5 {
+			if err := m.brake(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := m.brake(t.Context(), held); err != nil || time.Since(began) != 10*time.Second || !strings.Contains(talk.String(), "goes on in 10s") {
+			t.Errorf("it waits %s, %v: %s", time.Since(began), err, talk.String())
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		began = time.Now()
+		if err := m.brake(ctx, held); err != nil || time.Since(began) != time.Second {
+			t.Errorf("told to end, it waits %s, %v", time.Since(began), err)
+		}
+	})
+	if err := held.Release(); err != nil {
+		t.Error(err)
+	}
+}

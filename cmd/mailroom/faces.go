@@ -1,0 +1,22 @@
+package main
+
+import (
+	"mailroom/protocol/agentmail"
+	"mailroom/protocol/mcp"
+	"mailroom/server"
+)
+
+// faces are the other protocols that the server speaks.
+func faces() map[string]server.Face {
+	all := map[string]server.Face{"POST /mcp": {
+		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
+		Serve: mcp.Handler(version().Version),
+	}}
+	for _, r := range agentmail.Routes() {
+		all[r.Pattern] = server.Face{
+			Via: "agentmail", Name: r.Name, Headers: []string{agentmail.ProjectHeader}, Summary: r.Summary,
+			Status: r.Status, Open: r.Open, Serve: r.Serve,
+		}
+	}
+	return all
+}

@@ -1,0 +1,40 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+const chatting = `[channels.net]
+kind = "irc"
+agent = "echo"
+server = "irc.example.org"
+nick = "bot"
+`
+
+func TestWhoMayTalkIsReadFromTheTable(t *testing.T) {
+	for file, want := range map[string]chat.Talk{
+		chatting: {Pairing: true, Busy: mailroom.ModeQueue},
+		chatting + `admins = ["a"]
+users = ["b", "c"]
+chats = ["#d"]
+pairing = false
+busy = "steer"
+groups = "everything"
+per_user = true`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, Busy: mailroom.ModeSteer, Everything: true, PerUser: true},
+	} {
+		c, err := Parse("f.toml", []byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, c.Channels["net"].Talk()); diff != "" {
+			t.Errorf("of %s (-want +got):\n%s", file, diff)
+		}
+	}
+	refused(t, chatting+`busy = "reject"`, `f.toml:6: channels.net.busy: "reject" is not one of queue, steer, interrupt, collect`)
+	refused(t, chatting+`groups = "some"`, `f.toml:6: channels.net.groups: "some" is not one of addressed, everything`)
+}

@@ -1,0 +1,87 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom/channel/irc"
+)
+
+const network = `[channels.net]
+kind = "irc"
+agent = "echo"
+server = "irc.example.org"
+nick = "bot"
+`
+
+func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := irc.Options{Server: "irc.example.org", Nick: "bot", Gap: irc.DefaultGap, Fresh: irc.DefaultFresh}
+	account, open := plain, plain
+	account.Account, account.Join, account.Gap = "robot", []string{"#dev", "#ops key"}, 2*time.Second
+	open.Plain, open.Server = true, "127.0.0.1:6667"
+	for name, c := range map[string]struct {
+		settings string
+		want     irc.Options
+		secrets  irc.Secrets
+	}{
+		"by itself": {network, plain, irc.Secrets{}},
+		"with an account": {
+			network + "account = \"robot\"\ntoken_file = \"" + file + "\"\njoin = [\"#dev\", \"#ops key\"]\ngap = \"2s\"", account, irc.Secrets{Account: "hush"},
+		},
+		"with a server's password": {network + "token_env = \"DOOR\"", plain, irc.Secrets{Server: "sesame"}},
+		"without TLS":              {strings.Replace(network, "irc.example.org", "127.0.0.1:6667", 1) + "tls = false", open, irc.Secrets{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c1, err := Parse("f.toml", []byte(c.settings))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c1.ReadTokens(func(name string) string { return map[string]string{"DOOR": "sesame"}[name] })
+			got := c1.Channels["net"].IRCOptions()
+			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+			if got.Secrets != nil {
+				if s, err := got.Secrets(); s != c.secrets || err != nil {
+					t.Errorf("the passwords are %+v, %v", s, err)
+				}
+			}
+			raw, err := c1.JSON(true)
+			shown := c1.TOML(true)
+			if both := shown + string(raw); err != nil || strings.Contains(both, "hush") || strings.Contains(both, "sesame") || strings.Contains(both, "workspace =") {
+				t.Errorf("shown as %s", both)
+			}
+			again, err := Parse("g.toml", []byte(shown))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, again.Channels["net"].IRCOptions(), cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("what is shown is read otherwise: %s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {
+	for setting, want := range map[string]string{
+		`sever = "x"`:                         `f.toml:6: channels.net.sever: unknown key (did you mean "server"?)`,
+		`account = "robot"`:                   `f.toml:1: channels.net: the account needs token_env or token_file with its password`,
+		"token_env = \"A\"\ntoken_file = 'b'": `f.toml:1: channels.net: it has token_env and token_file; one of them holds the password`,
+		`join = ["dev"]`:                      `f.toml:1: channels.net: "dev" is no channel to join: write "#name", or "#name key" if it has a key`,
+		`tls = "no"`:                          `f.toml:6: channels.net.tls: "no" is not true or false`,
+	} {
+		refused(t, network+setting, want)
+	}
+	refused(t, strings.Replace(network, `nick = "bot"`, "", 1), `f.toml:1: channels.net: it needs a nick, such as nick = "mybot"`)
+	refused(t, strings.Replace(network, `server = "irc.example.org"`, "", 1), `f.toml:1: channels.net: it needs a server, such as server = "irc.example.org"`)
+}

@@ -1,0 +1,80 @@
+package folder
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
+	second := time.Second
+	for name, c := range map[string]struct {
+		lived []time.Duration // of each server before the next was started, after its pause
+		want  []time.Duration
+	}{
+		"now and then":      {slices.Repeat([]time.Duration{30 * second}, 8), slices.Repeat([]time.Duration{0}, 8)},
+		"five at once":      {slices.Repeat([]time.Duration{second}, 5), slices.Repeat([]time.Duration{0}, 5)},
+		"more":              {slices.Repeat([]time.Duration{second}, 13), []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 40 * second, 80 * second, 160 * second, 300 * second, 300 * second, 300 * second}},
+		"one lasts":         {[]time.Duration{0, 0, 0, 0, 0, 0, 120 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second, 0}},
+		"one nearly lasts":  {[]time.Duration{0, 0, 0, 0, 0, 119 * second, 0}, []time.Duration{0, 0, 0, 0, 0, 10 * second, 20 * second}},
+		"the clock is back": {[]time.Duration{0, 0, 0, 0, -time.Hour, 0}, make([]time.Duration, 6)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, s := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC), storm{}
+			var got []time.Duration
+			for _, lived := range c.lived {
+				var pause time.Duration
+				s, pause = s.start(now)
+				got = append(got, pause)
+				now = now.Add(pause + lived)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("pauses %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
+	dir := Folder(t.TempDir())
+	held, err := dir.Hold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := held.Release(); err != nil {
+			t.Error(err)
+		}
+	}()
+	start := func() time.Duration {
+		t.Helper()
+		pause, err := held.Start(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pause
+	}
+	for range 5 {
+		if pause := start(); pause != 0 {
+			t.Errorf("it waits %s", pause)
+		}
+	}
+	if pause := start(); pause != firstBrake {
+		t.Errorf("the sixth waits %s", pause)
+	}
+	for range 2 {
+		if err := held.Stopped(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if pause := start(); pause != 0 {
+		t.Errorf("after one that was told to end it waits %s", pause)
+	}
+	if err := os.WriteFile(dir.path(startsFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pause := start(); pause != 0 {
+		t.Errorf("after half a file it waits %s", pause)
+	}
+}

@@ -1,0 +1,284 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/irc/irctest"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/config"
+)
+
+// network is a real server of IRC, on which al talks with the bot of a Mailroom in a
+// process of its own.
+type network struct {
+	*home
+	irc     *irctest.Server
+	way     *irctest.Proxy // of the bot
+	al      *irctest.Person
+	process process
+}
+
+// newNetwork has an agent in #dev; more is TOML before the channel's table.
+func newNetwork(t *testing.T, agent, more string) *network {
+	t.Helper()
+	n := &network{irc: irctest.Start(t)}
+	n.way = irctest.NewProxy(t, n.irc.Addr)
+	n.home = newHome(t, more+fmt.Sprintf(`
+[channels]
+retry_first = "50ms"
+retry_most = "200ms"
+
+[channels.net]
+kind = "irc"
+agent = %q
+server = %q
+tls = false
+nick = "bot"
+join = ["#dev"]
+gap = "10ms"
+users = ["al!~al@127.0.0.1"]
+admins = ["root!~root@127.0.0.1"]
+`, agent, n.way.Addr))
+	n.al = n.irc.Enter("al", "JOIN #dev")
+	n.al.Wait(" 366 ")
+	return n
+}
+
+// start starts the server, and returns when its bot is in the channel.
+func (n *network) start() {
+	n.t.Helper()
+	n.home.process(&n.process)
+	n.al.Wait(" JOIN :#dev")
+}
+
+// killed kills the server, and returns when IRC has noticed.
+func (n *network) killed() {
+	n.t.Helper()
+	n.process.kill()
+	for on := true; on; {
+		n.al.Line("ISON bot")
+		on = strings.HasSuffix(strings.TrimSpace(n.al.Wait(" 303 ")), ":bot")
+	}
+}
+
+// entries are those of a kind in a thread.
+func (n *network) entries(thread, kind string) int {
+	n.t.Helper()
+	page, err := n.client().Entries(n.t.Context(), thread, client.EntriesQuery{Limit: 500})
+	if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+		n.t.Fatal(err)
+	}
+	found := 0
+	for _, e := range page.Items {
+		if e.Kind == kind {
+			found++
+		}
+	}
+	return found
+}
+
+// quiet waits until nothing is under way to #dev.
+func (n *network) quiet() {
+	n.t.Helper()
+	n.wants("nothing is under way", func() bool {
+		return n.entries(devOut, mailroom.KindCompleted) == n.entries(devOut, mailroom.KindQueued)
+	})
+}
+
+func (n *network) wait(thread, kind string) {
+	n.t.Helper()
+	n.wants("a "+kind+" in "+thread, func() bool { return n.entries(thread, kind) > 0 })
+}
+
+func (n *network) wants(what string, good func() bool) {
+	n.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !good(); <-tick.C {
+		if time.Now().After(end) {
+			n.t.Fatalf("never: %s; al got %q", what, n.al.Lines())
+		}
+	}
+}
+
+// told is what the agent noted that it was told.
+func (n *network) told() []string {
+	n.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(string(n.folder), "told"))
+	if err != nil && !os.IsNotExist(err) {
+		n.t.Fatal(err)
+	}
+	return strings.Fields(string(raw))
+}
+
+// shout is an agent that notes what it is told, waits at its gate in its first
+// attempt, and answers in capitals.
+const shout = `
+[agents.shout]
+kind = "exec"
+command = ["sh", "-c", "read -r text; echo begun >>told; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
+`
+
+// The threads of #dev.
+const (
+	devThread = "net:bot:%23dev"
+	devOut    = "out:net:bot:%23dev"
+)
+
+// TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken kills it where it hurts.
+func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tATTEMPTS OF THE AGENT\tREPLIES OUT\tMARKED AS REPEATED")
+	for _, c := range []struct {
+		when    string
+		prepare func(n *network) // the agent stands at its gate
+		before  func(n *network) // the kill
+		mended  func(n *network)
+		told    int
+		replies int
+		marked  int
+	}{
+		{when: "after the inbound commit", told: 2, replies: 1},
+		{when: "after the run, before the send",
+			prepare: func(n *network) {
+				n.al.Line("MODE #dev +i")
+				n.al.Line("KICK #dev bot :wait")
+				n.al.Wait(" KICK #dev bot")
+				n.openGate("go\n")
+			},
+			before: func(n *network) { n.wait(devOut, mailroom.KindRescheduled) },
+			mended: func(n *network) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
+		{when: "after the send, before its receipt",
+			prepare: func(n *network) {
+				n.way.Deafen()
+				n.openGate("go\n")
+			},
+			before: func(n *network) { n.al.Hears("bot", "HELLO") }, told: 1, replies: 2, marked: 1},
+		{when: "after everything",
+			prepare: func(n *network) { n.openGate("go\n") },
+			before:  func(n *network) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			n := newNetwork(t, "shout", shout)
+			n.start()
+			n.al.Say("#dev", "bot: hello")
+			n.wants("the agent begins", func() bool { return len(n.told()) == 1 })
+			if c.prepare != nil {
+				c.prepare(n)
+				c.before(n)
+			}
+			n.killed()
+			if c.mended != nil {
+				c.mended(n)
+			}
+			n.start()
+			n.wait(devOut, mailroom.KindCompleted)
+			n.al.Sync()
+			replies, marked := n.al.Said("bot"), n.entries(devOut, chat.KindRepeated)
+			if len(n.told()) != c.told || len(replies) != c.replies || marked != c.marked {
+				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.told()), replies, marked)
+			}
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\n", c.when, n.entries(devThread, mailroom.KindQueued), len(n.told()), len(replies), marked)
+		})
+	}
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// TestAConversationOnIRC is one with a client that shares nothing with ours: who may
+// not is not heard, what is asked is decided by who may, the server is killed in
+// between, and a run is stopped.
+func TestAConversationOnIRC(t *testing.T) {
+	n := newNetwork(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
+	n.start()
+	mallory, root := n.irc.Enter("mallory", "JOIN #dev"), n.irc.Enter("root", "JOIN #dev")
+	n.al.Say("#dev", "bot: show me")
+	asked := n.al.Hears("bot", "To allow it: ")
+	n.al.Hears("bot", "To refuse it: ")
+	approve := strings.TrimPrefix(asked, "To allow it: ")
+	mallory.Say("#dev", approve) // a stranger: nothing comes of it
+	n.al.Say("#dev", approve)
+	n.al.Hears("bot", "Only an admin may")
+	n.quiet()
+	n.killed()
+	n.start()
+	n.al.Say("#dev", "bot: !status")
+	n.al.Hears("bot", "It asks: May I send this postcard?")
+	root.Say("#dev", approve)
+	n.al.Hears("bot", "Approved by root: May I send this postcard?")
+	n.al.Hears("bot", "and it was sent once")
+
+	n.al.Say("#dev", "bot: once more")
+	n.al.Hears("bot", "To refuse it: ")
+	n.al.Say("#dev", "bot: !stop")
+	n.al.Hears("bot", "Stopping.")
+	n.al.Say("#dev", "bot: !status")
+	n.al.Hears("bot", "has nothing to do")
+
+	n.al.Say("#dev", "nobody in particular")
+	n.al.Say("bot", "!status") // in private there is another conversation
+	n.al.Hears("bot", "Nothing was said in this conversation yet.")
+	if got := n.entries(devThread, mailroom.KindQueued); got != 2 {
+		t.Errorf("%d messages were taken", got)
+	}
+	if repeated := n.entries(devOut, chat.KindRepeated); repeated != 0 {
+		t.Errorf("%d replies are marked", repeated)
+	}
+	for _, line := range n.al.Lines() {
+		if _, said, ok := strings.Cut(line, " PRIVMSG "); ok {
+			t.Log(strings.TrimPrefix(strings.SplitN(line, "!", 2)[0], ":") + " to " + said)
+		}
+	}
+}
+
+// TestANetworkOfIRCIsAddedOnceItWasTried has what it needs asked for.
+func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
+	server := irctest.Start(t, "[Global]", "Password = sesame")
+	h := newHome(t, "# mine\n")
+	password := filepath.Join(t.TempDir(), "password")
+	add := func(secret, answers string, more ...string) (int, string) {
+		t.Helper()
+		if err := os.WriteFile(password, []byte(secret+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var talk bytes.Buffer
+		m := Main{Stdin: strings.NewReader(answers), Stdout: &talk, Stderr: &talk, Env: h.env}
+		code := m.Run(t.Context(), append([]string{"channels", "add", "irc", "--plain", "--token-file", password}, more...))
+		return code, talk.String()
+	}
+	code, said := add("wrong", "echo\n"+server.Addr+"\nbot\n")
+	if code != exitFailed || !strings.Contains(said, "does not take its password") || strings.Contains(said, "wrong") {
+		t.Errorf("a bad password: code %d, %s", code, said)
+	}
+	if raw, err := os.ReadFile(h.folder.Config()); err != nil || string(raw) != "# mine\n" {
+		t.Errorf("then the configuration is %s, %v", raw, err)
+	}
+	code, said = add("sesame", "echo\n"+server.Addr+"\nbot\n", "--join", "#dev", "--join", "#ops key")
+	if code != exitDone || !strings.Contains(said, "lets the bot in as bot") || !strings.Contains(said, "pair approve --admin CODE") {
+		t.Errorf("a good one: code %d, %s", code, said)
+	}
+	c, err := config.Load(h.folder.Config(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := c.Channels["irc"].IRCOptions()
+	secrets, err := o.Secrets()
+	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
+		t.Errorf("the options are %+v, %v", o, err)
+	}
+	if code, said := add("sesame", "", "--agent", "echo"); code != exitUsage || !strings.Contains(said, "there is a channel irc already") {
+		t.Errorf("once more: code %d, %s", code, said)
+	}
+}

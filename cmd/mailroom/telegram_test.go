@@ -1,0 +1,322 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/telegram/telegramtest"
+	"mailroom/client"
+)
+
+// bot is a server in a process of its own with a channel "tg" at Telegram, whose agent
+// is a command that notes what it was told and answers in capitals. Ann may talk.
+type bot struct {
+	*bridged
+	tg  *telegramtest.Platform
+	ann *telegramtest.Person
+}
+
+// newBot makes one at a Telegram that is down.
+func newBot(t *testing.T, more string) *bot {
+	t.Helper()
+	b := &bot{bridged: &bridged{home: newHome(t, "")}, tg: telegramtest.NewDown(t)}
+	b.ann = b.tg.Person("Ann")
+	if err := os.WriteFile(b.folder.ChannelToken("tg"), []byte(telegramtest.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command, err := json.Marshal(b.command(more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.configure(fmt.Sprintf(`[agents.shout]
+kind = "exec"
+command = %s
+[channels.tg]
+kind = "telegram"
+agent = "shout"
+token_file = %q
+api = %q
+poll = "1s"
+retry_first = "100ms"
+retry_most = "400ms"
+previews = false
+users = ["%d"]
+`, command, b.folder.ChannelToken("tg"), b.tg.URL, b.ann.ID))
+	return b
+}
+
+func (b *bot) configure(settings string) {
+	b.t.Helper()
+	if err := os.WriteFile(b.folder.Config(), []byte(settings), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// serve starts the server until it is killed.
+func (b *bot) serve() {
+	b.t.Helper()
+	b.process = &process{}
+	b.home.process(b.process)
+}
+
+// TestTelegramIsSaidToBeWhatItIs plays what happens to a bot in a bad week, and prints
+// what was said of it.
+func TestTelegramIsSaidToBeWhatItIs(t *testing.T) {
+	b := newBot(t, "")
+	private := b.ann.Private()
+	var did []string
+	does := func(what string) {
+		did = append(did, time.Now().UTC().Format("15:04:05.000")+"  "+what)
+	}
+	b.ann.Says(private, "one")
+	does("the server starts while Telegram is down; a message waits there")
+	b.serve()
+	b.becomes("tg", client.ChannelQueued)
+	does("Telegram comes up")
+	b.tg.Up(t)
+	b.becomes("tg", client.ChannelConnected)
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE"}) })
+
+	polls := len(b.tg.Calls("getUpdates"))
+	b.tg.Until(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
+	does("Telegram is killed in mid-poll")
+	b.tg.Down()
+	b.becomes("tg", client.ChannelQueued)
+	b.ann.Says(private, "two")
+	does("and started again, with another message")
+	b.tg.Up(t)
+	b.becomes("tg", client.ChannelConnected)
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO"}) })
+
+	does("the connection is half-open: nothing is answered")
+	b.tg.Freeze()
+	b.becomes("tg", client.ChannelSilent)
+	b.ann.Says(private, "three")
+	does("Telegram answers again")
+	b.tg.Thaw()
+	b.becomes("tg", client.ChannelConnected)
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO", "THREE"}) })
+
+	does("somebody revokes the token")
+	b.tg.Revoke(telegramtest.Token, true)
+	b.becomes("tg", client.ChannelFailed)
+	other := "700100200:" + strings.Repeat("z", 35)
+	b.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
+	b.ann.Says(private, "four")
+	does("a new token of the same bot is put into the file")
+	if err := os.WriteFile(b.folder.ChannelToken("tg"), []byte(other), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.becomes("tg", client.ChannelConnected)
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO", "THREE", "FOUR"}) })
+	if told := b.told(); len(told) != 4 {
+		t.Errorf("the agent was told %q", told)
+	}
+	t.Logf("\n%s", b.timeline(did))
+	talk := b.process.talk.all()
+	for _, token := range []string{telegramtest.Token, other} {
+		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
+			t.Errorf("it tells a token: %s", talk)
+		}
+	}
+}
+
+// timeline is what was done, between what the channel's log says, in order.
+func (b *bot) timeline(did []string) string {
+	b.t.Helper()
+	page, err := b.client().Entries(b.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	lines := did
+	for _, e := range page.Items {
+		var c channel.Change
+		if err := json.Unmarshal(e.Body, &c); err != nil {
+			b.t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s      %s", c.At.UTC().Format("15:04:05.000"), c.State)
+		if c.Reason != "" {
+			line += ": " + c.Reason
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// TestAServerThatIsKilledAnswersEachMessageOfTelegram kills the server where it hurts.
+func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
+	hold := make(chan struct{})
+	for _, c := range []struct {
+		when          string
+		more          string // of the agent's command
+		method        string // that fails
+		fault         telegramtest.Fault
+		until         func(b *bot)
+		told, replies int
+		repeated      int
+	}{
+		{
+			when: "after the inbound commit, before Telegram is told", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;",
+			method: "getUpdates", fault: telegramtest.Fault{Hang: true}, told: 2, replies: 1,
+			until: func(b *bot) { b.waitTold(1) },
+		},
+		{
+			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1},
+			until: func(b *bot) { b.taken(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
+		},
+		{
+			when: "after the send, before its receipt", method: "sendMessage", fault: telegramtest.Fault{Hold: hold},
+			until: func(b *bot) {
+				b.tg.Until(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
+			}, told: 1, replies: 2, repeated: 1,
+		},
+		{
+			when: "after everything", until: func(b *bot) {
+				b.taken(b.out(), mailroom.KindCompleted, 1)
+				b.tg.Until(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
+			}, told: 1, replies: 1,
+		},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			b := newBot(t, c.more)
+			b.tg.Up(t)
+			b.ann.Says(b.ann.Private(), "one")
+			if c.method == "getUpdates" {
+				b.tg.Fail(c.method, telegramtest.Fault{}, c.fault) // the second one is to confirm
+			} else if c.method != "" {
+				b.tg.Fail(c.method, c.fault)
+			}
+			b.serve()
+			c.until(b)
+			b.process.kill()
+			if c.method == "getUpdates" && b.tg.Pending() != 1 {
+				t.Errorf("%d updates wait after the kill", b.tg.Pending())
+			}
+			b.serve()
+			b.ann.Says(b.ann.Private(), "last") // behind everything
+			b.tg.Until(t, "the last reply", func() bool {
+				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.tg.Pending() == 0
+			})
+			b.taken(b.out(), mailroom.KindCompleted, 2)
+			replies := len(b.ann.Private().Texts()) - 1
+			told := len(b.told()) - 1
+			repeated, runs := b.marked(), b.count("tg:700100200:"+fmt.Sprint(b.ann.ID), mailroom.KindQueued)-1
+			if told != c.told || replies != c.replies || repeated != c.repeated || runs != 1 {
+				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, b.ann.Private().Texts(), repeated)
+			}
+			fmt.Fprintf(tab, "%s\t1\t%d\t%d\t%d\t%d\n", c.when, runs, told, replies, repeated)
+		})
+	}
+	close(hold)
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// out is the delivery thread of Ann.
+func (b *bot) out() string { return fmt.Sprintf("out:tg:%d:%d", telegramtest.BotID, b.ann.ID) }
+
+// marked counts the messages of which the log says that they may be there twice.
+func (b *bot) marked() int { return b.count(b.out(), chat.KindRepeated) }
+
+// count is how many entries of a kind a thread has.
+func (b *bot) count(thread, kind string) (n int) {
+	b.t.Helper()
+	page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range page.Items {
+		if e.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// TestTelegramIsAddedOnceItsTokenWasTried is what somebody does who begins.
+func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+	add := func(stdin string, more ...string) (int, string) {
+		var talk bytes.Buffer
+		m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+		code := m.Run(t.Context(), append([]string{"channels", "add", "telegram", "--api", tg.URL}, more...))
+		return code, talk.String()
+	}
+	_, secret, _ := strings.Cut(telegramtest.Token, ":")
+	wrong := "700100200:" + strings.Repeat("x", len(secret))
+	for name, c := range map[string]struct {
+		stdin string
+		more  []string
+		code  int
+		want  string
+	}{
+		"a wrong token":   {"\n" + wrong + "\n", nil, exitFailed, "is refused (401 Unauthorized): get the present one from @BotFather: nothing was written"},
+		"no token":        {"\nhello\n", nil, exitFailed, "it has the form 123456789:AAE…"},
+		"nothing said":    {"", nil, exitUsage, "there is no answer to"},
+		"no such agent":   {"nobody\n", nil, exitUsage, `there is no agent "nobody"`},
+		"no name":         {"\n" + telegramtest.Token + "\n", []string{"--name", "a b"}, exitUsage, "a name has 1 to 64 letters"},
+		"a missing file":  {"\n", []string{"--token-file", "none"}, exitUsage, "no such file"},
+		"nobody at home":  {"\n" + telegramtest.Token + "\n", []string{"--api", "http://127.0.0.1:1"}, exitFailed, "connection refused"},
+		"a strange place": {"\n" + telegramtest.Token + "\n", []string{"--api", "nowhere"}, exitUsage, "api"},
+	} {
+		code, talk := add(c.stdin, c.more...)
+		if code != c.code || !strings.Contains(talk, c.want) || strings.Contains(talk, secret) {
+			t.Errorf("%s: exit code %d, %s; want %d and %q", name, code, talk, c.code, c.want)
+		}
+	}
+	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+		t.Errorf("what was refused has left %v, %v", files, err)
+	}
+	code, talk := add("\n"+telegramtest.Token+"\n", "--name", "tg")
+	if code != exitDone || !strings.Contains(talk, "@"+telegramtest.Username) || strings.Contains(talk, secret) {
+		t.Fatalf("exit code %d: %s", code, talk)
+	}
+	t.Logf("\n%s", talk)
+	info, err := os.Stat(h.folder.ChannelToken("tg"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token is kept as %v, %v", info, err)
+	}
+	settings, err := os.ReadFile(h.folder.Config())
+	if err != nil || !strings.HasPrefix(string(settings), "# mine\n[agents.echo]\npace = \"0s\"\n\n[channels.\"tg\"]\n") || strings.Contains(string(settings), secret) {
+		t.Errorf("the settings are\n%s%v", settings, err)
+	}
+	if code, talk := add("", "--name", "tg"); code != exitUsage || !strings.Contains(talk, "there is a channel tg already") {
+		t.Errorf("the same again: exit code %d, %s", code, talk)
+	}
+
+	h.process(&process{})
+	ann.Says(ann.Private(), "hello")
+	tg.Until(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
+	code2 := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.Private().Texts()[0])
+	if code2 == nil {
+		t.Fatalf("a stranger is told %q", ann.Private().Texts())
+	}
+	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", code2[1]); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	ann.Says(ann.Private(), "hello again")
+	tg.Until(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
+	if n := tg.Commands(); n == 0 {
+		t.Error("the bot has no menu")
+	}
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"log/slog"
+
+	"mailroom/channel"
+	watch "mailroom/channel/tracker"
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/tracker"
+)
+
+// newWatch makes the runner of the tracker's channel.
+func newWatch(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, log *slog.Logger) *channel.Runner {
+	t := c.Tracker
+	o := channel.Options{
+		Name: config.TrackerChannel, Kind: watch.Kind, Ledger: l, Log: log,
+	}
+	w, err := watch.New(watch.Options{
+		Folder: tracker.Within(t.Beads()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
+		Claims: t.MaxClaimed, Keep: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
+		Project: t.Project, Projects: l,
+	})
+	if err != nil {
+		o.Connect = channel.Broken(err)
+	} else {
+		o.Connect, o.Pace = w.Connect, w.Pace()
+	}
+	for _, name := range append([]string{t.Agent}, t.Agents...) {
+		if agents[name].Agent == nil {
+			log.Warn("this server does not run an agent that the tracker names: its issues wait for a worker elsewhere", "channel", o.Name, "agent", name)
+		}
+	}
+	return channel.New(o)
+}

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/tracker"
+)
+
+// watched is a server that watches a tracker and gives its issues to a command,
+// which notes what it was told.
+type watched struct {
+	*home
+	tracker tracker.Folder
+	server  process
+}
+
+// newWatched makes one whose command does what more says before it answers.
+func newWatched(t *testing.T, more string) *watched {
+	t.Helper()
+	project := t.TempDir()
+	w := &watched{tracker: tracker.Within(filepath.Join(project, ".beads"))}
+	if err := w.tracker.Init(); err != nil {
+		t.Fatal(err)
+	}
+	w.home = newHome(t, fmt.Sprintf("[agents.fix]\nkind = \"exec\"\nenv_allow = [\"PATH\"]\ncommand = [\"sh\", \"-c\", %q]\n"+
+		"[tracker]\nfolder = %q\nagent = \"fix\"\ninterval = \"20ms\"\n", "read -r _ title; echo \"$title\" >>told; "+more+" echo \"$title is done\"", project))
+	settings, err := os.ReadFile(w.folder.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := strings.Replace(string(settings), "[tracker]", fmt.Sprintf("dir = %q\n[tracker]", string(w.folder)), 1)
+	if err := os.WriteFile(w.folder.Config(), []byte(in), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// start starts the server, until it watches.
+func (w *watched) start() {
+	w.t.Helper()
+	w.process(&w.server)
+	w.wait("it watches", func() bool {
+		channels, err := w.client().Channels(w.t.Context())
+		return err == nil && channels[0].State == client.ChannelConnected
+	})
+}
+
+func (w *watched) wait(what string, good func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !good(); <-tick.C {
+		if time.Now().After(end) {
+			w.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// create adds the issue that is given to the agent.
+func (w *watched) create() {
+	w.t.Helper()
+	_, err := w.tracker.Update(w.t.Context(), func(t *tracker.Tracker) error {
+		_, err := t.Create(tracker.Draft{Issue: tracker.Issue{ID: "x-roof", Title: "Roof"}}, tracker.By{Actor: "ann", At: time.Now()})
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *watched) issue() *tracker.Issue {
+	w.t.Helper()
+	t, _, err := w.tracker.Read()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	it, err := t.Find("x-roof")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return it
+}
+
+// told are the attempts of the agent.
+func (w *watched) told() int {
+	w.t.Helper()
+	raw, err := os.ReadFile(filepath.Join(string(w.folder), "told"))
+	if err != nil && !os.IsNotExist(err) {
+		w.t.Fatal(err)
+	}
+	return strings.Count(string(raw), "\n")
+}
+
+// runs are those of the issue, or with out the deliveries of what they said.
+func (w *watched) runs(thread string) []client.Run {
+	w.t.Helper()
+	page, err := w.client().Runs(w.t.Context(), client.ListQuery{Q: "thread:" + client.Quote(thread)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return page.Items
+}
+
+// over reports whether the issue is closed, and nothing is under way any more.
+func (w *watched) over() bool {
+	if w.issue().Status != tracker.Closed {
+		return false
+	}
+	all := append(w.runs("issue:x-roof"), w.runs("out:issue:x-roof")...)
+	for _, r := range all {
+		if !r.Status.Finished() {
+			return false
+		}
+	}
+	return len(all) >= 2
+}
+
+// holdStore keeps the server from committing anything, until release.
+func (w *watched) holdStore() (release func()) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", w.folder.Database()+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	conn, err := db.Conn(context.Background())
+	if err == nil {
+		_, err = conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
+		for _, err := range []error{err, conn.Close(), db.Close()} {
+			if err != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
+// holdTracker keeps everybody from writing the file, until release.
+func (w *watched) holdTracker() (release func()) {
+	w.t.Helper()
+	lock := flock.New(filepath.Join(w.tracker.Path(), "issues.lock"))
+	if err := lock.Lock(); err != nil {
+		w.t.Fatal(err)
+	}
+	return func() {
+		if err := lock.Unlock(); err != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+// TestAServerThatIsKilledDoesEachIssueOnce kills the server at each step of an
+// issue's way.
+func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
+	const wait = "cat gate;"
+	completed := func(w *watched) {
+		w.wait("the run has completed", func() bool {
+			runs := w.runs("issue:x-roof")
+			return len(runs) == 1 && runs[0].Status == mailroom.Completed
+		})
+	}
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tRUNS\tATTEMPTS\tCOMMENTS\tSTATUS")
+	for _, c := range []struct {
+		when     string
+		more     string
+		until    func(w *watched) (release func())
+		attempts int
+	}{
+		{"between claim and submit", "", func(w *watched) func() {
+			release := w.holdStore()
+			w.create()
+			w.wait("it is claimed", func() bool { return w.issue().Status == tracker.InProgress })
+			return release
+		}, 1},
+		{"during the run", "test $MAILROOM_ATTEMPT != 1 || cat gate;", func(w *watched) func() {
+			w.create()
+			w.wait("the agent works", func() bool { return w.told() == 1 })
+			return func() {}
+		}, 2},
+		{"between the run and its delivery", wait, func(w *watched) func() {
+			w.create()
+			w.wait("the agent works", func() bool { return w.told() == 1 })
+			release := w.holdTracker()
+			w.openGate("")
+			completed(w)
+			return release
+		}, 1},
+		{"after the comment, before its receipt", wait, func(w *watched) func() {
+			w.create()
+			w.wait("the agent works", func() bool { return w.told() == 1 })
+			release := w.holdTracker()
+			w.openGate("")
+			completed(w)
+			if err := await(w.folder, "out:issue:x-roof", mailroom.KindStarted); err != nil {
+				t.Fatal(err)
+			}
+			restore := w.holdStore()
+			release()
+			w.wait("it is a comment", func() bool { return len(w.issue().Comments) == 1 })
+			return restore
+		}, 1},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			w := newWatched(t, c.more)
+			w.start()
+			release := c.until(w)
+			w.server.kill()
+			release()
+			w.start()
+			w.wait("it is over", w.over)
+			it, runs, attempts := w.issue(), w.runs("issue:x-roof"), w.told()
+			if len(runs) != 1 || attempts != c.attempts || len(it.Comments) != 1 || it.Comments[0].Text != "Roof is done" || it.CloseReason != "Roof is done" {
+				t.Errorf("%d runs, %d attempts, want 1 and %d; closed with %q, %d comments", len(runs), attempts, c.attempts, it.CloseReason, len(it.Comments))
+			}
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%s\n", c.when, len(runs), attempts, len(it.Comments), it.Status)
+		})
+	}
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// scriptBecomes waits for an issue of the tracker in the present folder.
+func scriptBecomes(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: becomes ID STATUS")
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		t, _, err := tracker.Within(ts.MkAbs(".beads")).Read()
+		ts.Check(err)
+		it, err := t.Find(args[0])
+		ts.Check(err)
+		if string(it.Status) == args[1] {
+			return
+		}
+		if time.Now().After(end) {
+			ts.Fatalf("%s is %s", args[0], it.Status)
+		}
+	}
+}
