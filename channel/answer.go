@@ -11,7 +11,7 @@ import (
 
 // Answer is what a channel itself says in a chat, such as to a command.
 type Answer struct {
-	Place    []string // as of an [Arrival]
+	Room     []string // as of an [Arrival]
 	Key      string   // one answer is given under one key
 	Text     string
 	Metadata map[string]string // labels of the delivery
@@ -46,7 +46,7 @@ func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
 		first = mailroom.DefaultPriority
 	}
 	_, err := l.Submit(ctx, mailroom.Submit{
-		By: own(), Thread: OutID(ThreadID(channel, a.Place...)), Key: a.Key, Priority: &first,
+		By: own(), Thread: OutID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
 		Messages: []mailroom.Draft{{Role: mailroom.System, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,

@@ -138,9 +138,9 @@ type Arrival struct {
 	Key    string   // the platform's own id of it
 	Parts  []mailroom.Part
 	Sender string
-	// Place names where what comes of it is said, in the words of Chat; nil: in the
-	// chat. Several chats may be one place.
-	Place    []string
+	// Room names where what comes of it is said, in the words of Chat; nil: in the
+	// chat. Several chats may be one room.
+	Room     []string
 	Agent    string            // that is to read it
 	Mode     mailroom.Mode     // what it does to a busy thread; "" queues it
 	Metadata map[string]string // labels of the run, for the way back

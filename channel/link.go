@@ -79,9 +79,9 @@ func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) 
 	defer done()
 	name := l.Name()
 	thread := ThreadID(name, a.Chat...)
-	place := OutID(thread)
-	if a.Place != nil {
-		place = OutID(ThreadID(name, a.Place...))
+	room := OutID(thread)
+	if a.Room != nil {
+		room = OutID(ThreadID(name, a.Room...))
 	}
 	cursor := l.cursor(a.Cursor)
 	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
@@ -89,7 +89,7 @@ func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) 
 		Thread: thread, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, Once: a.Once, Metadata: a.Metadata,
-		DeliverTo: place, DeliverAgent: AgentName(name), Cursor: &cursor,
+		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: &cursor,
 	})
 	if err == nil && out.Disposition != mailroom.WasDuplicate {
 		l.runner.note(l.adapter, func(s *State) { s.LastInbound = time.Now() })

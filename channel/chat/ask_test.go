@@ -252,8 +252,8 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 		o.platform.Say("ann", "tell bob")
 		sent := o.platform.AwaitSent(3)
 		for _, s := range sent {
-			if s.Message.Text == "for bob" && s.Place.Chat != "with-bob" {
-				o.t.Errorf("%q was said in %q", s.Message.Text, s.Place.Chat)
+			if s.Message.Text == "for bob" && s.Room.Chat != "with-bob" {
+				o.t.Errorf("%q was said in %q", s.Message.Text, s.Room.Chat)
 			}
 		}
 	})

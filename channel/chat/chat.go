@@ -2,8 +2,8 @@
 // chat is, the commands that act at once, and replies in pieces that a platform takes.
 // A [Platform] knows one protocol and nothing of this.
 //
-// A chat has a conversation thread, and the same place after "/new" another one; both
-// deliver to the place's one delivery thread, so that what goes out keeps its order.
+// A chat has a conversation thread, and the same room after "/new" another one; both
+// deliver to the room's one delivery thread, so that what goes out keeps its order.
 // What arrives is taken in before the platform is told so; what goes out is an effect
 // of the delivery's run, with a key. Whether a message can come twice after a crash
 // depends on what the platform makes of that key: see [Traits].Repeats.
@@ -29,7 +29,7 @@ type Dial func(ctx context.Context, l *channel.Link) (Platform, Traits, error)
 // for patience: it returns a [mailroom.Failure] of class Outage with the RetryAfter.
 //
 // Errors of Send, Edit and Typing have the class that they mean: Permanent if the
-// platform will never take it, Outage if it takes nothing now; ErrGone of a place that
+// platform will never take it, Outage if it takes nothing now; ErrGone of a room that
 // will take nothing any more; [mailroom.ErrUnknown] in their tree if nobody knows.
 type Platform interface {
 	// Receive hands each event to take, in the order in which the platform has
@@ -44,15 +44,15 @@ type Platform interface {
 	Tend(ctx context.Context) error
 	// Send sends one message, which fits into Traits.Most, and returns the platform's
 	// id of it, "" if it has none. The same key is the same message.
-	Send(ctx context.Context, to Place, m Message, key string) (id string, err error)
+	Send(ctx context.Context, to Room, m Message, key string) (id string, err error)
 	// Edit replaces a message that was sent. Only with Traits.Edits.
-	Edit(ctx context.Context, to Place, id string, m Message) error
+	Edit(ctx context.Context, to Room, id string, m Message) error
 	// Find looks for a message that may have been sent under a key not long ago.
 	// ErrNoHistory if the platform cannot tell.
-	Find(ctx context.Context, to Place, key string, m Message) (id string, found bool, err error)
+	Find(ctx context.Context, to Room, key string, m Message) (id string, found bool, err error)
 	// Typing shows for some seconds that an answer is being written. Only with
 	// Traits.Types.
-	Typing(ctx context.Context, to Place) error
+	Typing(ctx context.Context, to Room) error
 	// Tapped tells who pressed a button what came of it. Only with Traits.Buttons.
 	Tapped(ctx context.Context, tap Event, words string) error
 	// Close gives back all that it holds, and makes Receive and Tend return.
@@ -64,10 +64,10 @@ type Platform interface {
 type Take func(ctx context.Context, e Event) error
 
 var (
-	// ErrGone says that a place takes nothing any more: who is there has blocked the
+	// ErrGone says that a room takes nothing any more: who is there has blocked the
 	// bot, or the chat is deleted.
 	ErrGone = errors.New("nobody is there any more")
-	// ErrEverywhere says that the RetryAfter beside it is for all places.
+	// ErrEverywhere says that the RetryAfter beside it is for all rooms.
 	ErrEverywhere = errors.New("the platform takes nothing from this bot")
 	// ErrNoHistory says that a platform cannot tell what was sent.
 	ErrNoHistory = errors.New("the platform has no history")
@@ -85,7 +85,7 @@ type Traits struct {
 	Buttons  bool          // messages can have buttons
 	Types    bool          // it shows who is typing
 	Sign     string        // before a command, as people are told; "" is a slash
-	Gap      time.Duration // between two messages to one place, at least
+	Gap      time.Duration // between two messages to one room, at least
 	EditGap  time.Duration // between two edits of a preview, at least
 	// Repeats says what becomes of a message that is sent again with its key after a
 	// crash, for docs and logs: "recognised for some minutes", "sent twice".
@@ -95,8 +95,8 @@ type Traits struct {
 	Known time.Duration
 }
 
-// Place is where something is said: a chat, or a topic of it.
-type Place struct {
+// Room is where something is said: a chat, or a topic of it.
+type Room struct {
 	Chat  string `json:"chat"`
 	Topic string `json:"topic,omitempty"`
 	Group bool   `json:"group,omitempty"` // more than one person may be there
@@ -122,11 +122,11 @@ const (
 // Event is something that happened on a platform.
 type Event struct {
 	Kind EventKind
-	// Key is the platform's own id of it, among those of its kind and place: the same
+	// Key is the platform's own id of it, among those of its kind and room: the same
 	// event has it each time. That of something said is the id of the message, so
 	// that Of can name it.
 	Key   string
-	Place Place
+	Room  Room
 	User  User
 	Text  string
 	Files []File

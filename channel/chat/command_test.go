@@ -134,7 +134,7 @@ func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
 		t.Errorf("the conversations are %s and %s", a, b)
 	}
 	for _, s := range w.platform.Sent() {
-		wantEqual(t, "place of "+s.Message.Text, s.Place, chattest.Private(boss))
+		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.Private(boss))
 	}
 }
 
@@ -197,7 +197,7 @@ func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
 	w.platform.Say(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.Happen(chat.Event{Kind: chat.Tapped, Place: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.Happen(chat.Event{Kind: chat.Tapped, Room: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
 	w.platform.SayIn(room, boss, "/approve")
 	w.awaitText("Nothing that was shown here")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
@@ -339,8 +339,8 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 		id := fmt.Sprintf("evil%d", i)
 		w.platform.Say(id, secret)
 		w.platform.SayIn("closed", id, "/approve "+secret)
-		w.platform.Happen(chat.Event{Kind: chat.Tapped, Place: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
-		w.platform.Happen(chat.Event{Kind: chat.Edited, Place: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
+		w.platform.Happen(chat.Event{Kind: chat.Tapped, Room: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
+		w.platform.Happen(chat.Event{Kind: chat.Edited, Room: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
 	}
 	w.platform.Say(friend, "hello")
 	w.awaitText("hello!")
@@ -429,7 +429,7 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	w.platform.Say(boss, "hold")
 	w.heard(1)
 	change := func(kind chat.EventKind, of chat.Event, user, text string) {
-		w.platform.Happen(chat.Event{Kind: kind, Place: of.Place, User: chat.User{ID: user, Name: "x"}, Of: of.Key, Text: text})
+		w.platform.Happen(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, Of: of.Key, Text: text})
 	}
 	edited := w.platform.Say(boss, "frist")
 	queued := w.platform.Say(boss, "/queue secnd")
@@ -452,7 +452,7 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 
 func TestAFullConversationSaysSo(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Happen(chat.Event{Kind: chat.Said, Place: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.platform.Happen(chat.Event{Kind: chat.Said, Room: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Your message was not taken: ")
 	w.platform.Say(boss, "hello")
 	w.awaitText("hello!")

@@ -10,7 +10,7 @@ import (
 	"mailroom/channel"
 )
 
-// mostBefore is how many earlier conversations of a place are remembered: what runs
+// mostBefore is how many earlier conversations of a room are remembered: what runs
 // in them can be stopped, and what was said there changed.
 const mostBefore = 16
 
@@ -49,10 +49,10 @@ type talking struct {
 // names are the words of an event's conversation.
 func (in *inbound) names(e *Event, since string) []string {
 	user := ""
-	if in.options.Talk.PerUser && e.Place.Group {
+	if in.options.Talk.PerUser && e.Room.Group {
 		user = e.User.ID
 	}
-	return e.Place.conversation(in.traits.Bot, user, since)
+	return e.Room.conversation(in.traits.Bot, user, since)
 }
 
 // thread is the conversation thread of an event.

@@ -37,7 +37,7 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	if err != nil {
 		return err
 	}
-	in.out.watch(k.Thread, e.Place, 0)
+	in.out.watch(k.Thread, e.Room, 0)
 	words := decided(k, in.naming(e))
 	in.toast(ctx, e, words)
 	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.Of})
@@ -93,7 +93,7 @@ func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found [
 	return found, err
 }
 
-// ticketHere is an approval of a conversation that is delivered to a place; nil if
+// ticketHere is an approval of a conversation that is delivered to a room; nil if
 // it is of another, or of none.
 func (in *inbound) ticketHere(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
 	err = in.link.View(ctx, func(r mailroom.Reader) error {
@@ -132,7 +132,7 @@ func (in *inbound) decide(ctx context.Context, e *Event, c *talking, v mailroom.
 	if err != nil {
 		return err
 	}
-	in.out.watch(k.Thread, e.Place, 0)
+	in.out.watch(k.Thread, e.Room, 0)
 	return in.answer(ctx, e, decided(k, in.naming(e)), nil)
 }
 
@@ -168,11 +168,11 @@ func isWord(s string) bool {
 }
 
 const (
-	lastDeliveries = 200 // of a place that are looked at for what was shown
+	lastDeliveries = 200 // of a room that are looked at for what was shown
 	lastTickets    = 100 // of a conversation
 )
 
-// shown are the approvals that were sent to a place, the newest first.
+// shown are the approvals that were sent to a room, the newest first.
 func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticket, err error) {
 	err = in.link.View(ctx, func(r mailroom.Reader) error {
 		all = nil

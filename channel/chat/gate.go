@@ -10,7 +10,7 @@ import (
 	"mailroom"
 )
 
-// rank orders what is to go to one place: the first goes before the others.
+// rank orders what is to go to one room: the first goes before the others.
 type rank int
 
 const (
@@ -30,10 +30,10 @@ const longest = 24 * time.Hour
 // errLater says of an edit, or of typing, that it is not to be now.
 var errLater = errors.New("other things go first")
 
-// errPutOff says of a delivery that it is to come again when its place is open.
+// errPutOff says of a delivery that it is to come again when its room is open.
 var errPutOff = errors.New("the platform takes nothing for this chat")
 
-// gate is the rule of one place. It is a plain value machine.
+// gate is the rule of one room. It is a plain value machine.
 type gate struct {
 	open  time.Time // nothing goes before
 	edits time.Time // no edit goes before
@@ -91,30 +91,30 @@ func (g *gate) idle(now time.Time) bool {
 	return g.inside == 0 && !now.Before(g.open) && !now.Before(g.edits) && !now.Before(g.wanted)
 }
 
-// gates are those of a channel's places. They outlive its connections: what a
+// gates are those of a channel's rooms. They outlive its connections: what a
 // platform has asked for holds for the next one too.
 type gates struct {
 	// Owned by mu.
 	mu     sync.Mutex
-	places map[string]*turnstile
+	rooms  map[string]*turnstile
 	closed time.Time // all of them, until then
-	sweep  int       // how many places there are when the idle ones are forgotten
+	sweep  int       // how many rooms there are when the idle ones are forgotten
 }
 
-// turnstile is the gate of one place, through which one goes at a time.
+// turnstile is the gate of one room, through which one goes at a time.
 type turnstile struct {
 	gate           // owned by the mu of gates
 	turn chan bool // holds a value while somebody is inside
 	used int       // owned by the mu of gates: how many are at it
 }
 
-func newGates() *gates { return &gates{places: map[string]*turnstile{}, sweep: 64} }
+func newGates() *gates { return &gates{rooms: map[string]*turnstile{}, sweep: 64} }
 
-// pass has f talk to the platform about a place when r may. A delivery waits its
-// turn, but no longer than a moment for the place to open: else it fails as an
+// pass has f talk to the platform about a room when r may. A delivery waits its
+// turn, but no longer than a moment for the room to open: else it fails as an
 // Outage, to come again. An edit and typing fail with errLater rather than wait.
 // What f fails with is returned as it is, and a RetryAfter in it closes the gate.
-func (g *gates) pass(ctx context.Context, at Place, t Traits, r rank, f func(context.Context) error) error {
+func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(context.Context) error) error {
 	p := g.find(at)
 	defer g.leave(p)
 	if r == typing { // it delays nobody
@@ -199,21 +199,21 @@ func (g *gates) come(p *turnstile, n int) {
 }
 
 // free reports whether r would pass now.
-func (g *gates) free(at Place, r rank) bool {
+func (g *gates) free(at Room, r rank) bool {
 	p := g.find(at)
 	defer g.leave(p)
 	wait, ok := g.ask(p, r)
 	return ok && wait == 0 && len(p.turn) == 0
 }
 
-func (g *gates) find(at Place) *turnstile {
+func (g *gates) find(at Room) *turnstile {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := at.Chat // platforms count what is sent to a chat, whatever its topics
-	p := g.places[key]
+	p := g.rooms[key]
 	if p == nil {
 		p = &turnstile{turn: make(chan bool, 1)}
-		g.places[key] = p
+		g.rooms[key] = p
 	}
 	p.used++
 	return p
@@ -223,14 +223,14 @@ func (g *gates) leave(p *turnstile) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.used--
-	if len(g.places) < g.sweep {
+	if len(g.rooms) < g.sweep {
 		return
 	}
 	now := time.Now()
-	for key, p := range g.places {
+	for key, p := range g.rooms {
 		if p.used == 0 && p.idle(now) {
-			delete(g.places, key)
+			delete(g.rooms, key)
 		}
 	}
-	g.sweep = max(64, 2*len(g.places))
+	g.sweep = max(64, 2*len(g.rooms))
 }

@@ -24,7 +24,7 @@ func TestWhoMayPassAGate(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
 		happened func(g *gate)
-		closed   time.Duration // of all places
+		closed   time.Duration // of all rooms
 		want     [4]string     // of each rank
 	}{
 		"nothing has happened":      {func(*gate) {}, 0, [4]string{"now", "now", "now", "now"}},
@@ -34,7 +34,7 @@ func TestWhoMayPassAGate(t *testing.T) {
 		"typing is no message":      {func(g *gate) { g.passed(typing, spaced(), 0, now) }, 0, [4]string{"now", "now", "now", "now"}},
 		"an edit met a flood limit": {func(g *gate) { g.passed(editing, spaced(), time.Minute, now.Add(-second)) }, 0, [4]string{"59s", "59s", "not", "not"}},
 		"typing met a flood limit":  {func(g *gate) { g.passed(typing, spaced(), time.Minute, now) }, 0, [4]string{"1m0s", "1m0s", "not", "not"}},
-		"a limit of all places":     {func(*gate) {}, time.Minute, [4]string{"1m0s", "1m0s", "not", "not"}},
+		"a limit of all rooms":      {func(*gate) {}, time.Minute, [4]string{"1m0s", "1m0s", "not", "not"}},
 		"a delivery is there":       {func(g *gate) { g.inside++ }, 0, [4]string{"now", "now", "not", "not"}},
 		"a delivery was put off":    {func(g *gate) { g.putOff(10*second, now.Add(-12*second)) }, 0, [4]string{"now", "now", "not", "not"}},
 		"it never came":             {func(g *gate) { g.putOff(10*second, now.Add(-17*second)) }, 0, [4]string{"now", "now", "now", "now"}},
@@ -95,7 +95,7 @@ func limited(after time.Duration, more ...error) error {
 
 func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := newGates(), Place{Chat: "1"}, &tried{began: time.Now()}
+		g, at, x := newGates(), Room{Chat: "1"}, &tried{began: time.Now()}
 		say := func(what string, err error) error {
 			return g.pass(t.Context(), at, spaced(), saying, func(context.Context) error { x.note(what); return err })
 		}
@@ -119,7 +119,7 @@ func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, x := newGates(), &tried{began: time.Now()}
 		try := func(chat string, r rank, err error) error {
-			return g.pass(t.Context(), Place{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
+			return g.pass(t.Context(), Room{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
 		}
 		if err := try("1", editing, limited(time.Minute)); err == nil {
 			t.Fatal("what the platform says is not told")
@@ -144,7 +144,7 @@ func TestNothingIsTriedWhileAPlatformWantsPatience(t *testing.T) {
 
 func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, at, x := newGates(), Place{Chat: "1"}, &tried{began: time.Now()}
+		g, at, x := newGates(), Room{Chat: "1"}, &tried{began: time.Now()}
 		traits := spaced()
 		traits.Gap = 500 * time.Millisecond
 		take := func(r rank, what string, takes time.Duration) error {
@@ -181,13 +181,13 @@ func TestPlacesThatSayNothingAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGates()
 		for i := range 10_000 {
-			if err := g.pass(t.Context(), Place{Chat: fmt.Sprint(i)}, spaced(), saying, func(context.Context) error { return nil }); err != nil {
+			if err := g.pass(t.Context(), Room{Chat: fmt.Sprint(i)}, spaced(), saying, func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			<-time.After(100 * time.Millisecond)
 		}
-		if n := len(g.places); n > 200 {
-			t.Errorf("%d places are remembered", n)
+		if n := len(g.rooms); n > 200 {
+			t.Errorf("%d rooms are remembered", n)
 		}
 	})
 }
@@ -243,7 +243,7 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, who))
 					for range 40 {
 						r := rank(rng.IntN(4))
-						err := g.pass(t.Context(), Place{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
+						err := g.pass(t.Context(), Room{Chat: "1"}, traits, r, func(context.Context) error { return call(r, rng) })
 						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
 					}
 				})

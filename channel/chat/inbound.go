@@ -50,7 +50,7 @@ func (in *inbound) cursor(e *Event) channel.Cursor {
 
 // pass moves the position over an event of which nothing more is to be taken.
 func (in *inbound) pass(ctx context.Context, e *Event, why string) error {
-	in.link.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Place.Chat, "reason", why)
+	in.link.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
 	return in.link.Move(ctx, in.cursor(e))
 }
 
@@ -58,12 +58,12 @@ const maxID = 300 // bytes of what a platform names things by
 
 // take is the [Take] of the connection.
 func (in *inbound) take(ctx context.Context, e Event) error {
-	for _, id := range []string{e.Key, e.Place.Chat, e.Place.Topic, e.User.ID, e.Of} {
+	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.Of} {
 		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
 			return in.pass(ctx, &e, "what it is named by cannot be kept")
 		}
 	}
-	if e.Key == "" || e.Place.Chat == "" {
+	if e.Key == "" || e.Room.Chat == "" {
 		return in.pass(ctx, &e, "it has no name")
 	}
 	e.Text, e.User.Name = clean(e.Text), oneLine(e.User.Name)
@@ -75,7 +75,7 @@ func (in *inbound) take(ctx context.Context, e Event) error {
 	if err != nil {
 		return channel.Fatal(err)
 	}
-	tier := in.options.Talk.tier(e.User.ID, e.Place, let)
+	tier := in.options.Talk.tier(e.User.ID, e.Room, let)
 	switch {
 	case e.Kind == Deleted: // the platform says who may
 		return in.amended(ctx, &e)
@@ -97,7 +97,7 @@ func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
 	switch {
 	case p.foreign:
 		return in.pass(ctx, e, "it is to another bot")
-	case e.Place.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
+	case e.Room.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
 		return in.pass(ctx, e, "it is not to the bot")
 	case p.near != "":
 		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
@@ -145,12 +145,12 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 		return in.pass(ctx, e, "it is empty")
 	}
 	taken, err := in.link.Take(ctx, channel.Arrival{
-		Chat: in.names(e, c.kept.Since), Place: e.Place.words(in.traits.Bot), Key: sayKey(e.Key), Parts: content,
+		Chat: in.names(e, c.kept.Since), Room: e.Room.words(in.traits.Bot), Key: sayKey(e.Key), Parts: content,
 		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), Once: true, Cursor: in.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
-		in.out.watch(taken.Thread, e.Place, taken.Seq)
+		in.out.watch(taken.Thread, e.Room, taken.Seq)
 	case mailroom.Conflict: // taken before, with other content: what was done then stands
 		return in.pass(ctx, e, "it was taken before")
 	case mailroom.Invalid, mailroom.TooLarge, mailroom.RateLimited, mailroom.Forbidden, mailroom.NotFound:
@@ -170,7 +170,7 @@ func reason(err error) string {
 
 // attributed says in a group that shares a conversation who is speaking.
 func (in *inbound) attributed(e *Event, text string) string {
-	if !e.Place.Group || in.options.Talk.PerUser || e.User.Name == "" || strings.TrimSpace(text) == "" {
+	if !e.Room.Group || in.options.Talk.PerUser || e.User.Name == "" || strings.TrimSpace(text) == "" {
 		return text
 	}
 	return e.User.Name + ": " + text
@@ -181,7 +181,7 @@ func (in *inbound) sender(e *Event) string { return in.link.Name() + ":" + e.Use
 
 // labels are the way back to who said it.
 func (in *inbound) labels(e *Event) map[string]string {
-	m := e.Place.labels()
+	m := e.Room.labels()
 	m[labelUser], m[labelReply] = e.User.ID, e.Key
 	if e.User.Name != "" {
 		m[labelName] = e.User.Name
@@ -201,7 +201,7 @@ func sayKey(key string) string {
 // answerKey is the key of the answer to an event.
 func answerKey(e *Event) string { return "answer:" + string(e.Kind) + ":" + sayKey(e.Key) }
 
-// answer says something about an event in its place, once, and is done with it. more
+// answer says something about an event in its room, once, and is done with it. more
 // are further labels.
 func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[string]string) error {
 	labels := in.labels(e)
@@ -209,7 +209,7 @@ func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[s
 		labels[k] = v
 	}
 	at := in.cursor(e)
-	return in.link.Answer(ctx, channel.Answer{Place: e.Place.words(in.traits.Bot), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
+	return in.link.Answer(ctx, channel.Answer{Room: e.Room.words(in.traits.Bot), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
 }
 
 // answered reports whether an event was answered, and so done, before.
@@ -218,9 +218,9 @@ func (in *inbound) answered(ctx context.Context, e *Event) (bool, error) {
 	return k != nil, err
 }
 
-// delivery is the delivery thread of an event's place.
+// delivery is the delivery thread of an event's room.
 func (in *inbound) delivery(e *Event) string {
-	return channel.OutID(channel.ThreadID(in.link.Name(), e.Place.words(in.traits.Bot)...))
+	return channel.OutID(channel.ThreadID(in.link.Name(), e.Room.words(in.traits.Bot)...))
 }
 
 // known is what became of a key in a thread, nil if it was never used.
@@ -298,7 +298,7 @@ func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender 
 // stranger takes what somebody said who may not talk: at most a request to be let in
 // comes of it, in private.
 func (in *inbound) stranger(ctx context.Context, e *Event) error {
-	if e.Kind != Said || e.Place.Group || e.User.ID == "" || !in.options.Talk.Pairing {
+	if e.Kind != Said || e.Room.Group || e.User.ID == "" || !in.options.Talk.Pairing {
 		return in.pass(ctx, e, "whoever says it may not talk")
 	}
 	random := make([]byte, codeLength+saltLength)
@@ -308,7 +308,7 @@ func (in *inbound) stranger(ctx context.Context, e *Event) error {
 	made := false
 	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool {
 		made = p.ask(request{
-			User: e.User.ID, Name: e.User.Name, Place: e.Place, Bot: in.traits.Bot, Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
+			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.Bot, Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
 		}, now)
 		return made
 	})
@@ -331,8 +331,8 @@ func (in *inbound) tellCode(ctx context.Context, e *Event, code string) {
 	defer cancel()
 	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
 		in.options.Command, showCode(code), "one hour")
-	err := in.out.gates.pass(ctx, e.Place, in.traits, asking, func(ctx context.Context) error {
-		_, err := in.platform.Send(ctx, e.Place, Message{Text: text}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
+	err := in.out.gates.pass(ctx, e.Room, in.traits, asking, func(ctx context.Context) error {
+		_, err := in.platform.Send(ctx, e.Room, Message{Text: text}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
 		return err
 	})
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"mailroom"
 )
 
-// kept is the state of a delivery thread: what is known of its place.
+// kept is the state of a delivery thread: what is known of its room.
 type kept struct {
-	// Gone says that the platform takes nothing for the place any more.
+	// Gone says that the platform takes nothing for the room any more.
 	Gone *gone `json:"gone,omitempty"`
 	// Previews are the messages that show what runs are writing, the oldest first: one
-	// place may have several conversations.
+	// room may have several conversations.
 	Previews []preview `json:"previews,omitempty"`
 	// Asked are the messages with questions that may still be shown as open, the
 	// oldest first.
@@ -36,7 +36,7 @@ type asked struct {
 	ID     string `json:"id"` // of the message
 }
 
-// What is remembered of one place, at most.
+// What is remembered of one room, at most.
 const (
 	mostAsked    = 50
 	mostPreviews = 20
@@ -86,7 +86,7 @@ func (k *kept) forget(id string) {
 	k.Previews = slices.DeleteFunc(k.Previews, func(p preview) bool { return p.ID == id })
 }
 
-// save writes what is known of the place, if that has changed.
+// save writes what is known of the room, if that has changed.
 func (x *sending) save(ctx context.Context) error {
 	raw, err := json.Marshal(x.kept)
 	if err != nil {

@@ -112,13 +112,13 @@ func (s *shared) left() []watch {
 // watch asks for a conversation to be shown while it goes on.
 type watch struct {
 	thread string
-	at     Place
+	at     Room
 	after  int64 // seq of what was said; 0: of what was said last
 }
 
-// watch shows in a place what a conversation writes from an entry on, until it ends
+// watch shows in a room what a conversation writes from an entry on, until it ends
 // or waits. It is best effort: what it says is delivered in any case.
-func (o *outbound) watch(thread string, at Place, after int64) {
+func (o *outbound) watch(thread string, at Room, after int64) {
 	if o.options.Follow == nil || !(o.traits.Edits && o.options.Previews) && !o.traits.Types {
 		return
 	}
@@ -298,7 +298,7 @@ func (v *viewer) look(ctx context.Context, run, message, text string) error {
 		v.next = time.Now().Add(time.Duration(v.wishes) * 3 * max(v.traits.EditGap, leastPace))
 		v.change(run, func(l *live) { l.text = text })
 		return v.link.Answer(ctx, channel.Answer{
-			Place: v.at.words(v.traits.Bot), Key: fmt.Sprintf("preview/%s/%d", message, v.wishes), Text: unfinished, Later: true,
+			Room: v.at.words(v.traits.Bot), Key: fmt.Sprintf("preview/%s/%d", message, v.wishes), Text: unfinished, Later: true,
 			Metadata: v.at.preview(run, message),
 		})
 	}
@@ -324,8 +324,8 @@ func (v *viewer) look(ctx context.Context, run, message, text string) error {
 	return err
 }
 
-// preview are the labels of the wish for a preview in a place.
-func (p Place) preview(run, message string) map[string]string {
+// preview are the labels of the wish for a preview in a room.
+func (p Room) preview(run, message string) map[string]string {
 	labels := p.labels()
 	labels[labelPreview], labels[labelWrites] = run, message
 	return labels

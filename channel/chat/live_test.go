@@ -18,7 +18,7 @@ type editor struct {
 	edits []string
 }
 
-func (e *editor) Edit(_ context.Context, _ Place, id string, m Message) error {
+func (e *editor) Edit(_ context.Context, _ Room, id string, m Message) error {
 	e.edits = append(e.edits, id+": "+m.Text)
 	return nil
 }

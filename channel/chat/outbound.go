@@ -42,7 +42,7 @@ type sending struct {
 	*outbound
 	session mailroom.Session
 	of      channel.Delivery
-	at      Place
+	at      Room
 	reply   string // id of the message that it answers
 
 	kept     kept
@@ -50,7 +50,7 @@ type sending struct {
 	receipts map[string]receipt // of messages that earlier attempts have sent, by effect
 }
 
-// errGone is how a delivery ends to a place where nobody is, without asking the
+// errGone is how a delivery ends to a room where nobody is, without asking the
 // platform again.
 var errGone = fmt.Errorf("not sent: %w", ErrGone)
 
@@ -100,13 +100,13 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	return later
 }
 
-// destination is the place of a delivery thread, and the message there that is
+// destination is the room of a delivery thread, and the message there that is
 // answered, if people are to see which. What is answered may have been said
 // elsewhere, such as to an agent that asked this one: the thread decides.
-func (o *outbound) destination(d channel.Delivery, thread string) (at Place, reply string, ok bool) {
+func (o *outbound) destination(d channel.Delivery, thread string) (at Room, reply string, ok bool) {
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
-		at, ok = placeOf(labels)
+		at, ok = roomOf(labels)
 		if ok && channel.OutID(channel.ThreadID(o.link.Name(), at.words(o.traits.Bot)...)) == thread {
 			if at.Group {
 				reply = labels[labelReply]
@@ -114,7 +114,7 @@ func (o *outbound) destination(d channel.Delivery, thread string) (at Place, rep
 			return at, reply, true
 		}
 	}
-	at, ok = placeOfThread(o.link.Name(), o.traits.Bot, thread)
+	at, ok = roomOfThread(o.link.Name(), o.traits.Bot, thread)
 	return at, "", ok
 }
 

@@ -84,7 +84,7 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 	}
 	who := Person{Channel: d.Channel, User: in.User, Name: in.Name, Admin: admin, Since: at, By: by}
 	err = channel.Say(ctx, d.Ledger, d.Channel, channel.Answer{
-		Place: in.Place.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Place.labels(),
+		Room: in.Room.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
 		Text: "You may talk to me now. /help says what I understand.",
 	})
 	if err != nil {

@@ -64,7 +64,7 @@ func (p *paired) tier() Tier {
 type request struct {
 	User  string    `json:"user"`
 	Name  string    `json:"name,omitempty"`
-	Place Place     `json:"place"`
+	Room  Room      `json:"room"`
 	Bot   string    `json:"bot"`
 	Event string    `json:"event"` // that asked
 	Salt  []byte    `json:"salt"`

@@ -129,20 +129,20 @@ func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
 }
 
 func TestWhoMay(t *testing.T) {
-	private, group, other := Place{Chat: "p"}, Place{Chat: "g", Group: true}, Place{Chat: "o", Group: true}
+	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
 	let := &people{Paired: []paired{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
 	talk := Talk{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
 	for _, tc := range []struct {
-		user  string
-		place Place
-		want  Tier
+		user string
+		room Room
+		want Tier
 	}{
 		{"admin", private, Admin}, {"admin", other, Admin}, {"user", private, Admin}, {"paired", other, Guest}, {"paired admin", group, Admin},
 		{"nobody", private, Stranger}, {"nobody", group, Guest}, {"nobody", other, Stranger}, {"", group, Stranger}, {"", private, Stranger},
 		{"Admin", private, Stranger}, {"admin ", private, Stranger}, {"p", private, Stranger},
 	} {
-		if got := talk.tier(tc.user, tc.place, let); got != tc.want {
-			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.place, got, tc.want)
+		if got := talk.tier(tc.user, tc.room, let); got != tc.want {
+			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.room, got, tc.want)
 		}
 	}
 	if got := (&Talk{}).tier("admin", private, nil); got != Stranger {

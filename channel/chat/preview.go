@@ -14,7 +14,7 @@ import (
 const mostTries = 3
 
 // preview sends the message that shows what a run is writing. It goes out in the
-// order of the place's deliveries, and is never what fails: a text that cannot be
+// order of the room's deliveries, and is never what fails: a text that cannot be
 // shown while it is written comes when it is finished.
 func (x *sending) preview(ctx context.Context, run string) error {
 	if x.kept.Gone != nil || !x.traits.Edits {

@@ -16,7 +16,7 @@ import (
 const mostShown = 8000
 
 // question is what people read of a ticket, and the buttons for it.
-func (o *outbound) question(d channel.Delivery, at Place) (string, []Button) {
+func (o *outbound) question(d channel.Delivery, at Room) (string, []Button) {
 	k := d.Ticket
 	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, strings.TrimSpace(k.Prompt))}
 	if k.Action != "" || hasArguments(k.Arguments) {

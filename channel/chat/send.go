@@ -278,7 +278,7 @@ func (x *sending) repeats(ctx context.Context, m message) error {
 	return x.note(ctx, KindRepeated, Note{Effect: m.name(), Reason: why})
 }
 
-// longestRedraw is for how long other deliveries to a place wait for a question to be
+// longestRedraw is for how long other deliveries to a room wait for a question to be
 // redrawn.
 const longestRedraw = 10 * time.Second
 

@@ -66,9 +66,9 @@ func (t Tier) String() string {
 	return "stranger"
 }
 
-// tier is that of a user who says something in a place, by the settings and by who
+// tier is that of a user who says something in a room, by the settings and by who
 // was let in.
-func (t *Talk) tier(user string, p Place, let *people) Tier {
+func (t *Talk) tier(user string, p Room, let *people) Tier {
 	if user == "" {
 		return Stranger // what nobody says is not said by somebody
 	}

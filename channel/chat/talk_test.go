@@ -12,7 +12,7 @@ func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
 	w.platform.Say(friend, "hello")
 	sent := w.platform.AwaitSent(1)
 	wantEqual(t, "said", texts(sent), []string{"hello!"})
-	wantEqual(t, "where", sent[0].Place, chattest.Private(friend))
+	wantEqual(t, "where", sent[0].Room, chattest.Private(friend))
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 }
 
@@ -38,7 +38,7 @@ func TestASecondTimeChangesNothing(t *testing.T) {
 func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
 	w := newWorld(t).start()
 	group := func(text string, addressed bool) {
-		w.platform.Happen(chat.Event{Kind: chat.Said, Place: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+		w.platform.Happen(chat.Event{Kind: chat.Said, Room: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
 	}
 	group("chatter", false)
 	group("@Mailbot one", false)

@@ -309,17 +309,17 @@ func (c *connection) Tend(ctx context.Context) error {
 }
 
 // Edit implements [chat.Platform]; IRC has none.
-func (c *connection) Edit(context.Context, chat.Place, string, chat.Message) error {
+func (c *connection) Edit(context.Context, chat.Room, string, chat.Message) error {
 	return permanent("IRC has no edits")
 }
 
 // Find implements [chat.Platform].
-func (c *connection) Find(context.Context, chat.Place, string, chat.Message) (string, bool, error) {
+func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (string, bool, error) {
 	return "", false, chat.ErrNoHistory
 }
 
 // Typing implements [chat.Platform]; IRC shows none.
-func (c *connection) Typing(context.Context, chat.Place) error {
+func (c *connection) Typing(context.Context, chat.Room) error {
 	return permanent("IRC does not show who is typing")
 }
 

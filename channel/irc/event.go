@@ -26,9 +26,9 @@ func (c *connection) said(m *irc.Message, now time.Time) *chat.Event {
 	c.heardOf(e.User.ID, m.Prefix.Name, now)
 	switch {
 	case c.fold(target) == c.fold(c.self.nick):
-		e.Place, e.Addressed = chat.Place{Chat: e.User.ID}, true
+		e.Room, e.Addressed = chat.Room{Chat: e.User.ID}, true
 	case c.isChannel(target):
-		e.Place = chat.Place{Chat: c.fold(target), Group: true}
+		e.Room = chat.Room{Chat: c.fold(target), Group: true}
 		if words, ok := toBot(text, c.self.nick, c.server.mapping); ok {
 			e.Text, e.Addressed = words, true
 		}

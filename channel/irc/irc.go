@@ -51,7 +51,7 @@ type Options struct {
 	// none.
 	Secrets func() (Secrets, error)
 	Join    []string // channels, each with its key after a space if it has one
-	// Gap is between two lines to one place, DefaultGap.
+	// Gap is between two lines to one room, DefaultGap.
 	Gap time.Duration
 	// Fresh is how long an answer of the server proves that it is there, DefaultFresh.
 	// It is asked in half of that.

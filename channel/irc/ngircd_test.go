@@ -143,7 +143,7 @@ func (b *bot) hears(n int) chat.Event {
 }
 
 // say sends, once the bot can.
-func (b *bot) say(to chat.Place, text string) error {
+func (b *bot) say(to chat.Room, text string) error {
 	b.t.Helper()
 	for {
 		_, err := b.platform().Send(b.t.Context(), to, chat.Message{Text: text}, "key")
@@ -165,10 +165,10 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 	al.Wait("bot")
 	al.Say("bot", "hello")
 	e := b.hears(1)
-	if e.User.ID != "al!~al@127.0.0.1" || e.Place != (chat.Place{Chat: e.User.ID}) || !e.Addressed {
+	if e.User.ID != "al!~al@127.0.0.1" || e.Room != (chat.Room{Chat: e.User.ID}) || !e.Addressed {
 		t.Errorf("the event is %+v", e)
 	}
-	if err := b.say(e.Place, "hello yourself"); err != nil {
+	if err := b.say(e.Room, "hello yourself"); err != nil {
 		t.Error(err)
 	}
 	if got := al.Hears("bot", ""); got != "hello yourself" {
@@ -176,10 +176,10 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 	}
 	al.Say("#dev", "bot: everybody?")
 	e = b.hears(2)
-	if e.Place != (chat.Place{Chat: "#dev", Group: true}) || e.Text != "everybody?" || !e.Addressed {
+	if e.Room != (chat.Room{Chat: "#dev", Group: true}) || e.Text != "everybody?" || !e.Addressed {
 		t.Errorf("the event is %+v", e)
 	}
-	if err := b.say(e.Place, "yes"); err != nil {
+	if err := b.say(e.Room, "yes"); err != nil {
 		t.Error(err)
 	}
 	if got := al.Hears("bot", " PRIVMSG #dev :"); got != "yes" {
@@ -199,7 +199,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	al := s.Enter("al", "JOIN "+channelName)
 	al.Wait(" 366 ")
 	text := strings.Repeat("0123456789", 60)[:b.traits.Most-3] + "end"
-	if err := b.say(chat.Place{Chat: channelName, Group: true}, text); err != nil {
+	if err := b.say(chat.Room{Chat: channelName, Group: true}, text); err != nil {
 		t.Fatal(err)
 	}
 	line := al.Wait(" PRIVMSG ")
@@ -207,7 +207,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 		t.Errorf("%d bytes arrive: %s", got, line)
 	}
 	// More than fits is said in two lines, and the one who reads both has it all.
-	if err := b.say(chat.Place{Chat: channelName, Group: true}, text+"more"); err != nil {
+	if err := b.say(chat.Room{Chat: channelName, Group: true}, text+"more"); err != nil {
 		t.Fatal(err)
 	}
 	if got := al.Hears("bot", "") + al.Hears("bot", ""); got != text+"more" {
@@ -293,12 +293,12 @@ func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
 	s := irctest.Start(t)
 	b := run(t, fast(s.Addr))
 	b.is(channel.Connected)
-	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
+	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("nobody: %v", err)
 	}
 	mallory := irctest.Enter(t, s.Addr, "mallory", "NICK al")
 	mallory.Wait(" NICK ")
-	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
+	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("who has taken the nick: %v", err)
 	}
 	mallory.Line("NICK mallory")
@@ -307,13 +307,13 @@ func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
 		t.Errorf("who took the nick is told %q", said)
 	}
 	al := s.Enter("al")
-	if err := b.say(chat.Place{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
+	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
 		t.Errorf("who was not heard, and is there: %v", err)
 	}
 	if got := al.Hears("bot", ""); got != "hello" {
 		t.Errorf("al hears %q", got)
 	}
-	if err := b.say(chat.Place{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
+	if err := b.say(chat.Room{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("a channel that is not joined: %v", err)
 	}
 }
@@ -326,7 +326,7 @@ func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
 	o.Join = []string{"#dev"}
 	b := run(t, o)
 	b.is(channel.Connected)
-	err := b.say(chat.Place{Chat: "#dev", Group: true}, "x")
+	err := b.say(chat.Room{Chat: "#dev", Group: true}, "x")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Permanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a moderated channel: %v", err)
 	}
@@ -367,7 +367,7 @@ func TestAFloodIsNoFlood(t *testing.T) {
 	b.is(channel.Connected)
 	al := s.Enter("al")
 	al.Say("bot", "go")
-	to := b.hears(1).Place
+	to := b.hears(1).Room
 	const many = 60
 	for range many {
 		if err := b.say(to, "line"); err != nil {

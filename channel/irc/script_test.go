@@ -161,7 +161,7 @@ func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
 	if e.User.ID != "alice" || e.Key != "msgid:m1" {
 		t.Errorf("the event is %+v", e)
 	}
-	id, err := b.platform().Send(t.Context(), e.Place, chat.Message{Text: "hello yourself"}, "key")
+	id, err := b.platform().Send(t.Context(), e.Room, chat.Message{Text: "hello yourself"}, "key")
 	if err != nil || id != "e7" {
 		t.Errorf("sent as %q, %v", id, err)
 	}
@@ -187,8 +187,8 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 	})
 	b := run(t, fast(m.addr))
 	b.is(channel.Connected)
-	place := chat.Place{Chat: "alice"}
-	if _, err := b.platform().Send(t.Context(), place, chat.Message{Text: "one"}, "key"); err != nil {
+	room := chat.Room{Chat: "alice"}
+	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "one"}, "key"); err != nil {
 		t.Error(err)
 	}
 	other := serve(t, func(line string) []string {
@@ -199,13 +199,13 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 	})
 	b = run(t, fast(other.addr))
 	b.is(channel.Connected)
-	_, err := b.platform().Send(t.Context(), place, chat.Message{Text: "two"}, "key")
+	_, err := b.platform().Send(t.Context(), room, chat.Message{Text: "two"}, "key")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || f.RetryAfter == 0 {
 		t.Errorf("a nick without the account: %v", err)
 	}
 	other.tell(t, alice)
 	b.hears(1)
-	if _, err := b.platform().Send(t.Context(), place, chat.Message{Text: "three"}, "key"); err != nil {
+	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "three"}, "key"); err != nil {
 		t.Error(err)
 	}
 	if !slices.Contains(m.heard(), "PRIVMSG alice :one") || !slices.Contains(other.heard(), "PRIVMSG al :three") || slices.Contains(other.heard(), "PRIVMSG alice :two") {
@@ -234,7 +234,7 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 			b := run(t, o)
 			b.is(channel.Connected)
 			m.tell(t, alice)
-			to := b.hears(1).Place
+			to := b.hears(1).Room
 			_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
 			if !errors.Is(err, mailroom.ErrUnknown) || len(sent) != 1 {
 				t.Errorf("%d sent, %v", len(sent), err)
@@ -251,7 +251,7 @@ func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
 	b := run(t, fast(m.addr))
 	b.is(channel.Connected)
 	m.tell(t, alice)
-	to := b.hears(1).Place
+	to := b.hears(1).Room
 	p := b.platform()
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
@@ -282,7 +282,7 @@ func TestTheServersPingIsAnswered(t *testing.T) {
 func TestWhoTakesAMessageMaySend(t *testing.T) {
 	m := serve(t, func(string) []string { return nil })
 	b := runWith(t, fast(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
-		_, err := p.Send(ctx, e.Place, chat.Message{Text: "one\ntwo"}, "key")
+		_, err := p.Send(ctx, e.Room, chat.Message{Text: "one\ntwo"}, "key")
 		return err
 	})
 	b.is(channel.Connected)
@@ -314,7 +314,7 @@ func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 	b := run(t, o)
 	b.is(channel.Connected)
 	m.tell(t, alice)
-	to := b.hears(1).Place
+	to := b.hears(1).Room
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() {

@@ -26,7 +26,7 @@ const (
 
 // Send implements [chat.Platform]. It returns when the server has taken the message,
 // whose id is the server's where it echoes what the bot says.
-func (c *connection) Send(ctx context.Context, to chat.Place, m chat.Message, _ string) (id string, err error) {
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ string) (id string, err error) {
 	leave, err := c.enter(ctx)
 	if err != nil {
 		return "", err

@@ -112,7 +112,7 @@ func FuzzParse(f *testing.F) {
 		_, _ = r.take(m) // must not panic
 		c := quiet(t)
 		e, err := c.handle(m, c.made)
-		if err == nil && e != nil && (e.Key == "" || e.User.ID == "" || e.Place.Chat == "" || !utf8.ValidString(e.Text+e.User.ID+e.User.Name+e.Key)) {
+		if err == nil && e != nil && (e.Key == "" || e.User.ID == "" || e.Room.Chat == "" || !utf8.ValidString(e.Text+e.User.ID+e.User.Name+e.Key)) {
 			t.Errorf("%q is the event %+v", line, e)
 		}
 	})

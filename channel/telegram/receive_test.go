@@ -25,7 +25,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	private, group, news := ann.Private(), tg.Group("team"), tg.Chat(-1009999, "channel", "news")
 	w.run()
 	p := w.connected()
-	sent, err := p.Send(t.Context(), place(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "")
+	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,24 +47,24 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	until(t, "all that was said", func() bool { return len(w.taken()) == 13 })
 
 	user := chat.User{ID: fmt.Sprint(ann.ID), Name: "Ann"}
-	inPrivate, inGroup := place(private), place(group)
+	inPrivate, inGroup := room(private), room(group)
 	inTopic := inGroup
 	inTopic.Topic = fmt.Sprint(topic)
 	said := func(e chat.Event) chat.Event {
 		if e.Kind == "" {
 			e.Kind = chat.Said
 		}
-		if e.Place.Chat == "" {
-			e.Place = inGroup
+		if e.Room.Chat == "" {
+			e.Room = inGroup
 		}
 		e.User = user
 		return e
 	}
 	want := []chat.Event{
-		said(chat.Event{Place: inPrivate, Text: "héllo 👋", Addressed: true}),
-		said(chat.Event{Place: inPrivate, Kind: chat.Edited, Of: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
-		said(chat.Event{Place: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
-		said(chat.Event{Place: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
+		said(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
+		said(chat.Event{Room: inPrivate, Kind: chat.Edited, Of: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
+		said(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
+		said(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
 		said(chat.Event{Text: "just talking"}),
 		said(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
 		said(chat.Event{Text: "/status now", Addressed: true}),
@@ -72,7 +72,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		said(chat.Event{Text: "/stop@other_bot"}),
 		said(chat.Event{Text: "mail@mailroom_bot is no name"}),
 		said(chat.Event{Text: "yes", Addressed: true}),
-		said(chat.Event{Place: inTopic, Text: "in a topic"}),
+		said(chat.Event{Room: inTopic, Text: "in a topic"}),
 		said(chat.Event{Kind: chat.Tapped, Of: sent, Data: "yes:1", Addressed: true}),
 	}
 	got := w.taken()
@@ -119,7 +119,7 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	ann := tg.Person("Ann")
 	w := newAlone(t, tg).run()
 	p := w.connected()
-	id, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestAGroupThatBecomesAnotherIsTold(t *testing.T) {
 		t.Errorf("%d events of it", len(w.taken()))
 	}
 	for range 2 {
-		id, err := p.Send(t.Context(), place(old), chat.Message{Text: "hello"}, "")
+		id, err := p.Send(t.Context(), room(old), chat.Message{Text: "hello"}, "")
 		if want := fmt.Sprint(is.ID); err != nil || !strings.HasPrefix(id, want+":") {
 			t.Errorf("sent as %q, %v, want it in %s", id, err, want)
 		}

@@ -109,7 +109,7 @@ func FuzzUpdate(f *testing.F) {
 			return
 		}
 		e, ok := u.event(Bot{ID: 9, Username: "b"})
-		if ok && (e.Key == "" || e.Place.Chat == "" || e.User.ID == "" || e.Position == "") {
+		if ok && (e.Key == "" || e.Room.Chat == "" || e.User.ID == "" || e.Position == "") {
 			t.Errorf("%s is %+v", raw, e)
 		}
 	})

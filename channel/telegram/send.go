@@ -13,7 +13,7 @@ import (
 )
 
 // Send implements [chat.Platform]. The platform knows no key.
-func (c *connection) Send(ctx context.Context, to chat.Place, m chat.Message, _ string) (id string, err error) {
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ string) (id string, err error) {
 	in, err := say(m)
 	if err != nil {
 		return "", err
@@ -32,7 +32,7 @@ func (c *connection) Send(ctx context.Context, to chat.Place, m chat.Message, _ 
 }
 
 // Edit implements [chat.Platform].
-func (c *connection) Edit(ctx context.Context, to chat.Place, id string, m chat.Message) error {
+func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	in, err := say(m)
 	if err != nil {
 		return err
@@ -51,12 +51,12 @@ func (c *connection) Edit(ctx context.Context, to chat.Place, id string, m chat.
 }
 
 // Find implements [chat.Platform].
-func (c *connection) Find(context.Context, chat.Place, string, chat.Message) (string, bool, error) {
+func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (string, bool, error) {
 	return "", false, chat.ErrNoHistory
 }
 
 // Typing implements [chat.Platform].
-func (c *connection) Typing(ctx context.Context, to chat.Place) error {
+func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	in := map[string]any{"chat_id": number(c.now(to.Chat)), "action": "typing"}
 	if to.Topic != "" {
 		in["message_thread_id"] = number(to.Topic)
@@ -93,7 +93,7 @@ func say(m chat.Message) (map[string]any, error) {
 
 // write sends or edits a text: rendered, and as it is where the platform does not
 // read that. A group that has become another is followed.
-func (c *connection) write(ctx context.Context, what, method string, to chat.Place, text string, in map[string]any, out any) error {
+func (c *connection) write(ctx context.Context, what, method string, to chat.Room, text string, in map[string]any, out any) error {
 	plain := false
 	if in["text"] = render(text); in["text"] == "" {
 		plain = true
@@ -171,7 +171,7 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
 }
 
-// gone reports whether a place takes nothing any more. What a bot may not write is
+// gone reports whether a room takes nothing any more. What a bot may not write is
 // not gone: somebody can allow it.
 func (e *refused) gone() bool {
 	switch e.code {

@@ -15,8 +15,8 @@ import (
 	"mailroom/channel/telegram/telegramtest"
 )
 
-func place(c *telegramtest.Chat) chat.Place {
-	return chat.Place{Chat: fmt.Sprint(c.ID), Group: c.Type != "private"}
+func room(c *telegramtest.Chat) chat.Room {
+	return chat.Room{Chat: fmt.Sprint(c.ID), Group: c.Type != "private"}
 }
 
 // number is that of a message in its chat.
@@ -34,7 +34,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann, group := tg.Person("Ann"), tg.Group("team")
 	p := newAlone(t, tg).run().connected()
-	to := place(group)
+	to := room(group)
 	to.Topic = fmt.Sprint(group.Topic())
 	asked := ann.Says(group, "well?")
 	id, err := p.Send(t.Context(), to, chat.Message{
@@ -77,7 +77,7 @@ func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
 	ann := tg.Person("Ann")
 	p := newAlone(t, tg).run().connected()
 	tg.Fail("sendMessage", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
-	id, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +85,10 @@ func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
 		t.Errorf("sent was %+v", got)
 	}
 	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: whatever`})
-	if err := p.Edit(t.Context(), place(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
+	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
 		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
 	}
-	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil || ann.Private().Texts()[1] != "```\n```" {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "```\n```"}, ""); err != nil || ann.Private().Texts()[1] != "```\n```" {
 		t.Errorf("marks alone are sent as %q, %v", ann.Private().Texts(), err)
 	}
 }
@@ -98,7 +98,7 @@ func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	p := newAlone(t, tg).run().connected()
-	to := place(ann.Private())
+	to := room(ann.Private())
 	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{telegramtest.Fault{Lose: true}, unknown},
 	} {
 		tg.Fail("sendMessage", c.fault)
-		_, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+		_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 		if got := class(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
@@ -182,13 +182,13 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	tg.Fail("sendMessage", telegramtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, place(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
+	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
 		t.Errorf("no answer in time is %s: %v", class(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Place{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
 		t.Errorf("a chat that is not there is %s: %v", class(err), err)
 	}
-	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.Permanent {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.Permanent {
 		t.Errorf("a button that carries too much is %s: %v", class(err), err)
 	}
 }
@@ -200,9 +200,9 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	w := newAlone(t, tg).run()
 	p := w.connected()
 	tg.Down()
-	_, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+	_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
-		_, err = p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, "")
+		_, err = p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	}
 	if class(err) != mailroom.Outage {
 		t.Errorf("a connection that is refused is %s: %v", class(err), err)
@@ -225,7 +225,7 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 			_ = c.Close()      // without an answer
 		}
 	}()
-	if _, err := p.Send(t.Context(), place(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
 		t.Errorf("a connection that is closed is %s: %v", class(err), err)
 	}
 	_ = ln.Close() // ends the goroutine

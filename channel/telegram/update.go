@@ -98,7 +98,7 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 			return e, false
 		}
 		return chat.Event{
-			Kind: chat.Tapped, Key: "tap:" + q.ID, Place: q.Message.place(), User: q.From.user(), Addressed: true,
+			Kind: chat.Tapped, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.user(), Addressed: true,
 			Of: messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
 		}, true
 	case u.Message != nil:
@@ -119,7 +119,7 @@ func (m *message) said(bot Bot) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.Posted || m.From == nil && m.As == nil {
 		return e, false
 	}
-	e = chat.Event{Kind: chat.Said, Place: m.place(), Files: m.files()}
+	e = chat.Event{Kind: chat.Said, Room: m.room(), Files: m.files()}
 	if m.As != nil {
 		// Who speaks for a group has the same sender everywhere.
 		e.User = chat.User{ID: strconv.FormatInt(m.As.ID, 10), Name: m.As.Title}
@@ -132,14 +132,14 @@ func (m *message) said(bot Bot) (e chat.Event, ok bool) {
 	}
 	e.Text, e.Addressed = addressed(text, marks, bot)
 	answers := m.Answers
-	e.Addressed = e.Addressed || !e.Place.Group || answers != nil && answers.From != nil && answers.From.ID == bot.ID
+	e.Addressed = e.Addressed || !e.Room.Group || answers != nil && answers.From != nil && answers.From.ID == bot.ID
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
-// place is where a message is. Its thread is a topic only if it says so: in other
+// room is where a message is. Its thread is a topic only if it says so: in other
 // groups each message that was answered has one.
-func (m *message) place() chat.Place {
-	p := chat.Place{Chat: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != "private"}
+func (m *message) room() chat.Room {
+	p := chat.Room{Chat: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != "private"}
 	if m.InTopic && m.Topic != 0 {
 		p.Topic = strconv.FormatInt(m.Topic, 10)
 	}

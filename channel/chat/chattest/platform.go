@@ -44,7 +44,7 @@ type Platform struct {
 // Sent is a message that the platform has.
 type Sent struct {
 	ID       string
-	Place    chat.Place
+	Room     chat.Room
 	Key      string
 	Message  chat.Message   // as it is now
 	Versions []chat.Message // the first one, and after each edit
@@ -73,7 +73,7 @@ const (
 // Calling is a call that is made. Do carries it out: a hook that fails after it is an
 // answer that was lost.
 type Calling struct {
-	Place   chat.Place
+	Room    chat.Room
 	ID      string // of Edit
 	Key     string // of Send and Find
 	Message chat.Message
@@ -140,12 +140,12 @@ func (p *Platform) Happen(e chat.Event) chat.Event {
 
 // Say has a user say something in private.
 func (p *Platform) Say(user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.Said, Place: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
+	return p.Happen(chat.Event{Kind: chat.Said, Room: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
 }
 
 // SayIn has a user say something in a group, addressed to the bot.
 func (p *Platform) SayIn(group, user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.Said, Place: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
+	return p.Happen(chat.Event{Kind: chat.Said, Room: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
 }
 
 // Tap has a user press the button with these words under the message.
@@ -163,15 +163,15 @@ func (p *Platform) Tap(user string, m Sent, words string) chat.Event {
 		p.t.Fatalf("no button %q under %+v", words, m)
 	}
 	return p.Happen(chat.Event{
-		Kind: chat.Tapped, Place: m.Place, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
+		Kind: chat.Tapped, Room: m.Room, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
 	})
 }
 
 // Private is the chat with a user.
-func Private(user string) chat.Place { return chat.Place{Chat: "with-" + user} }
+func Private(user string) chat.Room { return chat.Room{Chat: "with-" + user} }
 
 // Group is a chat with many users.
-func Group(name string) chat.Place { return chat.Place{Chat: name, Group: true} }
+func Group(name string) chat.Room { return chat.Room{Chat: name, Group: true} }
 
 // Sent are the messages that the platform has, the oldest first.
 func (p *Platform) Sent() []Sent {
@@ -300,7 +300,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 		news, rest := p.news, slices.Clone(p.events[min(at, len(p.events)):])
 		p.mu.Unlock()
 		for _, e := range rest {
-			if err := p.call(ctx, Receive, Calling{Event: e, Place: e.Place, Do: func() {}}); err != nil {
+			if err := p.call(ctx, Receive, Calling{Event: e, Room: e.Room, Do: func() {}}); err != nil {
 				return err
 			}
 			if err := take(ctx, e); err != nil {
@@ -331,21 +331,21 @@ func (c *connection) Tend(ctx context.Context) error {
 	return nil
 }
 
-func (c *connection) Send(ctx context.Context, to chat.Place, m chat.Message, key string) (id string, err error) {
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	p := c.platform
-	err = p.call(ctx, Send, Calling{Place: to, Key: key, Message: m, Do: func() {
+	err = p.call(ctx, Send, Calling{Room: to, Key: key, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		id = "m" + strconv.Itoa(len(p.sent)+1)
-		p.sent = append(p.sent, &Sent{ID: id, Place: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
+		p.sent = append(p.sent, &Sent{ID: id, Room: to, Key: key, Message: m, Versions: []chat.Message{m}, At: []time.Time{time.Now()}})
 		p.changed()
 	}})
 	return id, err
 }
 
-func (c *connection) Edit(ctx context.Context, to chat.Place, id string, m chat.Message) error {
+func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	p := c.platform
-	return p.call(ctx, Edit, Calling{Place: to, ID: id, Message: m, Do: func() {
+	return p.call(ctx, Edit, Calling{Room: to, ID: id, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, s := range p.sent {
@@ -358,13 +358,13 @@ func (c *connection) Edit(ctx context.Context, to chat.Place, id string, m chat.
 	}})
 }
 
-func (c *connection) Find(ctx context.Context, to chat.Place, key string, m chat.Message) (id string, found bool, err error) {
+func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool, err error) {
 	p := c.platform
-	err = p.call(ctx, Find, Calling{Place: to, Key: key, Message: m, Do: func() {
+	err = p.call(ctx, Find, Calling{Room: to, Key: key, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, s := range p.sent {
-			if s.Key == key && s.Place == to {
+			if s.Key == key && s.Room == to {
 				id, found = s.ID, true
 			}
 		}
@@ -372,9 +372,9 @@ func (c *connection) Find(ctx context.Context, to chat.Place, key string, m chat
 	return id, found, err
 }
 
-func (c *connection) Typing(ctx context.Context, to chat.Place) error {
+func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	p := c.platform
-	return p.call(ctx, Typing, Calling{Place: to, Do: func() {
+	return p.call(ctx, Typing, Calling{Room: to, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.typed++
@@ -383,7 +383,7 @@ func (c *connection) Typing(ctx context.Context, to chat.Place) error {
 
 func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
 	p := c.platform
-	return p.call(ctx, Tapped, Calling{Event: e, Place: e.Place, Do: func() {
+	return p.call(ctx, Tapped, Calling{Event: e, Room: e.Room, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.taps = append(p.taps, Tap{Event: e, Words: words})

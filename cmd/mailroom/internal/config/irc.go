@@ -31,7 +31,7 @@ func (c *IRC) settings() []setting {
 		{"real_name", "What the network shows beside the nick; empty is the nick.", text(&c.RealName)},
 		{"account", "Account of the bot, whose password the token is; without one the token is the password of the server, if it wants one.", text(&c.Account)},
 		{"join", "Channels to be in, each with its key after a space if it has one.", list(&c.Join)},
-		{"gap", "Least time between two lines to one place.", duration(&c.Gap, 10*time.Millisecond, time.Minute)},
+		{"gap", "Least time between two lines to one room.", duration(&c.Gap, 10*time.Millisecond, time.Minute)},
 		{"fresh", "How long an answer of the server proves that it is there; it is asked in half of that.", duration(&c.Fresh, 100*time.Millisecond, 10*time.Minute)},
 	}
 }

@@ -22,8 +22,8 @@ const (
 	labelRedraw = "redraw"
 )
 
-// labels are those of a place.
-func (p Place) labels() map[string]string {
+// labels are those of a room.
+func (p Room) labels() map[string]string {
 	m := map[string]string{labelChat: p.Chat}
 	if p.Topic != "" {
 		m[labelTopic] = p.Topic
@@ -34,15 +34,15 @@ func (p Place) labels() map[string]string {
 	return m
 }
 
-// placeOf is the place that the labels of a run name.
-func placeOf(labels map[string]string) (Place, bool) {
-	p := Place{Chat: labels[labelChat], Topic: labels[labelTopic], Group: labels[labelGroup] == "true"}
+// roomOf is the room that the labels of a run name.
+func roomOf(labels map[string]string) (Room, bool) {
+	p := Room{Chat: labels[labelChat], Topic: labels[labelTopic], Group: labels[labelGroup] == "true"}
 	return p, p.Chat != ""
 }
 
-// words name a place of a bot: its delivery thread is that of the conversation
+// words name a room of a bot: its delivery thread is that of the conversation
 // thread with this name.
-func (p Place) words(bot string) []string {
+func (p Room) words(bot string) []string {
 	w := []string{bot, p.Chat}
 	if p.Topic != "" {
 		w = append(w, p.Topic)
@@ -50,10 +50,10 @@ func (p Place) words(bot string) []string {
 	return w
 }
 
-// conversation names the conversation of a user in a place, "" for all who are there,
+// conversation names the conversation of a user in a room, "" for all who are there,
 // since the command that began it, "" for the first one. Each word has its position,
 // so that no two conversations have one name.
-func (p Place) conversation(bot, user, since string) []string {
+func (p Room) conversation(bot, user, since string) []string {
 	w := []string{bot, p.Chat, p.Topic, user, since}
 	for w[len(w)-1] == "" {
 		w = w[:len(w)-1]
@@ -61,23 +61,23 @@ func (p Place) conversation(bot, user, since string) []string {
 	return w
 }
 
-// placeOfThread reads the place out of the id of a delivery thread, for what was not
+// roomOfThread reads the room out of the id of a delivery thread, for what was not
 // said through the channel. It fails for an id that had to be shortened. Whether it
 // is a group is not in it.
-func placeOfThread(channelName, bot, id string) (Place, bool) {
+func roomOfThread(channelName, bot, id string) (Room, bool) {
 	rest, ok := strings.CutPrefix(id, channel.OutID(channel.ThreadID(channelName, bot))+":")
 	if !ok {
-		return Place{}, false
+		return Room{}, false
 	}
 	var words []string
 	for w := range strings.SplitSeq(rest, ":") {
 		word, err := url.QueryUnescape(w)
 		if err != nil {
-			return Place{}, false
+			return Room{}, false
 		}
 		words = append(words, word)
 	}
-	p := Place{Chat: words[0]}
+	p := Room{Chat: words[0]}
 	if len(words) == 2 {
 		p.Topic = words[1]
 	}
