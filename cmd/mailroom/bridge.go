@@ -106,14 +106,14 @@ func (m *Main) bridge(ctx context.Context, b bridging) error {
 		return err
 	}
 	ch := config.NewChannel(config.KindPoll)
-	ch.Agent, ch.URL, ch.Workspace, ch.Interval = b.agent, b.platform, b.workspace, b.interval
-	ch.TokenFile, ch.TokenEnv = b.tokenFile, envWorkToken
+	ch.Agent, ch.Token = b.agent, config.Secret{File: b.tokenFile, Env: envWorkToken}
+	ch.Platform = &config.Poll{URL: b.platform, Workspace: b.workspace, Interval: b.interval}
 	c.AddChannel(bridgeChannel, ch)
 	for _, warning := range c.ReadTokens(m.Env) {
 		m.say("%s", warning)
 	}
 	c.WhenAllDownUnlessSet(config.Exit)
-	if _, err := openPoll(poll.Options{URL: ch.URL, Workspace: ch.Workspace, Agent: ch.Agent}, ch); err != nil {
+	if _, err := openPoll(poll.Options{URL: b.platform, Workspace: b.workspace, Agent: b.agent}, ch); err != nil {
 		return refusal(exitUsage, "set "+envWorkToken+", or name a file that holds the token with --token-file", "%w", err)
 	}
 	if u, err := url.Parse(b.platform); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {

@@ -133,11 +133,17 @@ func cursorOf(c client.Channel) string {
 	return cursor
 }
 
-// secretsOf are the files of a configuration with the tokens of its channels.
+// secretsOf are the files of a configuration with the secrets of its channels.
 func secretsOf(c *config.Config, all connections) (files []*secret) {
 	for _, r := range all {
-		if ch := c.Channels[r.Name()]; ch != nil && ch.TokenFile != "" {
-			files = append(files, &secret{channel: r, file: ch.TokenFile})
+		ch := c.Channels[r.Name()]
+		if ch == nil {
+			continue
+		}
+		for _, s := range ch.Secrets() {
+			if s.File != "" {
+				files = append(files, &secret{channel: r, file: s.File})
+			}
 		}
 	}
 	return files
@@ -181,8 +187,9 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 // newPoll connects to a workspace. Its token is read again for each try, so that
 // one that was mended is used.
 func newPoll(ch *config.Channel, command string) (channel.Connect, channel.Pace) {
+	work := ch.Platform.(*config.Poll)
 	o := poll.Options{
-		URL: ch.URL, Workspace: ch.Workspace, Agent: ch.Agent, Interval: ch.Interval, Command: command, Started: time.Now(),
+		URL: work.URL, Workspace: work.Workspace, Agent: ch.Agent, Interval: work.Interval, Command: command, Started: time.Now(),
 	}
 	return func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
 		bridge, err := openPoll(o, ch)
@@ -194,7 +201,7 @@ func newPoll(ch *config.Channel, command string) (channel.Connect, channel.Pace)
 }
 
 func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
-	token, err := ch.Token()
+	token, err := ch.Token.Get()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel/irc"
+	"mailroom/cmd/mailroom/internal/config"
 )
 
 // ircAddition is a network that is to be added.
@@ -75,7 +76,7 @@ func (m *Main) addIRC(ctx context.Context, a ircAddition) error {
 	if err != nil {
 		return err
 	}
-	o := ch.IRCOptions()
+	o := ch.Platform.(*config.IRC).Options(&ch.Token)
 	o.Secrets = func() (irc.Secrets, error) {
 		if a.account != "" {
 			return irc.Secrets{Account: x.token}, nil

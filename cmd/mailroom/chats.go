@@ -17,12 +17,8 @@ import (
 // from the streams.
 func newChat(ch *config.Channel, command string, streams *stream.Streams) (channel.Connect, channel.Pace) {
 	o := chat.Options{Agent: ch.Agent, Talk: ch.Talk(), Command: command, Follow: streams, Previews: ch.Previews}
-	if ch.Kind == config.KindTelegram {
-		bot := ch.TelegramOptions()
-		return chat.Connect(o, bot.Dial), bot.Pace()
-	}
-	network := ch.IRCOptions()
-	return chat.Connect(o, network.Dial), network.Pace()
+	dial, pace := ch.Dial()
+	return chat.Connect(o, dial), pace
 }
 
 // doors are who is let in to talk on the channels of a server, by name of the

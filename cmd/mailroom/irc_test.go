@@ -273,7 +273,7 @@ func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.Channels["irc"].IRCOptions()
+	o := c.Channels["irc"].Platform.(*config.IRC).Options(&c.Channels["irc"].Token)
 	secrets, err := o.Secrets()
 	if err != nil || o.Server != server.Addr || o.Nick != "bot" || len(o.Join) != 2 || secrets.Server != "sesame" {
 		t.Errorf("the options are %+v, %v", o, err)

@@ -3,33 +3,24 @@ package config
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/poll"
 	"mailroom/internal/nearest"
 )
 
 // Channel is one [channels.NAME] table.
 type Channel struct {
-	Kind      string // one of ChannelKinds
-	Agent     string // that reads its messages
-	TokenEnv  string // name of the variable that holds the token
-	TokenFile string // or the file that does
+	Kind  string // one of ChannelKinds
+	Agent string // that reads its messages
+	Token Secret
 	Pace
-
-	// Of poll.
-	URL       string // of the platform
-	Workspace string
-	Interval  time.Duration
-
-	Chat // of every kind but poll
-	IRC
-	Telegram
-
-	token string // of TokenEnv; no setting, and never shown
+	Chat     // of kinds on which people talk
+	Platform // of its kind
 }
 
 // Pace is how a channel is kept going.
@@ -117,39 +108,45 @@ func (c *Config) WhenAllDownUnlessSet(what string) {
 	}
 }
 
-// KindPoll is a platform that is asked for its messages.
-const KindPoll = poll.Kind
-
 // NewChannel returns a channel with the defaults of its kind.
 func NewChannel(kind string) *Channel {
 	c := &Channel{Kind: kind}
-	if kind == KindPoll {
-		c.Interval = poll.DefaultInterval
-	} else {
-		c.Chat, c.Telegram, c.IRC = defaultChat(), defaultTelegram(), defaultIRC()
+	if p := platforms[kind]; p != nil {
+		c.Platform = p()
+	}
+	if c.IsChat() {
+		c.Chat = defaultChat()
 	}
 	return c
+}
+
+// IsChat reports whether people talk on the channel.
+func (c *Channel) IsChat() bool {
+	_, is := c.Platform.(ChatPlatform)
+	return is
+}
+
+// Dial connects to the platform of a channel on which people talk.
+func (c *Channel) Dial() (chat.Dial, channel.Pace) { return c.Platform.(ChatPlatform).Dial(c) }
+
+// Secrets are all that it has.
+func (c *Channel) Secrets() []*Secret {
+	all := []*Secret{&c.Token}
+	if g, is := c.Platform.(Guarded); is {
+		all = append(all, g.Secrets()...)
+	}
+	return all
 }
 
 // settings are the keys that its kind knows.
 func (c *Channel) settings() []setting {
 	all := []setting{
-		{"kind", "poll asks a workspace of an agent platform for its messages; irc and telegram are chats, with who may talk there.", oneOf(&c.Kind, ChannelKinds()...)},
+		{"kind", "poll asks a workspace of an agent platform for its messages; the others are chats, with who may talk there.", oneOf(&c.Kind, ChannelKinds()...)},
 		{"agent", "Agent that reads the messages.", name(&c.Agent)},
-		{"token_env", "Variable of the server that holds the token or the password.", text(&c.TokenEnv)},
-		{"token_file", "File that holds it instead, for its owner only.", text(&c.TokenFile)},
 	}
-	switch c.Kind {
-	case KindPoll:
-		all = append(all,
-			setting{"url", "Address of the platform.", platform(&c.URL)},
-			setting{"workspace", "Id of the workspace.", text(&c.Workspace)},
-			setting{"interval", "How often the platform is asked for messages.", duration(&c.Interval, 10*time.Millisecond, 10*time.Minute)},
-		)
-	case KindIRC:
-		all = append(all, c.IRC.settings()...)
-	case KindTelegram:
-		all = append(all, c.Telegram.settings()...)
+	all = append(all, c.Token.settings("token", "the token or the password")...)
+	if c.Platform != nil {
+		all = append(all, c.Platform.settings()...)
 	}
 	if c.IsChat() {
 		all = append(all, c.Chat.settings()...)
@@ -157,82 +154,25 @@ func (c *Channel) settings() []setting {
 	return append(all, c.Pace.settings()...)
 }
 
-// platform is an address. One with a password in it is not shown in an error.
-func platform(p *string) value {
-	v := checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
-		_, err := poll.CheckURL(s)
-		return err == nil
-	})
-	set := v.set
-	v.set = func(given any) error {
-		if s, ok := given.(string); ok && strings.Contains(s, "@") {
-			given = "…@…"
-		}
-		return set(given)
-	}
-	return v
-}
-
-// missing says what a channel cannot do without; "" if it is all there.
-func (c *Channel) missing() string {
-	switch {
-	case c.Agent == "":
+// lacks says what a channel cannot do without; "" if it is all there.
+func (c *Channel) lacks() string {
+	if c.Agent == "" {
 		return `it needs an agent, such as agent = "codex"`
-	case c.Kind == KindIRC:
-		return c.missingIRC()
-	case c.Kind == KindPoll && c.URL == "":
-		return `it needs the url of the platform, such as url = "https://platform.example.org"`
-	case c.Kind == KindPoll && c.Workspace == "":
-		return `it needs a workspace, by its id`
-	case (c.TokenEnv == "") == (c.TokenFile == ""):
-		return `it needs token_env or token_file, one of them: the token itself is in no configuration`
 	}
-	return ""
+	return c.Platform.missing(c)
 }
 
 // ReadTokens takes the tokens of the channels from the environment, and returns what
 // is to be warned of.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {
 	for _, name := range c.ChannelNames() {
-		if warning := c.Channels[name].readToken(env); warning != "" {
-			warnings = append(warnings, "channel "+name+": "+warning)
+		for _, s := range c.Channels[name].Secrets() {
+			if warning := s.read(env); warning != "" {
+				warnings = append(warnings, "channel "+name+": "+warning)
+			}
 		}
 	}
 	return warnings
-}
-
-func (c *Channel) readToken(env func(string) string) (warning string) {
-	if !c.HasToken() {
-		return ""
-	}
-	if c.TokenFile == "" {
-		c.token = strings.TrimSpace(env(c.TokenEnv))
-		return ""
-	}
-	if info, err := os.Stat(c.TokenFile); err == nil && info.Mode().Perm()&0o077 != 0 {
-		warning = fmt.Sprintf("others may read the token in %s: chmod 600 %s", c.TokenFile, c.TokenFile)
-	}
-	return warning
-}
-
-// Token is the one that the channel works with: what ReadTokens took, or what is in
-// the file now.
-func (c *Channel) Token() (string, error) {
-	if c.TokenFile == "" {
-		if c.token == "" {
-			return "", fmt.Errorf("there is no token: the variable %s is not set", c.TokenEnv)
-		}
-		return c.token, nil
-	}
-	raw, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("there is no token: %w", err)
-	}
-	token := strings.TrimSpace(string(raw))
-	if token == "" {
-		return "", fmt.Errorf("there is no token: the file %s is empty", c.TokenFile)
-	}
-	return token, nil
 }
 
 // channels reads the tables of channels.
@@ -277,7 +217,7 @@ func (r *reader) channels(v any) {
 		if len(r.problems) > before {
 			continue
 		}
-		if what := c.missing(); what != "" {
+		if what := c.lacks(); what != "" {
 			r.report(key, what)
 			continue
 		}

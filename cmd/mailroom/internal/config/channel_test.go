@@ -28,17 +28,18 @@ func TestAChannelIsReadAndItsTokenIsNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]*Channel{"mol": {
-		Kind: KindPoll, Agent: "echo", URL: "https://platform.example.org", Workspace: "ws-1", TokenFile: file, Interval: 5 * time.Second,
-		Pace: Pace{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
+		Kind: KindPoll, Agent: "echo", Token: Secret{File: file},
+		Platform: &Poll{URL: "https://platform.example.org", Workspace: "ws-1", Interval: 5 * time.Second},
+		Pace:     Pace{RetryFirst: time.Second, RetryMost: time.Minute, Attempts: 20, ProbeEvery: 15 * time.Minute},
 	}}
-	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(Channel{})); diff != "" {
+	if diff := cmp.Diff(want, c.Channels, cmpopts.IgnoreUnexported(Secret{})); diff != "" {
 		t.Error(diff)
 	}
 	warnings := c.ReadTokens(func(string) string { return "" })
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "chmod 600") {
 		t.Errorf("of a file that everybody may read: %q", warnings)
 	}
-	if token, err := c.Channels["mol"].Token(); token != "hush" || err != nil {
+	if token, err := c.Channels["mol"].Token.Get(); token != "hush" || err != nil {
 		t.Errorf("the token is %q, %v", token, err)
 	}
 	raw, err := c.JSON(true)
@@ -63,7 +64,7 @@ func TestATokenThatIsMissingIsTheChannelsFailure(t *testing.T) {
 		if warnings := c.ReadTokens(func(string) string { return "" }); len(warnings) > 0 {
 			t.Errorf("%s: %q", setting, warnings)
 		}
-		if token, err := c.Channels["mol"].Token(); err == nil || token != "" || !strings.Contains(err.Error(), want) {
+		if token, err := c.Channels["mol"].Token.Get(); err == nil || token != "" || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v, want %q", setting, token, err, want)
 		}
 	}

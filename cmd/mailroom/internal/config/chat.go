@@ -1,11 +1,8 @@
 package config
 
 import (
-	"time"
-
 	"mailroom"
 	"mailroom/channel/chat"
-	"mailroom/channel/telegram"
 )
 
 // Chat is who may talk on the channel of a chat platform, and how.
@@ -55,43 +52,4 @@ func (c *Chat) Talk() chat.Talk {
 		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, Busy: mailroom.Mode(c.Busy),
 		Everything: c.Groups == Everything, PerUser: c.PerUser,
 	}
-}
-
-// ChannelKinds are all kinds of channels that a table can have.
-func ChannelKinds() []string { return []string{KindIRC, KindPoll, KindTelegram} }
-
-// IsChat reports whether people talk on the channel.
-func (c *Channel) IsChat() bool { return c.Kind != KindPoll }
-
-// HasToken reports whether it says where a token is.
-func (c *Channel) HasToken() bool { return c.TokenEnv != "" || c.TokenFile != "" }
-
-// KindTelegram is a bot of Telegram.
-const KindTelegram = telegram.Kind
-
-// Telegram is a bot.
-type Telegram struct {
-	API  string
-	Poll time.Duration
-}
-
-func defaultTelegram() Telegram {
-	return Telegram{API: telegram.DefaultAPI, Poll: telegram.DefaultPoll}
-}
-
-func (c *Telegram) settings() []setting {
-	return []setting{
-		{"api", "Address of the Bot API; another one is a Bot API server of one's own.", platform(&c.API)},
-		{"poll", "How long the platform is to wait with its answer for something to arrive, in whole seconds. An answer is evidence for that long and up to 15s more.", duration(&c.Poll, time.Second, 50*time.Second)},
-	}
-}
-
-// TelegramOptions are what the settings say to the platform. The token is read for
-// each connection.
-func (c *Channel) TelegramOptions() telegram.Options {
-	o := telegram.Options{Token: c.Token, API: c.API, Poll: c.Poll}
-	for _, w := range chat.Menu() {
-		o.Commands = append(o.Commands, telegram.Command{Name: w.Name, Words: w.Words})
-	}
-	return o
 }

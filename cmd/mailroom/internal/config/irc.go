@@ -3,6 +3,8 @@ package config
 import (
 	"time"
 
+	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/irc"
 )
 
@@ -21,7 +23,7 @@ type IRC struct {
 	Fresh    time.Duration
 }
 
-func defaultIRC() IRC { return IRC{TLS: true, Gap: irc.DefaultGap, Fresh: irc.DefaultFresh} }
+func newIRC() *IRC { return &IRC{TLS: true, Gap: irc.DefaultGap, Fresh: irc.DefaultFresh} }
 
 func (c *IRC) settings() []setting {
 	return []setting{
@@ -36,23 +38,28 @@ func (c *IRC) settings() []setting {
 	}
 }
 
-func (c *Channel) ircOptions() irc.Options {
+func (c *IRC) options() irc.Options {
 	return irc.Options{
 		Server: c.Server, Plain: !c.TLS, Nick: c.Nick, Name: c.RealName, Account: c.Account, Join: c.Join, Gap: c.Gap, Fresh: c.Fresh,
 	}
 }
 
-// IRCOptions are what the settings say to the platform. The password is read for
-// each connection.
-func (c *Channel) IRCOptions() irc.Options {
-	o := c.ircOptions()
-	if c.HasToken() {
+// Dial implements [ChatPlatform].
+func (c *IRC) Dial(ch *Channel) (chat.Dial, channel.Pace) {
+	o := c.Options(&ch.Token)
+	return o.Dial, o.Pace()
+}
+
+// Options are what the settings say to the platform, with the password that token is.
+func (c *IRC) Options(token *Secret) irc.Options {
+	o := c.options()
+	if token.Named() {
 		o.Secrets = func() (s irc.Secrets, err error) {
-			token, err := c.Token()
+			password, err := token.Get()
 			if c.Account != "" {
-				s.Account = token
+				s.Account = password
 			} else {
-				s.Server = token
+				s.Server = password
 			}
 			return s, err
 		}
@@ -60,18 +67,18 @@ func (c *Channel) IRCOptions() irc.Options {
 	return o
 }
 
-func (c *Channel) missingIRC() string {
+func (c *IRC) missing(ch *Channel) string {
 	switch {
 	case c.Server == "":
 		return `it needs a server, such as server = "irc.example.org"`
 	case c.Nick == "":
 		return `it needs a nick, such as nick = "mybot"`
-	case c.TokenEnv != "" && c.TokenFile != "":
+	case ch.Token.twice():
 		return "it has token_env and token_file; one of them holds the password"
-	case c.Account != "" && !c.HasToken():
+	case c.Account != "" && !ch.Token.Named():
 		return "the account needs token_env or token_file with its password"
 	}
-	if err := c.ircOptions().Check(); err != nil {
+	if err := c.options().Check(); err != nil {
 		return err.Error()
 	}
 	return ""

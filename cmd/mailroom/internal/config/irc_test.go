@@ -47,7 +47,7 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			c1.ReadTokens(func(name string) string { return map[string]string{"DOOR": "sesame"}[name] })
-			got := c1.Channels["net"].IRCOptions()
+			got := ircOptions(c1)
 			if diff := cmp.Diff(c.want, got, cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
@@ -65,11 +65,17 @@ func TestANetworkIsReadAndItsPasswordIsNowhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, again.Channels["net"].IRCOptions(), cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(c.want, ircOptions(again), cmpopts.IgnoreFields(irc.Options{}, "Secrets"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("what is shown is read otherwise: %s", diff)
 			}
 		})
 	}
+}
+
+// ircOptions are those of the channel "net".
+func ircOptions(c *Config) irc.Options {
+	ch := c.Channels["net"]
+	return ch.Platform.(*IRC).Options(&ch.Token)
 }
 
 func TestWhatIsWrongWithANetworkIsNamed(t *testing.T) {

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"mailroom/channel/poll"
+)
+
+// KindPoll is a platform that is asked for its messages.
+const KindPoll = poll.Kind
+
+// Poll is a workspace of an agent platform.
+type Poll struct {
+	URL       string
+	Workspace string
+	Interval  time.Duration
+}
+
+func newPoll() *Poll { return &Poll{Interval: poll.DefaultInterval} }
+
+func (p *Poll) settings() []setting {
+	return []setting{
+		{"url", "Address of the platform.", platform(&p.URL)},
+		{"workspace", "Id of the workspace.", text(&p.Workspace)},
+		{"interval", "How often the platform is asked for messages.", duration(&p.Interval, 10*time.Millisecond, 10*time.Minute)},
+	}
+}
+
+func (p *Poll) missing(c *Channel) string {
+	switch {
+	case p.URL == "":
+		return `it needs the url of the platform, such as url = "https://platform.example.org"`
+	case p.Workspace == "":
+		return `it needs a workspace, by its id`
+	}
+	return missingToken(c)
+}
+
+// platform is an address. One with a password in it is not shown in an error.
+func platform(p *string) value {
+	v := checked(p, `an address, such as "https://platform.example.org"`, func(s string) bool {
+		_, err := poll.CheckURL(s)
+		return err == nil
+	})
+	set := v.set
+	v.set = func(given any) error {
+		if s, ok := given.(string); ok && strings.Contains(s, "@") {
+			given = "…@…"
+		}
+		return set(given)
+	}
+	return v
+}

@@ -1,0 +1,38 @@
+package config
+
+import (
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/telegram"
+)
+
+// KindTelegram is a bot of Telegram.
+const KindTelegram = telegram.Kind
+
+// Telegram is a bot.
+type Telegram struct {
+	API  string
+	Poll time.Duration
+}
+
+func newTelegram() *Telegram { return &Telegram{API: telegram.DefaultAPI, Poll: telegram.DefaultPoll} }
+
+func (t *Telegram) settings() []setting {
+	return []setting{
+		{"api", "Address of the Bot API; another one is a Bot API server of one's own.", platform(&t.API)},
+		{"poll", "How long the platform is to wait with its answer for something to arrive, in whole seconds. An answer is evidence for that long and up to 15s more.", duration(&t.Poll, time.Second, 50*time.Second)},
+	}
+}
+
+func (t *Telegram) missing(c *Channel) string { return missingToken(c) }
+
+// Dial implements [ChatPlatform].
+func (t *Telegram) Dial(c *Channel) (chat.Dial, channel.Pace) {
+	o := telegram.Options{Token: c.Token.Get, API: t.API, Poll: t.Poll}
+	for _, w := range chat.Menu() {
+		o.Commands = append(o.Commands, telegram.Command{Name: w.Name, Words: w.Words})
+	}
+	return o.Dial, o.Pace()
+}
