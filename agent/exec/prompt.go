@@ -3,6 +3,7 @@ package exec
 import (
 	"bytes"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"unicode"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // prompt is the input as text: what is said as it was said, data as compact
-// JSON, a file as a line that says where it is. Each part begins a line.
+// JSON, a file as a line with its name and its path or address. Each part begins a line.
 func prompt(input []mailroom.Message) string {
 	var lines []string
 	for _, m := range input {
@@ -41,7 +42,7 @@ func part(p mailroom.Part) string {
 		return b.String()
 	case "file":
 		line := "file"
-		for _, s := range []string{p.Name, p.URI} {
+		for _, s := range []string{p.Name, where(p.URI)} {
 			if s != "" {
 				line += " " + s
 			}
@@ -54,4 +55,12 @@ func part(p mailroom.Part) string {
 		}, line)
 	}
 	return p.Text
+}
+
+// where is the path of a file on this machine, and of any other its address.
+func where(uri string) string {
+	if u, err := url.Parse(uri); err == nil && u.Scheme == "file" && u.Host == "" && u.Path != "" {
+		return u.Path
+	}
+	return uri
 }

@@ -17,6 +17,9 @@ type Options struct {
 	// Command is how a person on the server's machine calls this program, to be told
 	// how something is done there; "" is "mailroom".
 	Command string
+	// Files keeps what people send along; nil: nothing is kept, and agents get the
+	// platform's own name of it.
+	Files Files
 	// Follow shows what the agent does while it does it; nil: only its replies are sent.
 	Follow Follower
 	// Previews shows also what it writes, in a message that is edited.

@@ -140,7 +140,7 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 			return in.pass(ctx, e, "it was taken in an earlier conversation")
 		}
 	}
-	content := parts(ctx, in.attributed(e, text), e.Files, in.options.Talk.MaxFile)
+	content := in.parts(ctx, e, text)
 	if len(content) == 0 {
 		return in.pass(ctx, e, "it is empty")
 	}
@@ -166,6 +166,11 @@ func reason(err error) string {
 		return e.Message
 	}
 	return "something went wrong"
+}
+
+// parts are what the agent gets of what was said, as the text.
+func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.Part {
+	return attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, in.attributed(e, text), e.Files)
 }
 
 // attributed says in a group that shares a conversation who is speaking.
@@ -261,7 +266,7 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 			if p.command == cmdQueue || p.command == cmdSteer {
 				text = p.rest
 			}
-			change.Parts = parts(ctx, in.attributed(e, text), e.Files, in.options.Talk.MaxFile)
+			change.Parts = in.parts(ctx, e, text)
 		}
 		_, err = in.link.Amend(ctx, change)
 		switch mailroom.CodeOf(err) {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -13,72 +14,148 @@ import (
 	"mailroom"
 )
 
-// fileTimeout bounds how long a text file is read from a platform.
-const fileTimeout = 20 * time.Second
+// Files keeps what is sent along with a message, where the agent can read it.
+type Files interface {
+	// Keep reads a file to its end and returns its URI. The file is durable by then.
+	// The same content under the same name has the same URI.
+	Keep(ctx context.Context, name string, r io.Reader) (uri string, err error)
+}
 
-// mostFiles of one message are handed on.
-const mostFiles = 10
+const (
+	// filesTimeout bounds how long the files of one message are fetched: what waits
+	// behind it is heard no later than that, and the platform is not taken for silent.
+	filesTimeout = 20 * time.Second
+	// mostFiles of one message are handed on.
+	mostFiles = 10
+	// mostText is how much of a text file is handed on as text, in bytes: all the
+	// files of a message have to fit into it together with its words.
+	mostText = 64 << 10
+	// DefaultMaxFile is the largest file that is kept, in bytes.
+	DefaultMaxFile = 20 << 20
+)
 
-// parts are what an agent gets of a message. Bytes have no home in this house: a
-// small text file is handed on as text, and of any other file its name and where it
-// is.
-func parts(ctx context.Context, text string, files []File, most int64) []mailroom.Part {
+// attachments makes parts of files: a small text file is handed on as text, another
+// one is kept, and of what cannot be kept its name and where it is.
+type attachments struct {
+	keep Files // nil: nothing is kept
+	most int64 // bytes of a file that is kept; 0: DefaultMaxFile
+}
+
+// parts are what an agent gets of a message.
+func (a attachments) parts(ctx context.Context, text string, files []File) []mailroom.Part {
 	var all []mailroom.Part
 	if strings.TrimSpace(text) != "" {
 		all = mailroom.Text(text)
 	}
+	ctx, cancel := context.WithTimeout(ctx, filesTimeout)
+	defer cancel()
 	for i, f := range files {
 		if i == mostFiles {
-			all = append(all, mailroom.Text(fmt.Sprintf("(%d more files are left out)", len(files)-i))...)
-			break
+			return append(all, mailroom.Text(fmt.Sprintf("(%d more files are left out)", len(files)-i))...)
 		}
-		name := oneLine(f.Name)
-		if name == "" {
-			name = "unnamed"
-		}
-		content, why := readText(ctx, f, most)
-		switch {
-		case why == "":
-			all = append(all, mailroom.Text("File "+name+":\n"+content)...)
-		case f.URI != "":
-			all = append(all, mailroom.Part{Type: "file", URI: clean(f.URI), MimeType: clean(f.MimeType), Name: name})
-		default:
-			all = append(all, mailroom.Text(fmt.Sprintf("(a file %s was sent, which is not here: %s)", name, why))...)
-		}
+		all = append(all, a.part(ctx, f))
 	}
 	return all
 }
 
-// readText reads a file that is text and not too large, or says why not.
-func readText(ctx context.Context, f File, most int64) (text, why string) {
+// part is what an agent gets of a file.
+func (a attachments) part(ctx context.Context, f File) mailroom.Part {
+	name := oneLine(f.Name)
+	if name == "" {
+		name = "unnamed"
+	}
+	content, why := readText(ctx, f)
+	if why == "" {
+		return mailroom.Text("File " + name + ":\n" + content)[0]
+	}
+	uri := clean(f.URI)
+	if a.keep != nil {
+		var kept string
+		if kept, why = a.kept(ctx, name, f); why == "" {
+			uri = kept
+		}
+	}
+	if uri == "" {
+		return mailroom.Text(fmt.Sprintf("(a file %s was sent, which is not here: %s)", name, why))[0]
+	}
+	return mailroom.Part{Type: "file", URI: uri, MimeType: clean(f.MimeType), Name: name}
+}
+
+// kept keeps a file, or says why not.
+func (a attachments) kept(ctx context.Context, name string, f File) (uri, why string) {
+	most := a.most
 	if most == 0 {
 		most = DefaultMaxFile
 	}
+	if f.Size > most {
+		return "", fmt.Sprintf("it has %d bytes, and up to %d are kept", f.Size, most)
+	}
+	content, why := open(ctx, f)
+	if why != "" {
+		return "", why
+	}
+	defer func() { _ = content.Close() }() // it was only read
+	b := &bounded{r: content, left: most}
+	uri, err := a.keep.Keep(ctx, name, b)
+	switch {
+	case b.left < 0:
+		return "", fmt.Sprintf("it has more than %d bytes", most)
+	case err != nil:
+		return "", "it could not be fetched"
+	}
+	return uri, ""
+}
+
+// bounded is a file of which no more is read than may be.
+type bounded struct {
+	r    io.Reader
+	left int64 // bytes; less than 0: there was more
+}
+
+// Read implements [io.Reader].
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errors.New("it is too large")
+	}
+	return n, err
+}
+
+// readText reads a file that is text and not too large, or says why not.
+func readText(ctx context.Context, f File) (text, why string) {
 	switch {
 	case !isText(f):
 		return "", "it is no text"
-	case f.Size > most:
-		return "", fmt.Sprintf("it has %d bytes, and %d are read", f.Size, most)
-	case f.Open == nil:
-		return "", "the platform does not hand it out"
+	case f.Size > mostText:
+		return "", fmt.Sprintf("it has %d bytes, and %d are read", f.Size, mostText)
 	}
-	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
-	defer cancel()
-	r, err := f.Open(ctx)
-	if err != nil {
-		return "", "it could not be fetched"
+	r, why := open(ctx, f)
+	if why != "" {
+		return "", why
 	}
 	defer func() { _ = r.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(r, most+1))
+	raw, err := io.ReadAll(io.LimitReader(r, mostText+1))
 	switch {
 	case err != nil:
 		return "", "it could not be fetched"
-	case int64(len(raw)) > most:
-		return "", fmt.Sprintf("it has more than %d bytes", most)
+	case len(raw) > mostText:
+		return "", fmt.Sprintf("it has more than %d bytes", mostText)
 	case !utf8.Valid(raw) || strings.ContainsRune(string(raw), 0):
 		return "", "it is no text"
 	}
 	return string(raw), ""
+}
+
+// open begins to fetch a file, or says why not.
+func open(ctx context.Context, f File) (content io.ReadCloser, why string) {
+	if f.Open == nil {
+		return nil, "the platform does not hand it out"
+	}
+	content, err := f.Open(ctx)
+	if err != nil {
+		return nil, "it could not be fetched"
+	}
+	return content, ""
 }
 
 // clean is text as it can be kept.

@@ -1,44 +1,104 @@
 package chat
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
 )
 
-func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
-	holds := func(s string) func(context.Context) (io.ReadCloser, error) {
-		return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
+// shelf keeps files in memory, by name.
+type shelf map[string]string
+
+func (s shelf) Keep(_ context.Context, name string, r io.Reader) (string, error) {
+	raw, err := io.ReadAll(r)
+	if err == nil {
+		s[name] = string(raw)
 	}
+	return "kept:" + name, err
+}
+
+func holds(s string) func(context.Context) (io.ReadCloser, error) {
+	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
+}
+
+func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
 	fails := func(context.Context) (io.ReadCloser, error) { return nil, errors.New("no") }
+	picture := File{Name: "a.png", MimeType: "image/png", Size: 2, URI: "x:1", Open: holds("hi")}
+	long := strings.Repeat("x", mostText+1)
+	note := func(s string) mailroom.Part { return mailroom.Text(s)[0] }
 	for name, tc := range map[string]struct {
-		file File
-		want mailroom.Part
+		file     File
+		want     mailroom.Part // where files of up to 100 KiB are kept
+		unlessIt mailroom.Part // where nothing is kept; blank: the same
 	}{
-		"text":                    {File{Name: "a.md", Size: 2, Open: holds("hi")}, mailroom.Text("File a.md:\nhi")[0]},
-		"text of unknown size":    {File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: holds("hi")}, mailroom.Text("File a:\nhi")[0]},
-		"a picture":               {File{Name: "a.png", MimeType: "image/png", Size: 2, URI: "x:1", Open: holds("hi")}, mailroom.Part{Type: "file", URI: "x:1", MimeType: "image/png", Name: "a.png"}},
-		"a picture nowhere":       {File{MimeType: "image/png", Size: 2}, mailroom.Text("(a file unnamed was sent, which is not here: it is no text)")[0]},
-		"text that is too large":  {File{Name: "a.md", Size: 11, URI: "x:1", Open: holds("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
-		"larger than it says":     {File{Name: "a.md", Size: 1, Open: holds("12345678901")}, mailroom.Text("(a file a.md was sent, which is not here: it has more than 10 bytes)")[0]},
-		"text that is none":       {File{Name: "a.md", Size: 1, Open: holds("\xff")}, mailroom.Text("(a file a.md was sent, which is not here: it is no text)")[0]},
-		"what cannot be fetched":  {File{Name: "a\n.md", Size: 1, Open: fails}, mailroom.Text("(a file a.md was sent, which is not here: it could not be fetched)")[0]},
-		"what is not handed out":  {File{Name: "a.md", Size: 1}, mailroom.Text("(a file a.md was sent, which is not here: the platform does not hand it out)")[0]},
-		"an address with a break": {File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"}, mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}},
+		"text":                    {File{Name: "a.md", Size: 2, Open: holds("hi")}, note("File a.md:\nhi"), mailroom.Part{}},
+		"text of unknown size":    {File{Name: "a", MimeType: "text/plain; charset=utf-8", Size: -1, Open: holds("hi")}, note("File a:\nhi"), mailroom.Part{}},
+		"a picture":               {picture, mailroom.Part{Type: "file", URI: "kept:a.png", MimeType: "image/png", Name: "a.png"}, mailroom.Part{Type: "file", URI: "x:1", MimeType: "image/png", Name: "a.png"}},
+		"a picture nowhere":       {File{MimeType: "image/png", Size: 2}, note("(a file unnamed was sent, which is not here: the platform does not hand it out)"), note("(a file unnamed was sent, which is not here: it is no text)")},
+		"a long text":             {File{Name: "a.md", Size: int64(len(long)), URI: "x:1", Open: holds(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.md"}},
+		"a text longer than said": {File{Name: "a.md", Size: 1, Open: holds(long)}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it has more than 65536 bytes)")},
+		"text that is none":       {File{Name: "a.md", Size: 1, Open: holds("\xff")}, mailroom.Part{Type: "file", URI: "kept:a.md", Name: "a.md"}, note("(a file a.md was sent, which is not here: it is no text)")},
+		"too large":               {File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: holds("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
+		"too large, and nowhere":  {File{Name: "a.zip", Size: 101 << 10, Open: holds("hi")}, note("(a file a.zip was sent, which is not here: it has 103424 bytes, and up to 102400 are kept)"), note("(a file a.zip was sent, which is not here: it is no text)")},
+		"larger than it says":     {File{Name: "a.zip", Size: 1, Open: holds(strings.Repeat("x", 101<<10))}, note("(a file a.zip was sent, which is not here: it has more than 102400 bytes)"), note("(a file a.zip was sent, which is not here: it is no text)")},
+		"what cannot be fetched":  {File{Name: "a\n.md", Size: 1, Open: fails}, note("(a file a.md was sent, which is not here: it could not be fetched)"), mailroom.Part{}},
+		"what is not handed out":  {File{Name: "a.md", Size: 1}, note("(a file a.md was sent, which is not here: the platform does not hand it out)"), mailroom.Part{}},
+		"an address with a break": {File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"}, mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}, mailroom.Part{}},
 	} {
-		got := parts(t.Context(), "words", []File{tc.file}, 10)
-		if diff := cmp.Diff([]mailroom.Part{mailroom.Text("words")[0], tc.want}, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
+		if tc.unlessIt.Type == "" {
+			tc.unlessIt = tc.want
+		}
+		for _, at := range []struct {
+			attachments
+			want mailroom.Part
+		}{{attachments{shelf{}, 100 << 10}, tc.want}, {attachments{}, tc.unlessIt}} {
+			got := at.parts(t.Context(), "words", []File{tc.file})
+			if diff := cmp.Diff([]mailroom.Part{note("words"), at.want}, got); diff != "" {
+				t.Errorf("%s, kept %v (-want +got):\n%s", name, at.keep != nil, diff)
+			}
 		}
 	}
-	many := parts(t.Context(), " ", make([]File, mostFiles+2), 0)
+	many := attachments{}.parts(t.Context(), " ", make([]File, mostFiles+2))
 	if len(many) != mostFiles+1 || many[mostFiles].Text != "(2 more files are left out)" {
 		t.Errorf("of many files: %+v", many)
+	}
+}
+
+// TestFilesThatHangHoldNobodyUpForLong has two files that end never, and one that is
+// all there.
+func TestFilesThatHangHoldNobodyUpForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context) (io.ReadCloser, error) {
+			r, w := io.Pipe()
+			context.AfterFunc(ctx, func() { w.CloseWithError(ctx.Err()) })
+			return r, nil
+		}
+		kept := shelf{}
+		files := []File{{Name: "a.png", URI: "x:1", Open: holds("whole")}, {Name: "b.png", URI: "x:2", Open: hangs}, {Name: "c.md", URI: "x:3", Open: hangs}}
+		got := attachments{kept, 0}.parts(t.Context(), "words", files)
+		var where []string
+		for _, p := range got {
+			where = append(where, p.Text+p.URI)
+		}
+		if diff := cmp.Diff([]string{"words", "kept:a.png", "x:2", "x:3"}, where); diff != "" || kept["a.png"] != "whole" {
+			t.Errorf("it is at (-want +got):\n%s\nkept: %v", diff, kept)
+		}
+	})
+}
+
+func TestAFileOfTheMostBytesIsKept(t *testing.T) {
+	for size, want := range map[int]string{10: "kept:a", 11: "x:1"} {
+		f := File{Name: "a", Size: -1, URI: "x:1", Open: holds(string(bytes.Repeat([]byte("x"), size)))}
+		if got := (attachments{shelf{}, 10}).parts(t.Context(), "", []File{f}); got[0].URI != want {
+			t.Errorf("a file of %d bytes is at %s", size, got[0].URI)
+		}
 	}
 }

@@ -23,14 +23,9 @@ type Talk struct {
 	Everything bool
 	// PerUser gives each user in a group a conversation of their own.
 	PerUser bool
-	// MaxFile is up to how many bytes of a text file are handed to the agent; 0 is
-	// DefaultMaxFile.
+	// MaxFile is the largest file that is kept, in bytes; 0 is DefaultMaxFile.
 	MaxFile int64
 }
-
-// DefaultMaxFile is how much of a text file is read, in bytes, and the most that can
-// be: all the files of a message have to fit into it together with its words.
-const DefaultMaxFile = 64 << 10
 
 // BusyModes are what a message can do while the agent works, the default first.
 func BusyModes() []mailroom.Mode {
@@ -41,8 +36,8 @@ func (t *Talk) check() error {
 	if t.Busy != "" && !slices.Contains(BusyModes(), t.Busy) {
 		return fmt.Errorf("busy is %q, and can be one of %v", t.Busy, BusyModes())
 	}
-	if t.MaxFile < 0 || t.MaxFile > DefaultMaxFile {
-		return fmt.Errorf("up to %d bytes of a file cannot be handed on: 0 to %d", t.MaxFile, DefaultMaxFile)
+	if t.MaxFile < 0 {
+		return fmt.Errorf("files of up to %d bytes cannot be kept", t.MaxFile)
 	}
 	return nil
 }

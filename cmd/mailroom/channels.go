@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/poll"
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
@@ -161,7 +162,7 @@ func reserved(c *config.Config) (beginnings []string) {
 }
 
 // newChannels makes the runners of a configuration's channels.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, streams *stream.Streams, log *slog.Logger) connections {
+func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.Files, streams *stream.Streams, log *slog.Logger) connections {
 	var runners connections
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -170,7 +171,7 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		}
 		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
 		if ch.IsChat() {
-			o.Connect, o.Pace = newChat(ch, c.Command, streams)
+			o.Connect, o.Pace = newChat(ch, c.Command, files, streams)
 		} else {
 			o.Connect, o.Pace = newPoll(ch, c.Command)
 		}

@@ -14,9 +14,9 @@ import (
 )
 
 // newChat connects to the chat platform of a channel's kind. What agents do is shown
-// from the streams.
-func newChat(ch *config.Channel, command string, streams *stream.Streams) (channel.Connect, channel.Pace) {
-	o := chat.Options{Agent: ch.Agent, Talk: ch.Talk(), Command: command, Follow: streams, Previews: ch.Previews}
+// from the streams; what people send along is put among the files.
+func newChat(ch *config.Channel, command string, files chat.Files, streams *stream.Streams) (channel.Connect, channel.Pace) {
+	o := chat.Options{Agent: ch.Agent, Talk: ch.Talk(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
 	dial, pace := ch.Dial()
 	return chat.Connect(o, dial), pace
 }

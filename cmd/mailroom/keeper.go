@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/ledger"
 )
 
 // keeper throws away what need not be kept: definitions that nothing is pinned
-// to, once, and entries that are older than the retention, in turn.
+// to, once, and in turn entries that are older than the retention, and the files that
+// people sent along before that.
 type keeper struct {
 	ledger    *ledger.Ledger
+	files     folder.Files
 	old       []mailroom.Definition // those that are not present
 	retention time.Duration         // 0: entries are kept for ever
 	log       *slog.Logger
@@ -37,6 +40,9 @@ func (k *keeper) run(ctx context.Context) {
 	for {
 		if err := k.purge(ctx); err != nil && ctx.Err() == nil {
 			k.log.Warn("old entries were not purged", "error", err)
+		}
+		if _, err := k.files.Drop(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
+			k.log.Warn("old files were not dropped", "error", err)
 		}
 		select {
 		case <-turn.C:

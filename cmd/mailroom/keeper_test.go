@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"mailroom"
 	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/ledger"
 	"mailroom/store/memory"
 	"mailroom/store/storetest"
@@ -111,6 +114,25 @@ func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
 		d.keep(keeper{}, 100*day)
 		if got, want := d.firstSeq("ended"), int64(10); got != want {
 			d.t.Errorf("without a retention, thread ended is kept from %d, want %d as before", got, want)
+		}
+	})
+}
+
+func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		files := folder.Folder(t.TempDir()).Files()
+		uri, err := files.Keep(t.Context(), "a.png", strings.NewReader("picture"))
+		d.must(err)
+		path := strings.TrimPrefix(uri, "file://")
+		d.must(os.Chtimes(path, time.Now(), time.Now())) // of this bubble
+		for _, at := range []struct {
+			after time.Duration
+			there bool
+		}{{time.Hour, true}, {2 * time.Hour, false}} {
+			d.keep(keeper{retention: 2 * time.Hour, files: files}, at.after)
+			if _, err := os.Stat(path); (err == nil) != at.there {
+				d.t.Errorf("%s later: %v", at.after, err)
+			}
 		}
 	})
 }

@@ -216,7 +216,7 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := &brittle{Store: memory.New()}
-	n, err := newNode(t.Context(), store, settings, "token", nil, slog.New(slog.DiscardHandler))
+	n, err := newNode(t.Context(), store, folder.Folder(t.TempDir()).Files(), settings, "token", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/engine"
 	"mailroom/internal/metrics"
 	"mailroom/ledger"
@@ -38,7 +39,7 @@ type node struct {
 
 // newNode puts the parts together. secure is nil for a server without TLS. It reads which versions of agents are kept,
 // and starts nothing.
-func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
+func newNode(ctx context.Context, store mailroom.Store, files folder.Files, c *config.Config, token string, secure *tls.Config, log *slog.Logger) (*node, error) {
 	kept, err := definitions(ctx, store)
 	if err != nil {
 		return nil, fmt.Errorf("read the kept versions of agents: %w", err)
@@ -50,11 +51,11 @@ func newNode(ctx context.Context, store mailroom.Store, c *config.Config, token 
 	if store, err = equip(store, roster); err != nil {
 		return nil, err
 	}
-	return assemble(store, c, roster, token, secure, log), nil
+	return assemble(store, files, c, roster, token, secure, log), nil
 }
 
 // assemble puts the parts together around the agents of a roster.
-func assemble(store mailroom.Store, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
+func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
 	n := &node{roster: roster, exits: c.WhenAllDown == config.Exit}
 	b, numbers := bus.New(), metrics.New()
@@ -71,11 +72,11 @@ func assemble(store mailroom.Store, c *config.Config, roster *roster, token stri
 		Log:       log,
 	})
 	streams := stream.New(n.ledger, b)
-	n.channels = newChannels(c, agents, n.ledger, streams, log)
+	n.channels = newChannels(c, agents, n.ledger, files, streams, log)
 	n.secrets = secretsOf(c, n.channels)
 	numbers.Channels(conditions(), n.channels.numbers)
 	names := slices.Sorted(maps.Keys(agents))
-	n.keeper = &keeper{ledger: n.ledger, old: roster.old, retention: c.Retention, log: log}
+	n.keeper = &keeper{ledger: n.ledger, files: files, old: roster.old, retention: c.Retention, log: log}
 	n.engine = engine.New(n.ledger, b, engineOptions(c, agents, c.Runs, numbers, log))
 	n.engines = []*engine.Engine{n.engine}
 	if len(n.channels) > 0 {

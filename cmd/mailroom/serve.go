@@ -104,7 +104,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	n, err := newNode(ctx, store, c, token, secure, log)
+	n, err := newNode(ctx, store, dir.Files(), c, token, secure, log)
 	if err != nil {
 		return err
 	}

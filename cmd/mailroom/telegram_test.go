@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -130,6 +131,18 @@ func TestTelegramIsSaidToBeWhatItIs(t *testing.T) {
 		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
 			t.Errorf("it tells a token: %s", talk)
 		}
+	}
+}
+
+// TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
+func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
+	b := newBot(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
+	b.tg.Up(t)
+	b.serve()
+	b.ann.Says(b.ann.Private(), "what is this?", telegramtest.Said{File: "photo.jpg", Photo: true, Content: []byte("a cat")})
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"WHAT IS THIS?"}) })
+	if seen, err := os.ReadFile(filepath.Join(string(b.folder), "seen")); string(seen) != "a cat" || err != nil {
+		t.Errorf("the agent saw %q, %v", seen, err)
 	}
 }
 

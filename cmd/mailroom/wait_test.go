@@ -31,7 +31,7 @@ func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	}
 	settings := config.Default()
 	settings.DefaultAgent = "asker"
-	n := assemble(memory.New(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
+	n := assemble(memory.New(), h.folder.Files(), settings, r, token, nil, slog.New(slog.NewTextHandler(h.t.Output(), nil)))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	h.must(err)
 	h.must(held.Announce("http://"+ln.Addr().String(), ""))

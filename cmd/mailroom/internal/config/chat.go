@@ -17,6 +17,7 @@ type Chat struct {
 	// edited.
 	Previews bool
 	PerUser  bool // each user in a group has a conversation of their own
+	MaxFile  int  // bytes of a file that is kept
 }
 
 // What is read in groups.
@@ -26,7 +27,7 @@ const (
 )
 
 func defaultChat() Chat {
-	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: Addressed, Previews: true}
+	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: Addressed, Previews: true, MaxFile: chat.DefaultMaxFile}
 }
 
 func (c *Chat) settings() []setting {
@@ -43,6 +44,7 @@ func (c *Chat) settings() []setting {
 		{"groups", "What is read in groups: addressed is what is said to the bot, everything is all.", oneOf(&c.Groups, Addressed, Everything)},
 		{"previews", "Show what the agent writes while it writes it, where messages can be edited.", flag(&c.Previews)},
 		{"per_user", "Each user in a group has a conversation of their own.", flag(&c.PerUser)},
+		{"max_file", "Largest file sent along that is kept for the agent, in the folder files of the data folder.", size(&c.MaxFile, 1<<10, 1<<30)},
 	}
 }
 
@@ -50,6 +52,6 @@ func (c *Chat) settings() []setting {
 func (c *Chat) Talk() chat.Talk {
 	return chat.Talk{
 		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, Busy: mailroom.Mode(c.Busy),
-		Everything: c.Groups == Everything, PerUser: c.PerUser,
+		Everything: c.Groups == Everything, PerUser: c.PerUser, MaxFile: int64(c.MaxFile),
 	}
 }

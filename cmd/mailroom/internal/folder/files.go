@@ -1,0 +1,106 @@
+package folder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Files are what people sent along with a message. A file is named by its content, so
+// what arrives twice is kept once. Only the owner of the folder may read them.
+type Files string
+
+// Files are those of the folder.
+func (f Folder) Files() Files { return Files(f.path("files")) }
+
+// unfinished is how the name of a file begins that is still being written.
+const unfinished = ".arriving-"
+
+// Keep reads r to its end and returns the URI of the file that holds it, which is on
+// disk by then. Of name only the ending is kept. A file that is there already counts
+// as new from now on.
+func (f Files) Keep(ctx context.Context, name string, r io.Reader) (uri string, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("keep a file: %w", err)
+		}
+	}()
+	if err := os.MkdirAll(string(f), 0o700); err != nil {
+		return "", err
+	}
+	temp, err := os.CreateTemp(string(f), unfinished+"*") // mode 0600
+	if err != nil {
+		return "", err
+	}
+	hash := sha256.New()
+	_, err = io.Copy(io.MultiWriter(temp, hash), r)
+	err = errors.Join(err, ctx.Err(), temp.Sync(), temp.Close())
+	if err != nil {
+		return "", errors.Join(err, os.Remove(temp.Name()))
+	}
+	sum := hex.EncodeToString(hash.Sum(nil))
+	dir := filepath.Join(string(f), sum[:2])
+	path := filepath.Join(dir, sum+ending(name))
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Rename(temp.Name(), path)); err != nil {
+		return "", errors.Join(err, os.Remove(temp.Name()))
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String(), errors.Join(syncFolder(dir), syncFolder(string(f)))
+}
+
+// ending is that of a name by which programs know what a file is, if it is plain.
+func ending(name string) string {
+	end := strings.ToLower(filepath.Ext(name))
+	if len(end) < 2 || len(end) > 9 || strings.ContainsFunc(end[1:], func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	}) {
+		return ""
+	}
+	return end
+}
+
+// syncFolder makes the names in a folder outlive a power cut.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Drop removes the files that were kept last before then, and returns how many these
+// were.
+func (f Files) Drop(ctx context.Context, before time.Time) (dropped int, err error) {
+	err = filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // nothing was kept yet, or somebody else was faster
+		}
+		if err != nil || at.IsDir() {
+			return errors.Join(err, ctx.Err())
+		}
+		info, err := at.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || !info.ModTime().Before(before) {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		dropped++
+		return nil
+	})
+	if err != nil {
+		return dropped, fmt.Errorf("drop old files: %w", err)
+	}
+	return dropped, nil
+}

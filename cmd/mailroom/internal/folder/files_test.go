@@ -1,0 +1,104 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+)
+
+func keep(t *testing.T, f Files, name, content string) (path string) {
+	t.Helper()
+	uri, err := f.Keep(t.Context(), name, strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Host != "" {
+		t.Fatalf("it is at %s, %v", uri, err)
+	}
+	return u.Path
+}
+
+// all are the files below a folder.
+func all(t *testing.T, f Files) (paths []string) {
+	t.Helper()
+	err := filepath.WalkDir(string(f), func(path string, at fs.DirEntry, err error) error {
+		if err == nil && !at.IsDir() {
+			paths = append(paths, path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func TestAFileIsKeptUnderItsContentForItsOwner(t *testing.T) {
+	f := Folder(filepath.Join(t.TempDir(), "da ta")).Files()
+	one := keep(t, f, "../../Holiday.PNG", "picture")
+	raw, err := os.ReadFile(one)
+	info, statErr := os.Stat(one)
+	if err != nil || statErr != nil || string(raw) != "picture" || info.Mode().Perm() != 0o600 || filepath.Ext(one) != ".png" {
+		t.Errorf("%s holds %q (%v, %v)", one, raw, err, info.Mode())
+	}
+	if again := keep(t, f, "other.png", "picture"); again != one {
+		t.Errorf("the same content is at %s and %s", one, again)
+	}
+	for name, want := range map[string]string{"a.tar.gz": ".gz", "a": "", "a.": "", "a.b/c": "", "a.Ä": "", "a.averylongone": ""} {
+		if got := filepath.Ext(keep(t, f, name, "of "+name)); got != want {
+			t.Errorf("%q ends in %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
+	f := Folder(t.TempDir()).Files()
+	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("gone")))
+	if uri, err := f.Keep(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
+		t.Errorf("it is at %s, %v", uri, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if uri, err := f.Keep(ctx, "a.png", strings.NewReader("late")); !errors.Is(err, context.Canceled) {
+		t.Errorf("it is at %s, %v", uri, err)
+	}
+	if left := all(t, f); len(left) > 0 {
+		t.Errorf("left are %q", left)
+	}
+}
+
+func TestOldFilesAreDroppedUnlessTheyCameAgain(t *testing.T) {
+	f := Folder(t.TempDir()).Files()
+	if n, err := f.Drop(t.Context(), time.Now()); n != 0 || err != nil {
+		t.Errorf("of no files %d were dropped, %v", n, err)
+	}
+	old, again, young := keep(t, f, "a", "old"), keep(t, f, "b", "again"), keep(t, f, "c", "young")
+	long := time.Now().Add(-time.Hour)
+	for _, path := range []string{old, again} {
+		if err := os.Chtimes(path, long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := filepath.Join(string(f), unfinished+"1")
+	if err := errors.Join(os.WriteFile(killed, []byte("half"), 0o600), os.Chtimes(killed, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, f, "b", "again")
+	if n, err := f.Drop(t.Context(), time.Now().Add(-time.Minute)); n != 2 || err != nil {
+		t.Errorf("%d were dropped, %v", n, err)
+	}
+	for path, want := range map[string]bool{old: false, again: true, young: true, killed: false} {
+		if _, err := os.Stat(path); (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
