@@ -111,7 +111,7 @@ func (c *Config) WhenAllDownUnlessSet(what string) {
 // NewChannel returns a channel with the defaults of its kind.
 func NewChannel(kind string) *Channel {
 	c := &Channel{Kind: kind}
-	if p := platforms[kind]; p != nil {
+	if p := platforms()[kind]; p != nil {
 		c.Platform = p()
 	}
 	if c.IsChat() {

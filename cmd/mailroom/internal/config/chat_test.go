@@ -18,14 +18,15 @@ nick = "bot"
 
 func TestWhoMayTalkIsReadFromTheTable(t *testing.T) {
 	for file, want := range map[string]chat.Talk{
-		chatting: {Pairing: true, Busy: mailroom.ModeQueue},
+		chatting: {Pairing: true, Busy: mailroom.ModeQueue, MaxFile: 20 << 20},
 		chatting + `admins = ["a"]
 users = ["b", "c"]
 chats = ["#d"]
 pairing = false
 busy = "steer"
 groups = "everything"
-per_user = true`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, Busy: mailroom.ModeSteer, Everything: true, PerUser: true},
+per_user = true
+max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, Busy: mailroom.ModeSteer, Everything: true, PerUser: true, MaxFile: 1 << 20},
 	} {
 		c, err := Parse("f.toml", []byte(file))
 		if err != nil {

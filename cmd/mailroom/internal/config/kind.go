@@ -30,15 +30,17 @@ type Guarded interface {
 	Secrets() []*Secret
 }
 
-// platforms make the platform of a new channel, with its defaults.
-var platforms = map[string]func() Platform{
-	KindIRC:      func() Platform { return newIRC() },
-	KindPoll:     func() Platform { return newPoll() },
-	KindTelegram: func() Platform { return newTelegram() },
+// platforms make the platform of a new channel, with its defaults, by kind.
+func platforms() map[string]func() Platform {
+	return map[string]func() Platform{
+		KindIRC:      func() Platform { return newIRC() },
+		KindPoll:     func() Platform { return newPoll() },
+		KindTelegram: func() Platform { return newTelegram() },
+	}
 }
 
 // ChannelKinds are all kinds of channels that a table can have.
-func ChannelKinds() []string { return slices.Sorted(maps.Keys(platforms)) }
+func ChannelKinds() []string { return slices.Sorted(maps.Keys(platforms())) }
 
 // missingToken is what nearly every kind misses without a token.
 func missingToken(c *Channel) string {
