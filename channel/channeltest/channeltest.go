@@ -40,6 +40,9 @@ type Platform struct {
 	Deny func()
 	// History says that what is said while nobody is connected can be read later.
 	History bool
+	// Once says that the platform shows a message once that is sent again with its
+	// key, or shows what was sent: no reply is there twice. See [RunBehind].
+	Once bool
 }
 
 // Run plays all there is on a platform that make makes for each. What it makes must

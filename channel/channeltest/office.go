@@ -23,6 +23,8 @@ type office struct {
 	p     *Platform
 	store mailroom.Store
 	log   *logs
+	net   *Network      // nil: there is none to be changed
+	hold  chan struct{} // nil: the agent answers at once; else when it is closed
 
 	// Set by start.
 	runner *channel.Runner
@@ -63,7 +65,7 @@ func (o *office) start() {
 	})
 	o.runner = channel.New(channel.Options{Name: "c", Kind: o.p.Kind, Connect: o.connect, Pace: o.p.Pace, Ledger: l, Log: log})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(answer)}, channel.AgentName("c"): {Agent: o.runner.Agent()}},
+		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(o.answer)}, channel.AgentName("c"): {Agent: o.runner.Agent()}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -84,10 +86,17 @@ func (o *office) start() {
 }
 
 // answer says what it is told.
-func answer(ctx context.Context, s mailroom.Session) error {
+func (o *office) answer(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
 		return err
+	}
+	if o.hold != nil {
+		select {
+		case <-o.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return s.Stream(ctx, input[len(input)-1].Text)
 }
@@ -117,16 +126,21 @@ func (o *office) Resume() { o.runner.Resume() }
 func (o *office) rest() {
 	o.t.Helper()
 	o.until("everything is delivered", func() bool {
-		left := 0
-		err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
-			left, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}})
-			return err
-		})
-		if err != nil {
-			o.t.Fatal(err)
-		}
-		return left == 0
+		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}}) == 0
 	})
+}
+
+// runs counts some of the runs that there are.
+func (o *office) runs(of mailroom.RunQuery) (n int) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		n, err = r.CountRuns(of)
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return n
 }
 
 // connect is the platform's, and notes which adapters live.

@@ -9,6 +9,7 @@ import (
 	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/irc"
+	"mailroom/channel/irc/irctest"
 )
 
 // TestIRCKeepsToWhatChannelsAsk has a server with ids of messages, so that one can
@@ -24,6 +25,27 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{"alice"}}}, o.Dial),
 			Say:     func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
 			Sent:    s.sent, Down: s.down, Hang: s.hang, Mend: s.mend, Deny: s.deny,
+		}
+	})
+}
+
+// TestIRCIsAChannelOverABadNetwork has a real server. A bot that comes back while the
+// server still has its lost connection goes by another nick.
+func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
+	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+		s := irctest.Start(t)
+		al := s.Enter("al")
+		o := irc.Options{Server: through(s.Addr), Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 1500 * time.Millisecond}
+		pace := o.Pace()
+		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, time.Second
+		return &channeltest.Platform{
+			Kind: irc.Kind, Pace: pace,
+			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{"al!~al@127.0.0.1"}}}, o.Dial),
+			Say: func(_, text string) {
+				al.Say("bot", text)
+				al.Say("bot_", text) // one of them is not there, or lost
+			},
+			Sent: func() []string { return append(al.Said("bot"), al.Said("bot_")...) },
 		}
 	})
 }

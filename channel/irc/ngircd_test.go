@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/irc"
 	"mailroom/channel/irc/irctest"
@@ -237,7 +238,7 @@ func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 // TestAServerThatAnswersNothingAnyMoreIsLeft has a connection that is open and dead.
 func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	s := irctest.Start(t)
-	p := irctest.NewProxy(t, s.Addr)
+	p := channeltest.NewNetwork(t, s.Addr)
 	o := fast(p.Addr)
 	o.Fresh = 800 * time.Millisecond
 	b := run(t, o)
@@ -245,15 +246,15 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	al := s.Enter("al")
 	held := time.Now().Add(2 * o.Fresh) // twice as long as an answer counts
 	b.until("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
-	if state := b.State(); state.Condition != channel.Connected || state.Adapter != 1 || p.Made() != 1 {
+	if state := b.State(); state.Condition != channel.Connected || state.Adapter != 1 {
 		t.Fatalf("the state is %+v", state)
 	}
-	p.Hush()
-	hushed := time.Now()
+	p.Lose()
+	lost := time.Now()
 	al.Say("bot", "lost")
 	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.Silent })
-	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(hushed) > 5*time.Second {
-		t.Errorf("after %s the state is %+v", time.Since(hushed), state)
+	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(lost) > 5*time.Second {
+		t.Errorf("after %s the state is %+v", time.Since(lost), state)
 	}
 	b.until("it is connected anew", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter == 2 })
 	// The server still holds the nick for the connection that is dead.

@@ -14,45 +14,54 @@ import (
 
 func TestABridgeKeepsToWhatChannelsAsk(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		p := polltest.New(t)
-		bridge, err := poll.New(poll.Options{
-			URL: p.URL, Workspace: polltest.Workspace, Agent: channeltest.Agent, Token: polltest.Token,
-			Interval: 5 * time.Millisecond, Timeout: 100 * time.Millisecond,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var mu sync.Mutex
-		down := false
-		return &channeltest.Platform{
-			Kind: poll.Kind, Connect: bridge.Connect, History: true,
-			Pace: channel.Pace{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 500 * time.Millisecond},
-			Say:  func(id, text string) { p.Add(polltest.Canvas(id, text)) },
-			Sent: func() (texts []string) {
-				for _, r := range p.Seen().Replies {
-					texts = append(texts, r.Text)
-				}
-				return texts
-			},
-			Down: func() {
-				mu.Lock()
-				defer mu.Unlock()
-				p.Down()
-				down = true
-			},
-			Hang: func() {
-				for _, endpoint := range []string{polltest.Activity, polltest.Ack, polltest.Notify, polltest.Heartbeat} {
-					p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
-				}
-			},
-			Mend: func() {
-				mu.Lock()
-				defer mu.Unlock()
-				if p.Mend(); down {
-					p.Up(t)
-					down = false
-				}
-			},
-		}
+		return platform(t, func(addr string) string { return addr })
 	})
+}
+
+func TestABridgeKeepsToThemOverABadNetwork(t *testing.T) {
+	channeltest.RunBehind(t, platform)
+}
+
+// platform is one for the plays, by way of what through makes of its address.
+func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	p := polltest.New(t)
+	bridge, err := poll.New(poll.Options{
+		URL: through(p.URL), Workspace: polltest.Workspace, Agent: channeltest.Agent, Token: polltest.Token,
+		Interval: 5 * time.Millisecond, Timeout: 100 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	down := false
+	return &channeltest.Platform{
+		Kind: poll.Kind, Connect: bridge.Connect, History: true,
+		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 500 * time.Millisecond},
+		Say:  func(id, text string) { p.Add(polltest.Canvas(id, text)) },
+		Sent: func() (texts []string) {
+			for _, r := range p.Seen().Replies {
+				texts = append(texts, r.Text)
+			}
+			return texts
+		},
+		Down: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			p.Down()
+			down = true
+		},
+		Hang: func() {
+			for _, endpoint := range []string{polltest.Activity, polltest.Ack, polltest.Notify, polltest.Heartbeat} {
+				p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
+			}
+		},
+		Mend: func() {
+			mu.Lock()
+			defer mu.Unlock()
+			if p.Mend(); down {
+				p.Up(t)
+				down = false
+			}
+		},
+	}
 }

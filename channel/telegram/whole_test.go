@@ -17,43 +17,54 @@ import (
 func TestTelegramIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		tg := telegramtest.New(t)
-		ann := tg.Person("Ann")
-		o := telegram.Options{
-			API: tg.URL, Poll: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
-			Token: func() (string, error) { return telegramtest.Token, nil },
-		}
-		said, down, hangs := map[string]bool{}, false, false
-		return &channeltest.Platform{
-			Kind:    telegram.Kind,
-			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
-			Pace: channel.Pace{
-				First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
-			},
-			Say: func(id, text string) {
-				if said[id] {
-					tg.Again()
-					return
-				}
-				said[id] = true
-				ann.Says(ann.Private(), text)
-			},
-			Sent: func() []string { return ann.Private().Texts() },
-			Down: func() { down = true; tg.Down() },
-			Hang: func() { hangs = true; tg.Freeze() },
-			Deny: func() { tg.Revoke(telegramtest.Token, true) },
-			Mend: func() {
-				tg.Revoke(telegramtest.Token, false)
-				if hangs {
-					hangs = false
-					tg.Thaw()
-				}
-				if down {
-					down = false
-					tg.Up(t)
-				}
-			},
-			History: true,
-		}
+		return platform(t, func(addr string) string { return addr })
 	})
+}
+
+// TestTelegramIsAChannelOverABadNetwork plays what networks do.
+func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunBehind(t, platform)
+}
+
+// platform is a Telegram for the plays, by way of what through makes of its address.
+func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	o := telegram.Options{
+		API: through(tg.URL), Poll: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+		Token: func() (string, error) { return telegramtest.Token, nil },
+	}
+	said, down, hangs := map[string]bool{}, false, false
+	return &channeltest.Platform{
+		Kind:    telegram.Kind,
+		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
+		Pace: channel.Pace{
+			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
+		},
+		Say: func(id, text string) {
+			if said[id] {
+				tg.Again()
+				return
+			}
+			said[id] = true
+			ann.Says(ann.Private(), text)
+		},
+		Sent: func() []string { return ann.Private().Texts() },
+		Down: func() { down = true; tg.Down() },
+		Hang: func() { hangs = true; tg.Freeze() },
+		Deny: func() { tg.Revoke(telegramtest.Token, true) },
+		Mend: func() {
+			tg.Revoke(telegramtest.Token, false)
+			if hangs {
+				hangs = false
+				tg.Thaw()
+			}
+			if down {
+				down = false
+				tg.Up(t)
+			}
+		},
+		History: true,
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/chat"
 	"mailroom/channel/irc/irctest"
 	"mailroom/client"
@@ -22,7 +23,7 @@ import (
 type network struct {
 	*home
 	irc     *irctest.Server
-	way     *irctest.Proxy // of the bot
+	way     *channeltest.Network // of the bot
 	al      *irctest.Person
 	process process
 }
@@ -31,7 +32,7 @@ type network struct {
 func newNetwork(t *testing.T, agent, more string) *network {
 	t.Helper()
 	n := &network{irc: irctest.Start(t)}
-	n.way = irctest.NewProxy(t, n.irc.Addr)
+	n.way = channeltest.NewNetwork(t, n.irc.Addr)
 	n.home = newHome(t, more+fmt.Sprintf(`
 [channels]
 retry_first = "50ms"
@@ -160,10 +161,11 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			mended: func(n *network) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
 		{when: "after the send, before its receipt",
 			prepare: func(n *network) {
-				n.way.Deafen()
+				n.way.Change(channeltest.Weather{Deaf: true})
 				n.openGate("go\n")
 			},
-			before: func(n *network) { n.al.Hears("bot", "HELLO") }, told: 1, replies: 2, marked: 1},
+			before: func(n *network) { n.al.Hears("bot", "HELLO") },
+			mended: func(n *network) { n.way.Change(channeltest.Weather{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *network) { n.openGate("go\n") },
 			before:  func(n *network) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},

@@ -1,5 +1,4 @@
-// Package irctest is a network for tests: a real ngircd, people who talk there, and a
-// way to it that can fall silent.
+// Package irctest is a network for tests: a real ngircd, and people who talk there.
 package irctest
 
 import (

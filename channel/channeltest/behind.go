@@ -1,0 +1,261 @@
+package channeltest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/poll"
+)
+
+// RunBehind plays all that networks do between a channel and a platform. What make
+// gives to through is the address of the platform, as host:port or as a URL; what it
+// gets is the address for the channel to connect to. Pace.Fresh should be a second or
+// more: the network takes its time too.
+//
+// Whatever happens, all that is said is answered: once if the platform is one that
+// tells, and else at least once, with a mark for each that may be there twice.
+func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
+	for _, play := range []struct {
+		name string
+		f    func(o *office)
+	}{
+		{"a slow network", in(Weather{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
+		{"a narrow network", in(Weather{Rate: 20})},
+		{"a network that sends all in small pieces", in(Weather{Slice: 6})},
+		{"a network that is down at the start", netDownAtStart},
+		{"a network that goes and comes back", netAway},
+		{"half-open connections", halfOpen(Weather{Mute: true, Deaf: true})},
+		{"half-open connections, nothing comes from the platform", halfOpen(Weather{Deaf: true})},
+		{"half-open connections, nothing goes to the platform", halfOpen(Weather{Mute: true})},
+		{"a connection that is forgotten on the way", forgotten},
+		{"connections that are reset", resets},
+		{"connections that break off in the middle of an answer", breaksOff},
+		{"a receipt that is lost", receiptLost},
+	} {
+		t.Run(play.name, func(t *testing.T) {
+			t.Parallel() // they wait most of the time
+			var n *Network
+			p := make(t, func(addr string) string {
+				if n != nil {
+					t.Fatal("the platform has a second address: name one")
+				}
+				to := hostPort(addr)
+				if to == "" {
+					t.Fatalf("%q has no host and port", addr)
+				}
+				n = NewNetwork(t, to)
+				return n.through(addr)
+			})
+			if n == nil {
+				t.Fatal("the platform has named no address to go through")
+			}
+			o := open(t, p)
+			o.net = n
+			play.f(o)
+		})
+	}
+}
+
+// in plays a network that is bad, and passes everything on.
+func in(w Weather) func(o *office) {
+	return func(o *office) {
+		o.net.Change(w)
+		o.start()
+		o.becomes(channel.Connected)
+		o.p.Say("1", "one")
+		o.p.Say("2", "two")
+		o.answered("one", "two")
+		o.stop()
+	}
+}
+
+func netDownAtStart(o *office) {
+	o.net.Down()
+	o.start()
+	o.never(channel.Connected, "it has failed more than once", func(s channel.State) bool { return s.Attempts > 1 })
+	o.net.Up()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.answered("one")
+	o.stop()
+}
+
+func netAway(o *office) {
+	o.begin()
+	o.net.Down()
+	o.isNot(channel.Connected)
+	o.meanwhile("2", "two")
+	o.never(channel.Connected, "it has failed", func(s channel.State) bool { return s.Attempts > 0 })
+	o.net.Up()
+	o.isBack("2", "two")
+	o.answered("one", "two")
+	o.stop()
+}
+
+func halfOpen(w Weather) func(o *office) {
+	return func(o *office) {
+		o.begin()
+		o.net.Change(w)
+		o.isNot(channel.Connected)
+		o.meanwhile("2", "two")
+		o.never(channel.Connected, "two tries have failed", func(s channel.State) bool { return s.Attempts > 1 })
+		o.net.Change(Weather{})
+		o.isBack("2", "two")
+		o.answered("one", "two")
+		o.stop()
+	}
+}
+
+// forgotten has a connection that nobody hears of any more, on a network that is well.
+func forgotten(o *office) {
+	o.begin()
+	first := o.State().Adapter
+	o.net.Lose()
+	o.until("it is connected anew", func() bool {
+		s := o.State()
+		return s.Condition == channel.Connected && s.Adapter > first
+	})
+	o.p.Say("2", "two")
+	o.answered("one", "two")
+	o.stop()
+}
+
+func resets(o *office) {
+	o.begin()
+	texts := []string{"one"}
+	for _, text := range []string{"two", "three", "four"} {
+		before := o.State().Adapter
+		o.net.Change(Weather{Reset: true})
+		o.meanwhile(text, text)
+		o.until("another adapter is made", func() bool { return o.State().Adapter > before })
+		o.net.Change(Weather{})
+		o.isBack(text, text)
+		texts = append(texts, text)
+		o.answered(texts...)
+	}
+	o.stop()
+}
+
+// breaksOff ends connections in the middle of the first answer.
+func breaksOff(o *office) {
+	o.begin()
+	o.net.Change(Weather{Cut: 150})
+	o.meanwhile("2", "two")
+	o.until("two tries have failed", func() bool { return o.State().Attempts > 1 })
+	o.net.Change(Weather{})
+	o.isBack("2", "two")
+	o.answered("one", "two")
+	o.stop()
+}
+
+// receiptLost has the platform take a reply, and its receipt not arrive.
+func receiptLost(o *office) {
+	o.hold = make(chan struct{})
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.until("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
+	o.net.Change(Weather{Deaf: true})
+	close(o.hold)
+	o.until("the platform has the reply", func() bool { return len(o.p.Sent()) == 1 })
+	o.isNot(channel.Connected)
+	o.net.Change(Weather{})
+	o.becomes(channel.Connected)
+	o.p.Say("2", "two")
+	o.answered("one", "two")
+	o.stop()
+}
+
+// begin has everything well, and one message answered.
+func (o *office) begin() {
+	o.t.Helper()
+	o.start()
+	o.becomes(channel.Connected)
+	o.p.Say("1", "one")
+	o.answered("one")
+}
+
+// meanwhile says something while nobody is connected, if that can be read later.
+func (o *office) meanwhile(id, text string) {
+	if o.p.History {
+		o.p.Say(id, text)
+	}
+}
+
+// isBack waits until it is connected, and says what could not be said meanwhile.
+func (o *office) isBack(id, text string) {
+	o.t.Helper()
+	o.becomes(channel.Connected)
+	if !o.p.History {
+		o.p.Say(id, text)
+	}
+}
+
+func (o *office) isNot(c channel.Condition) {
+	o.t.Helper()
+	o.until("it is not "+string(c), func() bool { return o.State().Condition != c })
+}
+
+// never waits for something, and wants that a condition is not there until then.
+func (o *office) never(c channel.Condition, what string, good func(s channel.State) bool) {
+	o.t.Helper()
+	o.until(what, func() bool {
+		s := o.State()
+		if s.Condition == c {
+			o.t.Fatalf("it is %s before %s: %+v", c, what, s)
+		}
+		return good(s)
+	})
+}
+
+// answered waits until the platform has taken these texts, in this order, and wants
+// that no other is there, and none twice without a mark.
+func (o *office) answered(want ...string) {
+	o.t.Helper()
+	o.until("everything is sent", func() bool { return len(firsts(o.p.Sent())) >= len(want) })
+	o.rest()
+	sent := o.p.Sent()
+	if got := firsts(sent); !slices.Equal(got, want) {
+		o.t.Fatalf("sent %q, want %q", sent, want)
+	}
+	switch again, marked := len(sent)-len(want), o.marked(); {
+	case again > marked:
+		o.t.Fatalf("sent %q, and %d are marked", sent, marked)
+	case again > 0 && o.p.Once:
+		o.t.Fatalf("sent %q, want each once", sent)
+	}
+}
+
+// firsts are texts without those that were there before.
+func firsts(texts []string) (first []string) {
+	for _, text := range texts {
+		if !slices.Contains(first, text) {
+			first = append(first, text)
+		}
+	}
+	return first
+}
+
+// marked counts the messages of which a log says that they may be there twice.
+func (o *office) marked() (n int) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
+		threads, err := r.Threads(mailroom.ThreadQuery{})
+		for _, t := range threads {
+			found, wrong := r.Entries(mailroom.EntryQuery{Thread: t.ID, Kinds: []string{chat.KindRepeated, poll.KindRepeated}})
+			if wrong != nil {
+				return wrong
+			}
+			n += len(found)
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return n
+}
