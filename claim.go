@@ -22,6 +22,9 @@ func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now
 		kind = KindResumed
 		body.Tickets = t.answered(r)
 	}
+	if r.Outages > 0 { // time in which nobody would take it is none of the outage
+		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
+	}
 	r.Status, r.Started, r.Resumes, r.Wait = Running, true, false, nil
 	r.Attempt++
 	if r.StartedAt.IsZero() {

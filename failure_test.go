@@ -143,6 +143,24 @@ func TestAnOutageCostsNoFailureForADay(t *testing.T) {
 	}
 }
 
+// TestTimeInWhichNobodyTriesIsNoneOfAnOutage has a run meet an outage, then nobody to
+// take it for a week, and the outage again.
+func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	w.mustStart("a")
+	w.end(failed(mailroom.Outage))
+	for i := range 3 {
+		w.now = w.row.Due.At.Add(7 * 24 * time.Hour)
+		w.mustStart("a")
+		putOff := 250 * time.Millisecond * (1<<(i+1) - 1) // and no more
+		wantEqual(t, "outage", w.now.Sub(w.runs["a"].OutageSince), putOff)
+		w.end(failed(mailroom.Outage))
+		wantEqual(t, "state", w.state("a"), "queued")
+		wantEqual(t, "outages", w.runs["a"].Outages, i+2)
+	}
+}
+
 func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {
 	for name, between := range map[string]func(w *world){
 		"a step":            func(w *world) { w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}}); w.end(released()) },

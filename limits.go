@@ -27,5 +27,5 @@ const (
 	retryBase   = 250 * time.Millisecond
 	retryCap    = 30 * time.Second
 	outageCap   = 5 * time.Minute
-	GiveUpAfter = 24 * time.Hour // after the first of an outage's attempts
+	GiveUpAfter = 24 * time.Hour // after the first of an outage's attempts, as long as it is tried
 )

@@ -76,7 +76,7 @@ type Run struct {
 	Crashes     int       // claims lost in a row without progress
 	Lost        int       // claims lost in all
 	Outages     int       // attempts in a row ended by something unavailable
-	OutageSince time.Time // end of the first of them
+	OutageSince time.Time // end of the first of them, later by the time in which it was due and not taken
 
 	Step       int             // durable steps so far
 	LastStep   StepMark        // recognises the repeat of the last step or settle

@@ -156,7 +156,8 @@ func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 }
 
 // outage puts the run off without a failure, until GiveUpAfter has passed since
-// the first attempt in a row that met it.
+// the first attempt in a row that met it. Time in which the run was due, and nobody
+// took it, is not counted: a server that was off for days has not tried.
 func (t *Loaded) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
