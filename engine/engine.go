@@ -24,6 +24,12 @@ type Agent struct {
 	Version  string
 	Limit    int           // runs at once; 0: as many as the engine has slots
 	Deadline time.Duration // per attempt; 0: Options.Deadline
+	// Ready reports whether a run may be started now; nil: always. While it says no,
+	// runs wait as they are: nothing is counted against them, and another engine may
+	// take them. The committer asks at each batch, so it must be quick and must not
+	// call the ledger. Who makes it true again should call [Leases.Wake]; else that is
+	// noticed with the next claim. A run may still come that was asked for before.
+	Ready func() bool
 	// Kept are the versions before that a run may be pinned to.
 	Kept map[string]mailroom.Agent
 }

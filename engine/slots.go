@@ -13,7 +13,8 @@ import (
 // next run starts in the commit that settles the last one.
 type slots struct {
 	bus   *bus.Bus
-	ready chan struct{} // one slot: something was left
+	ready chan struct{}          // one slot: something was left
+	admit map[string]func() bool // of the agents that are not always ready
 
 	mu     sync.Mutex
 	open   bool   // there is a lease to claim under, and nothing forbids it
@@ -35,8 +36,11 @@ type claimed struct {
 }
 
 func newSlots(o Options, b *bus.Bus) *slots {
-	s := &slots{bus: b, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}}
+	s := &slots{bus: b, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}, admit: map[string]func() bool{}}
 	for name, a := range o.Agents {
+		if a.Ready != nil {
+			s.admit[name] = a.Ready
+		}
 		s.agents[name] = o.Runs
 		if a.Limit > 0 {
 			s.agents[name] = a.Limit
@@ -59,9 +63,12 @@ func (s *slots) Want() ledger.ClaimRequest {
 		Worker: s.worker, Round: s.round, Slots: s.free, Alone: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
 	}
 	for name, n := range s.agents {
-		if n > 0 {
+		if ready := s.admit[name]; n > 0 && (ready == nil || ready()) {
 			c.Agents[name] = min(n, s.free)
 		}
+	}
+	if len(c.Agents) == 0 {
+		return ledger.ClaimRequest{}
 	}
 	return c
 }
