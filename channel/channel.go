@@ -85,6 +85,8 @@ type Ledger interface {
 	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error)
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
+	// Wake has the engine look whether deliveries may be started. It must not wait.
+	Wake()
 }
 
 // Fatal marks an error after which trying again is of no use.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,7 +45,7 @@ func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look 
 		})
 		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Jitter: func() float64 { return 0 }})
 		e := engine.New(o.ledger, b, engine.Options{
-			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent()}}, Local: true,
+			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}}, Local: true,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ledgerCtx, cancelLedger := context.WithCancel(t.Context())
@@ -136,26 +135,6 @@ func (o *office) run(thread string) *mailroom.Run {
 	return runs[0]
 }
 
-// put are the reasons why runs of a thread were put off.
-func (o *office) put(thread string) (why []string) {
-	o.t.Helper()
-	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
-		entries, err := r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{mailroom.KindRescheduled}})
-		for _, e := range entries {
-			var body mailroom.RunRescheduled
-			if err := e.Decode(&body); err != nil {
-				return err
-			}
-			why = append(why, body.Error.Message)
-		}
-		return err
-	})
-	if err != nil || len(why) == 0 {
-		o.t.Fatalf("nothing of %s was put off: %v", thread, err)
-	}
-	return why
-}
-
 var echo = mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 	input, err := s.Input(ctx)
 	if err != nil {
@@ -183,46 +162,6 @@ func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T)
 			t.Errorf("the state is %+v", s)
 		}
 	})
-}
-
-func TestDeliveriesWaitForAnAdapterAndGoToThePresentOne(t *testing.T) {
-	var up atomic.Bool
-	inOffice(t, echo, func(o *office) {
-		o.p.receive = polled(&up)
-		o.p.connect = func(_ context.Context, l *channel.Link) error {
-			if !up.Load() {
-				return errors.New("refused")
-			}
-			return nil
-		}
-		o.delivers(nil)
-	}, func(o *office) {
-		if _, err := o.ledger.Submit(o.t.Context(), submitted(o)); err != nil { // as from before a restart
-			t.Fatal(err)
-		}
-		o.after(5 * time.Minute)
-		d := o.run(out)
-		if len(o.got()) > 0 || d.Status != mailroom.Queued || d.Failures != 0 {
-			t.Errorf("sent %q; the delivery is %s after %d failures", o.got(), d.Status, d.Failures)
-		}
-		if why := o.put(out); len(why) > 20 || !strings.Contains(why[0], "the channel cannot send: refused") {
-			t.Errorf("it was put off: %q", why)
-		}
-		up.Store(true)
-		o.after(15 * time.Minute)
-		if diff := cmp.Diff([]string{"hello"}, o.got()); diff != "" {
-			t.Errorf("sent %s; the channel is %+v", diff, o.State())
-		}
-	})
-}
-
-// submitted is an arrival as the ledger gets it.
-func submitted(o *office) mailroom.Submit {
-	a := o.arrival("7", "hello")
-	return mailroom.Submit{
-		Thread: chat, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Origin: mailroom.Origin{Via: channel.Via("c")},
-		Agent: a.Agent, SetAgent: true, DeliverTo: out, DeliverAgent: channel.AgentName("c"),
-	}
 }
 
 // TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed has one that takes a while, on

@@ -109,8 +109,10 @@ func (l *life) lastDeliveries(within time.Duration) {
 	}
 }
 
-// Agent is the agent of the channel's delivery threads. While there is no adapter
-// that could take them, deliveries are put off, and say why.
+// Agent is the agent of the channel's delivery threads. It is to be asked only while
+// the channel is [Runner.Connected]: so deliveries wait for a connection as they are,
+// and go out at once when there is one. One that comes when it has just ended is put
+// off as an [mailroom.Outage], and says why.
 func (r *Runner) Agent() mailroom.Agent {
 	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		d, err := r.delivery(ctx, s)
@@ -126,10 +128,6 @@ func (r *Runner) Agent() mailroom.Agent {
 	})
 }
 
-// longestWait is the most that a delivery is put off by at once: a channel that is
-// resumed has something to do soon.
-const longestWait = time.Minute
-
 // enter begins a delivery with the present adapter.
 func (r *Runner) enter() (*life, error) {
 	r.mu.Lock()
@@ -143,11 +141,5 @@ func (r *Runner) enter() (*life, error) {
 	if s.reason != "" {
 		why = s.reason
 	}
-	after := time.Second
-	if !s.due.IsZero() {
-		after = min(max(time.Until(s.due), after), longestWait)
-	}
-	return nil, &mailroom.Failure{
-		Class: mailroom.Outage, RetryAfter: after, Err: fmt.Errorf("the channel cannot send: %s", why),
-	}
+	return nil, &mailroom.Failure{Class: mailroom.Outage, Err: fmt.Errorf("the channel cannot send: %s", why)}
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mailroom"
@@ -42,6 +43,8 @@ type Runner struct {
 	changes  []Change
 	lost     int // changes that nobody had the time to keep
 	over     bool
+
+	connected atomic.Bool // as standing says; the engine reads it, and must not wait
 }
 
 // New makes the runner of a channel. It starts nothing.
@@ -85,6 +88,10 @@ func (r *Runner) State() State {
 	return s
 }
 
+// Connected reports whether the channel is connected, and so whether its deliveries
+// may be started.
+func (r *Runner) Connected() bool { return r.connected.Load() }
+
 // Resume has a channel that is not connected tried now, whatever has failed before.
 func (r *Runner) Resume() { r.tell(event{what: resumed}) }
 
@@ -121,6 +128,9 @@ func (r *Runner) step(e event) {
 	}
 	if after.condition != before.condition {
 		r.change(before, after, e.at)
+		if r.connected.Store(after.condition == Connected); r.connected.Load() {
+			r.options.Ledger.Wake()
+		}
 	}
 	if act == closeIt || after.condition != before.condition {
 		r.logged(after, e.what)
@@ -258,6 +268,7 @@ func (r *Runner) wait(ctx context.Context, wake time.Time) {
 func (r *Runner) finish() {
 	r.mu.Lock()
 	r.over = true
+	r.connected.Store(false)
 	life := r.life
 	r.mu.Unlock()
 	if life == nil {

@@ -144,6 +144,8 @@ func (n *notes) Note(_ context.Context, thread, kind string, body json.RawMessag
 	return int64(len(n.changes)), n.fail
 }
 
+func (n *notes) Wake() {}
+
 // told are the states that were noted, in order.
 func (n *notes) told() (states []string) {
 	n.mu.Lock()

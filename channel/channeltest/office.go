@@ -65,7 +65,7 @@ func (o *office) start() {
 	})
 	o.runner = channel.New(channel.Options{Name: "c", Kind: o.p.Kind, Connect: o.connect, Pace: o.p.Pace, Ledger: l, Log: log})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(o.answer)}, channel.AgentName("c"): {Agent: o.runner.Agent()}},
+		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(o.answer)}, channel.AgentName("c"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

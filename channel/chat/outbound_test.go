@@ -70,7 +70,7 @@ func (o *office) start() *office {
 		Name: "c", Kind: "test", Connect: chat.Connect(options, o.platform.Dial), Ledger: o.ledger, Log: log,
 	})
 	e := engine.New(o.ledger, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("c"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, StopGrace: 50 * time.Millisecond, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

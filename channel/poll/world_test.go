@@ -69,7 +69,7 @@ func (w *world) start() *world {
 		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: w.options.Pace().Fresh},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

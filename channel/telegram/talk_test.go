@@ -44,7 +44,7 @@ func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, ag
 		}, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("tg"): {Agent: runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("tg"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

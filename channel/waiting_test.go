@@ -1,0 +1,217 @@
+package channel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// says has something said in a chat, as if it had arrived before a restart.
+func (o *office) says(chat, text string) {
+	o.t.Helper()
+	thread := channel.ThreadID("c", "chat", chat)
+	_, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
+		Thread: thread, Key: text, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
+		Agent: "echo", SetAgent: true, DeliverTo: channel.OutID(thread), DeliverAgent: channel.AgentName("c"),
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// kinds are those of the entries of a thread.
+func (o *office) kinds(thread string) (kinds []string) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) error {
+		entries, err := r.Entries(mailroom.EntryQuery{Thread: thread})
+		for _, e := range entries {
+			kinds = append(kinds, e.Kind)
+		}
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return kinds
+}
+
+// dials connects only while the platform is up.
+func dials(up *atomic.Bool) func(context.Context, *channel.Link) error {
+	return func(context.Context, *channel.Link) error {
+		if !up.Load() {
+			return errors.New("refused")
+		}
+		return nil
+	}
+}
+
+// connects waits for the channel to connect by itself, and returns when it did.
+func (o *office) connects() time.Time {
+	o.t.Helper()
+	for range 1000 {
+		if o.after(time.Second).Connected() {
+			return o.State().ConnectedSince
+		}
+	}
+	o.t.Fatalf("the channel is %+v", o.State())
+	return time.Time{}
+}
+
+func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
+	var up atomic.Bool
+	var sent []time.Time
+	inOffice(t, echo, func(o *office) {
+		o.p.connect, o.p.receive = dials(&up), polled(&up)
+		o.delivers(func(_ context.Context, l *channel.Link) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			sent = append(sent, time.Now())
+			return nil
+		})
+	}, func(o *office) {
+		chats := []string{"1", "2", "3"}
+		for i := range 4 {
+			for _, chat := range chats {
+				o.says(chat, fmt.Sprint(chat, " ", i))
+			}
+		}
+		o.after(4 * time.Hour)
+		for _, chat := range chats {
+			d := o.run(channel.OutID(channel.ThreadID("c", "chat", chat)))
+			if d.Status != mailroom.Queued || d.Attempt != 0 {
+				t.Errorf("chat %s: the delivery is %s, at attempt %d; want it untouched", chat, d.Status, d.Attempt)
+			}
+		}
+		up.Store(true)
+		at := o.connects()
+		if len(sent) != 12 {
+			t.Fatalf("%d were sent of 12", len(sent))
+		}
+		for _, when := range sent {
+			if !when.Equal(at) {
+				t.Errorf("one was sent %v after the channel was connected, want at once", when.Sub(at))
+			}
+		}
+		for _, chat := range chats {
+			got := slices.DeleteFunc(o.got(), func(s string) bool { return !strings.HasPrefix(s, chat) })
+			if diff := cmp.Diff([]string{chat + " 0", chat + " 1", chat + " 2", chat + " 3"}, got); diff != "" {
+				t.Error(diff)
+			}
+			out := channel.OutID(channel.ThreadID("c", "chat", chat))
+			if slices.Contains(o.kinds(out), mailroom.KindRescheduled) || o.run(out).Attempt != 1 {
+				t.Errorf("chat %s: %v", chat, o.kinds(out))
+			}
+		}
+	})
+}
+
+// TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext has the platform go away in
+// the middle of one, for longer than an outage may last, and break off once more.
+func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
+	var up, works atomic.Bool
+	up.Store(true)
+	inOffice(t, echo, func(o *office) {
+		o.p.connect, o.p.receive = dials(&up), polled(&up)
+		o.delivers(func(context.Context, *channel.Link) error {
+			if !works.Load() {
+				up.Store(false)
+				return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("connection reset")}
+			}
+			return nil
+		})
+	}, func(o *office) {
+		o.says("1", "one")
+		o.after(time.Second)
+		o.says("1", "two")
+		o.after(25 * time.Hour)
+		for range 2 {
+			up.Store(true)
+			if o.connects(); len(o.got()) == 0 {
+				t.Fatal("it is not tried again")
+			}
+			o.after(10 * time.Minute)
+		}
+		works.Store(true)
+		up.Store(true)
+		o.connects()
+		got := slices.Compact(o.got())
+		if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" || len(o.got()) > 10 {
+			t.Errorf("sent %q: %s", o.got(), diff)
+		}
+		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.Completed {
+			t.Errorf("a delivery is a dead letter, or not over: %v", got)
+		}
+	})
+}
+
+// TestAPlatformThatFlapsIsNoStorm connects, and breaks at the first delivery, for hours.
+func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
+	var up, works atomic.Bool
+	var last time.Time
+	inOffice(t, echo, func(o *office) {
+		o.p.connect = func(context.Context, *channel.Link) error {
+			up.Store(true)
+			return nil
+		}
+		o.p.receive = polled(&up)
+		o.delivers(func(context.Context, *channel.Link) error {
+			last = time.Now()
+			if works.Load() {
+				return nil
+			}
+			up.Store(false)
+			return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("connection reset")}
+		})
+	}, func(o *office) {
+		o.says("1", "hello")
+		o.after(4 * time.Hour)
+		tried, connections := len(o.got()), o.p.count()
+		if tried < 10 || tried > connections+5 || tried > 100 {
+			t.Errorf("tried %d times over %d connections", tried, connections)
+		}
+		// Its own distance is past whenever the channel's pause is, which is no shorter.
+		works.Store(true)
+		failed := last
+		o.after(20 * time.Minute) // it is parked, and tried each 15
+		if d := o.run(out); d.Status != mailroom.Completed || last.Sub(failed) > 20*time.Minute {
+			t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
+		}
+	})
+}
+
+func TestAFloodLimitOutlastsAConnection(t *testing.T) {
+	var up atomic.Bool
+	var tried []time.Time
+	up.Store(true)
+	inOffice(t, echo, func(o *office) {
+		o.p.connect, o.p.receive = dials(&up), polled(&up)
+		o.delivers(func(context.Context, *channel.Link) error {
+			tried = append(tried, time.Now())
+			if len(tried) > 1 {
+				return nil
+			}
+			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: time.Hour, Err: errors.New("too many requests")}
+		})
+	}, func(o *office) {
+		o.says("1", "hello")
+		o.after(time.Minute)
+		up.Store(false)
+		o.after(time.Minute)
+		up.Store(true)
+		o.connects()
+		o.after(2 * time.Hour)
+		if len(tried) != 2 || tried[1].Sub(tried[0]) < time.Hour {
+			t.Errorf("tried at %v, want again after the hour that the platform asked for", tried)
+		}
+	})
+}
