@@ -12,10 +12,8 @@ import (
 	"strings"
 	"testing"
 	"text/tabwriter"
-	"time"
 
 	"mailroom"
-	"mailroom/channel"
 	"mailroom/channel/chat"
 	"mailroom/channel/telegram/telegramtest"
 	"mailroom/client"
@@ -72,68 +70,6 @@ func (b *bot) serve() {
 	b.home.process(b.process)
 }
 
-// TestTelegramIsSaidToBeWhatItIs plays what happens to a bot in a bad week, and prints
-// what was said of it.
-func TestTelegramIsSaidToBeWhatItIs(t *testing.T) {
-	b := newBot(t, "")
-	private := b.ann.Private()
-	var did []string
-	does := func(what string) {
-		did = append(did, time.Now().UTC().Format("15:04:05.000")+"  "+what)
-	}
-	b.ann.Says(private, "one")
-	does("the server starts while Telegram is down; a message waits there")
-	b.serve()
-	b.becomes("tg", client.ChannelQueued)
-	does("Telegram comes up")
-	b.tg.Up(t)
-	b.becomes("tg", client.ChannelConnected)
-	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE"}) })
-
-	polls := len(b.tg.Calls("getUpdates"))
-	b.tg.Until(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
-	does("Telegram is killed in mid-poll")
-	b.tg.Down()
-	b.becomes("tg", client.ChannelQueued)
-	b.ann.Says(private, "two")
-	does("and started again, with another message")
-	b.tg.Up(t)
-	b.becomes("tg", client.ChannelConnected)
-	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO"}) })
-
-	does("the connection is half-open: nothing is answered")
-	b.tg.Freeze()
-	b.becomes("tg", client.ChannelSilent)
-	b.ann.Says(private, "three")
-	does("Telegram answers again")
-	b.tg.Thaw()
-	b.becomes("tg", client.ChannelConnected)
-	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO", "THREE"}) })
-
-	does("somebody revokes the token")
-	b.tg.Revoke(telegramtest.Token, true)
-	b.becomes("tg", client.ChannelFailed)
-	other := "700100200:" + strings.Repeat("z", 35)
-	b.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
-	b.ann.Says(private, "four")
-	does("a new token of the same bot is put into the file")
-	if err := os.WriteFile(b.folder.ChannelToken("tg"), []byte(other), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b.becomes("tg", client.ChannelConnected)
-	b.tg.Until(t, "the answer", func() bool { return slices.Equal(private.Texts(), []string{"ONE", "TWO", "THREE", "FOUR"}) })
-	if told := b.told(); len(told) != 4 {
-		t.Errorf("the agent was told %q", told)
-	}
-	t.Logf("\n%s", b.timeline(did))
-	talk := b.process.talk.all()
-	for _, token := range []string{telegramtest.Token, other} {
-		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
-			t.Errorf("it tells a token: %s", talk)
-		}
-	}
-}
-
 // TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
 func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	b := newBot(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
@@ -144,29 +80,6 @@ func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	if seen, err := os.ReadFile(filepath.Join(string(b.folder), "seen")); string(seen) != "a cat" || err != nil {
 		t.Errorf("the agent saw %q, %v", seen, err)
 	}
-}
-
-// timeline is what was done, between what the channel's log says, in order.
-func (b *bot) timeline(did []string) string {
-	b.t.Helper()
-	page, err := b.client().Entries(b.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	lines := did
-	for _, e := range page.Items {
-		var c channel.Change
-		if err := json.Unmarshal(e.Body, &c); err != nil {
-			b.t.Fatal(err)
-		}
-		line := fmt.Sprintf("%s      %s", c.At.UTC().Format("15:04:05.000"), c.State)
-		if c.Reason != "" {
-			line += ": " + c.Reason
-		}
-		lines = append(lines, line)
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
 }
 
 // TestAServerThatIsKilledAnswersEachMessageOfTelegram kills the server where it hurts.

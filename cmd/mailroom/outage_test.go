@@ -1,0 +1,271 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/irc/irctest"
+	"mailroom/channel/telegram/telegramtest"
+	"mailroom/client"
+)
+
+// twoBots is a server with two channels for one agent: "tg" at a Telegram that fails, and
+// "net" on an IRC that does not.
+type twoBots struct {
+	*bot
+	al *irctest.Person
+
+	rows  []row
+	shown map[string]string   // by channel, what was shown last
+	seen  map[string][]string // by channel, the states that were shown
+	asked int                 // of IRC
+}
+
+// row is something that was done, or is said of a channel.
+type row struct {
+	at                time.Time
+	did, tg, net, log string
+}
+
+func newTwoBots(t *testing.T) *twoBots {
+	t.Helper()
+	p := &twoBots{bot: newBot(t, ""), shown: map[string]string{}, seen: map[string][]string{}}
+	irc := irctest.Start(t)
+	settings, err := os.ReadFile(p.folder.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.configure(string(settings) + fmt.Sprintf(`[channels.net]
+kind = "irc"
+agent = "shout"
+server = %q
+tls = false
+nick = "bot"
+join = ["#dev"]
+gap = "10ms"
+per_user = true
+users = ["al!~al@127.0.0.1"]
+`, irc.Addr))
+	p.al = irc.Enter("al", "JOIN #dev")
+	p.al.Wait(" 366 ")
+	return p
+}
+
+func (p *twoBots) does(what string) { p.rows = append(p.rows, row{at: time.Now(), did: what}) }
+
+// look notes what GET /v1/channels shows, where it is something else than before.
+func (p *twoBots) look() {
+	p.t.Helper()
+	all, err := p.client().Channels(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, c := range all {
+		line := c.State
+		if c.Reason != nil {
+			line += ": " + *c.Reason
+		}
+		if p.shown[c.Name] == line {
+			continue
+		}
+		p.shown[c.Name] = line
+		p.seen[c.Name] = append(p.seen[c.Name], c.State)
+		r := row{at: time.Now(), tg: line}
+		if c.Name == "net" {
+			r.tg, r.net = "", line
+		}
+		p.rows = append(p.rows, r)
+	}
+}
+
+// shows waits until the channel at Telegram is shown to be in a state.
+func (p *twoBots) shows(state string) {
+	p.t.Helper()
+	p.wants("the state of the channel", func() string {
+		now, _, _ := strings.Cut(p.shown["tg"], ":")
+		return now
+	}, state)
+}
+
+// wants looks until something is what it should be.
+func (p *twoBots) wants(what string, get func() string, want string) {
+	p.t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		if p.look(); get() == want {
+			return
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("never: %s, want %q; it is %q\n%s", what, want, get(), p.table())
+		}
+	}
+}
+
+// reads waits until these are all replies at Telegram.
+func (p *twoBots) reads(want ...string) {
+	p.t.Helper()
+	p.wants("Ann reads", func() string { return fmt.Sprint(p.ann.Private().Texts()) }, fmt.Sprint(want))
+}
+
+// talksOnIRC has a word answered there.
+func (p *twoBots) talksOnIRC() {
+	p.t.Helper()
+	p.asked++
+	p.al.Say("#dev", fmt.Sprintf("bot: irc-%d", p.asked))
+	p.al.Hears("bot", fmt.Sprintf("IRC-%d", p.asked))
+}
+
+// killed has Telegram killed in mid-poll.
+func (p *twoBots) killed() {
+	p.t.Helper()
+	polls := len(p.tg.Calls("getUpdates"))
+	p.tg.Until(p.t, "a poll", func() bool { return len(p.tg.Calls("getUpdates")) > polls })
+	p.does("Telegram is killed in mid-poll")
+	p.tg.Down()
+	p.shows(client.ChannelQueued)
+}
+
+// states are those that the log of the channel at Telegram tells of, in order.
+func (p *twoBots) states() (states []string) {
+	p.t.Helper()
+	page, err := p.client().Entries(p.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range page.Items {
+		var c channel.Change
+		if err := json.Unmarshal(e.Body, &c); err != nil {
+			p.t.Fatal(err)
+		}
+		states = append(states, string(c.State))
+		line := string(c.State)
+		if c.Reason != "" {
+			line += ": " + c.Reason
+		}
+		p.rows = append(p.rows, row{at: c.At, log: line})
+	}
+	return states
+}
+
+// table is all that was done and said, in order.
+func (p *twoBots) table() string {
+	p.states()
+	slices.SortStableFunc(p.rows, func(a, b row) int { return a.at.Compare(b.at) })
+	var text strings.Builder
+	tab := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "TIME\tWHAT HAPPENS\tIRC, GET /v1/channels\tTELEGRAM, GET /v1/channels\tTHREAD channel:tg")
+	for _, r := range p.rows {
+		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format("15:04:05.000"), r.did, r.net, r.tg, r.log)
+	}
+	if err := tab.Flush(); err != nil {
+		p.t.Fatal(err)
+	}
+	return text.String()
+}
+
+// inOrder reports whether all of want is among got, in that order.
+func inOrder(got, want []string) bool {
+	for _, s := range got {
+		if len(want) > 0 && s == want[0] {
+			want = want[1:]
+		}
+	}
+	return len(want) == 0
+}
+
+// TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt plays what happens to a
+// bot in a bad week, and prints what was said of it. A bot on another platform answers
+// all the while, and each message is answered once.
+func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T) {
+	p := newTwoBots(t)
+	private := p.ann.Private()
+	p.ann.Says(private, "one")
+	p.does("the server starts; Telegram is down, and a message waits there")
+	p.serve()
+	p.shows(client.ChannelQueued)
+	p.al.Wait(" JOIN :#dev")
+	p.talksOnIRC()
+	p.does("IRC has answered")
+	p.shows(client.ChannelQueued)
+	p.does("Telegram comes up")
+	p.tg.Up(t)
+	p.shows(client.ChannelConnected)
+	p.reads("ONE")
+	p.does("the message that waited was answered")
+
+	p.killed()
+	p.talksOnIRC()
+	p.ann.Says(private, "two")
+	p.does("and started again, with another message")
+	p.tg.Up(t)
+	p.shows(client.ChannelConnected)
+	p.reads("ONE", "TWO")
+
+	p.does("its connections are half-open: nothing is answered")
+	p.tg.Freeze()
+	p.shows(client.ChannelSilent)
+	p.talksOnIRC()
+	p.ann.Says(private, "three")
+	p.does("it answers again")
+	p.tg.Thaw()
+	p.shows(client.ChannelConnected)
+	p.reads("ONE", "TWO", "THREE")
+
+	wrong := "700100200:" + strings.Repeat("x", 35)
+	p.does("a bad token is put into the file")
+	p.puts(wrong)
+	p.killed()
+	p.does("and started again")
+	p.tg.Up(t)
+	p.shows(client.ChannelFailed)
+	p.talksOnIRC()
+	p.ann.Says(private, "four")
+	other := "700100200:" + strings.Repeat("z", 35)
+	p.tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
+	p.does("a new token of the same bot is put into the file")
+	p.puts(other)
+	p.shows(client.ChannelConnected)
+	p.reads("ONE", "TWO", "THREE", "FOUR")
+	p.talksOnIRC()
+
+	want := []string{
+		client.ChannelQueued, client.ChannelConnected, client.ChannelQueued, client.ChannelConnected,
+		client.ChannelSilent, client.ChannelConnected, client.ChannelQueued, client.ChannelFailed, client.ChannelConnected,
+	}
+	t.Logf("\n%s", p.table())
+	if got := p.seen["tg"]; !inOrder(got, want) {
+		t.Errorf("of Telegram was shown %q, want %q", got, want)
+	}
+	if got := p.states(); !inOrder(got, want) {
+		t.Errorf("the thread says %q, want %q", got, want)
+	}
+	net := slices.Compact(p.seen["net"])
+	if i := slices.Index(net, client.ChannelConnected); i < 0 || i < len(net)-1 {
+		t.Errorf("of IRC was shown %q", net)
+	}
+	if told := p.told(); len(told) != 4+p.asked || len(p.al.Said("bot")) != p.asked {
+		t.Errorf("the agent was told %q, al reads %q", told, p.al.Said("bot"))
+	}
+	talk := p.process.talk.all()
+	for _, token := range []string{telegramtest.Token, wrong, other} {
+		if _, secret, _ := strings.Cut(token, ":"); strings.Contains(talk, secret) {
+			t.Errorf("it tells a token: %s", talk)
+		}
+	}
+}
+
+// puts writes the file of the token.
+func (p *twoBots) puts(token string) {
+	p.t.Helper()
+	if err := os.WriteFile(p.folder.ChannelToken("tg"), []byte(token), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+}
