@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/channeltest"
 	"mailroom/channel/irc/irctest"
 	"mailroom/channel/telegram/telegramtest"
 	"mailroom/client"
@@ -133,36 +134,21 @@ func (p *twoBots) killed() {
 	p.shows(client.ChannelQueued)
 }
 
-// states are those that the log of the channel at Telegram tells of, in order.
-func (p *twoBots) states() (states []string) {
-	p.t.Helper()
-	page, err := p.client().Entries(p.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for _, e := range page.Items {
-		var c channel.Change
-		if err := json.Unmarshal(e.Body, &c); err != nil {
-			p.t.Fatal(err)
-		}
-		states = append(states, string(c.State))
+// table is all that was done and said, in order.
+func (p *twoBots) table() string {
+	rows := slices.Clone(p.rows)
+	for _, c := range p.changes() {
 		line := string(c.State)
 		if c.Reason != "" {
 			line += ": " + c.Reason
 		}
-		p.rows = append(p.rows, row{at: c.At, log: line})
+		rows = append(rows, row{at: c.At, log: line})
 	}
-	return states
-}
-
-// table is all that was done and said, in order.
-func (p *twoBots) table() string {
-	p.states()
-	slices.SortStableFunc(p.rows, func(a, b row) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(rows, func(a, b row) int { return a.at.Compare(b.at) })
 	var text strings.Builder
 	tab := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "TIME\tWHAT HAPPENS\tIRC, GET /v1/channels\tTELEGRAM, GET /v1/channels\tTHREAD channel:tg")
-	for _, r := range p.rows {
+	for _, r := range rows {
 		fmt.Fprintf(tab, "%s\t%s\t%s\t%s\t%s\n", r.at.UTC().Format("15:04:05.000"), r.did, r.net, r.tg, r.log)
 	}
 	if err := tab.Flush(); err != nil {
@@ -244,7 +230,7 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	if got := p.seen["tg"]; !inOrder(got, want) {
 		t.Errorf("of Telegram was shown %q, want %q", got, want)
 	}
-	if got := p.states(); !inOrder(got, want) {
+	if got := states(p.changes()); !inOrder(got, want) {
 		t.Errorf("the thread says %q, want %q", got, want)
 	}
 	net := slices.Compact(p.seen["net"])
@@ -268,4 +254,60 @@ func (p *twoBots) puts(token string) {
 	if err := os.WriteFile(p.folder.ChannelToken("tg"), []byte(token), 0o600); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered kills the server on
+// a network that does not tell Telegram: for a while nobody else may poll.
+func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testing.T) {
+	b := newBot(t, "")
+	way := channeltest.NewNetwork(t, strings.TrimPrefix(b.tg.URL, "http://"))
+	settings, err := os.ReadFile(b.folder.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.configure(strings.ReplaceAll(string(settings), b.tg.URL, "http://"+way.Addr))
+	b.tg.Up(t)
+	b.serve()
+	b.becomes("tg", client.ChannelConnected)
+	polls := len(b.tg.Calls("getUpdates"))
+	b.tg.Until(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
+	way.Lose()
+	b.process.kill()
+	b.ann.Says(b.ann.Private(), "one")
+	conflict := telegramtest.Fault{Code: 409, Words: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	b.tg.Fail("getUpdates", conflict, conflict)
+	b.serve()
+	b.tg.Until(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"ONE"}) })
+	got := states(b.changes())
+	got = got[slices.Index(got[1:], client.ChannelStarting)+1:] // of the second process
+	if want := []string{client.ChannelStarting, client.ChannelQueued, client.ChannelConnected}; !slices.Equal(got[:min(len(got), len(want))], want) {
+		t.Errorf("it was %q, want %q", got, want)
+	}
+	if told := b.told(); len(told) != 1 || b.tg.Pending() > 1 {
+		t.Errorf("the agent was told %q, %d updates wait", told, b.tg.Pending())
+	}
+}
+
+// changes are those that the thread of the channel tells of, in order.
+func (b *bot) changes() (all []channel.Change) {
+	b.t.Helper()
+	page, err := b.client().Entries(b.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, e := range page.Items {
+		var c channel.Change
+		if err := json.Unmarshal(e.Body, &c); err != nil {
+			b.t.Fatal(err)
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+func states(changes []channel.Change) (all []string) {
+	for _, c := range changes {
+		all = append(all, string(c.State))
+	}
+	return all
 }

@@ -12,12 +12,13 @@ import (
 )
 
 var (
-	numbered  = regexp.MustCompile(`(?m)^(\d+)\. \*\*`)
-	proving   = regexp.MustCompile(`^ *- Proof: `)
-	codeSpan  = regexp.MustCompile("`([^`]+)`")
-	testName  = regexp.MustCompile(`^[\w/]+\.(Test|Fuzz)\w*$|\w\.txtar$`)
-	killPoint = regexp.MustCompile(`\{"((?:at|before|after) [^"]+)", \d+\}`)
-	target    = regexp.MustCompile(`(?m)^([a-z]+):`)
+	numbered    = regexp.MustCompile(`(?m)^(\d+)\. \*\*`)
+	numberedRow = regexp.MustCompile(`^\| \*\*(\d+)\. `)
+	proving     = regexp.MustCompile(`^ *- Proof: `)
+	codeSpan    = regexp.MustCompile("`([^`]+)`")
+	testName    = regexp.MustCompile(`^[\w/]+\.(Test|Fuzz)\w*$|\w\.txtar$`)
+	killPoint   = regexp.MustCompile(`\{"((?:at|before|after) [^"]+)", \d+\}`)
+	target      = regexp.MustCompile(`(?m)^([a-z]+):`)
 )
 
 // proofs checks that each numbered sentence of a document has a line that begins
@@ -108,6 +109,63 @@ func TestEachGuaranteeNamesTestsThatExist(t *testing.T) {
 	}
 	for _, finding := range proofs(doc, provable(t)) {
 		t.Errorf("docs/guarantees.md: %s", finding)
+	}
+}
+
+// tested checks the rows of a document's tables that begin with a number: these are in
+// order, and each names a test in its last cell. All names of tests are known.
+func tested(doc string, known map[string]bool) (rows int, found []string) {
+	for line := range strings.Lines(doc) {
+		names := codeSpan.FindAllStringSubmatch(line, -1)
+		for _, span := range names {
+			if testName.MatchString(span[1]) && !known[span[1]] {
+				found = append(found, "there is no "+span[1])
+			}
+		}
+		n := numberedRow.FindStringSubmatch(line)
+		if n == nil {
+			continue
+		}
+		if rows++; n[1] != fmt.Sprint(rows) {
+			found = append(found, fmt.Sprintf("row %s is number %d", n[1], rows))
+		}
+		cells := strings.Split(strings.TrimRight(line, "| \n"), "|")
+		last := codeSpan.FindStringSubmatch(cells[len(cells)-1])
+		if last == nil || !testName.MatchString(last[1]) {
+			found = append(found, fmt.Sprintf("row %s names no test", n[1]))
+		}
+	}
+	return rows, found
+}
+
+func TestEachComplaintNamesTestsThatExist(t *testing.T) {
+	rows, found := tested(text(t, "docs/channels.md"), provable(t))
+	if rows != 9 {
+		t.Errorf("docs/channels.md: %d complaints", rows)
+	}
+	for _, finding := range found {
+		t.Errorf("docs/channels.md: %s", finding)
+	}
+}
+
+func TestRowsThatNameNoTestAreSeen(t *testing.T) {
+	known := map[string]bool{"ledger.TestA": true, "channel/chat.FuzzB": true}
+	for _, e := range []struct {
+		name, doc string
+		rows      int
+		want      []string
+	}{
+		{"two rows", "| **1. One** | `x` | `ledger.TestA`, `channel/chat.FuzzB` |\n| **2. Two** | | `ledger.TestA` |\n", 2, nil},
+		{"another table", "| a | b |\n| --- | --- |\n| `x` | |\n", 0, nil},
+		{"no test", "| **1. One** | here | |\n", 1, []string{"row 1 names no test"}},
+		{"a test elsewhere", "| **1. One** | `ledger.TestA` | by hand |\n", 1, []string{"row 1 names no test"}},
+		{"a test that is gone", "| **1. One** | | `ledger.TestA`, `ledger.TestC` |\n", 1, []string{"there is no ledger.TestC"}},
+		{"in the text", "As `ledger.TestC` shows.\n", 0, []string{"there is no ledger.TestC"}},
+		{"a number left out", "| **2. Two** | | `ledger.TestA` |\n", 1, []string{"row 2 is number 1"}},
+	} {
+		if rows, got := tested(e.doc, known); rows != e.rows || !slices.Equal(got, e.want) {
+			t.Errorf("%s: %d rows, %q, want %d, %q", e.name, rows, got, e.rows, e.want)
+		}
 	}
 }
 

@@ -1,0 +1,93 @@
+package chat_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"mailroom"
+	"mailroom/channel/chat/chattest"
+)
+
+// TestOldRepliesAreNotSentAgain has a server started again and again behind many of
+// them, and a platform that hands out again what it has handed out.
+func TestOldRepliesAreNotSentAgain(t *testing.T) {
+	const many = 110
+	w := newWorld(t).start()
+	var want []string
+	for i := range many {
+		w.platform.Say(boss, fmt.Sprint("word ", i))
+		want = append(want, fmt.Sprintf("word %d!", i))
+	}
+	w.awaitSettled()
+	for n := range 3 {
+		w.stop()
+		if n == 1 {
+			w.platform.Again(0)
+		}
+		w.platform.Say(boss, fmt.Sprint("again ", n)) // while nobody is connected
+		want = append(want, fmt.Sprintf("again %d!", n))
+		w.start()
+		w.awaitText(want[len(want)-1])
+		w.awaitSettled()
+	}
+	wantEqual(t, "sent", texts(w.platform.Sent()), want)
+	wantEqual(t, "told", len(w.heard(many+3)), many+3)
+}
+
+// TestAPositionIsOfOneBot has a channel given the token of another bot, of whose
+// messages the platform counts from the beginning, and then that of the first again.
+func TestAPositionIsOfOneBot(t *testing.T) {
+	w := newWorld(t)
+	first, other := w.platform, chattest.New(t)
+	other.Traits.Bot = "bot-2"
+	for i := range 5 {
+		first.Say(boss, fmt.Sprint("first ", i))
+	}
+	w.start().awaitSettled()
+	w.stop()
+
+	w.platform = other
+	other.Say(boss, "other")
+	w.start().awaitSettled()
+	wantEqual(t, "the other bot says", texts(other.Sent()), []string{"other!"})
+	w.stop()
+
+	w.platform = first
+	first.Say(boss, "first 5")
+	w.start().awaitSettled()
+	var want []string
+	for i := range 6 {
+		want = append(want, fmt.Sprintf("first %d!", i))
+	}
+	wantEqual(t, "the first bot says", texts(first.Sent()), want)
+	wantEqual(t, "it hears", slices.Index(w.heard(7), "first 5"), 6)
+}
+
+// TestAnApprovalGetsPastABusyAgent: the run that asks is waited for by others, and no
+// other may run, when it is decided.
+func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
+	for _, c := range []struct{ say, want string }{{"/approve", "rm: approvedecided"}, {"/deny", "rm: denydecided"}} {
+		t.Run(c.say, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.slots = 1
+			w.start()
+			w.platform.Say(boss, "ask rm")
+			w.awaitText("May I rm?")
+			w.platform.Say(friend, "hold") // the one that may run
+			w.heard(2)
+			w.platform.Say(boss, "later")
+			w.platform.Say(boss, "/status")
+			w.awaitText("It asks: May I rm?")
+			w.platform.Say(boss, c.say)
+			w.platform.AwaitTaken()
+			wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketDecided)
+			w.agent.release()
+			w.awaitText(c.want)
+			w.awaitText("later!")
+			w.awaitSettled()
+			wantEqual(t, "told", w.heard(3), []string{"ask rm", "hold", "later"})
+		})
+	}
+}
