@@ -1,0 +1,266 @@
+package discordtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// session is one of the bot's. It is owned by the platform's mu.
+type session struct {
+	id     string
+	token  string
+	events []map[string]any // as frames; that with index i has the number i+1
+	by     *link            // the connection that has it; nil: none
+	over   bool             // it cannot be resumed
+}
+
+// link is one connection to the gateway. It is owned by the platform's mu.
+type link struct {
+	host   string   // that the bot has called
+	in     *session // nil: it has not said who it is
+	sent   int      // events of the session that it has got
+	out    []map[string]any
+	code   int // with which it is to be closed; 0: it is not
+	reason string
+	cut    bool // it is to be broken
+	lost   bool // nothing gets through any more
+	gone   bool // the bot has left
+}
+
+// listen serves a connection to the gateway.
+func (p *Platform) listen(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	frozen, gone := p.frozen, p.noResume && r.URL.Path == "/resume"
+	p.mu.Unlock()
+	if gone {
+		http.NotFound(w, r)
+		return
+	}
+	if frozen != nil {
+		select {
+		case <-r.Context().Done():
+		case <-ctx.Done():
+		case <-frozen:
+		}
+		panic(http.ErrAbortHandler)
+	}
+	if q := r.URL.Query(); q.Get("v") != "10" || q.Get("encoding") != "json" {
+		http.Error(w, "no such version", http.StatusBadRequest)
+		return
+	}
+	conn, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return // it was told
+	}
+	defer func() { _ = conn.CloseNow() }() // it may be closed
+	l := &link{host: r.Host}
+	p.mu.Lock()
+	l.out = []map[string]any{{"op": 10, "d": map[string]any{"heartbeat_interval": p.interval.Milliseconds()}}}
+	p.links[l] = true
+	p.mu.Unlock()
+	read := make(chan struct{})
+	reading, stop := context.WithCancel(context.Background())
+	go func() { // ends with the connection, which write waits for
+		defer close(read)
+		p.hear(reading, l, conn)
+	}()
+	p.write(ctx, l, conn)
+	stop()
+	<-read
+	p.mu.Lock()
+	delete(p.links, l)
+	if l.in != nil && l.in.by == l {
+		l.in.by = nil
+	}
+	p.tell()
+	p.mu.Unlock()
+}
+
+// write sends what there is until the connection is to end.
+func (p *Platform) write(ctx context.Context, l *link, conn *websocket.Conn) {
+	for {
+		p.mu.Lock()
+		changed, frozen := p.changed, p.frozen
+		out := l.out
+		l.out = nil
+		if l.in != nil && l.in.by == l {
+			out = append(out, l.in.events[l.sent:]...)
+			l.sent = len(l.in.events)
+		}
+		code, reason, end := l.code, l.reason, l.cut || l.gone || l.lost && frozen == nil
+		lost := l.lost
+		p.mu.Unlock()
+		if !lost {
+			for _, f := range out {
+				raw, err := json.Marshal(f)
+				if err != nil {
+					panic(err) // a mistake in a test
+				}
+				if conn.Write(ctx, websocket.MessageText, raw) != nil {
+					return
+				}
+			}
+			if code != 0 {
+				_ = conn.Close(websocket.StatusCode(code), reason) // it may be gone
+				return
+			}
+		}
+		if end {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hear takes what a bot sends until it leaves.
+func (p *Platform) hear(ctx context.Context, l *link, conn *websocket.Conn) {
+	conn.SetReadLimit(4096) // as the platform does
+	for {
+		_, raw, err := conn.Read(ctx)
+		p.mu.Lock()
+		if err != nil {
+			l.gone = true
+			if end := websocket.CloseStatus(err); l.in != nil && (end == 1000 || end == 1001) {
+				l.in.over = true
+			}
+			p.tell()
+			p.mu.Unlock()
+			return
+		}
+		var f struct {
+			Op   int             `json:"op"`
+			Data json.RawMessage `json:"d"`
+		}
+		if json.Unmarshal(raw, &f) != nil {
+			l.code, l.reason = 4002, "Error while decoding payload."
+		} else if !l.lost {
+			p.takes(l, f.Op, f.Data)
+		}
+		p.tell()
+		p.mu.Unlock()
+	}
+}
+
+// takes does what a frame asks for. It is within mu.
+func (p *Platform) takes(l *link, op int, data json.RawMessage) {
+	switch op {
+	case 1:
+		var last int64
+		_ = json.Unmarshal(data, &last) // null is none
+		p.told = append(p.told, last)
+		l.out = append(l.out, map[string]any{"op": 11})
+	case 2:
+		var in struct {
+			Token      string         `json:"token"`
+			Intents    int            `json:"intents"`
+			Properties map[string]any `json:"properties"`
+		}
+		switch err := json.Unmarshal(data, &in); {
+		case err != nil || len(in.Properties) != 3:
+			l.code, l.reason = 4002, "Error while decoding payload."
+		case l.in != nil:
+			l.code, l.reason = 4005, "Already authenticated."
+		case in.Token != p.token:
+			l.code, l.reason = 4004, "Authentication failed."
+		case in.Intents&^(1<<26-1) != 0:
+			l.code, l.reason = 4013, "Invalid intent(s)."
+		case in.Intents&(1<<15) != 0 && !p.intents:
+			l.code, l.reason = 4014, "Disallowed intent(s)."
+		default:
+			p.identify(l)
+		}
+	case 6:
+		var in struct {
+			Token string `json:"token"`
+			ID    string `json:"session_id"`
+			Seq   int    `json:"seq"`
+		}
+		switch err := json.Unmarshal(data, &in); {
+		case err != nil:
+			l.code, l.reason = 4002, "Error while decoding payload."
+		case in.Token != p.token:
+			l.code, l.reason = 4004, "Authentication failed."
+		default:
+			p.resume(l, p.sessions[in.ID], in.Seq)
+		}
+	default:
+		l.code, l.reason = 4001, "Unknown opcode."
+	}
+}
+
+// identify begins a session. It is within mu.
+func (p *Platform) identify(l *link) {
+	p.starts--
+	p.began++
+	s := &session{id: fmt.Sprintf("session-%d", p.began), token: p.token, by: l}
+	p.sessions[s.id], l.in = s, s
+	s.add("READY", map[string]any{
+		"v": 10, "session_id": s.id, "resume_gateway_url": "ws://" + l.host + "/resume",
+		"user":        map[string]any{"id": BotID, "username": Username, "bot": true},
+		"application": map[string]any{"id": AppID, "flags": 1 << 19},
+		"guilds":      []any{map[string]any{"id": ServerID, "unavailable": true}},
+	})
+	if !p.outage {
+		s.add("GUILD_CREATE", p.guild())
+	}
+}
+
+// resume goes on with a session. It is within mu.
+func (p *Platform) resume(l *link, s *session, seq int) {
+	switch {
+	case s == nil || s.over:
+		l.out = append(l.out, map[string]any{"op": 9, "d": false})
+		return
+	case seq > len(s.events):
+		l.code, l.reason = 4007, "Invalid seq."
+		return
+	}
+	p.resumed++
+	s.by, l.in, l.sent = l, s, seq
+	s.add("RESUMED", map[string]any{})
+}
+
+func (s *session) add(kind string, body map[string]any) {
+	s.events = append(s.events, map[string]any{"op": 0, "t": kind, "s": len(s.events) + 1, "d": body})
+}
+
+// push has all sessions get an event. It is within mu.
+func (p *Platform) push(kind string, body map[string]any) {
+	for _, s := range p.sessions {
+		if !s.over {
+			s.add(kind, maps.Clone(body))
+		}
+	}
+	p.tell()
+}
+
+// guild is the server, as the bot is told of it. It is within mu.
+func (p *Platform) guild() map[string]any {
+	channels, threads := []any{}, []any{}
+	for _, c := range p.channels {
+		switch {
+		case c.Type == typePrivate || c.quiet:
+		case c.Parent != "":
+			threads = append(threads, c.body())
+		default:
+			channels = append(channels, c.body())
+		}
+	}
+	return map[string]any{
+		"id": ServerID, "name": "team", "channels": channels, "threads": threads, "joined_at": time.Now().Format(time.RFC3339),
+		"roles": []any{
+			map[string]any{"id": ServerID, "name": "@everyone"},
+			map[string]any{"id": RoleID, "name": Username, "tags": map[string]any{"bot_id": BotID}},
+		},
+	}
+}

@@ -1,0 +1,314 @@
+package discordtest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// refusal is how the platform says no.
+type refusal struct {
+	status, code int
+	words        string
+	after        float64
+	global       bool
+}
+
+func no(status, code int, words string) *refusal {
+	return &refusal{status: status, code: code, words: words}
+}
+
+// asked is a call that is carried out.
+type asked struct {
+	name    string
+	host    string   // that the bot has called
+	words   []string // of the path
+	query   map[string][]string
+	in      map[string]any
+	channel *Channel
+}
+
+func (p *Platform) handler(ctx context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		switch {
+		case path == "/gateway" || path == "/resume":
+			p.listen(ctx, w, r)
+		case strings.HasPrefix(path, "/attachments/"):
+			p.download(w, r)
+		case strings.HasPrefix(path, "/api/v10/"):
+			p.serve(ctx, w, r, strings.Split(strings.TrimPrefix(path, "/api/v10/"), "/"))
+		default:
+			answer(w, nil, no(404, 0, "404: Not Found"), nil)
+		}
+	})
+}
+
+// nameOf names a call, "" if there is none such.
+func nameOf(method string, w []string) string {
+	switch route := method + " " + w[0]; {
+	case route == "GET gateway" && len(w) == 2:
+		return Gateway
+	case route == "GET users" && len(w) == 2:
+		return Me
+	case route == "GET applications" && len(w) == 2:
+		return App
+	case route == "GET channels" && len(w) == 2:
+		return Lookup
+	case route == "GET channels" && len(w) == 3 && w[2] == "messages":
+		return History
+	case route == "POST channels" && len(w) == 3 && w[2] == "messages":
+		return Send
+	case route == "PATCH channels" && len(w) == 4 && w[2] == "messages":
+		return Edit
+	case route == "POST channels" && len(w) == 3 && w[2] == "typing":
+		return Typing
+	case route == "POST interactions" && len(w) == 4 && w[3] == "callback":
+		return Callback
+	}
+	return ""
+}
+
+// serve answers a call, or fails as it was told.
+func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, words []string) {
+	in := map[string]any{}
+	raw, err := io.ReadAll(r.Body)
+	if err == nil && len(raw) > 0 {
+		err = json.Unmarshal(raw, &in)
+	}
+	a := asked{name: nameOf(r.Method, words), host: r.Host, words: words, query: r.URL.Query(), in: in}
+	p.mu.Lock()
+	p.calls = append(p.calls, Call{Name: a.name, Path: r.URL.Path, In: in, Agent: r.UserAgent(), Auth: r.Header.Get("Authorization"), At: time.Now()})
+	call := len(p.calls) - 1
+	var fault Fault
+	if left := p.faults[a.name]; len(left) > 0 {
+		fault, p.faults[a.name] = left[0], left[1:]
+	}
+	frozen := p.frozen != nil
+	var result any
+	var refuse *refusal
+	headers := map[string]string{}
+	done := !frozen && !fault.Hang && fault.Status == 0 && fault.Raw == ""
+	switch {
+	case err != nil || len(raw) > 0 && r.Header.Get("Content-Type") != "application/json":
+		refuse = no(400, 50035, "Invalid Form Body")
+	case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
+		refuse = no(403, 40333, "internal network error")
+	case a.name != Callback && r.Header.Get("Authorization") != "Bot "+p.token:
+		refuse = no(401, 0, "401: Unauthorized")
+	case done:
+		result, refuse = p.limited(&a, headers)
+	}
+	p.tell()
+	p.mu.Unlock()
+	if fault.Hold != nil {
+		select {
+		case <-fault.Hold:
+		case <-ctx.Done():
+		}
+	}
+	p.mu.Lock()
+	thaw := p.frozen
+	if done && thaw == nil && !fault.Lose && !fault.Half {
+		p.calls[call].Status = 200
+		if refuse != nil {
+			p.calls[call].Status = refuse.status
+		}
+	}
+	p.tell()
+	p.mu.Unlock()
+	if frozen && thaw == nil {
+		panic(http.ErrAbortHandler) // it was lost
+	}
+	if thaw != nil || fault.Hang {
+		select {
+		case <-r.Context().Done():
+		case <-ctx.Done():
+		case <-thaw: // never for a call that hangs by itself
+		}
+		panic(http.ErrAbortHandler)
+	}
+	fault.write(w, result, refuse, headers)
+}
+
+// limited carries a call out if it does not come too early. It is within mu.
+func (p *Platform) limited(a *asked, headers map[string]string) (any, *refusal) {
+	if left := time.Until(p.all); left > 0 && a.name != Callback {
+		return nil, &refusal{status: 429, words: "You are being rate limited.", after: left.Seconds(), global: true}
+	}
+	if a.words[0] == "channels" {
+		a.channel = p.channels[a.words[1]]
+		if a.channel == nil {
+			return nil, no(404, 10003, "Unknown Channel")
+		}
+	}
+	writes := a.name == Send || a.name == Edit || a.name == Typing
+	if f := fault(a.channel); writes && f.Status != 0 {
+		return nil, no(f.Status, f.Code, f.Words)
+	}
+	for _, of := range []string{channelID(a.channel), a.name} {
+		if left := time.Until(p.limits[of]); left > 0 && (writes || of == a.name) {
+			return nil, &refusal{status: 429, words: "You are being rate limited.", after: left.Seconds()}
+		}
+	}
+	if d := p.spent[a.name]; d > 0 {
+		delete(p.spent, a.name)
+		p.limits[a.name] = time.Now().Add(d)
+		headers["X-RateLimit-Remaining"] = "0"
+		headers["X-RateLimit-Reset-After"] = strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
+	}
+	return p.call(a)
+}
+
+func fault(c *Channel) Fault {
+	if c == nil {
+		return Fault{}
+	}
+	return c.refuses
+}
+
+func channelID(c *Channel) string {
+	if c == nil {
+		return "-"
+	}
+	return c.ID
+}
+
+// call carries out a call. It is within mu.
+func (p *Platform) call(a *asked) (any, *refusal) {
+	switch a.name {
+	case Gateway:
+		return map[string]any{
+			"url": "ws://" + a.host + "/gateway", "shards": 1,
+			"session_start_limit": map[string]any{"total": 1000, "remaining": p.starts, "reset_after": 14_400_000, "max_concurrency": 1},
+		}, nil
+	case Me:
+		return map[string]any{"id": BotID, "username": Username, "bot": true}, nil
+	case App:
+		flags := 0
+		if p.intents {
+			flags = 1 << 19
+		}
+		return map[string]any{"id": AppID, "name": Username, "flags": flags}, nil
+	case Lookup:
+		return a.channel.body(), nil
+	case History:
+		return p.history(a)
+	case Send:
+		return p.send(a)
+	case Edit:
+		return p.edit(a)
+	case Typing:
+		return nil, nil
+	case Callback:
+		return p.callback(a)
+	}
+	return nil, no(404, 0, "404: Not Found")
+}
+
+// history hands out a page, the newest first.
+func (p *Platform) history(a *asked) (any, *refusal) {
+	limit, after := 50, uint64(0)
+	if q := a.query["limit"]; len(q) > 0 {
+		limit, _ = strconv.Atoi(q[0]) // 0 is refused
+	}
+	if q := a.query["after"]; len(q) > 0 {
+		after, _ = strconv.ParseUint(q[0], 10, 64) // as above
+	}
+	if limit < 1 || limit > 100 || len(a.query["after"]) > 0 && after == 0 {
+		return nil, no(400, 50035, "Invalid Form Body")
+	}
+	var found []any
+	for _, m := range a.channel.messages {
+		if n, _ := strconv.ParseUint(m.ID, 10, 64); n <= after { // it was made here
+			continue
+		}
+		body := m.body
+		if p.tells && m.Nonce != "" {
+			body = map[string]any{"nonce": m.Nonce}
+			for k, v := range m.body {
+				body[k] = v
+			}
+		}
+		found = append(found, body)
+	}
+	if after > 0 {
+		found = found[:min(limit, len(found))]
+	} else {
+		found = found[max(0, len(found)-limit):]
+	}
+	slices.Reverse(found)
+	if found == nil {
+		found = []any{}
+	}
+	return found, nil
+}
+
+// write answers, or fails to.
+func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal, headers map[string]string) {
+	switch {
+	case f.Lose:
+		panic(http.ErrAbortHandler)
+	case f.Raw != "":
+		if f.RetryAfter != 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(int(f.RetryAfter)))
+		}
+		if f.Status != 0 {
+			w.WriteHeader(f.Status)
+		}
+		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
+	case f.Status != 0:
+		answer(w, nil, &refusal{status: f.Status, code: f.Code, words: f.Words, after: f.RetryAfter, global: f.Global}, nil)
+	case f.Half:
+		raw, _ := json.Marshal(result) // it was made of JSON
+		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+		_, _ = w.Write(raw[:len(raw)/2])
+		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		panic(http.ErrAbortHandler)
+	default:
+		answer(w, result, refuse, headers)
+	}
+}
+
+func answer(w http.ResponseWriter, result any, refuse *refusal, headers map[string]string) {
+	w.Header().Set("Content-Type", "application/json")
+	for k, v := range headers {
+		w.Header().Set(k, v)
+	}
+	switch {
+	case refuse != nil:
+		body := map[string]any{"message": refuse.words, "code": refuse.code}
+		if refuse.code == 50035 {
+			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "it is not as it should be"}}}
+		}
+		if refuse.status == 429 {
+			body = map[string]any{"message": refuse.words, "retry_after": refuse.after, "global": refuse.global}
+			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refuse.after))))
+		}
+		w.WriteHeader(refuse.status)
+		_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+	case result == nil:
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		_ = json.NewEncoder(w).Encode(result) // as above
+	}
+}
+
+func (p *Platform) download(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.calls = append(p.calls, Call{Name: File, Path: r.URL.Path, Auth: r.Header.Get("Authorization"), At: time.Now(), Status: 200})
+	found, ok := p.files[r.URL.RequestURI()]
+	p.mu.Unlock()
+	if !ok {
+		http.Error(w, "This content is no longer available.", http.StatusNotFound)
+		return
+	}
+	_, _ = w.Write(found) // who asked may have gone
+}

@@ -1,0 +1,272 @@
+package discord
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf16"
+
+	"mailroom/channel/chat"
+)
+
+// What the platform sends. Only what is used of it is read.
+
+type user struct {
+	ID       string `json:"id"`
+	Username string `json:"username"`
+	Global   string `json:"global_name"` // what the person is called everywhere
+	Bot      bool   `json:"bot"`
+	System   bool   `json:"system"`
+}
+
+// member is a person in a server.
+type member struct {
+	Nick string `json:"nick"`
+	User *user  `json:"user"` // of who pressed a button
+}
+
+func (u *user) user(in *member) chat.User {
+	nick := ""
+	if in != nil {
+		nick = in.Nick
+	}
+	return chat.User{ID: u.ID, Name: cmp.Or(nick, u.Global, u.Username)}
+}
+
+// Kinds of rooms that matter.
+const (
+	roomPrivate       = 1
+	roomNewsThread    = 10
+	roomThread        = 11
+	roomPrivateThread = 12
+	roomForum         = 15 // holds threads, and no messages
+	roomMedia         = 16 // as above
+)
+
+// room is a channel or a thread.
+type room struct {
+	ID     string `json:"id"`
+	Type   int    `json:"type"`
+	Parent string `json:"parent_id"`       // of a thread; of a channel it is a heading
+	Last   string `json:"last_message_id"` // which need not be there any more
+}
+
+func (r *room) thread() bool {
+	return r.Type == roomNewsThread || r.Type == roomThread || r.Type == roomPrivateThread
+}
+
+type role struct {
+	ID   string `json:"id"`
+	Tags struct {
+		Bot string `json:"bot_id"` // whose own role it is
+	} `json:"tags"`
+}
+
+type roleChange struct {
+	Server string `json:"guild_id"`
+	Role   role   `json:"role"`
+}
+
+// server is a server (the platform's name for one is guild) when it comes or goes.
+type server struct {
+	ID          string `json:"id"`
+	Unavailable bool   `json:"unavailable"`
+	Channels    []room `json:"channels"`
+	Threads     []room `json:"threads"`
+	Roles       []role `json:"roles"`
+}
+
+type deletion struct {
+	ID      string   `json:"id"`
+	IDs     []string `json:"ids"`
+	Channel string   `json:"channel_id"`
+	Server  string   `json:"guild_id"`
+}
+
+const interactionComponent = 3
+
+type interaction struct {
+	ID      string   `json:"id"`
+	Type    int      `json:"type"`
+	Token   string   `json:"token"`
+	Channel string   `json:"channel_id"`
+	Room    *room    `json:"channel"`
+	Server  string   `json:"guild_id"`
+	Member  *member  `json:"member"`
+	User    *user    `json:"user"`
+	Message *message `json:"message"`
+	Data    struct {
+		ID string `json:"custom_id"`
+	} `json:"data"`
+}
+
+// Kinds of messages that people write.
+const (
+	messageSaid  = 0
+	messageReply = 19
+)
+
+type message struct {
+	ID       string          `json:"id"`
+	Type     int             `json:"type"`
+	Channel  string          `json:"channel_id"`
+	RoomType *int            `json:"channel_type"` // of an event alone
+	Server   string          `json:"guild_id"`     // as above; "" in private
+	Author   *user           `json:"author"`
+	Member   *member         `json:"member"`
+	Webhook  string          `json:"webhook_id"`
+	Content  *string         `json:"content"`
+	Edited   string          `json:"edited_timestamp"`
+	Mentions []user          `json:"mentions"`
+	Roles    []string        `json:"mention_roles"`
+	Answers  *message        `json:"referenced_message"`
+	Files    []attachment    `json:"attachments"`
+	Passed   []snapshot      `json:"message_snapshots"` // messages that are forwarded
+	Nonce    json.RawMessage `json:"nonce"`             // a text or a number
+}
+
+type snapshot struct {
+	Message message `json:"message"`
+}
+
+type attachment struct {
+	Name     string `json:"filename"`
+	MimeType string `json:"content_type"`
+	Size     int64  `json:"size"`
+	URL      string `json:"url"`
+}
+
+// nonce is that of a message, "" if it has none.
+func (m *message) nonce() string {
+	var text string
+	if err := json.Unmarshal(m.Nonce, &text); err != nil {
+		return strings.Trim(string(m.Nonce), `"`) // a number
+	}
+	return text
+}
+
+// spoken is what a person says in a message; false of all others.
+func (c *connection) spoken(ctx context.Context, m *message) (e chat.Event, ok bool, err error) {
+	who := m.Author
+	if m.ID == "" || m.Channel == "" || who == nil || who.Bot || who.System || m.Webhook != "" || m.Type != messageSaid && m.Type != messageReply {
+		return e, false, nil
+	}
+	if e.Room, ok, err = c.where(ctx, m); err != nil || !ok {
+		return e, false, err
+	}
+	e.User = who.user(m.Member)
+	text := ""
+	if m.Content != nil {
+		text = *m.Content
+	}
+	e.Files = c.files(m.Files)
+	for _, p := range m.Passed {
+		if p.Message.Content != nil {
+			text = strings.TrimSpace(text + "\n" + *p.Message.Content)
+		}
+		e.Files = append(e.Files, c.files(p.Message.Files)...)
+	}
+	role := c.memory.role(m.Server)
+	e.Text = withoutMention(text, c.bot, role)
+	e.Addressed = !e.Room.Group || m.names(c.bot, role)
+	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != "", nil
+}
+
+// names reports whether a message names the bot or its role, or answers it.
+func (m *message) names(bot Bot, role string) bool {
+	for _, u := range m.Mentions {
+		if u.ID == bot.ID {
+			return true
+		}
+	}
+	for _, r := range m.Roles {
+		if r == role {
+			return true
+		}
+	}
+	return m.Answers != nil && m.Answers.Author != nil && m.Answers.Author.ID == bot.ID
+}
+
+// withoutMention takes the mentions of the bot from the beginning of a text, and shows
+// those within it by its name.
+func withoutMention(text string, bot Bot, role string) string {
+	marks := []string{"<@" + bot.ID + ">", "<@!" + bot.ID + ">"}
+	if role != "" {
+		marks = append(marks, "<@&"+role+">")
+	}
+	for found := true; found; {
+		found = false
+		for _, m := range marks {
+			rest, ok := strings.CutPrefix(strings.TrimSpace(text), m)
+			if ok {
+				text, found = strings.TrimLeft(rest, ":, \t\r\n"), true
+			}
+		}
+	}
+	for _, m := range marks {
+		text = strings.ReplaceAll(text, m, "@"+bot.Username)
+	}
+	return text
+}
+
+// where is the room of a message. Which channel a thread is of is asked for if it is
+// not known; false if it is not there any more.
+func (c *connection) where(ctx context.Context, m *message) (at chat.Room, ok bool, err error) {
+	parent := ""
+	if m.RoomType != nil {
+		r := room{ID: m.Channel, Type: *m.RoomType}
+		if r.thread() && c.memory.parent(m.Channel) == "" {
+			if err := c.client.call(ctx, call{what: "ask for a thread", path: "/channels/" + m.Channel, out: &r}); err != nil {
+				if unreadable(err) {
+					c.link.Log().Warn("a message is left out: its thread is not there", "message", m.ID, "error", err)
+					return at, false, nil
+				}
+				return at, false, trouble(err)
+			}
+			parent = r.Parent
+			c.learnThreads(r)
+		}
+	}
+	return c.room(m.Server, m.Channel, parent), true, nil
+}
+
+// room is where something in a channel or a thread is said. parent is the channel of a
+// thread, "" if it is known or there is none.
+func (c *connection) room(server, channel, parent string) chat.Room {
+	if parent = cmp.Or(parent, c.memory.parent(channel)); parent != "" {
+		return chat.Room{Chat: parent, Topic: channel, Group: true}
+	}
+	return chat.Room{Chat: channel, Group: server != ""}
+}
+
+func (c *connection) learnThreads(all ...room) {
+	for _, r := range all {
+		if r.thread() && r.Parent != "" {
+			c.memory.learn(r.ID, r.Parent)
+		}
+	}
+}
+
+func (c *connection) learnRole(server string, r role) {
+	if r.Tags.Bot == c.bot.ID {
+		c.memory.has(server, r.ID)
+	}
+}
+
+// unreadable reports whether the platform will not hand something out: it is not there,
+// or not for the bot.
+func unreadable(err error) bool {
+	e, ok := errors.AsType[*refused](err)
+	return ok && (e.status == http.StatusForbidden || e.status == http.StatusNotFound || e.status == http.StatusBadRequest)
+}
+
+// units counts a text in UTF-16.
+func units(text string) (n int) {
+	for _, r := range text {
+		n += max(utf16.RuneLen(r), 1)
+	}
+	return n
+}

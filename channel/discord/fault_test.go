@@ -1,0 +1,230 @@
+package discord_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/discord/discordtest"
+)
+
+func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.NewDown(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	if !strings.Contains(s.Reason, "refused") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	ann.Says(dev, "while you were away")
+	dc.Up(t)
+	w.connected()
+	w.reads("while you were away")
+}
+
+// TestAHalfOpenConnectionIsSilentAndMadeAnew has heartbeats so rare that only the
+// evidence that is missing tells.
+func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc)
+	w.pace.Fresh = 300 * time.Millisecond
+	dc.Beat(40 * time.Millisecond)
+	w.run().connected()
+	ann.Says(ann.Private(), "one")
+	w.reads("one")
+	w.stop()
+	dc.Beat(time.Hour)
+	w.options.Beat = time.Hour
+	w.run()
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition == channel.Silent })
+	if !strings.Contains(s.Reason, "nothing was heard") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	dc.Beat(40 * time.Millisecond)
+	w.connected()
+	ann.Says(ann.Private(), "two")
+	until(t, "what was said then", func() bool { return strings.HasSuffix(w.texts(), "two") })
+}
+
+func TestAHeartbeatThatIsNotAcknowledgedEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	dc.Beat(200 * time.Millisecond)
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	dc.Freeze()
+	s := w.untilState("not connected", func(s channel.State) bool { return s.LastError != "" })
+	if !strings.Contains(s.LastError, "did not acknowledge") {
+		t.Errorf("the reason is %q", s.LastError)
+	}
+	ann.Says(dev, "two")
+	dc.Thaw()
+	w.connected()
+	w.reads("one, two")
+	if began, _ := dc.Sessions(); began != 1 {
+		t.Errorf("%d sessions were begun: closing one must not end it", began)
+	}
+}
+
+func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
+	t.Parallel()
+	wrong := strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1)
+	for name, c := range map[string]struct {
+		token string
+		spoil func(dc *discordtest.Platform)
+		mend  func(dc *discordtest.Platform)
+		want  string
+	}{
+		"a token that is not known": {token: wrong, want: "refused (401 401: Unauthorized)"},
+		"no token":                  {token: "Bot " + discordtest.Token, want: "three parts"},
+		"an empty one":              {token: "", want: "Developer Portal"},
+		"an intent that is off": {
+			token: discordtest.Token, want: "turn the Message Content intent on in the Developer Portal",
+			spoil: func(dc *discordtest.Platform) { dc.Reads(false) }, mend: func(dc *discordtest.Platform) { dc.Reads(true) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			if c.spoil != nil {
+				c.spoil(dc)
+			}
+			w := newAlone(t, dc)
+			w.token = c.token
+			w.run()
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "Developer Portal") || s.Attempts != 1 {
+				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
+			}
+			if c.mend != nil {
+				c.mend(dc)
+			}
+			w.mu.Lock()
+			w.token = discordtest.Token
+			w.mu.Unlock()
+			w.runner.Resume()
+			w.connected()
+		})
+	}
+	for code, want := range map[int]string{4004: "token is refused", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			w := newAlone(t, dc).run()
+			w.connected()
+			dc.CloseWith(code, "because")
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			if !strings.Contains(s.Reason, want) {
+				t.Errorf("%d: %s", code, s.Reason)
+			}
+		})
+	}
+}
+
+func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
+	dc.SetToken(other)
+	w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	ann.Says(dev, "two")
+	w.mu.Lock()
+	w.token = other
+	w.mu.Unlock()
+	w.runner.Changed()
+	w.connected()
+	until(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
+	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.traits.Bot != discordtest.BotID {
+		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+	}
+}
+
+func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	dc.Starts(10)
+	w := newAlone(t, dc).run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "10 more sessions") {
+		t.Errorf("it is tried again after %s: %s", wait, s.Reason)
+	}
+	if began, _ := dc.Sessions(); began != 0 {
+		t.Errorf("%d were begun", began)
+	}
+	dc.Starts(11)
+	w.runner.Resume()
+	w.connected()
+	dc.Starts(0)
+	dc.Cut() // what is resumed is not begun
+	w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter >= 3 })
+	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
+		t.Errorf("%d were begun, and %d resumed", began, resumed)
+	}
+}
+
+func TestASessionThatCannotBeResumedIsGivenUp(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	dc.RefuseResume() // the address at which it would be is not there any more
+	dc.Cut()
+	dc.Until(t, "the end of it", func() bool { return dc.Links() == 0 })
+	ann.Says(dev, "two")
+	w.reads("one, two")
+	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 {
+		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+	}
+}
+
+func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault discordtest.Fault
+		want  string // in the reason
+		after time.Duration
+	}{
+		"too many":               {discordtest.Fault{Status: 429, Words: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500 * time.Millisecond},
+		"an error of its own":    {discordtest.Fault{Status: 500, Words: "Internal Server Error"}, "500 Internal Server Error", 0},
+		"a gateway's page":       {discordtest.Fault{Status: 502, Raw: "<html>no " + discordtest.Token + " here</html>"}, "(token)", 0},
+		"a gateway that is busy": {discordtest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"nonsense":               {discordtest.Fault{Raw: "\x00\xff{"}, "not what it should be", 0},
+		"no address":             {discordtest.Fault{Raw: `{"url":""}`}, "no address of it", 0},
+		"another address":        {discordtest.Fault{Raw: `{"url":"https://example.org"}`}, "no address of it", 0},
+		"a page that is no API":  {discordtest.Fault{Status: 404, Raw: "<html>404</html>"}, "not the API (404 Not Found)", 0},
+		"half an answer":         {discordtest.Fault{Half: true}, "unexpected EOF", 0},
+		"a lost answer":          {discordtest.Fault{Lose: true}, "EOF", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			dc.Fail(discordtest.Gateway, c.fault)
+			w := newAlone(t, dc)
+			began := time.Now()
+			w.run()
+			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			if !strings.Contains(s.LastError, c.want) {
+				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
+			}
+			w.connected()
+			if waited := time.Since(began); waited < c.after {
+				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package discord
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// fetchTime is for the whole of a file.
+const fetchTime = 2 * time.Minute
+
+// files are what came with a message. The address of one is signed: whoever has it can
+// read the file for about a day, and nothing else.
+func (c *connection) files(all []attachment) (out []chat.File) {
+	for _, a := range all {
+		f := chat.File{Name: a.Name, MimeType: a.MimeType, Size: a.Size, URI: a.URL}
+		if f.Size <= 0 {
+			f.Size = -1
+		}
+		if c.client.hands(a.URL) {
+			f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.fetch(ctx, a.URL) }
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// hands reports whether an address is one of those at which the platform hands out
+// files. No other is asked for anything.
+func (c *client) hands(at string) bool {
+	u, err := url.Parse(at)
+	if err != nil || u.User != nil {
+		return false
+	}
+	own := u.Scheme == "https" && slices.Contains([]string{"cdn.discordapp.com", "media.discordapp.net"}, u.Host)
+	return own || c.base.String() != DefaultAPI && u.Scheme == c.base.Scheme && u.Host == c.base.Host
+}
+
+// fetch opens a file. The token is not sent along: the address is all it takes.
+func (c *client) fetch(ctx context.Context, at string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		cancel()
+		return nil, permanent(errors.New("fetch a file: " + c.plain(err)))
+	}
+	req.Header.Set("User-Agent", userAgent)
+	a, err := c.http.Do(req)
+	if err != nil {
+		cancel()
+		return nil, outage(c.away(ctx, "fetch a file", err, false))
+	}
+	if a.StatusCode != http.StatusOK {
+		_ = a.Body.Close() // its status says enough
+		cancel()
+		class := mailroom.Permanent // it is not there, or not any more
+		if a.StatusCode >= 500 || a.StatusCode == http.StatusTooManyRequests {
+			class = mailroom.Outage
+		}
+		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("fetch a file: the platform answered %d %s", a.StatusCode, http.StatusText(a.StatusCode))}
+	}
+	return &content{ReadCloser: a.Body, end: cancel}, nil
+}
+
+// content is a file that is being fetched.
+type content struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (f *content) Close() error {
+	defer f.end()
+	return f.ReadCloser.Close()
+}

@@ -1,0 +1,263 @@
+package discord
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// Kinds of frames, as the platform numbers them.
+const (
+	opEvent     = 0
+	opHeartbeat = 1
+	opIdentify  = 2
+	opResume    = 6
+	opReconnect = 7
+	opInvalid   = 9
+	opHello     = 10
+	opAck       = 11
+)
+
+// Intents: servers, messages in them and in private, and what those say.
+const intents = 1<<0 | 1<<9 | 1<<12 | 1<<15
+
+const (
+	mostFrame = 64 << 20 // bytes: a large server is told in one
+	writeTime = 10 * time.Second
+	// spare are the beginnings of sessions that are left for a day in which something
+	// goes wrong: who uses up all of them gets another token.
+	spare = 10
+	// again is the pause after a session that was refused: one is begun in 5 s.
+	again = 5 * time.Second
+)
+
+// frame is one message of the gateway.
+type frame struct {
+	Op   int             `json:"op"`
+	Data json.RawMessage `json:"d"`
+	Seq  int64           `json:"s"` // of an event
+	Type string          `json:"t"` // of an event
+}
+
+// closed is the end of a connection, as the platform gave it.
+type closed struct {
+	code   int
+	reason string // without the token
+}
+
+func (e *closed) Error() string {
+	return fmt.Sprintf("Discord closed the connection (%d %s)", e.code, e.reason)
+}
+
+// startLimit says that no session may be begun for a while.
+type startLimit struct {
+	left  int
+	after time.Duration
+}
+
+func (e *startLimit) Error() string {
+	return fmt.Sprintf("only %d more sessions may be begun until the platform counts anew", e.left)
+}
+
+var (
+	errInvalid   = errors.New("the platform does not know the session any more")
+	errReconnect = errors.New("the platform asked for another connection")
+	errZombie    = errors.New("the platform did not acknowledge a heartbeat: the connection is dead")
+)
+
+// socket is the WebSocket of one connection.
+type socket struct {
+	conn   *websocket.Conn
+	client *client
+}
+
+// dial opens a socket at an address of the platform's.
+func (c *client) dial(ctx context.Context, at string) (*socket, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
+		return nil, &lost{what: "connect to the gateway", why: fmt.Sprintf("%q is no address of it", c.quote([]byte(at)))}
+	}
+	u.RawQuery = "v=10&encoding=json"
+	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
+		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {userAgent}},
+	})
+	if err != nil {
+		return nil, &lost{what: "connect to the gateway", why: c.plain(err), cause: ctx.Err()}
+	}
+	conn.SetReadLimit(mostFrame)
+	return &socket{conn: conn, client: c}, nil
+}
+
+// read waits for a frame. An error is the end of the socket.
+func (s *socket) read(ctx context.Context) (*frame, error) {
+	_, raw, err := s.conn.Read(ctx)
+	if err != nil {
+		if end, ok := errors.AsType[websocket.CloseError](err); ok {
+			return nil, &closed{code: int(end.Code), reason: s.client.quote([]byte(end.Reason))}
+		}
+		return nil, &lost{what: "the connection is lost", why: s.client.plain(err), cause: ctx.Err()}
+	}
+	var f frame
+	if err := json.Unmarshal(raw, &f); err != nil {
+		return nil, &lost{what: "receive", why: "a frame is not understood: " + s.client.plain(err)}
+	}
+	return &f, nil
+}
+
+// write sends a frame.
+func (s *socket) write(ctx context.Context, op int, data any) error {
+	raw, err := json.Marshal(map[string]any{"op": op, "d": data})
+	if err != nil {
+		return &lost{what: "write to the gateway", why: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	defer cancel()
+	if err := s.conn.Write(ctx, websocket.MessageText, raw); err != nil {
+		return &lost{what: "write to the gateway", why: s.client.plain(err), cause: ctx.Err()}
+	}
+	return nil
+}
+
+// close ends it without a word: a closing handshake would end the session too, which
+// can be resumed so.
+func (s *socket) close() {
+	_ = s.conn.CloseNow() // there is nothing to be done about it
+}
+
+// open resumes the session that there is, or begins one.
+func (c *connection) open(ctx context.Context) error {
+	if s, ok := c.memory.resumable(c.client.token); ok {
+		err := c.enter(ctx, s.url, opResume, map[string]any{"token": c.client.token, "session_id": s.id, "seq": s.seq})
+		if err == nil {
+			c.session, c.bot = s, s.bot
+			c.received.Store(s.seq)
+			return nil
+		}
+		if !errors.Is(err, errInvalid) && !stale(err) {
+			return err
+		}
+		c.link.Log().Info("the session cannot be resumed, and another one is begun", "error", err)
+	}
+	c.memory.forget()
+	at, err := c.client.gateway(ctx)
+	if err != nil {
+		return err
+	}
+	err = c.enter(ctx, at, opIdentify, map[string]any{
+		"token": c.client.token, "intents": intents,
+		"properties": map[string]string{"os": runtime.GOOS, "browser": "mailroom", "device": "mailroom"},
+	})
+	if errors.Is(err, errInvalid) {
+		return &startLimit{after: again}
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.begun(c.first); err != nil {
+		c.socket.close()
+		return err
+	}
+	return nil
+}
+
+// stale reports whether a connection was closed because its session is of no use any
+// more.
+func stale(err error) bool {
+	e, ok := errors.AsType[*closed](err)
+	return ok && (e.code == 4007 || e.code == 4009)
+}
+
+// gateway asks where the gateway is, and whether a session may be begun.
+func (c *client) gateway(ctx context.Context) (string, error) {
+	var got struct {
+		URL   string `json:"url"`
+		Limit *struct {
+			Total     int     `json:"total"`
+			Remaining int     `json:"remaining"`
+			Reset     float64 `json:"reset_after"` // milliseconds
+		} `json:"session_start_limit"`
+	}
+	if err := c.call(ctx, call{what: "ask for the gateway", path: "/gateway/bot", out: &got}); err != nil {
+		return "", err
+	}
+	if l := got.Limit; l != nil && l.Remaining <= min(spare, l.Total/10) {
+		return "", &startLimit{left: l.Remaining, after: max(seconds(l.Reset/1000), again)}
+	}
+	return got.URL, nil
+}
+
+// enter opens a socket and says who comes, until the platform sends an event, which is
+// kept: it is the first, or one that was missed.
+func (c *connection) enter(ctx context.Context, at string, op int, who any) (err error) {
+	s, err := c.client.dial(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	for said := false; ; {
+		f, err := s.read(ctx)
+		if err != nil {
+			return err
+		}
+		switch f.Op {
+		case opHello:
+			var hello struct {
+				Interval float64 `json:"heartbeat_interval"` // milliseconds
+			}
+			if err := json.Unmarshal(f.Data, &hello); err != nil || hello.Interval <= 0 {
+				return &lost{what: "connect to the gateway", why: "its greeting is not understood"}
+			}
+			c.interval = min(seconds(hello.Interval/1000), c.options.Beat)
+			if err := s.write(ctx, op, who); err != nil {
+				return err
+			}
+			said = true
+		case opHeartbeat:
+			if err := s.write(ctx, opHeartbeat, nil); err != nil {
+				return err
+			}
+		case opReconnect:
+			return errReconnect
+		case opInvalid:
+			return errInvalid
+		case opEvent:
+			if !said {
+				return &lost{what: "connect to the gateway", why: "it does not greet"}
+			}
+			c.socket, c.first = s, f
+			return nil
+		}
+	}
+}
+
+// begun reads what the platform says of a session that it has begun.
+func (c *connection) begun(f *frame) error {
+	var ready struct {
+		User    Bot    `json:"user"`
+		ID      string `json:"session_id"`
+		Resume  string `json:"resume_gateway_url"`
+		Servers []struct {
+			ID string `json:"id"`
+		} `json:"guilds"`
+	}
+	if err := json.Unmarshal(f.Data, &ready); f.Type != "READY" || err != nil || ready.User.ID == "" || ready.ID == "" {
+		return &lost{what: "begin a session", why: "the platform does not say whose it is"}
+	}
+	c.bot = ready.User
+	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaited: map[string]bool{}}
+	for _, s := range ready.Servers {
+		c.session.awaited[s.ID] = true
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package discord
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"mailroom/channel/chat"
+)
+
+// ahead is how many frames are read before they are taken.
+const ahead = 5000
+
+// Receive implements [chat.Platform]. It reads on while something is taken, because
+// the acknowledgements of heartbeats are to be read.
+func (c *connection) Receive(ctx context.Context, position string, take chat.Take) (err error) {
+	if c.at, err = readPlace(position, c.memory.start()); err != nil {
+		return err
+	}
+	ctx, done := c.within(ctx)
+	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	c.link.Heard() // it was let in
+	frames := make(chan *frame, ahead)
+	var reading sync.WaitGroup
+	var failed error
+	reading.Go(func() {
+		defer close(frames)
+		failed = c.read(ctx, frames)
+	})
+	defer reading.Wait()
+	defer cancel()
+	if err := c.handle(ctx, c.first, take); err != nil {
+		return err
+	}
+	for f := range frames {
+		if err := c.handle(ctx, f, take); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return trouble(failed)
+}
+
+// read hands on events until the connection fails or ctx ends.
+func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	for {
+		f, err := c.socket.read(ctx)
+		if err != nil {
+			if stale(err) {
+				c.memory.forget()
+			}
+			return err
+		}
+		switch f.Op {
+		case opAck:
+			c.acked.Store(true)
+			c.link.Heard()
+		case opHeartbeat:
+			if err := c.beat(ctx); err != nil {
+				return err
+			}
+		case opReconnect:
+			return errReconnect
+		case opInvalid:
+			if string(f.Data) != "true" {
+				c.memory.forget()
+			}
+			return errInvalid
+		case opEvent:
+			c.link.Heard()
+			select {
+			case frames <- f:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// Tend implements [chat.Platform]: it sends heartbeats, the first one at some moment of
+// the interval. A connection on which one was not acknowledged when the next is due is
+// dead.
+func (c *connection) Tend(ctx context.Context) error {
+	ctx, done := c.within(ctx)
+	defer done()
+	wait := time.Duration(rand.Float64() * float64(c.interval))
+	c.acked.Store(true)
+	for {
+		select {
+		case <-ctx.Done():
+			return c.ended()
+		case <-time.After(wait):
+		}
+		if !c.acked.Swap(false) {
+			return errZombie
+		}
+		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
+			return trouble(err)
+		}
+		wait = c.interval
+	}
+}
+
+// ended is why nothing more can come of the connection, nil if it was only closed.
+func (c *connection) ended() error {
+	if c.life.Err() == nil || context.Cause(c.life) == context.Canceled {
+		return nil
+	}
+	return context.Cause(c.life)
+}
+
+// beat sends a heartbeat. It names the last event that was taken: no other is said to
+// have been received.
+func (c *connection) beat(ctx context.Context) error {
+	var last any
+	if n := c.received.Load(); n > 0 {
+		last = n
+	}
+	return c.socket.write(ctx, opHeartbeat, last)
+}
+
+// handle takes one event in, and what it leads to. Where the session is resumed comes
+// after it.
+func (c *connection) handle(ctx context.Context, f *frame, take chat.Take) error {
+	if f.Seq != 0 && f.Seq <= c.session.seq {
+		return nil // it was taken before
+	}
+	if err := c.event(ctx, f, take); err != nil {
+		return err
+	}
+	if f.Seq != 0 {
+		c.session.seq = f.Seq
+		c.received.Store(f.Seq)
+	}
+	c.memory.save(c, c.session)
+	return nil
+}
+
+// event takes one event in.
+func (c *connection) event(ctx context.Context, f *frame, take chat.Take) error {
+	switch f.Type {
+	case "READY":
+		return c.catchUpPrivate(ctx, take)
+	case "GUILD_CREATE":
+		return understood(c, f, func(s *server) error { return c.server(ctx, s, take) })
+	case "GUILD_DELETE":
+		return understood(c, f, func(s *server) error {
+			c.away(s)
+			return nil
+		})
+	case "GUILD_ROLE_CREATE", "GUILD_ROLE_UPDATE":
+		return understood(c, f, func(r *roleChange) error {
+			c.learnRole(r.Server, r.Role)
+			return nil
+		})
+	case "THREAD_CREATE", "THREAD_UPDATE":
+		return understood(c, f, func(r *room) error {
+			c.learnThreads(*r)
+			return nil
+		})
+	case "THREAD_LIST_SYNC":
+		return understood(c, f, func(s *server) error {
+			c.learnThreads(s.Threads...)
+			return nil
+		})
+	case "MESSAGE_CREATE":
+		return understood(c, f, func(m *message) error { return c.said(ctx, m, take) })
+	case "MESSAGE_UPDATE":
+		return understood(c, f, func(m *message) error { return c.edited(ctx, m, take) })
+	case "MESSAGE_DELETE", "MESSAGE_DELETE_BULK":
+		return understood(c, f, func(d *deletion) error { return c.deleted(ctx, d, take) })
+	case "INTERACTION_CREATE":
+		return understood(c, f, func(i *interaction) error { return c.tapped(ctx, i, take) })
+	}
+	return nil
+}
+
+// understood hands on what an event says. One that is not understood is left out.
+func understood[T any](c *connection, f *frame, use func(*T) error) error {
+	var v T
+	if err := json.Unmarshal(f.Data, &v); err != nil {
+		c.link.Log().Warn("an event is not understood and left out", "type", f.Type, "number", f.Seq, "error", c.client.plain(err))
+		return nil
+	}
+	return use(&v)
+}
+
+// said takes a message of a person.
+func (c *connection) said(ctx context.Context, m *message, take chat.Take) error {
+	if m.Author != nil && m.Author.ID == c.bot.ID {
+		c.memory.saw(m.nonce(), m.ID)
+		return nil
+	}
+	e, ok, err := c.spoken(ctx, m)
+	if !ok || err != nil {
+		return err
+	}
+	e.Kind, e.Key = chat.Said, m.ID
+	if !e.Room.Group {
+		c.at.met(e.Room.Chat)
+	}
+	return c.hand(ctx, e, m.ID, take)
+}
+
+// edited takes a change of a message. One that the platform itself makes, such as the
+// picture of a link, is none.
+func (c *connection) edited(ctx context.Context, m *message, take chat.Take) error {
+	if m.Edited == "" || m.Content == nil {
+		return nil
+	}
+	e, ok, err := c.spoken(ctx, m)
+	if !ok || err != nil {
+		return err
+	}
+	e.Kind, e.Of, e.Key = chat.Edited, m.ID, "edit:"+m.ID+":"+m.Edited
+	return c.hand(ctx, e, "", take)
+}
+
+// deleted takes the end of messages.
+func (c *connection) deleted(ctx context.Context, d *deletion, take chat.Take) error {
+	if d.ID != "" {
+		d.IDs = append(d.IDs, d.ID)
+	}
+	if d.Channel == "" {
+		return nil
+	}
+	for _, id := range d.IDs {
+		at := c.room(d.Server, d.Channel, "")
+		if err := c.hand(ctx, chat.Event{Kind: chat.Deleted, Key: "delete:" + id, Of: id, Room: at}, "", take); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tapped takes a button that was pressed.
+func (c *connection) tapped(ctx context.Context, i *interaction, take chat.Take) error {
+	who := i.User
+	if i.Member != nil && i.Member.User != nil {
+		who = i.Member.User
+	}
+	if i.Type != interactionComponent || i.Message == nil || who == nil || who.Bot {
+		return nil
+	}
+	c.keepTap(i, time.Now())
+	parent := ""
+	if i.Room != nil && i.Room.thread() {
+		parent = i.Room.Parent
+	}
+	return c.hand(ctx, chat.Event{
+		Kind: chat.Tapped, Key: tapKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
+		Of: i.Message.ID, Data: i.Data.ID, Addressed: true,
+	}, "", take)
+}
+
+// hand takes an event in. id is that of a message that is new, "" if there is none.
+func (c *connection) hand(ctx context.Context, e chat.Event, id string, take chat.Take) error {
+	c.at.at = max(c.at.at, snowflake(id))
+	e.Position = c.at.position(len(c.session.awaited) > 0)
+	return take(ctx, e)
+}

@@ -1,0 +1,259 @@
+package discord_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord"
+	"mailroom/channel/discord/discordtest"
+)
+
+const (
+	bot  = "<@" + discordtest.BotID + ">"
+	role = "<@&" + discordtest.RoleID + ">"
+)
+
+func room(c *discordtest.Channel) chat.Room {
+	if c.Parent != "" {
+		return chat.Room{Chat: c.Parent, Topic: c.ID, Group: true}
+	}
+	return chat.Room{Chat: c.ID, Group: c.Type != 1}
+}
+
+func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	thread, quiet := dev.Thread("plans", false), dev.Thread("secrets", true)
+	private := ann.Private()
+	w := newAlone(t, dc).run()
+	p := w.connected()
+	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := chat.User{ID: ann.ID, Name: "Ann"}
+	var want []chat.Event
+	says := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.Said) {
+		e.Kind, e.Key, e.Room, e.User = chat.Said, ann.Says(c, text, how...), room(c), user
+		e.Addressed = e.Addressed || !e.Room.Group
+		want = append(want, e)
+	}
+	text := func(words string) chat.Event { return chat.Event{Text: words} }
+	meant := func(words string) chat.Event { return chat.Event{Text: words, Addressed: true} }
+	says(private, "héllo 👋", text("héllo 👋"))
+	ann.Edits(private, want[0].Key, "hello")
+	want = append(want, chat.Event{Kind: chat.Edited, Of: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
+	private.Unfurl(want[0].Key) // an edit again, of the same moment
+	want = append(want, want[1])
+	says(dev, "just talking", text("just talking"))
+	dev.Unfurl(want[3].Key) // nobody has changed it
+	says(dev, bot+" what is this?", meant("what is this?"))
+	says(dev, " "+role+": "+bot+", !stop", meant("!stop"))
+	says(dev, "ask "+bot+" or <@17> "+role, meant("ask @mailroom or <@17> @mailroom"))
+	says(dev, "mail@mailroom or @everyone is no name", text("mail@mailroom or @everyone is no name"))
+	says(dev, "yes", meant("yes"), discordtest.Said{Answers: sent})
+	says(dev, "no", text("no"), discordtest.Said{Answers: want[3].Key})
+	says(thread, "in a thread", text("in a thread"))
+	says(quiet, "in one that is not known", text("in one that is not known"))
+	says(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
+	says(dev, "", text("what was said elsewhere"), discordtest.Said{Forward: "what was said elsewhere"})
+	for _, how := range []discordtest.Said{{Bot: true}, {Webhook: true}, {Type: 7}} {
+		ann.Says(dev, bot+" nobody says this", how)
+	}
+	ann.Deletes(dev, want[3].Key)
+	want = append(want, chat.Event{Kind: chat.Deleted, Of: want[3].Key, Room: room(dev)})
+	ann.Deletes(thread, want[10].Key, "17")
+	want = append(want, chat.Event{Kind: chat.Deleted, Of: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.Deleted, Of: "17", Room: room(thread)})
+	ann.Taps(dev, sent, "Yes")
+	want = append(want, chat.Event{Kind: chat.Tapped, Of: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
+	ann.Says(dev, "the end")
+	until(t, "all that was said", func() bool {
+		all := w.taken()
+		return len(all) > 0 && all[len(all)-1].Text == "the end"
+	})
+	got := w.taken()[:len(w.taken())-1]
+	hidden := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" || p.Last().String() == ".URI" }, cmp.Ignore())
+	if diff := cmp.Diff(want, got, hidden, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
+		t.Error(diff)
+	}
+	keys := map[string]int{}
+	for i, e := range got {
+		if want[i].Kind == chat.Said && e.Key != want[i].Key {
+			t.Errorf("the key of %q is %q, want %q", e.Text, e.Key, want[i].Key)
+		}
+		keys[e.Key]++
+	}
+	if len(keys) != len(got)-1 || got[1].Key != got[2].Key {
+		t.Errorf("%d events have the keys %v", len(got), keys)
+	}
+	if n := len(dc.Calls(discordtest.Lookup)); n != 1 {
+		t.Errorf("threads were asked for %d times, and one was not known", n)
+	}
+	if traits := w.traits; traits.Bot != discordtest.BotID || traits.Name != discordtest.Username {
+		t.Errorf("the bot is %+v", traits)
+	}
+}
+
+func TestAThreadThatIsNotThereIsLeftOut(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	quiet := dev.Thread("secrets", true)
+	w := newAlone(t, dc)
+	w.run().connected()
+	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Words: "Unknown Channel"}, discordtest.Fault{Status: 500, Words: "Internal Server Error"})
+	ann.Says(quiet, "nowhere")
+	ann.Says(quiet, "later")
+	w.reads("later")
+	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
+		t.Errorf("%d sessions were begun, and %d resumed; an error of the platform's own is tried again", began, resumed)
+	}
+}
+
+func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(ann.Private(), "", discordtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
+	until(t, "the file", func() bool { return len(w.taken()) == 1 })
+	f := w.taken()[0].Files[0]
+	if n := len(dc.Calls(discordtest.File)); n != 0 || f.URI == "" || strings.Contains(f.URI, secret) {
+		t.Errorf("%d files were fetched that nobody has opened; %q", n, f.URI)
+	}
+	r, err := f.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
+		t.Errorf("the file has %q, %v", content, err)
+	}
+	if calls := dc.Calls(discordtest.File); len(calls) != 1 || calls[0].Auth != "" {
+		t.Errorf("it was asked for as %+v", calls)
+	}
+	for name, url := range map[string]string{
+		"elsewhere": "https://example.org/attachments/1/2/notes.txt", "not encrypted": "http://cdn.discordapp.com/attachments/1/2/n",
+		"with a name": "https://cdn.discordapp.com@example.org/n", "of a file": "file:///etc/passwd", "none": "\x00",
+	} {
+		dc.Send("MESSAGE_CREATE", map[string]any{
+			"id": "77", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": name,
+			"attachments": []any{map[string]any{"filename": "n", "url": url}},
+		})
+	}
+	dc.Send("MESSAGE_CREATE", map[string]any{
+		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
+		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
+	})
+	until(t, "all files", func() bool { return len(w.taken()) == 7 })
+	for _, e := range w.taken()[1:6] {
+		if e.Files[0].Open != nil {
+			t.Errorf("a file %s, %q, would be fetched", e.Text, e.Files[0].URI)
+		}
+	}
+	if _, err := w.taken()[6].Files[0].Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "404") {
+		t.Errorf("a file that has expired: %v", err)
+	}
+}
+
+func TestWhoTappedIsToldOnce(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc).run()
+	p := w.connected()
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tap := ann.Taps(ann.Private(), id, "Yes")
+	late := ann.Taps(ann.Private(), id, "Yes")
+	late.Expire(dc)
+	until(t, "the taps", func() bool { return len(w.taken()) == 2 })
+	for _, e := range append(w.taken(), w.taken()...) {
+		if err := p.Tapped(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
+			t.Errorf("who tapped is told: %v", err)
+		}
+	}
+	if words, times := tap.Answer(dc); times != 1 || len([]rune(words)) != discord.Most {
+		t.Errorf("who tapped is told %d characters, %d times", len([]rune(words)), times)
+	}
+	calls := dc.Calls(discordtest.Callback)
+	if len(calls) != 2 || calls[0].Auth != "" {
+		t.Errorf("%d answers to 2 taps", len(calls))
+	}
+	if data := calls[0].In["data"].(map[string]any); data["flags"] != 68.0 {
+		t.Errorf("others see the answer: %v", data)
+	}
+	if w.taken()[0].Position == "" || strings.Contains(fmt.Sprint(w.taken()), "-secret") {
+		t.Errorf("the token of the answer is kept: %v", w.taken())
+	}
+}
+
+func TestWhatWasNotTakenComesAgain(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc)
+	w.run().connected()
+	ann.Says(ann.Private(), "zero")
+	w.reads("zero")
+	w.refuses(errors.New("the disk is full"))
+	ann.Says(ann.Private(), "one")
+	ann.Says(ann.Private(), "two")
+	w.untilState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
+	w.refuses(nil)
+	w.reads("zero, one, two")
+	if began, resumed := dc.Sessions(); began != 1 || resumed < 2 || len(w.taken()) != 3 {
+		t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.taken()))
+	}
+}
+
+func TestAnEventThatComesTwiceHasItsKey(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "once")
+	dc.Again()
+	until(t, "it again", func() bool { return len(w.taken()) == 2 })
+	if e := w.taken(); e[0].Key != e[1].Key {
+		t.Errorf("keys %q %q", e[0].Key, e[1].Key)
+	}
+}
+
+func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc).run()
+	w.connected()
+	for _, body := range []map[string]any{
+		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
+		{"id": "1", "channel_id": "2", "author": "nobody"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
+	} {
+		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
+			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
+				dc.Send(kind, body)
+			}
+		}
+	}
+	dc.Send("SOMETHING_NEW", map[string]any{"a": 1})
+	ann.Says(ann.Private(), "good")
+	w.reads("good")
+	if all := w.logs.all(); !strings.Contains(all, "type=MESSAGE_CREATE") || w.runner.State().Adapter != 1 {
+		t.Errorf("the log says\n%s", all)
+	}
+}

@@ -1,0 +1,210 @@
+package discord
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// Flags of a message.
+const (
+	flagNoEmbeds = 1 << 2 // links are not shown as pictures
+	flagOnlyHim  = 1 << 6 // only who pressed the button sees it
+)
+
+// Kinds of what is shown under a message, and of the answer to who pressed a button.
+const (
+	componentRow    = 1
+	componentButton = 2
+	styleGrey       = 2
+	answerMessage   = 4
+)
+
+// nobody is told of what names them: what an agent writes rings nowhere.
+func nobody() map[string]any { return map[string]any{"parse": []string{}, "replied_user": false} }
+
+// Send implements [chat.Platform].
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
+	in, err := say(m)
+	if err != nil {
+		return "", err
+	}
+	in["flags"] = flagNoEmbeds
+	if key != "" {
+		in["nonce"], in["enforce_nonce"] = nonceOf(key), true
+	}
+	if snowflake(m.Reply) != 0 { // not a tap
+		in["message_reference"] = map[string]any{"message_id": m.Reply, "fail_if_not_exists": false}
+	}
+	var sent struct {
+		ID string `json:"id"`
+	}
+	err = c.client.call(ctx, call{what: "send a message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", in: in, out: &sent})
+	if err != nil {
+		return "", failure(c.refusedToken(err))
+	}
+	return sent.ID, nil
+}
+
+// Edit implements [chat.Platform].
+func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
+	in, err := say(m)
+	if err != nil {
+		return err
+	}
+	if snowflake(id) == 0 {
+		return permanent(fmt.Errorf("%q is no message of Discord", id))
+	}
+	err = c.client.call(ctx, call{what: "edit a message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, in: in})
+	return failure(c.refusedToken(err))
+}
+
+// Typing implements [chat.Platform].
+func (c *connection) Typing(ctx context.Context, to chat.Room) error {
+	return failure(c.refusedToken(c.client.call(ctx, call{what: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
+}
+
+// say is what of a message is the same when it is sent and edited. Without buttons it
+// loses those that it had.
+func say(m chat.Message) (map[string]any, error) {
+	if len(m.Buttons) > mostButtons {
+		return nil, permanent(fmt.Errorf("the message has %d buttons: Discord takes %d in a row", len(m.Buttons), mostButtons))
+	}
+	rows := []any{}
+	var row []any
+	for _, b := range m.Buttons {
+		if n := utf8.RuneCountInString(b.Data); n == 0 || n > mostData || b.Words == "" {
+			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Words, n, mostData))
+		}
+		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": shortened(b.Words, mostLabel), "custom_id": b.Data})
+	}
+	if len(row) > 0 {
+		rows = append(rows, map[string]any{"type": componentRow, "components": row})
+	}
+	return map[string]any{"content": m.Text, "components": rows, "allowed_mentions": nobody()}, nil
+}
+
+// tap is how who pressed a button is answered.
+type tap struct {
+	token string
+	at    time.Time
+}
+
+const (
+	tapKey = "tap:"
+	// answerable is how long the platform waits for the answer to somebody who has
+	// pressed a button.
+	answerable = 3 * time.Second
+)
+
+// keepTap notes how a tap is answered, and forgets those that nobody waits for. The
+// token of an answer is told nowhere.
+func (c *connection) keepTap(i *interaction, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, t := range c.taps {
+		if now.Sub(t.at) > 10*answerable {
+			delete(c.taps, id)
+		}
+	}
+	c.taps[i.ID] = tap{token: i.Token, at: now}
+}
+
+// Tapped implements [chat.Platform]. Only who pressed the button sees the answer. Nobody
+// waits any more for one that comes too late; what came of it is shown where it was
+// asked all the same.
+func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
+	id := strings.TrimPrefix(e.Key, tapKey)
+	c.mu.Lock()
+	t, known := c.taps[id]
+	delete(c.taps, id)
+	c.mu.Unlock()
+	if !known {
+		return nil
+	}
+	err := c.client.call(ctx, call{what: "answer who pressed a button", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback", bare: true, in: map[string]any{
+		"type": answerMessage,
+		"data": map[string]any{"content": shortened(words, Most), "flags": flagOnlyHim | flagNoEmbeds, "allowed_mentions": nobody()},
+	}})
+	if e, ok := errors.AsType[*refused](err); ok && e.is(10062, 40060) {
+		return nil // too late, or answered
+	}
+	return failure(err)
+}
+
+// channelOf is the id under which the platform has a room: a thread is a channel too.
+func channelOf(to chat.Room) string {
+	if to.Topic != "" {
+		return to.Topic
+	}
+	return to.Chat
+}
+
+// nonceOf is the nonce of a key. It has 24 characters; the platform takes 25.
+func nonceOf(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.EncodeToString(sum[:18])
+}
+
+// shortened is a text of at most so many units.
+func shortened(text string, most int) string {
+	if units(text) <= most {
+		return text
+	}
+	n := 0
+	for i, r := range text {
+		if n += units(string(r)); n >= most {
+			return text[:i] + "…"
+		}
+	}
+	return text
+}
+
+// failure gives an error of a call that writes its class.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*refused](err)
+	switch {
+	case ok && e.gone():
+		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+	case ok && (e.status == http.StatusUnauthorized || e.status == http.StatusTooManyRequests):
+		return limited(err)
+	case ok && e.status < 500:
+		return permanent(err)
+	}
+	if l, ok := errors.AsType[*lost](err); ok && !l.written {
+		return limited(err)
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
+}
+
+// limited is an outage, of all rooms if the platform says so.
+func limited(err error) error {
+	if _, global := asked(err); global {
+		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+	}
+	return outage(err)
+}
+
+// gone reports whether a room takes nothing any more. What a bot may not write is not
+// gone: somebody can allow it.
+func (e *refused) gone() bool {
+	return e.is(
+		10003, // unknown channel
+		10013, // unknown user
+		50001, // no access to the channel
+		50007, // the person takes no messages from the bot
+		50278, // nor is there a server that both are in
+	)
+}

@@ -1,0 +1,240 @@
+package discord_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/discord/discordtest"
+)
+
+func TestASessionIsResumedWhereItWasTaken(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(dc *discordtest.Platform){
+		"a connection that is lost":       (*discordtest.Platform).Cut,
+		"a platform that asks for one":    func(dc *discordtest.Platform) { dc.Ask(7, nil) },
+		"an error of the platform's":      func(dc *discordtest.Platform) { dc.CloseWith(4000, "Unknown error.") },
+		"a session that is good for more": func(dc *discordtest.Platform) { dc.Ask(9, true) },
+		"too many heartbeats":             func(dc *discordtest.Platform) { dc.CloseWith(4008, "Rate limited.") },
+		"a platform that is restarted":    func(dc *discordtest.Platform) { dc.CloseWith(1012, "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			ann, dev := dc.Person("Ann"), dc.Channel("dev")
+			w := newAlone(t, dc).run()
+			w.connected()
+			id := ann.Says(dev, "one")
+			w.reads("one")
+			end(dc)
+			ann.Says(dev, "two")
+			ann.Edits(dev, id, "one, changed") // which no history would tell
+			w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter > 1 })
+			w.reads("one, two, one, changed")
+			if began, resumed := dc.Sessions(); began != 1 || resumed != 1 || len(w.taken()) != 3 {
+				t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.taken()))
+			}
+		})
+	}
+}
+
+func TestWhatWasSaidMeanwhileIsCaughtUpWithWhenTheSessionIsLost(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(dc *discordtest.Platform){
+		"a session that is not known":    (*discordtest.Platform).Cut,
+		"one that the platform ends":     func(dc *discordtest.Platform) { dc.Ask(9, false) },
+		"a number that it does not know": func(dc *discordtest.Platform) { dc.CloseWith(4007, "Invalid seq.") },
+		"a session that was too long":    func(dc *discordtest.Platform) { dc.CloseWith(4009, "Session timed out.") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
+			thread := dev.Thread("plans", false)
+			w := newAlone(t, dc).run()
+			w.connected()
+			ann.Says(ann.Private(), "one")
+			w.reads("one")
+			dc.Forget()
+			end(dc)
+			for i := range 250 { // three pages
+				ann.Says(dev, fmt.Sprint("d", i))
+			}
+			ann.Says(thread, "in a thread")
+			bob.Says(ops, "nobody was here before")
+			ann.Says(ann.Private(), "in private")
+			ann.Says(dev, "nobody says this", discordtest.Said{Bot: true})
+			until(t, "everything", func() bool { return strings.Count(w.texts(), ",") == 253 })
+			last := -1
+			for _, e := range w.taken() {
+				var i int
+				if _, err := fmt.Sscanf(e.Text, "d%d", &i); err == nil {
+					if i <= last {
+						t.Errorf("%d comes after %d", i, last)
+					}
+					last = i
+				}
+			}
+			began, _ := dc.Sessions()
+			if pages := len(dc.Calls(discordtest.History)); began != 2 || pages > 7 {
+				t.Errorf("%d sessions were begun, and %d pages of histories asked for", began, pages)
+			}
+		})
+	}
+}
+
+func TestAnotherProcessGoesOnFromThePosition(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	ann.Says(dev, "long ago")
+	said := time.Now()
+	until(t, "a later id", func() bool { return time.Since(said) > 2*time.Millisecond })
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(ann.Private(), "one")
+	w.reads("one")
+	w.stop()
+	ann.Says(dev, "two")
+	ann.Says(ann.Private(), "three")
+	w.run().connected()
+	until(t, "both", func() bool { return strings.Contains(w.texts(), "two") && strings.Contains(w.texts(), "three") })
+	w.stop()
+	w.run().connected()
+	ann.Says(dev, "four")
+	until(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
+	if got := w.texts(); strings.Contains(got, "long ago") || strings.Count(got, ",") != 3 {
+		t.Errorf("taken was %q", got)
+	}
+}
+
+func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	dc.Outage(true)
+	w.stop()
+	ann.Says(dev, "two")
+	w.run().connected() // to a platform that has no such server for now
+	ann.Says(ann.Private(), "three")
+	w.reads("one, three")
+	w.stop()
+	w.run().connected()
+	dc.Outage(false)
+	until(t, "what was said in between", func() bool { return strings.Contains(w.texts(), "two") })
+	dc.Outage(true) // also while it is connected
+	dc.Forget()
+	dc.Cut()
+	w.untilState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.Connected })
+	ann.Says(dev, "four")
+	dc.Outage(false)
+	until(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
+}
+
+func TestAServerThatTheBotComesToIsNotReadFromItsBeginning(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	dc.Send("GUILD_CREATE", map[string]any{"id": "99", "channels": []any{map[string]any{"id": dev.ID, "type": 0, "last_message_id": "9999999999999999999"}}})
+	ann.Says(dev, "two")
+	w.reads("one, two")
+	if n := len(dc.Calls(discordtest.History)); n != 0 {
+		t.Errorf("histories were asked for %d times", n)
+	}
+}
+
+func TestAHistoryIsWaitedForAndTriedAgain(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev, hidden := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("hidden")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	w.stop()
+	ann.Says(dev, "two")
+	ann.Says(hidden, "not for the bot")
+	dc.Fail(discordtest.History,
+		discordtest.Fault{Status: 429, Words: "You are being rate limited.", RetryAfter: 0.2},
+		discordtest.Fault{Status: 500, Words: "Internal Server Error"},
+		discordtest.Fault{Lose: true},
+		discordtest.Fault{Raw: "[{]"},
+	)
+	hidden.Remove()
+	w.run()
+	until(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
+	if n := len(dc.Calls(discordtest.History)); n != 5 && n != 6 {
+		t.Errorf("the history was asked for %d times", n)
+	}
+}
+
+// TestThePositionIsSmall also after years.
+func TestThePositionIsSmall(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	w := newAlone(t, dc).run()
+	w.connected()
+	for i := range 150 {
+		p := dc.Person(fmt.Sprint("P", i))
+		p.Says(p.Private(), "hello")
+	}
+	until(t, "all of them", func() bool { return len(w.taken()) == 150 })
+	at := w.taken()[149].Position
+	var v struct {
+		At      string
+		Private []string
+	}
+	if err := json.Unmarshal([]byte(at), &v); err != nil || len(v.Private) != 100 || len(at) > 3000 || v.At != w.taken()[149].Key {
+		t.Errorf("the position has %d bytes, %v: %.200s", len(at), err, at)
+	}
+	if v.Private[0] != w.taken()[149].Room.Chat {
+		t.Errorf("the first of the private channels is %s, and %s was used last", v.Private[0], w.taken()[149].Room.Chat)
+	}
+}
+
+func TestAPositionThatIsNotUnderstoodIsFatal(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"{", `{"at":"x"}`, `{}`} {
+		w := newAlone(t, discordtest.New(t))
+		w.at = at
+		w.run()
+		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		if !strings.Contains(s.Reason, "saved position") {
+			t.Errorf("%s: %s", at, s.Reason)
+		}
+	}
+}
+
+func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	dc.Beat(30 * time.Millisecond)
+	ann := dc.Person("Ann")
+	w := newAlone(t, dc)
+	w.pace.First = time.Hour // what ends is not tried again here
+	w.run().connected()
+	ann.Says(ann.Private(), "one")
+	w.reads("one")
+	began := w.runner.State().LastSuccess
+	dc.Until(t, "a heartbeat after it", func() bool {
+		told := dc.Beats()
+		return len(told) > 0 && told[len(told)-1] == 3 // READY, the server, the message
+	})
+	s := w.untilState("evidence", func(s channel.State) bool {
+		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.Connected
+	})
+	if s.Condition == channel.Connected && s.Adapter != 1 {
+		t.Errorf("the state is %+v", s)
+	}
+}

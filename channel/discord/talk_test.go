@@ -1,0 +1,253 @@
+package discord_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord"
+	"mailroom/channel/discord/discordtest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+// talks is a server whose channel "dc" has an agent talk on Discord with Ann, who is an
+// admin, and with everybody in some channels, until the test ends.
+func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agent mailroom.AgentFunc, chats ...string) {
+	t.Helper()
+	record := &logs{}
+	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := bus.New()
+	l := ledger.New(memory.New(), ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	o := discord.Options{
+		API: dc.URL, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		Token: func() (string, error) { return discordtest.Token, nil },
+	}
+	runner := channel.New(channel.Options{
+		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Connect: chat.Connect(chat.Options{
+			Agent: "codex", Talk: chat.Talk{Admins: []string{ann.ID}, Chats: chats, Pairing: true}, Follow: stream.New(l, b), Previews: true,
+		}, o.Dialer()),
+	})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("dc"): {Agent: runner.Agent()}},
+		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	parts.Go(func() { runner.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		if t.Failed() {
+			t.Logf("%s\n%s", record.all(), dc)
+		}
+	})
+	dc.Until(t, "the bot", func() bool { return dc.Links() == 1 })
+}
+
+// asks is an agent that asks whether it may, and says what it may.
+func asks(ctx context.Context, s mailroom.Session) error {
+	got, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
+}
+
+// question is the message with buttons that is in a channel, nil if there is none.
+func question(c *discordtest.Channel) (found *discordtest.Message) {
+	for _, m := range c.Replies() {
+		if len(m.Buttons) > 0 {
+			found = &m
+		}
+	}
+	return found
+}
+
+func TestALateTapTellsWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, bob, dev := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev")
+	talks(t, dc, ann, asks)
+	ann.Says(dev, bot+" clean up")
+	dc.Until(t, "the question", func() bool { return question(dev) != nil })
+	q := question(dev)
+	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
+		t.Errorf("asked was %+v", q)
+	}
+	approve, deny := q.Buttons[0], q.Buttons[1]
+	meddled := bob.Taps(dev, q.ID, approve.Words)
+	tap := ann.Taps(dev, q.ID, deny.Words)
+	dc.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
+	dc.Until(t, "the question redrawn", func() bool { return question(dev) == nil })
+	late := ann.TapsData(dev, q.ID, approve.Data) // by somebody whose screen is old
+	dc.Until(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
+	for name, tap := range map[string]*discordtest.Tap{"the tap": tap, "the late tap": late} {
+		if words, times := tap.Answer(dc); times != 1 || !strings.HasPrefix(words, "Denied by ") {
+			t.Errorf("%s was answered %q, %d times", name, words, times)
+		}
+	}
+	if words, times := meddled.Answer(dc); times > 0 {
+		t.Errorf("a stranger's tap was answered %q", words)
+	}
+	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 {
+		t.Errorf("the channel reads\n%s", all)
+	}
+}
+
+func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, bob, dev, ops := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev"), dc.Channel("ops")
+	thread, other := dev.Thread("plans", true), ops.Thread("plans", true)
+	var mu sync.Mutex
+	told := map[string][]string{}
+	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
+		input, err := s.Input(ctx)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		told[s.Run().Thread] = append(told[s.Run().Thread], input[0].Text)
+		mu.Unlock()
+		return s.Stream(ctx, "You said: "+input[0].Text)
+	}, dev.ID)
+	bob.Says(other, bot+" is anybody here?") // a stranger there
+	bob.Says(thread, bot+" what about this?")
+	dc.Until(t, "the answer", func() bool { return len(thread.Texts()) == 1 })
+	bob.Says(dev, bot+": and here?")
+	bob.Says(thread, "!status")
+	bob.Says(thread, bot+" !deny")
+	dc.Until(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
+	if m := thread.Replies(); m[0].Text != "You said: Bob: what about this?" || m[0].Answers == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
+		t.Errorf("the thread reads %q", thread.Texts())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(told) != 2 || len(dev.Texts()) != 1 || len(ops.Texts())+len(other.Texts()) != 0 {
+		t.Errorf("there are the conversations %q; the channels read %q, %q, %q", told, dev.Texts(), ops.Texts(), other.Texts())
+	}
+}
+
+// TestWhileAChatIsLimitedNothingIsTriedThere and what the agent has said by then
+// arrives once, when it may.
+func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
+	t.Parallel()
+	const limit = 2 * time.Second
+	for name, everywhere := range map[string]bool{"one channel": false, "all of them": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			ann := dc.Person("Ann")
+			done := make(chan struct{})
+			talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
+				for i := range 1000 {
+					select {
+					case <-done:
+						return s.Stream(ctx, "the end.")
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(40 * time.Millisecond):
+					}
+					if err := s.Stream(ctx, fmt.Sprintf("%d.\n", i)); err != nil { // a preview is one message
+						return err
+					}
+				}
+				return nil
+			})
+			ann.Says(ann.Private(), "tell me a story")
+			dc.Until(t, "a preview that grows", func() bool {
+				r := ann.Private().Replies()
+				return len(r) == 1 && r[0].Edits > 0
+			})
+			if everywhere {
+				dc.LimitAll(limit)
+			} else {
+				dc.Limit(ann.Private(), limit)
+			}
+			began := time.Now()
+			refused := func() (calls []discordtest.Call) {
+				for _, c := range dc.Calls("") {
+					if c.Status == 429 {
+						calls = append(calls, c)
+					}
+				}
+				return calls
+			}
+			dc.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+			close(done) // the final text is there while the limit holds
+			dc.Until(t, "the final text", func() bool {
+				r := ann.Private().Replies()
+				return strings.HasSuffix(r[len(r)-1].Text, "the end.")
+			})
+			waited := time.Since(began)
+			first := refused()[0]
+			tries := 0
+			for _, c := range dc.Calls("") {
+				if c.At.After(first.At) && c.At.Before(began.Add(limit)) {
+					tries++
+					t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.In)
+				}
+			}
+			if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
+				t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+			}
+			t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
+		})
+	}
+}
+
+func TestALongAnswerArrivesWhole(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	var said strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
+	}
+	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Says(ann.Private(), "go on")
+	want := strings.Fields(said.String())
+	dc.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
+	}
+}
+
+// TestAMessageIsThereOnceAlthoughItsReceiptIsLost and once the platform has forgotten
+// it, twice, the second one marked.
+func TestAMessageIsThereOnceAlthoughItsReceiptIsLost(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "done") })
+	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true}, discordtest.Fault{Status: 502, Raw: "bad gateway"})
+	ann.Says(ann.Private(), "do it")
+	dc.Until(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
+	ann.Says(ann.Private(), "and again")
+	dc.Until(t, "the next answer", func() bool { return len(ann.Private().Texts()) > 1 })
+	if got := ann.Private().Texts(); len(got) != 2 {
+		t.Errorf("Ann reads %q", got)
+	}
+}

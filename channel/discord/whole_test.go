@@ -1,0 +1,88 @@
+package discord_test
+
+import (
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord"
+	"mailroom/channel/discord/discordtest"
+)
+
+// TestDiscordIsAChannel plays what all channels keep to, from what somebody says to the
+// reply: with sessions that are resumed, and with such as are lost each time.
+func TestDiscordIsAChannel(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"sessions are resumed": false, "sessions are lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
+				return platform(t, func(addr string) string { return addr }, lost)
+			})
+		})
+	}
+}
+
+// TestDiscordIsAChannelOverABadNetwork plays what networks do. No reply is there twice.
+func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+		return platform(t, through, false)
+	})
+}
+
+// platform is a Discord for the plays, by way of what through makes of its address: a
+// channel of a server in which everybody may talk to the bot, and all is to it.
+func platform(t *testing.T, through func(addr string) string, lost bool) *channeltest.Platform {
+	dc := discordtest.New(t)
+	dc.Beat(400 * time.Millisecond)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	o := discord.Options{
+		API: through(dc.URL), Beat: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+		Token: func() (string, error) { return discordtest.Token, nil },
+	}
+	said, down, hangs, denied := map[string]bool{}, false, false, false
+	forget := func() {
+		if lost {
+			dc.Forget()
+		}
+	}
+	return &channeltest.Platform{
+		Kind: discord.Kind,
+		Connect: chat.Connect(chat.Options{
+			Agent: channeltest.Agent, Talk: chat.Talk{Chats: []string{dev.ID}, PerUser: true, Everything: true},
+		}, o.Dialer()),
+		Pace: channel.Pace{
+			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
+		},
+		Say: func(id, text string) {
+			if said[id] {
+				dc.Again()
+				return
+			}
+			said[id] = true
+			ann.Says(dev, text)
+		},
+		Sent: dev.Texts,
+		Down: func() { down = true; dc.Down(); forget() },
+		Hang: func() { hangs = true; dc.Freeze(); forget() },
+		Deny: func() { denied = true; dc.SetToken("another." + discordtest.Token) },
+		Mend: func() {
+			if denied {
+				denied = false
+				dc.SetToken(discordtest.Token)
+			}
+			if hangs {
+				hangs = false
+				dc.Thaw()
+			}
+			if down {
+				down = false
+				dc.Up(t)
+			}
+		},
+		History: true, Once: true,
+	}
+}
