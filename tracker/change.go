@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -178,7 +179,10 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 		}
 		todo = append(todo, it.ID)
 	}
-	above := t.above()
+	var above map[string][]*Issue
+	if cascade {
+		above = t.above()
+	}
 	for len(todo) > 0 {
 		id := todo[0]
 		todo = todo[1:]
@@ -186,35 +190,33 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 			continue
 		}
 		doomed[id] = true
-		if cascade {
-			for _, on := range above[id] {
-				todo = append(todo, on.ID)
-			}
+		for _, on := range above[id] {
+			todo = append(todo, on.ID)
 		}
 	}
-	for id := range doomed {
-		for _, other := range above[id] {
-			if !doomed[other.ID] && !force {
-				return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", other.ID, id)
-			}
+	isDoomed := func(d Dependency) bool { return doomed[d.On] }
+	tied := t.pick(func(it *Issue) bool { return !doomed[it.ID] && slices.ContainsFunc(it.Dependencies, isDoomed) })
+	for _, it := range tied {
+		if it.Status != Tombstone && !force {
+			on := it.Dependencies[slices.IndexFunc(it.Dependencies, isDoomed)].On
+			return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", it.ID, on)
 		}
+	}
+	for _, it := range tied {
+		free := *it
+		free.Dependencies = slices.DeleteFunc(slices.Clone(it.Dependencies), isDoomed)
+		free.UpdatedAt = by.At
+		t.put(&free)
 	}
 	var gone []*Issue
-	for _, it := range t.All() {
-		switch {
-		case doomed[it.ID]:
-			dead := *it
-			dead.OriginalType, dead.Status = it.Type, Tombstone
-			dead.DeletedAt, dead.DeletedBy, dead.DeleteReason, dead.UpdatedAt = by.At, by.Actor, reason, by.At
-			dead.ClosedAt, dead.CloseReason = time.Time{}, ""
-			t.put(&dead)
-			gone = append(gone, &dead)
-		case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return doomed[d.On] }):
-			free := *it
-			free.Dependencies = slices.DeleteFunc(slices.Clone(it.Dependencies), func(d Dependency) bool { return doomed[d.On] })
-			free.UpdatedAt = by.At
-			t.put(&free)
-		}
+	for _, id := range slices.Sorted(maps.Keys(doomed)) {
+		it := t.issues.get(id)
+		dead := *it
+		dead.OriginalType, dead.Status = it.Type, Tombstone
+		dead.DeletedAt, dead.DeletedBy, dead.DeleteReason, dead.UpdatedAt = by.At, by.Actor, reason, by.At
+		dead.ClosedAt, dead.CloseReason = time.Time{}, ""
+		t.put(&dead)
+		gone = append(gone, &dead)
 	}
 	return gone, nil
 }
@@ -357,6 +359,7 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 	if err := CheckPrefix(to); err != nil {
 		return 0, err
 	}
+	t.issues.index()
 	renamed := map[string]string{}
 	for _, it := range t.issues.all() {
 		if rest, ok := strings.CutPrefix(it.ID, from+"-"); ok {

@@ -90,6 +90,16 @@ func (f Folder) Read() (*Tracker, []Stray, error) {
 // after a success is on the disk. Lines that are no issues are moved aside, and
 // returned.
 func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays []Stray, err error) {
+	return f.update(ctx, change, true)
+}
+
+// UpdateAll is Update for a change that looks at all issues: it is quicker then,
+// and slower for any other.
+func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (strays []Stray, err error) {
+	return f.update(ctx, change, false)
+}
+
+func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bool) (strays []Stray, err error) {
 	lock := flock.New(filepath.Join(f.path, fileLock), flock.SetPermissions(0o666)) // whoever may write the folder may lock it
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -103,7 +113,7 @@ func (f Folder) Update(ctx context.Context, change func(*Tracker) error) (strays
 		if err != nil {
 			return nil, err
 		}
-		t, strays := parse(text, true)
+		t, strays := parse(text, late)
 		if err := change(t); err != nil {
 			return nil, err
 		}
@@ -138,8 +148,7 @@ func (f Folder) read() (text string, seen fs.FileInfo, err error) {
 	if seen, err = file.Stat(); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	raw := make([]byte, 0, seen.Size()+bytes.MinRead) // room to see the end
-	all := bytes.NewBuffer(raw)
+	all := bytes.NewBuffer(room[byte](int(seen.Size()) + bytes.MinRead)[:0]) // with room to see the end
 	if _, err = all.ReadFrom(file); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}

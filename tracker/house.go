@@ -12,6 +12,7 @@ type Came struct{ New, Changed, Same, Skipped int }
 // Import takes in the issues of another file. Those that are there are merged, or
 // with keep left as they are.
 func (t *Tracker) Import(other *Tracker, keep bool) (came Came) {
+	t.issues.index()
 	for _, theirs := range other.All() {
 		ours := t.issues.get(theirs.ID)
 		switch {
@@ -88,6 +89,7 @@ func (t *Tracker) Check() (found []string) {
 	bad := func(it *Issue, format string, args ...any) {
 		found = append(found, it.ID+": "+fmt.Sprintf(format, args...))
 	}
+	t.issues.index()
 	for _, it := range t.All() {
 		if it.Status == Tombstone {
 			continue

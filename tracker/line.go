@@ -29,26 +29,26 @@ func newCodec() *codec {
 
 // read makes an issue of a line. An issue without an id is none. A member that is
 // not what it should be counts as one that is not there, and stays as it is.
-func (c *codec) read(line string, it *Issue) error {
-	_, err := c.take(line, it)
+func (c *codec) read(s *scanner, line string, it *Issue) error {
+	_, err := c.take(s, line, it)
 	return err
 }
 
 // take is read, and says which member is not what it should be.
-func (c *codec) take(line string, it *Issue) (wrong, err error) {
+func (c *codec) take(s *scanner, line string, it *Issue) (wrong, err error) {
 	it.line, it.asRead, it.late, it.Priority = line, true, false, Normal
-	s := scanner{text: line}
 	at := 0
+	s.begin(line)
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
-		i, known := c.next(&s, at)
+		i, known := c.next(s, at)
 		if !known {
 			it.foreign = true
 			s.value(0)
 			continue
 		}
 		at = i + 1
-		if err := c.members[i].read(it, &s); err != nil && wrong == nil {
+		if err := c.members[i].read(it, s); err != nil && wrong == nil {
 			wrong = fmt.Errorf("%s: %w", c.members[i].name, err)
 		}
 	}
@@ -60,28 +60,28 @@ func (c *codec) take(line string, it *Issue) (wrong, err error) {
 }
 
 // readID is read for an issue that nobody may ask for.
-func (c *codec) readID(line string, it *Issue) error {
+func (c *codec) readID(s *scanner, line string, it *Issue) error {
 	it.line, it.asRead, it.late = line, true, true
-	s := scanner{text: line}
+	s.begin(line)
 	s.open('{')
 	for first := true; s.more('}', first); first = false {
 		if s.name() != "id" {
 			s.value(0)
-		} else if err := readText(&s, &it.ID); err != nil {
+		} else if err := readText(s, &it.ID); err != nil {
 			it.ID = ""
 		}
 	}
 	err := s.object()
 	if err == nil && it.ID == "" {
-		err = c.read(line, it) // which says why
+		err = c.read(s, line, it) // which says why
 	}
 	return err
 }
 
 // complete reads an issue that came late.
-func (c *codec) complete(it *Issue) {
-	if it != nil && it.late {
-		_ = c.read(it.line, it) // it has an id, and its line is an object
+func (c *codec) complete(s *scanner, it *Issue) {
+	if it.late {
+		_ = c.read(s, it.line, it) // it has an id, and its line is an object
 	}
 }
 
@@ -90,7 +90,7 @@ func (c *codec) misread(it *Issue) error {
 	if !it.odd {
 		return nil
 	}
-	wrong, err := c.take(it.line, &Issue{})
+	wrong, err := c.take(&scanner{}, it.line, &Issue{})
 	return cmp.Or(err, wrong)
 }
 
@@ -238,14 +238,20 @@ func readMoment(s *scanner, into *time.Time) error {
 		return readNull(s, "time", func() {})
 	}
 	begin := s.at
-	if text := s.string(); text != s.moment || text == "" {
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return notA("time", s.text[begin:s.at])
+	text := s.string()
+	for _, known := range s.moments {
+		if known.text == text && text != "" {
+			*into = known.at
+			return nil
 		}
-		s.moment, s.when = text, at
 	}
-	*into = s.when
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return notA("time", s.text[begin:s.at])
+	}
+	s.moments[s.older] = moment{text, at}
+	s.older = 1 - s.older
+	*into = at
 	return nil
 }
 

@@ -42,12 +42,12 @@ func members() []member {
 				x, y := a.EstimatedMinutes, b.EstimatedMinutes
 				return x == y || x != nil && y != nil && *x == *y
 			}},
-		moment("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
-		moment("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
-		moment("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
+		momentMember("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
+		momentMember("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
+		momentMember("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
 		text("close_reason", func(it *Issue) *string { return &it.CloseReason }),
 		text("external_ref", func(it *Issue) *string { return &it.ExternalRef }),
-		moment("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
+		momentMember("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
 		text("deleted_by", func(it *Issue) *string { return &it.DeletedBy }),
 		text("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),
 		text("original_type", func(it *Issue) *string { return &it.OriginalType }),
@@ -84,7 +84,7 @@ func text[T ~string](name string, of func(*Issue) *T) member {
 	}
 }
 
-func moment(name string, always bool, of func(*Issue) *time.Time) member {
+func momentMember(name string, always bool, of func(*Issue) *time.Time) member {
 	return member{name,
 		func(it *Issue, s *scanner) error { return readMoment(s, of(it)) },
 		func(it *Issue) string { return encodeUnless(!always && of(it).IsZero(), *of(it)) },

@@ -13,6 +13,7 @@ const tombstoneLasts = 30*24*time.Hour + time.Hour
 // Merge takes in what another copy of the file has. Issues are the same by their
 // id alone. The order in which copies are merged makes no difference.
 func (t *Tracker) Merge(other *Tracker) {
+	t.issues.index()
 	for _, theirs := range other.issues.all() {
 		ours := t.issues.get(theirs.ID)
 		switch {

@@ -163,6 +163,7 @@ const recent = 48 * time.Hour
 
 // Ready returns the open issues that nothing keeps from being worked on.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
+	t.issues.index()
 	f.Statuses = []Status{Open}
 	found := t.pick(func(it *Issue) bool { return f.matches(it) && !t.held(it) })
 	since := now.Add(-recent)
@@ -188,6 +189,7 @@ func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 
 // Waiting returns the issues that are not closed and that others hold up.
 func (t *Tracker) Waiting() []*Issue {
+	t.issues.index()
 	return byUrgency(t.pick(func(it *Issue) bool { return holdsUp(it) && t.held(it) }))
 }
 
@@ -256,6 +258,7 @@ func (t *Tracker) below(it *Issue) (found []*Issue) {
 // Cycles returns the circles of issues that block each other, each from its
 // smallest id. A file that was merged can have some.
 func (t *Tracker) Cycles() [][]*Issue {
+	t.issues.index()
 	var found [][]*Issue
 	state := map[string]int{} // 0 unseen, 1 on the path, 2 done
 	var path []*Issue

@@ -61,10 +61,20 @@ type scanner struct {
 	bad    bool // it is not JSON
 	simple bool // the last text is what stands between its quotes
 
-	// The last moment: most of an issue's are the same.
-	moment string
-	when   time.Time
+	// The last two moments: an issue is created, and changed, and all of its others
+	// are mostly one of these.
+	moments [2]moment
+	older   int // of them
 }
+
+// moment is a time, as it is written and as it is.
+type moment struct {
+	text string
+	at   time.Time
+}
+
+// begin turns to another text. What was learnt from the last one stays.
+func (s *scanner) begin(text string) { s.text, s.at, s.bad = text, 0, false }
 
 func (s *scanner) fail() { s.bad, s.at = true, len(s.text) }
 

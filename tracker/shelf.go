@@ -5,35 +5,60 @@ import (
 	"slices"
 )
 
-// shelf holds issues in the order of their ids, and finds each at once. Of those
-// that came late only the ids were read; they are read when they are asked for.
+// shelf holds issues in the order of their ids. Of those that came late only the
+// ids were read; they are read when they are asked for.
 type shelf struct {
 	codec *codec
 	order []*Issue
-	byID  map[string]*Issue
-	late  bool // some may have come late
+	byID  map[string]*Issue // nil: they are looked for in their order
+	late  bool              // some may have come late
 }
 
 func newShelf(c *codec, room int) shelf {
-	return shelf{codec: c, order: make([]*Issue, 0, room), byID: make(map[string]*Issue, room)}
+	return shelf{codec: c, order: make([]*Issue, 0, room)}
 }
 
 // get returns nil if there is none.
 func (s *shelf) get(id string) *Issue {
-	it := s.byID[id]
-	s.codec.complete(it)
+	it := s.look(id)
+	if it != nil && it.late {
+		s.codec.complete(&scanner{}, it)
+	}
 	return it
 }
 
 // has reports whether there is one, without reading it.
-func (s *shelf) has(id string) bool { return s.byID[id] != nil }
+func (s *shelf) has(id string) bool { return s.look(id) != nil }
+
+func (s *shelf) look(id string) *Issue {
+	if s.byID != nil {
+		return s.byID[id]
+	}
+	if at, has := s.place(id); has {
+		return s.order[at]
+	}
+	return nil
+}
+
+// index is for who is about to get thousands: for a few it would take longer than
+// it saves.
+func (s *shelf) index() {
+	if s.byID != nil {
+		return
+	}
+	s.byID = make(map[string]*Issue, len(s.order))
+	for _, it := range s.order {
+		s.byID[it.ID] = it
+	}
+}
 
 // all returns all of them. They must be kept in their order.
 func (s *shelf) all() []*Issue {
 	if s.late {
 		inParts(len(s.order), func(from, to int) {
+			var scan scanner
 			for _, it := range s.order[from:to] {
-				s.codec.complete(it)
+				s.codec.complete(&scan, it)
 			}
 		})
 		s.late = false
@@ -44,18 +69,15 @@ func (s *shelf) all() []*Issue {
 // put adds an issue, or puts it in the place of the one with its id.
 func (s *shelf) put(it *Issue) {
 	s.late = s.late || it.late
-	switch last := len(s.order) - 1; {
-	case last < 0 || s.order[last].ID < it.ID: // as they come in a file
-		s.order = append(s.order, it)
-	default:
-		at, has := s.place(it.ID)
-		if has {
-			s.order[at] = it
-		} else {
-			s.order = slices.Insert(s.order, at, it)
-		}
+	at, has := s.place(it.ID)
+	if has {
+		s.order[at] = it
+	} else {
+		s.order = slices.Insert(s.order, at, it)
 	}
-	s.byID[it.ID] = it
+	if s.byID != nil {
+		s.byID[it.ID] = it
+	}
 }
 
 func (s *shelf) drop(id string) {
@@ -65,6 +87,10 @@ func (s *shelf) drop(id string) {
 	}
 }
 
+// place is where an id is, or would be: at the end, as they come in a file.
 func (s *shelf) place(id string) (int, bool) {
+	if last := len(s.order) - 1; last < 0 || s.order[last].ID < id {
+		return last + 1, false
+	}
 	return slices.BinarySearchFunc(s.order, id, func(it *Issue, id string) int { return cmp.Compare(it.ID, id) })
 }

@@ -64,10 +64,11 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 	if late {
 		read = t.codec.readID
 	}
-	issues, errs := make([]Issue, len(lines)), make([]error, len(lines))
+	issues, errs := room[Issue](len(lines)), make([]error, len(lines))
 	inParts(len(lines), func(from, to int) {
+		var s scanner
 		for i := from; i < to; i++ {
-			errs[i] = read(lines[i], &issues[i])
+			errs[i] = read(&s, lines[i], &issues[i])
 		}
 	})
 	for i := range issues {
@@ -76,7 +77,7 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 		case errs[i] != nil:
 			strays = append(strays, Stray{lines[i], errs[i]})
 		case old != nil:
-			t.codec.complete(it)
+			t.codec.complete(&scanner{}, it)
 			t.put(t.codec.merge(old, it))
 		default:
 			t.issues.put(it)

@@ -107,7 +107,7 @@ func (m *Main) importCommand() *cobra.Command {
 			came = t.Import(other, keep)
 			return nil
 		}
-		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
+		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if m.json {
@@ -182,7 +182,7 @@ func (m *Main) compactCommand() *cobra.Command {
 			gone = t.Forget(time.Now().AddDate(0, 0, -days))
 			return nil
 		}
-		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
+		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if m.json {
@@ -205,7 +205,7 @@ func (m *Main) renameCommand() *cobra.Command {
 		}
 		var from string
 		var n int
-		err = m.change(cmd.Context(), func(t *tracker.Tracker) (err error) {
+		err = m.changeAll(cmd.Context(), false, func(t *tracker.Tracker) (err error) {
 			from = t.Prefix()
 			n, err = t.Rename(from, args[0], m.now())
 			return err

@@ -296,7 +296,7 @@ func (m *Main) epicCommand() *cobra.Command {
 			}
 			return nil
 		}
-		if err := m.changeUnless(cmd.Context(), dry, do); err != nil {
+		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
 			return err
 		}
 		if !dry {

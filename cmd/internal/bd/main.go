@@ -248,6 +248,22 @@ func (m *Main) read(f func(t *tracker.Tracker) error) error {
 
 // change gives f the issues to be changed, and returns once that is on the disk.
 func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) error {
+	return m.changeWith(ctx, tracker.Folder.Update, f)
+}
+
+// changeAll is change for what looks at all issues, or with dry only shows f what
+// there is to change.
+func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
+	if dry {
+		return m.read(f)
+	}
+	return m.changeWith(ctx, tracker.Folder.UpdateAll, f)
+}
+
+// update is how a folder is changed.
+type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.Stray, error)
+
+func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
 	if m.readonly {
 		return mailroom.Errorf(mailroom.Forbidden, "nothing is changed under --readonly")
 	}
@@ -255,20 +271,12 @@ func (m *Main) change(ctx context.Context, f func(t *tracker.Tracker) error) err
 	if err != nil {
 		return err
 	}
-	strays, err := dir.Update(ctx, f)
+	strays, err := update(dir, ctx, f)
 	m.changed = m.changed || err == nil
 	if err == nil && len(strays) > 0 {
 		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(strays), strays[0].Err)
 	}
 	return err
-}
-
-// changeUnless is change, or with dry only shows f what there is to change.
-func (m *Main) changeUnless(ctx context.Context, dry bool, f func(t *tracker.Tracker) error) error {
-	if dry {
-		return m.read(f)
-	}
-	return m.change(ctx, f)
 }
 
 // ShortLived is for a process that is a single invocation: it is over before

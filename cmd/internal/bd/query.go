@@ -253,7 +253,7 @@ func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.
 		}
 		var mine move
 		var after *tracker.Tracker
-		err = m.change(ctx, func(t *tracker.Tracker) error {
+		err = m.changeAll(ctx, false, func(t *tracker.Tracker) error {
 			found, err := find(t)
 			if err != nil {
 				return err

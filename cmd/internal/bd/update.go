@@ -165,7 +165,7 @@ func (m *Main) deleteCommand() *cobra.Command {
 			return err
 		}
 		dry = dry || !force
-		if err := m.changeUnless(cmd.Context(), dry, remove); err != nil {
+		if err := m.changeAll(cmd.Context(), dry, remove); err != nil {
 			return err
 		}
 		if !dry {
