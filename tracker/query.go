@@ -79,7 +79,7 @@ func (t *Tracker) List(f Filter) []*Issue {
 func (t *Tracker) pick(keep func(*Issue) bool) []*Issue {
 	all := t.issues.all()
 	kept := make([]bool, len(all))
-	inParts(len(all), func(from, to int) {
+	InParts(len(all), func(from, to int) {
 		for i := from; i < to; i++ {
 			kept[i] = keep(all[i])
 		}
@@ -94,12 +94,37 @@ func (t *Tracker) pick(keep func(*Issue) bool) []*Issue {
 }
 
 func byUrgency(found []*Issue) []*Issue {
-	slices.SortFunc(found, func(a, b *Issue) int {
-		if a.Priority != b.Priority {
-			return cmp.Compare(a.Priority, b.Priority)
+	return sorted(found, func(a, b rank) int {
+		if a.priority != b.priority {
+			return cmp.Compare(a.priority, b.priority)
 		}
-		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
+		return b.created.Compare(a.created)
 	})
+}
+
+// rank is what an issue is sorted by: to look into thousands of issues again and
+// again takes several times as long.
+type rank struct {
+	priority int
+	created  time.Time
+	issue    *Issue
+}
+
+// sorted sorts issues, those that are equal by id.
+func sorted(found []*Issue, compare func(a, b rank) int) []*Issue {
+	ranks := make([]rank, len(found))
+	for i, it := range found {
+		ranks[i] = rank{it.Priority, it.CreatedAt, it}
+	}
+	slices.SortFunc(ranks, func(a, b rank) int {
+		if c := compare(a, b); c != 0 {
+			return c
+		}
+		return cmp.Compare(a.issue.ID, b.issue.ID)
+	})
+	for i, r := range ranks {
+		found[i] = r.issue
+	}
 	return found
 }
 
@@ -167,24 +192,22 @@ func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	f.Statuses = []Status{Open}
 	found := t.pick(func(it *Issue) bool { return f.matches(it) && !t.held(it) })
 	since := now.Add(-recent)
-	slices.SortFunc(found, func(a, b *Issue) int {
-		age := a.CreatedAt.Compare(b.CreatedAt)
+	return sorted(found, func(a, b rank) int {
 		if order == Hybrid {
-			switch old, other := a.CreatedAt.Before(since), b.CreatedAt.Before(since); {
+			switch old, other := a.created.Before(since), b.created.Before(since); {
 			case old && !other:
 				return 1
 			case other && !old:
 				return -1
 			case old && other:
-				return cmp.Or(age, cmp.Compare(a.ID, b.ID))
+				return a.created.Compare(b.created)
 			}
 		}
-		if a.Priority != b.Priority && order != ByAge {
-			return cmp.Compare(a.Priority, b.Priority)
+		if a.priority != b.priority && order != ByAge {
+			return cmp.Compare(a.priority, b.priority)
 		}
-		return cmp.Or(age, cmp.Compare(a.ID, b.ID))
+		return a.created.Compare(b.created)
 	})
-	return found
 }
 
 // Waiting returns the issues that are not closed and that others hold up.

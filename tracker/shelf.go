@@ -55,7 +55,7 @@ func (s *shelf) index() {
 // all returns all of them. They must be kept in their order.
 func (s *shelf) all() []*Issue {
 	if s.late {
-		inParts(len(s.order), func(from, to int) {
+		InParts(len(s.order), func(from, to int) {
 			var scan scanner
 			for _, it := range s.order[from:to] {
 				s.codec.complete(&scan, it)

@@ -65,7 +65,7 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 		read = t.codec.readID
 	}
 	issues, errs := room[Issue](len(lines)), make([]error, len(lines))
-	inParts(len(lines), func(from, to int) {
+	InParts(len(lines), func(from, to int) {
 		var s scanner
 		for i := from; i < to; i++ {
 			errs[i] = read(&s, lines[i], &issues[i])
@@ -86,8 +86,8 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 	return t, strays
 }
 
-// inParts does the work from 0 to n on all processors, or at once if it is little.
-func inParts(n int, work func(from, to int)) {
+// InParts does the work from 0 to n on all processors, or at once if it is little.
+func InParts(n int, work func(from, to int)) {
 	const least = 256 // lines: a goroutine costs more than so few
 	parts := min(runtime.GOMAXPROCS(0), n/least+1)
 	var group sync.WaitGroup
@@ -134,7 +134,7 @@ func (t *Tracker) Text() string {
 
 func (t *Tracker) lines() []string {
 	lines := make([]string, len(t.issues.order))
-	inParts(len(lines), func(from, to int) {
+	InParts(len(lines), func(from, to int) {
 		for i := from; i < to; i++ {
 			lines[i] = t.Line(t.issues.order[i])
 		}

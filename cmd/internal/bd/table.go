@@ -133,22 +133,29 @@ func (m *Main) printTable(found []*tracker.Issue) error {
 	if len(found) == 0 {
 		return m.tell("No issues.")
 	}
-	rows := make([][]string, 0, len(found))
-	for _, it := range found {
-		rows = append(rows, []string{it.ID, m.urgency(it.Priority), it.Type, m.status(it.Status), it.Assignee, oneLine(it.Title)})
-	}
-	return m.printRows(rows)
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []string {
+		return []string{it.ID, m.urgency(it.Priority), it.Type, m.status(it.Status), it.Assignee, oneLine(it.Title)}
+	}))
+}
+
+// rowsOf makes a row of each issue.
+func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []string) [][]string {
+	rows := make([][]string, len(found))
+	tracker.InParts(len(found), func(from, to int) {
+		for i := from; i < to; i++ {
+			rows[i] = row(found[i])
+		}
+	})
+	return rows
 }
 
 func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
 	if len(found) == 0 {
 		return m.tell("No issue is blocked.")
 	}
-	rows := [][]string{}
-	for _, it := range found {
-		rows = append(rows, []string{it.ID, m.urgency(it.Priority), oneLine(it.Title), "← " + strings.Join(names(t.BlockedBy(it)), ", ")})
-	}
-	return m.printRows(rows)
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []string {
+		return []string{it.ID, m.urgency(it.Priority), oneLine(it.Title), "← " + strings.Join(names(t.BlockedBy(it)), ", ")}
+	}))
 }
 
 func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error {
