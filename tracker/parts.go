@@ -144,21 +144,3 @@ func writeList[T any](list []T, write func(T) string) string {
 	}
 	return "[" + strings.Join(texts, ",") + "]"
 }
-
-// patched is an object, as it was read, with another text under a name that it
-// has.
-func patched(raw, name, text string) string {
-	s := scanner{text: raw}
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
-		if s.name() != name || s.peek() != '"' {
-			s.value(0)
-			continue
-		}
-		begin := s.at
-		if s.string() != text && !s.bad {
-			return raw[:begin] + encodeText(text) + raw[s.at:]
-		}
-	}
-	return raw
-}

@@ -26,8 +26,10 @@ type field struct{ name, key, raw string }
 
 // fields takes an object apart, without a look into its values but for their
 // syntax. Of a name that comes twice both are returned.
-func fields(text string) ([]field, error) {
-	found := make([]field, 0, 24)
+func fields(text string) ([]field, error) { return appendFields(make([]field, 0, 24), text) }
+
+// appendFields is fields for who has room for them.
+func appendFields(found []field, text string) ([]field, error) {
 	s := scanner{text: text}
 	s.open('{')
 	for first := true; s.more('}', first); first = false {

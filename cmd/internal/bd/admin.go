@@ -205,7 +205,7 @@ func (m *Main) renameCommand() *cobra.Command {
 		}
 		var from string
 		var n int
-		err = m.changeAll(cmd.Context(), false, func(t *tracker.Tracker) (err error) {
+		err = m.change(cmd.Context(), func(t *tracker.Tracker) (err error) {
 			from = t.Prefix()
 			n, err = t.Rename(from, args[0], m.now())
 			return err

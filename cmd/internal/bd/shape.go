@@ -64,8 +64,9 @@ func shapes(t *tracker.Tracker, issues []*tracker.Issue, more func(*tracker.Issu
 
 // counts are what a list adds to each issue.
 func counts(t *tracker.Tracker) func(*tracker.Issue) []extra {
-	dependents := map[string]int{}
-	for _, it := range t.All() {
+	all := t.All()
+	dependents := make(map[string]int, len(all))
+	for _, it := range all {
 		for _, d := range it.Dependencies {
 			dependents[d.On]++
 		}
