@@ -15,7 +15,7 @@ func room[T any](n int) []T {
 	all := make([]T, n)
 	begin := uintptr(unsafe.Pointer(unsafe.SliceData(all)))
 	end := begin + uintptr(n)*unsafe.Sizeof(*new(T))
-	if end-begin >= largePage {
+	if end-begin >= largePage/8 {
 		begin, end = begin&^(largePage-1), (end+largePage-1)&^(largePage-1)
 		_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, begin, end-begin, syscall.MADV_HUGEPAGE) // advice that need not be taken
 	}
