@@ -26,12 +26,11 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 	}
 	was, renamed := t.issues.order, room[Issue](len(t.issues.order))
 	InParts(len(was), func(from, to int) {
-		var s scanner
 		var parts []field
-		for i := from; i < to; i++ {
+		for i, it := range was[from:to] {
 			var line string
-			line, parts = r.line(was[i].ID, t.Line(was[i]), parts)
-			_ = t.codec.readID(&s, line, &renamed[i]) // it is an issue, as it was before
+			line, parts = r.line(it.ID, t.Line(it), parts)
+			renamed[from+i] = Issue{ID: r.id(it.ID), line: line, asRead: true, late: true}
 		}
 	})
 	t.issues = newShelf(t.codec, len(was))
