@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"strings"
+	"unsafe"
 
 	"mailroom"
 )
@@ -26,12 +27,7 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 	}
 	was, renamed := t.issues.order, room[Issue](len(t.issues.order))
 	InParts(len(was), func(from, to int) {
-		var parts []field
-		for i, it := range was[from:to] {
-			var line string
-			line, parts = r.line(it.ID, t.Line(it), parts)
-			renamed[from+i] = Issue{ID: r.id(it.ID), line: line, asRead: true, late: true}
-		}
+		r.lines(t, was[from:to], renamed[from:to])
 	})
 	t.issues = newShelf(t.codec, len(was))
 	for i := range renamed {
@@ -53,70 +49,87 @@ func (r *renaming) id(old string) string {
 	return old
 }
 
-// line is that of an issue. It takes room for its members, and gives it back.
-func (r *renaming) line(id, line string, room []field) (string, []field) {
-	parts, err := appendFields(room[:0], line)
-	if err != nil {
-		panic(err) // it was read before
+// lines makes issues of others. All their lines are written into one piece of
+// memory, as they are as much as the file.
+func (r *renaming) lines(t *Tracker, was []*Issue, renamed []Issue) {
+	size := 0
+	for _, it := range was {
+		const more = 64 // for names that are longer
+		size += len(t.Line(it)) + more
 	}
+	out := room[byte](size)[:0]
+	ends := make([]int, len(was))
+	var parts []field
+	for i, it := range was {
+		parts, _ = appendFields(parts[:0], t.Line(it)) // it was read before
+		out = r.appendLine(out, it.ID, parts)
+		ends[i] = len(out)
+	}
+	text := unsafe.String(unsafe.SliceData(out), len(out)) // nobody else has the bytes
+	begin := 0
+	for i, it := range was {
+		renamed[i] = Issue{ID: r.id(it.ID), line: text[begin:ends[i]], asRead: true, late: true}
+		begin = ends[i]
+	}
+}
+
+// appendLine adds the line of an issue that has these members.
+func (r *renaming) appendLine(out []byte, id string, parts []field) []byte {
 	name := r.id(id)
-	own := func(string) string { return name }
 	dated := name == id
-	for i := range parts {
-		switch f := &parts[i]; f.name {
-		case "id":
-			f.raw = encodeText(name)
-		case "updated_at":
-			if name != id {
-				f.raw, dated = r.at, true
-			}
-		case "dependencies":
-			f.raw = patchedList(f.raw, func(d string) string { return patched(patched(d, "issue_id", own), "depends_on_id", r.id) })
-		case "comments":
-			f.raw = patchedList(f.raw, func(c string) string { return patched(c, "issue_id", own) })
+	before := byte('{')
+	add := func(key, raw string) {
+		out = append(append(append(append(out, before), key...), ':'), raw...)
+		before = ','
+	}
+	for _, f := range parts {
+		switch {
+		case f.name == "id":
+			add(f.key, encodeText(name))
+		case f.name == "updated_at" && name != id:
+			add(f.key, r.at)
+			dated = true
+		case f.name == "dependencies", f.name == "comments":
+			add(f.key, "")
+			out = r.appendList(out, f.raw, name)
+		default:
+			add(f.key, f.raw)
 		}
 	}
 	if !dated {
-		parts = append(parts, field{key: `"updated_at"`, raw: r.at})
+		add(`"updated_at"`, r.at)
 	}
-	return joined(parts), parts
+	return append(out, '}')
 }
 
-// patchedList is a list, as it was read, with what patch makes of its elements.
-func patchedList(raw string, patch func(element string) string) string {
-	if !strings.HasPrefix(raw, "[") {
-		return raw
-	}
-	var out strings.Builder
-	out.Grow(len(raw))
+// appendList adds a list of dependencies or comments of an issue, as it was read
+// but for the ids.
+func (r *renaming) appendList(out []byte, raw, issue string) []byte {
 	kept := 0
 	s := scanner{text: raw}
 	s.open('[')
 	for first := true; s.more(']', first); first = false {
-		begin := s.at
-		out.WriteString(raw[kept:begin])
-		out.WriteString(patch(s.value(0)))
-		kept = s.at
-	}
-	out.WriteString(raw[kept:])
-	return out.String()
-}
-
-// patched is an object, as it was read, with what change makes of a text that it
-// has under a name.
-func patched(raw, name string, change func(string) string) string {
-	s := scanner{text: raw}
-	s.open('{')
-	for first := true; s.more('}', first); first = false {
-		if s.name() != name || s.peek() != '"' {
+		if s.peek() != '{' {
 			s.value(0)
 			continue
 		}
-		begin := s.at
-		old := s.string()
-		if text := change(old); text != old && !s.bad {
-			return raw[:begin] + encodeText(text) + raw[s.at:]
+		s.open('{')
+		for first := true; s.more('}', first); first = false {
+			name := s.name()
+			if s.peek() != '"' || name != "issue_id" && name != "depends_on_id" {
+				s.value(0)
+				continue
+			}
+			begin, id := s.at, issue
+			old := s.string()
+			if name == "depends_on_id" {
+				id = r.id(old)
+			}
+			if id != old {
+				out = append(append(out, raw[kept:begin]...), encodeText(id)...)
+				kept = s.at
+			}
 		}
 	}
-	return raw
+	return append(out, raw[kept:]...)
 }

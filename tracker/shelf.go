@@ -68,13 +68,25 @@ func (s *shelf) all() []*Issue {
 
 // put adds an issue, or puts it in the place of the one with its id.
 func (s *shelf) put(it *Issue) {
-	s.late = s.late || it.late
-	at, has := s.place(it.ID)
-	if has {
+	if at := s.add(it); s.order[at] != it {
 		s.order[at] = it
-	} else {
-		s.order = slices.Insert(s.order, at, it)
+		s.added(it)
 	}
+}
+
+// add adds an issue unless there is one with its id, and returns the place of the
+// one that has it then.
+func (s *shelf) add(it *Issue) (at int) {
+	at, has := s.place(it.ID)
+	if !has {
+		s.order = slices.Insert(s.order, at, it)
+		s.added(it)
+	}
+	return at
+}
+
+func (s *shelf) added(it *Issue) {
+	s.late = s.late || it.late
 	if s.byID != nil {
 		s.byID[it.ID] = it
 	}

@@ -73,14 +73,12 @@ func taken(lines []string, late bool) (t *Tracker, strays []Stray) {
 	})
 	for i := range issues {
 		it := &issues[i]
-		switch old := t.issues.get(it.ID); {
-		case errs[i] != nil:
+		if errs[i] != nil {
 			strays = append(strays, Stray{lines[i], errs[i]})
-		case old != nil:
+		} else if old := t.issues.order[t.issues.add(it)]; old != it {
+			t.codec.complete(&scanner{}, old)
 			t.codec.complete(&scanner{}, it)
 			t.put(t.codec.merge(old, it))
-		default:
-			t.issues.put(it)
 		}
 	}
 	return t, strays

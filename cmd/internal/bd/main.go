@@ -280,11 +280,13 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 }
 
 // ShortLived is for a process that is a single invocation: it is over before
-// collecting garbage could pay. Only one that grows very large collects.
+// collecting garbage could pay, so only one that grows very large collects, and it
+// has its output to itself.
 func ShortLived() {
 	const enough = 1 << 30 // bytes
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(enough)
+	widen(os.Stdout)
 }
 
 // Started runs the program of the process it is in.

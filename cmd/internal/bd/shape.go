@@ -116,7 +116,7 @@ func (m *Main) printShapes(t *tracker.Tracker, found []*tracker.Issue, more func
 	if len(found) == 0 {
 		return m.printJSON(found)
 	}
-	const piece = 256 // issues
+	const piece = 64 // issues
 	pieces := make(chan chan []byte, runtime.GOMAXPROCS(0))
 	spare := make(chan []byte, cap(pieces)) // pieces that were printed: fresh memory costs more than filling it
 	go func() {
