@@ -62,9 +62,9 @@ of the same size and what the start of a process costs. It ends by itself and le
 
 func (m *Main) printBench(r bench.Report) error {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
-	rows := [][]string{{"command", "issues", "file", "median ms", "p95 ms", "of it disk"}}
+	rows := [][]string{{"command", "issues", "file", "least ms", "median ms", "p95 ms", "of it disk"}}
 	for _, c := range r.Commands {
-		row := []string{c.Command, number(c.Issues), fmt.Sprintf("%.1f MB", float64(c.Size)/1e6), ms(c.Median), ms(c.P95)}
+		row := []string{c.Command, number(c.Issues), fmt.Sprintf("%.1f MB", float64(c.Size)/1e6), ms(c.Least), ms(c.Median), ms(c.P95)}
 		if c.Disk > 0 {
 			row = append(row, ms(c.Disk))
 		}

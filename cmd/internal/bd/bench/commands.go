@@ -15,8 +15,9 @@ import (
 type Row struct {
 	Command string  `json:"command"`
 	Issues  int     `json:"issues"`
-	Size    int64   `json:"size"`      // bytes of the file
-	Median  float64 `json:"median_ms"` // of whole processes
+	Size    int64   `json:"size"`     // bytes of the file
+	Least   float64 `json:"least_ms"` // of whole processes
+	Median  float64 `json:"median_ms"`
 	P95     float64 `json:"p95_ms"`
 	Disk    float64 `json:"disk_ms"` // median of a bare write of that size, 0: the command writes nothing
 }
@@ -156,7 +157,7 @@ func (p *place) round(ctx context.Context, n int, all []command) (took []time.Du
 
 func row(name string, p *place, took []time.Duration) Row {
 	slices.Sort(took)
-	return Row{Command: name, Issues: p.issues, Size: p.size, Median: middle(took), P95: share(took, 95)}
+	return Row{Command: name, Issues: p.issues, Size: p.size, Least: share(took, 0), Median: middle(took), P95: share(took, 95)}
 }
 
 // middle is the median, in milliseconds.
