@@ -260,6 +260,29 @@ func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {
 	}
 }
 
+func TestARenameChangesIDsAndNothingElse(t *testing.T) {
+	tr, strays := Parse(strings.Join([]string{
+		`{"id":"x-1","title":"x-1 stays","weight":2.50,"dependencies":[{"issue_id":"x-1","depends_on_id":"z-9","type":"blocks","n":[1, 2]}, 7, {"issue_id":5}],"comments":[{"id":1,"issue_id":"x-1","text":"x-1"}]}`,
+		`{"id":"x-2","comments":{"issue_id":"x-2"},"updated_at":"2020-01-01T00:00:00Z","dependencies":null}`,
+		`{"id":"z-9","updated_at":"2020-01-01T00:00:00Z","dependencies":[{"issue_id":"z-9","depends_on_id":"x-1"},{"depends_on_id":"z-1"}]}`,
+	}, "\n") + "\n")
+	if n := must(tr.Rename("x", "y", ann()))(t); n != 2 || len(strays) > 0 {
+		t.Errorf("%d were renamed, want 2; strays: %v", n, strays)
+	}
+	at := encode(ann().At)
+	want := strings.Join([]string{
+		`{"id":"y-1","title":"x-1 stays","weight":2.50,"dependencies":[{"issue_id":"y-1","depends_on_id":"z-9","type":"blocks","n":[1, 2]}, 7, {"issue_id":5}],"comments":[{"id":1,"issue_id":"y-1","text":"x-1"}],"updated_at":` + at + `}`,
+		`{"id":"y-2","comments":{"issue_id":"x-2"},"updated_at":` + at + `,"dependencies":null}`,
+		`{"id":"z-9","updated_at":"2020-01-01T00:00:00Z","dependencies":[{"issue_id":"z-9","depends_on_id":"y-1"},{"depends_on_id":"z-1"}]}`,
+	}, "\n") + "\n"
+	if diff := cmp.Diff(want, tr.Text()); diff != "" {
+		t.Errorf("the file (-want +got):\n%s", diff)
+	}
+	if it := must(tr.Find("y-1"))(t); it.Title != "x-1 stays" || !it.UpdatedAt.Equal(ann().At) {
+		t.Errorf("what was renamed is read as %v, changed %v", it, it.UpdatedAt)
+	}
+}
+
 func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
 	tr := made(t, "top", "left", "right", "shared", "deep")
 	for _, tie := range []string{"a b", "a c", "b d", "c d", "d e"} {
