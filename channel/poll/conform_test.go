@@ -55,6 +55,7 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 				p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
 			}
 		},
+		Deny: func() { p.Fail(polltest.Activity, slices.Repeat([]polltest.Fault{{Status: 401}}, 1000)...) },
 		Mend: func() {
 			mu.Lock()
 			defer mu.Unlock()

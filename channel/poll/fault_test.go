@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/channel"
 	"mailroom/channel/poll"
 	"mailroom/channel/poll/polltest"
 )
@@ -43,7 +44,10 @@ func troubles() []trouble {
 	return []trouble{
 		{name: "nothing fails"},
 		{name: "look: 500, 503", when: fails(polltest.Activity, status(500, 503)...)},
-		{name: "look: 401", when: fails(polltest.Activity, status(401)...)},
+		{name: "look: 401, and the channel is resumed", when: fails(polltest.Activity, status(401)...), then: func(w *world) {
+			w.until("it has failed for good", func() bool { return w.runner.State().Condition == channel.Failed })
+			w.runner.Resume()
+		}},
 		{name: "look: 429, Retry-After 1", when: fails(polltest.Activity, wait...)},
 		{name: "look: hangs", hangs: true, when: fails(polltest.Activity, hang...)},
 		{name: "look: half an answer", when: fails(polltest.Activity, half...)},

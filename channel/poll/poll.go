@@ -166,7 +166,7 @@ func (c *connection) Receive(ctx context.Context) error {
 		}
 		more, err := r.look(ctx)
 		if err != nil {
-			return err
+			return unheard(err)
 		}
 		pause := c.options.Interval
 		if more {
@@ -178,6 +178,15 @@ func (c *connection) Receive(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// unheard gives an error of a look the meaning that it has for the channel: with a
+// token that is refused there is nothing to be heard.
+func unheard(err error) error {
+	if e, ok := errors.AsType[*refusal](err); ok && e.status == http.StatusUnauthorized {
+		return channel.Fatal(fmt.Errorf("the token of the workspace is refused: %w", err))
+	}
+	return err
 }
 
 // look asks for messages once and takes them in. It reports whether there may be

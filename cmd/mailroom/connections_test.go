@@ -92,6 +92,15 @@ func TestABridgeEndsWhenItGivesUpUnlessItIsToStay(t *testing.T) {
 	}
 }
 
+func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
+	b := newBridged(t, "")
+	b.platform.Fail(polltest.Activity, polltest.Fault{Status: http.StatusUnauthorized})
+	b.start(b.command(""))
+	if code := b.process.ends(t); code != exitMend || !strings.Contains(b.process.talk.all(), "the token of the workspace is refused") {
+		t.Errorf("exit code %d: %s", code, b.process.talk.all())
+	}
+}
+
 func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 	slow, quick := polltest.New(t), polltest.New(t)
 	hold := make(chan struct{})
