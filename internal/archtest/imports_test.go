@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"channel/tracker":     3, // gives the issues of a tracker to agents
 	"channel/discord":     4,
 	"channel/irc":         4,
+	"channel/slack":       4,
 	"channel/telegram":    4,
 	"tracker":             1, // issues in a file
 	"tracker/mail":        2, // what its commands ask and tell a server

@@ -1,0 +1,213 @@
+package slack
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"mailroom/channel/chat"
+)
+
+// message is one, as events and histories have it. Only what is used of it is read.
+type message struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+	Channel string `json:"channel"` // not in a history
+	User    string `json:"user"`
+	Bot     string `json:"bot_id"` // that said it
+	Text    string `json:"text"`
+	TS      string `json:"ts"`
+	Thread  string `json:"thread_ts"`      // of a reply, or of what was replied to
+	Parent  string `json:"parent_user_id"` // who began the thread
+	Files   []file `json:"files"`
+	Edited  *struct {
+		TS string `json:"ts"`
+	} `json:"edited"`
+	Latest   string `json:"latest_reply"` // in a history, of what was replied to
+	Metadata struct {
+		Type    string `json:"event_type"`
+		Payload struct {
+			Key string `json:"key"`
+		} `json:"event_payload"`
+	} `json:"metadata"`
+
+	// Of a change.
+	EventTS   string   `json:"event_ts"`
+	DeletedTS string   `json:"deleted_ts"`
+	Message   *message `json:"message"`
+	Previous  *message `json:"previous_message"`
+}
+
+// id names a message everywhere: its time is only its channel's.
+func id(channel, ts string) string { return channel + ":" + ts }
+
+// parts are the channel and the time of a message's id.
+func parts(id string) (channel, ts string, ok bool) {
+	channel, ts, ok = strings.Cut(id, ":")
+	return channel, ts, ok && channel != "" && timeForm.MatchString(ts)
+}
+
+var timeForm = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
+
+// before reports whether a time of a message is before another. Both are numbers of
+// seconds, with as many digits behind the point.
+func before(a, b string) bool {
+	if i, j := strings.IndexByte(a, '.'), strings.IndexByte(b, '.'); i != j {
+		return i < j
+	}
+	return a < b
+}
+
+// readEvent reads the event in an envelope of that kind; false if it is none of
+// messages.
+func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
+	var outer struct {
+		Event json.RawMessage `json:"event"`
+	}
+	if err := json.Unmarshal(payload, &outer); err != nil {
+		return m, false, err
+	}
+	var kind struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(outer.Event, &kind); err != nil || kind.Type != "message" && kind.Type != "app_mention" {
+		return m, false, err
+	}
+	if err := json.Unmarshal(outer.Event, &m); err != nil {
+		return m, false, err
+	}
+	return m, true, nil
+}
+
+// event says what a message, or a change of one, is to us; false if it is nothing.
+func (c *connection) event(m message) (e chat.Event, ok bool) {
+	switch m.Subtype {
+	case "message_changed":
+		return c.changed(m)
+	case "message_deleted":
+		if m.Previous == nil || !timeForm.MatchString(m.DeletedTS) {
+			return e, false
+		}
+		return c.deleted(m.Channel, *m.Previous, m.DeletedTS), true
+	}
+	return c.said(m)
+}
+
+// said is a message of a person; false of all others.
+func (c *connection) said(m message) (e chat.Event, ok bool) {
+	switch m.Subtype {
+	case "", "file_share", "thread_broadcast", "me_message":
+	default:
+		return e, false
+	}
+	if m.User == "" || m.Bot != "" || m.User == c.bot.ID || m.User == slackbot || m.Channel == "" || !timeForm.MatchString(m.TS) {
+		return e, false // two bots would never end
+	}
+	e = chat.Event{Kind: chat.Said, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
+	e.Addressed = !e.Room.Group || m.Parent == c.bot.ID || slices.Contains(mentions(m.Text), c.bot.ID)
+	e.Text = m.Text
+	return e, m.Text != "" || len(e.Files) > 0
+}
+
+// slackbot is a user of every workspace that is none.
+const slackbot = "USLACKBOT"
+
+// changed is an edit, or what is left of a message that others have replied to.
+func (c *connection) changed(m message) (e chat.Event, ok bool) {
+	now, was := m.Message, m.Previous
+	if now == nil {
+		return e, false
+	}
+	if now.Subtype == "tombstone" {
+		if was != nil {
+			now = was
+		}
+		return c.deleted(m.Channel, *now, m.Message.TS), timeForm.MatchString(m.Message.TS)
+	}
+	if was != nil && was.Text == now.Text && len(was.Files) == len(now.Files) {
+		return e, false // the platform has added a preview of a link
+	}
+	now.Channel = m.Channel
+	if e, ok = c.said(*now); !ok {
+		return e, false
+	}
+	at := m.EventTS
+	if now.Edited != nil {
+		at = now.Edited.TS
+	}
+	e.Kind, e.Of, e.Key = chat.Edited, e.Key, "edit:"+e.Key+":"+at
+	return e, true
+}
+
+func (c *connection) deleted(channel string, was message, ts string) chat.Event {
+	was.Channel, was.TS = channel, ts
+	of := id(channel, ts)
+	return chat.Event{Kind: chat.Deleted, Key: "delete:" + of, Of: of, Room: c.room(was), User: chat.User{ID: was.User}}
+}
+
+// room is where a message is. What is said in a channel and begins no thread yet does
+// so with its answer, unless the channel is one conversation.
+func (c *connection) room(m message) chat.Room {
+	r := chat.Room{Chat: m.Channel, Group: !private(m.Channel)}
+	switch {
+	case m.Thread != "" && m.Thread != m.TS:
+		r.Topic = m.Thread
+	case r.Group && !c.options.Flat:
+		r.Topic = m.TS
+	}
+	return r
+}
+
+// private reports whether a channel is that of one person with the bot.
+func private(channel string) bool { return strings.HasPrefix(channel, "D") }
+
+// readTap reads what an envelope says of a button that was pressed; false if it says
+// something else.
+func readTap(payload json.RawMessage) (e chat.Event, ok bool, err error) {
+	var p struct {
+		Type string `json:"type"`
+		User struct {
+			ID       string `json:"id"`
+			Name     string `json:"name"`
+			Username string `json:"username"`
+		} `json:"user"`
+		Container struct {
+			Channel   string `json:"channel_id"`
+			TS        string `json:"message_ts"`
+			Thread    string `json:"thread_ts"`
+			Ephemeral bool   `json:"is_ephemeral"`
+		} `json:"container"`
+		Message struct {
+			Thread string `json:"thread_ts"`
+		} `json:"message"`
+		Actions []struct {
+			Type  string `json:"type"`
+			Value string `json:"value"`
+			TS    string `json:"action_ts"`
+		} `json:"actions"`
+	}
+	if err := json.Unmarshal(payload, &p); err != nil {
+		return e, false, err
+	}
+	at := p.Container
+	if p.Type != "block_actions" || len(p.Actions) == 0 || p.Actions[0].Type != "button" || at.Channel == "" || at.Ephemeral {
+		return e, false, nil
+	}
+	act := p.Actions[0]
+	e = chat.Event{
+		Kind: chat.Tapped, Key: fmt.Sprintf("tap:%s:%s:%s", id(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
+		Room: chat.Room{Chat: at.Channel, Group: !private(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
+		Of: id(at.Channel, at.TS), Data: act.Value,
+	}
+	if e.User.Name == "" {
+		e.User.Name = p.User.Name
+	}
+	for _, thread := range []string{at.Thread, p.Message.Thread} {
+		if thread != "" && thread != at.TS {
+			e.Room.Topic = thread
+		}
+	}
+	return e, true, nil
+}

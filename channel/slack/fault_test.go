@@ -1,0 +1,266 @@
+package slack_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/slack"
+	"mailroom/channel/slack/slacktest"
+)
+
+func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.NewDown(t)
+	ann := sl.Person("Ann")
+	ann.Says(ann.Private(), "while you were away")
+	w := newAlone(t, sl).run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	if !strings.Contains(s.Reason, "refused") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	sl.Up(t)
+	w.connected()
+	if got := w.wait(1); got[0].Text != "while you were away" {
+		t.Errorf("taken was %+v", got)
+	}
+}
+
+func TestASocketThatIsBrokenOffIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	w.connected()
+	sl.Down()
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	ann.Says(ann.Private(), "are you there?")
+	sl.Up(t)
+	w.connected()
+	w.wait(1)
+	if n := sl.Sockets(); n != 1 {
+		t.Errorf("%d sockets are open", n)
+	}
+}
+
+func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl)
+	w.pace.Fresh = w.options.Pace().Fresh
+	w.run().connected()
+	sl.Freeze()
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
+	if s.Condition != channel.Silent || !strings.Contains(s.Reason, "nothing was heard") {
+		t.Errorf("it is %+v", s)
+	}
+	ann.Says(ann.Private(), "are you there?")
+	sl.Thaw()
+	w.connected()
+	w.wait(1)
+}
+
+func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ bot, app, want string }{
+		"an unknown bot":      {"xoxb-0-another-token-of-a-bot", slacktest.AppToken, "invalid_auth"},
+		"an unknown app":      {slacktest.Token, "xapp-0-another-token-of-an-app", "invalid_auth"},
+		"no token of a bot":   {slacktest.AppToken, slacktest.AppToken, "it begins with xoxb-"},
+		"no token of an app":  {slacktest.Token, slacktest.Token, "it begins with xapp-"},
+		"nothing for the bot": {"", slacktest.AppToken, "it begins with xoxb-"},
+		"nothing for the app": {slacktest.Token, "", "it begins with xapp-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newAlone(t, slacktest.New(t))
+			w.tokens = [2]string{c.bot, c.app}
+			w.run()
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 {
+				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
+			}
+			w.mu.Lock()
+			w.tokens = [2]string{slacktest.Token, slacktest.AppToken}
+			w.mu.Unlock()
+			w.runner.Resume()
+			w.connected()
+		})
+	}
+}
+
+func TestTokensOfTwoAppsAreFoundOut(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.OfAnotherApp("A0OTHER")
+	w := newAlone(t, sl).run()
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	if !strings.Contains(s.Reason, "A0OTHER") || !strings.Contains(s.Reason, slacktest.AppID) {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	sl.Until(t, "no socket left", func() bool { return sl.Sockets() == 0 })
+}
+
+func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Deny("chat:write")
+	w := newAlone(t, sl).run()
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	if !strings.Contains(s.Reason, "missing_scope (it needs chat:write)") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+}
+
+func TestWithoutTheScopeForNamesNobodyHasOne(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Deny("users:read")
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	w.connected()
+	ann.Says(dev, mention+" ask <@"+ann.ID+">", slacktest.Said{Only: "message"})
+	ann.Says(ann.Private(), "and I")
+	got := w.wait(2)
+	if got[0].User.ID != ann.ID || got[0].User.Name != "" || got[0].Text != "@mailroom ask @"+ann.ID {
+		t.Errorf("taken was %+v", got[0])
+	}
+	if n := len(sl.Calls("users.info")); n != 1 {
+		t.Errorf("asked for a name %d times that the bot may not know", n)
+	}
+}
+
+func TestANameIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	w.connected()
+	for range 5 {
+		ann.Says(ann.Private(), "and <@"+ann.ID+">")
+	}
+	w.wait(5)
+	if n := len(sl.Calls("users.info")); n != 1 {
+		t.Errorf("asked for a name %d times", n)
+	}
+}
+
+func TestSlackMayAskToConnectAnew(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{
+		"warning": "is to be made anew", "refresh_requested": "is to be made anew", "too_many_websockets": "too_many_websockets", "": "ended the connection",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			sl := slacktest.New(t)
+			ann := sl.Person("Ann")
+			w := newAlone(t, sl).run()
+			w.connected()
+			ann.Says(ann.Private(), "before")
+			w.wait(1)
+			sl.Disconnect(reason)
+			s := w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+			if !strings.Contains(s.LastError, want) || s.Reconnects != 1 {
+				t.Errorf("the state is %+v", s)
+			}
+			ann.Says(ann.Private(), "after")
+			w.wait(2)
+		})
+	}
+}
+
+func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	w := newAlone(t, sl).run()
+	w.connected()
+	sl.Disconnect("link_disabled")
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	if !strings.Contains(s.Reason, "socket mode is turned off") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+}
+
+func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Elsewhere(2)
+	w := newAlone(t, sl).run()
+	w.connected()
+	s := w.runner.State()
+	if !strings.Contains(s.LastError, "somebody else is connected") || !strings.Contains(s.LastError, "3 connections") {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method string
+		fault  slacktest.Fault
+		want   string // in the reason
+		after  time.Duration
+	}{
+		"too many, at the start": {"auth.test", slacktest.Fault{Error: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
+		"too many sockets":       {"apps.connections.open", slacktest.Fault{Error: "ratelimited", RetryAfter: 1}, "ratelimited", time.Second},
+		"an error of its own":    {"apps.connections.open", slacktest.Fault{Error: "internal_error"}, "internal_error", 0},
+		"a gateway's page":       {"auth.test", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.Token + "</html>"}, "(token)", 0},
+		"another's page":         {"apps.connections.open", slacktest.Fault{Status: 502, Raw: "<html>no " + slacktest.AppToken + "</html>"}, "(token)", 0},
+		"a gateway that is busy": {"auth.test", slacktest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"a page that is missing": {"auth.test", slacktest.Fault{Status: 404, Raw: "nothing"}, "not the Web API (404 Not Found)", 0},
+		"nonsense":               {"auth.test", slacktest.Fault{Raw: "\x00\xff{"}, "not the Web API", 0},
+		"other JSON":             {"auth.test", slacktest.Fault{Raw: `{"ok":true,"user_id":7}`}, "not what it should be", 0},
+		"no bot":                 {"auth.test", slacktest.Fault{Raw: `{"ok":true}`}, "names no bot", 0},
+		"half an answer":         {"bots.info", slacktest.Fault{Half: true}, "unexpected EOF", 0},
+		"a lost answer":          {"apps.connections.open", slacktest.Fault{Lose: true}, "EOF", 0},
+		"a socket elsewhere":     {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"wss://wss.example.org/link?ticket=1"}`}, "is not Slack's", 0},
+		"no socket":              {"apps.connections.open", slacktest.Fault{Raw: `{"ok":true}`}, "is not Slack's", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sl := slacktest.New(t)
+			ann := sl.Person("Ann")
+			ann.Says(ann.Private(), "still there")
+			sl.Fail(c.method, c.fault)
+			w := newAlone(t, sl)
+			began := time.Now()
+			w.run()
+			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			if !strings.Contains(s.LastError, c.want) {
+				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
+			}
+			w.connected()
+			if waited := time.Since(began); waited < c.after {
+				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
+			}
+			w.wait(1)
+		})
+	}
+}
+
+// TestATicketIsGoodOnce shows that a socket which is refused is none, and that its
+// address is told nowhere.
+func TestATicketIsGoodOnce(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Fail("apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"` + strings.Replace(strings.TrimSuffix(sl.URL, "/api"), "http", "ws", 1) + `/link/?ticket=stale"}`})
+	w := newAlone(t, sl).run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+	if !strings.Contains(s.LastError, "403") || strings.Contains(s.LastError, "stale") {
+		t.Errorf("the reason is %q", s.LastError)
+	}
+	w.connected()
+}
+
+func TestWhatAsksIsToldWhoseTokensTheyAre(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Deny("files:read", "im:history")
+	o := newAlone(t, sl).options
+	bot, err := slack.Ask(t.Context(), o)
+	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" || strings.Join(bot.Lacks, ",") != "files:read,im:history" {
+		t.Errorf("the bot is %+v, %v", bot, err)
+	}
+	sl.Until(t, "no socket left", func() bool { return sl.Sockets() == 0 })
+}

@@ -1,0 +1,108 @@
+package slack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"mailroom/channel/chat"
+)
+
+// file is an attachment.
+type file struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Title     string `json:"title"`
+	MimeType  string `json:"mimetype"`
+	Size      int64  `json:"size"`
+	Mode      string `json:"mode"`
+	External  bool   `json:"is_external"`
+	Access    string `json:"file_access"` // "check_file_info" of one from another workspace
+	URL       string `json:"url_private_download"`
+	Private   string `json:"url_private"`
+	Permalink string `json:"permalink"`
+}
+
+// address is where its content is, for who has the token.
+func (f file) address() string {
+	if f.URL != "" {
+		return f.URL
+	}
+	return f.Private
+}
+
+// files are those that are there. Their URI is the page of the file, which only
+// members of the workspace see.
+func (c *connection) files(all []file) (out []chat.File) {
+	for _, f := range all {
+		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" {
+			continue
+		}
+		one := chat.File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.Permalink}
+		if one.Name == "" {
+			one.Name = f.Title
+		}
+		if one.Size <= 0 {
+			one.Size = -1
+		}
+		if !f.External && f.Mode != "external" {
+			one.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, f) }
+		} else if one.URI == "" {
+			one.URI = f.Private
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// fetchTime is for the whole of a file.
+const fetchTime = 2 * time.Minute
+
+// fetch opens a file. The token goes to Slack only, and nowhere that an answer names.
+func (c *connection) fetch(ctx context.Context, f file) (io.ReadCloser, error) {
+	const what = "fetch a file"
+	if f.address() == "" {
+		var about struct {
+			File file `json:"file"`
+		}
+		if _, err := c.client.call(ctx, call{what: "ask for a file", method: "files.info", in: values("file", f.ID), out: &about}); err != nil {
+			return nil, failure(err)
+		}
+		f = about.File
+	}
+	at, err := url.Parse(f.address())
+	if err != nil || !c.client.trusts(at, "https", "http") {
+		return nil, permanent(errors.New(what + ": it is not at Slack"))
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	a, err := c.client.exchange(ctx, what, http.MethodGet, at.String(), c.client.bot, nil)
+	if err != nil {
+		cancel()
+		return nil, outage(err)
+	}
+	if a.StatusCode != http.StatusOK {
+		_ = a.Body.Close() // its status says enough
+		cancel()
+		err := &lost{what: what, why: fmt.Sprintf("Slack answered %d %s", a.StatusCode, http.StatusText(a.StatusCode)), after: retryAfter(a.Header.Get("Retry-After"))}
+		if a.StatusCode >= 300 && a.StatusCode < 500 && a.StatusCode != http.StatusTooManyRequests {
+			return nil, permanent(err) // to the page where people sign in, for one: it needs files:read
+		}
+		return nil, outage(err)
+	}
+	return &content{ReadCloser: a.Body, end: cancel}, nil
+}
+
+// content is a file that is being fetched.
+type content struct {
+	io.ReadCloser
+	end context.CancelFunc
+}
+
+func (f *content) Close() error {
+	defer f.end()
+	return f.ReadCloser.Close()
+}

@@ -1,0 +1,402 @@
+package slack_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/slack/slacktest"
+)
+
+const mention = "<@" + slacktest.BotID + ">"
+
+func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, bob := sl.Person("Ann"), sl.Person("Bob")
+	dm, dev, few := ann.Private(), sl.Channel("dev"), sl.Group("few")
+	w := newAlone(t, sl).run()
+	w.connected()
+	one := ann.Says(dm, "one &lt;b&gt; &amp; see <https://example.org/a?b=1&amp;c=2|this> or <https://example.org>")
+	two := ann.Says(dm, "two", slacktest.Said{Thread: one})
+	three := bob.Says(dev, mention+" three, with <@"+ann.ID+"> in <#C0DEV|dev>, <!here>")
+	four := bob.Says(dev, "four, to nobody")
+	five := ann.Says(dev, "five, in the thread", slacktest.Said{Thread: three})
+	six := ann.Says(few, "six "+mention, slacktest.Said{Thread: three, Broadcast: true})
+	type place struct{ chat, topic string }
+	for i, want := range []struct {
+		ts, text, name string
+		at             place
+		group, to      bool
+	}{
+		{one, "one <b> & see [this](https://example.org/a?b=1&c=2) or https://example.org", "Ann", place{dm.ID, ""}, false, true},
+		{two, "two", "Ann", place{dm.ID, one}, false, true},
+		{three, "@mailroom three, with @Ann in #dev, @here", "Bob", place{dev.ID, three}, true, true},
+		{four, "four, to nobody", "Bob", place{dev.ID, four}, true, false},
+		{five, "five, in the thread", "Ann", place{dev.ID, three}, true, false},
+		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
+	} {
+		e := w.wait(6)[i]
+		if e.Kind != chat.Said || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
+			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
+			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
+		}
+	}
+}
+
+func TestAMentionComesAsTwoEventsAndIsOneMessage(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	w.connected()
+	ann.Says(dev, mention+" hello")
+	until(t, "both events", func() bool { return len(w.taken()) == 2 })
+	both := w.taken()
+	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
+		t.Errorf("one mention is %+v and %+v", both[0], both[1])
+	}
+	ann.Says(dev, mention+" alone", slacktest.Said{Only: "app_mention"}) // where the app hears of nothing else
+	if e := w.wait(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
+		t.Errorf("a mention alone is %+v", e)
+	}
+}
+
+func TestInAFlatChannelTheChannelIsTheRoom(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl)
+	w.options.Flat = true
+	w.run()
+	p := w.connected()
+	one := ann.Says(dev, mention+" one")
+	ann.Says(dev, mention+" two", slacktest.Said{Thread: one})
+	bot, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "three"}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, root, _ := strings.Cut(bot, ":")
+	ann.Says(dev, "four", slacktest.Said{Thread: root}) // it answers the bot
+	for i, want := range []struct {
+		topic string
+		to    bool
+	}{{"", true}, {one, true}, {root, true}} {
+		if e := w.wait(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
+			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
+		}
+	}
+}
+
+func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	w.connected()
+	one := ann.Says(dev, mention+" one")
+	ann.Edits(dev, one, mention+" won")
+	ann.Edits(dev, one, mention+" one again")
+	dev.Unfurls(one) // changes nothing that was said
+	ann.Says(dev, "a reply", slacktest.Said{Thread: one})
+	ann.Deletes(dev, one) // it was replied to, so something is left of it
+	two := ann.Says(dev, mention+" two")
+	ann.Deletes(dev, two)
+	got := w.wait(7)
+	room, first := got[0].Room, dev.ID+":"+one
+	for i, want := range map[int]struct {
+		kind chat.EventKind
+		text string
+	}{1: {chat.Edited, "@mailroom won"}, 2: {chat.Edited, "@mailroom one again"}, 4: {chat.Deleted, ""}} {
+		if e := got[i]; e.Kind != want.kind || e.Of != first || e.Text != want.text || e.Room != room {
+			t.Errorf("event %d is %+v, want %+v", i, e, want)
+		}
+	}
+	if got[1].Key == got[2].Key {
+		t.Errorf("two changes have the key %s", got[1].Key)
+	}
+	if e := got[6]; e.Kind != chat.Deleted || e.Of != got[5].Key || e.Room != got[5].Room {
+		t.Errorf("what was deleted is %+v", e)
+	}
+}
+
+func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	id, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "mine"}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Edit(t.Context(), chat.Room{Chat: dev.ID}, id, chat.Message{Text: "mine still"}); err != nil {
+		t.Fatal(err)
+	}
+	ann.Says(dev, "from another bot", slacktest.Said{Bot: true})
+	ann.Says(dev, "from another bot", slacktest.Said{Bot: true, Subtype: "bot_message"})
+	ann.Says(dev, "Ann has joined", slacktest.Said{Subtype: "channel_join"})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added", "user": ann.ID}})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
+	sl.Push("slash_commands", map[string]any{"command": "/x"})
+	sl.Push("interactive", map[string]any{"type": "view_submission"})
+	sl.Push("what_is_new", map[string]any{})
+	ann.Says(dev, "good")
+	if got := w.wait(1); got[0].Text != "good" || !strings.Contains(w.logs.all(), "not understood and left out") {
+		t.Errorf("taken was %+v", got)
+	}
+}
+
+func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	w.connected()
+	ann.Says(ann.Private(), "look", slacktest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
+	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{
+		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100", "files": []any{
+			map[string]any{"id": "F9", "name": "far.txt", "url_private": "https://slack.example.org/files/F9", "permalink": "https://work.slack.com/files/F9"},
+			map[string]any{"id": "F8", "name": "gone.txt", "mode": "tombstone"},
+			map[string]any{"id": "F7", "name": "doc", "is_external": true, "url_private": "https://docs.example.org/7"},
+		},
+	}})
+	got := w.wait(2)
+	f := got[0].Files[0]
+	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 || !strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
+		t.Errorf("the file is %+v", f)
+	}
+	r, err := f.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(r)
+	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
+		t.Errorf("the file has %q, %v", content, err)
+	}
+	sl.Deny("files:read")
+	if _, err := f.Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "302 Found") {
+		t.Errorf("a file that may not be read: %v", err)
+	}
+	others := got[1].Files
+	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
+		t.Fatalf("the other files are %+v", others)
+	}
+	if _, err := others[0].Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "not at Slack") {
+		t.Errorf("the token went elsewhere: %v", err)
+	}
+}
+
+func TestAnEnvelopeIsAcknowledgedOnceItWasTaken(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl)
+	w.refuses(errors.New("the disk is full"))
+	ann.Says(ann.Private(), "one")
+	ann.Says(ann.Private(), "two")
+	w.run()
+	w.untilState("a third try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
+	if n, tries := sl.Pending(), sl.Tries(); n != 2 || tries < 2 {
+		t.Fatalf("%d envelopes are left of 2 that nobody took, sent up to %d times", n, tries)
+	}
+	w.refuses(nil)
+	sl.Until(t, "both acknowledged", func() bool { return sl.Pending() == 0 })
+	if got := w.texts(); got != "one, two" {
+		t.Errorf("taken was %q", got)
+	}
+}
+
+func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	twice := func(n int) {
+		t.Helper()
+		until(t, "it", func() bool { return len(w.taken()) == n-1 })
+		sl.Again()
+		until(t, "it again", func() bool { return len(w.taken()) == n })
+		if e := w.taken(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
+			t.Errorf("keys %q %q", e[n-2].Key, e[n-1].Key)
+		}
+	}
+	ts := ann.Says(ann.Private(), "once")
+	twice(2)
+	ann.Edits(ann.Private(), ts, "twice")
+	twice(4)
+	id, err := p.Send(t.Context(), chat.Room{Chat: ann.Private().ID}, chat.Message{Text: "?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(id, ":")
+	sl.Until(t, "what the bot said acknowledged", func() bool { return sl.Pending() == 0 })
+	ann.Taps(ann.Private(), at, "Yes")
+	twice(6)
+	ann.Deletes(ann.Private(), ts)
+	twice(8)
+}
+
+// TestWhatWasSaidWhileNobodyWasConnectedIsReadLater in the rooms that are known, also
+// when Slack sends nothing of it any more.
+func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	w.connected()
+	ann.Says(ann.Private(), "one")
+	root := ann.Says(dev, mention+" two")
+	w.wait(2)
+	sl.Down()
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	for i := range 250 { // more than a page
+		ann.Says(ann.Private(), fmt.Sprint("p", i))
+	}
+	ann.Says(dev, mention+" in the thread", slacktest.Said{Thread: root})
+	other := ann.Says(dev, mention+" in the channel")
+	ann.Says(dev, mention+" in the new thread", slacktest.Said{Thread: other})
+	sl.Forget()
+	sl.Up(t)
+	ann.Says(ann.Private(), "now")
+	all := w.wait(256)
+	last := map[string]string{}
+	for _, e := range all {
+		if e.Key <= last[e.Room.Chat+e.Room.Topic] {
+			t.Errorf("%q comes after what was said later", e.Text)
+		}
+		last[e.Room.Chat+e.Room.Topic] = e.Key
+		if strings.Contains(e.Text, "new thread") && e.Room.Topic != other || strings.Contains(e.Text, "the thread") && e.Room.Topic != root {
+			t.Errorf("%+v is somewhere else", e)
+		}
+	}
+	// Nothing of it comes again.
+	sl.Down()
+	w.untilState("queued", func(s channel.State) bool { return s.Condition != channel.Connected })
+	sl.Up(t)
+	ann.Says(ann.Private(), "the end")
+	if w.wait(257); len(w.taken()) != 257+4 { // each mention that came as an event came as two
+		t.Logf("%d events", len(w.taken()))
+	}
+}
+
+func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, bob := sl.Person("Ann"), sl.Person("Bob")
+	first := ann.Says(ann.Private(), "before")
+	ann.Says(ann.Private(), "meanwhile")
+	sl.Forget()
+	sl.Fail("conversations.history", slacktest.Fault{Error: "ratelimited", RetryAfter: 1})
+	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).run()
+	w.connected()
+	ann.Says(ann.Private(), "live")
+	bob.Says(bob.Private(), "someone else")
+	until(t, "what is said now", func() bool { return len(w.taken()) >= 2 })
+	if got := w.texts(); got != "live, someone else" {
+		t.Errorf("while the history is limited: %q", got)
+	}
+	var saved map[string]string
+	if err := json.Unmarshal([]byte(w.taken()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
+		t.Errorf("the position is %v, %v: it has passed over what was not read", saved, err)
+	}
+	until(t, "what was said meanwhile", func() bool { return strings.Contains(w.texts(), "meanwhile") })
+	if got := w.texts(); got != "live, someone else, meanwhile" {
+		t.Errorf("taken was %q", got)
+	}
+}
+
+func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Deny("im:history")
+	ann := sl.Person("Ann")
+	dev := sl.Channel("dev")
+	at := fmt.Sprintf(`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`, ann.Private().ID, dev.ID)
+	ann.Says(dev, "there")
+	sl.Forget()
+	w := newAlone(t, sl).starts(at).run()
+	w.connected()
+	ann.Says(ann.Private(), "here")
+	if w.wait(2); w.texts() != "there, here" {
+		t.Errorf("taken was %q", w.texts())
+	}
+	s := w.runner.State()
+	if !strings.Contains(s.LastError, "missing_scope (it needs im:history)") || s.Condition != channel.Connected || s.Adapter != 1 {
+		t.Errorf("the state is %+v", s)
+	}
+	if last := w.taken()[1].Position; strings.Contains(last, "D0GONE") {
+		t.Errorf("what is not there any more is still in %s", last)
+	}
+}
+
+func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).starts(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).run()
+	w.connected()
+	for range 300 {
+		ann.Says(dev, mention+" a thread of its own")
+	}
+	w.wait(300)
+	var at map[string]string
+	last := w.taken()[len(w.taken())-1].Position
+	if err := json.Unmarshal([]byte(last), &at); err != nil || len(at) > 100 || len(last) > 8<<10 {
+		t.Errorf("%d rooms in %d bytes, %v", len(at), len(last), err)
+	}
+	if at["C0DEV"] != "99999999999.999999" || at["C1"] != "" {
+		t.Errorf("the position is %s", last)
+	}
+	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
+		w := newAlone(t, slacktest.New(t)).starts(odd).run()
+		w.connected()
+		until(t, "a word about it", func() bool { return strings.Contains(w.logs.all(), "position is not understood") })
+	}
+}
+
+func TestWhoTappedIsToldAlone(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	root := ann.Says(dev, mention+" go")
+	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
+	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}, {Words: "No", Data: "n"}}}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, at, _ := strings.Cut(id, ":")
+	ann.Taps(dev, at, "No")
+	tap := w.wait(2)[1]
+	if tap.Kind != chat.Tapped || tap.Of != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
+		t.Errorf("the tap is %+v, want it in %+v", tap, room)
+	}
+	if err := p.Tapped(t.Context(), tap, "Denied by <Ann>."); err != nil {
+		t.Fatal(err)
+	}
+	if told := dev.Told(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
+		t.Errorf("Ann was told %q, and the channel has %q", told, dev.Texts())
+	}
+}
+
+func TestPongsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	w := newAlone(t, sl).run()
+	w.connected()
+	began := w.runner.State().LastSuccess
+	s := w.untilState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
+	if s.Condition != channel.Connected || s.Adapter != 1 {
+		t.Errorf("the state is %+v", s)
+	}
+}

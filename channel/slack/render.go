@@ -1,0 +1,245 @@
+package slack
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// units counts a text as it is at most when it is sent: what means something to the
+// platform is escaped, and a table is put between marks.
+func units(text string) (n int) {
+	for _, r := range text {
+		switch r {
+		case '&':
+			n += len("&amp;")
+		case '<', '>':
+			n += len("&lt;")
+		default:
+			n += max(utf16.RuneLen(r), 1)
+		}
+	}
+	return n
+}
+
+// utf16Units counts a text as it is.
+func utf16Units(text string) (n int) {
+	for _, r := range text {
+		n += max(utf16.RuneLen(r), 1)
+	}
+	return n
+}
+
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+}
+
+var (
+	fenced   = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	heading  = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quoted   = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
+	item     = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	ruler    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	tabular  = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
+	bordered = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	linked   = regexp.MustCompile(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
+	raw      = regexp.MustCompile(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
+)
+
+// render writes the Markdown of models as the platform's own, which has no escapes for
+// its marks: what it would read otherwise is shown as it reads it. "" if nothing of
+// the text would be shown.
+func render(text string) string {
+	var out []string
+	lines := strings.Split(text, "\n")
+	for i := 0; i < len(lines); {
+		line := lines[i]
+		if m := fenced.FindStringSubmatch(line); m != nil {
+			code, used := codeOf(lines[i:], m[1])
+			out = append(out, "```", escape(strings.Join(code, "\n")), "```")
+			i += used
+			continue
+		}
+		if i+1 < len(lines) && tabular.MatchString(line) && bordered.MatchString(lines[i+1]) {
+			end := i + 2
+			for end < len(lines) && tabular.MatchString(lines[end]) {
+				end++
+			}
+			out = append(out, "```", escape(strings.Join(lines[i:end], "\n")), "```")
+			i = end
+			continue
+		}
+		out = append(out, renderLine(line))
+		i++
+	}
+	all := strings.Join(out, "\n")
+	if strings.Trim(all, "` \t\r\n*_~>•") == "" {
+		return ""
+	}
+	return all
+}
+
+// codeOf are the lines between a fence, which is the first line, and the one that ends
+// it, and how many lines that takes.
+func codeOf(lines []string, fence string) (code []string, used int) {
+	for used = 1; used < len(lines); used++ {
+		line := strings.TrimSpace(lines[used])
+		if len(line) >= len(fence) && strings.Trim(line, fence[:1]) == "" {
+			return code, used + 1
+		}
+		code = append(code, lines[used])
+	}
+	return code, used
+}
+
+func renderLine(line string) string {
+	switch {
+	case ruler.MatchString(line):
+		return "———"
+	case heading.MatchString(line):
+		return bold(spans(heading.FindStringSubmatch(line)[1], true))
+	case quoted.MatchString(line):
+		return ">" + spans(quoted.FindStringSubmatch(line)[1], false)
+	case item.MatchString(line):
+		m := item.FindStringSubmatch(line)
+		return m[1] + "• " + spans(m[2], false)
+	}
+	return spans(line, false)
+}
+
+// bold is text between the marks for it, if there is any.
+func bold(text string) string {
+	if strings.TrimSpace(text) == "" {
+		return text
+	}
+	return "*" + text + "*"
+}
+
+// spans renders what is within one line. In bold text there is no more of it.
+func spans(s string, inBold bool) string {
+	var out strings.Builder
+	for i := 0; i < len(s); {
+		text, used := span(s, i, inBold)
+		if used == 0 {
+			_, used = utf8.DecodeRuneInString(s[i:])
+			text = escape(s[i : i+used])
+		}
+		out.WriteString(text)
+		i += used
+	}
+	return out.String()
+}
+
+// span renders what begins at i if it is marked; used is 0 if it is not.
+func span(s string, i int, inBold bool) (text string, used int) {
+	rest := s[i:]
+	switch s[i] {
+	case '\\':
+		if len(rest) > 1 && strings.ContainsRune("\\`*_{}[]()#+-.!~|>", rune(rest[1])) {
+			return escape(rest[1:2]), 2
+		}
+	case '`':
+		n := len(rest) - len(strings.TrimLeft(rest, "`"))
+		if end := strings.Index(rest[n:], rest[:n]); end > 0 {
+			return "`" + escape(strings.TrimSpace(rest[n:n+end])) + "`", end + 2*n
+		}
+		return rest[:n], n
+	case '[', '!':
+		if m := linked.FindStringSubmatch(rest); m != nil {
+			return "<" + escape(m[2]) + "|" + label(m[1]) + ">", len(m[0])
+		}
+	case '<':
+		if m := raw.FindStringSubmatch(rest); m != nil {
+			return "<" + escape(m[1]) + ">", len(m[0])
+		}
+	case '*', '_', '~':
+		return emphasis(s, i, inBold)
+	case 'h':
+		if at := addressed.FindString(rest); at != "" && (i == 0 || !wordly(s[:i])) {
+			return escape(at), len(at) // its marks are its own
+		}
+	}
+	return "", 0
+}
+
+var addressed = regexp.MustCompile(`^https?://[^\s<>]+`)
+
+// label is what a link shows. The sign that would end it has no escape.
+func label(words string) string {
+	return strings.NewReplacer("|", "¦", "**", "", "`", "").Replace(escape(words))
+}
+
+// emphasis renders bold, italic and struck text.
+func emphasis(s string, i int, inBold bool) (text string, used int) {
+	c := s[i]
+	n := len(s[i:]) - len(strings.TrimLeft(s[i:], string(c)))
+	if c != '*' && i > 0 && wordly(s[:i]) {
+		return s[i : i+n], n // part of a name
+	}
+	mark, wide := "", min(n, 3)
+	switch {
+	case c == '~' && n == 2:
+		mark = "~"
+	case c == '~', n > 3:
+		return s[i : i+n], n
+	case n == 1:
+		mark = "_"
+	default:
+		mark = "*"
+	}
+	inner := s[i+wide:]
+	end := closing(inner, s[i:i+wide])
+	if end < 1 || inner[0] == ' ' {
+		return s[i : i+n], n
+	}
+	used = wide + end + wide
+	text = spans(inner[:end], inBold || mark == "*")
+	if mark == "*" && inBold {
+		return text, used
+	}
+	if wide == 3 {
+		text = "_" + text + "_"
+	}
+	return mark + text + mark, used
+}
+
+// closing finds the marks that end what was begun with the same ones; -1 if there are
+// none.
+func closing(s, mark string) int {
+	for i := 0; i < len(s); {
+		switch {
+		case s[i] == '\\':
+			i += 2
+		case s[i] == '`':
+			n := len(s[i:]) - len(strings.TrimLeft(s[i:], "`"))
+			if end := strings.Index(s[i+n:], s[i:i+n]); end >= 0 {
+				i += end + n
+			}
+			i += n
+		case s[i] == mark[0]:
+			n := len(s[i:]) - len(strings.TrimLeft(s[i:], mark[:1]))
+			after := s[i+n:]
+			if n >= len(mark) && (n == len(mark) || n > 2) && i > 0 && s[i-1] != ' ' && (mark[0] == '*' || !wordlyStart(after)) {
+				return i + n - len(mark)
+			}
+			i += n
+		default:
+			i++
+		}
+	}
+	return -1
+}
+
+// wordly reports whether a text ends within a word.
+func wordly(s string) bool {
+	r, _ := utf8.DecodeLastRuneInString(s)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// wordlyStart reports whether a text begins within a word.
+func wordlyStart(s string) bool {
+	r, _ := utf8.DecodeRuneInString(s)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}

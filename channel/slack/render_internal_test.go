@@ -1,0 +1,81 @@
+package slack
+
+import (
+	"strings"
+	"testing"
+
+	"mailroom/channel/slack/slacktest"
+)
+
+func TestMarkdownBecomesSlacksOwn(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain":                               "plain",
+		"a < b && c > d":                      "a &lt; b &amp;&amp; c &gt; d",
+		"**bold** and __bold__":               "*bold* and *bold*",
+		"*it* and _it_":                       "_it_ and _it_",
+		"***both***":                          "*_both_*",
+		"**bold with *it* in it**":            "*bold with _it_ in it*",
+		"~~gone~~ ~not~":                      "~gone~ ~not~",
+		"2 * 3 * 4, a*b*c":                    "2 * 3 * 4, a_b_c",
+		"snake_case_name and a__b__c":         "snake_case_name and a__b__c",
+		"`code *x* <y>` ``a`b``":              "`code *x* &lt;y&gt;` `a`b`",
+		"# Head **of** it #":                  "*Head of it*",
+		"### Three":                           "*Three*",
+		"- one\n* two\n  + three\n1. four":    "• one\n• two\n  • three\n1. four",
+		"> said\n> **so**":                    ">said\n>*so*",
+		"---":                                 "———",
+		"[a page](https://x.org/a_(b)?c=1&d)": "<https://x.org/a_(b)?c=1&amp;d|a page>",
+		"![a **cat**](https://x.org/c.png)":   "<https://x.org/c.png|a cat>",
+		"[not](javascript:x) [x]":             "[not](javascript:x) [x]",
+		"<https://x.org>":                     "<https://x.org>",
+		"https://x.org/a_b_c*d*":              "https://x.org/a_b_c*d*",
+		"\\*as it is\\*":                      "*as it is*",
+		"```go\nif a < b {\n\t*p\n}\n```\nx":  "```\nif a &lt; b {\n\t*p\n}\n```\nx",
+		"~~~\na ```\n~~~":                     "```\na ```\n```",
+		"```\nnot closed":                     "```\nnot closed\n```",
+		"|a|b|\n|-|-|\n|**1**|<|":             "```\n|a|b|\n|-|-|\n|**1**|&lt;|\n```",
+		"| no table |":                        "| no table |",
+		"<!channel> <@U1>":                    "&lt;!channel&gt; &lt;@U1&gt;",
+		"**open":                              "**open",
+		"**":                                  "",
+		"```\n```":                            "",
+		"été *là*":                            "été _là_",
+	} {
+		if got := render(text); got != want {
+			t.Errorf("%q is\n%q, want\n%q", text, got, want)
+		}
+	}
+}
+
+func TestWhatSlackWritesIsReadAsPeopleReadIt(t *testing.T) {
+	names := func(user string) string { return map[string]string{"U1": "Ann"}[user] }
+	for text, want := range map[string]string{
+		"<@U1> <@U1|ann>":                        "@Ann @Ann",
+		"<#C1|dev> <#C1>":                        "#dev #C1",
+		"<!here> <!channel> <!subteam^S1|@team>": "@here @channel @team",
+		"<!date^1^{date}|today>":                 "today",
+		"<https://x.org|x.org> <https://x.org>":  "[x.org](https://x.org) https://x.org",
+		"<mailto:a@x.org|a@x.org>":               "a@x.org",
+		"1 &lt; 2 &amp;&amp; 3 &gt; 2, &amp;lt;": "1 < 2 && 3 > 2, &lt;",
+		"<>":                                     "<>",
+	} {
+		if got := unwrap(text, names); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	for _, s := range []string{"**a** _b_ ~~c~~", "```go\nx\n```", "[a](https://x.org)", "|a|\n|-|\n", "\\", "`", "> *", "<@U1>", "# **", "http://", "***a**"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		text := render(s)
+		if strings.Contains(text, "\x00") && !strings.Contains(s, "\x00") {
+			t.Errorf("%q has more than %q", text, s)
+		}
+		if _, problem := slacktest.Shown(text); strings.Contains(problem, "calls") {
+			t.Errorf("%q: %s", text, problem)
+		}
+	})
+}

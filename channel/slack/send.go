@@ -1,0 +1,196 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// stamp is the type of the metadata that hold the key of a message.
+const stamp = "mailroom_message"
+
+// Send implements [chat.Platform]. What it answers is what is said in a thread; there
+// is no other sign of it.
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (string, error) {
+	in, err := say(m)
+	if err != nil {
+		return "", err
+	}
+	in.Set("channel", to.Chat)
+	in.Set("unfurl_links", "false")
+	in.Set("unfurl_media", "false")
+	if to.Topic != "" {
+		in.Set("thread_ts", to.Topic)
+	}
+	if key != "" {
+		raw, err := json.Marshal(map[string]any{"event_type": stamp, "event_payload": map[string]string{"key": key}})
+		if err != nil {
+			return "", permanent(fmt.Errorf("write the key of a message: %w", err))
+		}
+		in.Set("metadata", string(raw))
+	}
+	var sent struct {
+		Channel string `json:"channel"`
+		TS      string `json:"ts"`
+	}
+	if err := c.write(ctx, call{what: "send a message", method: "chat.postMessage", in: in, out: &sent}); err != nil {
+		return "", err
+	}
+	if sent.Channel == "" || !timeForm.MatchString(sent.TS) {
+		return "", failure(&lost{what: "send a message", why: "the answer does not say which it is", written: true})
+	}
+	return id(sent.Channel, sent.TS), nil
+}
+
+// Edit implements [chat.Platform]. A limit of edits is one of all rooms together.
+func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Message) error {
+	channel, ts, ok := parts(of)
+	if !ok {
+		return permanent(fmt.Errorf("%q is no message of Slack", of))
+	}
+	in, err := say(m)
+	if err != nil {
+		return err
+	}
+	in.Set("channel", channel)
+	in.Set("ts", ts)
+	if !in.Has("blocks") {
+		in.Set("blocks", "[]") // those that are there would stay
+	}
+	err = c.write(ctx, call{what: "edit a message", method: "chat.update", in: in})
+	if e, ok := errors.AsType[*refused](err); ok && e.limited() {
+		return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
+	}
+	return err
+}
+
+// Find implements [chat.Platform]: it looks through what was said last.
+func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.Message) (string, bool, error) {
+	cursor := ""
+	for range mostPages {
+		page, next, err := c.page(ctx, at.Chat, at.Topic, "", cursor, true)
+		e, no := errors.AsType[*refused](err)
+		switch {
+		case no && e.is("thread_not_found", "message_not_found"): // what began it is deleted, and all of it
+			return "", false, nil
+		case no && e.is("missing_scope"):
+			c.once.Do(func() { c.link.Trouble(fmt.Errorf("whether a message was sent is not known: %w", err)) })
+			return "", false, chat.ErrNoHistory
+		case err != nil:
+			return "", false, c.failed(err)
+		}
+		for _, m := range page {
+			if m.Metadata.Type == stamp && m.Metadata.Payload.Key == key {
+				return id(at.Chat, m.TS), true, nil
+			}
+		}
+		if cursor = next; cursor == "" {
+			return "", false, nil
+		}
+	}
+	return "", false, chat.ErrNoHistory // further back than is read
+}
+
+// Typing implements [chat.Platform]. There is no sign of it.
+func (c *connection) Typing(context.Context, chat.Room) error { return nil }
+
+// Tapped implements [chat.Platform]: it says so to who has pressed the button, and to
+// nobody else.
+func (c *connection) Tapped(ctx context.Context, tap chat.Event, words string) error {
+	in := values("channel", tap.Room.Chat, "user", tap.User.ID, "thread_ts", tap.Room.Topic, "text", escape(words))
+	return c.write(ctx, call{what: "answer who pressed a button", method: "chat.postEphemeral", in: in})
+}
+
+// say is what of a message is the same in each call that writes it. Beside buttons the
+// text is a block, and what notifications show.
+func say(m chat.Message) (url.Values, error) {
+	text := render(m.Text)
+	if text == "" || utf16Units(text) > Most {
+		text = escape(m.Text)
+	}
+	in := values("text", text)
+	if len(m.Buttons) == 0 {
+		return in, nil
+	}
+	var row []any
+	for n, b := range m.Buttons {
+		if len(b.Data) > mostButton || b.Data == "" {
+			return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Slack takes 1 to %d", b.Words, len(b.Data), mostButton))
+		}
+		row = append(row, map[string]any{
+			"type": "button", "action_id": fmt.Sprintf("mailroom_%d", n), "value": b.Data,
+			"text": map[string]any{"type": "plain_text", "text": shortened(b.Words, mostWords)},
+		})
+	}
+	blocks, err := json.Marshal([]any{
+		map[string]any{"type": "section", "text": map[string]string{"type": "mrkdwn", "text": text}},
+		map[string]any{"type": "actions", "elements": row},
+	})
+	if err != nil {
+		return nil, permanent(fmt.Errorf("write the buttons of a message: %w", err))
+	}
+	in.Set("blocks", string(blocks))
+	return in, nil
+}
+
+// write makes a call that writes. Its error has its class.
+func (c *connection) write(ctx context.Context, x call) error {
+	_, err := c.client.call(ctx, x)
+	return c.failed(err)
+}
+
+// failed gives an error of a call its class. One that is about the token is the end of
+// the connection too: the socket would not tell of it.
+func (c *connection) failed(err error) error {
+	if e, ok := errors.AsType[*refused](err); ok && e.denied() {
+		c.end(trouble(err))
+	}
+	return failure(err)
+}
+
+// failure gives an error of a call that writes its class.
+func failure(err error) error {
+	if err == nil {
+		return nil
+	}
+	e, ok := errors.AsType[*refused](err)
+	switch {
+	case ok && e.gone():
+		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+	case ok && (e.limited() || e.denied() || e.is("message_limit_exceeded", "request_timeout", "team_added_to_org", "org_login_required")):
+		return outage(err)
+	case ok && !e.passing():
+		return permanent(err)
+	}
+	if l, ok := errors.AsType[*lost](err); ok && !l.written {
+		return outage(err)
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
+}
+
+// passing reports whether it is a fault of the platform's own: what was asked may have
+// been done.
+func (e *refused) passing() bool {
+	return e.is("internal_error", "fatal_error", "service_unavailable", "accesslimited", "external_channel_migrating")
+}
+
+// gone reports whether a room takes nothing any more. What a bot may not write is not
+// gone: somebody can allow it.
+func (e *refused) gone() bool {
+	return e.is("channel_not_found", "is_archived", "not_in_channel", "user_disabled", "cannot_dm_bot", "user_not_found", "users_not_found",
+		"user_not_visible", "is_inactive", "thread_not_found")
+}
+
+// shortened is a text that fits.
+func shortened(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}

@@ -1,0 +1,267 @@
+package slack_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/slack/slacktest"
+)
+
+const (
+	gone    = "gone"
+	unknown = "unknown"
+)
+
+// class is what an error of a send means.
+func class(err error) mailroom.Class {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, mailroom.ErrUnknown):
+		return unknown
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+		return gone
+	}
+	return mailroom.AsFailure(err).Class
+}
+
+func private(p *slacktest.Person) chat.Room { return chat.Room{Chat: p.Private().ID} }
+
+func TestAMessageIsSentAndEdited(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	p := newAlone(t, sl).run().connected()
+	root := ann.Says(dev, "well?")
+	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
+	id, err := p.Send(t.Context(), room, chat.Message{
+		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: dev.ID + ":" + root,
+	}, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := dev.Replies()[0]
+	if m.Text != "*Run* `rm &lt;x&gt;` &amp; go?" || m.Section != m.Text || m.Thread != root || len(m.Buttons) != 2 || id != dev.ID+":"+m.TS {
+		t.Errorf("sent was %+v as %s", m, id)
+	}
+	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "Approved."}); err != nil {
+		t.Fatal(err)
+	}
+	if m := dev.Replies()[0]; m.Shown != "Approved." || len(m.Buttons) != 0 || m.Section != "" {
+		t.Errorf("edited it is %+v", m)
+	}
+	for _, c := range sl.Calls("chat.postMessage") {
+		if c.In.Get("unfurl_links") != "false" || c.In.Has("token") {
+			t.Errorf("the call had %v", c.In)
+		}
+	}
+	dev.Remove(m.TS)
+	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); class(err) != mailroom.Permanent {
+		t.Errorf("an edit of what is not there: %v", err)
+	}
+	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); class(err) != mailroom.Permanent {
+		t.Errorf("an edit of what is no message: %v", err)
+	}
+}
+
+func TestAMessageIsFoundByItsKey(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	root := ann.Says(dev, "well?")
+	for _, room := range []chat.Room{private(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
+		sl.Fail("chat.postMessage", slacktest.Fault{Lose: true})
+		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); class(err) != unknown {
+			t.Errorf("an answer that is lost: %v", err)
+		}
+		id, found, err := p.Find(t.Context(), room, "the key", chat.Message{})
+		if !found || err != nil || !strings.HasPrefix(id, room.Chat+":") {
+			t.Errorf("in %+v it is %q, %t, %v", room, id, found, err)
+		}
+		if _, found, err := p.Find(t.Context(), room, "another", chat.Message{}); found || err != nil {
+			t.Errorf("what was not sent is there: %t, %v", found, err)
+		}
+		if err := p.Edit(t.Context(), room, id, chat.Message{Text: "edited"}); err != nil {
+			t.Fatal(err)
+		}
+		if again, found, err := p.Find(t.Context(), room, "the key", chat.Message{}); again != id || !found || err != nil {
+			t.Errorf("edited it is %q, %t, %v", again, found, err)
+		}
+	}
+	for range 210 { // on another page
+		ann.Says(ann.Private(), "more")
+	}
+	if _, found, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !found || err != nil {
+		t.Errorf("further back it is %t, %v", found, err)
+	}
+	for range 2000 {
+		ann.Says(ann.Private(), "much more")
+	}
+	if _, _, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+		t.Errorf("further back than is read: %v", err)
+	}
+	sl.Deny("channels:history")
+	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+		t.Errorf("without the scope: %v", err)
+	}
+	if s := w.runner.State(); !strings.Contains(s.LastError, "channels:history") {
+		t.Errorf("nobody is told: %q", s.LastError)
+	}
+	sl.Fail("conversations.history", slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Error: "ratelimited", RetryAfter: 7})
+	for range 2 {
+		if _, found, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
+			t.Errorf("a history that fails says %t, %v", found, err)
+		}
+	}
+}
+
+func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	p := newAlone(t, sl).run().connected()
+	id, err := p.Send(t.Context(), private(ann), chat.Message{Text: "one"}, "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sl.Limit("chat.postMessage", 40*time.Second)
+	sl.Limit("chat.update", 40*time.Second)
+	for name, c := range map[string]struct {
+		call func() error
+		all  bool // rooms
+	}{
+		"chat.postMessage": {func() error { _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "two"}, "k2"); return err }, false},
+		"chat.update":      {func() error { return p.Edit(t.Context(), private(ann), id, chat.Message{Text: "two"}) }, true},
+	} {
+		before := len(sl.Calls(name))
+		err := c.call()
+		f := mailroom.AsFailure(err)
+		if f.Class != mailroom.Outage || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) || errors.Is(err, chat.ErrEverywhere) != c.all {
+			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
+		}
+		if n := len(sl.Calls(name)) - before; n != 1 {
+			t.Errorf("%s was tried %d times", name, n)
+		}
+	}
+}
+
+func TestWhatARefusalOfASendMeans(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	p := newAlone(t, sl).run().connected()
+	says := func(word string) slacktest.Fault { return slacktest.Fault{Error: word} }
+	for _, c := range []struct {
+		fault slacktest.Fault
+		want  mailroom.Class
+	}{
+		{says("channel_not_found"), gone},
+		{says("is_archived"), gone},
+		{says("not_in_channel"), gone},
+		{says("user_disabled"), gone},
+		{says("cannot_dm_bot"), gone},
+		{says("msg_too_long"), mailroom.Permanent},
+		{says("invalid_blocks"), mailroom.Permanent},
+		{says("restricted_action"), mailroom.Permanent},
+		{says("messages_tab_disabled"), mailroom.Permanent},
+		{slacktest.Fault{Error: "ratelimited", RetryAfter: 5}, mailroom.Outage},
+		{says("rate_limited"), mailroom.Outage},
+		{says("message_limit_exceeded"), mailroom.Outage},
+		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.Outage},
+		{says("internal_error"), unknown},
+		{says("fatal_error"), unknown},
+		{says("service_unavailable"), unknown},
+		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.Outage},
+		{slacktest.Fault{Raw: "what?"}, unknown},
+		{slacktest.Fault{Raw: `{}`}, unknown},
+		{slacktest.Fault{Raw: `{"ok":true}`}, unknown},
+		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, unknown},
+		{slacktest.Fault{Half: true}, unknown},
+		{slacktest.Fault{Lose: true}, unknown},
+	} {
+		sl.Fail("chat.postMessage", c.fault)
+		_, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
+		if got := class(err); got != c.want {
+			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
+		}
+	}
+	sl.Fail("chat.postMessage", slacktest.Fault{Hang: true})
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := p.Send(short, private(ann), chat.Message{Text: "x"}, "k"); class(err) != unknown {
+		t.Errorf("no answer in time is %s: %v", class(err), err)
+	}
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); class(err) != gone {
+		t.Errorf("a channel that is not there is %s: %v", class(err), err)
+	}
+	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); class(err) != mailroom.Permanent {
+		t.Errorf("a button that carries too much is %s: %v", class(err), err)
+	}
+	sl.Down()
+	_, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
+	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+		_, err = p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
+	}
+	if class(err) != mailroom.Outage {
+		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	}
+}
+
+// TestATokenThatIsRevokedEndsTheConnection although the socket, which the other token
+// opened, is as it was. What could not be sent waits.
+func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"token_revoked", "account_inactive", "missing_scope"} {
+		sl := slacktest.New(t)
+		ann := sl.Person("Ann")
+		w := newAlone(t, sl).run()
+		p := w.connected()
+		sl.Fail("chat.postMessage", slacktest.Fault{Error: word, Needed: "chat:write"})
+		if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != mailroom.Outage {
+			t.Errorf("%s is %s: %v", word, class(err), err)
+		}
+		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
+			t.Errorf("the reason is %q", s.Reason)
+		}
+	}
+}
+
+func TestALongTextGoesOutAsItIsWhereItsMarksDoNotFit(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	for name, line := range map[string]string{"signs": "<&>", "a table": "|a|\n|-|\n", "smiles": "👋🏽", "words": "word "} {
+		var text strings.Builder
+		for w.traits.Units(text.String()+line) <= w.traits.Most {
+			text.WriteString(line)
+		}
+		for _, buttons := range [][]chat.Button{nil, {{Words: strings.Repeat("é", 100), Data: "y"}}} {
+			if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: text.String(), Buttons: buttons}, "k"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if n := len(ann.Private().Replies()); n != 8 {
+		t.Errorf("%d messages of 8", n)
+	}
+	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"}, "k"); err != nil {
+		t.Errorf("what would call everybody: %v", err)
+	}
+	if got := fmt.Sprint(ann.Private().Texts()[8:]); got != "[<!channel> <@U1> <https://example.org|here>]" {
+		t.Errorf("it reads %s", got)
+	}
+}

@@ -1,0 +1,308 @@
+// Package slack connects apps of Slack by Socket Mode (https://docs.slack.dev/apis/events-api/using-socket-mode):
+// events come over a WebSocket, and everything else is a call of the Web API.
+//
+// An envelope is acknowledged once what is in it was taken; until then Slack sends it
+// again, for some minutes. What was said while nobody was connected is read from the
+// histories of the rooms that the position knows. A message has its channel and its
+// time there as its id, the same one in an event, in a history and in an answer, so
+// what comes twice is known.
+//
+// What is sent carries its key in its metadata, and is found by it.
+package slack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// Kind is the name of this platform in configurations.
+const Kind = "slack"
+
+const (
+	// DefaultAPI is where the Web API answers.
+	DefaultAPI = "https://slack.com/api"
+	// DefaultFresh is for how long an answer of the socket proves that it is there.
+	DefaultFresh = 30 * time.Second
+	// Most is how many units a message has at most: a text beside buttons takes no
+	// more (https://docs.slack.dev/reference/block-kit/blocks/section-block), and an
+	// edit takes 4,000.
+	Most = 3000
+
+	mostButton = 255              // bytes of what a button carries
+	mostWords  = 75               // characters on a button
+	callTime   = 15 * time.Second // for any call
+)
+
+// Options are one app in one workspace. Both tokens are needed.
+type Options struct {
+	// Token and AppToken return the bot's token (xoxb-) and the app's (xapp-), with
+	// which the socket is opened. They are asked for with each try, so that one that
+	// was mended is used.
+	Token, AppToken func() (string, error)
+	API             string        // address of the Web API; "" is DefaultAPI
+	Fresh           time.Duration // 0 is DefaultFresh
+	// Flat has what is said in a channel answered in the channel, which is one
+	// conversation then; else it is answered in a thread of its own.
+	Flat bool
+	// Gap and EditGap are those of the traits; 0 is 1 s and 3 s.
+	Gap, EditGap time.Duration
+}
+
+func (o *Options) fill() {
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&o.Fresh, DefaultFresh}, {&o.Gap, time.Second}, {&o.EditGap, 3 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.unset
+		}
+	}
+	if o.API == "" {
+		o.API = DefaultAPI
+	}
+}
+
+// Pace is how this platform is kept going: the socket is asked three times while an
+// answer is fresh.
+func (o Options) Pace() channel.Pace {
+	o.fill()
+	return channel.Pace{Fresh: o.Fresh, Connect: 2 * callTime}
+}
+
+// Bot is who a token belongs to.
+type Bot struct {
+	ID     string `json:"user_id"`
+	Name   string `json:"user"` // by which people mention it
+	Bot    string `json:"bot_id"`
+	TeamID string `json:"team_id"`
+	Team   string `json:"team"` // name of the workspace
+	URL    string `json:"url"`  // of the workspace
+	// Lacks are the scopes that the token has not, of those that this package uses.
+	// Without one something is missing, but for chat:write, without which nothing is
+	// there.
+	Lacks []string `json:"-"`
+}
+
+// identity is the bot's: ids of users are those of a workspace.
+func (b Bot) identity() string { return b.TeamID + "." + b.ID }
+
+// Scopes are those that a bot's token should have.
+func Scopes() []string {
+	return []string{
+		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "mpim:history", "users:read",
+	}
+}
+
+// lacks are the scopes that are not among those of a header, all of them if it says
+// nothing of scopes.
+func lacks(header string) (missing []string) {
+	if header == "" {
+		return nil
+	}
+	var has []string
+	for s := range strings.SplitSeq(header, ",") {
+		has = append(has, strings.TrimSpace(s))
+	}
+	for _, s := range Scopes() {
+		if !slices.Contains(has, s) {
+			missing = append(missing, s)
+		}
+	}
+	return missing
+}
+
+// Ask asks the platform whose tokens these are, and opens a socket to see that it may.
+func Ask(ctx context.Context, o Options) (Bot, error) {
+	o.fill()
+	c, err := newClient(o)
+	if err != nil {
+		return Bot{}, err
+	}
+	defer c.http.CloseIdleConnections()
+	bot, s, err := c.open(ctx, nil)
+	if err != nil {
+		return Bot{}, trouble(err)
+	}
+	return bot, s.close()
+}
+
+// Dial implements [chat.Dial].
+func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	o.fill()
+	c, err := newClient(o)
+	if err != nil {
+		return nil, chat.Traits{}, err
+	}
+	bot, s, err := c.open(ctx, l.Heard)
+	if err != nil {
+		c.http.CloseIdleConnections()
+		return nil, chat.Traits{}, trouble(err)
+	}
+	if s.others > 0 {
+		l.Trouble(fmt.Errorf("somebody else is connected as this app, and Slack gives each event to one of them: there are %d connections", s.others+1))
+	}
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
+	conn := &connection{options: o, client: c, socket: s, bot: bot, link: l, life: life, end: end, people: newPeople()}
+	return conn, conn.traits(), nil
+}
+
+// open asks who the bot is, and opens its socket.
+func (c *client) open(ctx context.Context, heard func()) (Bot, *socket, error) {
+	bot, err := c.who(ctx)
+	if err != nil {
+		return bot, nil, err
+	}
+	if slices.Contains(bot.Lacks, "chat:write") {
+		return bot, nil, &refused{what: "look at the scopes of the bot's token", code: "missing_scope", more: "it needs chat:write"}
+	}
+	s, err := c.dial(ctx, heard)
+	if err != nil {
+		return bot, nil, err
+	}
+	if err := c.same(ctx, bot, s.app); err != nil {
+		return bot, nil, errors.Join(err, s.close())
+	}
+	return bot, s, nil
+}
+
+// who asks whose the bot's token is.
+func (c *client) who(ctx context.Context) (bot Bot, err error) {
+	scopes, err := c.call(ctx, call{what: "ask whose token it is", method: "auth.test", out: &bot})
+	if err == nil && (bot.ID == "" || bot.TeamID == "") {
+		err = &lost{what: "ask whose token it is", why: "the answer names no bot", written: true}
+	}
+	bot.Lacks = lacks(scopes)
+	return bot, err
+}
+
+// same makes sure that both tokens are of one app: else the socket is silent for
+// ever. Who may not ask is believed.
+func (c *client) same(ctx context.Context, bot Bot, app string) error {
+	var about struct {
+		Bot struct {
+			App string `json:"app_id"`
+		} `json:"bot"`
+	}
+	_, err := c.call(ctx, call{what: "ask which app the bot is of", method: "bots.info", in: values("bot", bot.Bot), out: &about})
+	if _, refused := errors.AsType[*refused](err); refused || bot.Bot == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if is := about.Bot.App; is != "" && app != "" && is != app {
+		return channel.Fatal(fmt.Errorf("the app's token is of the app %s, and the bot's of %s: take both from one app", app, is))
+	}
+	return nil
+}
+
+// connection is one connection of a bot. It implements [chat.Platform].
+type connection struct {
+	// Set by Dial.
+	options Options
+	client  *client
+	socket  *socket
+	bot     Bot
+	link    *channel.Link
+	life    context.Context // ends with Close, or with an error that is the end of it
+	end     context.CancelCauseFunc
+	people  *people
+	once    sync.Once // history that may not be read was told of
+}
+
+func (c *connection) traits() chat.Traits {
+	return chat.Traits{
+		Platform: Kind, Bot: c.bot.identity(), Name: c.bot.Name,
+		Most: Most, Units: units, Edits: true, Buttons: true, Sign: "!",
+		Gap: c.options.Gap, EditGap: c.options.EditGap,
+		Repeats: "once: a message is found by the key in its metadata",
+	}
+}
+
+// Tend implements [chat.Platform]: it asks the socket whether it is there.
+func (c *connection) Tend(ctx context.Context) error {
+	ctx, done := c.within(ctx)
+	defer done()
+	return c.over(ctx, c.socket.ask(ctx, c.options.Fresh/3))
+}
+
+// Close implements [chat.Platform].
+func (c *connection) Close() error {
+	c.end(errClosed)
+	c.client.http.CloseIdleConnections()
+	return c.socket.close()
+}
+
+var errClosed = errors.New("the connection is closed")
+
+// within is ctx, which ends with the connection too.
+func (c *connection) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// over is the error with which something ends: what ended the connection counts more
+// than what came of it.
+func (c *connection) over(ctx context.Context, err error) error {
+	if c.life.Err() != nil {
+		return context.Cause(c.life)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// trouble gives an error of connecting or receiving the meaning that it has for the
+// channel.
+func trouble(err error) error {
+	e, ok := errors.AsType[*refused](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && e.denied():
+		return channel.Fatal(fmt.Errorf("%w: get the present tokens at https://api.slack.com/apps", err))
+	}
+	return outage(err)
+}
+
+// CheckToken refuses what cannot be the token of a bot. It does not say what it was.
+func CheckToken(token string) error {
+	if !botForm.MatchString(token) {
+		return errors.New("this is no token of a Slack bot: it begins with xoxb-, and is under OAuth & Permissions of the app")
+	}
+	return nil
+}
+
+// CheckAppToken refuses what cannot be the token of an app.
+func CheckAppToken(token string) error {
+	if !appForm.MatchString(token) {
+		return errors.New("this is no app-level token of Slack: it begins with xapp-, and is under Basic Information of the app")
+	}
+	return nil
+}
+
+var (
+	botForm = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{10,250}$`)
+	appForm = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{10,250}$`)
+)
+
+func outage(err error) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
+}
+
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }

@@ -1,0 +1,258 @@
+package slacktest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// target is the channel that a call is for, if it takes anything. It is within mu.
+func (p *Platform) target(in url.Values) (*Channel, *refusal) {
+	c := p.channels[in.Get("channel")]
+	switch {
+	case c == nil:
+		return nil, no("channel_not_found")
+	case c.refuses != "":
+		return nil, no(c.refuses)
+	}
+	return c, nil
+}
+
+func (p *Platform) postMessage(in url.Values) (any, *refusal) {
+	if _, refuse := p.needs("chat:write", nil); refuse != nil {
+		return nil, refuse
+	}
+	c, refuse := p.target(in)
+	if refuse != nil {
+		return nil, refuse
+	}
+	m := &Message{User: BotID, Bot: true}
+	if refuse := m.read(in, 40_000); refuse != nil {
+		return nil, refuse
+	}
+	if at := in.Get("thread_ts"); at != "" {
+		if !stamped.MatchString(at) {
+			return nil, no("invalid_thread_ts")
+		}
+		if c.find(at) != nil { // else it is said in the channel
+			m.Thread = at
+		}
+	}
+	if raw := in.Get("metadata"); raw != "" {
+		var meta struct {
+			Type    string         `json:"event_type"`
+			Payload map[string]any `json:"event_payload"`
+		}
+		if json.Unmarshal([]byte(raw), &meta) != nil || meta.Type == "" || meta.Payload == nil {
+			return nil, no("invalid_metadata_format")
+		}
+		m.metadata = map[string]any{"event_type": meta.Type, "event_payload": meta.Payload}
+	}
+	m.TS = p.now()
+	c.messages = append(c.messages, m)
+	p.event(m.event(c))
+	return map[string]any{"channel": c.ID, "ts": m.TS, "message": m.body(false)}, nil
+}
+
+func (p *Platform) update(in url.Values) (any, *refusal) {
+	c, refuse := p.target(in)
+	if refuse != nil {
+		return nil, refuse
+	}
+	m := c.find(in.Get("ts"))
+	switch {
+	case m == nil:
+		return nil, no("message_not_found")
+	case !m.Bot:
+		return nil, no("cant_update_message")
+	}
+	was := *m
+	if refuse := m.read(in, 4_000); refuse != nil {
+		*m = was
+		return nil, refuse
+	}
+	m.Edits++
+	p.event(map[string]any{
+		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": p.now(),
+		"message": m.body(false), "previous_message": was.body(false),
+	})
+	return map[string]any{"channel": c.ID, "ts": m.TS, "text": m.Text}, nil
+}
+
+func (p *Platform) postEphemeral(in url.Values) (any, *refusal) {
+	c, refuse := p.target(in)
+	if refuse != nil {
+		return nil, refuse
+	}
+	var m Message
+	if refuse := m.read(in, 40_000); refuse != nil {
+		return nil, refuse
+	}
+	if p.people[in.Get("user")] == nil {
+		return nil, no("user_not_in_channel")
+	}
+	c.told[in.Get("user")] = append(c.told[in.Get("user")], m.Shown)
+	return map[string]any{"message_ts": p.now()}, nil
+}
+
+var (
+	stamped   = regexp.MustCompile(`^\d+\.\d{6}$`)
+	reference = regexp.MustCompile(`<([^<>\n]*)>`)
+	entity    = regexp.MustCompile(`&(amp|lt|gt);`)
+)
+
+// Shown is what somebody reads of a text, without regard to what is bold or not, or
+// why nobody should send it: it has signs of the platform's own.
+func Shown(text string) (shown, problem string) {
+	left := entity.ReplaceAllString(reference.ReplaceAllString(text, ""), "")
+	if strings.ContainsAny(left, "<>&") && !strings.HasPrefix(left, ">") && !strings.Contains(left, "\n>") {
+		return "", fmt.Sprintf("%q is not escaped", left)
+	}
+	shown = reference.ReplaceAllStringFunc(text, func(all string) string {
+		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
+		switch {
+		case strings.HasPrefix(of, "!") || strings.HasPrefix(of, "@") || strings.HasPrefix(of, "#"):
+			problem = "it calls " + of
+		case labelled:
+			return words
+		}
+		return of
+	})
+	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(shown), problem
+}
+
+// read takes what a call says of a message.
+func (m *Message) read(in url.Values, most int) *refusal {
+	text := in.Get("text")
+	shown, problem := Shown(text)
+	switch {
+	case strings.TrimSpace(text) == "" && in.Get("blocks") == "":
+		return no("no_text")
+	case utf8.RuneCountInString(text) > most:
+		return no("msg_too_long")
+	case problem != "":
+		return no("slacktest: " + problem)
+	}
+	m.Text, m.Shown = text, shown
+	if !in.Has("blocks") {
+		return nil // those that are there stay
+	}
+	var blocks []struct {
+		Type string `json:"type"`
+		Text struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+		} `json:"text"`
+		Elements []struct {
+			Type   string `json:"type"`
+			Action string `json:"action_id"`
+			Value  string `json:"value"`
+			Text   struct {
+				Type string `json:"type"`
+				Text string `json:"text"`
+			} `json:"text"`
+		} `json:"elements"`
+	}
+	if json.Unmarshal([]byte(in.Get("blocks")), &blocks) != nil || len(blocks) > 50 {
+		return no("invalid_blocks_format")
+	}
+	m.Buttons, m.Section = nil, ""
+	actions := map[string]bool{}
+	for _, b := range blocks {
+		switch n := utf8.RuneCountInString(b.Text.Text); {
+		case b.Type == "section" && b.Text.Type == "mrkdwn" && n >= 1 && n <= 3000:
+			m.Section = b.Text.Text
+		case b.Type == "actions" && len(b.Elements) >= 1 && len(b.Elements) <= 25:
+			for _, e := range b.Elements {
+				n := utf8.RuneCountInString(e.Text.Text)
+				if e.Type != "button" || e.Text.Type != "plain_text" || n < 1 || n > 75 || e.Action == "" || len(e.Action) > 255 || len(e.Value) > 2000 || actions[e.Action] {
+					return no("invalid_blocks")
+				}
+				actions[e.Action] = true
+				m.Buttons = append(m.Buttons, Button{e.Text.Text, e.Value, e.Action})
+			}
+		default:
+			return no("invalid_blocks")
+		}
+	}
+	return nil
+}
+
+// body is a message as answers and histories have it.
+func (m *Message) body(metadata bool) map[string]any {
+	b := map[string]any{"type": "message", "user": m.User, "text": m.Text, "ts": m.TS}
+	if m.Bot {
+		b["bot_id"], b["app_id"] = botID, AppID
+	}
+	if m.Thread != "" {
+		b["thread_ts"] = m.Thread
+	}
+	if metadata && m.metadata != nil {
+		b["metadata"] = m.metadata
+	}
+	maps.Copy(b, m.more)
+	return b
+}
+
+// event is a message as an event has it.
+func (m *Message) event(c *Channel) map[string]any {
+	b := m.body(false)
+	b["channel"], b["channel_type"], b["event_ts"] = c.ID, c.Type, m.TS
+	return b
+}
+
+// history answers who asks for a part of one. It is within mu.
+func (p *Platform) history(in url.Values, replies bool) (any, *refusal) {
+	c := p.channels[in.Get("channel")]
+	if c == nil || c.refuses == "channel_not_found" {
+		return nil, no("channel_not_found")
+	}
+	if _, refuse := p.needs(c.scope(), nil); refuse != nil {
+		return nil, refuse
+	}
+	if c.refuses == "not_in_channel" {
+		return nil, no("not_in_channel")
+	}
+	limit, err := strconv.Atoi(in.Get("limit"))
+	if err != nil || limit < 1 || limit > 999 {
+		return nil, no("invalid_limit")
+	}
+	root := in.Get("ts")
+	if replies && c.find(root) == nil {
+		return nil, no("thread_not_found")
+	}
+	var found []map[string]any
+	for _, m := range c.messages {
+		old := in.Get("oldest") != "" && m.TS <= in.Get("oldest")
+		switch {
+		case replies && m.TS == root:
+		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.TS && m.more["subtype"] != "thread_broadcast":
+			continue
+		}
+		b := m.body(slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")))
+		if all := c.replies(m.TS); len(all) > 0 {
+			b["thread_ts"], b["reply_count"], b["latest_reply"] = m.TS, len(all), all[len(all)-1].TS
+		}
+		if at := c.find(m.Thread); at != nil && at != m {
+			b["parent_user_id"] = at.User
+		}
+		found = append(found, b)
+	}
+	if !replies {
+		slices.Reverse(found)
+	}
+	from, _ := strconv.Atoi(strings.TrimPrefix(in.Get("cursor"), "from:")) // 0 without one
+	from = min(from, len(found))
+	to := min(from+limit, len(found))
+	out := map[string]any{"messages": found[from:to], "has_more": to < len(found)}
+	if to < len(found) {
+		out["response_metadata"] = map[string]any{"next_cursor": fmt.Sprintf("from:%d", to)}
+	}
+	return out, nil
+}

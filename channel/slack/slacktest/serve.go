@@ -1,0 +1,206 @@
+package slacktest
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// refusal is how the platform says no.
+type refusal struct {
+	word, needed string
+	retryAfter   int
+}
+
+func no(word string) *refusal { return &refusal{word: word} }
+
+func (p *Platform) handler(ctx context.Context) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if method, ok := strings.CutPrefix(r.URL.Path, "/api/"); ok {
+			p.serve(ctx, w, r, method)
+			return
+		}
+		if id, ok := strings.CutPrefix(r.URL.Path, "/files/"); ok {
+			p.download(w, r, id)
+			return
+		}
+		if _, ok := strings.CutPrefix(r.URL.Path, "/link/"); ok {
+			p.link(ctx, w, r)
+			return
+		}
+		http.NotFound(w, r)
+	})
+}
+
+// serve answers a call, or fails as it was told.
+func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, method string) {
+	if err := r.ParseForm(); err != nil {
+		answer(w, nil, nil, no("invalid_form_data"))
+		return
+	}
+	in := r.Form
+	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if token == "" {
+		token = in.Get("token")
+	}
+	in.Del("token")
+	p.mu.Lock()
+	at := len(p.calls)
+	p.calls = append(p.calls, Call{Method: method, In: in, At: time.Now()})
+	var fault Fault
+	if left := p.faults[method]; len(left) > 0 {
+		fault, p.faults[method] = left[0], left[1:]
+	}
+	frozen, scopes := p.frozen, slices.Clone(p.scopes)
+	var result any
+	var refuse *refusal
+	switch left := time.Until(p.limits[method]); {
+	case frozen != nil, fault.Hang, fault.Raw != "":
+	case fault.Error != "":
+		refuse = &refusal{word: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
+	case left > 0:
+		refuse = &refusal{word: "ratelimited", retryAfter: int(left/time.Second) + 1}
+	default:
+		result, refuse = p.method(token, method, in)
+	}
+	if refuse != nil {
+		p.calls[at].Error = refuse.word
+	}
+	p.tell()
+	p.mu.Unlock()
+	if fault.Hold != nil {
+		select {
+		case <-fault.Hold:
+		case <-ctx.Done():
+		}
+	}
+	switch {
+	case frozen != nil:
+		hang(ctx, r, frozen)
+	case fault.Hang:
+		hang(ctx, r, nil)
+	case fault.Lose:
+		panic(http.ErrAbortHandler)
+	case fault.Raw != "":
+		if fault.RetryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(fault.RetryAfter))
+		}
+		if fault.Status != 0 {
+			w.WriteHeader(fault.Status)
+		}
+		_, _ = io.WriteString(w, fault.Raw) // who asked may have gone
+	case fault.Half:
+		raw, _ := json.Marshal(result) // it was made of JSON
+		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+		_, _ = w.Write(raw[:len(raw)/2])
+		_ = http.NewResponseController(w).Flush() // so that the half arrives, if anybody is there
+		panic(http.ErrAbortHandler)
+	default:
+		answer(w, scopes, result, refuse)
+	}
+}
+
+func answer(w http.ResponseWriter, scopes []string, result any, refuse *refusal) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("X-OAuth-Scopes", strings.Join(scopes, ","))
+	body := map[string]any{"ok": true}
+	if more, ok := result.(map[string]any); ok {
+		for k, v := range more {
+			body[k] = v
+		}
+	}
+	if refuse != nil {
+		body = map[string]any{"ok": false, "error": refuse.word}
+		if refuse.needed != "" {
+			body["needed"], body["provided"] = refuse.needed, strings.Join(scopes, ",")
+		}
+		if refuse.retryAfter > 0 {
+			w.Header().Set("Retry-After", strconv.Itoa(refuse.retryAfter))
+		}
+		if refuse.word == "ratelimited" {
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}
+	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
+}
+
+// method carries out a call. It is within mu.
+func (p *Platform) method(token, method string, in url.Values) (any, *refusal) {
+	want := p.token
+	if method == "apps.connections.open" {
+		want = p.appToken
+	}
+	switch {
+	case token == "":
+		return nil, no("not_authed")
+	case p.revoked[token]:
+		return nil, no("token_revoked")
+	case token != p.token && token != p.appToken:
+		return nil, no("invalid_auth")
+	case token != want:
+		return nil, no("not_allowed_token_type")
+	}
+	switch method {
+	case "apps.connections.open":
+		return p.open()
+	case "auth.test":
+		return map[string]any{
+			"url": "https://work.slack.com/", "team": "Work", "team_id": TeamID, "user": Name, "user_id": BotID, "bot_id": botID,
+		}, nil
+	case "bots.info":
+		return p.needs("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp, "user_id": BotID}})
+	case "users.info":
+		person := p.people[in.Get("user")]
+		if person == nil {
+			return nil, no("user_not_found")
+		}
+		return p.needs("users:read", map[string]any{"user": map[string]any{
+			"id": person.ID, "name": strings.ToLower(person.Name), "real_name": person.Name + " Example", "profile": map[string]any{"display_name": person.Name},
+		}})
+	case "files.info":
+		f, ok := p.files[in.Get("file")]
+		if !ok {
+			return nil, no("file_not_found")
+		}
+		return p.needs("files:read", map[string]any{"file": p.fileBody(in.Get("file"), f)})
+	case "chat.postMessage":
+		return p.postMessage(in)
+	case "chat.update":
+		return p.update(in)
+	case "chat.postEphemeral":
+		return p.postEphemeral(in)
+	case "conversations.history", "conversations.replies":
+		return p.history(in, method == "conversations.replies")
+	}
+	return nil, no("unknown_method")
+}
+
+// needs gives a result to who has a scope. It is within mu.
+func (p *Platform) needs(scope string, result any) (any, *refusal) {
+	if !slices.Contains(p.scopes, scope) {
+		return nil, &refusal{word: "missing_scope", needed: scope}
+	}
+	return result, nil
+}
+
+// download serves a file to who has the token; others are sent to where people sign in.
+func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
+	p.mu.Lock()
+	f, ok := p.files[id]
+	may := r.Header.Get("Authorization") == "Bearer "+p.token && !p.revoked[p.token] && slices.Contains(p.scopes, "files:read")
+	p.mu.Unlock()
+	switch {
+	case !may:
+		http.Redirect(w, r, "/?redir="+url.QueryEscape(r.URL.Path), http.StatusFound)
+	case !ok:
+		http.NotFound(w, r)
+	default:
+		_, _ = w.Write(f.content) // who asked may have gone
+	}
+}

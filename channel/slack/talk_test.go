@@ -1,0 +1,270 @@
+package slack_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/slack"
+	"mailroom/channel/slack/slacktest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+// talks is a server whose channel "sl" has an agent talk on Slack with Ann, who is an
+// admin, until the test ends. rest waits until nothing is to be run or delivered.
+func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews bool, agent mailroom.AgentFunc) (rest func()) {
+	t.Helper()
+	record := &logs{}
+	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := bus.New()
+	l := ledger.New(memory.New(), ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	o := slack.Options{
+		API: sl.URL, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond, Fresh: time.Second,
+		Token:    func() (string, error) { return slacktest.Token, nil },
+		AppToken: func() (string, error) { return slacktest.AppToken, nil },
+	}
+	runner := channel.New(channel.Options{
+		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Connect: chat.Connect(chat.Options{
+			Agent: "codex", Talk: chat.Talk{Admins: []string{ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: previews,
+		}, o.Dial),
+	})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("sl"): {Agent: runner.Agent()}},
+		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	parts.Go(func() { runner.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		if t.Failed() {
+			t.Logf("%s\n%s", record.all(), sl)
+		}
+	})
+	return func() {
+		t.Helper()
+		until(t, "everything delivered", func() bool {
+			left := 1
+			err := l.View(ctx, func(r mailroom.Reader) (err error) {
+				left, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+				return err
+			})
+			return err == nil && left == 0
+		})
+	}
+}
+
+// asks is an agent that asks whether it may, and says what it may.
+func asks(ctx context.Context, s mailroom.Session) error {
+	got, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
+}
+
+// question is the message in a channel that has buttons, nil if there is none.
+func question(c *slacktest.Channel) (found *slacktest.Message) {
+	for _, m := range c.Replies() {
+		if len(m.Buttons) > 0 {
+			found = &m
+		}
+	}
+	return found
+}
+
+func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, bob, dev := sl.Person("Ann"), sl.Person("Bob"), sl.Channel("dev")
+	talks(t, sl, ann, true, asks)
+	root := ann.Says(dev, mention+" clean up")
+	sl.Until(t, "the question", func() bool { return question(dev) != nil })
+	q := question(dev)
+	if !strings.Contains(q.Shown, "rm -r build") || len(q.Buttons) != 2 || q.Thread != root {
+		t.Errorf("asked was %+v", q)
+	}
+	approve, deny := q.Buttons[0], q.Buttons[1]
+	sl.Until(t, "the question acknowledged", func() bool { return sl.Pending() == 0 })
+	bob.Taps(dev, q.TS, approve.Words)
+	sl.Until(t, "Bob's tap acknowledged", func() bool { return sl.Pending() == 0 })
+	if told := dev.Told(bob); len(told) > 0 || question(dev) == nil {
+		t.Errorf("a stranger's tap was answered %q", told)
+	}
+	ann.Taps(dev, q.TS, deny.Words)
+	sl.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
+	sl.Until(t, "the question redrawn", func() bool { return question(dev) == nil })
+	ann.TapsValue(dev, q.TS, approve.Value) // by somebody whose screen is old
+	sl.Until(t, "the late tap answered", func() bool { return len(dev.Told(ann)) == 2 })
+	for _, words := range dev.Told(ann) {
+		if !strings.HasPrefix(words, "Denied by ") {
+			t.Errorf("a tap was answered %q", words)
+		}
+	}
+	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is *deny*.") != 1 {
+		t.Errorf("the channel reads\n%s", all)
+	}
+	for _, m := range dev.Replies() {
+		if m.Thread != root {
+			t.Errorf("said outside of the thread: %+v", m)
+		}
+	}
+}
+
+func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	rest := talks(t, sl, ann, true, asks)
+	one := ann.Says(dev, mention+" clean up")
+	two := ann.Says(dev, mention+" clean up too")
+	asked := func(thread string) (n int) {
+		for _, m := range dev.Replies() {
+			if m.Thread == thread && len(m.Buttons) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	sl.Until(t, "both questions", func() bool { return asked(one) == 1 && asked(two) == 1 })
+	rest() // a question counts as shown once its receipt is kept
+	ann.Says(dev, mention+" !approve", slacktest.Said{Thread: two})
+	said := func(thread, text string) bool {
+		for _, m := range dev.Replies() {
+			if m.Thread == thread && strings.Contains(m.Shown, text) {
+				return true
+			}
+		}
+		return false
+	}
+	sl.Until(t, "what came of the second", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
+	if asked(one) != 1 || said(one, "It is") {
+		t.Errorf("the other question was decided too: %q", dev.Texts())
+	}
+	ann.Says(ann.Private(), "!help")
+	sl.Until(t, "the help", func() bool { return len(ann.Private().Texts()) > 0 })
+	if text := ann.Private().Texts()[0]; !strings.Contains(text, "!approve") || strings.Contains(text, "/") {
+		t.Errorf("the help is %q", text)
+	}
+}
+
+// TestWhileSlackLimitsNothingIsTried and what the agent has said by then arrives once,
+// when it may.
+func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	done := make(chan struct{})
+	talks(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error {
+		for i := range 1000 {
+			select {
+			case <-done:
+				return s.Stream(ctx, "the end.")
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := s.Stream(ctx, fmt.Sprintf("Line %d of it.\n", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	ann.Says(ann.Private(), "tell me a long story")
+	sl.Until(t, "a preview that grows", func() bool {
+		r := ann.Private().Replies()
+		return len(r) == 1 && r[0].Edits > 0
+	})
+	sl.Limit("chat.update", limit)
+	sl.Limit("chat.postMessage", limit)
+	began := time.Now()
+	refused := func() (calls []slacktest.Call) {
+		for _, c := range sl.Calls("") {
+			if c.Error == "ratelimited" {
+				calls = append(calls, c)
+			}
+		}
+		return calls
+	}
+	sl.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	close(done) // the final text is there while the limit holds
+	sl.Until(t, "the final text", func() bool {
+		r := ann.Private().Replies()
+		return strings.HasSuffix(r[len(r)-1].Shown, "the end.")
+	})
+	waited := time.Since(began)
+	first := refused()[0]
+	tries := 0
+	for _, c := range sl.Calls("") {
+		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && strings.HasPrefix(c.Method, "chat.") {
+			tries++
+			t.Errorf("%s was tried %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.In)
+		}
+	}
+	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
+		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(ann.Private().Texts()))
+	}
+	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Method, tries, waited.Round(time.Millisecond))
+}
+
+// TestAReplyWhoseReceiptWasLostIsThereOnce although nobody was told that it was sent.
+func TestAReplyWhoseReceiptWasLostIsThereOnce(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}, slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Half: true})
+	talks(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "the answer") })
+	ann.Says(ann.Private(), "well?")
+	sl.Until(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
+	ann.Says(ann.Private(), "and?")
+	sl.Until(t, "the next one", func() bool { return len(ann.Private().Texts()) > 1 })
+	ann.Says(ann.Private(), "so?")
+	sl.Until(t, "the last one", func() bool { return len(ann.Private().Texts()) > 2 })
+	if got := strings.Join(ann.Private().Texts(), ", "); got != "the answer, the answer, the answer" {
+		t.Errorf("Ann reads %q", got)
+	}
+	if n := len(sl.Calls("conversations.history")); n != 3 {
+		t.Errorf("looked for a message %d times, in doubt about 3", n)
+	}
+}
+
+func TestALongAnswerArrivesWhole(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	var said strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&said, "%d 👩‍💻 some <words> & 👋 more of them\n", i)
+	}
+	talks(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Says(ann.Private(), "go on")
+	want := strings.Fields(said.String())
+	sl.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("it arrived as %d words of %d", len(got), len(want))
+	}
+}
