@@ -1,0 +1,149 @@
+package vet_test
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"mailroom/internal/vet"
+	"mailroom/internal/vet/vettest"
+)
+
+func TestOnlyPublicAddressesAreConnectedTo(t *testing.T) {
+	for address, want := range map[string]string{
+		"93.184.216.34": "", "1.1.1.1": "", "172.15.0.1": "", "172.32.0.1": "", "100.63.255.255": "", "100.128.0.0": "",
+		"2606:2800:220:1::1": "", "2a00:1450::1": "", "64:ff9b::5db8:d822": "", "2002:5db8:d822::1": "", "::ffff:93.184.216.34": "",
+
+		"127.0.0.1": "of this machine", "127.8.8.8": "of this machine", "::1": "of this machine",
+		"0.0.0.0": "unspecified", "::": "unspecified", "0.1.2.3": "of this network",
+		"10.0.0.1": "private", "172.16.0.1": "private", "172.31.255.255": "private", "192.168.1.1": "private", "fd00::1": "private", "fc00::1": "private",
+		"fd00:ec2::254":   "private", // metadata of a cloud
+		"169.254.169.254": "local link", "fe80::1": "local link", "fe80::1%eth0": "local link",
+		"100.64.0.1": "NAT", "100.127.255.255": "NAT", "100.100.100.200": "NAT",
+		"168.63.129.16": "metadata", "192.0.0.192": "protocols",
+		"224.0.0.1": "group", "239.1.1.1": "group", "ff02::1": "group",
+		"255.255.255.255": "reserved", "240.0.0.1": "reserved", "198.18.0.1": "measuring", "198.19.255.255": "measuring",
+		"192.0.2.1": "documentation", "198.51.100.1": "documentation", "203.0.113.1": "documentation", "2001:db8::1": "documentation", "3fff::1": "documentation",
+		"::ffff:127.0.0.1": "of this machine", "::ffff:10.0.0.1": "private", "::ffff:169.254.169.254": "local link",
+		"64:ff9b::7f00:1": "of this machine", "64:ff9b::a00:1": "private", "64:ff9b::a9fe:a9fe": "local link", "64:ff9b:1::1": "local translation",
+		"2002:7f00:1::": "of this machine", "2002:a00:1::1": "private", "2002:c0a8:101::1": "private",
+		"2001:0:4136:e378:8000:63bf:3fff:fdd2": "protocols", // Teredo
+		"::127.0.0.1":                          "no public", "::a00:1": "no public", "fec0::1": "no public", "100::1": "no public", "4000::1": "no public",
+	} {
+		err := vet.Policy{}.Check(netip.MustParseAddr(address))
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", address, err)
+		case want != "" && (!errors.Is(err, vet.ErrRefused) || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", address, err, want)
+		}
+	}
+	if err := (vet.Policy{}).Check(netip.Addr{}); !errors.Is(err, vet.ErrRefused) {
+		t.Errorf("no address: %v", err)
+	}
+}
+
+func TestWhatIsAllowedIsConnectedTo(t *testing.T) {
+	allow, err := vet.Prefixes([]string{"10.1.0.0/16", "127.0.0.1", "fd00:1::/32", "64:ff9b::/96"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := vet.Policy{Allow: allow}
+	for address, want := range map[string]bool{
+		"10.1.2.3": true, "::ffff:10.1.2.3": true, "10.2.0.1": false, "127.0.0.1": true, "127.0.0.2": false,
+		"fd00:1::9": true, "fd00:2::9": false, "::1": false, "64:ff9b::a00:1": true, "8.8.8.8": true,
+	} {
+		if got := p.Check(netip.MustParseAddr(address)) == nil; got != want {
+			t.Errorf("%s is let through: %t", address, got)
+		}
+	}
+	for host, want := range map[string]bool{
+		"127.0.0.1": true, "localhost": true, "10.2.0.1": false, "::1": false, "fd00:1::1": true, "example.org": true, "8.8.8.8": true,
+	} {
+		if got := p.CheckHost(host) == nil; got != want {
+			t.Errorf("host %s is let through: %t", host, got)
+		}
+	}
+	if err := (vet.Policy{}).CheckHost("localhost"); !errors.Is(err, vet.ErrRefused) {
+		t.Errorf("nothing is allowed, and localhost: %v", err)
+	}
+	for _, text := range []string{"10.0.0.1/8", "::ffff:10.0.0.0/104", "::ffff:10.0.0.1", "fe80::1%eth0", "ten", "", "10.0.0.0/33"} {
+		if _, err := vet.Prefixes([]string{text}); err == nil {
+			t.Errorf("%q is a network", text)
+		}
+	}
+}
+
+func TestAnAddressIsOfHTTPSAndTellsNothing(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://example.org/hook?a=b": "", "https://example.org:8443": "", "http://127.0.0.1:9000/": "", "http://localhost/": "", "http://[::1]:1/": "",
+		"http://example.org/": "not https", "ftp://example.org": "no address", "https://": "no address", "example.org": "no address", "https:example.org": "no address",
+		"https://u:hush@example.org/": "password", "https://example.org/#hush": "fragment", "https://exa mple.org/hush": "no address", "": "no address",
+	} {
+		_, err := vet.URL(text, false)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", text, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush")):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := vet.URL("http://example.org/", true); err != nil {
+		t.Errorf("insecure: %v", err)
+	}
+}
+
+// server counts the connections that come.
+func server(t *testing.T) (url string, conns *atomic.Int64) {
+	t.Helper()
+	conns = &atomic.Int64{}
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			conns.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s.URL, conns
+}
+
+func TestANameIsRefusedForWhatItIsAnsweredWith(t *testing.T) {
+	address, conns := server(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(address, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	get := func(p vet.Policy) error {
+		tr := p.Transport()
+		defer tr.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://innocent.example.org:"+port+"/", nil)
+		if err != nil {
+			return err
+		}
+		a, err := tr.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		return a.Body.Close()
+	}
+	if err := get(p); !errors.Is(err, vet.ErrRefused) || !strings.Contains(err.Error(), "127.0.0.1 is of this machine") || conns.Load() != 0 {
+		t.Errorf("%v, after %d connections", err, conns.Load())
+	}
+	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	if err := get(p); err != nil || conns.Load() != 1 {
+		t.Errorf("allowed: %v, after %d connections", err, conns.Load())
+	}
+}
+
+func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
+	if (vet.Policy{}).Transport().Proxy != nil {
+		t.Error("it asks for a proxy")
+	}
+}
