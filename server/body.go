@@ -51,11 +51,11 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	default:
 		return s.unread(out, unreadable("body", "broke off"))
 	}
-	raw = bytes.TrimSpace(raw)
-	r.Body = io.NopCloser(bytes.NewReader(raw))
-	if len(raw) == 0 {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		r.Body = http.NoBody
 		return nil
 	}
+	r.Body = io.NopCloser(bytes.NewReader(raw)) // as it was sent: it may be signed
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {

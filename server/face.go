@@ -3,9 +3,12 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,9 +35,15 @@ type Face struct {
 	Summary string
 	// Status is that of its usual answer; 0 is 200.
 	Status int
+	// Takes and Gives are the structs that its body and its usual answer are; nil: any
+	// JSON.
+	Takes, Gives reflect.Type
 	// Serve answers a request. inside carries out the requests that it makes
 	// meanwhile, whatever address they name; they end with it.
 	Serve func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
+	// Answer takes the place of Serve for who makes no requests: it returns the usual
+	// answer, or what to refuse the request with.
+	Answer func(r *http.Request) (any, error)
 }
 
 // faces registers the faces of Options.
@@ -48,9 +57,30 @@ func (f face) faces() {
 				s.refuse(out, r, err)
 				return
 			}
+			if one.Answer != nil {
+				s.answer(out, r, one)
+				return
+			}
 			one.Serve(out, r, inside{server: s, via: one.Via, outer: r})
 		})
 	}
+}
+
+// answer serves a face that only answers.
+func (s *Server) answer(out *response, r *http.Request, one Face) {
+	given, err := one.Answer(r)
+	if err != nil {
+		s.refuse(out, r, err)
+		return
+	}
+	raw, err := json.Marshal(given)
+	if err != nil { // a mistake in the face's own types
+		s.refuse(out, r, fmt.Errorf("encode the answer of %s: %w", one.Via, err))
+		return
+	}
+	out.Header().Set("Content-Type", "application/json")
+	out.WriteHeader(cmp.Or(one.Status, http.StatusOK))
+	_, _ = out.Write(raw) // response keeps the error for the log line
 }
 
 // described says of a face who may ask it, and what it is.
@@ -64,10 +94,10 @@ func (f face) described(route string, one Face) {
 		op.Description, op.Security = "", []map[string][]string{}
 	}
 	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
-	body := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{}}}
+	body := f.content(one.Gives, &huma.Schema{})
 	if op.Method == http.MethodPost {
 		object := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: object}}}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: f.content(one.Takes, object)}
 	}
 	status := cmp.Or(one.Status, http.StatusOK)
 	answer := &huma.Response{Description: http.StatusText(status)}
@@ -85,6 +115,14 @@ func (f face) described(route string, one Face) {
 		}
 	}
 	f.api.OpenAPI().AddOperation(&op)
+}
+
+// content describes JSON of a type, and if that is nil, what else it is.
+func (f face) content(t reflect.Type, other *huma.Schema) map[string]*huma.MediaType {
+	if t != nil {
+		other = f.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+	}
+	return map[string]*huma.MediaType{"application/json": {Schema: other}}
 }
 
 // faceHeaders are the headers of all protocols.
