@@ -87,6 +87,9 @@ type Traits struct {
 	Sign     string        // before a command, as people are told; "" is a slash
 	Gap      time.Duration // between two messages to one room, at least
 	EditGap  time.Duration // between two edits of a preview, at least
+	// Mute says why nothing can be sent; "" if it can. What a chat would be told is then
+	// in the log of its delivery thread only.
+	Mute string
 	// Repeats says what becomes of a message that is sent again with its key after a
 	// crash, for docs and logs: "recognised for some minutes", "sent twice".
 	Repeats string

@@ -63,6 +63,9 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if x.kept, err = readKept(s.State()); err != nil {
 		return permanent(err)
 	}
+	if x.traits.Mute != "" {
+		return x.unsent(ctx, x.traits.Mute)
+	}
 	known := false
 	if x.at, x.reply, known = o.destination(d, s.Run().Thread); !known {
 		return x.unsent(ctx, "nothing says in which chat it is to be said")
