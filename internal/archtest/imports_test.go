@@ -28,6 +28,7 @@ var floors = map[string]int{
 	"channel/irc":         4,
 	"channel/slack":       4,
 	"channel/telegram":    4,
+	"channel/webhook":     4,
 	"tracker":             1, // issues in a file
 	"tracker/mail":        2, // what its commands ask and tell a server
 	"client":              2, // the wire types and the Go client

@@ -1,0 +1,365 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/webhook/webhooktest"
+	"mailroom/client"
+)
+
+func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
+	o := newOffice(t).start()
+	if a := o.post("msg_1", webhooktest.Message("lobby", "ann", "hello"), 202); a.Body != `{"message":"msg_1"}` || a.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("answered with %s, %v", a.Body, a.Header)
+	}
+	o.texts("hello")
+	o.post("msg_2", body(t, map[string]any{
+		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"}, "text": "and this?",
+		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain", "size": 12}},
+	}), 202)
+	o.texts("hello", "Bob: and this?") // a group shares its conversation
+	posts := o.Posts()
+	first, second := posts[0].Body, posts[1].Body
+	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
+		t.Errorf("sent was %+v", posts[0])
+	}
+	if second.Room != "team" || second.Topic != "deploys" || !second.Group || second.ReplyTo != "msg_2" {
+		t.Errorf("sent was %+v", second)
+	}
+	s := o.runner.State()
+	if s.LastSuccess.IsZero() || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+// TestASignatureIsOfThisBodyAndOfNow has requests that are not; nothing is taken of any.
+func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
+	o := newOffice(t).start()
+	said := webhooktest.Message("lobby", "ann", "hello")
+	sign := func(r *http.Request, key, id string, at time.Time, body string) {
+		stamp := strconv.FormatInt(at.Unix(), 10)
+		r.Header.Set("webhook-id", id)
+		r.Header.Set("webhook-timestamp", stamp)
+		r.Header.Set("webhook-signature", webhooktest.Sign(key, id, stamp, []byte(body)))
+	}
+	now := time.Now()
+	other := strings.Repeat("x", 32)
+	for name, c := range map[string]struct {
+		change func(r *http.Request)
+		want   string // in the problem; "": it is taken
+	}{
+		"another secret":     {func(r *http.Request) { sign(r, other, "a", now, said) }, "no signature"},
+		"another body":       {func(r *http.Request) { sign(r, webhooktest.Key, "a", now, said+" ") }, "no signature"},
+		"another id":         {func(r *http.Request) { r.Header.Set("webhook-id", "b") }, "no signature"},
+		"another time":       {func(r *http.Request) { r.Header.Set("webhook-timestamp", fmt.Sprint(now.Unix()-60)) }, "no signature"},
+		"too old":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(-5*time.Minute-5*time.Second), said) }, "not within 5m"},
+		"too new":            {func(r *http.Request) { sign(r, webhooktest.Key, "a", now.Add(5*time.Minute+30*time.Second), said) }, "not within 5m"},
+		"no time":            {func(r *http.Request) { r.Header.Set("webhook-timestamp", "yesterday") }, "no time"},
+		"a time in disguise": {func(r *http.Request) { r.Header.Set("webhook-timestamp", "+"+fmt.Sprint(now.Unix())) }, "no time"},
+		"an endless time":    {func(r *http.Request) { r.Header.Set("webhook-timestamp", strings.Repeat("9", 40)) }, "no time"},
+		"without an id":      {func(r *http.Request) { r.Header.Del("webhook-id") }, "webhook-id is missing"},
+		"without a time":     {func(r *http.Request) { r.Header.Del("webhook-timestamp") }, "webhook-timestamp is missing"},
+		"unsigned":           {func(r *http.Request) { r.Header.Del("webhook-signature") }, "webhook-signature is missing"},
+		"an id with a stop":  {func(r *http.Request) { sign(r, webhooktest.Key, "a.b", now, said) }, "full stops"},
+		"an endless id":      {func(r *http.Request) { sign(r, webhooktest.Key, strings.Repeat("a", 151), now, said) }, "at most 150"},
+		"another scheme": {func(r *http.Request) {
+			r.Header.Set("webhook-signature", strings.Replace(r.Header.Get("webhook-signature"), "v1,", "v1a,", 1))
+		}, "no signature"},
+		"no Base64":        {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,%%%") }, "no signature"},
+		"an empty one":     {func(r *http.Request) { r.Header.Set("webhook-signature", "v1,") }, "no signature"},
+		"four minutes old": {func(r *http.Request) { sign(r, webhooktest.Key, "old", now.Add(-4*time.Minute), said) }, ""},
+		"several": {func(r *http.Request) {
+			r.Header.Set("webhook-signature", "v1a,AAAA v1,AAAA "+r.Header.Get("webhook-signature")+" v2,BBBB")
+		}, ""},
+	} {
+		a, err := o.program.Post("ops", "a", said, c.change)
+		var p client.Problem
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case c.want == "" && a.Code != 202:
+			t.Errorf("%s: %d %s", name, a.Code, a.Body)
+		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 || p.Code != mailroom.Unauthenticated ||
+			!strings.Contains(p.Detail, c.want) || a.Header.Get("Content-Type") != client.ProblemType):
+			t.Errorf("%s: %d %s, want %q", name, a.Code, a.Body, c.want)
+		}
+	}
+	o.rest()
+	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two, and their answers
+		t.Errorf("there are %d messages", n)
+	}
+}
+
+// TestABodyIsSignedAsItIsSent has white space around it, which the server does not mind.
+func TestABodyIsSignedAsItIsSent(t *testing.T) {
+	o := newOffice(t).start()
+	o.post("msg_1", "\n  "+webhooktest.Message("lobby", "ann", "hello")+"\r\n\n", 202)
+	o.texts("hello")
+}
+
+func TestWhatComesTwiceUnderOneIDIsTakenOnce(t *testing.T) {
+	o := newOffice(t).start()
+	said := webhooktest.Message("lobby", "ann", "hello")
+	first := o.post("msg_1", said, 202)
+	o.texts("hello")
+	var posts sync.WaitGroup
+	for range 8 {
+		posts.Go(func() {
+			a, err := o.program.Post("ops", "msg_1", said, nil)
+			if err != nil || a.Code != 202 || a.Body != first.Body {
+				t.Errorf("a repeat: %d %s, %v", a.Code, a.Body, err)
+			}
+		})
+	}
+	posts.Wait()
+	o.stop()
+	o.start() // and after a restart
+	if a := o.post("msg_1", said, 202); a.Body != first.Body {
+		t.Errorf("a repeat: %s", a.Body)
+	}
+	o.post("msg_1", webhooktest.Message("lobby", "ann", "something else"), 202) // what was taken stands
+	o.post("msg_2", webhooktest.Message("lobby", "ann", "bye"), 202)
+	o.texts("hello", "bye")
+	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:lobby"}); n != 2 {
+		t.Errorf("there are %d runs", n)
+	}
+}
+
+func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
+	o := newOffice(t).start()
+	long := strings.Repeat("x", mailroom.MaxText+1)
+	file := func(f map[string]any) map[string]any {
+		return map[string]any{"room": "r", "user": map[string]string{"id": "u"}, "files": []any{f}}
+	}
+	say := func(more map[string]any) string {
+		all := map[string]any{"room": "r", "user": map[string]any{"id": "u"}, "text": "hi"}
+		for k, v := range more {
+			if all[k] = v; v == nil {
+				delete(all, k)
+			}
+		}
+		return body(t, all)
+	}
+	for name, c := range map[string]struct {
+		body string
+		code int
+		want string
+	}{
+		"no JSON":            {`{"room":`, 400, "is not JSON"},
+		"nothing":            {``, 422, "is not a JSON object"},
+		"a list":             {`[]`, 422, "is not a JSON object"},
+		"two of a name":      {`{"room":"a","room":"b"}`, 422, "comes twice"},
+		"a strange field":    {say(map[string]any{"color": "red"}), 422, "body.color: unknown field"},
+		"what we send":       {`{"kind":"message","key":"k","channel":"ops","room":"r","text":"hi"}`, 422, "unknown field"},
+		"no room":            {say(map[string]any{"room": nil}), 422, "body.room: is needed"},
+		"a room of numbers":  {say(map[string]any{"room": 7}), 422, "body.room: cannot be a number"},
+		"a long room":        {say(map[string]any{"room": strings.Repeat("r", 301)}), 422, "body.room: has at most 300 bytes"},
+		"no user":            {say(map[string]any{"user": nil}), 422, "body.user.id: is needed"},
+		"a user without id":  {say(map[string]any{"user": map[string]string{"name": "Ann"}}), 422, "body.user.id: is needed"},
+		"no text":            {say(map[string]any{"text": nil}), 422, "body.text: is needed"},
+		"a blank text":       {say(map[string]any{"text": " \n"}), 422, "body.text: is needed"},
+		"a NUL":              {say(map[string]any{"text": "a\x00"}), 422, "body.text: has at most"},
+		"a long text":        {say(map[string]any{"text": long}), 422, "body.text: has at most 1048576 bytes"},
+		"a huge body":        {say(map[string]any{"text": long + long}), 413, "larger than"},
+		"beyond the server":  {say(map[string]any{"text": long + long + long + long}), 413, "larger than"},
+		"another kind":       {say(map[string]any{"kind": "shout"}), 422, "body.kind: must be"},
+		"a message of":       {say(map[string]any{"of": "msg_1"}), 422, "body.of: goes with another kind"},
+		"an edit of nothing": {say(map[string]any{"kind": "edit"}), 422, "body.of: is needed"},
+		"a tap of nothing":   {say(map[string]any{"kind": "tap", "text": nil, "of": "m"}), 422, "body.data: is needed"},
+		"a delete with text": {say(map[string]any{"kind": "delete", "of": "m"}), 422, "body.text: goes with another kind"},
+		"a file nowhere":     {body(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is needed"},
+		"a file by halves":   {body(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is needed"},
+		"a file of ours":     {body(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is needed"},
+		"a negative file":    {body(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "less than nothing"},
+	} {
+		a, err := o.program.Post("ops", "a", c.body, nil)
+		var p client.Problem
+		if err != nil || json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != c.code || !strings.Contains(p.Detail, c.want) {
+			t.Errorf("%s: %d %s, %v; want %d %q", name, a.Code, a.Body, err, c.code, c.want)
+		}
+	}
+	if a, err := o.program.Post("ops", "a", say(nil), func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }); err != nil || a.Code != 415 {
+		t.Errorf("no JSON by name: %d %s, %v", a.Code, a.Body, err)
+	}
+	if n := o.runs(mailroom.RunQuery{}); n != 0 {
+		t.Errorf("there are %d runs", n)
+	}
+	if s := o.runner.State(); s.Condition != channel.Connected {
+		t.Errorf("the channel is %+v", s)
+	}
+}
+
+func TestAChannelThatIsNotConnectedIsToBeAskedAgain(t *testing.T) {
+	o := newOffice(t).start()
+	for name, want := range map[string]int{"down": 503, "nobody": 404} {
+		a, err := o.program.Post(name, "a", webhooktest.Message("r", "u", "hi"), nil)
+		if err != nil || a.Code != want || want == 503 && a.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %d %v %s, %v", name, a.Code, a.Header, a.Body, err)
+		}
+	}
+}
+
+func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
+	for name, c := range map[string]struct {
+		secret string
+		err    error
+		want   string
+	}{
+		"none":      {"", nil, "there is no secret"},
+		"short":     {"hush-hush", nil, "has 9 bytes, and needs 24"},
+		"no Base64": {"whsec_hush!hush!hush!hush!hush!", nil, "is not Base64"},
+		"one short": {webhooktest.Secret + " whsec_aHVzaA==", nil, "has 4 bytes"},
+		"no file":   {"", errors.New("no such file"), "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOffice(t)
+			var mu sync.Mutex
+			text, err := c.secret, c.err
+			o.secret = func() (string, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return text, err
+			}
+			o.begin()
+			o.becomes(channel.Failed)
+			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || strings.Contains(s.Reason, "hush") {
+				t.Errorf("the reason is %q", s.Reason)
+			}
+			o.post("a", webhooktest.Message("r", "u", "hi"), 503)
+			mu.Lock()
+			text, err = webhooktest.Secret, nil
+			mu.Unlock()
+			o.runner.Resume()
+			o.becomes(channel.Connected)
+			o.says("a", "r", "hi")
+			o.texts("hi")
+			mu.Lock()
+			text, err = "", errors.New("somebody took the file away")
+			mu.Unlock()
+			o.post("b", webhooktest.Message("r", "u", "ho"), 503)
+			if s := o.runner.State(); !strings.Contains(s.LastError, "took the file") {
+				t.Errorf("the trouble is %q", s.LastError)
+			}
+		})
+	}
+}
+
+// TestASecretIsChangedWithoutAPause has two for a while.
+func TestASecretIsChangedWithoutAPause(t *testing.T) {
+	o := newOffice(t)
+	var mu sync.Mutex
+	now := webhooktest.Secret
+	o.secret = func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, nil
+	}
+	change := func(secret string) {
+		mu.Lock()
+		defer mu.Unlock()
+		now = secret
+	}
+	next := "a raw one\twith a tab is two" // white space is between secrets
+	next = strings.Join(strings.Fields(next), "-")
+	o.start()
+	o.says("1", "r", "one")
+	o.texts("one")
+	change(next + "\n" + webhooktest.Secret)
+	o.says("2", "r", "two") // the program has the old one
+	o.texts("one", "two")
+	o.program.Key = next
+	o.says("3", "r", "three")
+	o.texts("one", "two", "three")
+	o.Accept(next)
+	o.says("4", "r", "four")
+	o.texts("one", "two", "three", "four")
+	change(next)
+	o.says("5", "r", "five")
+	o.texts("one", "two", "three", "four", "five")
+	o.program.Key = webhooktest.Key
+	o.post("6", webhooktest.Message("r", "ann", "six"), 401)
+}
+
+func TestWhatNobodyHasReadIsEditedAndDeleted(t *testing.T) {
+	o := newOffice(t)
+	gate := make(chan struct{})
+	o.agent = gated(gate)
+	o.start()
+	o.says("1", "r", "one")
+	o.Until(t, "the run", func() bool { return len(o.entries("ops:webhook:r", mailroom.KindStarted)) == 1 })
+	o.says("2", "r", "two")
+	o.says("3", "r", "three")
+	edit := func(id, of, user, text string) {
+		o.post(id, body(t, map[string]any{"kind": "edit", "room": "r", "user": map[string]string{"id": user}, "of": of, "text": text}), 202)
+	}
+	edit("e1", "2", "ann", "two, mended")
+	edit("e2", "2", "bob", "two, meddled with")
+	o.post("d1", body(t, map[string]any{"kind": "delete", "room": "r", "of": "3"}), 202)
+	close(gate)
+	o.texts("one", "two, mended")
+}
+
+func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
+	o := newOffice(t).start()
+	say := func(id string, addressed bool) {
+		o.post(id, body(t, map[string]any{"room": "r", "group": true, "user": map[string]string{"id": "u"}, "text": id, "addressed": addressed}), 202)
+	}
+	say("between-you-and-me", false)
+	say("agent", true)
+	o.texts("agent")
+}
+
+func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
+	o := newOffice(t)
+	o.talk = chat.Talk{Users: []string{"bob"}}
+	o.start()
+	o.says("1", "r", "let me in")
+	o.post("2", webhooktest.Message("r", "bob", "hello"), 202)
+	o.texts("hello")
+}
+
+func TestWhereRequestsComeInIsDescribed(t *testing.T) {
+	o := newOffice(t).start()
+	a, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get(o.program.URL + "/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close() // it is read to its end
+	var d struct {
+		Paths map[string]map[string]struct {
+			Security    []any `json:"security"`
+			RequestBody struct {
+				Content map[string]struct {
+					Schema map[string]string `json:"schema"`
+				} `json:"content"`
+			} `json:"requestBody"`
+			Responses map[string]any `json:"responses"`
+		} `json:"paths"`
+		Components struct {
+			Schemas map[string]struct {
+				Required   []string       `json:"required"`
+				Properties map[string]any `json:"properties"`
+			} `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.NewDecoder(a.Body).Decode(&d); err != nil {
+		t.Fatal(err)
+	}
+	post := d.Paths["/v1/hooks/{channel}"]["post"]
+	ref := post.RequestBody.Content["application/json"].Schema["$ref"]
+	in := d.Components.Schemas[strings.TrimPrefix(ref, "#/components/schemas/")]
+	if post.Responses["202"] == nil || len(post.Security) != 0 || in.Properties["text"] == nil || fmt.Sprint(in.Required) != "[room]" {
+		t.Errorf("it is described as %+v, and %s as %+v", post, ref, in)
+	}
+}

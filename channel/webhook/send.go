@@ -1,0 +1,228 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/internal/vet"
+)
+
+const (
+	callTime   = 20 * time.Second
+	mostAnswer = 64 << 10 // bytes of an answer that are read
+	mostQuote  = 200      // bytes of it that an error quotes
+)
+
+// Outbound is the body of a request that goes out.
+type Outbound struct {
+	Kind    string   `json:"kind"` // message or edit
+	Key     string   `json:"key"`  // the webhook-id
+	Channel string   `json:"channel"`
+	Room    string   `json:"room"`
+	Topic   string   `json:"topic,omitempty"`
+	Group   bool     `json:"group,omitempty"`
+	Text    string   `json:"text"` // Markdown, as models write it
+	Buttons []Button `json:"buttons,omitempty"`
+	ReplyTo string   `json:"reply_to,omitempty"` // webhook-id of the message that it answers
+	Of      string   `json:"of,omitempty"`       // id of the message that is edited
+}
+
+// Button is something to press. Who does posts a tap with its data.
+type Button struct {
+	Words string `json:"words"`
+	Data  string `json:"data"`
+}
+
+// Send implements [chat.Platform]. The id of the message is the one that the receiver
+// answers with, else its key.
+func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
+	return c.post(ctx, c.outbound(kindMessage, key, to, m))
+}
+
+// Edit implements [chat.Platform]. Each edit has an id of its own: the same text may
+// come back after another one.
+func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
+	out := c.outbound(kindEdit, "edit_"+rand.Text(), to, m)
+	out.Of = id
+	_, err := c.post(ctx, out)
+	return err
+}
+
+// Find implements [chat.Platform].
+func (c *connection) Find(context.Context, chat.Room, string, chat.Message) (string, bool, error) {
+	return "", false, chat.ErrNoHistory
+}
+
+// Typing implements [chat.Platform]: it is never shown.
+func (c *connection) Typing(context.Context, chat.Room) error { return nil }
+
+func (c *connection) outbound(kind, key string, to chat.Room, m chat.Message) Outbound {
+	out := Outbound{
+		Kind: kind, Key: key, Channel: c.link.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.Reply,
+	}
+	for _, b := range m.Buttons {
+		out.Buttons = append(out.Buttons, Button(b))
+	}
+	return out
+}
+
+// post makes one request, and gives its error the class that it means.
+func (c *connection) post(ctx context.Context, out Outbound) (id string, err error) {
+	id, err = c.exchange(ctx, out)
+	if f, failed := errors.AsType[*mailroom.Failure](err); failed && ctx.Err() == nil {
+		c.link.Trouble(f.Err)
+	}
+	return id, err
+}
+
+func (c *connection) exchange(ctx context.Context, out Outbound) (id string, err error) {
+	if c.address == nil {
+		return "", permanent(errors.New("the channel has no url"))
+	}
+	keys, err := c.options.secrets()
+	if err != nil {
+		return "", outage(0, err)
+	}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return "", permanent(err)
+	}
+	within := c.options.CallTime
+	if within <= 0 {
+		within = callTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	var connected atomic.Bool // from then on it may have arrived
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	r, err := http.NewRequestWithContext(traced, http.MethodPost, c.address.String(), bytes.NewReader(body))
+	if err != nil {
+		return "", permanent(errors.New("the url cannot be used"))
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "mailroom")
+	keys.sign(r.Header, out.Key, body)
+	a, err := c.http.Do(r)
+	if err != nil {
+		return "", c.lost(ctx, err, connected.Load())
+	}
+	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
+	raw, err := io.ReadAll(io.LimitReader(a.Body, mostAnswer))
+	if err := c.refusal(a, raw); err != nil {
+		return "", err
+	}
+	if err != nil { // it was taken: that is in the status
+		c.link.Log().Debug("the rest of an answer is missing", "key", out.Key)
+	}
+	return messageID(raw, out.Key), nil
+}
+
+// messageID is the id in the answer to a message, else its key.
+func messageID(raw []byte, key string) string {
+	var answer struct {
+		ID string `json:"id"`
+	}
+	if json.Unmarshal(raw, &answer) != nil || answer.ID == "" || name("id", answer.ID) != nil {
+		return key
+	}
+	return answer.ID
+}
+
+// lost is the error of a request without an answer. It does not tell the address, in
+// which there may be a secret.
+func (c *connection) lost(ctx context.Context, err error, maybe bool) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	refused := errors.Is(err, vet.ErrRefused)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = errors.New("no answer in time")
+	}
+	err = outage(0, fmt.Errorf("post to %s: %w", c.address.Host, err))
+	if refused || !maybe {
+		return err
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, err)
+}
+
+// refusal is what an answer means that does not say yes; nil of one that does.
+func (c *connection) refusal(a *http.Response, raw []byte) error {
+	if a.StatusCode >= 200 && a.StatusCode < 300 {
+		return nil
+	}
+	err := fmt.Errorf("post to %s: it answered %d %s", c.address.Host, a.StatusCode, http.StatusText(a.StatusCode))
+	if words := c.quote(raw); words != "" {
+		err = fmt.Errorf("%w: %s", err, words)
+	}
+	after := retryAfter(a.Header.Get("Retry-After"), time.Now())
+	switch code := a.StatusCode; {
+	case code == http.StatusGone:
+		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
+		return fmt.Errorf("%w: %w", chat.ErrEverywhere, outage(after, err)) // it is one receiver for all rooms
+	case code == http.StatusRequestTimeout, code == http.StatusTooEarly:
+		return outage(after, err)
+	case code >= 300 && code < 400:
+		return permanent(fmt.Errorf("%w: redirects are not followed, so write the address where it is into url", err))
+	case code < 500:
+		return permanent(err)
+	}
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(after, err))
+}
+
+// quote is the beginning of an answer, as one line. What looks like a secret is not in
+// it.
+func (c *connection) quote(raw []byte) string {
+	text := strings.Join(strings.Fields(strings.ToValidUTF8(string(raw), "\uFFFD")), " ")
+	keys, err := c.options.secrets()
+	if err != nil {
+		return ""
+	}
+	for _, key := range keys {
+		text = strings.NewReplacer(string(key), "(secret)", base64.StdEncoding.EncodeToString(key), "(secret)").Replace(text)
+	}
+	if len(text) <= mostQuote {
+		return text
+	}
+	end := mostQuote
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// mostPatience bounds what a receiver may ask for.
+const mostPatience = 24 * time.Hour
+
+// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3).
+func retryAfter(header string, now time.Time) time.Duration {
+	var after time.Duration
+	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
+		after = time.Duration(min(max(n, 0), int64(mostPatience/time.Second))) * time.Second
+	} else if at, err := http.ParseTime(header); err == nil {
+		after = at.Sub(now)
+	}
+	return min(max(after, 0), mostPatience)
+}
+
+func outage(after time.Duration, err error) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err}
+}
+
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }

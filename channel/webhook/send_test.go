@@ -1,0 +1,327 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/webhook"
+	"mailroom/channel/webhook/webhooktest"
+	"mailroom/internal/vet"
+	"mailroom/internal/vet/vettest"
+)
+
+// gated is an echo that waits for its gate to be open.
+func gated(gate <-chan struct{}) mailroom.AgentFunc {
+	return func(ctx context.Context, s mailroom.Session) error {
+		select {
+		case <-gate:
+			return echo(ctx, s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// deadRuns are the dead letters of the delivery thread of room r.
+func (o *office) deadRuns() int {
+	return o.runs(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.Failed}})
+}
+
+// TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage has one answer to the first
+// request, and none but good ones after it.
+func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault   webhooktest.Fault
+		tries   int // that arrive at all
+		dead    bool
+		trouble string
+	}{
+		"yes":                      {webhooktest.Fault{}, 1, false, ""},
+		"an error of its own":      {webhooktest.Fault{Code: 500, Body: "oh " + webhooktest.Secret + " or " + webhooktest.Key}, 2, false, "answered 500 Internal Server Error: oh "},
+		"a bad gateway":            {webhooktest.Fault{Code: 502}, 2, false, "answered 502"},
+		"not now":                  {webhooktest.Fault{Code: 503}, 2, false, "answered 503"},
+		"too many, without a time": {webhooktest.Fault{Code: 429}, 2, false, "answered 429"},
+		"too slow":                 {webhooktest.Fault{Code: 408}, 2, false, "answered 408"},
+		"a connection cut":         {webhooktest.Fault{Reset: true}, 2, false, "EOF"},
+		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 1, true, "answered 400 Bad Request: no such room"},
+		"who are you":              {webhooktest.Fault{Code: 401}, 1, true, "answered 401"},
+		"not here":                 {webhooktest.Fault{Code: 404}, 1, true, "answered 404"},
+		"over there":               {webhooktest.Fault{Code: 307, Location: "/there"}, 1, true, "redirects are not followed"},
+		"nobody":                   {webhooktest.Fault{Code: 410}, 1, true, "nobody is there any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			o.Fail(c.fault)
+			o.start()
+			o.says("1", "r", "one")
+			o.Until(t, "the request", func() bool { return len(o.Posts()) >= c.tries })
+			if c.dead {
+				o.Until(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
+			} else {
+				o.texts("one")
+			}
+			posts := o.Posts()
+			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadRuns() > 0 != c.dead {
+				t.Errorf("it came as %+v", posts)
+			}
+			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.Connected {
+				t.Errorf("the trouble is %q", s.LastError)
+			}
+			if n := len(o.entries("out:ops:webhook:r", chat.KindRepeated)); n != 0 {
+				t.Errorf("%d messages are marked, although the receiver knows them", n)
+			}
+		})
+	}
+}
+
+func TestAReceiverThatHangsIsGivenUpAndPostedToAgain(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.options.CallTime = 100 * time.Millisecond
+	o.Fail(webhooktest.Fault{Hang: true}, webhooktest.Fault{Hang: true})
+	o.start()
+	o.says("1", "r", "one")
+	o.Until(t, "three tries", func() bool { return len(o.Posts()) >= 3 })
+	o.Until(t, "the text", func() bool { return strings.Join(o.Texts(), "|") == "one" })
+	for _, p := range o.Posts() {
+		if p.ID != o.Posts()[0].ID {
+			t.Errorf("posted was %+v", o.Posts())
+		}
+	}
+	if s := o.runner.State(); !strings.Contains(s.LastError, "no answer in time") {
+		t.Errorf("the trouble is %q", s.LastError)
+	}
+}
+
+// TestAReceiverThatAsksForPatienceIsLeftAlone in all rooms, since it is one.
+func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]webhooktest.Fault{
+		"too many": {Code: 429, RetryAfter: "2"}, "not now": {Code: 503, RetryAfter: "2"},
+		"until a date": {Code: 503, RetryAfter: "3 s from now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			if o.start(); name == "until a date" {
+				fault.RetryAfter = time.Now().Add(3 * time.Second).UTC().Format(http.TimeFormat)
+			}
+			o.Fail(fault)
+			began := time.Now()
+			o.says("1", "r", "one")
+			o.Until(t, "the refusal", func() bool { return len(o.Posts()) == 1 })
+			o.says("2", "s", "two")
+			o.Until(t, "both", func() bool { return len(o.Texts()) == 2 })
+			if waited := time.Since(began); waited < 1500*time.Millisecond || len(o.Posts()) != 3 {
+				t.Errorf("after %s it was asked %d times", waited, len(o.Posts()))
+			}
+		})
+	}
+}
+
+func TestWhereNobodyIsNothingIsSentUntilSomethingComes(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.Fail(webhooktest.Fault{Code: 410})
+	o.start()
+	o.says("1", "r", "one")
+	o.Until(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
+	o.says("2", "r", "two")
+	o.texts("two")
+}
+
+func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(o *webhook.Options)
+		want   string
+	}{
+		"this machine":     {func(o *webhook.Options) { o.Policy = vet.Policy{} }, "127.0.0.1 is of this machine"},
+		"localhost":        {func(o *webhook.Options) { o.Policy, o.URL = vet.Policy{}, "http://localhost:1/" }, "of this machine"},
+		"a private one":    {func(o *webhook.Options) { o.URL = "https://10.0.0.1/" }, "10.0.0.1 is of a private network"},
+		"metadata":         {func(o *webhook.Options) { o.URL = "https://169.254.169.254/latest" }, "local link"},
+		"in other clothes": {func(o *webhook.Options) { o.Policy, o.URL = vet.Policy{}, "https://[::ffff:127.0.0.1]/" }, "of this machine"},
+		"without TLS":      {func(o *webhook.Options) { o.URL = "http://example.org/hush" }, "it is not https"},
+		"no address":       {func(o *webhook.Options) { o.URL = "example.org/hush" }, "it is no address"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			c.change(&o.options)
+			o.begin()
+			o.becomes(channel.Failed)
+			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || len(o.Posts()) > 0 {
+				t.Errorf("the reason is %q", s.Reason)
+			}
+		})
+	}
+}
+
+func TestWithoutAnAddressWhatIsSaidIsInTheLog(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.options.URL = ""
+	o.start()
+	o.says("1", "r", "one")
+	const out = "out:ops:webhook:r"
+	o.Until(t, "the end of the delivery", func() bool { return len(o.entries(out, mailroom.KindCompleted)) == 1 })
+	notes := o.entries(out, chat.KindUnsent)
+	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadRuns() != 0 {
+		t.Errorf("the notes are %+v", notes)
+	}
+}
+
+// TestAMessageIsChangedByWhatTheReceiverCallsIt has one that answers with ids.
+func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ answer, id string }{
+		"an id":   {`{"id":"row-7","more":[1]}`, "row-7"},
+		"none":    {``, ""},
+		"no text": {`{"id":7}`, ""},
+		"a page":  {`<html>`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOffice(t)
+			o.options.Edits = true
+			o.talk.Admins = []string{"ann"}
+			o.agent = asks
+			o.Fail(webhooktest.Fault{Body: c.answer})
+			o.start()
+			o.says("1", "r", "clean up")
+			o.Until(t, "the question", func() bool { return len(o.Posts()) == 1 })
+			q := o.Posts()[0]
+			if len(q.Body.Buttons) != 2 || !strings.Contains(q.Body.Text, "rm -r build") {
+				t.Fatalf("asked was %+v", q)
+			}
+			of := c.id
+			if of == "" {
+				of = q.ID
+			}
+			tap := func(id, user string) string {
+				return o.post(id, body(t, map[string]any{
+					"kind": "tap", "room": "r", "user": map[string]string{"id": user, "name": "Ann"}, "of": of, "data": q.Body.Buttons[0]["data"],
+				}), 202).Body
+			}
+			if a := tap("t0", "bob"); !strings.Contains(a, "Only an admin") {
+				t.Errorf("Bob's tap is answered %s", a)
+			}
+			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
+				t.Errorf("the tap is answered %s", a)
+			}
+			o.Until(t, "what came of it", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
+			edited := false
+			for _, p := range o.Posts() {
+				edited = edited || p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")
+			}
+			if !edited {
+				t.Errorf("posted was %+v", o.Posts())
+			}
+			if a := tap("t2", "ann"); !strings.Contains(a, `"answer":"Approved by `) {
+				t.Errorf("the late tap is answered %s", a)
+			}
+		})
+	}
+}
+
+// asks is an agent that asks whether it may, and says what it may.
+func asks(ctx context.Context, s mailroom.Session) error {
+	got, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
+}
+
+// TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt since others would have it twice.
+func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
+	t.Parallel()
+	for _, edits := range []bool{true, false} {
+		o := newOffice(t)
+		o.options.Edits = edits
+		gate := make(chan struct{})
+		o.agent = func(ctx context.Context, s mailroom.Session) error {
+			if err := s.Stream(ctx, "Once upon a time. "); err != nil {
+				return err
+			}
+			select {
+			case <-gate:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return s.Stream(ctx, "The end.")
+		}
+		o.start()
+		o.says("1", "r", "tell me")
+		if edits {
+			o.Until(t, "a preview", func() bool { return strings.HasPrefix(strings.Join(o.Texts(), "|"), "Once upon a time.") })
+		}
+		close(gate)
+		o.texts("Once upon a time. The end.")
+		if n := len(o.Posts()); !edits && n != 1 || edits && n < 2 {
+			t.Errorf("edits %t: posted was %+v", edits, o.Posts())
+		}
+	}
+}
+
+// TestALongAnswerIsOneRequest of everything that a message can be.
+func TestALongAnswerIsOneRequest(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	long := strings.Repeat("words and 👋 more words\n", 20_000)
+	o.agent = func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, long) }
+	o.start()
+	o.says("1", "r", "go on")
+	o.texts(strings.TrimSpace(long))
+}
+
+// TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo until it is answered with
+// another one, or that is allowed; nothing is lost meanwhile.
+func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(o.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.options.URL, o.options.Insecure = "http://innocent.example.org:"+port+"/take", true
+	o.options.Policy = vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
+	o.start()
+	o.says("1", "r", "one")
+	o.Until(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is of this machine") })
+	if len(o.Posts()) > 0 || o.deadRuns() > 0 {
+		t.Errorf("%d dead letters; posted was %+v", o.deadRuns(), o.Posts())
+	}
+	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 {
+		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
+	}
+	o.stop()
+	o.options.Policy.Allow = loopback().Allow
+	o.start()
+	o.texts("one")
+}
+
+// TestWhatIsSentCannotBeSentBack although it is signed with the channel's secret.
+func TestWhatIsSentCannotBeSentBack(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t).start()
+	o.says("1", "r", "one")
+	o.texts("one")
+	raw, err := json.Marshal(o.Posts()[0].Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.post("1", string(raw), 422)
+}

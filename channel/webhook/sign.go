@@ -1,0 +1,133 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"mailroom"
+)
+
+// Headers of a request, both ways.
+const (
+	headerID        = "webhook-id"
+	headerTimestamp = "webhook-timestamp" // seconds since 1970
+	headerSignature = "webhook-signature" // "v1,<Base64>", several with spaces between
+)
+
+// Headers are those that a request has beside the usual ones.
+func Headers() []string { return []string{headerID, headerTimestamp, headerSignature} }
+
+const (
+	secretMark  = "whsec_"
+	leastSecret = 24 // bytes
+	mostID      = 150
+	scheme      = "v1,"
+	// tolerance is how far the clocks of two machines may differ, with the time that a
+	// request takes between them.
+	tolerance = 5 * time.Minute
+)
+
+// secrets are keys of HMAC.
+type secrets [][]byte
+
+// NewSecret makes a secret.
+func NewSecret() string {
+	key := make([]byte, 32)
+	rand.Read(key) // it never fails
+	return secretMark + base64.StdEncoding.EncodeToString(key)
+}
+
+// IsCoded reports whether the first secret is written in Base64.
+func IsCoded(text string) bool { return strings.HasPrefix(text, secretMark) }
+
+// CheckSecret refuses what cannot be used as [Options].Secret. It does not say what it
+// was.
+func CheckSecret(text string) error {
+	_, err := readSecrets(text)
+	return err
+}
+
+func readSecrets(text string) (all secrets, err error) {
+	for one := range strings.FieldsSeq(text) {
+		key := []byte(one)
+		if coded, marked := strings.CutPrefix(one, secretMark); marked {
+			if key, err = base64.StdEncoding.DecodeString(coded); err != nil {
+				return nil, errors.New("the secret begins with " + secretMark + " and is not Base64 after that")
+			}
+		}
+		if len(key) < leastSecret {
+			return nil, fmt.Errorf("the secret has %d bytes, and needs %d or more", len(key), leastSecret)
+		}
+		all = append(all, key)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("there is no secret")
+	}
+	return all, nil
+}
+
+// sum is the signature of one secret. The parts are told from each other by their
+// place, since neither an id nor a time has a full stop in it.
+func sum(key []byte, id, at string, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(h, "%s.%s.", id, at) // a hash takes everything
+	_, _ = h.Write(body)                    // as above
+	return h.Sum(nil)
+}
+
+// sign signs a body that is sent now.
+func (all secrets) sign(h http.Header, id string, body []byte) {
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	var signatures []string
+	for _, key := range all {
+		signatures = append(signatures, scheme+base64.StdEncoding.EncodeToString(sum(key, id, at, body)))
+	}
+	h.Set(headerID, id)
+	h.Set(headerTimestamp, at)
+	h.Set(headerSignature, strings.Join(signatures, " "))
+}
+
+// verify returns the id of a request that is signed with one of the secrets, and new.
+func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
+	id, stamp, given := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
+	for name, value := range map[string]string{headerID: id, headerTimestamp: stamp, headerSignature: given} {
+		if value == "" {
+			return "", unsigned("the header %s is missing: sign the request as Standard Webhooks says", name)
+		}
+	}
+	if len(id) > mostID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
+		return "", unsigned("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, mostID)
+	}
+	seconds, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
+		return "", unsigned("the header %s is no time in whole seconds since 1970", headerTimestamp)
+	}
+	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
+		return "", unsigned("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
+	}
+	for signature := range strings.FieldsSeq(given) {
+		coded, known := strings.CutPrefix(signature, scheme)
+		got, err := base64.StdEncoding.DecodeString(coded)
+		if !known || err != nil {
+			continue // of another scheme
+		}
+		for _, key := range all {
+			if hmac.Equal(got, sum(key, id, stamp, body)) {
+				return id, nil
+			}
+		}
+	}
+	return "", unsigned("no signature in the header %s is one of this body with the channel's secret", headerSignature)
+}
+
+func unsigned(format string, args ...any) error {
+	return mailroom.Errorf(mailroom.Unauthenticated, format, args...)
+}

@@ -1,0 +1,198 @@
+// Package webhook makes a chat platform of any program that can POST: what it says comes
+// as signed requests to this server, and what it is told goes to it as signed requests.
+//
+// Both ways are signed by the scheme of Standard Webhooks 1.0.0
+// (https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md),
+// with a shared secret (v1, HMAC-SHA256). The webhook-id is the key of a message in both
+// directions: what comes twice under one is taken once, and what is sent again has the
+// one that it had.
+//
+// There is no connection. A channel is there as long as its secret can be read and this
+// server listens; that somebody could reach it is known only when somebody has.
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/internal/vet"
+)
+
+// Kind is the name of this platform in configurations.
+const Kind = "webhook"
+
+// Options are one program. Secret and Hooks are needed.
+type Options struct {
+	// Secret returns the secrets, with white space between them: each request that comes
+	// is to be signed with one of them, and each that goes out is signed with all, so
+	// that one can be changed for another. One has the form whsec_ and Base64, or is
+	// what it is; it has at least 24 bytes. It is asked for with each request.
+	Secret func() (string, error)
+	Hooks  *Hooks // where requests come in
+	// URL is where messages are sent, of https unless it is this machine's; "": none
+	// are sent.
+	URL      string
+	Insecure bool // other addresses may be of http too
+	// Policy says which addresses the URL may stand for.
+	Policy vet.Policy
+	// Edits says that the program can change messages that it has got.
+	Edits bool
+	// Gap and EditGap are those of the traits; 0 is none, and 1 s.
+	Gap, EditGap time.Duration
+	CallTime     time.Duration // for one request; 0 is 20 s
+}
+
+// Pace is how this platform is kept going: nothing has to be heard.
+func (o Options) Pace() channel.Pace { return channel.Pace{Fresh: -1} }
+
+// Check returns what is wrong with the options, but for the secret.
+func (o Options) Check() error {
+	_, err := o.address()
+	return err
+}
+
+// address is where messages are sent; nil: nowhere.
+func (o Options) address() (*url.URL, error) {
+	if o.URL == "" {
+		return nil, nil
+	}
+	u, err := vet.URL(o.URL, o.Insecure)
+	if err == nil {
+		err = o.Policy.CheckHost(u.Hostname())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	return u, nil
+}
+
+func (o Options) secrets() (secrets, error) {
+	text, err := o.Secret()
+	if err != nil {
+		return nil, err
+	}
+	return readSecrets(text)
+}
+
+// Dial implements [chat.Dial]. It asks nobody.
+func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	address, err := o.address()
+	if err == nil {
+		_, err = o.secrets()
+	}
+	if err != nil {
+		return nil, chat.Traits{}, channel.Fatal(err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	c := &connection{
+		options: o, link: l, address: address, life: life, end: end,
+		posts: make(chan post),
+	}
+	c.http = &http.Client{
+		Transport: o.Policy.Transport(),
+		// A redirect would take a message to where nobody said that it should go.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	o.Hooks.enter(l.Name(), c)
+	return c, c.traits(), nil
+}
+
+// connection is the channel as long as it is there. It implements [chat.Platform].
+type connection struct {
+	// Set by Dial.
+	options Options
+	link    *channel.Link
+	address *url.URL // nil: nothing is sent
+	http    *http.Client
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	posts   chan post // to Receive
+
+	// Owned by mu.
+	mu     sync.Mutex
+	answer string // to who pressed a button, while that is taken
+}
+
+// post is a request on its way to being taken.
+type post struct {
+	event chat.Event
+	taken chan outcome // has room for it
+}
+
+// outcome is what became of a post.
+type outcome struct {
+	answer string
+	err    error
+}
+
+func (c *connection) traits() chat.Traits {
+	t := chat.Traits{
+		Platform: Kind, Bot: Kind, Most: mailroom.MaxText, Units: func(text string) int { return len(text) },
+		Edits: c.options.Edits, Buttons: true, Gap: c.options.Gap, EditGap: cmp.Or(c.options.EditGap, time.Second),
+		Repeats: "sent again with the same webhook-id, by which the receiver is to know it",
+		Known:   math.MaxInt64,
+	}
+	if c.address == nil {
+		t.Mute = "the channel has no url"
+	}
+	return t
+}
+
+// Receive implements [chat.Platform]. Who posts something posts it again unless it was
+// told that it was taken, so there is nothing to catch up with.
+func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.life.Done():
+			return c.life.Err()
+		case p := <-c.posts:
+			c.say("")
+			err := take(ctx, p.event)
+			p.taken <- outcome{c.said(), err}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Tapped implements [chat.Platform]: the request that brought the tap is answered with
+// the words.
+func (c *connection) Tapped(_ context.Context, _ chat.Event, words string) error {
+	c.say(words)
+	return nil
+}
+
+func (c *connection) say(words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = words
+}
+
+func (c *connection) said() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.answer
+}
+
+// Tend implements [chat.Platform].
+func (c *connection) Tend(context.Context) error { return nil }
+
+// Close implements [chat.Platform].
+func (c *connection) Close() error {
+	c.options.Hooks.leave(c.link.Name(), c)
+	c.end()
+	c.http.CloseIdleConnections()
+	return nil
+}

@@ -1,0 +1,304 @@
+// Package webhooktest has both sides of a webhook for tests: a program that posts, and
+// a receiver that takes what is posted. Both have a signature of their own making.
+package webhooktest
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Key and Secret are the same: as bytes, and as it is written.
+const (
+	Key    = "0123456789abcdef0123456789abcdef"
+	Secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+)
+
+// Sign is the signature of a request, by the specification.
+func Sign(key, id, at string, body []byte) string {
+	h := hmac.New(sha256.New, []byte(key))
+	_, _ = h.Write(append([]byte(id+"."+at+"."), body...)) // a hash takes everything
+	return "v1," + base64.StdEncoding.EncodeToString(h.Sum(nil))
+}
+
+// Program is who posts.
+type Program struct {
+	URL string // of the server
+	Key string
+}
+
+// Answer is what a request is answered with.
+type Answer struct {
+	Code   int
+	Header http.Header
+	Body   string
+}
+
+// Shout posts, and reads no answer until the connection is closed.
+func (p *Program) Shout(channel, id, body string) (net.Conn, error) {
+	r, err := p.request(channel, id, body)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := net.Dial("tcp", r.URL.Host)
+	if err != nil {
+		return nil, err
+	}
+	return conn, r.Write(conn)
+}
+
+func (p *Program) request(channel, id, body string) (*http.Request, error) {
+	r, err := http.NewRequest(http.MethodPost, p.URL+"/v1/hooks/"+channel, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	at := strconv.FormatInt(time.Now().Unix(), 10)
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("webhook-id", id)
+	r.Header.Set("webhook-timestamp", at)
+	r.Header.Set("webhook-signature", Sign(p.Key, id, at, []byte(body)))
+	return r, nil
+}
+
+// Post posts a body to a channel under an id; change, unless it is nil, changes the
+// request once it is signed.
+func (p *Program) Post(channel, id, body string, change func(*http.Request)) (Answer, error) {
+	r, err := p.request(channel, id, body)
+	if err != nil {
+		return Answer{}, err
+	}
+	if change != nil {
+		change(r)
+	}
+	client := http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	a, err := client.Do(r)
+	if err != nil {
+		return Answer{}, err
+	}
+	defer a.Body.Close() // it is read to its end
+	raw, err := io.ReadAll(a.Body)
+	return Answer{Code: a.StatusCode, Header: a.Header, Body: string(raw)}, err
+}
+
+// Message is the body of something that a user says in a room.
+func Message(room, user, text string) string {
+	raw, err := json.Marshal(map[string]any{"room": room, "user": map[string]string{"id": user, "name": strings.ToUpper(user)}, "text": text})
+	if err != nil {
+		panic(err) // texts
+	}
+	return string(raw)
+}
+
+// Fault is how one request is answered instead.
+type Fault struct {
+	Code       int // 0: taken, with Body
+	RetryAfter string
+	Location   string
+	Body       string
+	Hang       bool          // it is not taken, and never answered
+	Reset      bool          // it is taken, and the connection is cut
+	Hold       chan struct{} // it is taken, and answered once this is closed, if somebody still waits
+}
+
+// Post is a request that has come.
+type Post struct {
+	ID    string
+	Code  int // that it was answered with; 0: it was not
+	Taken bool
+	Body  Body
+}
+
+// Body is that of a request.
+type Body struct {
+	Kind    string              `json:"kind"`
+	Key     string              `json:"key"`
+	Channel string              `json:"channel"`
+	Room    string              `json:"room"`
+	Topic   string              `json:"topic"`
+	Group   bool                `json:"group"`
+	Text    string              `json:"text"`
+	Buttons []map[string]string `json:"buttons"`
+	ReplyTo string              `json:"reply_to"`
+	Of      string              `json:"of"`
+}
+
+// Receiver takes what is posted. It refuses what is not signed with Secret.
+type Receiver struct {
+	URL string
+
+	// Owned by mu.
+	mu     sync.Mutex
+	faults []Fault
+	posts  []Post
+	keys   []string
+}
+
+// NewReceiver makes one that ends with the test.
+func NewReceiver(t *testing.T) *Receiver {
+	t.Helper()
+	r := &Receiver{keys: []string{Key}}
+	s := httptest.NewServer(http.HandlerFunc(r.serve))
+	r.URL = s.URL
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return r
+}
+
+// Accept has signatures of this key be right, and no others.
+func (r *Receiver) Accept(keys ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.keys = keys
+}
+
+// Fail has the next requests answered so, one each.
+func (r *Receiver) Fail(faults ...Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.faults = append(r.faults, faults...)
+}
+
+// Posts are all requests that have come.
+func (r *Receiver) Posts() []Post {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Post(nil), r.posts...)
+}
+
+// Texts are the messages as a program has them that knows what it has by its id, in
+// order, with the edits that came.
+func (r *Receiver) Texts() []string {
+	var texts []string
+	at := map[string]int{}
+	for _, p := range r.Posts() {
+		_, known := at[p.ID]
+		switch {
+		case !p.Taken || known:
+		case p.Body.Kind == "edit":
+			if i, ok := at[p.Body.Of]; ok {
+				texts[i] = p.Body.Text
+			}
+		default:
+			at[p.ID] = len(texts)
+			texts = append(texts, p.Body.Text)
+		}
+	}
+	return texts
+}
+
+// Until waits for something that nobody tells of.
+func (r *Receiver) Until(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !good() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("never: %s; posted was %+v", what, r.Posts())
+		}
+	}
+}
+
+func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
+	raw, err := io.ReadAll(in.Body)
+	p := Post{ID: in.Header.Get("webhook-id")}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err == nil {
+		err = d.Decode(&p.Body)
+	}
+	if why := r.wrong(in, raw, p); why != "" || err != nil {
+		http.Error(w, fmt.Sprint(why, err), http.StatusUnauthorized)
+		r.note(p, http.StatusUnauthorized)
+		return
+	}
+	f := r.fault()
+	p.Taken = f.Code == 0 && !f.Hang
+	if f.Hang {
+		r.note(p, 0)
+		<-in.Context().Done()
+		return
+	}
+	if f.Reset || f.Hold != nil {
+		r.note(p, 0)
+	}
+	if f.Reset {
+		panic(http.ErrAbortHandler)
+	}
+	if f.Hold != nil {
+		select {
+		case <-f.Hold:
+		case <-in.Context().Done():
+		}
+		return
+	}
+	for name, value := range map[string]string{"Retry-After": f.RetryAfter, "Location": f.Location} {
+		if value != "" {
+			w.Header().Set(name, value)
+		}
+	}
+	if p.Taken {
+		f.Code = http.StatusOK
+	}
+	r.note(p, f.Code)
+	w.WriteHeader(f.Code)
+	_, _ = io.WriteString(w, f.Body) // who has gone needs no answer
+}
+
+// wrong says what is wrong with a request; "" of a good one.
+func (r *Receiver) wrong(in *http.Request, raw []byte, p Post) string {
+	at := in.Header.Get("webhook-timestamp")
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	signed := false
+	for given := range strings.SplitSeq(in.Header.Get("webhook-signature"), " ") {
+		for _, key := range r.keys {
+			signed = signed || given == Sign(key, p.ID, at, raw)
+		}
+	}
+	switch {
+	case in.Method != http.MethodPost || in.Header.Get("Content-Type") != "application/json":
+		return "it is no post of JSON"
+	case err != nil || time.Since(time.Unix(seconds, 0)).Abs() > time.Minute:
+		return "it is not of now"
+	case !signed:
+		return "it is not signed"
+	case p.ID == "" || p.ID != p.Body.Key || strings.ContainsAny(p.ID, ". "):
+		return "it has no good id"
+	}
+	return ""
+}
+
+func (r *Receiver) fault() (f Fault) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.faults) > 0 {
+		f, r.faults = r.faults[0], r.faults[1:]
+	}
+	return f
+}
+
+func (r *Receiver) note(p Post, code int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.Code = code
+	r.posts = append(r.posts, p)
+}

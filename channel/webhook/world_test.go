@@ -1,0 +1,237 @@
+package webhook_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/webhook"
+	"mailroom/channel/webhook/webhooktest"
+	"mailroom/engine"
+	"mailroom/internal/vet"
+	"mailroom/ledger"
+	"mailroom/server"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// office is a server with a channel "ops" of a program, and what that receives.
+type office struct {
+	*webhooktest.Receiver
+	t       *testing.T
+	options webhook.Options
+	talk    chat.Talk
+	agent   mailroom.AgentFunc
+	store   mailroom.Store
+	logs    *logs
+	secret  func() (string, error)
+
+	// Set by start.
+	program webhooktest.Program
+	ledger  *ledger.Ledger
+	runner  *channel.Runner
+	stop    func() // nil: it is not started
+}
+
+// echo says what it is told.
+func echo(ctx context.Context, s mailroom.Session) error {
+	input, err := s.Input(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, input[len(input)-1].Text)
+}
+
+// newOffice makes one in which anybody may talk to an echo; start starts it.
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{
+		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.Talk{Anybody: true},
+		secret: func() (string, error) { return webhooktest.Secret, nil },
+	}
+	o.options = webhook.Options{
+		URL: o.URL + "/take?token=hush", Policy: loopback(), EditGap: 10 * time.Millisecond, CallTime: 20 * time.Second,
+	}
+	t.Cleanup(func() {
+		if o.stop != nil {
+			o.stop()
+		}
+		all := o.logs.all()
+		for _, secret := range []string{webhooktest.Key, strings.TrimPrefix(webhooktest.Secret, "whsec_"), "hush"} {
+			if strings.Contains(all, secret) {
+				t.Errorf("%q is in the log: %s", secret, all)
+			}
+		}
+		if t.Failed() {
+			t.Logf("%s\n%+v", all, o.Posts())
+		}
+	})
+	return o
+}
+
+func loopback() (p vet.Policy) {
+	p.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	return p
+}
+
+// start starts the server, and returns when the channel is connected.
+func (o *office) start() *office {
+	o.t.Helper()
+	o.begin()
+	o.becomes(channel.Connected)
+	return o
+}
+
+func (o *office) begin() {
+	o.t.Helper()
+	log := slog.New(slog.NewTextHandler(o.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := bus.New()
+	l := ledger.New(o.store, ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	hooks := webhook.NewHooks()
+	hooks.Expect("ops")
+	hooks.Expect("down")
+	o.options.Hooks, o.options.Secret = hooks, func() (string, error) { return o.secret() }
+	streams := stream.New(l, b)
+	pace := o.options.Pace()
+	pace.First, pace.Most, pace.Attempts = 10*time.Millisecond, 50*time.Millisecond, -1
+	o.runner = channel.New(channel.Options{
+		Name: "ops", Kind: webhook.Kind, Ledger: l, Log: log, Pace: pace,
+		Connect: chat.Connect(chat.Options{Agent: "codex", Talk: o.talk, Follow: streams, Previews: true}, o.options.Dial),
+	})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent()}},
+		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+	})
+	s := httptest.NewServer(server.New(server.Options{
+		Ledger: l, Streams: streams, Token: "operator", Log: log, Faces: map[string]server.Face{webhook.Route: hooks.Face()},
+	}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	if err := l.EndLocal(ctx); err != nil {
+		o.t.Fatal(err)
+	}
+	parts.Go(func() { _ = e.Run(ctx) }) // as above
+	parts.Go(func() { o.runner.Run(ctx) })
+	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}
+	o.stop = func() {
+		cancel()
+		parts.Wait()
+		s.Close()
+		cancelLedger()
+		last.Wait()
+		o.stop = nil
+	}
+}
+
+// becomes waits for a condition of the channel.
+func (o *office) becomes(want channel.Condition) {
+	o.t.Helper()
+	o.Until(o.t, string(want), func() bool { return o.runner.State().Condition == want })
+}
+
+// post posts a body, and wants that answer.
+func (o *office) post(id, body string, want int) webhooktest.Answer {
+	o.t.Helper()
+	a, err := o.program.Post("ops", id, body, nil)
+	if err != nil || a.Code != want {
+		o.t.Fatalf("post %s: %d %s, %v; want %d", id, a.Code, a.Body, err, want)
+	}
+	return a
+}
+
+// says has Ann say something in a room.
+func (o *office) says(id, room, text string) {
+	o.t.Helper()
+	o.post(id, webhooktest.Message(room, "ann", text), 202)
+}
+
+// texts waits until the receiver has these texts, and no others.
+func (o *office) texts(want ...string) {
+	o.t.Helper()
+	all := strings.Join(want, "|")
+	o.Until(o.t, "the texts "+all, func() bool { return strings.Join(o.Texts(), "|") == all })
+	o.rest()
+	if got := strings.Join(o.Texts(), "|"); got != all {
+		o.t.Errorf("got %s, want %s", got, all)
+	}
+}
+
+// rest waits until nothing is to be run or delivered any more.
+func (o *office) rest() {
+	o.t.Helper()
+	o.Until(o.t, "the end of everything", func() bool {
+		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}}) == 0
+	})
+}
+
+func (o *office) runs(q mailroom.RunQuery) (n int) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		n, err = r.CountRuns(q)
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return n
+}
+
+// entries are those of a thread, of one kind.
+func (o *office) entries(thread, kind string) (found []mailroom.Entry) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r mailroom.Reader) (err error) {
+		found, err = r.Entries(mailroom.EntryQuery{Thread: thread, Kinds: []string{kind}})
+		return err
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return found
+}
+
+// body is a request's, of fields.
+func body(t *testing.T, fields map[string]any) string {
+	t.Helper()
+	raw, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// logs keeps what is logged.
+type logs struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logs) all() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
