@@ -28,10 +28,10 @@ func (m *Main) addChannelCommand() *cobra.Command {
 		Short: "Write a channel into the configuration, once it was tried",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return refusal(exitUsage, m.again("channels", "add", "telegram")+", or "+m.again("channels", "add", "irc"), "it is not said what to add")
+			return refusal(exitUsage, m.again("channels", "add", "telegram")+", or irc, or webhook", "it is not said what to add")
 		},
 	}
-	cmd.AddCommand(m.addTelegramCommand(), m.addIRCCommand())
+	cmd.AddCommand(m.addTelegramCommand(), m.addIRCCommand(), m.addWebhookCommand())
 	return cmd
 }
 

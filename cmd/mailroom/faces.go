@@ -1,13 +1,15 @@
 package main
 
 import (
+	"mailroom/channel/webhook"
+	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/protocol/agentmail"
 	"mailroom/protocol/mcp"
 	"mailroom/server"
 )
 
 // faces are the other protocols that the server speaks.
-func faces() map[string]server.Face {
+func faces(hooks *webhook.Hooks) map[string]server.Face {
 	all := map[string]server.Face{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 		Serve: mcp.Handler(version().Version),
@@ -18,5 +20,18 @@ func faces() map[string]server.Face {
 			Status: r.Status, Open: r.Open, Serve: r.Serve,
 		}
 	}
+	all[webhook.Route] = hooks.Face()
 	return all
+}
+
+// newHooks is where requests for the webhooks of a configuration come in.
+func newHooks(c *config.Config) *webhook.Hooks {
+	hooks := webhook.NewHooks()
+	for name, ch := range c.Channels {
+		if w, is := ch.Platform.(*config.Webhook); is {
+			hooks.Expect(name)
+			w.Hooks = hooks
+		}
+	}
+	return hooks
 }

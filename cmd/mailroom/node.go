@@ -72,6 +72,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Log:       log,
 	})
 	streams := stream.New(n.ledger, b)
+	hooks := newHooks(c)
 	n.channels = newChannels(c, agents, n.ledger, files, streams, log)
 	n.secrets = secretsOf(c, n.channels)
 	numbers.Channels(conditions(), n.channels.numbers)
@@ -91,7 +92,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Describe: func(name string) server.Description {
 			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
 		},
-		Faces:    faces(),
+		Faces:    faces(hooks),
 		Channels: n.channels, Pairings: newDoors(c, n.ledger),
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,

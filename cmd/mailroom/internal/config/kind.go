@@ -36,6 +36,7 @@ func platforms() map[string]func() Platform {
 		KindIRC:      func() Platform { return newIRC() },
 		KindPoll:     func() Platform { return newPoll() },
 		KindTelegram: func() Platform { return newTelegram() },
+		KindWebhook:  func() Platform { return newWebhook() },
 	}
 }
 

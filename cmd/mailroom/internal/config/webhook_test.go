@@ -1,0 +1,89 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+const hooked = `[channels.ops]
+kind = "webhook"
+agent = "echo"
+token_file = "/secret"
+`
+
+func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("hush hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	base := strings.Replace(hooked, "/secret", file, 1)
+	for name, c := range map[string]struct {
+		settings string
+		want     Webhook
+		anybody  bool
+	}{
+		"by itself": {"", Webhook{Anybody: true}, true},
+		"with all": {
+			"url = \"http://10.1.2.3/hook\"\ninsecure = true\nallow = [\"10.0.0.0/8\", \"::1\"]\nedits = true\nanybody = false\nusers = [\"ann\"]",
+			Webhook{URL: "http://10.1.2.3/hook", Insecure: true, Allow: []string{"10.0.0.0/8", "::1"}, Edits: true}, false,
+		},
+		"on this machine": {"url = \"http://localhost:9000/\"\nallow = [\"127.0.0.1\"]", Webhook{URL: "http://localhost:9000/", Allow: []string{"127.0.0.1"}, Anybody: true}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for text := base + c.settings; text != ""; {
+				got, err := Parse("f.toml", []byte(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ch := got.Channels["ops"]
+				if diff := cmp.Diff(&c.want, ch.Platform, cmpopts.EquateEmpty()); diff != "" {
+					t.Error(diff)
+				}
+				if ch.Talk().Anybody != c.anybody || !ch.IsChat() {
+					t.Errorf("who may talk: %+v", ch.Talk())
+				}
+				if secret, err := ch.Token.Get(); secret != "hush hush" || err != nil {
+					t.Errorf("the secrets are %q, %v", secret, err)
+				}
+				if _, pace := ch.Dial(); pace.Fresh >= 0 {
+					t.Errorf("the pace is %+v", pace)
+				}
+				shown := got.TOML(true)
+				if strings.Contains(shown, "hush") {
+					t.Errorf("shown as %s", shown)
+				}
+				if text == shown {
+					break
+				}
+				text = shown // is read as what it was made of
+			}
+		})
+	}
+	c, err := Parse("f.toml", []byte(chatting))
+	if err != nil || c.Channels["net"].Talk().Anybody {
+		t.Errorf("elsewhere anybody may talk: %v", err)
+	}
+}
+
+func TestWhatIsWrongWithAWebhookIsNamed(t *testing.T) {
+	for setting, want := range map[string]string{
+		`urls = "https://example.org"`:        `f.toml:5: channels.ops.urls: unknown key (did you mean "url"?)`,
+		`url = "http://example.org/hush"`:     `f.toml:1: channels.ops: url: it is not https: nothing would encrypt what goes there`,
+		`url = "https://u:hush@example.org/"`: `f.toml:5: channels.ops.url: it has a name or a password in it, which is of no use`,
+		`url = "example.org/hush"`:            `f.toml:5: channels.ops.url: it is no address such as "https://example.org/hook"`,
+		`url = 7`:                             `f.toml:5: channels.ops.url: 7 is not an address, such as "https://example.org/hook"`,
+		`url = "https://10.0.0.1/"`:           `f.toml:1: channels.ops: url: the address is refused: 10.0.0.1 is of a private network; to post there all the same, write it into allow`,
+		`url = "http://localhost:9000/"`:      `f.toml:1: channels.ops: url: the address is refused: 127.0.0.1 is of this machine; to post there all the same, write it into allow`,
+		`allow = ["ten"]`:                     `f.toml:5: channels.ops.allow: "ten" is no network such as "10.0.0.0/8", and no address`,
+		`allow = "10.0.0.0/8"`:                `f.toml:5: channels.ops.allow: "10.0.0.0/8" is not a list of texts, such as ["a", "b"]`,
+		`token_env = "A"`:                     `f.toml:1: channels.ops: it needs token_env or token_file, one of them: the token itself is in no configuration`,
+		`anybody = "yes"`:                     `f.toml:5: channels.ops.anybody: "yes" is not true or false`,
+	} {
+		refused(t, hooked+setting, want)
+	}
+}

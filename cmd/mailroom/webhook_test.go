@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"mailroom"
+	"mailroom/channel/webhook/webhooktest"
+	"mailroom/client"
+)
+
+// hooked is a server in a process of its own with a channel "ops" of a program, whose
+// agent is a command that notes what it was told and answers in capitals.
+type hooked struct {
+	*bot
+	program  webhooktest.Program
+	receiver *webhooktest.Receiver
+}
+
+func newHooked(t *testing.T, more string) *hooked {
+	t.Helper()
+	h := &hooked{bot: &bot{bridged: &bridged{home: newHome(t, "")}}, receiver: webhooktest.NewReceiver(t)}
+	h.program.Key = webhooktest.Key
+	if err := os.WriteFile(h.folder.ChannelToken("ops"), []byte(webhooktest.Secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command, err := json.Marshal(h.command(more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.configure(fmt.Sprintf(`[agents.shout]
+kind = "exec"
+command = %s
+[channels.ops]
+kind = "webhook"
+agent = "shout"
+token_file = %q
+url = %q
+allow = ["127.0.0.1"]
+`, command, h.folder.ChannelToken("ops"), h.receiver.URL))
+	return h
+}
+
+// serve starts the server, and returns when the channel is connected.
+func (h *hooked) serve() {
+	h.t.Helper()
+	h.bot.serve()
+	h.becomes("ops", client.ChannelConnected)
+	at, err := h.folder.Address()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.program.URL = at.URL
+}
+
+// says posts until it was taken, as a program does.
+func (h *hooked) says(id, text string) {
+	h.t.Helper()
+	var last any
+	h.receiver.Until(h.t, "the post "+id+" taken", func() bool {
+		a, err := h.program.Post("ops", id, webhooktest.Message("lobby", "ann", text), nil)
+		last = fmt.Sprint(a, err)
+		return err == nil && a.Code == 202
+	})
+	if h.t.Failed() {
+		h.t.Log(last)
+	}
+}
+
+// The threads of the room.
+const (
+	lobby    = "ops:webhook:lobby"
+	lobbyOut = "out:ops:webhook:lobby"
+)
+
+// TestAServerThatIsKilledAnswersEachWebhook kills the server where it hurts. The program
+// posts again what it has no answer for, and the receiver knows messages by their ids.
+func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREQUESTS OUT\tMESSAGES OUT")
+	hold := make(chan struct{})
+	for _, c := range []struct {
+		when  string
+		more  string // of the agent's command
+		fault *webhooktest.Fault
+		until func(h *hooked)
+		told  int
+		posts int
+	}{
+		{
+			when: "after the inbound commit, the program has read no answer", more: "test $text = last || test $MAILROOM_ATTEMPT != 1 || cat gate;",
+			until: func(h *hooked) { h.waitTold(1) }, told: 2, posts: 1,
+		},
+		{
+			when: "after the run, before the send", fault: &webhooktest.Fault{Code: 429, RetryAfter: "1"},
+			until: func(h *hooked) { h.taken(lobbyOut, mailroom.KindRescheduled, 1) }, told: 1, posts: 2,
+		},
+		{
+			when: "after the send, before its receipt", fault: &webhooktest.Fault{Hold: hold},
+			until: func(h *hooked) {
+				h.receiver.Until(h.t, "the reply", func() bool { return len(h.receiver.Texts()) == 1 })
+			}, told: 1, posts: 2,
+		},
+		{
+			when: "after everything", until: func(h *hooked) { h.taken(lobbyOut, mailroom.KindCompleted, 1) }, told: 1, posts: 1,
+		},
+	} {
+		t.Run(c.when, func(t *testing.T) {
+			h := newHooked(t, c.more)
+			if c.fault != nil {
+				h.receiver.Fail(*c.fault)
+			}
+			h.serve()
+			conn, err := h.program.Shout("ops", "msg-1", webhooktest.Message("lobby", "ann", "one"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.until(h)
+			h.process.kill()
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+			h.serve()
+			h.says("msg-1", "one") // it does not know that it was taken
+			h.says("msg-2", "last")
+			h.taken(lobbyOut, mailroom.KindCompleted, 2)
+			texts, runs := h.receiver.Texts(), h.count(lobby, mailroom.KindQueued)-1
+			posts, told := len(h.receiver.Posts())-1, len(h.told())-1
+			if strings.Join(texts, "|") != "ONE|LAST" || runs != 1 || told != c.told || posts != c.posts {
+				t.Errorf("%d runs, started %d times, %d requests: %q", runs, told, posts, texts)
+			}
+			fmt.Fprintf(tab, "%s\t1\t%d\t%d\t%d\t%d\n", c.when, runs, told, posts, len(texts)-1)
+			if talk := h.process.talk.all(); strings.Contains(talk, strings.TrimPrefix(webhooktest.Secret, "whsec_")) {
+				t.Errorf("it tells the secret: %s", talk)
+			}
+		})
+	}
+	close(hold)
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// TestAWebhookIsAddedAndWhatIsPrintedWorks is what somebody does who begins.
+func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
+	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
+	r := webhooktest.NewReceiver(t)
+	add := func(more ...string) (int, string) {
+		var talk bytes.Buffer
+		m := Main{Stdin: strings.NewReader("\n"), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+		code := m.Run(t.Context(), append([]string{"channels", "add", "webhook"}, more...))
+		return code, talk.String()
+	}
+	short := t.TempDir() + "/short"
+	if err := os.WriteFile(short, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		more []string
+		want string
+	}{
+		"no such agent":  {[]string{"--agent", "nobody"}, `there is no agent "nobody"`},
+		"this machine":   {[]string{"--url", r.URL}, "127.0.0.1 is of this machine; to post there all the same, write it into allow"},
+		"without TLS":    {[]string{"--url", "http://example.org/"}, "it is not https"},
+		"no address":     {[]string{"--url", "example.org"}, "it is no address"},
+		"no network":     {[]string{"--allow", "ten"}, `"ten" is no network`},
+		"a short secret": {[]string{"--token-file", short}, "the secret has 4 bytes, and needs 24 or more: nothing was written"},
+		"a missing file": {[]string{"--token-file", "none"}, "no such file"},
+		"a strange name": {[]string{"--name", "a b"}, "a name has 1 to 64 letters"},
+	} {
+		if code, talk := add(c.more...); code != exitUsage || !strings.Contains(talk, c.want) {
+			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)
+		}
+	}
+	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+		t.Errorf("what was refused has left %v, %v", files, err)
+	}
+	server := &process{} // its address is known by then
+	h.process(server)
+	code, talk := add("--name", "ops", "--url", r.URL+"/take", "--allow", "127.0.0.1")
+	if code != exitDone {
+		t.Fatalf("exit code %d: %s", code, talk)
+	}
+	t.Logf("\n%s", talk)
+	secret, err := os.ReadFile(h.folder.ChannelToken("ops"))
+	if info, err2 := os.Stat(h.folder.ChannelToken("ops")); err != nil || err2 != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the secret is kept as %v, %v, %v", info, err, err2)
+	}
+	if strings.Contains(talk, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {
+		t.Errorf("it tells the secret: %s", talk)
+	}
+	before := server.url
+	server.kill()
+	h.process(server)
+	_, script, found := strings.Cut(talk, "body=")
+	if !found || !strings.Contains(script, before) {
+		t.Fatalf("what is printed is not for %s: %s", before, talk)
+	}
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(string(secret)), "whsec_"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Accept(string(key))
+	for _, program := range []string{"openssl", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skip(err)
+		}
+	}
+	out, err := exec.Command("sh", "-ec", "body="+strings.ReplaceAll(script, before, server.url)).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), `{"message":"try-`) {
+		t.Fatalf("what is printed, run: %s, %v", out, err)
+	}
+	r.Until(t, "the answer", func() bool { return len(r.Texts()) == 1 })
+	if p := r.Posts()[0].Body; p.Text != "hello" || p.Room != "test" {
+		t.Errorf("the answer is %+v", p)
+	}
+}
