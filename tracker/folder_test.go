@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,6 +84,36 @@ func TestAReaderNeverSeesHalfAFile(t *testing.T) {
 	<-done
 	if !seen[strings.Repeat("n", writes-1)] {
 		t.Errorf("the last write was not seen, but %d others", len(seen))
+	}
+}
+
+func TestALargeFileIsReadAndWrittenWhole(t *testing.T) {
+	f := kept(t)
+	const issues = 4000 // some megabytes
+	text := many(issues)
+	if err := os.WriteFile(f.File(), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, update := range map[string]func(Folder, context.Context, func(*Tracker) error) ([]Stray, error){
+		"few": Folder.Update, "all": Folder.UpdateAll,
+	} {
+		title := "changed by one that looks at " + name
+		strays, err := update(f, t.Context(), func(tr *Tracker) error {
+			_, err := tr.Update("proj-00007", ann(), func(it *Issue) error { it.Title = title; return nil })
+			return err
+		})
+		if err != nil || len(strays) > 0 {
+			t.Fatalf("%v, strays %v", err, strays)
+		}
+		got := must(os.ReadFile(f.File()))(t)
+		was, is := strings.Split(text, "\n"), strings.Split(string(got), "\n")
+		if len(is) != len(was) || !strings.Contains(is[7], title) {
+			t.Fatalf("%d lines, want %d; the eighth: %s", len(is), len(was), is[7])
+		}
+		is[7] = was[7]
+		if strings.Join(is, "\n") != text {
+			t.Error("another line was changed")
+		}
 	}
 }
 

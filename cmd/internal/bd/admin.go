@@ -107,7 +107,12 @@ func (m *Main) importCommand() *cobra.Command {
 			came = t.Import(other, keep)
 			return nil
 		}
-		if err := m.changeAll(cmd.Context(), dry, do); err != nil {
+		if dry {
+			err = m.read(do)
+		} else {
+			err = m.change(cmd.Context(), do)
+		}
+		if err != nil {
 			return err
 		}
 		if m.json {

@@ -26,7 +26,7 @@ func shape(t *tracker.Tracker, it *tracker.Issue, more ...extra) json.RawMessage
 }
 
 func appendShape(out []byte, t *tracker.Tracker, it *tracker.Issue, more []extra) []byte {
-	out = append(out, strings.TrimSuffix(t.Line(it), "}")...)
+	out = append(out, strings.TrimSuffix(strings.TrimRight(t.Line(it), " \t"), "}")...)
 	for _, e := range more {
 		if it.HasForeign(e.name) {
 			continue
@@ -179,10 +179,12 @@ func laidOut(out []byte, t *tracker.Tracker, some []*tracker.Issue, first bool, 
 // indented adds valid JSON to out, a member a line. It is what encoding/json does
 // ten times slower, as that asks whether it is valid.
 func indented(out, raw []byte, depth int) []byte {
+	const margin = "\n                " // of what is not very deep
 	line := func() {
-		out = append(out, '\n')
-		for range depth {
-			out = append(out, "  "...)
+		if n := 1 + 2*depth; n <= len(margin) {
+			out = append(out, margin[:n]...)
+		} else {
+			out = append(append(out, '\n'), strings.Repeat("  ", depth)...)
 		}
 	}
 	for at := 0; at < len(raw); at++ {

@@ -58,3 +58,14 @@ func TestATreeIsDrawn(t *testing.T) {
 		t.Errorf("%v, tree (-want +got):\n%s", err, diff)
 	}
 }
+
+func TestAShapeIsWholeWhateverFollowsItsLine(t *testing.T) {
+	issues, strays := tracker.Parse("{\"id\":\"x-1\"} \t\n")
+	if len(strays) > 0 {
+		t.Fatalf("strays: %v", strays)
+	}
+	got := string(shape(issues, issues.All()[0], extra{"depth", 1}))
+	if want := `{"id":"x-1","depth":1}`; got != want {
+		t.Errorf("it is %s, want %s", got, want)
+	}
+}
