@@ -77,9 +77,7 @@ type Reader interface {
 	// Cursors returns the cursors of a channel, "" for all of them, by Channel and
 	// Identity.
 	Cursors(channel string) ([]Cursor, error)
-	// Reservations returns those of a project's thread, "" for all of them, by
-	// Thread, Fence and ID.
-	Reservations(thread string) ([]Reservation, error)
+	Reservations(q ReservationQuery) ([]Reservation, error)
 }
 
 // ThreadQuery selects threads: all fields that are set must hold. The order is
@@ -126,6 +124,13 @@ type TicketQuery struct {
 	Kinds  []TicketKind
 	From   int64 // only Keys below it; 0: from the newest
 	Limit  int   // 0: all
+}
+
+// ReservationQuery selects reservations: all fields that are set must hold. The
+// order is by Thread, Fence and ID.
+type ReservationQuery struct {
+	ID     string // this one
+	Thread string // of this project
 }
 
 // EntryQuery selects a slice of one thread's log, in order of Seq, or in

@@ -29,7 +29,7 @@ func (s *story) noted(e mailroom.Entry) {
 
 // reservations: a row is there from the entry that takes it to the one that ends it.
 func (p *patient) reservations() error {
-	rows, err := p.r.Reservations(p.t.ID)
+	rows, err := p.r.Reservations(mailroom.ReservationQuery{Thread: p.t.ID})
 	if err != nil {
 		return err
 	}

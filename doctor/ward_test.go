@@ -200,7 +200,7 @@ func (w *ward) rows() *rows {
 		if c.Workers, err = r.Workers(); err != nil {
 			return err
 		}
-		if c.Reservations, err = r.Reservations(""); err != nil {
+		if c.Reservations, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {
 			return err
 		}
 		c.Tickets, err = r.Tickets(mailroom.TicketQuery{})

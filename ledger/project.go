@@ -55,7 +55,7 @@ func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom
 		}
 	}
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		if found, err = r.Reservations(thread); err != nil || len(found) == 0 {
+		if found, err = r.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil || len(found) == 0 {
 			return err
 		}
 		var ids []string
@@ -111,9 +111,12 @@ func onProjectThread[T any](ctx context.Context, l *Ledger, o op, f func(*batch,
 func (l *Ledger) onReservation(ctx context.Context, name, id string, f func(*batch, *mailroom.Project) (mailroom.Reservation, error)) (mailroom.Reservation, error) {
 	var thread string
 	err := l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Reservations("")
-		if i := slices.IndexFunc(rows, func(row mailroom.Reservation) bool { return row.ID == id }); i >= 0 {
-			thread = rows[i].Thread
+		if id == "" {
+			return nil
+		}
+		rows, err := r.Reservations(mailroom.ReservationQuery{ID: id})
+		for _, row := range rows {
+			thread = row.Thread
 		}
 		return err
 	})
@@ -135,7 +138,7 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 	var rows []mailroom.Reservation
 	if t.Key != 0 {
 		var err error
-		if rows, err = b.tx.Reservations(thread); err != nil {
+		if rows, err = b.tx.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil {
 			return nil, err
 		}
 	}

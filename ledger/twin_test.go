@@ -269,7 +269,7 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 		if all.Cursors, err = r.Cursors(""); err != nil {
 			return err
 		}
-		if all.Reserved, err = r.Reservations(""); err != nil {
+		if all.Reserved, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {
 			return err
 		}
 		threads, err := r.Threads(mailroom.ThreadQuery{})

@@ -120,7 +120,7 @@ func (r *receiver) known(ctx context.Context) error {
 		return nil // it has none, and every try says so
 	}
 	return r.link.View(ctx, func(rd mailroom.Reader) error {
-		rows, err := rd.Reservations(thread)
+		rows, err := rd.Reservations(mailroom.ReservationQuery{Thread: thread})
 		for _, row := range rows {
 			if issue, ok := strings.CutPrefix(row.Name, name("")); ok && row.Reason == reserveReason && row.Owner == mailroom.Operator {
 				r.reserved[issue] = reservation{holder: row.Holder} // to be renewed, or released

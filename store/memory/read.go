@@ -194,10 +194,10 @@ func (r reader) Definitions() ([]mailroom.Definition, error) {
 	return found, nil
 }
 
-func (r reader) Reservations(thread string) ([]mailroom.Reservation, error) {
+func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservation, error) {
 	var found []mailroom.Reservation
 	for _, row := range r.reserved.all() {
-		if thread == "" || row.Thread == thread {
+		if (q.ID == "" || row.ID == q.ID) && (q.Thread == "" || row.Thread == q.Thread) {
 			found = append(found, row)
 		}
 	}

@@ -93,7 +93,8 @@ func usual(t *testing.T, s *Store) {
 func queries(tx mailroom.Tx) []func() error {
 	list := []func() error{
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Each: true}); return err },
-		func() error { _, err := tx.Reservations("t"); return err },
+		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{Thread: "t"}); return err },
+		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{ID: "v"}); return err },
 		func() error { _, err := tx.Cursors("c"); return err },
 		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
 		func() error { _, err := tx.Partials("r"); return err },

@@ -12,6 +12,7 @@ const (
 	readReservations = reservationColumns + " ORDER BY t.id, v.fence, v.id"
 	// A project has one thread, so its own come as they lie.
 	reservationsOf = reservationColumns + " WHERE v.thread = (SELECT key FROM thread WHERE id = ?) ORDER BY v.fence, v.id"
+	oneReservation = reservationColumns + " WHERE v.id = ?"
 
 	dropReservation = "DELETE FROM reservation WHERE id = ?"
 	putReservation  = `INSERT INTO reservation (name, holder, owner, shared, advisory, reason, fence, taken_at, expires_at, id, thread)
@@ -21,18 +22,24 @@ const (
 		thread = excluded.thread`
 )
 
-func (r reader) Reservations(thread string) ([]mailroom.Reservation, error) {
+func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservation, error) {
 	text, args := readReservations, []any(nil)
-	if thread != "" {
-		text, args = reservationsOf, []any{thread}
+	switch {
+	case q.ID != "":
+		text, args = oneReservation, []any{q.ID}
+	case q.Thread != "":
+		text, args = reservationsOf, []any{q.Thread}
 	}
 	var found []mailroom.Reservation
 	err := r.query("read reservations", text, args, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		found = append(found, mailroom.Reservation{
+		one := mailroom.Reservation{
 			ID: c.text(), Thread: c.text(), Name: c.text(), Holder: c.text(), Owner: c.text(), Shared: c.bool(), Advisory: c.bool(),
 			Reason: c.text(), Fence: c.int64(), TakenAt: c.time(), ExpiresAt: c.time(),
-		})
+		}
+		if q.Thread == "" || q.Thread == one.Thread {
+			found = append(found, one)
+		}
 		return true, c.err
 	})
 	return found, err

@@ -330,8 +330,8 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 		cursors, err := r.Cursors(channel)
 		note(cursors, err)
 	}
-	for _, thread := range []string{"", "t1"} {
-		reserved, err := r.Reservations(thread)
+	for _, rq := range []mailroom.ReservationQuery{{}, {Thread: "t1"}, {ID: "v1"}, {ID: "v2", Thread: "t1"}} {
+		reserved, err := r.Reservations(rq)
 		note(reserved, err)
 	}
 	keys, err := r.Keys(q.keysOf, []string{"k3", "k1", "k2"})

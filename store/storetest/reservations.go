@@ -19,7 +19,9 @@ func reservationCases() []testCase {
 			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{thread("t")}, Reservations: []mailroom.Reservation{zero, full}})
 			want := []mailroom.Reservation{zero, full}
 			wantSame(t, "reservations", s.everything().Reserved, want)
-			s.update(func(tx mailroom.Tx) { wantSame(t, "in a transaction", get(tx.Reservations("t"))(t), want) })
+			s.update(func(tx mailroom.Tx) {
+				wantSame(t, "in a transaction", get(tx.Reservations(mailroom.ReservationQuery{Thread: "t"}))(t), want)
+			})
 		}},
 		{"come by thread and fence, and go by id", func(t *testing.T, s *store) {
 			s.write(&mailroom.Changes{Threads: threads, Reservations: []mailroom.Reservation{in("u", "x", 1), in("t", "b", 2), in("t", "c", 1)}},
@@ -27,8 +29,14 @@ func reservationCases() []testCase {
 			want := []mailroom.Reservation{in("t", "c", 1), in("t", "b", 3), in("t", "a", 4), in("u", "x", 1)}
 			wantSame(t, "all", s.everything().Reserved, want)
 			s.view(func(r mailroom.Reader) {
-				wantSame(t, "those of a thread", get(r.Reservations("t"))(t), want[:3])
-				wantSame(t, "those of none", get(r.Reservations("none"))(t), []mailroom.Reservation(nil))
+				wantSame(t, "those of a thread", get(r.Reservations(mailroom.ReservationQuery{Thread: "t"}))(t), want[:3])
+				for _, q := range []mailroom.ReservationQuery{{ID: "b"}, {ID: "b", Thread: "t"}} {
+					wantSame(t, "one", get(r.Reservations(q))(t), want[1:2])
+				}
+				for _, q := range []mailroom.ReservationQuery{{ID: "none"}, {ID: "b", Thread: "u"}} {
+					wantSame(t, "none", get(r.Reservations(q))(t), []mailroom.Reservation(nil))
+				}
+				wantSame(t, "those of none", get(r.Reservations(mailroom.ReservationQuery{Thread: "none"}))(t), []mailroom.Reservation(nil))
 			})
 			s.write(&mailroom.Changes{DropReservations: []string{"c", "none", "a"}, Reservations: []mailroom.Reservation{in("t", "a", 9)}})
 			wantSame(t, "after a drop", s.everything().Reserved, []mailroom.Reservation{in("t", "b", 3), in("t", "a", 9), in("u", "x", 1)})

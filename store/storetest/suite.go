@@ -165,7 +165,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
 		Cursors:  get(r.Cursors(""))(t),
-		Reserved: get(r.Reservations(""))(t),
+		Reserved: get(r.Reservations(mailroom.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
 	}
 	for _, row := range all.Threads {
