@@ -50,7 +50,8 @@ func (in *inbound) toast(ctx context.Context, e *Event, words string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
 	defer cancel()
-	if err := in.platform.Tapped(ctx, *e, words); err != nil {
+	err := in.out.gates.pass(ctx, e.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, *e, words) })
+	if err != nil {
 		in.link.Log().Debug("who pressed a button could not be told", "error", err)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	asking              // a question, or what came of it
 	editing             // of a preview
 	typing
+	telling // who pressed a button, what came of it: no message, and of no use later
 )
 
 // moment is the longest that a delivery waits for its place to open. Who must wait
@@ -27,7 +28,7 @@ const moment = time.Second
 // longest is the most that a platform is believed when it asks for patience.
 const longest = 24 * time.Hour
 
-// errLater says of an edit, or of typing, that it is not to be now.
+// errLater says of what is no delivery that it is not to be now.
 var errLater = errors.New("other things go first")
 
 // errPutOff says of a delivery that it is to come again when its room is open.
@@ -35,23 +36,30 @@ var errPutOff = errors.New("the platform takes nothing for this chat")
 
 // gate is the rule of one room. It is a plain value machine.
 type gate struct {
-	open  time.Time // nothing goes before
-	edits time.Time // no edit goes before
+	open     time.Time // no message goes before
+	patience time.Time // nothing at all goes before: the platform has asked for it
+	edits    time.Time // no edit goes before
 	// wanted: until then an edit leaves room for a delivery that was put off.
 	wanted time.Time
 	inside int // deliveries that have come, and not gone
 }
 
-// wait is how long r must wait at now; edits and typing must not, and are told
-// whether they may be.
+// wait is how long r must wait at now; what is no delivery must not, and is told
+// whether it may be.
 func (g *gate) wait(r rank, closed, now time.Time) (time.Duration, bool) {
 	open := g.open
+	if r == telling {
+		open = g.patience
+	}
 	if closed.After(open) {
 		open = closed
 	}
 	wait := max(open.Sub(now), 0)
-	if r <= asking {
+	switch {
+	case r <= asking:
 		return wait, true
+	case r == telling:
+		return wait, wait == 0
 	}
 	if r == editing {
 		wait = max(wait, g.edits.Sub(now))
@@ -75,8 +83,11 @@ func (g *gate) passed(r rank, t Traits, after time.Duration, now time.Time) {
 		g.close(now.Add(t.Gap))
 		g.edits = now.Add(t.EditGap)
 	}
-	if after > 0 {
-		g.close(now.Add(after))
+	if until := now.Add(after); after > 0 {
+		g.close(until)
+		if until.After(g.patience) {
+			g.patience = until
+		}
 	}
 }
 
@@ -112,12 +123,12 @@ func newGates() *gates { return &gates{rooms: map[string]*turnstile{}, sweep: 64
 
 // pass has f talk to the platform about a room when r may. A delivery waits its
 // turn, but no longer than a moment for the room to open: else it fails as an
-// Outage, to come again. An edit and typing fail with errLater rather than wait.
+// Outage, to come again. All else fails with errLater rather than wait.
 // What f fails with is returned as it is, and a RetryAfter in it closes the gate.
 func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(context.Context) error) error {
 	p := g.find(at)
 	defer g.leave(p)
-	if r == typing { // it delays nobody
+	if r >= typing { // it delays nobody
 		if _, ok := g.ask(p, r); !ok {
 			return errLater
 		}

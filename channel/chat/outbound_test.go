@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -372,5 +373,63 @@ func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 		}
 		o.settled(100)
 		o.has(want...)
+	})
+}
+
+// TestALimitOfABotHoldsInAllItsChats has the platform take nothing from the bot for a
+// minute, and the connection break within it.
+func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, echo)
+		o.options.Previews = true
+		o.options.Talk.Users = []string{"bob", "carl"}
+		var mu sync.Mutex
+		var limited, until time.Time
+		breaks := false
+		for _, kind := range []chattest.Call{chattest.Send, chattest.Edit, chattest.Typing, chattest.Tapped} {
+			o.platform.Hook(kind, func(_ context.Context, c chattest.Calling) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if time.Now().After(limited) && time.Now().Before(until) {
+					t.Errorf("%s in %s while the bot is limited", kind, c.Room.Chat)
+				}
+				if kind == chattest.Send && until.IsZero() {
+					limited, until = time.Now(), time.Now().Add(time.Minute)
+					return fmt.Errorf("%w: %w", chat.ErrEverywhere, busy(time.Minute))
+				}
+				c.Do()
+				return nil
+			})
+		}
+		o.platform.Hook(chattest.Receive, func(context.Context, chattest.Calling) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if breaks {
+				breaks = false
+				return errors.New("connection reset")
+			}
+			return nil
+		})
+		o.start()
+		o.platform.Say("ann", "one")
+		<-time.After(2 * time.Second)
+		o.platform.Say("bob", "two")
+		<-time.After(10 * time.Second)
+		mu.Lock()
+		breaks = true
+		mu.Unlock()
+		o.platform.Say("carl", "three")
+		<-time.After(10 * time.Minute)
+		got := o.said()
+		slices.Sort(got)
+		if diff := cmp.Diff([]string{"one", "three", "two"}, got); diff != "" {
+			t.Error(diff)
+		}
+		for _, s := range o.platform.Sent() {
+			if late := s.At[0].Sub(until); late < 0 || late > 13*time.Second {
+				t.Errorf("%q came %s after the limit had ended", s.Message.Text, late)
+			}
+		}
+		o.stop()
 	})
 }

@@ -1,0 +1,112 @@
+package chat
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+)
+
+func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, x := newGates(), &tried{began: time.Now()}
+		try := func(chat string, r rank, err error) error {
+			return g.pass(t.Context(), Room{Chat: chat}, spaced(), r, func(context.Context) error { x.note(chat); return err })
+		}
+		if err := try("1", editing, limited(time.Minute, ErrEverywhere)); err == nil {
+			t.Fatal("what the platform says is not told")
+		}
+		for _, chat := range []string{"1", "2"} { // 2 was never used
+			for _, r := range []rank{saying, asking} {
+				if f := mailroom.AsFailure(try(chat, r, nil)); f.Class != mailroom.Outage || f.RetryAfter != time.Minute {
+					t.Errorf("chat %s: got %v, want an outage of a minute", chat, f)
+				}
+			}
+			for _, r := range []rank{editing, typing, telling} {
+				if err := try(chat, r, nil); err == nil {
+					t.Errorf("chat %s: rank %d was tried", chat, r)
+				}
+			}
+		}
+		<-time.After(time.Minute)
+		for _, chat := range []string{"1", "2"} {
+			if err := try(chat, saying, nil); err != nil {
+				t.Errorf("chat %s, when the limit has passed: %v", chat, err)
+			}
+		}
+		x.is(t, "1 at 0s", "1 at 1m0s", "2 at 1m0s")
+	})
+}
+
+// TestNothingReachesAPlatformThatTakesNothing has what goes to several rooms meet
+// limits of one room, and of all, and holds what reaches the platform against them.
+func TestNothingReachesAPlatformThatTakesNothing(t *testing.T) {
+	met := 0 // limits of all rooms
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			type limit struct{ since, until time.Time }
+			var (
+				mu    sync.Mutex
+				rooms = map[string]limit{} // "" is all of them
+				said  int
+			)
+			g, traits := newGates(), spaced()
+			call := func(room string, r rank, rng *rand.Rand) error {
+				mu.Lock()
+				for _, key := range []string{room, ""} { // what comes as the answer does could not know
+					if l := rooms[key]; time.Now().After(l.since) && time.Now().Before(l.until) {
+						t.Errorf("seed %d: rank %d came to room %s %s too early", seed, r, room, time.Until(l.until))
+					}
+				}
+				takes, bad := time.Duration(rng.IntN(1500))*time.Millisecond, rng.IntN(40)
+				mu.Unlock()
+				<-time.After(takes)
+				mu.Lock()
+				defer mu.Unlock()
+				after := time.Duration(5+rng.IntN(30)) * time.Second
+				now := limit{time.Now(), time.Now().Add(after)}
+				longer := func(key string) { // a shorter one ends no longer one
+					if rooms[key].until.Before(now.until) {
+						rooms[key] = now
+					}
+				}
+				switch {
+				case bad == 0:
+					met++
+					longer("")
+					return limited(after, ErrEverywhere)
+				case bad == 1:
+					longer(room)
+					return limited(after)
+				}
+				if r == saying {
+					said++
+				}
+				return nil
+			}
+			var all sync.WaitGroup
+			for who := range uint64(8) {
+				all.Go(func() {
+					rng, room := rand.New(rand.NewPCG(seed, who)), fmt.Sprint(who%3)
+					for range 40 {
+						r := rank(rng.IntN(int(telling) + 1))
+						err := g.pass(t.Context(), Room{Chat: room}, traits, r, func(context.Context) error { return call(room, r, rng) })
+						<-time.After(max(mailroom.AsFailure(err).RetryAfter, time.Duration(rng.IntN(3000))*time.Millisecond))
+					}
+				})
+			}
+			all.Wait()
+			if said == 0 {
+				t.Errorf("seed %d: nothing was ever said", seed)
+			}
+		})
+	}
+	if met == 0 {
+		t.Error("no limit was met")
+	}
+}
