@@ -47,8 +47,9 @@ type shared struct {
 
 	// Owned by mu.
 	mu      sync.Mutex
-	live    map[string]*live // by the run of the conversation
-	watched map[string]watch // by thread: what a connection shows, and the next one is to
+	live    map[string]*live     // by the run of the conversation
+	watched map[string]watch     // by thread: what a connection shows, and the next one is to
+	asked   map[string]*question // by ticket
 }
 
 // live is the text that a run is writing, as it is shown.
@@ -59,7 +60,7 @@ type live struct {
 }
 
 func newShared() *shared {
-	return &shared{gates: newGates(), live: map[string]*live{}, watched: map[string]watch{}}
+	return &shared{gates: newGates(), live: map[string]*live{}, watched: map[string]watch{}, asked: map[string]*question{}}
 }
 
 // drop forgets the preview of a run: nobody edits it any more.
@@ -128,7 +129,7 @@ func (o *outbound) watch(thread string, at Room, after int64) {
 	}
 }
 
-// tend watches what it is asked to, until ctx ends.
+// tend watches what it is asked to, and what becomes of questions, until ctx ends.
 func (o *outbound) tend(ctx context.Context) error {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -149,6 +150,11 @@ func (o *outbound) tend(ctx context.Context) error {
 	for _, w := range o.left() {
 		begin(w)
 	}
+	all.Go(func() {
+		if err := guarded(func() error { o.heed(ctx); return nil }); err != nil {
+			o.link.Log().Error("questions are redrawn with the next delivery alone", "error", err)
+		}
+	})
 	for {
 		select {
 		case w := <-o.watches:

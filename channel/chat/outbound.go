@@ -73,6 +73,9 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if d.Origin != nil && d.Origin.Metadata[labelPreview] != "" {
 		return x.preview(ctx, d.Origin.Metadata[labelPreview])
 	}
+	if d.Origin != nil && d.Origin.Metadata[labelDecided] != "" {
+		return x.finish(ctx)
+	}
 	if dead, err := x.dead(ctx); err != nil {
 		return err
 	} else if dead {
@@ -96,9 +99,17 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if err != nil {
 		return err
 	}
+	return x.finish(ctx)
+}
+
+// finish redraws questions of the room, and keeps what is known of it.
+func (x *sending) finish(ctx context.Context) error {
 	later := x.redraw(ctx)
 	if err := x.save(ctx); err != nil {
 		return err
+	}
+	if k := x.of.Ticket; k != nil && x.traits.Edits {
+		x.await(question{ticket: k.ID, at: x.at})
 	}
 	return later
 }

@@ -1,0 +1,247 @@
+package chat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+)
+
+// longestRedraw is for how long other deliveries to a room wait for a question to be
+// redrawn.
+const longestRedraw = 10 * time.Second
+
+// redraw shows of questions that were asked here what became of them. It fails if the
+// delivery is to come again for that soon; else what cannot be shown now is shown with
+// the next one.
+func (x *sending) redraw(ctx context.Context) error {
+	if len(x.kept.Asked) == 0 || !x.traits.Edits {
+		return nil
+	}
+	shown := map[string]asked{}
+	var list []string
+	for _, a := range x.kept.Asked {
+		shown[a.Ticket] = a
+		list = append(list, a.Ticket)
+	}
+	rows, err := x.tickets(ctx, list...)
+	for _, k := range rows {
+		if err != nil {
+			break
+		}
+		if k.State == mailroom.TicketOpen {
+			continue
+		}
+		a := shown[k.ID]
+		all := pieces(decided(k, func(by string) string { return by }), x.traits, 0)
+		if len(all) > 0 {
+			err = x.gates.pass(ctx, x.at, x.traits, asking, func(ctx context.Context) error {
+				return x.platform.Edit(ctx, x.at, a.ID, Message{Text: all[0].text})
+			})
+		}
+		if err == nil || refused(err) {
+			x.kept.forget(a.ID)
+			err = nil
+		}
+	}
+	if errors.Is(err, errPutOff) && mailroom.AsFailure(err).RetryAfter <= longestRedraw {
+		return err
+	}
+	if err != nil {
+		x.link.Log().Debug("a question is shown as open although it is not", "error", err)
+	}
+	return nil
+}
+
+const (
+	// lookEvery is how often it is looked what became of questions that are shown as
+	// open. Who decides by a button, or makes the agent go on, has a delivery of its
+	// own that redraws them: so they are seen twice before anything is done.
+	lookEvery = time.Second
+	// mostAwaited bounds the questions that are looked after in this way. Others are
+	// redrawn with the next delivery to their room.
+	mostAwaited = 256
+	// mostRedraws is how often it is tried, after firstRedraw and twice as long each
+	// time.
+	mostRedraws = 5
+	firstRedraw = 10 * time.Second
+)
+
+// labelDecided is the label of a delivery that says nothing: it redraws the questions
+// of its room. Its value is the ticket that was decided.
+const labelDecided = "decided"
+
+// question is one that is shown as open.
+type question struct {
+	ticket string
+	at     Room
+
+	seen  bool      // that it is not open
+	tries int       // deliveries that were to redraw it
+	next  time.Time // when there may be another
+}
+
+// await has a question looked after until it is shown what became of it.
+func (s *shared) await(q question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, already := s.asked[q.ticket]; !already && len(s.asked) < mostAwaited {
+		s.asked[q.ticket] = &q
+	}
+}
+
+// awaited are the tickets that are looked after.
+func (s *shared) awaited() (tickets []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.asked {
+		tickets = append(tickets, id)
+	}
+	return tickets
+}
+
+// heed looks what became of the questions that are shown as open, until ctx ends. It
+// is best effort: each delivery to their room redraws them too.
+func (o *outbound) heed(ctx context.Context) {
+	if !o.traits.Edits {
+		return
+	}
+	if err := o.remember(ctx); err != nil && ctx.Err() == nil {
+		o.link.Log().Debug("questions from before are redrawn with the next delivery", "error", err)
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+			if err := o.lookAfter(ctx); err != nil && ctx.Err() == nil {
+				o.link.Log().Debug("questions are redrawn with the next delivery", "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// remember awaits the questions that were asked before this process began.
+func (o *outbound) remember(ctx context.Context) error {
+	var open []*mailroom.Ticket
+	rooms := map[string]Room{} // by conversation
+	err := o.link.View(ctx, func(r mailroom.Reader) (err error) {
+		open, err = r.Tickets(mailroom.TicketQuery{
+			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.Approval, mailroom.Question}, Limit: mostAwaited,
+		})
+		if err != nil || len(open) == 0 {
+			return err
+		}
+		var threads []string
+		for _, k := range open {
+			threads = append(threads, k.Thread)
+		}
+		slices.Sort(threads)
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
+		for _, t := range rows {
+			if at, ok := roomOfThread(o.link.Name(), o.traits.Bot, t.DeliverTo); ok {
+				rooms[t.ID] = at
+			}
+		}
+		return err
+	})
+	for _, k := range open {
+		if at, here := rooms[k.Thread]; here {
+			o.await(question{ticket: k.ID, at: at})
+		}
+	}
+	return err
+}
+
+// lookAfter has the questions redrawn that are shown as open and are not.
+func (o *outbound) lookAfter(ctx context.Context) error {
+	ids := o.awaited()
+	if len(ids) == 0 {
+		return nil
+	}
+	over, shown := map[string]bool{}, map[string]bool{} // by ticket
+	err := o.link.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Tickets(mailroom.TicketQuery{IDs: ids})
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			over[id] = true // also if it is no longer there
+		}
+		for _, k := range rows {
+			over[k.ID] = k.State != mailroom.TicketOpen
+		}
+		return o.stillShown(r, over, shown)
+	})
+	if err != nil {
+		return err
+	}
+	for _, q := range o.late(over, shown, time.Now()) {
+		labels := q.at.labels()
+		labels[labelDecided] = q.ticket
+		err := o.link.Answer(ctx, channel.Answer{
+			Room: q.at.words(o.traits.Bot), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinished, Later: true, Metadata: labels,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillShown notes which of the tickets that are over a message still asks about.
+func (o *outbound) stillShown(r mailroom.Reader, over, shown map[string]bool) error {
+	o.mu.Lock()
+	var rooms []string
+	for id, q := range o.asked {
+		if over[id] {
+			rooms = append(rooms, channel.OutID(channel.ThreadID(o.link.Name(), q.at.words(o.traits.Bot)...)))
+		}
+	}
+	o.mu.Unlock()
+	if len(rooms) == 0 {
+		return nil
+	}
+	slices.Sort(rooms)
+	rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(rooms)})
+	for _, t := range rows {
+		k, err := readKept(t.State[channel.AgentName(o.link.Name())])
+		if err != nil {
+			return err
+		}
+		for _, a := range k.Asked {
+			shown[a.Ticket] = true
+		}
+	}
+	return err
+}
+
+// late are the questions that are to be redrawn now. It forgets those that were, and
+// those that were tried often enough.
+func (s *shared) late(over, shown map[string]bool, now time.Time) (list []question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, q := range s.asked {
+		switch {
+		case !over[id]:
+		case !shown[id]:
+			delete(s.asked, id)
+		case !q.seen:
+			q.seen = true
+		case now.Before(q.next):
+		case q.tries == mostRedraws:
+			delete(s.asked, id)
+		default:
+			q.tries++
+			q.next = now.Add(firstRedraw << (q.tries - 1))
+			list = append(list, *q)
+		}
+	}
+	return list
+}

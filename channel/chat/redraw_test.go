@@ -1,0 +1,165 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat/chattest"
+)
+
+// asksAndWorks is an agent that asks, and then works for an hour without a word.
+func asksAndWorks(ctx context.Context, s mailroom.Session) error {
+	if _, err := s.Wait(ctx, false, pay()); err != nil {
+		return err
+	}
+	select {
+	case <-time.After(time.Hour):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// decidesElsewhere decides the one ticket as somebody does who is not on the platform.
+func (o *office) decidesElsewhere() {
+	o.t.Helper()
+	k := o.ticket()
+	if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// redrawn waits for the first message to tell what was decided.
+func (o *office) redrawn(within time.Duration) {
+	o.t.Helper()
+	<-time.After(within)
+	q := o.platform.Sent()[0]
+	if !strings.HasPrefix(q.Message.Text, "Approved by bob") || len(q.Message.Buttons) > 0 || len(q.Versions) != 2 {
+		o.t.Errorf("after %s the question is %+v", within, q)
+	}
+}
+
+func TestAQuestionThatIsDecidedElsewhereIsRedrawnThen(t *testing.T) {
+	inOffice(t, asksAndWorks, func(o *office) {
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(1)
+		<-time.After(5 * time.Minute)
+		if n := len(o.platform.Sent()[0].Versions); n != 1 {
+			t.Fatalf("the question was shown in %d versions before it was decided", n)
+		}
+		o.decidesElsewhere()
+		o.redrawn(3 * time.Second)
+		<-time.After(5 * time.Minute)
+		if n := len(o.deliveries()); n != 2 || len(o.said()) != 1 {
+			t.Errorf("there are %d deliveries, and the chat has %q", n, o.said())
+		}
+	})
+}
+
+func TestAQuestionFromBeforeARestartIsRedrawnWhenItIsDecided(t *testing.T) {
+	inOffice(t, asksAndWorks, func(o *office) {
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(1)
+		o.stop()
+		o.start()
+		<-time.After(time.Minute)
+		o.decidesElsewhere()
+		o.redrawn(3 * time.Second)
+	})
+}
+
+// TestAQuestionIsRedrawnOverTheNextConnection decides one while there is none.
+func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
+	inOffice(t, asksAndWorks, func(o *office) {
+		var mu sync.Mutex
+		away := false
+		dials := func(context.Context, chattest.Calling) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if away {
+				return errors.New("refused")
+			}
+			return nil
+		}
+		o.platform.Hook(chattest.Dial, dials)
+		o.platform.Hook(chattest.Receive, dials)
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(1)
+		mu.Lock()
+		away = true
+		mu.Unlock()
+		o.platform.Say("ann", "and this too")
+		<-time.After(time.Minute)
+		o.decidesElsewhere()
+		<-time.After(10 * time.Minute)
+		mu.Lock()
+		away = false
+		mu.Unlock()
+		o.redrawn(6 * time.Minute)
+	})
+}
+
+// TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver has the platform refuse the
+// edit for a while, or always.
+func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails, tries int
+	}{"for a while": {2, 3}, "always": {1000, 5}} {
+		t.Run(name, func(t *testing.T) {
+			inOffice(t, asksAndWorks, func(o *office) {
+				var mu sync.Mutex
+				tries := 0
+				o.platform.Hook(chattest.Edit, func(_ context.Context, c2 chattest.Calling) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if tries++; tries <= c.fails {
+						return errors.New("the platform has a problem")
+					}
+					c2.Do()
+					return nil
+				})
+				o.start()
+				o.platform.Say("ann", "go")
+				o.settled(1)
+				o.decidesElsewhere()
+				<-time.After(30 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				if tries != c.tries {
+					t.Errorf("it was tried %d times, want %d", tries, c.tries)
+				}
+				if shown := strings.HasPrefix(o.said()[0], "Approved by bob"); shown != (c.fails < c.tries) {
+					t.Errorf("the question is %q", o.said()[0])
+				}
+			})
+		})
+	}
+}
+
+// TestWhoDecidesHereRedrawsTheQuestion by a button, which needs no delivery beside its
+// own answer, also if the platform takes its time to tell who pressed it.
+func TestWhoDecidesHereRedrawsTheQuestion(t *testing.T) {
+	inOffice(t, asksAndWorks, func(o *office) {
+		o.start()
+		o.platform.Say("ann", "go")
+		o.settled(1)
+		o.platform.Hook(chattest.Tapped, func(_ context.Context, c chattest.Calling) error {
+			<-time.After(1500 * time.Millisecond)
+			c.Do()
+			return nil
+		})
+		o.platform.Tap("ann", o.platform.Sent()[0], "Approve")
+		<-time.After(10 * time.Minute)
+		if n, sent := len(o.deliveries()), o.platform.Sent(); n != 2 || len(sent) != 1 || len(sent[0].Versions) != 2 {
+			t.Errorf("there are %d deliveries, and the chat has %+v", n, sent)
+		}
+	})
+}
