@@ -32,7 +32,8 @@ type office struct {
 	sent []string
 }
 
-// inOffice runs one until the test has looked at it.
+// inOffice runs one until the test has looked at it. Nothing in it looks often for what
+// nobody announced, so that days are short, and what comes at once comes by itself.
 func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look func(o *office)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,12 +41,15 @@ func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look 
 		o.p.deliver = func(_ context.Context, l *channel.Link) error { l.Sent(); return nil }
 		prepare(o)
 		b := bus.New()
+		const lease, sweep = time.Hour, 10 * time.Minute
 		o.ledger = ledger.New(o.store, ledger.Options{
+			Lease: lease, Poll: sweep,
 			Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 		})
 		o.Runner = channel.New(channel.Options{Name: "c", Connect: o.p.Connect, Ledger: o.ledger, Jitter: func() float64 { return 0 }})
 		e := engine.New(o.ledger, b, engine.Options{
-			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}}, Local: true,
+			Agents: map[string]engine.Agent{"echo": {Agent: agent}, channel.AgentName("c"): {Agent: o.Agent(), Ready: o.Connected}},
+			Local:  true, Lease: lease, Sweep: sweep,
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		ledgerCtx, cancelLedger := context.WithCancel(t.Context())

@@ -94,10 +94,13 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 		}
 		up.Store(true)
 		at := o.connects()
-		if len(sent) != 12 {
-			t.Fatalf("%d were sent of 12", len(sent))
+		o.mu.Lock()
+		times := slices.Clone(sent)
+		o.mu.Unlock()
+		if len(times) != 12 {
+			t.Fatalf("%d were sent of 12", len(times))
 		}
-		for _, when := range sent {
+		for _, when := range times {
 			if !when.Equal(at) {
 				t.Errorf("one was sent %v after the channel was connected, want at once", when.Sub(at))
 			}
@@ -165,6 +168,8 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 		}
 		o.p.receive = polled(&up)
 		o.delivers(func(context.Context, *channel.Link) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			last = time.Now()
 			if works.Load() {
 				return nil
@@ -181,8 +186,12 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 		}
 		// Its own distance is past whenever the channel's pause is, which is no shorter.
 		works.Store(true)
+		o.mu.Lock()
 		failed := last
+		o.mu.Unlock()
 		o.after(20 * time.Minute) // it is parked, and tried each 15
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		if d := o.run(out); d.Status != mailroom.Completed || last.Sub(failed) > 20*time.Minute {
 			t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
 		}
@@ -196,6 +205,8 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 	inOffice(t, echo, func(o *office) {
 		o.p.connect, o.p.receive = dials(&up), polled(&up)
 		o.delivers(func(context.Context, *channel.Link) error {
+			o.mu.Lock()
+			defer o.mu.Unlock()
 			tried = append(tried, time.Now())
 			if len(tried) > 1 {
 				return nil
@@ -210,6 +221,8 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 		up.Store(true)
 		o.connects()
 		o.after(2 * time.Hour)
+		o.mu.Lock()
+		defer o.mu.Unlock()
 		if len(tried) != 2 || tried[1].Sub(tried[0]) < time.Hour {
 			t.Errorf("tried at %v, want again after the hour that the platform asked for", tried)
 		}
