@@ -126,6 +126,7 @@ type notes struct {
 	changes []channel.Change
 	fail    error
 	hold    chan struct{} // nil: it answers at once
+	wakes   atomic.Int32
 }
 
 func (n *notes) Note(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
@@ -144,7 +145,7 @@ func (n *notes) Note(_ context.Context, thread, kind string, body json.RawMessag
 	return int64(len(n.changes)), n.fail
 }
 
-func (n *notes) Wake() {}
+func (n *notes) Wake() { n.wakes.Add(1) }
 
 // told are the states that were noted, in order.
 func (n *notes) told() (states []string) {
@@ -229,6 +230,9 @@ func (b *bubble) is(want channel.Condition, reason string) channel.State {
 	if s.Condition != want || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
 		b.t.Errorf("it is %s, %q, want %s, %q", s.Condition, s.Reason, want, reason)
 	}
+	if b.Connected() != (s.Condition == channel.Connected) {
+		b.t.Errorf("it is %s, and whether deliveries may be started is %v", s.Condition, b.Connected())
+	}
 	return s
 }
 
@@ -252,6 +256,30 @@ func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"starting", "connected", "queued", "parked", "connected"}, b.notes.told()); diff != "" {
 			t.Error(diff)
+		}
+	}, func(p *platform) { p.receive = polled(&up) })
+}
+
+func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
+	var up atomic.Bool
+	running(t, channel.Pace{}, func(b *bubble) {
+		for n := range int32(3) {
+			b.after(10 * time.Minute)
+			if got := b.notes.wakes.Load(); got != n || b.Connected() {
+				t.Errorf("while it is away for the %d. time, the engine was woken %d times", n+1, got)
+			}
+			up.Store(true)
+			b.after(10*time.Minute).is(channel.Connected, "")
+			if got := b.notes.wakes.Load(); got != n+1 {
+				t.Errorf("connected for the %d. time, the engine was woken %d times", n+1, got)
+			}
+			up.Store(false)
+		}
+		up.Store(true)
+		b.after(10*time.Minute).is(channel.Connected, "")
+		b.stop()
+		if b.Connected() {
+			t.Error("deliveries may be started when it has ended")
 		}
 	}, func(p *platform) { p.receive = polled(&up) })
 }

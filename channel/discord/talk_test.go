@@ -43,7 +43,7 @@ func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agen
 		}, o.Dialer()),
 	})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("dc"): {Agent: runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("dc"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

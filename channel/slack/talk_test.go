@@ -44,7 +44,7 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 		}, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("sl"): {Agent: runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("sl"): {Agent: runner.Agent(), Ready: runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

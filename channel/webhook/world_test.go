@@ -116,7 +116,7 @@ func (o *office) begin() {
 		Connect: chat.Connect(chat.Options{Agent: "codex", Talk: o.talk, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
-		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent()}},
+		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
