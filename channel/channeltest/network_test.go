@@ -1,0 +1,159 @@
+package channeltest_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel/channeltest"
+)
+
+// repeats is a server that says again what it is told.
+func repeats(t *testing.T) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ln.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	go func() { // ends with the listener
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c) // to the end of the connection
+				_ = c.Close()        // which has ended
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// talk is a connection over a network.
+type talk struct {
+	t *testing.T
+	net.Conn
+}
+
+func dial(t *testing.T, n *channeltest.Network) talk {
+	t.Helper()
+	c, err := net.Dial("tcp", n.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // it may have ended
+	return talk{t, c}
+}
+
+// says returns what comes back of a text: all of it, or what came before the end or
+// before a while had passed.
+func (c talk) says(text string, patience time.Duration) (heard string, err error) {
+	c.t.Helper()
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := io.WriteString(c, text); err != nil {
+		return "", err
+	}
+	raw := make([]byte, len(text))
+	n, err := io.ReadFull(c, raw)
+	return string(raw[:n]), err
+}
+
+const (
+	awhile = 100 * time.Millisecond // in which nothing comes
+	long   = 20 * time.Second       // in which something does
+)
+
+func (c talk) hears(text string) {
+	c.t.Helper()
+	if got, err := c.says(text, long); got != text || err != nil {
+		c.t.Errorf("of %q came %q, %v", text, got, err)
+	}
+}
+
+func (c talk) hearsNothing() {
+	c.t.Helper()
+	got, err := c.says("hello", awhile)
+	if wait, ok := err.(net.Error); got != "" || !ok || !wait.Timeout() {
+		c.t.Errorf("%q came, %v", got, err)
+	}
+}
+
+func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
+	n := channeltest.NewNetwork(t, repeats(t))
+	c := dial(t, n)
+	c.hears("hello")
+	text := strings.Repeat("many words ", 100)
+	for _, w := range []channeltest.Weather{
+		{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond}, {Rate: 50}, {Slice: 20},
+		{Latency: 5 * time.Millisecond, Rate: 50, Slice: 20}, {},
+	} {
+		n.Change(w)
+		began := time.Now()
+		c.hears(text)
+		if took := time.Since(began); took < 2*(w.Latency-w.Jitter) {
+			t.Errorf("%+v: it took %s", w, took)
+		}
+	}
+	for _, w := range []channeltest.Weather{{Mute: true}, {Deaf: true}, {Mute: true, Deaf: true}} {
+		n.Change(w)
+		c.hearsNothing()
+		dial(t, n).hearsNothing()
+		n.Change(channeltest.Weather{})
+		if got, err := c.says("hello", long); err == nil {
+			t.Errorf("%+v: a connection that was half-open goes on: %q", w, got)
+		}
+		c = dial(t, n)
+		c.hears("hello")
+	}
+	n.Change(channeltest.Weather{Cut: 7})
+	if got, err := c.says("hello, world", long); got != "hello, " || err == nil {
+		t.Errorf("before it is cut comes %q, %v", got, err)
+	}
+	n.Change(channeltest.Weather{Reset: true})
+	if got, err := dial(t, n).says("hello", long); got != "" || err == nil {
+		t.Errorf("before it is reset comes %q, %v", got, err)
+	}
+	n.Change(channeltest.Weather{})
+	dial(t, n).hears("hello")
+}
+
+func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
+	n := channeltest.NewNetwork(t, repeats(t))
+	c := dial(t, n)
+	c.hears("hello")
+	n.Lose()
+	c.hearsNothing()
+	later := dial(t, n)
+	later.hears("hello")
+	c.hearsNothing()
+	n.Change(channeltest.Weather{})
+	if got, err := c.says("hello", long); err == nil {
+		t.Errorf("it goes on: %q", got)
+	}
+	later.hears("hello")
+}
+
+func TestANetworkThatIsDownComesUpWhereItWas(t *testing.T) {
+	n := channeltest.NewNetwork(t, repeats(t))
+	c := dial(t, n)
+	c.hears("hello")
+	n.Down()
+	if got, err := c.says("hello", long); err == nil {
+		t.Errorf("it goes on: %q", got)
+	}
+	if other, err := net.Dial("tcp", n.Addr); err == nil {
+		t.Errorf("it is let in: %v", other.Close())
+	}
+	n.Up()
+	dial(t, n).hears("hello")
+}
