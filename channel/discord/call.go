@@ -205,7 +205,7 @@ func (c *client) no(k call, a *http.Response, raw []byte) error {
 		e.why = fmt.Sprintf("what answered is not the API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw))
 		return e
 	}
-	e := &refused{what: k.what, status: a.StatusCode, code: p.Code, words: c.quote([]byte(p.Message)), after: max(after, seconds(p.After))}
+	e := &refused{what: k.what, status: a.StatusCode, code: p.Code, words: c.quote([]byte(strings.TrimPrefix(p.Message, strconv.Itoa(a.StatusCode)+": "))), after: max(after, seconds(p.After))}
 	e.global = a.StatusCode == http.StatusTooManyRequests && (p.Global || a.Header.Get("X-RateLimit-Global") == "true")
 	if len(p.Errors) > 0 {
 		e.words += " " + c.quote(p.Errors)

@@ -82,7 +82,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 		mend  func(dc *discordtest.Platform)
 		want  string
 	}{
-		"a token that is not known": {token: wrong, want: "refused (401 401: Unauthorized)"},
+		"a token that is not known": {token: wrong, want: "refused (401 Unauthorized)"},
 		"no token":                  {token: "Bot " + discordtest.Token, want: "three parts"},
 		"an empty one":              {token: "", want: "Developer Portal"},
 		"an intent that is off": {

@@ -28,10 +28,19 @@ func (m *Main) addChannelCommand() *cobra.Command {
 		Short: "Write a channel into the configuration, once it was tried",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return refusal(exitUsage, m.again("channels", "add", "telegram")+", or irc, or webhook", "it is not said what to add")
+			var kinds []string
+			for _, c := range cmd.Commands() {
+				kinds = append(kinds, c.Name())
+			}
+			return refusal(exitUsage, m.again("channels", "add", strings.Join(kinds, ", or ")), "it is not said what to add")
 		},
 	}
-	cmd.AddCommand(m.addTelegramCommand(), m.addIRCCommand(), m.addWebhookCommand())
+	cmd.AddCommand(
+		m.addDiscordCommand(),
+		m.addIRCCommand(),
+		m.addTelegramCommand(),
+		m.addWebhookCommand(),
+	)
 	return cmd
 }
 

@@ -163,7 +163,7 @@ func (b *bot) out() string { return fmt.Sprintf("out:tg:%d:%d", telegramtest.Bot
 func (b *bot) marked() int { return b.count(b.out(), chat.KindRepeated) }
 
 // count is how many entries of a kind a thread has.
-func (b *bot) count(thread, kind string) (n int) {
+func (b *bridged) count(thread, kind string) (n int) {
 	b.t.Helper()
 	page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
 	if err != nil {

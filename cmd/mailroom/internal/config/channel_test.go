@@ -74,8 +74,8 @@ func TestWhatIsWrongWithAChannelIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"no table":     {"channels = 1", `f.toml:1: channels: it is not a table; write [channels.NAME]`},
 		"no name":      {"[channels]\nkind = \"poll\"", `f.toml:2: channels.kind: "kind" is not a table; write [channels.NAME] with the settings of one channel`},
-		"no kind":      {"[channels.x]\nagent = \"echo\"", `f.toml:1: channels.x: it needs a kind: irc, poll, telegram, webhook`},
-		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of irc, poll, telegram, webhook`},
+		"no kind":      {"[channels.x]\nagent = \"echo\"", "f.toml:1: channels.x: it needs a kind: " + strings.Join(ChannelKinds(), ", ")},
+		"another kind": {"[channels.x]\nkind = \"pigeon\"", `f.toml:2: channels.x.kind: "pigeon" is not one of ` + strings.Join(ChannelKinds(), ", ")},
 		"unknown key":  {good + "tokenfile = \"x\"", `f.toml:6: channels.mol.tokenfile: unknown key (did you mean "token_file"?)`},
 		"no token":     {good, `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},
 		"two tokens":   {good + "token_env = \"A\"\ntoken_file = \"b\"", `f.toml:1: channels.mol: it needs token_env or token_file, one of them: the token itself is in no configuration`},

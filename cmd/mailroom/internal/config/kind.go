@@ -33,6 +33,7 @@ type Guarded interface {
 // platforms make the platform of a new channel, with its defaults, by kind.
 func platforms() map[string]func() Platform {
 	return map[string]func() Platform{
+		KindDiscord:  func() Platform { return newDiscord() },
 		KindIRC:      func() Platform { return newIRC() },
 		KindPoll:     func() Platform { return newPoll() },
 		KindTelegram: func() Platform { return newTelegram() },

@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord/discordtest"
+	"mailroom/client"
+)
+
+// community is a server in a process of its own with a channel "dc" at Discord, whose
+// agent is a command that notes what it was told and answers in capitals. Ann may talk.
+type community struct {
+	*bridged
+	dc      *discordtest.Platform
+	ann     *discordtest.Person
+	private *discordtest.Channel
+}
+
+// newCommunity makes one at a Discord that is down.
+func newCommunity(t *testing.T, more string) *community {
+	t.Helper()
+	c := &community{bridged: &bridged{home: newHome(t, "")}, dc: discordtest.NewDown(t)}
+	c.ann = c.dc.Person("Ann")
+	c.private = c.ann.Private()
+	c.token(discordtest.Token)
+	command, err := json.Marshal(c.command(more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := fmt.Sprintf(`[agents.shout]
+kind = "exec"
+command = %s
+[channels.dc]
+kind = "discord"
+agent = "shout"
+token_file = %q
+api = %q
+beat = "1s"
+retry_first = "100ms"
+retry_most = "400ms"
+previews = false
+users = [%q]
+`, command, c.folder.ChannelToken("dc"), c.dc.URL, c.ann.ID)
+	if err := os.WriteFile(c.folder.Config(), []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// token puts one into the channel's file.
+func (c *community) token(token string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.folder.ChannelToken("dc"), []byte(token), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// serve starts the server until it is killed.
+func (c *community) serve() {
+	c.t.Helper()
+	c.process = &process{}
+	c.home.process(c.process)
+	c.becomes("dc", client.ChannelConnected)
+}
+
+// thread and out are those of Ann.
+func (c *community) thread() string { return "dc:" + discordtest.BotID + ":" + c.private.ID }
+
+func (c *community) out() string { return "out:" + c.thread() }
+
+// reads waits until these are all replies.
+func (c *community) reads(want ...string) {
+	c.t.Helper()
+	c.dc.Until(c.t, fmt.Sprintf("Ann read %q", want), func() bool { return slices.Equal(c.private.Texts(), want) })
+}
+
+// TestAServerThatIsKilledAnswersEachMessageOfDiscord kills the server where it hurts.
+func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
+	hold := make(chan struct{})
+	for _, k := range []struct {
+		when  string
+		more  string // of the agent's command
+		fault discordtest.Fault
+		until func(c *community)
+		told  int
+		in    []string // that Ann says while nobody is there
+	}{
+		{
+			when: "after the inbound commit, while the agent runs", more: "test $text != one || test $MAILROOM_ATTEMPT != 1 || cat gate;", told: 2,
+			until: func(c *community) { c.waitTold(1) },
+		},
+		{
+			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Words: "You are being rate limited.", RetryAfter: 1}, told: 1,
+			until: func(c *community) { c.taken(c.out(), mailroom.KindRescheduled, 1) },
+		},
+		{
+			when: "after the send, before its receipt", fault: discordtest.Fault{Hold: hold}, told: 1,
+			until: func(c *community) { c.reads("ONE") },
+		},
+		{
+			when: "before two more messages", in: []string{"two", "three"}, told: 3,
+			until: func(c *community) { c.taken(c.out(), mailroom.KindCompleted, 1) },
+		},
+	} {
+		t.Run(k.when, func(t *testing.T) {
+			c := newCommunity(t, k.more)
+			c.dc.Up(t)
+			if k.fault.Status != 0 || k.fault.Hold != nil {
+				c.dc.Fail(discordtest.Send, k.fault)
+			}
+			c.serve()
+			c.ann.Says(c.private, "one")
+			k.until(c)
+			c.process.kill()
+			c.dc.Until(t, "the end of the connection", func() bool { return c.dc.Links() == 0 })
+			want := []string{"ONE"}
+			for _, text := range k.in {
+				c.ann.Says(c.private, text)
+				want = append(want, strings.ToUpper(text))
+			}
+			c.serve()
+			c.ann.Says(c.private, "last") // behind everything
+			c.reads(append(want, "LAST")...)
+			c.taken(c.out(), mailroom.KindCompleted, len(want)+1)
+			told, marked, runs := len(c.told())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), mailroom.KindQueued)-1
+			if told != k.told || marked != 0 || runs != len(want) {
+				t.Errorf("%d runs, started %d times, replies %q, %d marked", runs, told, c.private.Texts(), marked)
+			}
+			fmt.Fprintf(tab, "%s\t%d\t%d\t%d\t%d\t%d\n", k.when, len(want), runs, told, len(c.private.Texts())-1, marked)
+		})
+	}
+	close(hold)
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// TestABotOfDiscordInABadWeek answers each message once, and is said to be what it is.
+func TestABotOfDiscordInABadWeek(t *testing.T) {
+	c := newCommunity(t, "")
+	c.process = &process{}
+	c.home.process(c.process)
+	c.becomes("dc", client.ChannelQueued)
+	c.dc.Up(t)
+	c.becomes("dc", client.ChannelConnected)
+	c.ann.Says(c.private, "one")
+	c.reads("ONE")
+	c.dc.Down() // which a session outlives
+	c.becomes("dc", client.ChannelQueued)
+	c.ann.Says(c.private, "two")
+	c.dc.Up(t)
+	c.reads("ONE", "TWO")
+	if began, resumed := c.dc.Sessions(); began != 1 || resumed != 1 {
+		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+	}
+	c.dc.Down() // which this one does not
+	c.dc.Forget()
+	c.becomes("dc", client.ChannelQueued)
+	c.ann.Says(c.private, "three")
+	c.dc.Up(t)
+	c.reads("ONE", "TWO", "THREE")
+	c.dc.Reads(false)
+	c.dc.CloseWith(4014, "Disallowed intent(s).")
+	if s := c.becomes("dc", client.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
+		t.Errorf("the reason is %s", *s.Reason)
+	}
+	c.dc.Reads(true)
+	if code, stderr := c.run(t.Context(), io.Discard, "channels", "resume", "dc"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	c.becomes("dc", client.ChannelConnected)
+	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
+	c.dc.SetToken(other)
+	c.becomes("dc", client.ChannelFailed)
+	c.ann.Says(c.private, "four")
+	c.token(other)
+	c.reads("ONE", "TWO", "THREE", "FOUR")
+	if told := c.told(); len(told) != 4 {
+		t.Errorf("the agent was told %q", told)
+	}
+	if talk := c.process.talk.all(); strings.Contains(talk, "TheSecretOfTheBot") {
+		t.Errorf("it tells a token: %s", talk)
+	}
+}
+
+// TestDiscordIsAddedOnceItsTokenWasTried is what somebody does who begins.
+func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	h := newHome(t, "[agents.echo]\npace = \"0s\"")
+	add := func(stdin string, more ...string) (int, string) {
+		var talk bytes.Buffer
+		m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+		code := m.Run(t.Context(), append([]string{"channels", "add", "discord", "--api", dc.URL}, more...))
+		return code, talk.String()
+	}
+	const secret = "TheSecretOfTheBot"
+	for name, c := range map[string]struct{ token, want string }{
+		"a wrong token": {strings.Replace(discordtest.Token, "GfAkEt", "XxXxXx", 1), "is refused (401 Unauthorized): get the present one from the Developer Portal, under Bot: nothing was written"},
+		"no token":      {"hello", "it has three parts with dots between them"},
+	} {
+		if code, talk := add("\n" + c.token + "\n"); code != exitFailed || !strings.Contains(talk, c.want) || strings.Contains(talk, secret) {
+			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)
+		}
+	}
+	dc.Reads(false)
+	if code, talk := add("\n" + discordtest.Token + "\n"); code != exitFailed || !strings.Contains(talk, "turn the Message Content intent on") {
+		t.Errorf("an intent that is off: exit code %d, %s", code, talk)
+	}
+	dc.Reads(true)
+	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
+		t.Errorf("what was refused has left %v, %v", files, err)
+	}
+	code, talk := add("\n" + discordtest.Token + "\n")
+	invite := "https://discord.com/oauth2/authorize?client_id=" + discordtest.AppID + "&scope=bot&permissions=274877975552"
+	if code != exitDone || !strings.Contains(talk, invite) || strings.Contains(talk, secret) {
+		t.Fatalf("exit code %d: %s", code, talk)
+	}
+	t.Logf("\n%s", talk)
+	info, err := os.Stat(h.folder.ChannelToken("discord"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the token is kept as %v, %v", info, err)
+	}
+
+	h.process(&process{})
+	dc.Until(t, "the bot", func() bool { return dc.Links() == 1 })
+	ann.Says(ann.Private(), "hello")
+	dc.Until(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
+	found := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.Private().Texts()[0])
+	if found == nil {
+		t.Fatalf("a stranger is told %q", ann.Private().Texts())
+	}
+	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", found[1]); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	ann.Says(ann.Private(), "hello again")
+	dc.Until(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
+}

@@ -1,0 +1,35 @@
+package config
+
+import (
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord"
+)
+
+// KindDiscord is a bot of Discord.
+const KindDiscord = discord.Kind
+
+// Discord is a bot.
+type Discord struct {
+	API  string
+	Beat time.Duration
+}
+
+func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: discord.DefaultBeat} }
+
+func (d *Discord) settings() []setting {
+	return []setting{
+		{"api", "Address of the HTTP API, with its version. The gateway is where it says.", platform(&d.API)},
+		{"beat", "Longest time between two heartbeats; the platform asks for one about every 41s. An acknowledgement is evidence for that long and up to 15s more.", duration(&d.Beat, 100*time.Millisecond, 10*time.Minute)},
+	}
+}
+
+func (d *Discord) missing(c *Channel) string { return missingToken(c) }
+
+// Dial implements [ChatPlatform].
+func (d *Discord) Dial(c *Channel) (chat.Dial, channel.Pace) {
+	o := discord.Options{Token: c.Token.Get, API: d.API, Beat: d.Beat}
+	return o.Dialer(), o.Pace()
+}
