@@ -32,7 +32,7 @@ func (m *Main) addChannelCommand() *cobra.Command {
 			for _, c := range cmd.Commands() {
 				kinds = append(kinds, c.Name())
 			}
-			return refusal(exitUsage, m.again("channels", "add", strings.Join(kinds, ", or ")), "it is not said what to add")
+			return refusal(exitUsage, m.again("channels", "add")+" "+strings.Join(kinds, ", or "), "it is not said what to add")
 		},
 	}
 	cmd.AddCommand(
