@@ -69,13 +69,20 @@ const enough = 64 << 10
 
 // printRows prints aligned columns.
 func (m *Main) printRows(rows [][]string) error {
-	var wide []int // characters of each column
+	cells := 0
+	for _, row := range rows {
+		cells += len(row)
+	}
+	var wide []int                  // characters of each column
+	widths := make([]int, 0, cells) // and of each cell
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(wide) {
 				wide = append(wide, 0)
 			}
-			wide[i] = max(wide[i], width(cell))
+			n := width(cell)
+			wide[i] = max(wide[i], n)
+			widths = append(widths, n)
 		}
 	}
 	out := make([]byte, 0, enough+enough/2)
@@ -89,8 +96,9 @@ func (m *Main) printRows(rows [][]string) error {
 				out = append(out, cell...)
 				gap = 0
 			}
-			gap += wide[i] - width(cell) + len("  ")
+			gap += wide[i] - widths[i] + len("  ")
 		}
+		widths = widths[len(row):]
 		if out = append(out, '\n'); len(out) >= enough {
 			if _, err := m.Stdout.Write(out); err != nil {
 				return err
