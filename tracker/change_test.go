@@ -301,3 +301,18 @@ func TestTreesAreCutWhereTheyRepeat(t *testing.T) {
 		t.Errorf("one level up from x-e: %v", nodes)
 	}
 }
+
+func TestDependentsAreCounted(t *testing.T) {
+	tr := made(t, "one", "two", "three")
+	must(tr.Depend("x-b", "x-a", Blocks, ann()))(t)
+	must(tr.Depend("x-c", "x-a", "related", ann()))(t)
+	must(tr.Depend("x-a", "x-b", "related", ann()))(t)
+	c := tr.edit(tr.issues.get("x-c"))
+	c.Dependencies = append(c.Dependencies, Dependency{On: "x-gone", Type: Blocks}) // as a merge may leave it
+	count := tr.CountDependents()
+	for i, want := range []int{2, 1, 0} {
+		if it := tr.All()[i]; count(it) != want {
+			t.Errorf("%d depend on %s, want %d", count(it), it.ID, want)
+		}
+	}
+}

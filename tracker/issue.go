@@ -58,6 +58,7 @@ type Issue struct {
 	late    bool   // only its id was read
 	foreign bool   // its line has members that are not here
 	odd     bool   // some of its members could not be read
+	place   int    // among all, for [Tracker.CountDependents]
 }
 
 // Dependency says that an issue needs another, or has to do with it.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -206,6 +207,27 @@ func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 		}
 		return r
 	})
+}
+
+// CountDependents counts, for each issue of the tracker, the dependencies that name
+// it. What it returns may be asked by several goroutines.
+func (t *Tracker) CountDependents() func(*Issue) int {
+	all := t.issues.all()
+	t.issues.index()
+	for i, it := range all {
+		it.place = i
+	}
+	counts := make([]atomic.Int32, len(all))
+	InParts(len(all), func(from, to int) {
+		for _, it := range all[from:to] {
+			for _, d := range it.Dependencies {
+				if on := t.issues.look(d.On); on != nil {
+					counts[on.place].Add(1)
+				}
+			}
+		}
+	})
+	return func(it *Issue) int { return int(counts[it.place].Load()) }
 }
 
 // Waiting returns the issues that are not closed and that others hold up.

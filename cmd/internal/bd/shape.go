@@ -64,16 +64,10 @@ func shapes(t *tracker.Tracker, issues []*tracker.Issue, more func(*tracker.Issu
 
 // counts are what a list adds to each issue.
 func counts(t *tracker.Tracker) func(*tracker.Issue) []extra {
-	all := t.All()
-	dependents := make(map[string]int, len(all))
-	for _, it := range all {
-		for _, d := range it.Dependencies {
-			dependents[d.On]++
-		}
-	}
+	dependents := t.CountDependents()
 	return func(it *tracker.Issue) []extra {
 		return []extra{
-			{"dependency_count", len(it.Dependencies)}, {"dependent_count", dependents[it.ID]}, {"comment_count", len(it.Comments)},
+			{"dependency_count", len(it.Dependencies)}, {"dependent_count", dependents(it)}, {"comment_count", len(it.Comments)},
 		}
 	}
 }
