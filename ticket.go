@@ -297,6 +297,7 @@ func (t *Loaded) waitsFor(r *Run, now time.Time) TicketKind {
 // requeue makes a parked run due.
 func (t *Loaded) requeue(r *Run, now time.Time) {
 	r.Status, r.Resumes, r.AvailableAt, r.Failures = Queued, true, now, 0
+	r.Outages, r.OutageSince = 0, time.Time{}
 	t.touch(r)
 }
 

@@ -270,3 +270,24 @@ func TestSixApprovalsCountAsNoFailure(t *testing.T) {
 	wantEqual(t, "failures", r.Failures, 0)
 	wantEqual(t, "attempt", r.Attempt, 7)
 }
+
+// TestAWaitIsNoneOfAnOutage has a run meet an outage, park for days, and meet the next
+// one when it goes on.
+func TestAWaitIsNoneOfAnOutage(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	for range 3 {
+		w.mustStart("x")
+		w.end(failed(mailroom.Outage))
+		w.now = w.row.Due.At
+	}
+	w.mustStart("x")
+	w.end(parked(false, ask("ok", mailroom.Approval)))
+	w.wait(3 * 24 * time.Hour)
+	w.mustDecide("ok", mailroom.Approve)
+	w.mustStart("x")
+	w.end(failed(mailroom.Outage))
+	wantEqual(t, "state", w.state("x"), "queued")
+	wantEqual(t, "outages", w.runs["x"].Outages, 1)
+	wantEqual(t, "put off for", w.row.Due.At.Sub(w.now), 250*time.Millisecond)
+}
