@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -78,4 +79,37 @@ func FuzzRender(f *testing.F) {
 			t.Errorf("%q: %s", text, problem)
 		}
 	})
+}
+
+func TestTheTokenGoesToSlackOnly(t *testing.T) {
+	for _, c := range []struct {
+		api, to string
+		want    bool
+	}{
+		{DefaultAPI, "https://files.slack.com/a", true},
+		{DefaultAPI, "https://slack.com/a", true},
+		{DefaultAPI, "https://FILES.SLACK-GOV.COM/a", true},
+		{DefaultAPI, "http://files.slack.com/a", false},
+		{DefaultAPI, "https://slack.com.example.org/a", false},
+		{DefaultAPI, "https://notslack.com/a", false},
+		{DefaultAPI, "https://slack.com@example.org/a", false},
+		{DefaultAPI, "https://me@slack.com/a", false},
+		{"https://proxy.example.org:8443/api", "https://proxy.example.org:8443/a", true},
+		{"https://proxy.example.org:8443/api", "https://proxy.example.org/a", false},
+		{"http://127.0.0.1:9/api", "http://127.0.0.1:9/a", true},
+		{"http://127.0.0.1:9/api", "https://127.0.0.1:9/a", false},
+		{"http://127.0.0.1:9/api", "http://127.0.0.1:8/a", false},
+	} {
+		base, err := CheckAPI(c.api)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to, err := url.Parse(c.to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (&client{base: base}).trusts(to, "https", "http"); got != c.want {
+			t.Errorf("with the API at %s, %s is trusted: %t", c.api, c.to, got)
+		}
+	}
 }

@@ -82,6 +82,7 @@ type Platform struct {
 	numbers   int         // of everything that is counted
 	clock     int64       // microseconds of the last message
 	off       bool        // socket mode
+	deaf      bool        // acknowledgements are lost
 }
 
 // Call is a call that the platform has got.

@@ -150,7 +150,7 @@ func (p *Platform) acknowledged(ctx context.Context, s *socket) {
 			return // the platform closes the socket of who says something else
 		}
 		p.mu.Lock()
-		if p.frozen == nil {
+		if p.frozen == nil && !p.deaf {
 			p.envelopes = slices.DeleteFunc(p.envelopes, func(e *envelope) bool { return e.id == in.ID })
 			p.tell()
 		}
@@ -188,6 +188,13 @@ func (p *Platform) Again() {
 	again.on = nil
 	p.envelopes = append(p.envelopes, &again)
 	p.tell()
+}
+
+// LoseAcknowledgements has those that come from now on be lost, or not any more.
+func (p *Platform) LoseAcknowledgements(lost bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = lost
 }
 
 // Pending are the envelopes that nobody has acknowledged.

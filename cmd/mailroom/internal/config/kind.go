@@ -36,6 +36,7 @@ func platforms() map[string]func() Platform {
 		KindDiscord:  func() Platform { return newDiscord() },
 		KindIRC:      func() Platform { return newIRC() },
 		KindPoll:     func() Platform { return newPoll() },
+		KindSlack:    func() Platform { return newSlack() },
 		KindTelegram: func() Platform { return newTelegram() },
 		KindWebhook:  func() Platform { return newWebhook() },
 	}

@@ -68,6 +68,11 @@ func (f Folder) TokenFile() string { return f.path("token") }
 // ChannelToken is the file of a channel's token, where none is named.
 func (f Folder) ChannelToken(channel string) string { return f.path("channel-" + channel + ".token") }
 
+// ChannelAppToken is the file of the other token of a channel that has two.
+func (f Folder) ChannelAppToken(channel string) string {
+	return f.path("channel-" + channel + ".app-token")
+}
+
 // Keep puts a file of the folder in its place at once, for its owner only. It makes
 // the folder if it is not there.
 func (f Folder) Keep(path string, data []byte) error {
