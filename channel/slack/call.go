@@ -95,7 +95,8 @@ func (e *refused) is(codes ...string) bool { return slices.Contains(codes, e.cod
 // denied reports whether it is about who asks, whatever is asked.
 func (e *refused) denied() bool {
 	return e.is("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission", "missing_scope",
-		"not_allowed_token_type", "access_denied", "team_access_not_granted", "forbidden_team", "two_factor_setup_required")
+		"not_allowed_token_type", "access_denied", "team_access_not_granted", "forbidden_team",
+		"team_disabled", "user_removed_from_team", "two_factor_setup_required")
 }
 
 // limited reports whether it is a limit of how often something may be called.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"unicode/utf8"
 
 	"mailroom"
@@ -72,6 +73,12 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 
 // Find implements [chat.Platform]: it looks through what was said last.
 func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.Message) (string, bool, error) {
+	if slices.Contains(c.bot.Lacks, readsMetadata) {
+		c.once.Do(func() {
+			c.link.Trouble(errors.New("whether a message was sent is not known without the scope " + readsMetadata))
+		})
+		return "", false, chat.ErrNoHistory
+	}
 	cursor := ""
 	for range mostPages {
 		page, next, err := c.page(ctx, at.Chat, at.Topic, "", cursor, true)

@@ -124,6 +124,24 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	}
 }
 
+func TestWithoutTheScopeForKeysNothingIsSaidToBeKnown(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	sl.Deny("metadata.message:read")
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "the key"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+		t.Errorf("a history without keys says %v", err)
+	}
+	if s := w.runner.State(); !strings.Contains(s.LastError, "metadata.message:read") {
+		t.Errorf("nobody is told: %q", s.LastError)
+	}
+}
+
 func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)

@@ -96,10 +96,14 @@ type Bot struct {
 // identity is the bot's: ids of users are those of a workspace.
 func (b Bot) identity() string { return b.TeamID + "." + b.ID }
 
+// readsMetadata is the scope without which a history shows no keys.
+const readsMetadata = "metadata.message:read"
+
 // Scopes are those that a bot's token should have.
 func Scopes() []string {
 	return []string{
-		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "mpim:history", "users:read",
+		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", readsMetadata,
+		"mpim:history", "users:read",
 	}
 }
 
@@ -217,7 +221,7 @@ type connection struct {
 	life    context.Context // ends with Close, or with an error that is the end of it
 	end     context.CancelCauseFunc
 	people  *people
-	once    sync.Once // history that may not be read was told of
+	once    sync.Once // that a history may not be read was told
 }
 
 func (c *connection) traits() chat.Traits {
@@ -225,7 +229,7 @@ func (c *connection) traits() chat.Traits {
 		Platform: Kind, Bot: c.bot.identity(), Name: c.bot.Name,
 		Most: Most, Units: units, Edits: true, Buttons: true, Sign: "!",
 		Gap: c.options.Gap, EditGap: c.options.EditGap,
-		Repeats: "once: a message is found by the key in its metadata",
+		Repeats: "once; after a crash a message is found by the key in its metadata",
 	}
 }
 

@@ -223,6 +223,7 @@ func (p *Platform) history(in url.Values, replies bool) (any, *refusal) {
 	if err != nil || limit < 1 || limit > 999 {
 		return nil, no("invalid_limit")
 	}
+	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes, "metadata.message:read")
 	root := in.Get("ts")
 	if replies && c.find(root) == nil {
 		return nil, no("thread_not_found")
@@ -235,7 +236,7 @@ func (p *Platform) history(in url.Values, replies bool) (any, *refusal) {
 		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.TS && m.more["subtype"] != "thread_broadcast":
 			continue
 		}
-		b := m.body(slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")))
+		b := m.body(metadata)
 		if all := c.replies(m.TS); len(all) > 0 {
 			b["thread_ts"], b["reply_count"], b["latest_reply"] = m.TS, len(all), all[len(all)-1].TS
 		}

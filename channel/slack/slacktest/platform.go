@@ -123,7 +123,8 @@ func NewDown(t testing.TB) *Platform {
 		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]stored{}, faults: map[string][]Fault{},
 		limits: map[string]time.Time{}, tickets: map[string]bool{}, sockets: map[*socket]bool{},
 		scopes: []string{
-			"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "mpim:history", "users:read",
+			"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "metadata.message:read",
+			"mpim:history", "users:read",
 		},
 	}
 	t.Cleanup(p.Down)
