@@ -189,7 +189,7 @@ func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
 	w := newAlone(t, sl).run()
 	w.connected()
 	s := w.runner.State()
-	if !strings.Contains(s.LastError, "somebody else is connected") || !strings.Contains(s.LastError, "3 connections") {
+	if !strings.Contains(s.LastError, "somebody else is connected") || !strings.Contains(s.LastError, "has 3 connections") {
 		t.Errorf("the state is %+v", s)
 	}
 }

@@ -153,7 +153,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat
 		return nil, chat.Traits{}, trouble(err)
 	}
 	if s.others > 0 {
-		l.Trouble(fmt.Errorf("somebody else is connected as this app, and Slack gives each event to one of them: there are %d connections", s.others+1))
+		l.Trouble(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.others+1))
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{options: o, client: c, socket: s, bot: bot, link: l, life: life, end: end, people: newPeople()}

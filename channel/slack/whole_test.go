@@ -16,44 +16,55 @@ import (
 func TestSlackIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		sl := slacktest.New(t)
-		ann := sl.Person("Ann")
-		o := slack.Options{
-			API: sl.URL, Fresh: 400 * time.Millisecond, Gap: time.Millisecond, EditGap: time.Millisecond,
-			Token:    func() (string, error) { return slacktest.Token, nil },
-			AppToken: func() (string, error) { return slacktest.AppToken, nil },
-		}
-		said, down, hangs := map[string]bool{}, false, false
-		return &channeltest.Platform{
-			Kind:    slack.Kind,
-			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{ann.ID}}}, o.Dial),
-			Pace: channel.Pace{
-				First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2 * time.Second, Connect: time.Second, Close: 2 * time.Second,
-			},
-			Say: func(id, text string) {
-				if said[id] {
-					sl.Again()
-					return
-				}
-				said[id] = true
-				ann.Says(ann.Private(), text)
-			},
-			Sent: func() []string { return ann.Private().Texts() },
-			Down: func() { down = true; sl.Down() },
-			Hang: func() { hangs = true; sl.Freeze() },
-			Deny: func() { sl.Revoke(true) },
-			Mend: func() {
-				sl.Revoke(false)
-				if hangs {
-					hangs = false
-					sl.Thaw()
-				}
-				if down {
-					down = false
-					sl.Up(t)
-				}
-			},
-			History: true,
-		}
+		return platform(t, func(addr string) string { return addr })
 	})
+}
+
+// TestSlackIsAChannelOverABadNetwork plays what networks do.
+func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunBehind(t, platform)
+}
+
+// platform is a Slack for the plays, by way of what through makes of its address.
+func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	o := slack.Options{
+		API: through(sl.URL), Fresh: 400 * time.Millisecond, Gap: time.Millisecond, EditGap: time.Millisecond,
+		Token:    func() (string, error) { return slacktest.Token, nil },
+		AppToken: func() (string, error) { return slacktest.AppToken, nil },
+	}
+	said, down, hangs := map[string]bool{}, false, false
+	return &channeltest.Platform{
+		Kind:    slack.Kind,
+		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{ann.ID}}}, o.Dial),
+		Pace: channel.Pace{
+			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2 * time.Second, Connect: time.Second, Close: 2 * time.Second,
+		},
+		Say: func(id, text string) {
+			if said[id] {
+				sl.Again()
+				return
+			}
+			said[id] = true
+			ann.Says(ann.Private(), text)
+		},
+		Sent: func() []string { return ann.Private().Texts() },
+		Down: func() { down = true; sl.Down() },
+		Hang: func() { hangs = true; sl.Freeze() },
+		Deny: func() { sl.Revoke(true) },
+		Mend: func() {
+			sl.Revoke(false)
+			if hangs {
+				hangs = false
+				sl.Thaw()
+			}
+			if down {
+				down = false
+				sl.Up(t)
+			}
+		},
+		History: true, Once: true,
+	}
 }

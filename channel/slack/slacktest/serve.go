@@ -67,7 +67,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	case left > 0:
 		refuse = &refusal{word: "ratelimited", retryAfter: int(left/time.Second) + 1}
 	default:
-		result, refuse = p.method(token, method, in)
+		result, refuse = p.method(r.Host, token, method, in)
 	}
 	if refuse != nil {
 		p.calls[at].Error = refuse.word
@@ -130,8 +130,8 @@ func answer(w http.ResponseWriter, scopes []string, result any, refuse *refusal)
 	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
 }
 
-// method carries out a call. It is within mu.
-func (p *Platform) method(token, method string, in url.Values) (any, *refusal) {
+// method carries out a call to a host. It is within mu.
+func (p *Platform) method(host, token, method string, in url.Values) (any, *refusal) {
 	want := p.token
 	if method == "apps.connections.open" {
 		want = p.appToken
@@ -148,7 +148,7 @@ func (p *Platform) method(token, method string, in url.Values) (any, *refusal) {
 	}
 	switch method {
 	case "apps.connections.open":
-		return p.open()
+		return p.open(host)
 	case "auth.test":
 		return map[string]any{
 			"url": "https://work.slack.com/", "team": "Work", "team_id": TeamID, "user": Name, "user_id": BotID, "bot_id": botID,

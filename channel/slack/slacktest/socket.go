@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -20,17 +21,23 @@ type envelope struct {
 	kind    string // events_api or interactive
 	payload map[string]any
 	tries   int
-	on      *socket // that it was sent on; nil: it is to be sent
+	on      *socket   // that it was sent on; nil: it is to be sent
+	at      time.Time // when it was
 }
 
-// open answers apps.connections.open. It is within mu.
-func (p *Platform) open() (any, *refusal) {
+// patience is how long an acknowledgement may take before an envelope is sent again,
+// on whichever socket there is.
+const patience = 3 * time.Second
+
+// open answers apps.connections.open: the socket is at the host that was asked. It is
+// within mu.
+func (p *Platform) open(host string) (any, *refusal) {
 	if p.off {
 		return nil, no("socket_mode_disabled")
 	}
 	ticket := fmt.Sprintf("ticket%d", p.number())
 	p.tickets[ticket] = true
-	return map[string]any{"url": "ws://" + p.addr + "/link/?ticket=" + ticket + "&app_id=" + AppID}, nil
+	return map[string]any{"url": "ws://" + host + "/link/?ticket=" + ticket + "&app_id=" + AppID}, nil
 }
 
 // link serves a socket.
@@ -107,14 +114,14 @@ func (p *Platform) deliver(ctx context.Context, s *socket) {
 		changed := p.changed
 		var next *envelope
 		for _, e := range p.envelopes {
-			if e.on == nil && p.frozen == nil {
+			if p.frozen == nil && (e.on == nil || time.Since(e.at) > patience) {
 				next = e
 				break
 			}
 		}
 		var body map[string]any
 		if next != nil {
-			next.on = s
+			next.on, next.at = s, time.Now()
 			body = map[string]any{"type": next.kind, "envelope_id": next.id, "payload": next.payload, "accepts_response_payload": next.kind == "interactive"}
 			if next.tries > 0 {
 				body["retry_attempt"], body["retry_reason"] = next.tries, "timeout"
@@ -125,6 +132,7 @@ func (p *Platform) deliver(ctx context.Context, s *socket) {
 		if next == nil {
 			select {
 			case <-changed:
+			case <-time.After(patience / 10):
 			case <-ctx.Done():
 				return
 			}
