@@ -152,7 +152,7 @@ type connection struct {
 
 	// Owned by mu.
 	mu   sync.Mutex
-	taps map[string]tap // by the id of the interaction
+	taps map[string]*tap // by the id of the interaction
 }
 
 // Dialer is the [chat.Dial] of one bot. Its connections share what one of them has
@@ -168,7 +168,7 @@ func (o Options) Dialer() chat.Dial {
 		}
 		life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
 		c := &connection{
-			options: o, client: client, link: l, memory: m, life: life, end: end, taps: map[string]tap{},
+			options: o, client: client, link: l, memory: m, life: life, end: end, taps: map[string]*tap{},
 		}
 		if err := c.open(ctx); err != nil {
 			client.http.CloseIdleConnections()

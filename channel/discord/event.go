@@ -90,6 +90,7 @@ const interactionComponent = 3
 
 type interaction struct {
 	ID      string   `json:"id"`
+	App     string   `json:"application_id"`
 	Type    int      `json:"type"`
 	Token   string   `json:"token"`
 	Channel string   `json:"channel_id"`

@@ -26,6 +26,7 @@ func (c *connection) server(ctx context.Context, s *server, take chat.Take) erro
 	if s.Unavailable {
 		return nil // it comes again
 	}
+	c.memory.has(s.ID, "")
 	for _, r := range s.Roles {
 		c.learnRole(s.ID, r)
 	}

@@ -79,6 +79,9 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 			return errInvalid
 		case opEvent:
 			c.link.Heard()
+			if f.Type == "INTERACTION_CREATE" {
+				c.pressed(f, time.Now())
+			}
 			select {
 			case frames <- f:
 			case <-ctx.Done():
@@ -88,12 +91,29 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 	}
 }
 
-// Tend implements [chat.Platform]: it sends heartbeats, the first one at some moment of
-// the interval. A connection on which one was not acknowledged when the next is due is
-// dead.
+// Tend implements [chat.Platform]: it sends heartbeats, and has people wait who press a
+// button while something else is taken.
 func (c *connection) Tend(ctx context.Context) error {
 	ctx, done := c.within(ctx)
 	defer done()
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				c.end(fmt.Errorf("panic: %v", p))
+			}
+		}()
+		c.acknowledge(ctx)
+	})
+	return c.hearts(ctx)
+}
+
+// hearts sends heartbeats, the first one at some moment of the interval. A connection on
+// which one was not acknowledged when the next is due is dead.
+func (c *connection) hearts(ctx context.Context) error {
 	wait := time.Duration(rand.Float64() * float64(c.interval))
 	c.acked.Store(true)
 	for {
@@ -130,12 +150,8 @@ func (c *connection) beat(ctx context.Context) error {
 	return c.socket.write(ctx, opHeartbeat, last)
 }
 
-// handle takes one event in, and what it leads to. Where the session is resumed comes
-// after it.
+// handle takes one event in, and what it leads to. The session is resumed after it.
 func (c *connection) handle(ctx context.Context, f *frame, take chat.Take) error {
-	if f.Seq != 0 && f.Seq <= c.session.seq {
-		return nil // it was taken before
-	}
 	if err := c.event(ctx, f, take); err != nil {
 		return err
 	}
@@ -253,7 +269,6 @@ func (c *connection) tapped(ctx context.Context, i *interaction, take chat.Take)
 	if i.Type != interactionComponent || i.Message == nil || who == nil || who.Bot {
 		return nil
 	}
-	c.keepTap(i, time.Now())
 	parent := ""
 	if i.Room != nil && i.Room.thread() {
 		parent = i.Room.Parent

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -198,6 +199,42 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	}
 	if w.taken()[0].Position == "" || strings.Contains(fmt.Sprint(w.taken()), "-secret") {
 		t.Errorf("the token of the answer is kept: %v", w.taken())
+	}
+}
+
+// TestWhoTapsBehindSomethingLongIsToldAllTheSame has something taken for longer than
+// the platform waits.
+func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc)
+	w.hold = make(chan struct{})
+	release := sync.OnceFunc(func() { close(w.hold) })
+	p := w.run().connected()
+	t.Cleanup(release)
+	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ann.Says(dev, "see this")
+	tap, other := ann.Taps(dev, id, "Yes"), ann.Taps(dev, id, "Yes")
+	dc.Until(t, "that Ann waits", func() bool { return tap.Waits(dc) && other.Waits(dc) })
+	if _, times := tap.Answer(dc); times != 0 || len(w.taken()) != 0 {
+		t.Errorf("Ann was told something %d times before anything was taken", times)
+	}
+	release()
+	until(t, "the tap", func() bool { return len(w.taken()) == 3 })
+	for range 2 {
+		if err := p.Tapped(t.Context(), w.taken()[1], "Approved."); err != nil {
+			t.Errorf("who tapped is told: %v", err)
+		}
+	}
+	if words, times := tap.Answer(dc); words != "Approved." || times != 1 {
+		t.Errorf("who tapped is told %q, %d times", words, times)
+	}
+	if _, times := other.Answer(dc); times != 0 {
+		t.Errorf("who is not to be told was told %d times", times)
 	}
 }
 

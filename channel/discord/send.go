@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"time"
 	"unicode/utf8"
 
 	"mailroom"
@@ -18,15 +16,14 @@ import (
 // Flags of a message.
 const (
 	flagNoEmbeds = 1 << 2 // links are not shown as pictures
-	flagOnlyHim  = 1 << 6 // only who pressed the button sees it
+	flagOnlyOne  = 1 << 6 // only who pressed the button sees it
 )
 
-// Kinds of what is shown under a message, and of the answer to who pressed a button.
+// Kinds of what is shown under a message.
 const (
 	componentRow    = 1
 	componentButton = 2
 	styleGrey       = 2
-	answerMessage   = 4
 )
 
 // nobody is told of what names them: what an agent writes rings nowhere.
@@ -91,54 +88,6 @@ func say(m chat.Message) (map[string]any, error) {
 		rows = append(rows, map[string]any{"type": componentRow, "components": row})
 	}
 	return map[string]any{"content": m.Text, "components": rows, "allowed_mentions": nobody()}, nil
-}
-
-// tap is how who pressed a button is answered.
-type tap struct {
-	token string
-	at    time.Time
-}
-
-const (
-	tapKey = "tap:"
-	// answerable is how long the platform waits for the answer to somebody who has
-	// pressed a button.
-	answerable = 3 * time.Second
-)
-
-// keepTap notes how a tap is answered, and forgets those that nobody waits for. The
-// token of an answer is told nowhere.
-func (c *connection) keepTap(i *interaction, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, t := range c.taps {
-		if now.Sub(t.at) > 10*answerable {
-			delete(c.taps, id)
-		}
-	}
-	c.taps[i.ID] = tap{token: i.Token, at: now}
-}
-
-// Tapped implements [chat.Platform]. Only who pressed the button sees the answer. Nobody
-// waits any more for one that comes too late; what came of it is shown where it was
-// asked all the same.
-func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
-	id := strings.TrimPrefix(e.Key, tapKey)
-	c.mu.Lock()
-	t, known := c.taps[id]
-	delete(c.taps, id)
-	c.mu.Unlock()
-	if !known {
-		return nil
-	}
-	err := c.client.call(ctx, call{what: "answer who pressed a button", method: http.MethodPost, path: "/interactions/" + id + "/" + t.token + "/callback", bare: true, in: map[string]any{
-		"type": answerMessage,
-		"data": map[string]any{"content": shortened(words, Most), "flags": flagOnlyHim | flagNoEmbeds, "allowed_mentions": nobody()},
-	}})
-	if e, ok := errors.AsType[*refused](err); ok && e.is(10062, 40060) {
-		return nil // too late, or answered
-	}
-	return failure(err)
 }
 
 // channelOf is the id under which the platform has a room: a thread is a channel too.

@@ -111,6 +111,25 @@ func TestAnotherProcessGoesOnFromThePosition(t *testing.T) {
 	}
 }
 
+// TestIdsThatGoDownSkipNothing has a message arrive whose id is that of half a minute
+// later, as if another part of the platform were behind.
+func TestIdsThatGoDownSkipNothing(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	dc.Send("MESSAGE_CREATE", map[string]any{
+		"id": snowflake(30 * time.Second), "channel_id": dev.ID, "guild_id": discordtest.ServerID, "author": map[string]any{"id": ann.ID}, "content": "ahead",
+	})
+	ann.Says(dev, "behind")
+	w.reads("ahead, behind")
+	w.stop()
+	ann.Says(dev, "meanwhile")
+	w.run().connected()
+	w.reads("ahead, behind, meanwhile")
+}
+
 func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
@@ -136,6 +155,34 @@ func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
 	ann.Says(dev, "four")
 	dc.Outage(false)
 	until(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
+}
+
+// TestThePositionWaitsForAServerThatIsNotThere also while others are much newer.
+func TestThePositionWaitsForAServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	ann.Says(dev, "one")
+	w.reads("one")
+	w.stop()
+	dc.Outage(true)
+	ann.Says(dev, "two")
+	w.run().connected()
+	dc.Send("MESSAGE_CREATE", map[string]any{
+		"id": snowflake(5 * time.Minute), "channel_id": "17", "author": map[string]any{"id": ann.ID}, "content": "later, in private",
+	})
+	w.reads("one, later, in private")
+	w.stop()
+	dc.Outage(false)
+	w.run()
+	w.reads("one, later, in private, two")
+}
+
+// snowflake is an id of a moment from now.
+func snowflake(from time.Duration) string {
+	return fmt.Sprint(uint64(time.Now().Add(from).UnixMilli()-1420070400000) << 22)
 }
 
 func TestAServerThatTheBotComesToIsNotReadFromItsBeginning(t *testing.T) {

@@ -32,7 +32,8 @@ type alone struct {
 	// Owned by mu.
 	mu       sync.Mutex
 	events   []chat.Event
-	refuse   error // of take
+	refuse   error         // of take
+	hold     chan struct{} // that take waits for; nil: it does not
 	at       string
 	platform chat.Platform
 	traits   chat.Traits
@@ -114,6 +115,12 @@ func (b *bare) Deliver(context.Context, channel.Delivery, mailroom.Session) erro
 
 // take keeps an event once, and its position each time, as the ledger does.
 func (w *alone) take(_ context.Context, e chat.Event) error {
+	w.mu.Lock()
+	hold := w.hold
+	w.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse == nil {

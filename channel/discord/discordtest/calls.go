@@ -114,21 +114,43 @@ func (m *Message) show(c *Channel) {
 	}
 }
 
-// callback answers who has pressed a button. It is within mu.
+// callback answers who has pressed a button, or has them wait. It is within mu.
 func (p *Platform) callback(a *asked) (any, *refusal) {
 	t := p.taps[a.words[1]]
 	data, _ := a.in["data"].(map[string]any)
+	switch {
+	case t == nil || t.old || t.token != a.words[2] || time.Since(t.at) > 3*time.Second:
+		return nil, no(404, 10062, "Unknown interaction")
+	case t.answered > 0 || t.waits:
+		return nil, no(400, 40060, "Interaction has already been acknowledged.")
+	case a.in["type"] == 6.0:
+		t.waits = true
+		return nil, nil
+	case a.in["type"] != 4.0:
+		return nil, no(400, 50035, "Invalid Form Body")
+	}
+	return nil, t.tell(data)
+}
+
+// followUp answers who waits. It is within mu.
+func (p *Platform) followUp(a *asked) (any, *refusal) {
+	for _, t := range p.taps {
+		if a.words[1] == AppID && t.token == a.words[2] && (t.waits || t.answered > 0) {
+			t.waits = false
+			return map[string]any{"id": p.id()}, t.tell(a.in)
+		}
+	}
+	return nil, no(404, 10015, "Unknown Webhook")
+}
+
+// tell shows an answer to who has pressed a button. It is within mu.
+func (t *Tap) tell(data map[string]any) *refusal {
 	text, _ := data["content"].(string)
 	flags, _ := data["flags"].(float64)
-	switch {
-	case t == nil || t.old || t.token != a.words[2]:
-		return nil, no(404, 10062, "Unknown interaction")
-	case t.answered > 0:
-		return nil, no(400, 40060, "Interaction has already been acknowledged.")
-	case a.in["type"] != 4.0 || text == "" || utf8.RuneCountInString(text) > 2000:
-		return nil, no(400, 50035, "Invalid Form Body")
+	if text == "" || utf8.RuneCountInString(text) > 2000 {
+		return no(400, 50035, "Invalid Form Body")
 	}
 	t.words, t.flags = text, int(flags)
 	t.answered++
-	return nil, nil
+	return nil
 }

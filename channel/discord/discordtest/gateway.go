@@ -188,7 +188,7 @@ func (p *Platform) takes(l *link, op int, data json.RawMessage) {
 		switch err := json.Unmarshal(data, &in); {
 		case err != nil:
 			l.code, l.reason = 4002, "Error while decoding payload."
-		case in.Token != p.token:
+		case in.Token != p.token || p.sessions[in.ID] != nil && p.sessions[in.ID].token != in.Token:
 			l.code, l.reason = 4004, "Authentication failed."
 		default:
 			p.resume(l, p.sessions[in.ID], in.Seq)

@@ -309,8 +309,10 @@ func (p *Platform) Send(kind string, body map[string]any) {
 // Tap is a button that was pressed.
 type Tap struct {
 	token string
+	at    time.Time
 
 	// Owned by the platform's mu.
+	waits    bool // it was acknowledged, and not answered
 	answered int
 	words    string
 	flags    int
@@ -338,7 +340,7 @@ func (p *Person) TapsData(c *Channel, id string, data string) *Tap {
 
 func (p *Person) tap(c *Channel, m *Message, data string) *Tap {
 	id := c.platform.id()
-	t := &Tap{token: "aW50ZXJhY3Rpb246" + id + "-secret"}
+	t := &Tap{token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
 	c.platform.taps[id] = t
 	who := map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}
 	body := map[string]any{
@@ -359,6 +361,13 @@ func (t *Tap) Expire(p *Platform) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.old = true
+}
+
+// Waits says that who has pressed it was not told anything yet, and not that it failed.
+func (t *Tap) Waits(p *Platform) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return t.waits
 }
 
 // Answer is what who has pressed it was told, and how often; nobody else has seen it.

@@ -40,6 +40,7 @@ const (
 	Me       = "me"
 	App      = "app"
 	Callback = "callback"
+	FollowUp = "follow-up"
 	File     = "file"
 )
 

@@ -72,6 +72,8 @@ func nameOf(method string, w []string) string {
 		return Typing
 	case route == "POST interactions" && len(w) == 4 && w[3] == "callback":
 		return Callback
+	case route == "POST webhooks" && len(w) == 3:
+		return FollowUp
 	}
 	return ""
 }
@@ -101,7 +103,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 		refuse = no(400, 50035, "Invalid Form Body")
 	case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
 		refuse = no(403, 40333, "internal network error")
-	case a.name != Callback && r.Header.Get("Authorization") != "Bot "+p.token:
+	case a.name != Callback && a.name != FollowUp && r.Header.Get("Authorization") != "Bot "+p.token:
 		refuse = no(401, 0, "401: Unauthorized")
 	case done:
 		result, refuse = p.limited(&a, headers)
@@ -140,7 +142,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 
 // limited carries a call out if it does not come too early. It is within mu.
 func (p *Platform) limited(a *asked, headers map[string]string) (any, *refusal) {
-	if left := time.Until(p.all); left > 0 && a.name != Callback {
+	if left := time.Until(p.all); left > 0 && a.name != Callback && a.name != FollowUp {
 		return nil, &refusal{status: 429, words: "You are being rate limited.", after: left.Seconds(), global: true}
 	}
 	if a.words[0] == "channels" {
@@ -209,6 +211,8 @@ func (p *Platform) call(a *asked) (any, *refusal) {
 		return nil, nil
 	case Callback:
 		return p.callback(a)
+	case FollowUp:
+		return p.followUp(a)
 	}
 	return nil, no(404, 0, "404: Not Found")
 }
