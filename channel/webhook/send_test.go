@@ -319,9 +319,5 @@ func TestWhatIsSentCannotBeSentBack(t *testing.T) {
 	o := newOffice(t).start()
 	o.says("1", "r", "one")
 	o.texts("one")
-	raw, err := json.Marshal(o.Posts()[0].Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.post("1", string(raw), 422)
+	o.post("1", o.Posts()[0].Raw, 422)
 }

@@ -53,6 +53,8 @@ func (f *fixture) world(operation string, n int) map[string]string {
 			Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
 		w["ticket"] = mailroom.TicketID(sent.Run, question.Name)
+	case "post-hook":
+		w["channel"] = "ops"
 	case "resume-channel":
 		w["name"] = "mol"
 	case "revoke-pairing":

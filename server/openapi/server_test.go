@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/channel/webhook"
 	"mailroom/client"
 	"mailroom/ledger"
 	"mailroom/server"
@@ -44,7 +45,10 @@ func start(t *testing.T) *fixture {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
 	})
+	hook := webhook.NewHooks().Face()
+	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // of whoever asks
 	served := server.New(server.Options{
+		Faces:  map[string]server.Face{webhook.Route: hook},
 		Ledger: f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo"} }, Bus: notices,
 		Channels: channels{}, Pairings: pairings{},

@@ -115,10 +115,12 @@ type Fault struct {
 
 // Post is a request that has come.
 type Post struct {
-	ID    string
-	Code  int // that it was answered with; 0: it was not
-	Taken bool
-	Body  Body
+	ID     string
+	Code   int // that it was answered with; 0: it was not
+	Taken  bool
+	Header http.Header
+	Raw    string // the body as it came
+	Body   Body
 }
 
 // Body is that of a request.
@@ -218,7 +220,7 @@ func (r *Receiver) Until(t *testing.T, what string, good func() bool) {
 
 func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 	raw, err := io.ReadAll(in.Body)
-	p := Post{ID: in.Header.Get("webhook-id")}
+	p := Post{ID: in.Header.Get("webhook-id"), Header: in.Header.Clone(), Raw: string(raw)}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	if err == nil {
