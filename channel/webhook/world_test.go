@@ -40,11 +40,13 @@ type office struct {
 	store   mailroom.Store
 	logs    *logs
 	secret  func() (string, error)
+	between func(channel.Ledger) channel.Ledger // the channel and the ledger; nil: nothing
 
 	// Set by start.
 	program webhooktest.Program
 	ledger  *ledger.Ledger
 	runner  *channel.Runner
+	end     func() // ends the channel and the engine
 	stop    func() // nil: it is not started
 }
 
@@ -111,8 +113,12 @@ func (o *office) begin() {
 	streams := stream.New(l, b)
 	pace := o.options.Pace()
 	pace.First, pace.Most, pace.Attempts = 10*time.Millisecond, 50*time.Millisecond, -1
+	taking := channel.Ledger(l)
+	if o.between != nil {
+		taking = o.between(l)
+	}
 	o.runner = channel.New(channel.Options{
-		Name: "ops", Kind: webhook.Kind, Ledger: l, Log: log, Pace: pace,
+		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Pace: pace,
 		Connect: chat.Connect(chat.Options{Agent: "codex", Talk: o.talk, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -132,9 +138,12 @@ func (o *office) begin() {
 	parts.Go(func() { _ = e.Run(ctx) }) // as above
 	parts.Go(func() { o.runner.Run(ctx) })
 	o.ledger, o.program = l, webhooktest.Program{URL: s.URL, Key: webhooktest.Key}
-	o.stop = func() {
+	o.end = func() {
 		cancel()
 		parts.Wait()
+	}
+	o.stop = func() {
+		o.end()
 		s.Close()
 		cancelLedger()
 		last.Wait()

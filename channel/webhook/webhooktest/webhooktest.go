@@ -115,6 +115,7 @@ type Fault struct {
 
 // Post is a request that has come.
 type Post struct {
+	At     time.Time
 	ID     string
 	Code   int // that it was answered with; 0: it was not
 	Taken  bool
@@ -152,13 +153,41 @@ type Receiver struct {
 func NewReceiver(t *testing.T) *Receiver {
 	t.Helper()
 	r := &Receiver{keys: []string{Key}}
-	s := httptest.NewServer(http.HandlerFunc(r.serve))
+	r.Up(t)
+	return r
+}
+
+// NewDown makes one at whose address nobody listens until Up.
+func NewDown(t *testing.T) *Receiver {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = ln.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Receiver{keys: []string{Key}, URL: "http://" + ln.Addr().String()}
+}
+
+// Up has it listen.
+func (r *Receiver) Up(t *testing.T) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	if r.URL != "" {
+		ln, err := net.Listen("tcp", strings.TrimPrefix(r.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Listener.Close() // nobody knows of it
+		s.Listener = ln
+	}
+	s.Start()
 	r.URL = s.URL
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()
 	})
-	return r
 }
 
 // Accept has signatures of this key be right, and no others.
@@ -301,6 +330,6 @@ func (r *Receiver) fault() (f Fault) {
 func (r *Receiver) note(p Post, code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.Code = code
+	p.Code, p.At = code, time.Now()
 	r.posts = append(r.posts, p)
 }

@@ -1,0 +1,132 @@
+package webhook_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/webhook/webhooktest"
+)
+
+// faulty is a ledger some of whose submits go wrong.
+type faulty struct {
+	channel.Ledger
+	submit func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error)
+}
+
+func (f faulty) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+	return f.submit(ctx, in)
+}
+
+// TestWhatWasTakenWithoutAnAnswerIsTakenOnce has a ledger that takes the first message,
+// and says that it may not have.
+func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	var lied atomic.Bool
+	o.between = func(l channel.Ledger) channel.Ledger {
+		return faulty{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
+			out, err := l.Submit(ctx, in)
+			if err == nil && lied.CompareAndSwap(false, true) {
+				err = mailroom.Errorf(mailroom.Unavailable, "nobody knows whether it is written")
+			}
+			return out, err
+		}}
+	}
+	o.start()
+	said := webhooktest.Message("r", "ann", "one")
+	if a := o.post("1", said, 503); a.Header.Get("Retry-After") == "" {
+		t.Errorf("%v %s", a.Header, a.Body)
+	}
+	o.Until(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.Connected })
+	o.post("1", said, 202)
+	o.texts("one")
+	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
+		t.Errorf("there are %d runs", n)
+	}
+}
+
+// TestARequestDoesNotOutliveItsChannel has one that is being taken, and one behind it.
+func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	began := time.Now()
+	taking := make(chan struct{}, 1)
+	o.between = func(l channel.Ledger) channel.Ledger {
+		return faulty{l, func(ctx context.Context, _ mailroom.Submit) (mailroom.Submitted, error) {
+			taking <- struct{}{}
+			<-ctx.Done()
+			return mailroom.Submitted{}, context.Cause(ctx)
+		}}
+	}
+	o.start()
+	var posts sync.WaitGroup
+	post := func(id string) {
+		posts.Go(func() {
+			a, err := o.program.Post("ops", id, webhooktest.Message("r", "ann", "one"), nil)
+			if err != nil || a.Code != 503 || a.Header.Get("Retry-After") == "" || time.Since(began) > 20*time.Second {
+				t.Errorf("%d %v %s, %v", a.Code, a.Header, a.Body, err)
+			}
+		})
+	}
+	post("1")
+	<-taking
+	first := o.runner.State().LastSuccess
+	post("2")
+	o.Until(t, "the second one", func() bool { return o.runner.State().LastSuccess.After(first) })
+	o.end()
+	posts.Wait()
+}
+
+func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t).start()
+	var posts sync.WaitGroup
+	var want []string
+	for n := range 40 {
+		id := fmt.Sprintf("msg-%02d", n)
+		want = append(want, id)
+		for range 2 { // each twice
+			posts.Go(func() {
+				a, err := o.program.Post("ops", id, webhooktest.Message(fmt.Sprint("r", n%7), "ann", id), nil)
+				if err != nil || a.Code != 202 {
+					t.Errorf("%s: %d %s, %v", id, a.Code, a.Body, err)
+				}
+			})
+		}
+	}
+	posts.Wait()
+	o.Until(t, "all", func() bool { return len(o.Texts()) >= len(want) })
+	o.rest()
+	got := o.Texts()
+	if slices.Sort(got); !slices.Equal(got, want) || len(o.Posts()) != len(want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestAReceiverThatIsDownGetsEverythingOnceItIsThere in the order of the room, and
+// takes nothing from who posts meanwhile.
+func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	o.Receiver = webhooktest.NewDown(t)
+	o.options.URL = o.URL + "/take?token=hush"
+	o.start()
+	o.says("1", "r", "one")
+	o.says("2", "r", "two")
+	o.Until(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
+	if s := o.runner.State(); s.Condition != channel.Connected || o.deadRuns() != 0 {
+		t.Errorf("the state is %+v", s)
+	}
+	o.Up(t)
+	o.texts("one", "two")
+	if n := len(o.entries("out:ops:webhook:r", mailroom.KindEffectUnknown)); n != 0 || len(o.Posts()) != 2 {
+		t.Errorf("nothing was sent, and %d times nobody knows whether", n)
+	}
+}
