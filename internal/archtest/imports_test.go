@@ -24,8 +24,10 @@ var floors = map[string]int{
 	"channel/channeltest": 3, // for tests: what every adapter keeps to
 	"channel/chat":        3, // what chat platforms have in common; each of them is above it
 	"channel/tracker":     3, // gives the issues of a tracker to agents
+	"channel/markdown":    3, // how replies look
 	"channel/discord":     4,
 	"channel/irc":         4,
+	"channel/matrix":      4,
 	"channel/slack":       4,
 	"channel/telegram":    4,
 	"channel/webhook":     4,

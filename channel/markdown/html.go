@@ -1,0 +1,325 @@
+// Package markdown renders Markdown as models write it.
+package markdown
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Style is what of HTML a platform reads. What all of them read is the same.
+type Style struct {
+	// Lines says that the ends of lines are shown as such. Else they are marked, but
+	// where a block ends a line by itself.
+	Lines  bool
+	Strike string // element of struck text, such as "s"
+	// Schemes begin the addresses that may be linked to, such as "https://".
+	Schemes []string
+}
+
+// HTML renders a text. All that is no mark stays, and what is not understood is shown
+// as it is; with Lines, what is shown never has more units of UTF-16 than the text. It
+// is "" if nothing would be shown.
+func HTML(text string, s Style) string {
+	return writer{s}.text(text)
+}
+
+// writer writes one text.
+type writer struct{ Style }
+
+func (w writer) text(text string) string {
+	var out strings.Builder
+	lines, before := strings.Split(text, "\n"), ""
+	for i := 0; i < len(lines); {
+		html, used := w.block(lines[i:])
+		if i > 0 {
+			out.WriteString(w.between(before, html))
+		}
+		out.WriteString(html)
+		before, i = html, i+used
+	}
+	html := out.String()
+	if strings.TrimSpace(shown(html)) == "" {
+		return ""
+	}
+	return html
+}
+
+// between ends the line of what is before.
+func (w writer) between(before, after string) string {
+	switch {
+	case w.Lines:
+		return "\n"
+	case strings.HasSuffix(before, "</pre>"), strings.HasSuffix(before, "</blockquote>"), strings.HasPrefix(after, "<pre>"), strings.HasPrefix(after, "<blockquote>"):
+		return ""
+	}
+	return "<br>"
+}
+
+var (
+	fenceLine   = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	headLine    = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quoteLine   = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
+	itemLine    = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	ruleLine    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	tableLine   = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
+	tableBorder = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	language    = regexp.MustCompile(`^[A-Za-z0-9_+#.-]{1,30}$`)
+	addressForm = regexp.MustCompile(`^[^\s<>"]+$`)
+	tag         = regexp.MustCompile(`<[^>]*>`)
+)
+
+// block renders the first of some lines, and those that belong to it.
+func (w writer) block(lines []string) (html string, used int) {
+	line := lines[0]
+	if m := fenceLine.FindStringSubmatch(line); m != nil {
+		return renderFence(lines, m[1], strings.TrimSpace(m[2]))
+	}
+	if len(lines) > 1 && tableLine.MatchString(line) && tableBorder.MatchString(lines[1]) {
+		for used = 2; used < len(lines) && tableLine.MatchString(lines[used]); {
+			used++
+		}
+		return "<pre>" + escape(strings.Join(lines[:used], "\n")) + "</pre>", used
+	}
+	if quoteLine.MatchString(line) {
+		var said []string
+		for used < len(lines) && quoteLine.MatchString(lines[used]) {
+			said = append(said, w.inline(quoteLine.FindStringSubmatch(lines[used])[1], within{}))
+			used++
+		}
+		return "<blockquote>" + w.joined(said) + "</blockquote>", used
+	}
+	if m := headLine.FindStringSubmatch(line); m != nil && m[1] != "" {
+		return "<b>" + w.inline(m[1], within{bold: true}) + "</b>", 1
+	}
+	if ruleLine.MatchString(line) {
+		return "———", 1
+	}
+	if m := itemLine.FindStringSubmatch(line); m != nil {
+		return w.indent(m[1]) + "• " + w.inline(m[2], within{}), 1
+	}
+	return w.inline(line, within{}), 1
+}
+
+// indent is the space before an item.
+func (w writer) indent(space string) string {
+	if w.Lines {
+		return space
+	}
+	return strings.Repeat("&nbsp;", 2*len(space))
+}
+
+// joined are lines within a block.
+func (w writer) joined(lines []string) string {
+	if w.Lines {
+		return strings.Join(lines, "\n")
+	}
+	return strings.Join(lines, "<br>")
+}
+
+// renderFence renders a block of code. One that is not closed goes to the end.
+func renderFence(lines []string, fence, info string) (html string, used int) {
+	var code []string
+	for used = 1; used < len(lines); used++ {
+		line := strings.TrimSpace(lines[used])
+		if len(line) >= len(fence) && strings.Trim(line, fence[:1]) == "" {
+			used++
+			break
+		}
+		code = append(code, lines[used])
+	}
+	switch {
+	case language.MatchString(info):
+		return `<pre><code class="language-` + info + `">` + escape(strings.Join(code, "\n")) + "</code></pre>", used
+	case info != "":
+		code = append([]string{info}, code...)
+	}
+	return "<pre>" + escape(strings.Join(code, "\n")) + "</pre>", used
+}
+
+// within is what a text already is: the platform does not take it twice.
+type within struct{ bold, italic, strike, link bool }
+
+// inline renders what is within one line.
+func (w writer) inline(s string, in within) string {
+	var out strings.Builder
+	for i := 0; i < len(s); {
+		html, used := w.mark(s, i, in)
+		if used == 0 {
+			_, used = utf8.DecodeRuneInString(s[i:])
+			html = escape(s[i : i+used])
+		}
+		out.WriteString(html)
+		i += used
+	}
+	return out.String()
+}
+
+// mark renders what begins at i if it is marked; used is 0 if it is not.
+func (w writer) mark(s string, i int, in within) (html string, used int) {
+	switch c := s[i]; c {
+	case '\\':
+		if i+1 < len(s) && s[i+1] < utf8.RuneSelf && (unicode.IsPunct(rune(s[i+1])) || unicode.IsSymbol(rune(s[i+1]))) {
+			return escape(s[i+1 : i+2]), 2
+		}
+	case '`':
+		n := run(s, i)
+		if end := closingRun(s, i+n, n, '`'); end > 0 {
+			return "<code>" + escape(unpadded(s[i+n:end])) + "</code>", end + n - i
+		}
+		return s[i : i+n], n
+	case '!':
+		if i+1 < len(s) && s[i+1] == '[' {
+			if html, used = w.link(s, i+1, in); used > 0 {
+				return html, used + 1
+			}
+		}
+	case '[':
+		return w.link(s, i, in)
+	case '*', '_', '~':
+		return w.emphasis(s, i, in)
+	}
+	return "", 0
+}
+
+// emphasis renders bold, italic and struck text.
+func (w writer) emphasis(s string, i int, in within) (html string, used int) {
+	c, n := s[i], run(s, i)
+	before, _ := utf8.DecodeLastRuneInString(s[:i])
+	if c == '_' && i > 0 && wordly(before) || i+n < len(s) && s[i+n] == ' ' {
+		return s[i : i+n], n // part of a name, or on its own
+	}
+	name, wide, already := "", 2, false
+	switch {
+	case c == '~' && n == 2:
+		name, already, in.strike = w.Strike, in.strike, true
+	case c != '~' && n >= 2:
+		name, already, in.bold = "b", in.bold, true
+	case c != '~' && n == 1:
+		name, wide, already, in.italic = "i", 1, in.italic, true
+	default:
+		return "", 0
+	}
+	end := closing(s, i+wide, wide, c)
+	if end < 0 {
+		return s[i : i+n], n
+	}
+	html, used = w.inline(s[i+wide:end], in), end+wide-i
+	if already {
+		return html, used
+	}
+	return "<" + name + ">" + html + "</" + name + ">", used
+}
+
+// closing finds the end of what a mark of some width begins; -1 if there is none.
+func closing(s string, from, wide int, c byte) int {
+	for i := from; i < len(s); {
+		switch s[i] {
+		case '\\':
+			i += 2
+			continue
+		case '`':
+			n := run(s, i)
+			if end := closingRun(s, i+n, n, '`'); end > 0 {
+				i = end
+			}
+			i += n
+			continue
+		case c:
+			n := run(s, i)
+			after, _ := utf8.DecodeRuneInString(s[i+n:])
+			fits := n == wide || n > 2 && n > wide
+			if fits && i+n-wide > from && s[i-1] != ' ' && (c != '_' || i+n == len(s) || !wordly(after)) {
+				return i + n - wide
+			}
+			i += n
+			continue
+		}
+		i++
+	}
+	return -1
+}
+
+// link renders [words](address).
+func (w writer) link(s string, i int, in within) (html string, used int) {
+	end := balanced(s, i, '[', ']')
+	if in.link || end < 0 || end+1 >= len(s) || s[end+1] != '(' {
+		return "", 0
+	}
+	last := balanced(s, end+1, '(', ')')
+	if last < 0 {
+		return "", 0
+	}
+	words, address := s[i+1:end], s[end+2:last]
+	if !w.links(address) || strings.TrimSpace(words) == "" {
+		return "", 0
+	}
+	in.link = true
+	return `<a href="` + escape(address) + `">` + w.inline(words, in) + "</a>", last + 1 - i
+}
+
+// links reports whether an address may be linked to.
+func (w writer) links(address string) bool {
+	return addressForm.MatchString(address) && slices.ContainsFunc(w.Schemes, func(begin string) bool {
+		return len(address) > len(begin) && strings.HasPrefix(address, begin)
+	})
+}
+
+// balanced finds the sign that closes the one at i.
+func balanced(s string, i int, open, shut byte) int {
+	depth := 0
+	for ; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case open:
+			depth++
+		case shut:
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// run is how many of the same sign are at i.
+func run(s string, i int) (n int) {
+	for i+n < len(s) && s[i+n] == s[i] {
+		n++
+	}
+	return n
+}
+
+// closingRun finds the next run of exactly n signs; -1 if there is none.
+func closingRun(s string, from, n int, c byte) int {
+	for i := from; i < len(s); i++ {
+		if s[i] == c {
+			m := run(s, i)
+			if m == n {
+				return i
+			}
+			i += m - 1
+		}
+	}
+	return -1
+}
+
+// unpadded takes away the space that code in backticks needs if it has some itself.
+func unpadded(code string) string {
+	if len(code) > 2 && code[0] == ' ' && code[len(code)-1] == ' ' {
+		return code[1 : len(code)-1]
+	}
+	return code
+}
+
+func wordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+func escape(s string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
+}
+
+// shown is what somebody reads of HTML that was written here, still escaped.
+func shown(html string) string { return tag.ReplaceAllString(html, "") }
