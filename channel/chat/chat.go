@@ -120,6 +120,10 @@ const (
 	Edited  EventKind = "edited"  // Text is the new one
 	Deleted EventKind = "deleted" // message Of is gone
 	Tapped  EventKind = "tapped"  // a button of message Of, which carried Data
+	Invited EventKind = "invited" // into Room; Accept goes there
+	// Unreadable was said, and the platform cannot read it. Text says why: whoever may
+	// talk is told that once in a room, for a key.
+	Unreadable EventKind = "unreadable"
 )
 
 // Event is something that happened on a platform.
@@ -139,7 +143,10 @@ type Event struct {
 	Addressed bool
 	Of        string // id of the message that was edited, deleted, or had the button
 	Data      string // of the button
-	Position  string // to go on after it
+	// Accept of an invitation goes into the room. It is called if whoever invites may
+	// talk there or, to be let in by pairing, somebody in private.
+	Accept   func(ctx context.Context) error
+	Position string // to go on after it
 }
 
 // File is an attachment.

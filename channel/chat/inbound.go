@@ -79,6 +79,8 @@ func (in *inbound) take(ctx context.Context, e Event) error {
 	switch {
 	case e.Kind == Deleted: // the platform says who may
 		return in.amended(ctx, &e)
+	case e.Kind == Invited || e.Kind == Unreadable:
+		return in.before(ctx, &e, tier)
 	case tier == Stranger:
 		return in.stranger(ctx, &e)
 	case e.Kind == Tapped:
@@ -298,6 +300,21 @@ func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender 
 		return err
 	})
 	return own, err
+}
+
+// before takes what comes before anything can be said: an invitation, or what cannot be
+// read. Who may ask to be let in can do neither otherwise.
+func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
+	if tier == Stranger && (e.Room.Group || !in.options.Talk.Pairing) {
+		return in.pass(ctx, e, "whoever does it may not talk")
+	}
+	if e.Kind == Unreadable {
+		return in.answer(ctx, e, e.Text, nil)
+	}
+	if err := e.Accept(ctx); err != nil {
+		return err
+	}
+	return in.pass(ctx, e, "the bot is there now")
 }
 
 // stranger takes what somebody said who may not talk: at most a request to be let in

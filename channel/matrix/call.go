@@ -1,0 +1,253 @@
+package matrix
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"mailroom/channel"
+)
+
+const (
+	maxAnswer = 64 << 20 // bytes of an answer
+	maxQuote  = 200      // bytes of an answer that an error quotes
+	maxWait   = 24 * time.Hour
+)
+
+// client calls a homeserver.
+type client struct {
+	base  *url.URL
+	token string // "" for calls that need none
+	http  *http.Client
+}
+
+// CheckHomeserver reads the address of a homeserver.
+func CheckHomeserver(s string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimRight(s, "/"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("it is not an address such as https://matrix.example.org, without a name or password in it")
+	}
+	return u, nil
+}
+
+// newClient reads the options. What is wrong with them is fatal.
+func newClient(o Options) (*client, error) {
+	base, err := CheckHomeserver(o.Homeserver)
+	if err != nil {
+		return nil, channel.Fatal(fmt.Errorf("homeserver: %w", err))
+	}
+	c := open(base)
+	if c.token, err = o.Token(); err != nil {
+		return nil, channel.Fatal(err)
+	}
+	if c.token == "" || strings.ContainsFunc(c.token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, channel.Fatal(errors.New("this is no access token of Matrix: it is one word, as a login gives it"))
+	}
+	return c, nil
+}
+
+// open makes a client without a token.
+func open(base *url.URL) *client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
+	transport.MaxIdleConnsPerHost = 16
+	// A connection that the server has closed meanwhile makes a send an unknown one.
+	transport.IdleConnTimeout = 20 * time.Second
+	return &client{base: base, http: &http.Client{
+		Transport: transport,
+		// A redirect would take the token to where nobody said that it should go.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// refused is an answer of the homeserver that says no.
+type refused struct {
+	what  string
+	code  int    // of HTTP
+	name  string // such as M_FORBIDDEN
+	words string
+	after time.Duration // to wait before the next call
+	soft  bool          // the token is over, and the session is not
+}
+
+func (e *refused) Error() string {
+	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.what, e.code, e.name, e.words)
+}
+
+// lost is a call without an answer of the homeserver's.
+type lost struct {
+	what    string
+	why     string
+	written bool // the homeserver may have got it
+	after   time.Duration
+	cause   error // of the context alone
+}
+
+func (e *lost) Error() string { return e.what + ": " + e.why }
+
+func (e *lost) Unwrap() error { return e.cause }
+
+// afterOf is how long the homeserver asked to be left alone.
+func afterOf(err error) time.Duration {
+	if e, ok := errors.AsType[*refused](err); ok {
+		return e.after
+	}
+	if e, ok := errors.AsType[*lost](err); ok {
+		return e.after
+	}
+	return 0
+}
+
+// request is one call. what says in words what it is for.
+type request struct {
+	what, method string
+	path         []string // after /_matrix/client/v3
+	query        url.Values
+	in           any // sent as JSON; nil for none
+}
+
+// path is the escaped path of a call.
+func path(begin string, words ...string) string {
+	for _, w := range words {
+		begin += "/" + url.PathEscape(w)
+	}
+	return begin
+}
+
+// call makes one call. Its error is a *refused or a *lost.
+func (c *client) call(ctx context.Context, r request, out any, within time.Duration) error {
+	var body io.Reader
+	if r.in != nil {
+		raw, err := json.Marshal(r.in)
+		if err != nil {
+			return &lost{what: r.what, why: err.Error()}
+		}
+		body = bytes.NewReader(raw)
+	}
+	to := path("/_matrix/client/v3", r.path...)
+	if len(r.query) > 0 {
+		to += "?" + r.query.Encode()
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	a, err := c.exchange(ctx, r.what, r.method, to, body)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	if err != nil {
+		return c.away(ctx, r.what, err, true)
+	}
+	if a.StatusCode/100 != 2 {
+		return c.no(r.what, a, raw)
+	}
+	if out == nil {
+		out = new(map[string]json.RawMessage)
+	}
+	if len(raw) > maxAnswer || json.Unmarshal(raw, out) != nil {
+		return &lost{what: r.what, why: "the answer is not what it should be: " + c.quote(raw), written: true}
+	}
+	return nil
+}
+
+// no reads an answer that is not 2xx.
+func (c *client) no(what string, a *http.Response, raw []byte) error {
+	var said struct {
+		Name  string  `json:"errcode"`
+		Words string  `json:"error"`
+		After float64 `json:"retry_after_ms"`
+		Soft  bool    `json:"soft_logout"`
+	}
+	after := retryAfter(a.Header.Get("Retry-After"))
+	if len(raw) > maxAnswer || json.Unmarshal(raw, &said) != nil || said.Name == "" {
+		return &lost{
+			what: what, written: a.StatusCode < 300 || a.StatusCode >= 500, after: after,
+			why: fmt.Sprintf("what answered is not a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw)),
+		}
+	}
+	if ms := int64(min(max(said.After, 0), float64(maxWait/time.Millisecond))); ms > 0 {
+		after = max(after, time.Duration(ms)*time.Millisecond)
+	}
+	return &refused{what: what, code: a.StatusCode, name: c.quote([]byte(said.Name)), words: c.quote([]byte(said.Words)), after: after, soft: said.Soft}
+}
+
+// exchange makes one request. Its error is a *lost.
+func (c *client) exchange(ctx context.Context, what, method, to string, body io.Reader) (*http.Response, error) {
+	var got, unwritten atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
+		WroteRequest: func(w httptrace.WroteRequestInfo) {
+			unwritten.Store(w.Err != nil && ctx.Err() == nil)
+		},
+	})
+	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+to, body)
+	if err != nil {
+		return nil, c.away(ctx, what, err, false)
+	}
+	req.Header.Set("User-Agent", "mailroom")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	a, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.away(ctx, what, err, got.Load() && !unwritten.Load())
+	}
+	return a, nil
+}
+
+// away is the error of a call that got no answer.
+func (c *client) away(ctx context.Context, what string, err error, written bool) *lost {
+	e := &lost{what: what, written: written, cause: ctx.Err()}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		e.why = "no answer in time"
+	case ctx.Err() != nil:
+		e.why = "it was broken off"
+	default:
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err
+		}
+		e.why = c.quote([]byte(err.Error()))
+	}
+	return e
+}
+
+// quote is the beginning of a text, as one line without the token.
+func (c *client) quote(raw []byte) string {
+	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
+	if c.token != "" {
+		text = strings.ReplaceAll(text, c.token, "(token)")
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxQuote {
+		end := maxQuote
+		for !utf8.RuneStart(text[end]) {
+			end--
+		}
+		text = text[:end] + "…"
+	}
+	return text
+}
+
+// retryAfter reads the header of that name.
+func retryAfter(header string) time.Duration {
+	n, err := strconv.ParseInt(header, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(min(max(n, 0), int64(maxWait/time.Second))) * time.Second
+}

@@ -1,0 +1,181 @@
+package matrix
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+const (
+	pageSize = 100
+	// mostMissed is how many events of a room are read that an answer has left out.
+	mostMissed = 1000
+	mostPages  = 2 * mostMissed / pageSize // some of which may have few events
+	// mostAge is how far back what was said is read without a place to begin from.
+	mostAge = 24 * time.Hour
+	// mostFound is how many of the bot's last messages in a room are looked through.
+	mostFound = 300
+)
+
+// page is a part of a room's history, the latest first.
+type page struct {
+	Chunk []json.RawMessage `json:"chunk"`
+	End   string            `json:"end"` // to go on from; "" if there is no more
+}
+
+// page reads one. from is "" for the end of the history.
+func (c *connection) page(ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error) (p page, err error) {
+	q := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(pageSize)}, "filter": {filter}}
+	for name, place := range map[string]string{"from": from, "to": to} {
+		if place != "" {
+			q.Set(name, place)
+		}
+	}
+	err = ask(ctx, request{what: "read the history of a room", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTime)
+	return p, err
+}
+
+// whole are the events of a room since the place that was received to, with those
+// that the timeline leaves out. Of a room that the bot was invited to they are those
+// since then, which may be from before that place.
+func (r *receiver) whole(ctx context.Context, room string, t timeline) ([]event, error) {
+	events := r.readable(t.Events)
+	from, to := t.Prev, r.at.Since
+	if !t.Limited {
+		from = ""
+	}
+	for pages := 0; ; pages++ {
+		begin := r.begin(events)
+		if begin < 0 && to != "" && r.accepted(events) {
+			events, from, to = r.readable(t.Events), t.Prev, ""
+		}
+		switch {
+		case begin >= 0:
+			return events[begin:], nil
+		case from == "":
+			return events, nil
+		case len(events) >= mostMissed || pages >= mostPages:
+			r.link.Trouble(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
+			return events, nil
+		}
+		p, err := r.page(ctx, room, from, to, "{"+eventTypes+"}", r.hear)
+		if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+			return events, nil // it is not there any more
+		}
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(p.Chunk)
+		events = append(r.readable(p.Chunk), events...)
+		if p.End == from {
+			p.End = ""
+		}
+		from = p.End
+	}
+}
+
+// accepted reports whether among some events the bot came in that was invited.
+func (r *receiver) accepted(events []event) bool {
+	return slices.ContainsFunc(events, func(e event) bool {
+		before := e.Unsigned.Before
+		return e.Type == typeMember && e.StateKey != nil && *e.StateKey == r.bot.ID && before != nil && before.Membership == invited
+	})
+}
+
+// readable are events that can be read.
+func (r *receiver) readable(raw []json.RawMessage) []event {
+	var all []event
+	for _, one := range raw {
+		var e event
+		if err := json.Unmarshal(one, &e); err != nil || e.ID == "" || e.Sender == "" {
+			r.link.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
+			continue
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// begin is the first of some events that is to be received, len(events) if none is,
+// and -1 if others before them may be. What was said before the bot was invited, or
+// came in by itself, is not to it.
+func (r *receiver) begin(events []event) int {
+	oldest := time.Now().Add(-mostAge).UnixMilli()
+	for i := len(events) - 1; i >= 0; i-- {
+		e := &events[i]
+		switch {
+		case e.enters(r.bot.ID):
+			return i + 1
+		case r.at.Event != "" && e.ID == r.at.Event:
+			return i + 1
+		case r.at.Since != "":
+		case e.At < oldest:
+			return i + 1
+		case r.at.First && e.Sender == r.bot.ID && e.Type == typeMessage:
+			return i + 1 // somebody has spoken for the bot, and has read what was before
+		}
+	}
+	return -1
+}
+
+// event reads one event; false if the homeserver does not know it, or does not show
+// it.
+func (c *connection) event(ctx context.Context, room, id string) (e event, found bool, err error) {
+	err = c.hear(ctx, request{what: "read an event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTime)
+	if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+		return event{}, false, nil
+	}
+	return e, err == nil, err
+}
+
+// Find implements [chat.Platform]: it looks for the key in what the bot has said last.
+func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.Message) (id string, found bool, err error) {
+	filter, err := json.Marshal(map[string]any{"senders": []string{c.bot.ID}, "types": []string{typeMessage}})
+	if err != nil {
+		return "", false, fmt.Errorf("make a filter: %w", err)
+	}
+	from, seen := "", 0
+	for range mostFound / pageSize * 2 {
+		p, err := c.page(ctx, to.Chat, from, "", string(filter), c.client.call)
+		if err != nil {
+			return "", false, c.unfound(ctx, to, err)
+		}
+		for _, raw := range p.Chunk {
+			var e event
+			if json.Unmarshal(raw, &e) != nil || e.Sender != c.bot.ID || e.Type != typeMessage {
+				continue
+			}
+			seen++
+			var said content
+			if json.Unmarshal(e.Content, &said) == nil && said.Key == key {
+				return e.ID, true, nil
+			}
+		}
+		if p.End == "" || p.End == from {
+			return "", false, nil
+		}
+		if from = p.End; seen >= mostFound {
+			break
+		}
+	}
+	return "", false, chat.ErrNoHistory
+}
+
+// unfound is the error of a history that could not be read. Nobody knows then, unless
+// it says that nothing is taken there.
+func (c *connection) unfound(ctx context.Context, to chat.Room, err error) error {
+	err = c.failure(ctx, to, err)
+	if errors.Is(err, chat.ErrGone) || mailroom.AsFailure(err).Class != mailroom.Permanent {
+		return err
+	}
+	return chat.ErrNoHistory
+}

@@ -1,0 +1,234 @@
+// Package matrix connects accounts of Matrix, by its Client-Server API
+// (https://spec.matrix.org/v1.11/client-server-api/).
+//
+// Events are asked for by long polls of /sync, each of which begins where the one
+// before ended. That place is kept only once all of an answer was taken; what comes
+// twice is known by the ids of its events. What an answer leaves out is read from
+// /messages.
+//
+// Each message carries its key, so that the history of its room says whether it was
+// sent. The transaction id is made of the key too: a homeserver that remembers it
+// answers with the event that is there.
+//
+// Rooms with encryption cannot be read.
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+)
+
+// Kind is the name of this platform in configurations.
+const Kind = "matrix"
+
+const (
+	// DefaultPoll is how long a poll waits at the homeserver for something to happen.
+	DefaultPoll = 20 * time.Second
+	// Most is how many bytes of JSON the text of one message has at most. An event has
+	// 65,536 bytes at most with all that the homeserver adds, and that of an edit has the
+	// text twice and once as HTML
+	// (https://spec.matrix.org/v1.11/client-server-api/#size-limits).
+	Most = 16 << 10
+
+	mostHTML = 24 << 10         // bytes of JSON, above which a text is sent without HTML
+	callTime = 20 * time.Second // for any call but a poll
+	patience = 15 * time.Second // for the answer of a poll, once it is due
+)
+
+// Options are one account. Homeserver and Token are needed.
+type Options struct {
+	Homeserver string // address, such as https://matrix.example.org
+	// Token returns the account's access token. It is asked for with each try, so that
+	// one that was mended is used.
+	Token func() (string, error)
+	Poll  time.Duration // 0 is DefaultPoll
+	// Gap and EditGap are those of the traits; 0 is 1 s and 6 s. Homeservers let an
+	// account send about one event in 5 s in the long run, and an edit is one.
+	Gap, EditGap time.Duration
+}
+
+func (o *Options) fill() {
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{{&o.Poll, DefaultPoll}, {&o.Gap, time.Second}, {&o.EditGap, 6 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.unset
+		}
+	}
+}
+
+// Pace is how this platform is kept going: each poll is answered in time, or the
+// connection is not what it seems.
+func (o Options) Pace() channel.Pace {
+	o.fill()
+	return channel.Pace{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+}
+
+// Bot is who a token belongs to.
+type Bot struct {
+	ID     string `json:"user_id"` // such as @bot:example.org
+	Device string `json:"device_id"`
+	Name   string `json:"-"` // for people
+}
+
+// Ask asks the homeserver whose token it is.
+func Ask(ctx context.Context, o Options) (Bot, error) {
+	c, err := newClient(o)
+	if err != nil {
+		return Bot{}, err
+	}
+	defer c.http.CloseIdleConnections()
+	bot, err := c.who(ctx)
+	return bot, trouble(err)
+}
+
+// Dial implements [chat.Dial].
+func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	o.fill()
+	c, err := newClient(o)
+	if err != nil {
+		return nil, chat.Traits{}, err
+	}
+	bot, err := c.who(ctx)
+	if err != nil {
+		c.http.CloseIdleConnections()
+		return nil, chat.Traits{}, trouble(err)
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
+	conn := &connection{
+		options: o, client: c, bot: bot, names: newNames(bot), link: l, life: life, end: end,
+		rooms: map[string]people{}, topics: map[string]string{},
+	}
+	return conn, conn.traits(), nil
+}
+
+func (c *client) who(ctx context.Context) (bot Bot, err error) {
+	const what = "ask whose token it is"
+	if err := c.call(ctx, request{what: what, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTime); err != nil {
+		return bot, err
+	}
+	if !strings.HasPrefix(bot.ID, "@") || !strings.Contains(bot.ID, ":") {
+		return bot, &lost{what: what, why: "the answer names no user"}
+	}
+	var profile struct {
+		Name string `json:"displayname"`
+	}
+	err = c.call(ctx, request{what: "ask for the bot's name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTime)
+	if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusForbidden) {
+		err = nil // it has none
+	}
+	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
+		bot.Name = localpart(bot.ID)
+	}
+	return bot, err
+}
+
+// localpart is what stands before the server in the id of a user.
+func localpart(user string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(user, "@"), ":")
+	return name
+}
+
+// connection is one connection of an account. It implements [chat.Platform].
+type connection struct {
+	// Set by Dial.
+	options Options
+	client  *client
+	bot     Bot
+	names   names
+	link    *channel.Link
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+
+	// Owned by the goroutine of Receive.
+	rooms  map[string]people
+	topics map[string]string // threads of the last messages in threads, by event
+	order  []string          // the keys of topics, the oldest first
+}
+
+func (c *connection) traits() chat.Traits {
+	return chat.Traits{
+		Platform: Kind, Bot: c.bot.ID, Name: c.bot.Name, Sign: "!",
+		Most: Most, Units: units, Edits: true, Types: true,
+		Gap: c.options.Gap, EditGap: c.options.EditGap,
+		Repeats: "once: the history of the room has its key",
+	}
+}
+
+// Tend implements [chat.Platform]. There is nothing to be done.
+func (c *connection) Tend(context.Context) error { return nil }
+
+// Close implements [chat.Platform].
+func (c *connection) Close() error {
+	c.end()
+	c.client.http.CloseIdleConnections()
+	return nil
+}
+
+// within is ctx, which ends with the connection too.
+func (c *connection) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// hear makes one call of who receives, whose answer is evidence.
+func (c *connection) hear(ctx context.Context, r request, out any, within time.Duration) error {
+	err := c.client.call(ctx, r, out, within)
+	if err == nil {
+		c.link.Heard()
+	}
+	return err
+}
+
+// trouble gives an error of connecting or receiving the meaning that it has for the
+// channel.
+func trouble(err error) error {
+	if err == nil {
+		return nil
+	}
+	if !fatal(err) {
+		return outage(err)
+	}
+	e, _ := errors.AsType[*refused](err)
+	switch {
+	case e.name == "M_USER_DEACTIVATED":
+		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.code, e.words))
+	case e.name == "M_CONSENT_NOT_GIVEN":
+		return channel.Fatal(fmt.Errorf("the homeserver wants its terms agreed to first: %w", err))
+	case e.soft:
+		return channel.Fatal(fmt.Errorf("the bot's session has ended (%d %s), and nothing of it is lost: log in again for another access token", e.code, e.words))
+	}
+	return channel.Fatal(fmt.Errorf("the bot's access token is refused (%d %s): log in again for another one", e.code, e.words))
+}
+
+// fatal reports whether calling again is of no use.
+func fatal(err error) bool {
+	e, ok := errors.AsType[*refused](err)
+	if !ok {
+		return false
+	}
+	switch e.name {
+	case "M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_CONSENT_NOT_GIVEN":
+		return true
+	}
+	return false
+}
+
+func outage(err error) error {
+	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
+}
+
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }

@@ -1,0 +1,136 @@
+package matrixtest
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Dendrite is a real homeserver on loopback, which federates with nobody.
+type Dendrite struct {
+	URL string // the same after each start
+
+	t   testing.TB
+	dir string
+	run *exec.Cmd // nil: it is down
+}
+
+// StartDendrite starts one, which ends with the test. make test-real-channels builds
+// its program.
+func StartDendrite(t testing.TB) *Dendrite {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Dendrite{t: t, URL: "http://" + ln.Addr().String(), dir: t.TempDir()}
+	if err := ln.Close(); err != nil {
+		t.Fatal(err)
+	}
+	seed := make([]byte, 32)
+	rand.Read(seed) // it never fails
+	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"
+	for name, content := range map[string]string{"key.pem": key, "dendrite.yaml": d.settings()} {
+		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(d.Kill)
+	d.Up()
+	return d
+}
+
+// settings are those of a server with a file for each of its parts.
+func (d *Dendrite) settings() string {
+	base := func(name string) string { return fmt.Sprintf("{connection_string: \"file:%s.db\"}", name) }
+	return fmt.Sprintf(`version: 2
+global:
+  server_name: test.example
+  private_key: key.pem
+  disable_federation: true
+  cache: {max_size_estimated: 16mb, max_age: 1h}
+  jetstream: {storage_path: "."}
+client_api:
+  registration_disabled: false
+  guests_disabled: true
+  rate_limiting: {enabled: false}
+user_api:
+  account_database: %s
+  bcrypt_cost: 4
+federation_api: {database: %s}
+key_server: {database: %s}
+media_api: {database: %s, base_path: media}
+mscs: {database: %s}
+relay_api: {database: %s}
+room_server: {database: %s}
+sync_api: {database: %s}
+logging: [{type: std, level: warn}]
+`, base("users"), base("federation"), base("keys"), base("media"), base("mscs"), base("relay"), base("rooms"), base("sync"))
+}
+
+// Up starts it again, and returns when it answers.
+func (d *Dendrite) Up() {
+	d.t.Helper()
+	if d.run != nil {
+		return
+	}
+	_, here, _, _ := runtime.Caller(0)
+	program := filepath.Join(filepath.Dir(here), "../../../bin/dendrite/dendrite")
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer log.Close() // the program has it by then
+	cmd := exec.Command(program, "--really-enable-open-registration", "-config", "dendrite.yaml", "-http-bind-address", d.URL[len("http://"):], "-https-bind-address", "")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
+	if err := cmd.Start(); err != nil {
+		d.t.Fatalf("these tests talk to a real homeserver, Dendrite: make test-real-channels builds it: %v", err)
+	}
+	d.run = cmd
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		if a, err := http.Get(d.URL + "/_matrix/client/versions"); err == nil {
+			_ = a.Body.Close() // it answers
+			if a.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	d.t.Fatalf("Dendrite does not answer on %s: %s", d.URL, d.Log())
+}
+
+// Log is what it has logged.
+func (d *Dendrite) Log() string {
+	raw, err := os.ReadFile(filepath.Join(d.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}
+
+// Kill ends it as a crash would. What it has answered is kept; transaction ids are
+// not.
+func (d *Dendrite) Kill() {
+	if d.run == nil {
+		return
+	}
+	if err := d.run.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		d.t.Error(err)
+	}
+	var exit *exec.ExitError
+	if err := d.run.Wait(); err != nil && !errors.As(err, &exit) {
+		d.t.Error(err)
+	}
+	d.run = nil
+}
