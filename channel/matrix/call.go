@@ -128,11 +128,13 @@ func path(begin string, words ...string) string {
 func (c *client) call(ctx context.Context, r request, out any, within time.Duration) error {
 	var body io.Reader
 	if r.in != nil {
-		raw, err := json.Marshal(r.in)
-		if err != nil {
+		var raw bytes.Buffer
+		e := json.NewEncoder(&raw)
+		e.SetEscapeHTML(false) // which would make it longer than the homeserver has it
+		if err := e.Encode(r.in); err != nil {
 			return &lost{what: r.what, why: err.Error()}
 		}
-		body = bytes.NewReader(raw)
+		body = &raw
 	}
 	to := path("/_matrix/client/v3", r.path...)
 	if len(r.query) > 0 {

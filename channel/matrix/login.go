@@ -89,10 +89,21 @@ func Login(ctx context.Context, homeserver, user, password string) (Session, err
 		return Session{}, outage(err)
 	}
 	s := Session{Homeserver: homeserver, Token: got.Token, Bot: got.Bot}
-	if s.Bot, err = Ask(ctx, s.options()); err != nil {
+	if s.Bot, err = s.Ask(ctx); err != nil {
 		return Session{}, errors.Join(err, s.Logout(ctx))
 	}
 	return s, nil
+}
+
+// Ask asks the homeserver whose token it is.
+func (s Session) Ask(ctx context.Context) (Bot, error) {
+	c, err := newClient(s.options())
+	if err != nil {
+		return Bot{}, err
+	}
+	defer c.http.CloseIdleConnections()
+	bot, err := c.who(ctx)
+	return bot, trouble(err)
 }
 
 func (s Session) options() Options {

@@ -32,6 +32,11 @@ const Kind = "matrix"
 const (
 	// DefaultPoll is how long a poll waits at the homeserver for something to happen.
 	DefaultPoll = 20 * time.Second
+	// DefaultGap and DefaultEditGap are between two messages, and between two edits of
+	// one. Homeservers let an account send about one event in 5 s in the long run, and
+	// an edit is one.
+	DefaultGap     = time.Second
+	DefaultEditGap = 6 * time.Second
 	// Most is how many bytes of JSON the text of one message has at most. An event has
 	// 65,536 bytes at most with all that the homeserver adds, and that of an edit has the
 	// text twice and once as HTML
@@ -50,8 +55,7 @@ type Options struct {
 	// one that was mended is used.
 	Token func() (string, error)
 	Poll  time.Duration // 0 is DefaultPoll
-	// Gap and EditGap are those of the traits; 0 is 1 s and 6 s. Homeservers let an
-	// account send about one event in 5 s in the long run, and an edit is one.
+	// Gap and EditGap are those of the traits; 0 is DefaultGap and DefaultEditGap.
 	Gap, EditGap time.Duration
 }
 
@@ -59,7 +63,7 @@ func (o *Options) fill() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
-	}{{&o.Poll, DefaultPoll}, {&o.Gap, time.Second}, {&o.EditGap, 6 * time.Second}} {
+	}{{&o.Poll, DefaultPoll}, {&o.Gap, DefaultGap}, {&o.EditGap, DefaultEditGap}} {
 		if *d.value <= 0 {
 			*d.value = d.unset
 		}
@@ -78,17 +82,6 @@ type Bot struct {
 	ID     string `json:"user_id"` // such as @bot:example.org
 	Device string `json:"device_id"`
 	Name   string `json:"-"` // for people
-}
-
-// Ask asks the homeserver whose token it is.
-func Ask(ctx context.Context, o Options) (Bot, error) {
-	c, err := newClient(o)
-	if err != nil {
-		return Bot{}, err
-	}
-	defer c.http.CloseIdleConnections()
-	bot, err := c.who(ctx)
-	return bot, trouble(err)
 }
 
 // Dial implements [chat.Dial].

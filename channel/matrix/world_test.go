@@ -61,8 +61,14 @@ type alone struct {
 // newAlone makes one; run starts it.
 func newAlone(t *testing.T, url string) *alone {
 	t.Helper()
+	return newAloneAs(t, url, "")
+}
+
+// newAloneAs makes one beside others on its homeserver.
+func newAloneAs(t *testing.T, url, more string) *alone {
+	t.Helper()
 	w := &alone{t: t, url: url, way: matrixtest.NewWay(t, url), logs: &logs{}}
-	w.bot, w.ann = matrixtest.Enter(t, url, "mailroom", "Mail Room"), matrixtest.Enter(t, url, "ann", "Ann")
+	w.bot, w.ann = matrixtest.Enter(t, url, "mailroom"+more, "Mail Room"), matrixtest.Enter(t, url, "ann"+more, "Ann")
 	w.token, w.private = w.bot.Token, w.ann.Room(true, w.bot)
 	w.bot.Joins(w.private)
 	w.options = matrix.Options{Homeserver: w.way.URL, Poll: time.Second, Token: func() (string, error) {

@@ -123,7 +123,7 @@ func (p *Person) Room(direct bool, others ...*Person) string {
 	for _, o := range others {
 		ids = append(ids, o.ID)
 	}
-	return p.Make(map[string]any{"preset": "trusted_private_chat", "is_direct": direct, "invite": ids})
+	return p.Make(map[string]any{"preset": "private_chat", "is_direct": direct, "invite": ids})
 }
 
 // Make makes a room as it is said.

@@ -1,0 +1,182 @@
+package matrix_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/channel"
+	"mailroom/channel/matrix/matrixtest"
+)
+
+// A poll of a second and patience for another are what makes the times here short.
+
+func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	w.way.Down()
+	w.ann.Says(w.private, "while you were away")
+	w.run()
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	if !strings.Contains(s.Reason, "refused") {
+		t.Errorf("the reason is %q", s.Reason)
+	}
+	w.way.Up(t)
+	w.connected()
+	w.is("while you were away")
+}
+
+func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.run().connected()
+		polls := len(w.way.Calls("sync"))
+		matrixtest.Until(t, "a poll that waits", func() bool { return len(w.way.Calls("sync")) > polls })
+		w.way.Down()
+		w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+		w.ann.Says(w.private, "are you there?")
+		w.way.Up(t)
+		w.connected()
+		w.is("are you there?")
+	})
+}
+
+func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.pace.Fresh = w.options.Pace().Fresh
+		w.run().connected()
+		w.way.Freeze()
+		s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
+		if quiet := time.Since(s.LastSuccess); s.Condition != channel.Silent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
+			t.Errorf("after %s: %+v", quiet, s)
+		}
+		w.ann.Says(w.private, "are you there?")
+		w.way.Thaw()
+		w.connected()
+		w.is("are you there?")
+	})
+}
+
+func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		for name, c := range map[string]struct {
+			token, want string
+			fault       matrixtest.Fault
+		}{
+			"unknown":     {"syt_not_known", "is refused (401", matrixtest.Fault{}},
+			"none":        {"", "no access token of Matrix", matrixtest.Fault{}},
+			"words":       {"two words", "no access token of Matrix", matrixtest.Fault{}},
+			"ended":       {"syt_ended", "nothing of it is lost: log in again", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "Soft logged out", Soft: true}},
+			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Code: 403, Name: "M_USER_DEACTIVATED", Words: "This account has been deactivated"}},
+			"terms":       {"syt_terms", "wants its terms agreed to", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Words: "Agree at https://terms.example"}},
+		} {
+			w := newAloneAs(t, url, name)
+			good := w.token
+			w.token = c.token
+			if c.fault.Code != 0 {
+				w.way.Fail("whoami", c.fault)
+			}
+			w.run()
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 || c.token != "" && strings.Contains(s.Reason, c.token) {
+				t.Errorf("%s: %d tries: %s", name, s.Attempts, s.Reason)
+			}
+			w.mu.Lock()
+			w.token = good
+			w.mu.Unlock()
+			w.runner.Resume()
+			w.connected()
+		}
+	})
+}
+
+func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.run().connected()
+		w.ann.Says(w.private, "one")
+		w.is("one")
+		w.bot.Logout()
+		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		w.ann.Says(w.private, "two")
+		w.bot.Login()
+		w.mu.Lock()
+		w.token = w.bot.Token
+		w.mu.Unlock()
+		w.runner.Resume()
+		w.connected()
+		w.is("one, two")
+		if w.mu.Lock(); w.traits.Bot != w.bot.ID {
+			t.Errorf("the bot is %q", w.traits.Bot)
+		}
+		w.mu.Unlock()
+	})
+}
+
+func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		call  string
+		fault matrixtest.Fault
+		want  string // in the reason
+		after time.Duration
+	}{
+		"too many polls":         {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", After: 1000}, "Too Many Requests", time.Second},
+		"too many, by header":    {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, at the start": {"whoami", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", After: 1000}, "Too Many Requests", time.Second},
+		"an error of its own":    {"sync", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "Internal Server Error"}, "500 M_UNKNOWN", 0},
+		"a gateway's page":       {"sync", matrixtest.Fault{Code: 502, Raw: "<html>no {token}</html>"}, "(token)", 0},
+		"a page that is missing": {"whoami", matrixtest.Fault{Code: 404, Raw: "<html>404</html>"}, "not a homeserver (404 Not Found)", 0},
+		"a gateway that is busy": {"whoami", matrixtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
+		"nonsense":               {"sync", matrixtest.Fault{Raw: "\x00\xff{"}, "not what it should be", 0},
+		"other JSON":             {"sync", matrixtest.Fault{Raw: `{"rooms":[]}`}, "not what it should be", 0},
+		"no place":               {"sync", matrixtest.Fault{Raw: `{}`}, "no place to go on from", 0},
+		"no user":                {"whoami", matrixtest.Fault{Raw: `{}`}, "names no user", 0},
+		"half an answer":         {"sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0},
+		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, "ask who is in a room", 0},
+		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, "read the history", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newAlone(t, matrixtest.Start(t).URL)
+			for range 60 {
+				w.ann.Says(w.private, ".")
+			}
+			w.bot.Says(w.private, "its own")
+			for range 60 {
+				w.ann.Says(w.private, "still there")
+			}
+			c.fault.Raw = strings.ReplaceAll(c.fault.Raw, "{token}", w.token)
+			w.way.Fail(c.call, c.fault)
+			began := time.Now()
+			w.run()
+			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			if !strings.Contains(s.LastError, c.want) {
+				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
+			}
+			w.connected()
+			if waited := time.Since(began); waited < c.after {
+				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
+			}
+			matrixtest.Until(t, "the messages", func() bool { return len(w.taken()) >= 60 })
+			if got := w.texts(); got != strings.TrimSuffix(strings.Repeat("still there, ", 60), ", ") {
+				t.Errorf("taken was %q", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	w.way.Fail("sync", matrixtest.Fault{}, matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.private + `":{"timeline":{"events":[7,{"event_id":"$a"},
+		{"event_id":"$b","sender":"@ann:test.example","type":"m.room.message","content":7},
+		{"event_id":"$c","sender":"@ann:test.example","type":"m.room.message","content":{"msgtype":"m.text","body":"good"}}]}}},
+		"invite":{"!x:test.example":{"invite_state":{"events":[7,{"type":"m.room.member"}]}}}}}`})
+	w.run()
+	matrixtest.Until(t, "what is good", func() bool { return strings.HasPrefix(w.texts(), "good") })
+	if !strings.Contains(w.logs.all(), "event=$b") {
+		t.Error("it is not told")
+	}
+}

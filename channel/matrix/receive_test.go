@@ -1,0 +1,392 @@
+package matrix_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/matrix/matrixtest"
+)
+
+// group is a room with Ann, Bob and the bot, for all of whom nothing has happened yet.
+func (w *alone) group(bob *matrixtest.Person) string {
+	w.t.Helper()
+	room := w.ann.Room(false, w.bot, bob)
+	w.bot.Joins(room)
+	bob.Joins(room)
+	return room
+}
+
+func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		ann, bob := w.ann, matrixtest.Enter(t, url, "bob", "")
+		private, group := w.private, w.group(bob)
+		p := w.run().connected()
+		sent, err := p.Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := ann.Says(private, "héllo 👋")
+		w.is("héllo 👋") // what is taken back before it is read is not said at all
+		ann.Edits(private, first, "hello")
+		ann.Deletes(private, first)
+		ann.Says(private, "waves", map[string]any{"msgtype": "m.emote"})
+		notes := ann.Uploads("notes.txt", "text/plain", []byte("one\ntwo"))
+		ann.Says(private, "see", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": notes, "info": map[string]any{"mimetype": "text/plain", "size": 7}})
+		ann.Says(private, "p.jpg", map[string]any{"msgtype": "m.image", "url": notes, "info": map[string]any{"size": "7"}})
+		ann.Says(private, "a program's", map[string]any{"msgtype": "m.notice"})
+		ann.Says(private, "another's", map[string]any{"org.mailroom.key": "k"})
+		ann.Sends(private, "m.room.message", map[string]any{"body": 7})
+		ann.Sends(private, "m.reaction", map[string]any{"m.relates_to": map[string]any{"rel_type": "m.annotation", "event_id": first, "key": "👍"}})
+		w.bot.Says(private, "its own, from elsewhere")
+		root := ann.Says(private, "a thread")
+		inThread := ann.Says(private, "in it", matrixtest.Thread(root))
+		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it") })
+		ann.Edits(private, inThread, "in it still")
+		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
+		ann.Deletes(private, inThread)
+		to := "https://matrix.to/#/" + w.bot.ID
+		bob.Says(group, "just talking of the mail room")
+		bob.Says(group, "what says @Mail Room to this?")
+		bob.Says(group, "mail@mailroom is no name, nor is @mailroom:elsewhere.example")
+		bob.Says(group, w.bot.ID+": !status")
+		bob.Says(group, "ask "+w.bot.ID+".")
+		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` + to + `">Mail Room</a> !stop`})
+		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
+		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.Answer(sent))
+		bob.Says(group, "no", matrixtest.Answer(ann.Says(group, "who is there?")))
+		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
+
+		room, inGroup := chat.Room{Chat: private}, chat.Room{Chat: group, Group: true}
+		thread := chat.Room{Chat: private, Topic: root}
+		toBob := chat.User{ID: bob.ID, Name: "bob"}
+		said := func(e chat.Event) chat.Event {
+			if e.Kind == "" {
+				e.Kind = chat.Said
+			}
+			if e.Room.Chat == "" {
+				e.Room, e.User = inGroup, toBob
+			} else {
+				e.User, e.Addressed = chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.Deleted
+			}
+			return e
+		}
+		file := func(name, kind string, size int64) []chat.File {
+			return []chat.File{{Name: name, MimeType: kind, Size: size, URI: notes}}
+		}
+		want := []chat.Event{
+			said(chat.Event{Room: room, Text: "héllo 👋"}),
+			said(chat.Event{Room: room, Kind: chat.Edited, Of: first, Text: "hello"}),
+			said(chat.Event{Room: room, Kind: chat.Deleted, Of: first}),
+			said(chat.Event{Room: room, Text: "* Ann waves"}),
+			said(chat.Event{Room: room, Text: "see", Files: file("notes.txt", "text/plain", 7)}),
+			said(chat.Event{Room: room, Files: file("p.jpg", "", -1)}),
+			said(chat.Event{Room: room, Text: "a thread"}),
+			said(chat.Event{Room: thread, Text: "in it"}),
+			said(chat.Event{Room: thread, Kind: chat.Edited, Of: inThread, Text: "in it still"}),
+			said(chat.Event{Room: thread, Kind: chat.Deleted, Of: inThread}),
+			said(chat.Event{Text: "just talking of the mail room"}),
+			said(chat.Event{Text: "what says @Mail Room to this?", Addressed: true}),
+			said(chat.Event{Text: "mail@mailroom is no name, nor is @mailroom:elsewhere.example"}),
+			said(chat.Event{Text: "!status", Addressed: true}),
+			said(chat.Event{Text: "ask " + w.bot.ID + ".", Addressed: true}),
+			said(chat.Event{Text: "!stop", Addressed: true}),
+			said(chat.Event{Text: "go", Addressed: true}),
+			said(chat.Event{Text: "yes", Addressed: true}),
+			{Kind: chat.Said, Room: inGroup, User: chat.User{ID: ann.ID, Name: "Ann"}, Text: "who is there?"},
+			said(chat.Event{Text: "no"}),
+		}
+		var got []chat.Event
+		keys := map[string]bool{}
+		for _, e := range w.taken() {
+			got = append(got, e)
+			keys[e.Key] = true
+		}
+		if len(keys) != len(got) {
+			t.Errorf("%d keys of %d events", len(keys), len(got))
+		}
+		ignored := cmp.Options{
+			cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
+			cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
+		}
+		if diff := cmp.Diff(inOrder(want), inOrder(got), ignored); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// inOrder are events by their room: between rooms there is no order.
+func inOrder(events []chat.Event) map[string][]chat.Event {
+	by := map[string][]chat.Event{}
+	for _, e := range events {
+		by[e.Room.Chat] = append(by[e.Room.Chat], e)
+	}
+	return by
+}
+
+func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.run()
+		uri := w.ann.Uploads("notes.txt", "text/plain", []byte("one\ntwo"))
+		for _, at := range []string{uri, uri, "mxc://test.example/nothing", "mxc://x/../../y", "https://example.org/x"} {
+			w.ann.Says(w.private, "f", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": at})
+		}
+		matrixtest.Until(t, "all of them", func() bool { return len(w.taken()) == 5 })
+		if n := len(w.way.Calls("download")); n != 0 {
+			t.Errorf("asked for %d files that nobody has opened", n)
+		}
+		all := w.taken()
+		w.way.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "Unrecognized request"})
+		for i := range 2 { // the second time as of an older homeserver
+			r, err := all[i].Files[0].Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			content, err := io.ReadAll(r)
+			if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
+				t.Errorf("the file has %q, %v", content, err)
+			}
+		}
+		if _, err := all[2].Files[0].Open(t.Context()); class(err) != mailroom.Permanent {
+			t.Errorf("a file that is not there: %v", err)
+		}
+		if len(all[3].Files)+len(all[4].Files) != 0 {
+			t.Errorf("what is no address of a file is one: %+v %+v", all[3].Files, all[4].Files)
+		}
+	})
+}
+
+func TestWhatWasNotTakenComesAgain(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.refuses(func(e chat.Event) error {
+			if e.Text == "two" {
+				return errors.New("the disk is full")
+			}
+			return nil
+		})
+		w.run().connected()
+		w.way.Down() // so that all are in one answer
+		for _, text := range []string{"one", "two", "three"} {
+			w.ann.Says(w.private, text)
+		}
+		w.way.Up(t)
+		w.untilState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
+		w.refuses(nil)
+		w.is("one, two, three")
+		w.again()
+		w.ann.Says(w.private, "four")
+		w.is("one, two, three, four")
+	})
+}
+
+// TestAGapIsFilledUp has more said than an answer holds, in two rooms.
+func TestAGapIsFilledUp(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		const n = 130
+		w := newAlone(t, url)
+		bob := matrixtest.Enter(t, url, "bob", "Bob")
+		group := w.group(bob)
+		w.run().connected()
+		w.ann.Says(w.private, "begin")
+		w.is("begin")
+		w.way.Down()
+		for i := range n {
+			w.ann.Says(w.private, fmt.Sprintf("a%d", i))
+			bob.Says(group, fmt.Sprintf("b%d", i))
+			if i%10 == 0 {
+				w.bot.Says(w.private, "its own")
+			}
+		}
+		w.way.Up(t)
+		matrixtest.Until(t, "all of it", func() bool { return len(w.taken()) >= 2*n+1 })
+		next := map[string]int{}
+		for _, e := range w.taken()[1:] {
+			sign := e.Text[:1]
+			if want := fmt.Sprintf("%s%d", sign, next[sign]); e.Text != want {
+				t.Fatalf("%s is where %s should be", e.Text, want)
+			}
+			next[sign]++
+		}
+		if next["a"] != n || next["b"] != n || len(w.taken()) != 2*n+1 {
+			t.Errorf("of %d each, %v were taken", n, next)
+		}
+	})
+}
+
+func TestWhatIsTooMuchIsToldAndTheLastOfItTaken(t *testing.T) {
+	t.Parallel()
+	const n = 1200
+	w := newAlone(t, matrixtest.Start(t).URL)
+	w.run().connected()
+	w.ann.Says(w.private, "begin")
+	w.is("begin")
+	w.way.Down()
+	for i := range n {
+		w.ann.Says(w.private, fmt.Sprint(i))
+	}
+	w.way.Up(t)
+	matrixtest.Until(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
+	if all := w.taken(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.all(), "more happened in "+w.private) {
+		t.Errorf("%d of %d were taken", len(w.taken()), n)
+	}
+	if s := w.runner.State(); !strings.Contains(s.LastError, "the earlier part of it is left out") {
+		t.Errorf("the state says %q", s.LastError)
+	}
+}
+
+// TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen, and nothing of before.
+func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		bob := matrixtest.Enter(t, url, "bob", "Bob")
+		old := bob.Room(false)
+		bob.Says(old, "before")
+		open := bob.Make(map[string]any{"preset": "public_chat"})
+		bob.Says(open, "before too")
+		w.refuses(func(e chat.Event) error {
+			if e.Kind == chat.Invited && e.User.ID == bob.ID {
+				return e.Accept(t.Context())
+			}
+			return nil
+		})
+		w.run().connected()
+		bob.Does("invite", old, w.bot)
+		bob.Says(old, "hello?")
+		matrixtest.Until(t, "the bot there", func() bool { return bob.IsIn(old, w.bot) })
+		bob.Says(old, "there you are")
+		matrixtest.Until(t, "both", func() bool { return strings.HasSuffix(w.texts(), "there you are") })
+		w.bot.Joins(open)
+		bob.Says(open, "by itself")
+		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "by itself") })
+		if got := strings.TrimLeft(w.texts(), ", "); got != "hello?, there you are, by itself" {
+			t.Errorf("taken was %q", got)
+		}
+		var invited []chat.Event
+		for _, e := range w.taken() {
+			if e.Kind == chat.Invited {
+				invited = append(invited, e)
+			}
+		}
+		if len(invited) != 1 || !invited[0].Room.Group || invited[0].Room.Chat != old {
+			t.Errorf("the invitations are %+v", invited)
+		}
+	})
+}
+
+func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		bob := matrixtest.Enter(t, url, "bob", "Bob")
+		w.run().connected()
+		room := bob.Room(true, w.bot)
+		matrixtest.Until(t, "the invitation", func() bool { return len(w.taken()) == 1 })
+		e := w.taken()[0]
+		if e.Kind != chat.Invited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
+			t.Errorf("the invitation is %+v", e)
+		}
+		bob.Does("ban", room, w.bot)
+		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "go into a room") {
+			t.Errorf("an invitation that is over: %v; %s", err, w.runner.State().LastError)
+		}
+	})
+}
+
+// TestItBeginsAnewWhereThePlaceIsNotKnown, and what comes twice has its key.
+func TestItBeginsAnewWhereThePlaceIsNotKnown(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		for name, position := range map[string]string{
+			"no place of the homeserver's": `{"since":"garbage"}`,
+			"one that is far ahead":        `{"since":"s999999_0_0_0_0_0_0_0_0","room":"%s","event":"$nothing:test.example"}`,
+			"what is no position":          "{",
+		} {
+			w := newAloneAs(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
+			w.run().connected()
+			w.ann.Says(w.private, "one")
+			w.is("one")
+			w.bot.Says(w.private, "its own")
+			w.begins(strings.ReplaceAll(position, "%s", w.private))
+			w.again()
+			w.ann.Says(w.private, "two")
+			matrixtest.Until(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "two") })
+			e := w.taken()
+			if got := w.texts(); got != "one, one, two" || e[0].Key != e[1].Key {
+				t.Errorf("%s: taken was %q", name, got)
+			}
+		}
+	})
+}
+
+func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
+	t.Parallel()
+	h := matrixtest.Start(t)
+	w := newAlone(t, h.URL)
+	w.run().connected()
+	w.ann.Says(w.private, "one")
+	w.ann.Says(w.private, "two")
+	w.is("one, two")
+	w.way.Down()
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	h.SetBack(w.private, 1)
+	w.way.Up(t)
+	w.connected()
+	w.ann.Says(w.private, "three")
+	matrixtest.Until(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "three") })
+	if got := w.texts(); got != "one, two, one, three" && got != "one, two, three" {
+		t.Errorf("taken was %q", got)
+	}
+	if !strings.Contains(w.logs.all(), "does not know what was received last") {
+		t.Error("it is not told")
+	}
+}
+
+// TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat is one that another program
+// spoke for until now.
+func TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.ann.Says(w.private, "old")
+		w.bot.Says(w.private, "an answer")
+		w.ann.Says(w.private, "new")
+		w.run().connected()
+		w.is("new")
+	})
+}
+
+func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.run().connected()
+		began := w.runner.State().LastSuccess
+		s := w.untilState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began).Milliseconds() > 1500 })
+		if s.Condition != channel.Connected || s.Adapter != 1 {
+			t.Errorf("the state is %+v", s)
+		}
+	})
+}
+
+func TestARoomWithEncryptionIsSaidToBeOne(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		w.run().connected()
+		w.ann.Sets(w.private, "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
+		for range 2 {
+			w.ann.Sends(w.private, "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
+		}
+		matrixtest.Until(t, "both", func() bool { return len(w.taken()) == 2 })
+		e := w.taken()
+		if e[0].Kind != chat.Unreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
+			t.Errorf("taken was %+v", e)
+		}
+	})
+}

@@ -1,0 +1,256 @@
+package matrix_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/matrix"
+	"mailroom/channel/matrix/matrixtest"
+)
+
+func TestAMessageIsSentAndEdited(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		p := w.run().connected()
+		asked := w.ann.Says(w.private, "well?")
+		to := chat.Room{Chat: w.private, Topic: asked}
+		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", Reply: w.ann.Says(w.private, "say", matrixtest.Thread(asked))}, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := w.ann.Said(w.private, w.bot)[0]
+		related, _ := m.Content["m.relates_to"].(map[string]any)
+		if m.ID != id || m.Body() != "**Run** `rm <x>`?" || m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" || related["event_id"] != asked || related["is_falling_back"] != nil {
+			t.Errorf("sent was %+v as %s", m, id)
+		}
+		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & *done*."}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & done."}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.ann.Said(w.private, w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
+			t.Errorf("edited it is %+v", got)
+		}
+		if err := p.Typing(t.Context(), to); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "in the thread"}, "other"); err != nil {
+			t.Error(err)
+		}
+		m = w.ann.Said(w.private, w.bot)[1]
+		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" || kind["is_falling_back"] != true {
+			t.Errorf("what answers nothing in a thread is %+v", m)
+		}
+	})
+}
+
+// TestAKeyIsOneMessage while the homeserver remembers it, and in the history after
+// that.
+func TestAKeyIsOneMessage(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		p := w.run().connected()
+		to := chat.Room{Chat: w.private}
+		send := func(key string) string {
+			t.Helper()
+			id, err := p.Send(t.Context(), to, chat.Message{Text: "text of " + key}, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return id
+		}
+		find := func(key string) (id string) {
+			t.Helper()
+			id, found, err := p.Find(t.Context(), to, key, chat.Message{})
+			if err != nil || found != (id != "") {
+				t.Fatalf("%s: %q, %t, %v", key, id, found, err)
+			}
+			return id
+		}
+		one, two := send("one"), send("two")
+		if again := send("one"); again != one || one == two {
+			t.Errorf("the same again is %s and not %s", again, one)
+		}
+		matrixtest.Until(t, "the last in the history", func() bool { return find("two") == two })
+		if find("one") != one || find("three") != "" {
+			t.Error("what was sent is not found, or what was not")
+		}
+		w.bot.Login() // another device, whose transactions are others
+		w.mu.Lock()
+		w.token = w.bot.Token
+		w.mu.Unlock()
+		p = w.again()
+		if find("one") != one || find("two") != two {
+			t.Error("what another device has sent is not found")
+		}
+		for i := range 310 {
+			w.bot.Says(w.private, fmt.Sprint(i))
+		}
+		matrixtest.Until(t, "all of it", func() bool {
+			_, _, err := p.Find(t.Context(), to, "one", chat.Message{})
+			return errors.Is(err, chat.ErrNoHistory)
+		})
+	})
+}
+
+func TestALongTextIsTakenWhole(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		p := w.run().connected()
+		for i, unit := range []string{"a", `"`, "\x01", "<", "é", "&"} {
+			text := strings.Repeat(unit, matrix.Most/w.traits.Units(unit))
+			id, err := p.Send(t.Context(), chat.Room{Chat: w.private}, chat.Message{Text: text}, fmt.Sprint(i))
+			if err != nil {
+				t.Fatalf("%q: %v", unit, err)
+			}
+			if err := p.Edit(t.Context(), chat.Room{Chat: w.private}, id, chat.Message{Text: text}); err != nil {
+				t.Fatalf("%q: %v", unit, err)
+			}
+			matrixtest.Until(t, "it", func() bool {
+				said := w.ann.Said(w.private, w.bot)
+				return len(said) == i+1 && said[i].Body() == text
+			})
+		}
+	})
+}
+
+func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		p := w.run().connected()
+		send := func(room string) error {
+			_, err := p.Send(t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"}, room)
+			return err
+		}
+		if err := send("!nowhere:test.example"); class(err) != gone {
+			t.Errorf("a room that is not there: %v", err)
+		}
+		muted := w.ann.Make(map[string]any{"preset": "private_chat", "invite": []string{w.bot.ID}})
+		w.bot.Joins(muted)
+		w.ann.Sets(muted, "m.room.power_levels", map[string]any{"events_default": 50, "users": map[string]any{w.ann.ID: 100}})
+		matrixtest.Until(t, "the bot mute", func() bool { return send(muted) != nil })
+		if err := send(muted); class(err) != mailroom.Permanent {
+			t.Errorf("a room where the bot may not speak: %v", err)
+		}
+		w.ann.Does("kick", w.private, w.bot)
+		if err := send(w.private); class(err) != gone {
+			t.Errorf("a room that it was put out of: %v", err)
+		}
+		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); class(err) != gone {
+			t.Errorf("the history of a room that is not there: %v", err)
+		}
+		if err := p.Typing(t.Context(), chat.Room{Chat: w.private}); class(err) != gone {
+			t.Errorf("typing where it is not: %v", err)
+		}
+	})
+}
+
+func TestALimitIsOfAllRoomsAndObeyed(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	p := w.run().connected()
+	to := chat.Room{Chat: w.private}
+	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.way.Limit(40 * time.Second)
+	for name, call := range map[string]func() error{
+		"send":   func() error { _, err := p.Send(t.Context(), to, chat.Message{Text: "**two**"}, "two"); return err },
+		"edit":   func() error { return p.Edit(t.Context(), to, id, chat.Message{Text: "**two**"}) },
+		"typing": func() error { return p.Typing(t.Context(), to) },
+	} {
+		before := len(w.way.Calls("send")) + len(w.way.Calls("typing"))
+		err := call()
+		f := mailroom.AsFailure(err)
+		if f.Class != mailroom.Outage || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
+			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
+		}
+		if n := len(w.way.Calls("send")) + len(w.way.Calls("typing")) - before; n != 1 {
+			t.Errorf("%s was tried %d times", name, n)
+		}
+	}
+}
+
+const (
+	gone    = "gone"
+	unknown = "unknown"
+)
+
+// class is what an error of a send means.
+func class(err error) mailroom.Class {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, mailroom.ErrUnknown):
+		return unknown
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+		return gone
+	}
+	return mailroom.AsFailure(err).Class
+}
+
+func TestWhatARefusalOfASendMeans(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	p := w.run().connected()
+	to := chat.Room{Chat: w.private}
+	for _, c := range []struct {
+		fault matrixtest.Fault
+		want  mailroom.Class
+	}{
+		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Words: "no"}, mailroom.Permanent},
+		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Words: "too large"}, mailroom.Permanent},
+		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Words: "no power"}, mailroom.Permanent}, // the bot is in the room
+		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Words: "wait"}, mailroom.Outage},
+		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "who?"}, mailroom.Outage}, // the channel ends, and the message waits for a token
+		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "not here"}, mailroom.Outage},
+		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "slow", After: 5}, mailroom.Outage},
+		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "oh"}, unknown},
+		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{matrixtest.Fault{Raw: "what?"}, unknown},
+		{matrixtest.Fault{Raw: "{}"}, unknown},
+		{matrixtest.Fault{Half: true}, unknown},
+		{matrixtest.Fault{Lose: true}, unknown},
+	} {
+		w.way.Fail("send", c.fault)
+		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, fmt.Sprint(c.fault))
+		if got := class(err); got != c.want {
+			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
+		}
+	}
+	w.way.Fail("send", matrixtest.Fault{Hang: true})
+	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); class(err) != unknown {
+		t.Errorf("no answer in time is %s: %v", class(err), err)
+	}
+	w.way.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
+	w.way.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); class(err) != mailroom.Outage {
+		t.Errorf("a refusal whose reason is not to be had is %s: %v", class(err), err)
+	}
+}
+
+func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	p := w.run().connected()
+	to := chat.Room{Chat: w.private}
+	w.way.Down()
+	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
+	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
+	}
+	if class(err) != mailroom.Outage {
+		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	}
+}

@@ -1,0 +1,242 @@
+package matrix_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/matrix"
+	"mailroom/channel/matrix/matrixtest"
+	"mailroom/engine"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/stream"
+)
+
+// talk is a server whose channel "mx" has an agent talk on Matrix with Ann, who is an
+// admin, until the test ends.
+type talk struct {
+	t        *testing.T
+	way      *matrixtest.Way
+	bot, ann *matrixtest.Person
+	private  string
+}
+
+func talks(t *testing.T, url string, agent mailroom.AgentFunc) *talk {
+	t.Helper()
+	w := &talk{t: t, way: matrixtest.NewWay(t, url)}
+	w.bot, w.ann = matrixtest.Enter(t, url, "mailroom", "Mailroom"), matrixtest.Enter(t, url, "ann", "Ann")
+	record := &logs{}
+	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	b := bus.New()
+	l := ledger.New(memory.New(), ledger.Options{
+		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
+	})
+	o := matrix.Options{
+		Homeserver: w.way.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		Token: func() (string, error) { return w.bot.Token, nil },
+	}
+	runner := channel.New(channel.Options{
+		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Connect: chat.Connect(chat.Options{
+			Agent: "codex", Talk: chat.Talk{Admins: []string{w.ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
+		}, o.Dial),
+	})
+	e := engine.New(l, b, engine.Options{
+		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("mx"): {Agent: runner.Agent()}},
+		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	parts.Go(func() { _ = e.Run(ctx) })      // as above
+	parts.Go(func() { runner.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+		if t.Failed() {
+			t.Logf("%s", record.all())
+		}
+	})
+	w.private = w.room(w.ann)
+	return w
+}
+
+// room is a private room of somebody with the bot, which goes there.
+func (w *talk) room(who *matrixtest.Person) string {
+	w.t.Helper()
+	room := who.Room(true, w.bot)
+	matrixtest.Until(w.t, "the bot there", func() bool { return who.IsIn(room, w.bot) })
+	return room
+}
+
+// said waits until the bot has said something in a room that begins with these words.
+func (w *talk) said(who *matrixtest.Person, room, words string) (found string) {
+	w.t.Helper()
+	matrixtest.Until(w.t, words, func() bool {
+		i := slices.IndexFunc(who.Texts(room, w.bot), func(s string) bool { return strings.HasPrefix(s, words) })
+		if i >= 0 {
+			found = who.Texts(room, w.bot)[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+// asks is an agent that asks whether it may, and says what it may.
+func asks(ctx context.Context, s mailroom.Session) error {
+	got, err := s.Wait(ctx, false, mailroom.Ask{
+		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+	})
+	if err != nil {
+		return err
+	}
+	return s.Stream(ctx, "It is **"+string(got[0].Decision)+"**.")
+}
+
+func TestACommandDecidesOnceAndTheQuestionIsRedrawn(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := talks(t, url, asks)
+		bob := matrixtest.Enter(t, url, "bob", "Bob")
+		group := w.ann.Room(false, w.bot, bob)
+		bob.Joins(group)
+		matrixtest.Until(t, "the bot there", func() bool { return w.ann.IsIn(group, w.bot) })
+		w.ann.Says(group, "Mailroom: clean up")
+		asked := w.said(w.ann, group, "codex asks: May I?")
+		word := regexp.MustCompile(`!approve (\S+)`).FindStringSubmatch(asked)
+		if word == nil || !strings.Contains(asked, "rm -r build") {
+			t.Fatalf("asked was %q", asked)
+		}
+		bob.Says(group, "Mailroom: !approve "+word[1])
+		w.ann.Says(group, "Mailroom: !deny "+word[1])
+		w.said(w.ann, group, "It is **deny**.")
+		matrixtest.Until(t, "the question redrawn", func() bool {
+			return !strings.Contains(strings.Join(w.ann.Texts(group, w.bot), "\n"), "!approve")
+		})
+		w.ann.Says(group, "Mailroom: !approve "+word[1]) // by somebody whose screen is old
+		matrixtest.Until(t, "the late one answered", func() bool { return strings.Count(strings.Join(w.ann.Texts(group, w.bot), "\n"), "Denied by") >= 2 })
+		all := strings.Join(w.ann.Texts(group, w.bot), "\n")
+		if strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 || strings.Contains(all, "bob") {
+			t.Errorf("the group reads\n%s", all)
+		}
+	})
+}
+
+// TestWhileTheAccountIsLimitedNothingIsTried and what the agent has said by then
+// arrives once, when it may.
+func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
+	t.Parallel()
+	const limit = 3 * time.Second
+	done := make(chan struct{})
+	w := talks(t, matrixtest.Start(t).URL, func(ctx context.Context, s mailroom.Session) error {
+		for i := range 1000 {
+			select {
+			case <-done:
+				return s.Stream(ctx, "the end.")
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := s.Stream(ctx, fmt.Sprintf("Line %d of it.\n", i)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.ann.Says(w.private, "tell me a long story")
+	edits := func() int { return len(w.way.Calls("send")) - 1 }
+	matrixtest.Until(t, "a preview that grows", func() bool { return edits() > 0 })
+	w.way.Limit(limit)
+	began := time.Now()
+	refused := func() (calls []matrixtest.Call) {
+		for _, c := range w.way.Calls("") {
+			if c.Code == 429 {
+				calls = append(calls, c)
+			}
+		}
+		return calls
+	}
+	matrixtest.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	close(done) // the final text is there while the limit holds
+	matrixtest.Until(t, "the final text", func() bool {
+		texts := w.ann.Texts(w.private, w.bot)
+		return strings.HasSuffix(texts[len(texts)-1], "the end.")
+	})
+	waited, first, tries := time.Since(began), refused()[0], 0
+	for _, c := range w.way.Calls("") {
+		if (c.Name == "send" || c.Name == "typing") && c.At.After(first.At) && c.At.Before(began.Add(limit)) {
+			tries++
+			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Code)
+		}
+	}
+	texts := w.ann.Texts(w.private, w.bot)
+	if n := strings.Count(strings.Join(texts, "\n"), "the end."); n != 1 || waited < limit || len(texts) != 1 {
+		t.Errorf("after %s the end is there %d times in %d messages", waited, n, len(texts))
+	}
+	t.Logf("limit %s: refused once (%s), tried meanwhile %d times, the final text arrived once after %s", limit, first.Name, tries, waited.Round(time.Millisecond))
+}
+
+func TestALongAnswerArrivesWhole(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		var said strings.Builder
+		for i := range 2000 {
+			fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
+		}
+		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+		w.ann.Says(w.private, "go on")
+		want := strings.Fields(said.String())
+		matrixtest.Until(t, "the whole", func() bool {
+			return len(strings.Fields(strings.Join(w.ann.Texts(w.private, w.bot), "\n"))) >= len(want)
+		})
+		if got := strings.Fields(strings.Join(w.ann.Texts(w.private, w.bot), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
+			t.Errorf("%d messages hold %d words, want %d", len(w.ann.Texts(w.private, w.bot)), len(got), len(want))
+		}
+	})
+}
+
+// TestWhoInvitesIsFollowedIfTheyMayTalk, and to be let in by a code in private.
+func TestWhoInvitesIsFollowedIfTheyMayTalk(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
+		bob := matrixtest.Enter(t, url, "bob", "Bob")
+		group := bob.Room(false, w.bot)
+		private := w.room(bob)
+		bob.Says(private, "hello?")
+		w.said(bob, private, "I do not know you.")
+		if bob.IsIn(group, w.bot) {
+			t.Error("it has gone where a stranger wanted it")
+		}
+		w.ann.Says(w.private, "and I?")
+		w.said(w.ann, w.private, "yes")
+	})
+}
+
+// TestThatARoomIsEncryptedIsSaidOnceThere to who may talk.
+func TestThatARoomIsEncryptedIsSaidOnceThere(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
+		for i := range 3 {
+			w.ann.Sends(w.private, "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": fmt.Sprint(i)})
+		}
+		w.said(w.ann, w.private, "This room is encrypted")
+		w.ann.Says(w.private, "plainly")
+		w.said(w.ann, w.private, "yes")
+		if got := w.ann.Texts(w.private, w.bot); len(got) != 2 {
+			t.Errorf("said was %q", got)
+		}
+	})
+}
