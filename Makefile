@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents lint pages torture chaos fuzz bench peers cover compiler browser ircd clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture chaos fuzz bench peers cover compiler browser ircd clean
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -63,6 +63,13 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
 		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
 
+test-real-channels: compiler bin/dendrite/dendrite ## chat channels against real servers: Dendrite for Matrix (built in some minutes at first); RUN=name for some
+	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(or $(RUN),Matrix|Dendrite)' ./cmd/mailroom
+	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(RUN)' ./channel/matrix
+
+bin/dendrite/dendrite: channel/matrix/dendrite/go.mod channel/matrix/dendrite/go.sum
+	cd channel/matrix/dendrite && CGO_ENABLED=1 $(GO) build -trimpath -o $(CURDIR)/$@ github.com/matrix-org/dendrite/cmd/dendrite
+
 MCP = protocol/mcp/node
 
 $(MCP)/node_modules/.ready: $(MCP)/package-lock.json
@@ -81,9 +88,9 @@ lint: ## gofmt, go vet, staticcheck
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
 		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
 	$(GO) vet ./...
-	$(GO) vet -tags torture,realagents ./cmd/mailroom ./agent/exec
+	$(GO) vet -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
 	$(STATICCHECK) ./...
-	$(STATICCHECK) -tags torture,realagents ./cmd/mailroom ./agent/exec
+	$(STATICCHECK) -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
 
 torture: build ## random histories, faults, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n

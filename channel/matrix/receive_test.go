@@ -28,13 +28,8 @@ func (w *alone) group(bob *matrixtest.Person) string {
 func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string) {
 		w := newAlone(t, url)
-		ann, bob := w.ann, matrixtest.Enter(t, url, "bob", "")
-		private, group := w.private, w.group(bob)
-		p := w.run().connected()
-		sent, err := p.Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
-		if err != nil {
-			t.Fatal(err)
-		}
+		ann, private := w.ann, w.private
+		w.run().connected()
 		first := ann.Says(private, "héllo 👋")
 		w.is("héllo 👋") // what is taken back before it is read is not said at all
 		ann.Edits(private, first, "hello")
@@ -54,83 +49,91 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		ann.Edits(private, inThread, "in it still")
 		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
 		ann.Deletes(private, inThread)
-		to := "https://matrix.to/#/" + w.bot.ID
-		bob.Says(group, "just talking of the mail room")
-		bob.Says(group, "what says @Mail Room to this?")
-		bob.Says(group, "mail@mailroom is no name, nor is @mailroom:elsewhere.example")
-		bob.Says(group, w.bot.ID+": !status")
-		bob.Says(group, "ask "+w.bot.ID+".")
-		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` + to + `">Mail Room</a> !stop`})
-		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
-		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.Answer(sent))
-		bob.Says(group, "no", matrixtest.Answer(ann.Says(group, "who is there?")))
-		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
+		ann.Says(private, "the end")
+		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "the end") })
 
-		room, inGroup := chat.Room{Chat: private}, chat.Room{Chat: group, Group: true}
-		thread := chat.Room{Chat: private, Topic: root}
-		toBob := chat.User{ID: bob.ID, Name: "bob"}
-		said := func(e chat.Event) chat.Event {
+		said := func(topic string, e chat.Event) chat.Event {
 			if e.Kind == "" {
 				e.Kind = chat.Said
 			}
-			if e.Room.Chat == "" {
-				e.Room, e.User = inGroup, toBob
-			} else {
-				e.User, e.Addressed = chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.Deleted
-			}
+			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.Deleted
 			return e
 		}
-		file := func(name, kind string, size int64) []chat.File {
-			return []chat.File{{Name: name, MimeType: kind, Size: size, URI: notes}}
-		}
-		want := []chat.Event{
-			said(chat.Event{Room: room, Text: "héllo 👋"}),
-			said(chat.Event{Room: room, Kind: chat.Edited, Of: first, Text: "hello"}),
-			said(chat.Event{Room: room, Kind: chat.Deleted, Of: first}),
-			said(chat.Event{Room: room, Text: "* Ann waves"}),
-			said(chat.Event{Room: room, Text: "see", Files: file("notes.txt", "text/plain", 7)}),
-			said(chat.Event{Room: room, Files: file("p.jpg", "", -1)}),
-			said(chat.Event{Room: room, Text: "a thread"}),
-			said(chat.Event{Room: thread, Text: "in it"}),
-			said(chat.Event{Room: thread, Kind: chat.Edited, Of: inThread, Text: "in it still"}),
-			said(chat.Event{Room: thread, Kind: chat.Deleted, Of: inThread}),
-			said(chat.Event{Text: "just talking of the mail room"}),
-			said(chat.Event{Text: "what says @Mail Room to this?", Addressed: true}),
-			said(chat.Event{Text: "mail@mailroom is no name, nor is @mailroom:elsewhere.example"}),
-			said(chat.Event{Text: "!status", Addressed: true}),
-			said(chat.Event{Text: "ask " + w.bot.ID + ".", Addressed: true}),
-			said(chat.Event{Text: "!stop", Addressed: true}),
-			said(chat.Event{Text: "go", Addressed: true}),
-			said(chat.Event{Text: "yes", Addressed: true}),
-			{Kind: chat.Said, Room: inGroup, User: chat.User{ID: ann.ID, Name: "Ann"}, Text: "who is there?"},
-			said(chat.Event{Text: "no"}),
-		}
-		var got []chat.Event
-		keys := map[string]bool{}
-		for _, e := range w.taken() {
-			got = append(got, e)
-			keys[e.Key] = true
-		}
-		if len(keys) != len(got) {
-			t.Errorf("%d keys of %d events", len(keys), len(got))
-		}
-		ignored := cmp.Options{
-			cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
-			cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
-		}
-		if diff := cmp.Diff(inOrder(want), inOrder(got), ignored); diff != "" {
-			t.Error(diff)
-		}
+		w.got(
+			said("", chat.Event{Text: "héllo 👋"}),
+			said("", chat.Event{Kind: chat.Edited, Of: first, Text: "hello"}),
+			said("", chat.Event{Kind: chat.Deleted, Of: first}),
+			said("", chat.Event{Text: "* Ann waves"}),
+			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: notes}}}),
+			said("", chat.Event{Files: []chat.File{{Name: "p.jpg", Size: -1, URI: notes}}}),
+			said("", chat.Event{Text: "a thread"}),
+			said(root, chat.Event{Text: "in it"}),
+			said(root, chat.Event{Kind: chat.Edited, Of: inThread, Text: "in it still"}),
+			said(root, chat.Event{Kind: chat.Deleted, Of: inThread}),
+			said("", chat.Event{Text: "the end"}),
+		)
 	})
 }
 
-// inOrder are events by their room: between rooms there is no order.
-func inOrder(events []chat.Event) map[string][]chat.Event {
-	by := map[string][]chat.Event{}
-	for _, e := range events {
-		by[e.Room.Chat] = append(by[e.Room.Chat], e)
+func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		bob := matrixtest.Enter(t, url, "bob", "")
+		group := w.group(bob)
+		sent, err := w.run().connected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := "https://matrix.to/#/" + w.bot.ID
+		for _, text := range []string{
+			"just talking of the mail room", "what says @Mail Room to this?", "mail@mailroom is no name, nor is @mailroom:elsewhere.example",
+			w.bot.ID + ": !status", "ask " + w.bot.ID + ".",
+		} {
+			bob.Says(group, text)
+		}
+		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` + to + `">Mail Room</a> !stop`})
+		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
+		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.Answer(sent))
+		bob.Says(group, "no", matrixtest.Answer(w.ann.Says(group, "who is there?")))
+		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
+
+		said := func(text string, addressed bool) chat.Event {
+			return chat.Event{Kind: chat.Said, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
+		}
+		ann := said("who is there?", false)
+		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
+		w.got(
+			said("just talking of the mail room", false),
+			said("what says @Mail Room to this?", true),
+			said("mail@mailroom is no name, nor is @mailroom:elsewhere.example", false),
+			said("!status", true),
+			said("ask "+w.bot.ID+".", true),
+			said("!stop", true),
+			said("go", true),
+			said("yes", true),
+			ann,
+			said("no", false),
+		)
+	})
+}
+
+// got wants these events and no others, each with a key of its own.
+func (w *alone) got(want ...chat.Event) {
+	w.t.Helper()
+	keys := map[string]bool{}
+	for _, e := range w.taken() {
+		keys[e.Key] = true
 	}
-	return by
+	if len(keys) != len(want) {
+		w.t.Errorf("%d keys of %d events", len(keys), len(want))
+	}
+	ignored := cmp.Options{
+		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
+		cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
+	}
+	if diff := cmp.Diff(want, w.taken(), ignored); diff != "" {
+		w.t.Error(diff)
+	}
 }
 
 func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
