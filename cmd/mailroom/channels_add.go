@@ -38,6 +38,7 @@ func (m *Main) addChannelCommand() *cobra.Command {
 	cmd.AddCommand(
 		m.addDiscordCommand(),
 		m.addIRCCommand(),
+		m.addMatrixCommand(),
 		m.addSlackCommand(),
 		m.addTelegramCommand(),
 		m.addWebhookCommand(),

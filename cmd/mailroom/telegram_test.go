@@ -56,7 +56,7 @@ users = ["%d"]
 	return b
 }
 
-func (b *bot) configure(settings string) {
+func (b *bridged) configure(settings string) {
 	b.t.Helper()
 	if err := os.WriteFile(b.folder.Config(), []byte(settings), 0o600); err != nil {
 		b.t.Fatal(err)
@@ -64,7 +64,7 @@ func (b *bot) configure(settings string) {
 }
 
 // serve starts the server until it is killed.
-func (b *bot) serve() {
+func (b *bridged) serve() {
 	b.t.Helper()
 	b.process = &process{}
 	b.home.process(b.process)

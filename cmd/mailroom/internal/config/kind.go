@@ -35,6 +35,7 @@ func platforms() map[string]func() Platform {
 	return map[string]func() Platform{
 		KindDiscord:  func() Platform { return newDiscord() },
 		KindIRC:      func() Platform { return newIRC() },
+		KindMatrix:   func() Platform { return newMatrix() },
 		KindPoll:     func() Platform { return newPoll() },
 		KindSlack:    func() Platform { return newSlack() },
 		KindTelegram: func() Platform { return newTelegram() },
