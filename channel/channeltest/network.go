@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,10 +22,20 @@ import (
 type Network struct {
 	Addr string // host:port, the same after each Down
 
-	t     testing.TB
-	proxy *toxiproxy.Proxy
+	t       testing.TB
+	to      string
+	server  *toxiproxy.ApiServer
+	toxics  *toxiproxy.ToxicCollection
+	letting sync.WaitGroup // who lets connections in
 
-	mu sync.Mutex // one change at a time
+	change sync.Mutex // held by who changes the weather
+
+	// Owned by mu.
+	mu       sync.Mutex
+	listener net.Listener // nil: it is down
+	open     map[*net.TCPConn]bool
+	made     int  // connections so far
+	abrupt   bool // connections end without a word
 }
 
 // Weather is what becomes of what passes a network. In the zero one everything
@@ -34,7 +45,7 @@ type Weather struct {
 	Rate            int           // kilobytes a second each way; 0: any
 	Slice           int           // bytes of the pieces that everything comes in; 0: as it was sent
 	Cut             int           // bytes that a connection brings from the platform before it breaks off; 0: any
-	Reset           bool          // a connection is reset by what is sent over it
+	Reset           bool          // connections are reset soon, and bring nothing before
 	Mute            bool          // nothing arrives at the platform, and connections stay open
 	Deaf            bool          // nothing arrives from it, and connections stay open
 }
@@ -45,12 +56,14 @@ func NewNetwork(t testing.TB, to string) *Network {
 	zerolog.SetGlobalLevel(zerolog.Disabled) // some of the proxy's parts know no other logger
 	register()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	n := &Network{t: t, proxy: toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", to)}
+	n := &Network{
+		Addr: "127.0.0.1:0", t: t, to: to, server: server, open: map[*net.TCPConn]bool{},
+		toxics: toxiproxy.NewProxy(server, t.Name(), "", to).Toxics,
+	}
 	n.Up()
-	n.Addr = n.proxy.Listen
 	t.Cleanup(func() {
-		n.Change(Weather{}) // what is lost ends
 		n.Down()
+		n.Change(Weather{}) // what is lost ends
 	})
 	return n
 }
@@ -59,9 +72,10 @@ func NewNetwork(t testing.TB, to string) *Network {
 // ones. Those to which nothing passed before, or of which something was lost, end.
 func (n *Network) Change(w Weather) {
 	n.t.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.proxy.Toxics.ResetToxics(n.t.Context())
+	n.change.Lock()
+	defer n.change.Unlock()
+	n.toxics.ResetToxics(n.t.Context())
+	n.ends(w.Reset)
 	both := []toxistream.Direction{toxistream.Upstream, toxistream.Downstream}
 	if w.Latency > 0 || w.Jitter > 0 {
 		n.add("latency", map[string]any{"latency": w.Latency.Milliseconds(), "jitter": w.Jitter.Milliseconds()}, both...)
@@ -76,7 +90,7 @@ func (n *Network) Change(w Weather) {
 		n.add("limit_data", map[string]any{"bytes": w.Cut}, toxistream.Downstream)
 	}
 	if w.Reset {
-		n.add("reset_peer", nil, both...)
+		n.add("timeout", map[string]any{"timeout": 5}, both...)
 	}
 	if w.Mute {
 		n.add("timeout", nil, toxistream.Upstream)
@@ -91,14 +105,14 @@ func (n *Network) Change(w Weather) {
 // two changes of it.
 func (n *Network) Lose() {
 	n.t.Helper()
-	n.mu.Lock()
-	defer n.mu.Unlock()
+	n.change.Lock()
+	defer n.change.Unlock()
 	for _, added := range n.add(lostType, nil, toxistream.Upstream, toxistream.Downstream) {
 		added.Toxic.(*lost).over.Store(true)
 	}
 }
 
-// add is within mu.
+// add is within change.
 func (n *Network) add(kind string, attributes map[string]any, ways ...toxistream.Direction) (all []*toxics.ToxicWrapper) {
 	n.t.Helper()
 	if attributes == nil {
@@ -109,7 +123,7 @@ func (n *Network) add(kind string, attributes map[string]any, ways ...toxistream
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		added, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(string(raw)))
+		added, err := n.toxics.AddToxicJson(strings.NewReader(string(raw)))
 		if err != nil {
 			n.t.Fatalf("%s: %v", raw, err)
 		}
@@ -118,11 +132,39 @@ func (n *Network) add(kind string, attributes map[string]any, ways ...toxistream
 	return all
 }
 
+// ends says how connections end from now on.
+func (n *Network) ends(abrupt bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.abrupt = abrupt
+	for c := range n.open {
+		n.linger(c)
+	}
+}
+
+// linger is within mu.
+func (n *Network) linger(c *net.TCPConn) {
+	seconds := -1
+	if n.abrupt {
+		seconds = 0
+	}
+	_ = c.SetLinger(seconds) // one that has ended has ended
+}
+
 // Down ends all connections and refuses others.
 func (n *Network) Down() {
 	n.mu.Lock()
+	if n.listener != nil {
+		_ = n.listener.Close() // it was listened on
+		n.listener = nil
+	}
+	n.mu.Unlock()
+	n.letting.Wait()
+	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.proxy.Stop()
+	for c := range n.open {
+		_ = c.Close() // as linger
+	}
 }
 
 // Up ends what Down has begun.
@@ -130,9 +172,67 @@ func (n *Network) Up() {
 	n.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.proxy.Start(); err != nil {
+	ln, err := net.Listen("tcp", n.Addr)
+	if err != nil {
 		n.t.Fatal(err)
 	}
+	n.listener, n.Addr = ln, ln.Addr().String()
+	n.letting.Go(func() { n.let(ln) })
+}
+
+// let lets connections in until the listener is closed.
+func (n *Network) let(ln net.Listener) {
+	for {
+		near, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", n.to)
+		if err != nil {
+			_ = near.Close() // there is nobody behind it
+			continue
+		}
+		n.join(near.(*net.TCPConn), far.(*net.TCPConn))
+	}
+}
+
+// join passes on what each of them brings to the other, through the weather.
+func (n *Network) join(near, far *net.TCPConn) {
+	n.mu.Lock()
+	n.made++
+	name := strconv.Itoa(n.made)
+	for _, c := range []*net.TCPConn{near, far} {
+		n.open[c] = true
+		n.linger(c)
+	}
+	n.mu.Unlock()
+	n.toxics.StartLink(n.server, name+" up", near, &end{n, far, false}, toxistream.Upstream)
+	n.toxics.StartLink(n.server, name+" down", far, &end{n, near, false}, toxistream.Downstream)
+}
+
+// end is where a way of a connection ends. It takes all, also what nobody gets: the
+// proxy cannot be told otherwise while somebody waits to be rid of something.
+type end struct {
+	n    *Network
+	conn *net.TCPConn
+	gone bool
+}
+
+// Write implements [io.Writer].
+func (e *end) Write(b []byte) (int, error) {
+	if !e.gone {
+		_, err := e.conn.Write(b)
+		e.gone = err != nil
+	}
+	return len(b), nil
+}
+
+// Close implements [io.Closer].
+func (e *end) Close() error {
+	e.n.mu.Lock()
+	delete(e.n.open, e.conn)
+	e.n.mu.Unlock()
+	return e.conn.Close()
 }
 
 // through is the address of the network in the place of that which it is in front
