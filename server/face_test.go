@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"mailroom"
 	"mailroom/client"
@@ -143,4 +145,46 @@ func (f *fixture) metricOf(name string) string {
 	_, after, _ := strings.Cut(f.call("GET /metrics", "").body, "\n"+name+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	return value
+}
+
+// TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest has one that answers with
+// the length of its body, which is as it was sent.
+func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
+	type length struct {
+		Bytes int `json:"bytes"`
+	}
+	f := start(t, func(o *server.Options) {
+		o.Faces = map[string]server.Face{"POST /length/{of}": {
+			Via: "length", Summary: "Tells a length", Open: true, Status: http.StatusAccepted, Gives: reflect.TypeFor[length](),
+			Answer: func(r *http.Request) (any, error) {
+				raw, err := io.ReadAll(r.Body)
+				switch r.PathValue("of") {
+				case "nothing":
+					return nil, &mailroom.Error{Code: mailroom.Unavailable, Message: "not now", RetryAfter: 3 * time.Second, Cause: err}
+				case "secrets":
+					return nil, errors.New("hush")
+				case "dreams":
+					return func() {}, nil
+				}
+				return length{len(raw)}, err
+			},
+		}}
+	})
+	anybody := f.as("")
+	if got := anybody.call("POST /length/it", " {\"a\": 1}\r\n"); got.status != 202 || got.body != `{"bytes":11}` || got.header.Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %s", got.status, got.header, got.body)
+	}
+	got := anybody.call("POST /length/nothing", `{}`)
+	if f.wantCode("not now", got, 503, mailroom.Unavailable); got.header.Get("Retry-After") != "3" {
+		t.Errorf("to be asked again after %q", got.header.Get("Retry-After"))
+	}
+	for _, path := range []string{"secrets", "dreams"} {
+		got := anybody.call("POST /length/"+path, `{}`)
+		if f.wantCode(path, got, 500, mailroom.Internal); strings.Contains(got.body, "hush") {
+			t.Errorf("%s", got.body)
+		}
+	}
+	f.wantCode("no JSON", anybody.call("POST /length/it", `{`), 400, mailroom.Invalid)
+	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.Invalid)
+	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.Forbidden)
 }

@@ -199,29 +199,45 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	if strings.Contains(talk, strings.TrimSpace(string(secret))) || !strings.HasPrefix(string(secret), "whsec_") {
 		t.Errorf("it tells the secret: %s", talk)
 	}
+	raw := t.TempDir() + "/raw"
+	if err := os.WriteFile(raw, []byte("a-secret+as/it-is%d-and-long\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, more := add("--name", "raw", "--url", r.URL, "--allow", "127.0.0.0/8", "--token-file", raw)
+	if code != exitDone || strings.Contains(more, "it-is") {
+		t.Fatalf("exit code %d: %s", code, more)
+	}
 	before := server.url
 	server.kill()
 	h.process(server)
-	_, script, found := strings.Cut(talk, "body=")
-	if !found || !strings.Contains(script, before) {
-		t.Fatalf("what is printed is not for %s: %s", before, talk)
-	}
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(strings.TrimSpace(string(secret)), "whsec_"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Accept(string(key))
+	r.Accept(string(key), "a-secret+as/it-is%d-and-long")
 	for _, program := range []string{"openssl", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
 	}
-	out, err := exec.Command("sh", "-ec", "body="+strings.ReplaceAll(script, before, server.url)).CombinedOutput()
+	for n, talk := range []string{talk, more} {
+		printed(t, talk, before, server.url)
+		r.Until(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
+		if p := r.Posts()[n].Body; p.Text != "hello" || p.Room != "test" {
+			t.Errorf("the answer is %+v", p)
+		}
+	}
+}
+
+// printed runs the script that is in a talk, at another server.
+func printed(t *testing.T, talk, before, now string) {
+	t.Helper()
+	_, script, found := strings.Cut(talk, "body=")
+	if !found || !strings.Contains(script, before) {
+		t.Fatalf("what is printed is not for %s: %s", before, talk)
+	}
+	out, err := exec.Command("sh", "-ec", "body="+strings.ReplaceAll(script, before, now)).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), `{"message":"try-`) {
 		t.Fatalf("what is printed, run: %s, %v", out, err)
-	}
-	r.Until(t, "the answer", func() bool { return len(r.Texts()) == 1 })
-	if p := r.Posts()[0].Body; p.Text != "hello" || p.Room != "test" {
-		t.Errorf("the answer is %+v", p)
 	}
 }
