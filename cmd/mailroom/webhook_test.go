@@ -221,7 +221,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 		}
 	}
 	for n, talk := range []string{talk, more} {
-		printed(t, talk, before, server.url)
+		tryPrinted(t, talk, before, server.url)
 		r.Until(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
 		if p := r.Posts()[n].Body; p.Text != "hello" || p.Room != "test" {
 			t.Errorf("the answer is %+v", p)
@@ -229,8 +229,8 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	}
 }
 
-// printed runs the script that is in a talk, at another server.
-func printed(t *testing.T, talk, before, now string) {
+// tryPrinted runs the script that is in a talk, at another server.
+func tryPrinted(t *testing.T, talk, before, now string) {
 	t.Helper()
 	_, script, found := strings.Cut(talk, "body=")
 	if !found || !strings.Contains(script, before) {
