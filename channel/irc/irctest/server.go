@@ -18,10 +18,11 @@ import (
 type Server struct {
 	Addr string // host:port, the same after each start
 
-	t      testing.TB
-	config string
-	log    string
-	run    *exec.Cmd // nil: it is down
+	t       testing.TB
+	further []string // lines of its configuration
+	config  string
+	log     string
+	run     *exec.Cmd // nil: it is down
 }
 
 // Start starts one. The further lines go into its configuration, such as
@@ -29,23 +30,16 @@ type Server struct {
 func Start(t testing.TB, further ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Server{t: t, Addr: Free(t), config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
-	_, port, err := net.SplitHostPort(s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := append([]string{
-		"[Global]", "Name = irc.test.example", "Info = a test", "AdminEMail = nobody@test.example",
-		"Listen = 127.0.0.1", "Ports = " + port, "MotdPhrase = hello",
-		"[Limits]", "MaxNickLength = 16", "MaxConnectionsIP = 0", "MaxPenaltyTime = 0",
-		"[Options]", "DNS = no", "Ident = no", "PAM = no",
-	}, further...)
-	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s := &Server{t: t, further: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
 	t.Cleanup(s.Kill)
-	s.Up()
-	return s
+	for range 20 {
+		s.Addr = Free(t)
+		if s.begin() {
+			return s
+		}
+	}
+	t.Fatalf("ngircd finds no port that is free: %s", s.said(0))
+	return nil
 }
 
 // Free is an address that nobody listens on.
@@ -64,6 +58,17 @@ func (s *Server) Up() {
 	if s.run != nil {
 		return
 	}
+	for end := time.Now().Add(Patience); !s.begin(); {
+		if time.Now().After(end) {
+			s.t.Fatalf("ngircd does not listen on %s again: %s", s.Addr, s.said(0))
+		}
+	}
+}
+
+// begin starts it, and reports whether it listens: its port may be somebody else's by
+// now. That somebody listens there is no sign of it.
+func (s *Server) begin() bool {
+	s.t.Helper()
 	program, err := exec.LookPath("ngircd")
 	if err != nil {
 		program, err = exec.LookPath("/usr/sbin/ngircd")
@@ -71,18 +76,57 @@ func (s *Server) Up() {
 	if err != nil {
 		s.t.Fatalf("these tests talk to a real IRC server, ngircd: install it (make ircd does, where it may): %v", err)
 	}
+	s.configure()
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer log.Close() // the program has it by then
+	before := len(s.said(0))
 	s.run = exec.Command(program, "--nodaemon", "--config", s.config)
 	s.run.Stdout, s.run.Stderr = log, log
 	s.run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
 	if err := s.run.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.Await(s.Addr)
+	for end := time.Now().Add(Patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		switch said := s.said(before); {
+		case strings.Contains(said, "Can't bind socket"):
+			s.Kill()
+			return false
+		case strings.Contains(said, " ready.\n"):
+			return true
+		}
+	}
+	s.t.Fatalf("ngircd does not begin: %s", s.said(before))
+	return false
+}
+
+func (s *Server) configure() {
+	s.t.Helper()
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines := append([]string{
+		"[Global]", "Name = irc.test.example", "Info = a test", "AdminEMail = nobody@test.example",
+		"Listen = 127.0.0.1", "Ports = " + port, "MotdPhrase = hello",
+		"[Limits]", "MaxNickLength = 16", "MaxConnectionsIP = 0", "MaxPenaltyTime = 0",
+		"[Options]", "DNS = no", "Ident = no", "PAM = no",
+	}, s.further...)
+	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// said is what it has logged, from a byte on.
+func (s *Server) said(from int) string {
+	s.t.Helper()
+	raw, err := os.ReadFile(s.log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(raw[from:])
 }
 
 // Await returns when it takes connections at an address, such as one of further.
@@ -95,8 +139,7 @@ func (s *Server) Await(addr string) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	said, err := os.ReadFile(s.log)
-	s.t.Fatalf("ngircd does not listen on %s: %s (%v)", addr, said, err)
+	s.t.Fatalf("ngircd does not listen on %s: %s", addr, s.said(0))
 }
 
 // Kill ends it as a crash would. Who was connected is not told.

@@ -1,0 +1,25 @@
+package irctest
+
+import (
+	"net"
+	"testing"
+)
+
+// TestAPortOfSomebodyElseIsNotTakenForOurs has one that takes connections.
+func TestAPortOfSomebodyElseIsNotTakenForOurs(t *testing.T) {
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s := Start(t)
+	s.Kill()
+	was := s.Addr
+	s.Addr = other.Addr().String()
+	if s.begin() {
+		t.Error("it listens where somebody else does")
+	}
+	s.Addr = was
+	s.Up()
+	s.Enter("al").Leave()
+}
