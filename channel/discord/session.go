@@ -195,7 +195,7 @@ func readPlace(position string, start uint64) (r reading, err error) {
 	if r.at == 0 {
 		return r, channel.Fatal(fmt.Errorf("read the saved position: %q is no id", p.At))
 	}
-	r.private, r.from = p.Private, snowflake(p.From)
+	r.private, r.from = p.Private, min(snowflake(p.From), r.at)
 	r.hold()
 	return r, nil
 }

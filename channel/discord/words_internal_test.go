@@ -1,0 +1,72 @@
+package discord
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func FuzzWithoutMention(f *testing.F) {
+	for _, text := range []string{"", "<@1> hi", "<@!1>: <@&2>, <@1>", "a <@1> b", "<@<@1>1>", "\u3000<@1>\n\n!stop", "<@17> <@1"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := withoutMention(text, Bot{ID: "1", Username: "bot"}, "2")
+		for _, mark := range []string{"<@1>", "<@!1>", "<@&2>"} {
+			if strings.Contains(got, mark) {
+				t.Errorf("%q is shown as %q", text, got)
+			}
+		}
+		if !strings.Contains(text, "<@") && got != text {
+			t.Errorf("%q names nobody, and is shown as %q", text, got)
+		}
+		if units(shortened(text, 10)) > 10 {
+			t.Errorf("%q is shortened to %q", text, shortened(text, 10))
+		}
+	})
+}
+
+func FuzzPosition(f *testing.F) {
+	for _, at := range []string{"", "{", "{}", `{"at":"17"}`, `{"at":"1574043005151608832","from":"1574043005151608831","private":["1","2"]}`, `{"at":"-1"}`} {
+		f.Add(at)
+	}
+	f.Fuzz(func(t *testing.T, at string) {
+		r, err := readPlace(at, 1<<60)
+		if err != nil {
+			return
+		}
+		if r.since > r.at || r.held != r.at {
+			t.Errorf("%q is read as %+v", at, r)
+		}
+		r.met("99")
+		if r.private[0] != "99" || len(r.private) > mostPrivate {
+			t.Errorf("%q is read as %+v", at, r)
+		}
+		for _, awaiting := range []bool{false, true} {
+			again, err := readPlace(r.position(awaiting), 0)
+			if err != nil || again.at != r.at || again.since != r.since || !slices.Equal(again.private, r.private) {
+				t.Errorf("%q is read as %+v, and again as %+v, %v", at, r, again, err)
+			}
+		}
+	})
+}
+
+func TestALimitIsOfAKindOfCallAboutAChannel(t *testing.T) {
+	for path, want := range map[string]string{
+		"/channels/1/messages/2": "PATCH channels/1/messages/*", "/channels/3/messages?limit=1": "PATCH channels/3/messages",
+		"/users/@me": "PATCH users/@me", "/": "PATCH ",
+	} {
+		if got := routeOf("PATCH", path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	var l limits
+	now := time.Now()
+	for i := range 3 * mostRoutes {
+		l.close(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)), now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
+	}
+	if n := len(l.routes); n > mostRoutes+1 {
+		t.Errorf("%d routes are remembered", n)
+	}
+}
