@@ -131,7 +131,8 @@ func (s *socket) close() {
 	_ = s.conn.CloseNow() // there is nothing to be done about it
 }
 
-// open resumes the session that there is, or begins one.
+// open resumes the session that there is, or begins one. A session is kept while the
+// platform cannot be reached at all.
 func (c *connection) open(ctx context.Context) error {
 	if s, ok := c.memory.resumable(c.client.token); ok {
 		err := c.enter(ctx, s.url, opResume, map[string]any{"token": c.client.token, "session_id": s.id, "seq": s.seq})
@@ -140,16 +141,18 @@ func (c *connection) open(ctx context.Context) error {
 			c.received.Store(s.seq)
 			return nil
 		}
-		if !errors.Is(err, errInvalid) && !stale(err) {
+		if errors.Is(err, errInvalid) || stale(err) {
+			c.memory.forget()
+		} else if !c.memory.hopeless() {
 			return err
 		}
-		c.link.Log().Info("the session cannot be resumed, and another one is begun", "error", err)
+		c.link.Log().Info("the session cannot be resumed", "error", err)
 	}
-	c.memory.forget()
 	at, err := c.client.gateway(ctx)
 	if err != nil {
 		return err
 	}
+	c.memory.forget()
 	err = c.enter(ctx, at, opIdentify, map[string]any{
 		"token": c.client.token, "intents": intents,
 		"properties": map[string]string{"os": runtime.GOOS, "browser": "mailroom", "device": "mailroom"},

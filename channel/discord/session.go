@@ -44,7 +44,7 @@ type memory struct {
 const (
 	mostThreads = 50_000
 	mostSent    = 1_000
-	mostResumes = 2 // that fail before a session is given up
+	mostResumes = 2 // that fail before another session is begun, if one can be
 )
 
 func newMemory() *memory {
@@ -74,17 +74,25 @@ func (m *memory) owns(c *connection) {
 	m.owner, m.failed = c, 0
 }
 
-// resumable is the session that can be resumed with a token, and counts the try.
+// resumable is the session that can be resumed with a token.
 func (m *memory) resumable(token string) (s session, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.session.token != token || m.failed >= mostResumes {
+	if m.session.token != token {
 		m.session, m.failed = session{}, 0
 	}
-	m.failed++
 	s = m.session
 	s.awaited = maps.Clone(s.awaited)
 	return s, s.id != ""
+}
+
+// hopeless counts a session that could not be resumed, and reports whether that was
+// tried often enough: the address at which it is resumed may not be there any more.
+func (m *memory) hopeless() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.failed++
+	return m.failed >= mostResumes
 }
 
 // save keeps the session of a connection, if it is the one that counts. It is called

@@ -41,6 +41,24 @@ func TestASessionIsResumedWhereItWasTaken(t *testing.T) {
 	}
 }
 
+func TestASessionOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann, dev := dc.Person("Ann"), dc.Channel("dev")
+	w := newAlone(t, dc).run()
+	w.connected()
+	id := ann.Says(dev, "one")
+	w.reads("one")
+	dc.Down()
+	w.untilState("several tries", func(s channel.State) bool { return s.Attempts > 4 })
+	ann.Edits(dev, id, "one, changed")
+	dc.Up(t)
+	w.reads("one, one, changed")
+	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
+		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
+	}
+}
+
 func TestWhatWasSaidMeanwhileIsCaughtUpWithWhenTheSessionIsLost(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(dc *discordtest.Platform){
