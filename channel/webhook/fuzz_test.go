@@ -1,0 +1,70 @@
+package webhook
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+)
+
+// FuzzBody checks that what is read of a body is something that can be taken, and that
+// what is not has a code.
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{
+		`{"room":"r","user":{"id":"u","name":"U"},"text":"hi"}`, `{"kind":"edit","room":"r","topic":"t","user":{"id":"u"},"text":"hi","of":"m"}`,
+		`{"kind":"delete","room":"r","of":"m"}`, `{"kind":"tap","room":"r","user":{"id":"u"},"of":"m","data":"approve 1 2"}`,
+		`{"room":"r","group":true,"addressed":false,"user":{"id":"u"},"files":[{"uri":"https://a/b","size":1}]}`,
+		`{"room":7}`, `{"room":"r","user":[]}`, `[]`, `null`, ``, `{"room":"\u0000"}`, "{\"room\":\"\xff\"}",
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := read("id", body)
+		if err != nil {
+			if mailroom.CodeOf(err) != mailroom.Invalid || err.Error() == "" {
+				t.Errorf("%q: %v", body, err)
+			}
+			return
+		}
+		switch {
+		case e.Key != "id" || e.Position != "id" || e.Room.Chat == "":
+			t.Errorf("%q is taken as %+v", body, e)
+		case e.Kind != chat.Deleted && e.User.ID == "", e.Kind != chat.Said && e.Of == "", e.Kind == chat.Tapped && e.Data == "":
+			t.Errorf("%q is taken as %+v", body, e)
+		}
+		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.Of, e.Data} {
+			if len(name) > mostName || strings.ContainsRune(name, 0) {
+				t.Errorf("%q is named %q", body, name)
+			}
+		}
+		for _, file := range e.Files {
+			if file.Open != nil || !strings.HasPrefix(strings.ToLower(file.URI), "http") {
+				t.Errorf("%q has the file %+v", body, file)
+			}
+		}
+	})
+}
+
+// FuzzSignature checks that nothing is verified that was not signed.
+func FuzzSignature(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	f.Add("msg_1", "1800000000", "v1,AAAA", []byte("{}"))
+	f.Add("a.b", "1800000000", "v1, v1a,", []byte(""))
+	f.Add("", "-1", "v1,"+strings.Repeat("A", 44), []byte("x"))
+	f.Fuzz(func(t *testing.T, id, at, signature string, body []byte) {
+		h := http.Header{}
+		h.Set(headerID, id)
+		h.Set(headerTimestamp, at)
+		h.Set(headerSignature, signature)
+		keys, err := readSecrets(NewSecret())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := keys.verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.Unauthenticated {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
