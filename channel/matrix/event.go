@@ -17,6 +17,8 @@ const (
 
 	relReplace = "m.replace"
 	relThread  = "m.thread"
+	// relOldThread is how clients say it on homeservers of before version 1.4.
+	relOldThread = "io.element.thread"
 
 	joined  = "join"
 	invited = "invite"
@@ -89,6 +91,11 @@ type relation struct {
 	Answers  *answers `json:"m.in_reply_to,omitempty"`
 }
 
+// threads reports whether it puts a message into a thread.
+func (r *relation) threads() bool {
+	return (r.Type == relThread || r.Type == relOldThread) && r.Event != ""
+}
+
 type answers struct {
 	Event string `json:"event_id"`
 }
@@ -155,7 +162,7 @@ func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok
 			return false, err
 		}
 		said = *said.New
-	case rel.Type == relThread:
+	case rel.threads():
 		e.Room.Topic = rel.Event
 		r.remember(e.Key, rel.Event)
 	}
@@ -189,7 +196,7 @@ func (r *receiver) topic(ctx context.Context, room, id string) (string, error) {
 	}
 	e, found, err := r.event(ctx, room, id)
 	var said content
-	if err != nil || !found || json.Unmarshal(e.Content, &said) != nil || said.Relates == nil || said.Relates.Type != relThread {
+	if err != nil || !found || json.Unmarshal(e.Content, &said) != nil || said.Relates == nil || !said.Relates.threads() {
 		return "", err
 	}
 	r.remember(id, said.Relates.Event)

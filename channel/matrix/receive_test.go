@@ -49,6 +49,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		ann.Edits(private, inThread, "in it still")
 		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
 		ann.Deletes(private, inThread)
+		ann.Says(private, "as older programs do", map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
 		ann.Says(private, "the end")
 		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "the end") })
 
@@ -70,6 +71,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 			said(root, chat.Event{Text: "in it"}),
 			said(root, chat.Event{Kind: chat.Edited, Of: inThread, Text: "in it still"}),
 			said(root, chat.Event{Kind: chat.Deleted, Of: inThread}),
+			said(root, chat.Event{Text: "as older programs do"}),
 			said("", chat.Event{Text: "the end"}),
 		)
 	})

@@ -16,7 +16,7 @@ import (
 
 // Send implements [chat.Platform].
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
-	said := text(m.Text)
+	said := textOf(m.Text)
 	said.Key = key
 	said.Relates = relates(to, m.Reply)
 	return c.put(ctx, "send a message", to, said, mailroom.DeriveID(Kind, key))
@@ -24,7 +24,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 
 // Edit implements [chat.Platform]. An edit that comes twice does no harm.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
-	now := text(m.Text)
+	now := textOf(m.Text)
 	said := content{Type: "m.text", Body: "* " + m.Text, New: &now, Relates: &relation{Type: relReplace, Event: id}}
 	_, err := c.put(ctx, "edit a message", to, said, rand.Text())
 	return err
@@ -43,8 +43,8 @@ func (c *connection) put(ctx context.Context, what string, to chat.Room, said co
 	return sent.ID, c.failure(ctx, to, err)
 }
 
-// text is a text as it is sent, with HTML where it has marks.
-func text(s string) content {
+// textOf is a text as it is sent, with HTML where it has marks.
+func textOf(s string) content {
 	said := content{Type: "m.text", Body: s}
 	shown := markdown.HTML(s, markdown.Style{Strike: "del", Schemes: []string{"https://", "http://", "mailto:"}})
 	if plain := html.UnescapeString(strings.ReplaceAll(shown, "<br>", "\n")); shown != "" && plain != s && units(shown) <= mostHTML {
