@@ -63,12 +63,17 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	cd $(PROGRAMS) && npm ci --ignore-scripts --prefer-offline --loglevel=error && \
 		node node_modules/@anthropic-ai/claude-code/install.cjs && touch node_modules/.ready
 
-test-real-channels: compiler bin/dendrite/dendrite ## chat channels against real servers: Dendrite for Matrix (built in some minutes at first); RUN=name for some
-	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(or $(RUN),Matrix|Dendrite)' ./cmd/mailroom
+ELEMENT = channel/matrix/node
+
+test-real-channels: compiler bin/dendrite/dendrite $(ELEMENT)/node_modules/.ready ## Matrix on a real homeserver, Dendrite (built at first, in some minutes), also with the client library of Element; RUN=name for some
+	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(or $(RUN),Matrix)' ./cmd/mailroom
 	CGO_ENABLED=1 $(GO) test -race -tags realchannels -count 1 -timeout 20m -v -run '$(RUN)' ./channel/matrix
 
 bin/dendrite/dendrite: channel/matrix/dendrite/go.mod channel/matrix/dendrite/go.sum
 	cd channel/matrix/dendrite && CGO_ENABLED=1 $(GO) build -trimpath -o $(CURDIR)/$@ github.com/matrix-org/dendrite/cmd/dendrite
+
+$(ELEMENT)/node_modules/.ready: $(ELEMENT)/package-lock.json
+	cd $(ELEMENT) && npm ci --ignore-scripts --prefer-offline --loglevel=error && touch node_modules/.ready
 
 MCP = protocol/mcp/node
 
@@ -158,4 +163,4 @@ ircd: ## make sure of the IRC server that the channel of IRC is tested with
 	has || { echo "the channel of IRC is tested with a real server: install ngircd, on Debian: apt-get install ngircd" >&2; exit 1; }
 
 clean: ## remove what was built
-	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules
+	rm -rf bin clients/js/node_modules $(MCP)/node_modules web/node_modules $(PROGRAMS)/node_modules $(ELEMENT)/node_modules

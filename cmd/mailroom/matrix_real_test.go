@@ -3,8 +3,21 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
 	"testing"
 
+	"mailroom"
+	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
 )
 
@@ -16,4 +29,194 @@ func init() {
 			d.Up()
 		}}
 	}
+}
+
+// element is somebody with the client library of Element, in a process of its own.
+type element struct {
+	t  *testing.T
+	in io.Writer
+
+	// Owned by mu.
+	mu    sync.Mutex
+	lines []seen
+	next  int // of those that were not waited for
+}
+
+// seen is what happened, as somebody's program has it.
+type seen struct {
+	Here   string `json:"here"`
+	Room   string `json:"room"`
+	Said   string `json:"said"`
+	HTML   string `json:"html"`
+	By     string `json:"by"`
+	ID     string `json:"id"`
+	Edits  string `json:"edits"`
+	Thread string `json:"thread"`
+	Member string `json:"member"`
+	Is     string `json:"is"`
+	Types  *bool  `json:"types"`
+}
+
+func newElement(t *testing.T, at, user string) *element {
+	t.Helper()
+	script, err := filepath.Abs("../../channel/matrix/node/person.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("node", script, at, user, matrixtest.Password)
+	var wrong bytes.Buffer
+	cmd.Stderr = &wrong
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := &element{t: t, in: in}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var one seen
+			if json.Unmarshal(lines.Bytes(), &one) == nil {
+				e.mu.Lock()
+				e.lines = append(e.lines, one)
+				e.mu.Unlock()
+			}
+		}
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			e.mu.Lock()
+			t.Logf("%+v", e.lines)
+			e.mu.Unlock()
+		}
+		_ = in.Close() // it ends with that
+		reading.Wait()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v: %s", err, wrong.String())
+		}
+	})
+	e.until("it there", func(s seen) bool { return s.Here != "" })
+	return e
+}
+
+// does has somebody do something.
+func (e *element) does(what map[string]string) {
+	e.t.Helper()
+	if err := json.NewEncoder(e.in).Encode(what); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *element) says(text string) { e.does(map[string]string{"say": text}) }
+
+// until waits for something that happens after what was waited for before.
+func (e *element) until(what string, good func(s seen) bool) (found seen) {
+	e.t.Helper()
+	matrixtest.Until(e.t, what, func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		for i := e.next; i < len(e.lines); i++ {
+			if good(e.lines[i]) {
+				found, e.next = e.lines[i], i+1
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// hears waits for words of the bot's.
+func (e *element) hears(bot, words string) seen {
+	e.t.Helper()
+	return e.until(words, func(s seen) bool { return s.By == bot && strings.Contains(s.Said, words) })
+}
+
+// transcript is what was said, as somebody's program showed it.
+func (e *element) transcript(bot string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out strings.Builder
+	for _, s := range e.lines {
+		who := map[bool]string{true: "bot", false: "ann"}[s.By == bot]
+		text := strings.ReplaceAll(s.Said, "\n", "\n         ")
+		switch {
+		case s.Said == "":
+		case s.Edits != "":
+			out.WriteString(who + " edits: " + text + "\n")
+		case s.Thread != "":
+			out.WriteString(who + " (in a thread): " + text + "\n")
+		default:
+			out.WriteString(who + ":     " + text + "\n")
+		}
+	}
+	return out.String()
+}
+
+// TestAConversationOnMatrix is one on Dendrite, with the client library of Element:
+// she is let in by a code, is asked, the server and the homeserver are killed in
+// between, she decides, and a run is stopped.
+func TestAConversationOnMatrix(t *testing.T) {
+	d := matrixtest.StartDendrite(t)
+	bot := matrixtest.Enter(t, d.URL, "mybot", "My Bot")
+	matrixtest.Enter(t, d.URL, "ann", "Ann")
+	h := newHome(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
+	if code, talk := h.addMatrix("tour\n" + d.URL + "\nmybot\n" + matrixtest.Password + "\n"); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, talk)
+	}
+	settings, err := os.ReadFile(h.folder.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bridged{home: h}
+	b.configure(string(settings) + "poll = \"1s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
+	b.serve()
+
+	ann := newElement(t, d.URL, "ann")
+	ann.does(map[string]string{"invite": bot.ID})
+	room := ann.until("the room", func(s seen) bool { return s.Room != "" }).Room
+	ann.says("hello?") // before the bot is there
+	word := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.hears(bot.ID, "I do not know you").Said)
+	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", "--admin", word[1]); code != exitDone {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	ann.says("show me")
+	asked := ann.hears(bot.ID, "To allow it: ").Said
+	approve := regexp.MustCompile(`To allow it: (.*)`).FindStringSubmatch(asked)[1]
+	in := "matrix:" + url.QueryEscape(bot.ID) + ":" + url.QueryEscape(room)
+	b.taken("out:"+in, mailroom.KindCompleted, 2)
+
+	b.process.kill()
+	d.Kill()
+	d.Up()
+	ann.says("!status") // said while nobody is there
+	ann.until("that", func(s seen) bool { return s.Said == "!status" })
+	b.serve()
+	ann.hears(bot.ID, "It asks: May I send this postcard?")
+	ann.says(approve)
+	ann.hears(bot.ID, "Approved by")
+	ann.hears(bot.ID, "and it was sent once")
+
+	ann.says("once more")
+	ann.hears(bot.ID, "To allow it: ")
+	ann.says("!stop")
+	ann.hears(bot.ID, "Stopping.")
+	ann.says("!status")
+	root := ann.hears(bot.ID, "has nothing to do").ID
+	ann.does(map[string]string{"thread": root, "say": "!status"})
+	ann.until("an answer in the thread", func(s seen) bool { return s.By == bot.ID && s.Thread == root })
+
+	if got := b.count(in, mailroom.KindQueued); got != 2 {
+		t.Errorf("%d messages were taken", got)
+	}
+	if repeated := b.count("out:"+in, chat.KindRepeated); repeated != 0 {
+		t.Errorf("%d replies are marked", repeated)
+	}
+	t.Logf("\n%s", ann.transcript(bot.ID))
 }

@@ -172,17 +172,21 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 	})
 }
 
+// addMatrix adds an account with what somebody types.
+func (h *home) addMatrix(stdin string, more ...string) (int, string) {
+	h.t.Helper()
+	var talk bytes.Buffer
+	m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
+	code := m.Run(h.t.Context(), append([]string{"channels", "add", "matrix"}, more...))
+	return code, talk.String()
+}
+
 // TestAnAccountOfMatrixIsAddedOnceItWasTried is what somebody does who begins.
 func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 	everyMatrix(t, func(t *testing.T, at matrixHome) {
 		bot, ann := matrixtest.Enter(t, at.url, "mybot", "My Bot"), matrixtest.Enter(t, at.url, "ann", "Ann")
 		h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
-		add := func(stdin string, more ...string) (int, string) {
-			var talk bytes.Buffer
-			m := Main{Stdin: strings.NewReader(stdin), Stdout: io.Discard, Stderr: &talk, Env: h.env}
-			code := m.Run(t.Context(), append([]string{"channels", "add", "matrix"}, more...))
-			return code, talk.String()
-		}
+		add := h.addMatrix
 		for name, c := range map[string]struct {
 			stdin string
 			more  []string
