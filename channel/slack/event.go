@@ -2,6 +2,7 @@ package slack
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,6 +26,11 @@ type message struct {
 	Edited  *struct {
 		TS string `json:"ts"`
 	} `json:"edited"`
+	Shares []struct {
+		Share  bool   `json:"is_share"` // else it is a preview of a link
+		Author string `json:"author_name"`
+		Text   string `json:"text"`
+	} `json:"attachments"`
 	Latest   string `json:"latest_reply"` // in a history, of what was replied to
 	Metadata struct {
 		Type    string `json:"event_type"`
@@ -60,14 +66,21 @@ func before(a, b string) bool {
 	return a < b
 }
 
+// errRate is what the platform says in the place of events.
+var errRate = errors.New("more happens than Slack tells one app in an hour: it leaves events out")
+
 // readEvent reads the event in an envelope of that kind; false if it is none of
 // messages.
 func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
 	var outer struct {
+		Type  string          `json:"type"`
 		Event json.RawMessage `json:"event"`
 	}
 	if err := json.Unmarshal(payload, &outer); err != nil {
 		return m, false, err
+	}
+	if outer.Type == "app_rate_limited" {
+		return m, false, errRate
 	}
 	var kind struct {
 		Type string `json:"type"`
@@ -107,8 +120,19 @@ func (c *connection) said(m message) (e chat.Event, ok bool) {
 	}
 	e = chat.Event{Kind: chat.Said, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
 	e.Addressed = !e.Room.Group || m.Parent == c.bot.ID || slices.Contains(mentions(m.Text), c.bot.ID)
-	e.Text = m.Text
-	return e, m.Text != "" || len(e.Files) > 0
+	e.Text = m.words()
+	return e, e.Text != "" || len(e.Files) > 0
+}
+
+// words are the text of a message, and of those that were forwarded with it.
+func (m message) words() string {
+	text := m.Text
+	for _, s := range m.Shares {
+		if s.Share && s.Text != "" {
+			text += "\n" + s.Author + " wrote:\n&gt; " + strings.ReplaceAll(s.Text, "\n", "\n&gt; ")
+		}
+	}
+	return strings.TrimPrefix(text, "\n")
 }
 
 // slackbot is a user of every workspace that is none.

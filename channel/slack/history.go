@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom/channel/chat"
 )
 
 const (
-	mostPlaces = 100 // rooms of which the position knows how far they were read
+	mostPlaces = 100 // channels, and threads, of which the position knows how far they were read
 	onePage    = 200 // messages
 	mostPages  = 10  // of one room, at once
 )
@@ -55,8 +56,8 @@ func (p *places) String() string {
 // saw notes a message that came. A thread is one to know of once the bot has to do
 // with it.
 func (p *places) saw(m message, e chat.Event, bot string) {
-	if m.Thread == "" || m.Thread == m.TS {
-		p.reach(m.Channel, m.TS, false)
+	if at := place(m); at == m.Channel {
+		p.reach(at, m.TS, false)
 	}
 	if e.Room.Topic == "" {
 		return
@@ -74,9 +75,26 @@ func (p *places) reach(at, ts string, history bool) {
 		return
 	}
 	p.read[at] = ts
-	if len(p.read) > mostPlaces {
-		p.forget(slices.MinFunc(slices.Collect(maps.Keys(p.read)), p.byTime))
+	if known {
+		return
 	}
+	var alike []string // a channel makes no room for threads
+	for other := range p.read {
+		if strings.Contains(other, ":") == strings.Contains(at, ":") {
+			alike = append(alike, other)
+		}
+	}
+	if len(alike) > mostPlaces {
+		p.forget(slices.MinFunc(alike, p.byTime))
+	}
+}
+
+// place is the room in whose history a message is.
+func place(m message) string {
+	if m.Thread == "" || m.Thread == m.TS {
+		return m.Channel
+	}
+	return id(m.Channel, m.Thread)
 }
 
 // byTime orders rooms by what was read last.
@@ -104,34 +122,31 @@ func (p *places) next() (at string, ok bool) {
 	return slices.MaxFunc(all, p.byTime), true
 }
 
-// catchUp takes what was said since the position. after is when it is to go on, if the
-// platform does not tell everything now; 0: it has told.
-func (in *receiving) catchUp(ctx context.Context) (after time.Duration, err error) {
-	for {
-		at, ok := in.places.next()
-		if !ok {
-			return 0, nil
-		}
-		said, err := in.since(ctx, at, in.places.read[at])
-		if err != nil {
-			if after, err = in.untold(at, err); after > 0 || err != nil {
-				return after, in.over(ctx, err)
-			}
-			continue
-		}
-		for _, m := range said {
-			in.places.reach(at, m.TS, true)
-			if err := in.one(ctx, m); err != nil {
-				return 0, err
-			}
-			if channel, _, thread := parts(at); !thread && m.Latest != "" && before(m.TS, m.Latest) {
-				replies := id(channel, m.TS)
-				in.places.reach(replies, m.TS, true)
-				in.places.left[replies] = true
-			}
-		}
-		delete(in.places.left, at)
+// catchUp takes what was said in a room since it was read last, if the platform tells
+// it now.
+func (in *receiving) catchUp(ctx context.Context, at string) error {
+	if time.Now().Before(in.quiet) {
+		return nil
 	}
+	said, err := in.since(ctx, at, in.places.read[at])
+	if err != nil {
+		after, err := in.untold(at, err)
+		in.quiet = time.Now().Add(after)
+		return in.over(ctx, err)
+	}
+	for _, m := range said {
+		in.places.reach(at, m.TS, true)
+		if err := in.one(ctx, m); err != nil {
+			return err
+		}
+		if channel, _, thread := parts(at); !thread && m.Latest != "" && before(m.TS, m.Latest) {
+			replies := id(channel, m.TS)
+			in.places.reach(replies, m.TS, true)
+			in.places.left[replies] = true
+		}
+	}
+	delete(in.places.left, at)
+	return nil
 }
 
 // untold decides what becomes of a room whose history cannot be read: after is when to

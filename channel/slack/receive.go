@@ -2,6 +2,7 @@ package slack
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -15,12 +16,13 @@ const ahead = 1000
 type receiving struct {
 	*connection
 	take   chat.Take
-	places *places // of the rooms that were heard of
+	places *places   // of the rooms that were heard of
+	quiet  time.Time // no history is read before
 }
 
 // Receive implements [chat.Platform]. It reads on while something is taken, because a
-// pong is among what is read. What the histories have goes before what comes now, but
-// for rooms whose history the platform wants to be asked for later.
+// pong is among what is read. What the history of a room has goes before what is said
+// there now, unless the platform wants to be asked for it later.
 func (c *connection) Receive(ctx context.Context, position string, take chat.Take) error {
 	ctx, done := c.within(ctx)
 	frames := make(chan envelope, ahead)
@@ -59,30 +61,26 @@ func (c *connection) read(ctx context.Context, frames chan<- envelope) error {
 	}
 }
 
-// receive takes what is there until there is no more: nil, or an error.
+// receive takes what is there until there is no more: nil, or an error. Histories are
+// read one after the other while nothing comes.
 func (in *receiving) receive(ctx context.Context, frames <-chan envelope) error {
-	again := time.NewTimer(0) // to read the histories that are left
-	defer again.Stop()
-	<-again.C
 	for {
-		after, err := in.catchUp(ctx)
-		if err != nil {
-			return err
+		var idle <-chan time.Time // when a history is to be read; nil: there is none
+		at, left := in.places.next()
+		if left {
+			idle = time.After(max(time.Until(in.quiet), 0))
 		}
-		if after > 0 {
-			again.Reset(after)
-		}
-		for now := true; now; {
-			select {
-			case e, ok := <-frames:
-				if !ok {
-					return nil
-				}
-				if err := in.envelope(ctx, e); err != nil {
-					return err
-				}
-			case <-again.C:
-				now = false
+		select {
+		case e, ok := <-frames:
+			if !ok {
+				return nil
+			}
+			if err := in.envelope(ctx, e); err != nil {
+				return err
+			}
+		case <-idle:
+			if err := in.catchUp(ctx, at); err != nil {
+				return err
 			}
 		}
 	}
@@ -109,12 +107,20 @@ func (in *receiving) envelope(ctx context.Context, e envelope) error {
 // happened takes an event.
 func (in *receiving) happened(ctx context.Context, e envelope) error {
 	m, ok, err := readEvent(e.Payload)
-	if err != nil {
+	switch {
+	case errors.Is(err, errRate):
+		in.link.Trouble(err)
+		return nil
+	case err != nil:
 		in.odd(e, err)
 		return nil
-	}
-	if !ok {
+	case !ok:
 		return nil
+	}
+	if at := place(m); in.places.left[at] {
+		if err := in.catchUp(ctx, at); err != nil {
+			return err
+		}
 	}
 	return in.one(ctx, m)
 }

@@ -71,6 +71,9 @@ func FuzzRender(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		if units(s) > Most {
+			return // no message has more
+		}
 		text := render(s)
 		if strings.Contains(text, "\x00") && !strings.Contains(s, "\x00") {
 			t.Errorf("%q has more than %q", text, s)
@@ -112,4 +115,33 @@ func TestTheTokenGoesToSlackOnly(t *testing.T) {
 			t.Errorf("with the API at %s, %s is trusted: %t", c.api, c.to, got)
 		}
 	}
+}
+
+func FuzzEvents(f *testing.F) {
+	for _, s := range []string{
+		`{"event":{"type":"message","channel":"C1","user":"U1","text":"<@U0> hi","ts":"1.000001","thread_ts":"1.000000"}}`,
+		`{"event":{"type":"message","subtype":"message_changed","channel":"D1","message":{"user":"U1","text":"a","ts":"1.000001"}}}`,
+		`{"event":{"type":"message","subtype":"message_deleted","channel":"D1","deleted_ts":"1.000001","previous_message":{}}}`,
+		`{"type":"block_actions","container":{"channel_id":"C1","message_ts":"1.000001"},"actions":[{"type":"button","value":"v"}]}`,
+		`{"event":{"type":"message","attachments":[{"is_share":true,"text":"x"}],"files":[{}]}}`,
+		`{"C1":"1.000001","C1:1.000000":"2.000000"}`, `{"type":"app_rate_limited"}`, `[]`, `{"event":null}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		c := &connection{bot: Bot{ID: "U0"}}
+		if m, ok, err := readEvent(raw); ok && err == nil {
+			if e, ok := c.event(m); ok && (e.Key == "" || e.Room.Chat == "" || e.Kind == "") {
+				t.Errorf("an event without a name: %+v", e)
+			}
+		}
+		if e, ok, err := readTap(raw); ok && err == nil && e.Of == "" {
+			t.Errorf("a tap of nothing: %+v", e)
+		}
+		if p := readPlaces(string(raw)); p != nil {
+			for at, ok := p.next(); ok; at, ok = p.next() {
+				p.forget(at)
+			}
+		}
+	})
 }

@@ -156,6 +156,7 @@ type Said struct {
 	File      string // name of a file that comes with it
 	Kind      string // of the file; "" is text/plain
 	Content   []byte
+	Forwards  string // what somebody else has said, of whom it has the name Bob
 	Subtype   string // as events have it
 	Bot       bool   // another bot says it
 	Only      string // of the events of a mention, that one: "message" or "app_mention"
@@ -183,6 +184,9 @@ func (p *Person) Says(c *Channel, text string, how ...Said) string {
 	}
 	if h.File != "" {
 		m.more["files"] = []any{c.platform.attach(h)}
+	}
+	if h.Forwards != "" {
+		m.more["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwards}, map[string]any{"text": "a preview"}}
 	}
 	c.messages = append(c.messages, m)
 	body := m.event(c)
