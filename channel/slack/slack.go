@@ -233,11 +233,16 @@ func (c *connection) traits() chat.Traits {
 	}
 }
 
-// Tend implements [chat.Platform]: it asks the socket whether it is there.
+// Tend implements [chat.Platform]: it asks the socket whether it is there. Why one
+// ends, who receives from it knows better.
 func (c *connection) Tend(ctx context.Context) error {
 	ctx, done := c.within(ctx)
 	defer done()
-	return c.over(ctx, c.socket.ask(ctx, c.options.Fresh/3))
+	if err := c.socket.ask(ctx, c.options.Fresh/3); ctx.Err() == nil {
+		c.link.Log().Debug("the socket cannot be asked any more", "error", err)
+		return nil
+	}
+	return c.over(ctx, nil)
 }
 
 // Close implements [chat.Platform].
