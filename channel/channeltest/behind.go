@@ -17,7 +17,9 @@ import (
 // more: the network takes its time too.
 //
 // Whatever happens, all that is said is answered: once if the platform is one that
-// tells, and else at least once, with a mark for each that may be there twice.
+// tells, and else at least once, with a mark for each that may be there twice. A channel
+// over which nothing passes is not called connected, unless nothing has to be heard
+// from its platform (Pace.Fresh below 0): then replies fail, and it says so.
 func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
 	for _, play := range []struct {
 		name string
@@ -33,7 +35,8 @@ func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) s
 		{"half-open connections, nothing goes to the platform", halfOpen(Weather{Mute: true})},
 		{"a connection that is forgotten on the way", forgotten},
 		{"connections that are reset", resets},
-		{"connections that break off in the middle of an answer", breaksOff},
+		{"connections that break off at the beginning of an answer", breaksOff(20)},
+		{"connections that break off in the middle of an answer", breaksOff(150)},
 		{"a receipt that is lost", receiptLost},
 	} {
 		t.Run(play.name, func(t *testing.T) {
@@ -76,10 +79,16 @@ func in(w Weather) func(o *office) {
 func netDownAtStart(o *office) {
 	o.net.Down()
 	o.start()
-	o.never(channel.Connected, "it has failed more than once", func(s channel.State) bool { return s.Attempts > 1 })
+	connects := o.p.Pace.Fresh > 0
+	if !connects {
+		o.p.Say("1", "one")
+	}
+	o.fails(2)
 	o.net.Up()
 	o.becomes(channel.Connected)
-	o.p.Say("1", "one")
+	if connects {
+		o.p.Say("1", "one")
+	}
 	o.answered("one")
 	o.stop()
 }
@@ -89,7 +98,7 @@ func netAway(o *office) {
 	o.net.Down()
 	o.isNot(channel.Connected)
 	o.meanwhile("2", "two")
-	o.never(channel.Connected, "it has failed", func(s channel.State) bool { return s.Attempts > 0 })
+	o.fails(1)
 	o.net.Up()
 	o.isBack("2", "two")
 	o.answered("one", "two")
@@ -102,7 +111,7 @@ func halfOpen(w Weather) func(o *office) {
 		o.net.Change(w)
 		o.isNot(channel.Connected)
 		o.meanwhile("2", "two")
-		o.never(channel.Connected, "two tries have failed", func(s channel.State) bool { return s.Attempts > 1 })
+		o.fails(2)
 		o.net.Change(Weather{})
 		o.isBack("2", "two")
 		o.answered("one", "two")
@@ -115,10 +124,12 @@ func forgotten(o *office) {
 	o.begin()
 	first := o.State().Adapter
 	o.net.Lose()
-	o.until("it is connected anew", func() bool {
-		s := o.State()
-		return s.Condition == channel.Connected && s.Adapter > first
-	})
+	if o.p.Pace.Fresh > 0 {
+		o.until("it is connected anew", func() bool {
+			s := o.State()
+			return s.Condition == channel.Connected && s.Adapter > first
+		})
+	}
 	o.p.Say("2", "two")
 	o.answered("one", "two")
 	o.stop()
@@ -128,10 +139,10 @@ func resets(o *office) {
 	o.begin()
 	texts := []string{"one"}
 	for _, text := range []string{"two", "three", "four"} {
-		before := o.State().Adapter
+		before := o.State()
 		o.net.Change(Weather{Reset: true})
 		o.meanwhile(text, text)
-		o.until("another adapter is made", func() bool { return o.State().Adapter > before })
+		o.until("something has failed", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
 		o.net.Change(Weather{})
 		o.isBack(text, text)
 		texts = append(texts, text)
@@ -140,16 +151,21 @@ func resets(o *office) {
 	o.stop()
 }
 
-// breaksOff ends connections in the middle of the first answer.
-func breaksOff(o *office) {
-	o.begin()
-	o.net.Change(Weather{Cut: 150})
-	o.meanwhile("2", "two")
-	o.until("two tries have failed", func() bool { return o.State().Attempts > 1 })
-	o.net.Change(Weather{})
-	o.isBack("2", "two")
-	o.answered("one", "two")
-	o.stop()
+// breaksOff has a connection bring so many bytes and no more. Where nothing has to be
+// heard the beginning of an answer may be all that matters of it.
+func breaksOff(after int) func(o *office) {
+	return func(o *office) {
+		o.begin()
+		o.net.Change(Weather{Cut: after})
+		o.meanwhile("2", "two")
+		if o.p.Pace.Fresh > 0 {
+			o.until("two tries have failed", func() bool { return o.State().Attempts > 1 })
+		}
+		o.net.Change(Weather{})
+		o.isBack("2", "two")
+		o.answered("one", "two")
+		o.stop()
+	}
 }
 
 // receiptLost has the platform take a reply, and its receipt not arrive.
@@ -195,20 +211,29 @@ func (o *office) isBack(id, text string) {
 	}
 }
 
+// isNot waits until a condition is over that is not so any more.
 func (o *office) isNot(c channel.Condition) {
 	o.t.Helper()
-	o.until("it is not "+string(c), func() bool { return o.State().Condition != c })
+	if o.p.Pace.Fresh > 0 {
+		o.until("it is not "+string(c), func() bool { return o.State().Condition != c })
+	}
 }
 
-// never waits for something, and wants that a condition is not there until then.
-func (o *office) never(c channel.Condition, what string, good func(s channel.State) bool) {
+// fails waits until so many tries in a row have failed, and wants that it is not called
+// connected until then.
+func (o *office) fails(tries int) {
 	o.t.Helper()
-	o.until(what, func() bool {
+	if o.p.Pace.Fresh < 0 {
+		before := o.State().LastErrorAt
+		o.until("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
+		return
+	}
+	o.until("so many tries have failed", func() bool {
 		s := o.State()
-		if s.Condition == c {
-			o.t.Fatalf("it is %s before %s: %+v", c, what, s)
+		if s.Condition == channel.Connected {
+			o.t.Fatalf("it is called connected after %d of %d tries that fail: %+v", s.Attempts, tries, s)
 		}
-		return good(s)
+		return s.Attempts >= tries
 	})
 }
 

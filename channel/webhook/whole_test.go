@@ -1,0 +1,48 @@
+package webhook_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"mailroom/channel/channeltest"
+	"mailroom/channel/chat"
+	"mailroom/channel/webhook"
+	"mailroom/channel/webhook/webhooktest"
+)
+
+// TestAWebhookIsAChannelOverABadNetwork has the network between it and who receives. A
+// program that knows a message by its id has none twice.
+func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
+	t.Parallel()
+	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+		receiver := webhooktest.NewReceiver(t)
+		hooks := webhook.NewHooks()
+		o := webhook.Options{
+			Secret: func() (string, error) { return webhooktest.Secret, nil }, Hooks: hooks,
+			URL: through(receiver.URL), Policy: loopback(), CallTime: 500 * time.Millisecond,
+		}
+		pace := o.Pace()
+		pace.First, pace.Most = 10*time.Millisecond, 50*time.Millisecond
+		face := hooks.Face()
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.SetPathValue("channel", "c")
+			w.WriteHeader(http.StatusAccepted)
+			if _, err := face.Answer(r); err != nil {
+				t.Errorf("what is posted is not taken: %v", err)
+			}
+		}))
+		t.Cleanup(server.Close)
+		program := webhooktest.Program{URL: server.URL, Key: webhooktest.Key}
+		return &channeltest.Platform{
+			Kind: webhook.Kind, Pace: pace, Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Anybody: true}}, o.Dial),
+			Say: func(id, text string) {
+				if _, err := program.Post("c", id, webhooktest.Message("r", "ann", text), nil); err != nil {
+					t.Error(err)
+				}
+			},
+			Sent: receiver.Texts, History: true, Once: true,
+		}
+	})
+}
