@@ -116,6 +116,25 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 	}
 }
 
+func TestACommandDecidesWhatAButtonWould(t *testing.T) {
+	t.Parallel()
+	dc := discordtest.New(t)
+	ann := dc.Person("Ann")
+	private := ann.Private()
+	talks(t, dc, ann, asks)
+	ann.Says(private, "clean up")
+	dc.Until(t, "the question", func() bool { return question(private) != nil })
+	q := question(private)
+	ann.Says(private, "!approve")
+	dc.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
+	dc.Until(t, "the question redrawn", func() bool { return question(private) == nil })
+	late := ann.TapsData(private, q.ID, q.Buttons[1].Data)
+	dc.Until(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
+	if words, _ := late.Answer(dc); !strings.HasPrefix(words, "Approved by ") || !strings.Contains(q.Text, "!approve") {
+		t.Errorf("the late tap was answered %q, after %q", words, q.Text)
+	}
+}
+
 func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
