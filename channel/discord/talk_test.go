@@ -125,6 +125,8 @@ func TestACommandDecidesWhatAButtonWould(t *testing.T) {
 	ann.Says(private, "clean up")
 	dc.Until(t, "the question", func() bool { return question(private) != nil })
 	q := question(private)
+	ann.Says(private, "!status") // what goes out behind the question has its receipt kept
+	dc.Until(t, "the status", func() bool { return len(private.Texts()) == 2 })
 	ann.Says(private, "!approve")
 	dc.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
 	dc.Until(t, "the question redrawn", func() bool { return question(private) == nil })
