@@ -128,7 +128,7 @@ func (in *receiving) catchUp(ctx context.Context, at string) error {
 	if time.Now().Before(in.quiet) {
 		return nil
 	}
-	said, err := in.since(ctx, at, in.places.read[at])
+	said, more, err := in.since(ctx, at, in.places.read[at])
 	if err != nil {
 		after, err := in.untold(at, err)
 		in.quiet = time.Now().Add(after)
@@ -145,7 +145,9 @@ func (in *receiving) catchUp(ctx context.Context, at string) error {
 			in.places.left[replies] = true
 		}
 	}
-	delete(in.places.left, at)
+	if !more {
+		delete(in.places.left, at)
+	}
 	return nil
 }
 
@@ -172,8 +174,10 @@ func (in *receiving) untold(at string, err error) (after time.Duration, _ error)
 	return after, nil
 }
 
-// since are the messages of a room after one, in their order.
-func (c *connection) since(ctx context.Context, at, last string) (said []message, err error) {
+// since are messages of a room after one, in their order. A channel is told from its
+// end, and what is too far back is lost; a thread from its beginning, and there may be
+// more of it.
+func (c *connection) since(ctx context.Context, at, last string) (said []message, more bool, err error) {
 	channel, thread, ok := parts(at)
 	if !ok {
 		channel, thread = at, ""
@@ -182,7 +186,7 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 	for range mostPages {
 		page, next, err := c.page(ctx, channel, thread, last, cursor, false)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, m := range page {
 			if before(last, m.TS) {
@@ -193,7 +197,7 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 			break
 		}
 	}
-	if cursor != "" {
+	if cursor != "" && thread == "" {
 		c.link.Trouble(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
 	}
 	slices.SortFunc(said, func(a, b message) int {
@@ -202,7 +206,7 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 		}
 		return 1
 	})
-	return said, nil
+	return said, cursor != "" && thread != "" && len(said) > 0, nil
 }
 
 // page reads a part of a history: of a channel, or of a thread in it. next is where

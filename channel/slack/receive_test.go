@@ -308,6 +308,34 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 	}
 }
 
+func TestALongHistoryIsReadAsFarAsItIsTold(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	root := ann.Says(dev, "before")
+	first := ann.Says(ann.Private(), "before")
+	for i := range 2100 {
+		ann.Says(dev, fmt.Sprint("reply ", i), slacktest.Said{Thread: root})
+		ann.Says(ann.Private(), fmt.Sprint("word ", i))
+	}
+	sl.Forget()
+	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).run()
+	w.connected()
+	count := func(what string) (n int) {
+		for _, e := range w.taken() {
+			if strings.HasPrefix(e.Text, what) {
+				n++
+			}
+		}
+		return n
+	}
+	until(t, "the whole thread", func() bool { return count("reply ") == 2100 })
+	until(t, "the end of the channel", func() bool { return count("word ") == 2000 && strings.Contains(w.texts(), "word 2099") })
+	if s := w.runner.State(); !strings.Contains(s.LastError, "2000 messages are") || strings.Contains(w.texts(), "word 99,") {
+		t.Errorf("what is too far back is not told: %+v", s)
+	}
+}
+
 func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
