@@ -318,6 +318,9 @@ func unpadded(code string) string {
 func wordly(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
 func escape(s string) string {
+	if !strings.ContainsAny(s, `&<>"`) {
+		return s
+	}
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(s)
 }
 

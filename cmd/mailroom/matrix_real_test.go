@@ -175,7 +175,7 @@ func TestAConversationOnMatrix(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &bridged{home: h}
-	b.configure(string(settings) + "poll = \"1s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
+	b.configure(string(settings) + "poll = \"3s\"\ngap = \"10ms\"\nedit_gap = \"200ms\"\nretry_first = \"100ms\"\nretry_most = \"400ms\"\n")
 	b.serve()
 
 	ann := newElement(t, d.URL, "ann")

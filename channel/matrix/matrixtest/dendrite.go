@@ -98,7 +98,7 @@ func (d *Dendrite) Up() {
 		d.t.Fatalf("these tests talk to a real homeserver, Dendrite: make test-real-channels builds it: %v", err)
 	}
 	d.run = cmd
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if a, err := http.Get(d.URL + "/_matrix/client/versions"); err == nil {
 			_ = a.Body.Close() // it answers
 			if a.StatusCode == http.StatusOK {
