@@ -14,10 +14,10 @@ import (
 	"mailroom/channel/webhook/webhooktest"
 )
 
-// TestWhatTheManualShowsSignsAndVerifies runs the programs in docs/channels.md.
+// TestWhatTheManualShowsSignsAndVerifies runs the programs in docs/channels/webhook.md.
 func TestWhatTheManualShowsSignsAndVerifies(t *testing.T) {
 	t.Parallel()
-	manual, err := os.ReadFile("../../docs/channels.md")
+	manual, err := os.ReadFile("../../docs/channels/webhook.md")
 	if err != nil {
 		t.Fatal(err)
 	}

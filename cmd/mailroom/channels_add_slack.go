@@ -26,10 +26,10 @@ func (m *Main) addSlackCommand() *cobra.Command {
 		Long: `Connect an app of Slack to an agent.
 
 What no flag says is asked for: which agent it is, and two tokens. Make the app at
-https://api.slack.com/apps from the manifest in docs/channels.md, and install it in your
-workspace. The bot's token begins with xoxb- and is under "OAuth & Permissions"; the
-app-level token begins with xapp-, and is made under "Basic Information" with the scope
-connections:write. Both are tried before anything is written. They go into files of the
+https://api.slack.com/apps from the manifest in docs/channels/slack.md, and install it
+in your workspace. The bot's token begins with xoxb- and is under "OAuth & Permissions";
+the app-level token begins with xapp-, and is made under "Basic Information" with the
+scope connections:write. Both are tried before anything is written. They go into files of the
 data folder that only its owner may read, and a table [channels.NAME] is added to
 mailroom.toml there. A server that is running has it once it is started again.
 
