@@ -42,8 +42,10 @@ test: compiler browser ircd ## everything: format, vet, staticcheck, build, test
 	@mkdir -p bin
 	@$(MAKE) --no-print-directory -j2 racing rest
 
+# Much of a package's time is waiting, so more of them run at once than there are
+# processors.
 racing: # go vet has its turn in lint
-	CGO_ENABLED=1 $(GO) test $(RACE) -vet=off -timeout 10m $(LONGEST) ./...
+	CGO_ENABLED=1 $(GO) test $(RACE) -p 4 -vet=off -timeout 10m $(LONGEST) ./...
 
 rest:
 	@{ $(MAKE) --no-print-directory lint && $(MAKE) --no-print-directory build && \
