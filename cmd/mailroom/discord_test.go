@@ -87,6 +87,7 @@ func (c *community) reads(want ...string) {
 
 // TestAServerThatIsKilledAnswersEachMessageOfDiscord kills the server where it hurts.
 func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
@@ -152,6 +153,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 
 // TestABotOfDiscordInABadWeek answers each message once, and is said to be what it is.
 func TestABotOfDiscordInABadWeek(t *testing.T) {
+	t.Parallel()
 	c := newCommunity(t, "")
 	c.process = &process{}
 	c.home.process(c.process)
@@ -200,6 +202,7 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 
 // TestDiscordIsAddedOnceItsTokenWasTried is what somebody does who begins.
 func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
+	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	h := newHome(t, "[agents.echo]\npace = \"0s\"")

@@ -137,6 +137,7 @@ const (
 
 // TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken kills it where it hurts.
 func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tATTEMPTS OF THE AGENT\tREPLIES OUT\tMARKED AS REPEATED")
@@ -203,6 +204,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 // not is not heard, what is asked is decided by who may, the server is killed in
 // between, and a run is stopped.
 func TestAConversationOnIRC(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
 	n.start()
 	mallory, root := n.irc.Enter("mallory", "JOIN #dev"), n.irc.Enter("root", "JOIN #dev")
@@ -247,6 +249,7 @@ func TestAConversationOnIRC(t *testing.T) {
 
 // TestANetworkOfIRCIsAddedOnceItWasTried has what it needs asked for.
 func TestANetworkOfIRCIsAddedOnceItWasTried(t *testing.T) {
+	t.Parallel()
 	server := irctest.Start(t, "[Global]", "Password = sesame")
 	h := newHome(t, "# mine\n")
 	password := filepath.Join(t.TempDir(), "password")

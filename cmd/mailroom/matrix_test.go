@@ -103,6 +103,7 @@ func (b *matrixBot) replies() []string { return b.ann.Texts(b.room, b.bot) }
 // TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce kills the server where it
 // hurts, and the homeserver with it.
 func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
+	t.Parallel()
 	everyMatrix(t, func(t *testing.T, h matrixHome) {
 		var table strings.Builder
 		tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
@@ -183,6 +184,7 @@ func (h *home) addMatrix(stdin string, more ...string) (int, string) {
 
 // TestAnAccountOfMatrixIsAddedOnceItWasTried is what somebody does who begins.
 func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
+	t.Parallel()
 	everyMatrix(t, func(t *testing.T, at matrixHome) {
 		bot, ann := matrixtest.Enter(t, at.url, "mybot", "My Bot"), matrixtest.Enter(t, at.url, "ann", "Ann")
 		h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")

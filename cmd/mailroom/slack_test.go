@@ -89,6 +89,7 @@ func (b *slacking) count(thread, kind string) (n int) {
 
 // TestAServerThatIsKilledAnswersEachMessageOfSlack kills the server where it hurts.
 func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
@@ -167,6 +168,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 
 // TestSlackIsAddedOnceItsTokensWereTried is what somebody does who begins.
 func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
+	t.Parallel()
 	sl := slacktest.New(t)
 	sl.Deny("files:read")
 	ann := sl.Person("Ann")

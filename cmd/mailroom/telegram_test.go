@@ -72,6 +72,7 @@ func (b *bridged) serve() {
 
 // TestAPictureIsAFileThatTheAgentCanRead has it copied by the agent's command.
 func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
+	t.Parallel()
 	b := newBot(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
 	b.tg.Up(t)
 	b.serve()
@@ -84,6 +85,7 @@ func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 
 // TestAServerThatIsKilledAnswersEachMessageOfTelegram kills the server where it hurts.
 func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
@@ -179,6 +181,7 @@ func (b *bridged) count(thread, kind string) (n int) {
 
 // TestTelegramIsAddedOnceItsTokenWasTried is what somebody does who begins.
 func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
+	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")

@@ -84,6 +84,7 @@ const (
 // TestAServerThatIsKilledAnswersEachWebhook kills the server where it hurts. The program
 // posts again what it has no answer for, and the receiver knows messages by their ids.
 func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
+	t.Parallel()
 	var table strings.Builder
 	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREQUESTS OUT\tMESSAGES OUT")
@@ -153,6 +154,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 
 // TestAWebhookIsAddedAndWhatIsPrintedWorks is what somebody does who begins.
 func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
+	t.Parallel()
 	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	r := webhooktest.NewReceiver(t)
 	add := func(more ...string) (int, string) {
