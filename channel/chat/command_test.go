@@ -375,7 +375,7 @@ func codeIn(text string) string {
 func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.poll = time.Minute
+		w.poll, w.platform.Traits.Sign = time.Minute, "!"
 		w.start()
 		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
 		code := func(user string, n int) string {
@@ -405,7 +405,7 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		synctest.Wait()
 		w.platform.Say("a", "hello")
 		synctest.Wait()
-		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You may talk to me now. /help says what I understand.", "hello!"})
+		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You may talk to me now. !help says what I understand.", "hello!"})
 		if err := door.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}

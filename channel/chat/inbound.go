@@ -330,7 +330,7 @@ func (in *inbound) stranger(ctx context.Context, e *Event) error {
 	made := false
 	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool {
 		made = p.ask(request{
-			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.Bot, Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
+			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.Bot, Help: in.traits.command(cmdHelp), Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
 		}, now)
 		return made
 	})

@@ -85,7 +85,7 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 	who := Person{Channel: d.Channel, User: in.User, Name: in.Name, Admin: admin, Since: at, By: by}
 	err = channel.Say(ctx, d.Ledger, d.Channel, channel.Answer{
 		Room: in.Room.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
-		Text: "You may talk to me now. /help says what I understand.",
+		Text: "You may talk to me now. " + in.Help + " says what I understand.",
 	})
 	if err != nil {
 		err = fmt.Errorf("%s was let in, and could not be told: %w", in.User, err)

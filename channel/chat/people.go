@@ -66,6 +66,7 @@ type request struct {
 	Name  string    `json:"name,omitempty"`
 	Room  Room      `json:"room"`
 	Bot   string    `json:"bot"`
+	Help  string    `json:"help"`  // how commands are told there
 	Event string    `json:"event"` // that asked
 	Salt  []byte    `json:"salt"`
 	Sum   []byte    `json:"sum"`
