@@ -45,7 +45,7 @@ test: compiler browser ircd ## everything: format, vet, staticcheck, build, test
 # Much of a package's time is waiting, so more of them run at once than there are
 # processors.
 racing: # go vet has its turn in lint
-	CGO_ENABLED=1 $(GO) test $(RACE) -p 4 -vet=off -timeout 10m $(LONGEST) ./...
+	CGO_ENABLED=1 $(GO) test $(RACE) -p 3 -vet=off -timeout 10m $(LONGEST) ./...
 
 rest:
 	@{ $(MAKE) --no-print-directory lint && $(MAKE) --no-print-directory build && \
