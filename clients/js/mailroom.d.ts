@@ -308,3 +308,10 @@ export class Transcript {
   know(known: { runs?: Run[]; tickets?: Ticket[]; entries?: Entry[] }): void;
   changed(): Set<Item>;
 }
+
+/** Renders untrusted text: characters that are invisible or deceive become marks such as "⟦U+202E⟧". */
+export function displayText(text: unknown): string;
+/** The same on one line. */
+export function displayLine(text: unknown): string;
+/** The first n characters, and how many follow. */
+export function displayCut(text: unknown, n: number): string;

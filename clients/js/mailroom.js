@@ -5,6 +5,7 @@ import { followed } from './follow.js';
 import { Alarm, Pauses } from './pause.js';
 import { Socket } from './socket.js';
 
+export { displayCut, displayLine, displayText } from './display.js';
 export { MailroomError } from './errors.js';
 export { Transcript } from './transcript.js';
 

@@ -1,6 +1,6 @@
 // Compiled only: the types let through what is meant, and nothing else.
 
-import { Mailroom, MailroomError, Transcript } from '../mailroom.js';
+import { displayCut, displayLine, displayText, Mailroom, MailroomError, Transcript } from '../mailroom.js';
 
 export async function use(client: Mailroom): Promise<string> {
   const { thread, run } = await client.send('hello', { agent: 'echo', mode: 'queue' });
@@ -14,6 +14,7 @@ export async function use(client: Mailroom): Promise<string> {
     if (event.kind === 'entry') event.delta;
   }
   for (const item of transcript.items) {
+    if (item.kind === 'ticket') console.log(displayLine(item.ticket.name), displayCut(displayText(item.ticket.prompt), 100));
     if (item.kind === 'ticket') await client.decide(item.ticket.id, { decision: 'approve', digest: item.ticket.digest });
   }
   try {
