@@ -92,16 +92,6 @@ func (e *refused) Error() string {
 // is reports whether the platform's word is one of some.
 func (e *refused) is(codes ...string) bool { return slices.Contains(codes, e.code) }
 
-// denied reports whether it is about who asks, whatever is asked.
-func (e *refused) denied() bool {
-	return e.is("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "no_permission", "missing_scope",
-		"not_allowed_token_type", "access_denied", "team_access_not_granted", "forbidden_team",
-		"team_disabled", "user_removed_from_team", "two_factor_setup_required")
-}
-
-// limited reports whether it is a limit of how often something may be called.
-func (e *refused) limited() bool { return e.is("ratelimited", "rate_limited") }
-
 // lost is a call without an answer of the platform's.
 type lost struct {
 	what    string
@@ -192,7 +182,7 @@ func (c *client) read(x call, a *http.Response, raw []byte, after time.Duration)
 		if r.Needed != "" {
 			e.more = "it needs " + c.quote([]byte(r.Needed))
 		}
-		if e.limited() && after == 0 {
+		if e.of(ofPace) && after == 0 {
 			e.after = someWait
 		}
 		return e

@@ -3,7 +3,6 @@ package slack
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -130,9 +129,8 @@ func (in *receiving) catchUp(ctx context.Context, at string) error {
 	}
 	said, more, err := in.since(ctx, at, in.places.read[at])
 	if err != nil {
-		after, err := in.untold(at, err)
-		in.quiet = time.Now().Add(after)
-		return in.over(ctx, err)
+		in.quiet = time.Now().Add(in.untold(ctx, at, err))
+		return in.over(ctx, nil)
 	}
 	for _, m := range said {
 		in.places.reach(at, m.TS, true)
@@ -151,27 +149,27 @@ func (in *receiving) catchUp(ctx context.Context, at string) error {
 	return nil
 }
 
-// untold decides what becomes of a room whose history cannot be read: after is when to
-// try again; 0 without an error leaves it out.
-func (in *receiving) untold(at string, err error) (after time.Duration, _ error) {
-	e, ok := errors.AsType[*refused](err)
+// untold decides what becomes of a room whose history cannot be read, and returns the
+// time to wait before a history is asked for again. A refusal that concerns the room
+// leaves that room out.
+func (in *receiving) untold(ctx context.Context, at string, err error) time.Duration {
 	switch {
-	case ok && e.is("missing_scope"):
+	case refusedAs(err, ofScope):
 		in.once.Do(func() { in.link.Trouble(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
 		delete(in.places.left, at)
-		return 0, nil
-	case ok && e.denied():
-		return 0, trouble(err)
-	case ok && !e.limited() && !e.passing():
+		return 0
+	case refusedAs(err, ofToken):
+		in.checkToken(ctx)
+	case refusedAs(err, ofMessage, ofRoom, ofAbsence):
 		in.link.Log().Info("the history of a room cannot be read", "room", at, "error", err)
 		in.places.forget(at)
-		return 0, nil
+		return 0
 	}
 	in.link.Log().Info("the history of a room is read later", "room", at, "error", err)
-	if after = afterOf(err); after == 0 {
-		after = someWait
+	if after := afterOf(err); after > 0 {
+		return after
 	}
-	return after, nil
+	return someWait
 }
 
 // since are messages of a room after one, in their order. A channel is told from its

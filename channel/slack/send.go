@@ -9,7 +9,6 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"mailroom"
 	"mailroom/channel/chat"
 )
 
@@ -65,7 +64,7 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 		in.Set("blocks", "[]") // those that are there would stay
 	}
 	err = c.write(ctx, call{what: "edit a message", method: "chat.update", in: in})
-	if e, ok := errors.AsType[*refused](err); ok && e.limited() {
+	if refusedAs(err, ofPace) {
 		return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
 	}
 	return err
@@ -86,11 +85,11 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 		switch {
 		case no && e.is("thread_not_found", "message_not_found"): // what began it is deleted, and all of it
 			return "", false, nil
-		case no && e.is("missing_scope"):
+		case no && e.of(ofScope, ofRoom):
 			c.once.Do(func() { c.link.Trouble(fmt.Errorf("whether a message was sent is not known: %w", err)) })
 			return "", false, chat.ErrNoHistory
 		case err != nil:
-			return "", false, c.failed(err)
+			return "", false, c.failed(ctx, err)
 		}
 		for _, m := range page {
 			if m.Metadata.Type == stamp && m.Metadata.Payload.Key == key {
@@ -149,49 +148,7 @@ func say(m chat.Message) (url.Values, error) {
 // write makes a call that writes. Its error has its class.
 func (c *connection) write(ctx context.Context, x call) error {
 	_, err := c.client.call(ctx, x)
-	return c.failed(err)
-}
-
-// failed gives an error of a call its class. One that is about the token is the end of
-// the connection too: the socket would not tell of it.
-func (c *connection) failed(err error) error {
-	if e, ok := errors.AsType[*refused](err); ok && e.denied() {
-		c.end(trouble(err))
-	}
-	return failure(err)
-}
-
-// failure gives an error of a call that writes its class.
-func failure(err error) error {
-	if err == nil {
-		return nil
-	}
-	e, ok := errors.AsType[*refused](err)
-	switch {
-	case ok && e.gone():
-		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
-	case ok && (e.limited() || e.denied() || e.is("message_limit_exceeded", "request_timeout", "team_added_to_org", "org_login_required")):
-		return outage(err)
-	case ok && !e.passing():
-		return permanent(err)
-	}
-	if l, ok := errors.AsType[*lost](err); ok && !l.written {
-		return outage(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
-}
-
-// passing reports whether it is a fault of the platform's own: what was asked may have
-// been done.
-func (e *refused) passing() bool {
-	return e.is("internal_error", "fatal_error", "service_unavailable", "accesslimited", "external_channel_migrating")
-}
-
-// gone reports whether a room takes nothing any more. What a bot may not write is not
-// gone: somebody can allow it.
-func (e *refused) gone() bool {
-	return e.is("channel_not_found", "is_archived", "not_in_channel", "user_disabled", "cannot_dm_bot", "user_not_found", "users_not_found",
-		"user_not_visible", "is_inactive", "thread_not_found")
+	return c.failed(ctx, err)
 }
 
 // shortened is a text that fits.

@@ -240,12 +240,15 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 // opened, is as it was. What could not be sent waits.
 func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	for _, word := range []string{"token_revoked", "account_inactive", "missing_scope"} {
+	for word, happen := range map[string]func(*slacktest.Platform){
+		"token_revoked": func(sl *slacktest.Platform) { sl.RevokeBot(true) },
+		"missing_scope": func(sl *slacktest.Platform) { sl.Deny("chat:write") },
+	} {
 		sl := slacktest.New(t)
 		ann := sl.Person("Ann")
 		w := newAlone(t, sl).run()
 		p := w.connected()
-		sl.Fail("chat.postMessage", slacktest.Fault{Error: word, Needed: "chat:write"})
+		happen(sl)
 		if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != mailroom.Outage {
 			t.Errorf("%s is %s: %v", word, class(err), err)
 		}

@@ -20,7 +20,6 @@ import (
 	"sync"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 )
@@ -166,8 +165,8 @@ func (c *client) open(ctx context.Context, heard func()) (Bot, *socket, error) {
 	if err != nil {
 		return bot, nil, err
 	}
-	if slices.Contains(bot.Lacks, "chat:write") {
-		return bot, nil, &refused{what: "look at the scopes of the bot's token", code: "missing_scope", more: "it needs chat:write"}
+	if err := bot.mayWrite(); err != nil {
+		return bot, nil, err
 	}
 	s, err := c.dial(ctx, heard)
 	if err != nil {
@@ -177,6 +176,14 @@ func (c *client) open(ctx context.Context, heard func()) (Bot, *socket, error) {
 		return bot, nil, errors.Join(err, s.close())
 	}
 	return bot, s, nil
+}
+
+// mayWrite refuses a bot whose token lacks the one scope that it cannot do without.
+func (b Bot) mayWrite() error {
+	if slices.Contains(b.Lacks, "chat:write") {
+		return &refused{what: "look at the scopes of the bot's token", code: "missing_scope", more: "it needs chat:write"}
+	}
+	return nil
 }
 
 // who asks whose the bot's token is.
@@ -276,19 +283,6 @@ func (c *connection) over(ctx context.Context, err error) error {
 	return err
 }
 
-// trouble gives an error of connecting or receiving the meaning that it has for the
-// channel.
-func trouble(err error) error {
-	e, ok := errors.AsType[*refused](err)
-	switch {
-	case err == nil:
-		return nil
-	case ok && e.denied():
-		return channel.Fatal(fmt.Errorf("%w: get the present tokens at https://api.slack.com/apps", err))
-	}
-	return outage(err)
-}
-
 // CheckToken refuses what cannot be the token of a bot. It does not say what it was.
 func CheckToken(token string) error {
 	if !botForm.MatchString(token) {
@@ -309,9 +303,3 @@ var (
 	botForm = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{10,250}$`)
 	appForm = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{10,250}$`)
 )
-
-func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }

@@ -1,0 +1,125 @@
+package slack_test
+
+import (
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/slack/slacktest"
+)
+
+// documented are the errors that Slack's reference names for the methods this package
+// calls (auth.test, apps.connections.open, bots.info, users.info, files.info,
+// conversations.history, conversations.replies, chat.postMessage, chat.update and
+// chat.postEphemeral; the pages under https://docs.slack.dev/reference/methods/), by
+// what one of them means for a reply. Those after the "|" are known from practice.
+func documented() map[mailroom.Class]string {
+	return map[mailroom.Class]string{
+		gone: `channel_not_found is_archived is_inactive not_in_channel thread_not_found user_not_found user_not_visible
+			| cannot_dm_bot user_disabled users_not_found`,
+		mailroom.Permanent: `access_denied app_access_restricted as_user_not_supported attachment_payload_limit_exceeded block_mismatch
+			blocked_file_type bot_not_found bots_not_found cannot_reply_to_message cant_broadcast_message cant_update_message
+			canvas_disabled_file_team canvas_disabled_user_team canvas_globally_disabled channel_is_limited_access deprecated_endpoint
+			draft_already_deleted draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found
+			duplicate_message_not_found edit_window_closed ekm_access_denied enterprise_is_restricted file_deleted file_is_deleted
+			file_not_found file_share_limit_reached insecure_request invalid_arg_name invalid_array_arg invalid_attachments
+			invalid_blocks invalid_blocks_format invalid_charset invalid_cursor invalid_form_data invalid_metadata_filter_keys
+			invalid_metadata_format invalid_metadata_schema invalid_post_type invalid_ts_latest invalid_ts_oldest is_bot
+			list_record_comment_fetch_failed markdown_text_conflict max_file_sharing_exceeded message_not_found
+			messages_tab_disabled metadata_must_be_sent_from_app metadata_too_large method_deprecated
+			method_not_supported_for_channel_type missing_argument missing_file_data missing_post_type msg_blocks_too_long
+			msg_too_long no_dual_broadcast_content_update no_permission no_text not_visible posting_to_channel_denied
+			restricted_action restricted_action_non_threadable_channel restricted_action_read_only_channel
+			restricted_action_thread_locked restricted_action_thread_only_channel send_on_behalf_not_allowed
+			slack_connect_blocked_file_type slack_connect_canvas_sharing_blocked slack_connect_clip_sharing_blocked
+			slack_connect_file_link_sharing_blocked slack_connect_file_upload_sharing_blocked
+			slack_connect_lists_sharing_blocked streaming_state_conflict team_not_found template_not_visible
+			too_many_attachments too_many_contact_cards too_many_users unable_to_share_files user_not_in_channel
+			| team_access_not_granted a_word_that_slack_invents_tomorrow`,
+		mailroom.Outage: `account_inactive forbidden_team invalid_auth missing_args missing_scope not_allowed_token_type not_authed
+			token_expired token_revoked two_factor_setup_required
+			ratelimited rate_limited message_limit_exceeded
+			accesslimited external_channel_migrating org_login_required request_timeout team_added_to_org unknown_method
+			| team_disabled user_removed_from_team`,
+		unknown: `fatal_error internal_error service_unavailable update_failed`,
+	}
+}
+
+// TestNoErrorOfAConversationEndsTheApp answers calls about one conversation with every
+// error that Slack documents: the reply gets the class that the error has, and the
+// channel stays connected.
+func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, bob := sl.Person("Ann"), sl.Person("Bob")
+	w := newAlone(t, sl).run()
+	p := w.connected()
+	id, err := p.Send(t.Context(), private(bob), chat.Message{Text: "before"}, "k0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for want, words := range documented() {
+		for word := range strings.FieldsSeq(words) {
+			if word == "|" {
+				continue
+			}
+			if seen[word] {
+				t.Fatalf("%s is listed twice", word)
+			}
+			seen[word] = true
+			fault := slacktest.Fault{Error: word}
+			sl.Fail("chat.postMessage", fault)
+			if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != want {
+				t.Errorf("a message answered %s is %s, want %s: %v", word, class(err), want, err)
+			}
+			sl.Fail("chat.update", fault)
+			if err := p.Edit(t.Context(), private(bob), id, chat.Message{Text: "x"}); class(err) != want {
+				t.Errorf("an edit answered %s is %s, want %s: %v", word, class(err), want, err)
+			}
+			sl.Fail("conversations.history", fault)
+			if _, found, err := p.Find(t.Context(), private(ann), "k", chat.Message{}); found || err == nil && word != "thread_not_found" && word != "message_not_found" {
+				t.Errorf("a history answered %s says %t, %v", word, found, err)
+			}
+			sl.Fail("chat.postEphemeral", fault)
+			if err := p.Tapped(t.Context(), chat.Event{Room: private(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
+				t.Errorf("an answer to a tap that is answered %s is no error", word)
+			}
+		}
+	}
+	if len(seen) < 110 {
+		t.Errorf("%d errors are listed: the reference names more", len(seen))
+	}
+	if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+		t.Errorf("the channel is %+v", s)
+	}
+	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "after"}, "k2"); err != nil {
+		t.Errorf("the next message: %v", err)
+	}
+	bob.Says(bob.Private(), "still there?")
+	w.wait(1)
+}
+
+// TestAHistoryThatIsRefusedConcernsItsRoomAlone: what was said in other rooms is caught
+// up with, whatever Slack says of one.
+func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied", "channel_is_limited_access", "a_new_word"} {
+		sl := slacktest.New(t)
+		ann, bob := sl.Person("Ann"), sl.Person("Bob")
+		w := newAlone(t, sl).starts(`{"` + ann.Private().ID + `":"2.000000","` + bob.Private().ID + `":"1.000000"}`)
+		ann.Says(ann.Private(), "to a bot that may not read it")
+		bob.Says(bob.Private(), "to a bot that may")
+		sl.Forget()
+		sl.Fail("conversations.history", slacktest.Fault{Error: word})
+		w.run().connected()
+		if got := w.wait(1); got[0].Text != "to a bot that may" {
+			t.Errorf("%s: taken was %+v", word, got)
+		}
+		if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+			t.Errorf("%s: the channel is %+v", word, s)
+		}
+	}
+}
