@@ -87,16 +87,6 @@ func (e *refused) Error() string {
 	return fmt.Sprintf("%s: Discord answered %d %s%s", e.what, e.status, e.words, code)
 }
 
-// is reports whether the platform gave one of these codes.
-func (e *refused) is(codes ...int) bool {
-	for _, c := range codes {
-		if e.code == c {
-			return true
-		}
-	}
-	return false
-}
-
 // lost is a call without an answer of the platform's.
 type lost struct {
 	what    string

@@ -16,13 +16,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
 )
@@ -104,8 +102,7 @@ func Ask(ctx context.Context, o Options) (Bot, error) {
 		return Bot{}, err
 	}
 	defer c.http.CloseIdleConnections()
-	var bot Bot
-	err = c.call(ctx, call{what: "ask whose token it is", path: "/users/@me", out: &bot})
+	bot, err := c.who(ctx)
 	if err != nil {
 		return bot, trouble(err)
 	}
@@ -118,6 +115,11 @@ func Ask(ctx context.Context, o Options) (Bot, error) {
 	}
 	bot.App, bot.Reads = app.ID, app.Flags&(flagReads|flagReadsLimited) != 0
 	return bot, nil
+}
+
+// who asks whose the token is.
+func (c *client) who(ctx context.Context) (bot Bot, err error) {
+	return bot, c.call(ctx, call{what: "ask whose token it is", path: "/users/@me", out: &bot})
 }
 
 // Permissions that the bot needs: to see channels, to send there and in threads, and to
@@ -208,22 +210,13 @@ func (c *connection) within(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// refusedToken has a call that was told 401 end the connection: nothing more can come
-// of it.
-func (c *connection) refusedToken(err error) error {
-	if e, ok := errors.AsType[*refused](err); ok && e.status == http.StatusUnauthorized {
-		c.end(trouble(err))
-	}
-	return err
-}
-
 // trouble gives an error of connecting or receiving the meaning that it has for the
 // channel.
 func trouble(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*refused](err); ok && e.status == http.StatusUnauthorized {
+	if e, ok := errors.AsType[*refused](err); ok && e.concerns() == ofToken {
 		return channel.Fatal(fmt.Errorf("the bot's token is refused (401 %s): get the present one from the Developer Portal, under Bot", e.words))
 	}
 	e, ok := errors.AsType[*closed](err)
@@ -252,9 +245,3 @@ func CheckToken(token string) error {
 }
 
 var tokenForm = regexp.MustCompile(`^[A-Za-z0-9_-]{18,64}\.[A-Za-z0-9_-]{4,16}\.[A-Za-z0-9_-]{20,100}$`)
-
-func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
-}
-
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"net/http"
 	"strings"
 	"unicode/utf16"
 
@@ -225,7 +223,7 @@ func (c *connection) where(ctx context.Context, m *message) (at chat.Room, ok bo
 					c.link.Log().Warn("a message is left out: its thread is not there", "message", m.ID, "error", err)
 					return at, false, nil
 				}
-				return at, false, trouble(err)
+				return at, false, outage(c.refusedToken(ctx, err))
 			}
 			parent = r.Parent
 			c.learnThreads(r)
@@ -255,13 +253,6 @@ func (c *connection) learnRole(server string, r role) {
 	if r.Tags.Bot == c.bot.ID {
 		c.memory.has(server, r.ID)
 	}
-}
-
-// unreadable reports whether the platform will not hand something out: it is not there,
-// or not for the bot.
-func unreadable(err error) bool {
-	e, ok := errors.AsType[*refused](err)
-	return ok && (e.status == http.StatusForbidden || e.status == http.StatusNotFound || e.status == http.StatusBadRequest)
 }
 
 // units counts a text in UTF-16.

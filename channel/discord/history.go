@@ -110,7 +110,7 @@ func (c *connection) catchUp(ctx context.Context, r room, server string, take ch
 func (c *connection) history(ctx context.Context, id, query string) (page []message, err error) {
 	for {
 		page = nil
-		err = c.refusedToken(c.client.call(ctx, call{what: "ask for the history", path: "/channels/" + id + "/messages" + query, out: &page}))
+		err = c.refusedToken(ctx, c.client.call(ctx, call{what: "ask for the history", path: "/channels/" + id + "/messages" + query, out: &page}))
 		after, _ := asked(err)
 		if after == 0 || after > longestPause {
 			return page, historyTrouble(err)
@@ -128,7 +128,7 @@ func historyTrouble(err error) error {
 	if err == nil || unreadable(err) {
 		return err
 	}
-	return trouble(err)
+	return outage(err)
 }
 
 // Find implements [chat.Platform]. What the platform hands out again need not have its
@@ -139,7 +139,7 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 		return id, true, nil
 	}
 	var page []message
-	err = c.refusedToken(c.client.call(ctx, call{what: "look for a message", path: "/channels/" + channelOf(to) + "/messages?limit=" + strconv.Itoa(pageSize), out: &page}))
+	err = c.refusedToken(ctx, c.client.call(ctx, call{what: "look for a message", path: "/channels/" + channelOf(to) + "/messages?limit=" + strconv.Itoa(pageSize), out: &page}))
 	if e, ok := errors.AsType[*refused](err); ok && e.status != http.StatusTooManyRequests && e.status != http.StatusUnauthorized {
 		return "", false, chat.ErrNoHistory
 	}

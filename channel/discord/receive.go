@@ -34,11 +34,11 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	defer reading.Wait()
 	defer cancel()
 	if err := c.handle(ctx, c.first, take); err != nil {
-		return err
+		return c.because(err)
 	}
 	for f := range frames {
 		if err := c.handle(ctx, f, take); err != nil {
-			return err
+			return c.because(err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -138,6 +138,15 @@ func (c *connection) ended() error {
 		return nil
 	}
 	return context.Cause(c.life)
+}
+
+// because is the error with which receiving ends: what ended the connection counts more
+// than what came of it.
+func (c *connection) because(err error) error {
+	if ended := c.ended(); ended != nil {
+		return ended
+	}
+	return err
 }
 
 // beat sends a heartbeat. It names the last event that was taken: no other is said to

@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/http"
 	"unicode/utf8"
 
-	"mailroom"
 	"mailroom/channel/chat"
 )
 
@@ -47,7 +45,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	}
 	err = c.client.call(ctx, call{what: "send a message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", in: in, out: &sent})
 	if err != nil {
-		return "", failure(c.refusedToken(err))
+		return "", failure(c.refusedToken(ctx, err))
 	}
 	return sent.ID, nil
 }
@@ -62,12 +60,12 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 		return permanent(fmt.Errorf("%q is no message of Discord", id))
 	}
 	err = c.client.call(ctx, call{what: "edit a message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, in: in})
-	return failure(c.refusedToken(err))
+	return failure(c.refusedToken(ctx, err))
 }
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	return failure(c.refusedToken(c.client.call(ctx, call{what: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
+	return failure(c.refusedToken(ctx, c.client.call(ctx, call{what: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
 }
 
 // say is what of a message is the same when it is sent and edited. Without buttons it
@@ -116,44 +114,4 @@ func shortened(text string, most int) string {
 		}
 	}
 	return text
-}
-
-// failure gives an error of a call that writes its class.
-func failure(err error) error {
-	if err == nil {
-		return nil
-	}
-	e, ok := errors.AsType[*refused](err)
-	switch {
-	case ok && e.gone():
-		return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
-	case ok && (e.status == http.StatusUnauthorized || e.status == http.StatusTooManyRequests):
-		return limited(err)
-	case ok && e.status < 500:
-		return permanent(err)
-	}
-	if l, ok := errors.AsType[*lost](err); ok && !l.written {
-		return limited(err)
-	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
-}
-
-// limited is an outage, of all rooms if the platform says so.
-func limited(err error) error {
-	if _, global := asked(err); global {
-		err = fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
-	}
-	return outage(err)
-}
-
-// gone reports whether a room takes nothing any more. What a bot may not write is not
-// gone: somebody can allow it.
-func (e *refused) gone() bool {
-	return e.is(
-		10003, // unknown channel
-		10013, // unknown user
-		50001, // no access to the channel
-		50007, // the person takes no messages from the bot
-		50278, // nor is there a server that both are in
-	)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,7 +122,7 @@ func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) err
 		k.path, k.in = "/webhooks/"+t.app+"/"+t.token, data
 	}
 	err := c.client.call(ctx, k)
-	if e, ok := errors.AsType[*refused](err); ok && e.is(10015, 10062, 40060, 50027) {
+	if e, ok := errors.AsType[*refused](err); ok && slices.Contains([]int{10015, 10062, 40060, 50027}, e.code) {
 		return nil // too late, or answered
 	}
 	return failure(err)
