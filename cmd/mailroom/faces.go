@@ -1,6 +1,8 @@
 package main
 
 import (
+	"log/slog"
+
 	"mailroom/channel/webhook"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/protocol/agentmail"
@@ -8,11 +10,11 @@ import (
 	"mailroom/server"
 )
 
-// faces are the other protocols that the server speaks.
-func faces(hooks *webhook.Hooks) map[string]server.Face {
+// faces are the other protocols that the server speaks. log gets what goes wrong inside of them.
+func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Face {
 	all := map[string]server.Face{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
-		Serve: mcp.Handler(version().Version),
+		Serve: mcp.Handler(version().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Face{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,7 +46,10 @@ the tools say so. The same tools are at /mcp of the server itself.`,
 // mcp serves the tools until the other side closes standard input, or ctx ends.
 func (m *Main) mcp(ctx context.Context, thread string) error {
 	o := operator{main: *m}
-	s := mcp.New(mcp.Options{Thread: thread, Version: version().Version, Dial: o.dial, Patient: true})
+	s := mcp.New(mcp.Options{
+		Thread: thread, Version: version().Version, Dial: o.dial, Patient: true,
+		Log: slog.New(slog.NewTextHandler(m.Stderr, nil)),
+	})
 	err := s.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(m.Stdin), Writer: unclosed{m.Stdout}})
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil // it was told to end

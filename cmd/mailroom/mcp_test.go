@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
@@ -221,4 +222,41 @@ func TestTheToolsEndWhenTheyAreTold(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v, want that it ends in order", err)
 	}
+}
+
+func TestACallOfAnUnknownToolEndsNoProcess(t *testing.T) {
+	h := newHome(t, "")
+	p := &process{}
+	h.process(p)
+	over := map[string]*sdk.ClientSession{"over standard streams": h.tools("mine").session}
+	token, err := h.folder.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	over["over HTTP"], err = sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.StreamableClientTransport{
+		Endpoint: p.url + "/mcp", HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1,
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, session := range over {
+		for range 2 { // the second finds the process alive
+			_, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "no_such_tool"})
+			if err == nil || !strings.Contains(err.Error(), `unknown tool "no_such_tool"`) {
+				t.Errorf("%s: %v, want that there is no such tool", name, err)
+			}
+		}
+		if out, err := session.ListTools(t.Context(), nil); err != nil || len(out.Tools) == 0 {
+			t.Errorf("%s: afterwards: %v, want the tools", name, err)
+		}
+	}
+}
+
+// bearer sends a token with each request.
+type bearer string
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(b))
+	return http.DefaultTransport.RoundTrip(r)
 }

@@ -92,7 +92,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Describe: func(name string) server.Description {
 			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
 		},
-		Faces:    faces(hooks),
+		Faces:    faces(hooks, log),
 		Channels: n.channels, Pairings: newDoors(c, n.ledger),
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,

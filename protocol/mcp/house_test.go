@@ -56,7 +56,7 @@ func open(t *testing.T) *house {
 			return server.Description{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
 		},
 		Faces: map[string]server.Face{"POST /mcp": {
-			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test"),
+			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", nil),
 		}},
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -19,8 +20,8 @@ func Headers() []string { return []string{"Mcp-Protocol-Version", "Mcp-Method", 
 // Handler serves the tools over streamable HTTP, without sessions: each request
 // stands for itself and carries its own token. It is to stand behind the gates of
 // a server, which check Host, Origin and the size of the body; inside carries out
-// the requests of the tools.
-func Handler(version string) func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
+// the requests of the tools. log gets the stack of a call that panicked.
+func Handler(version string, log *slog.Logger) func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 	schemas := sdk.NewSchemaCache()
 	h := sdk.NewStreamableHTTPHandler(
 		func(r *http.Request) *sdk.Server { s, _ := r.Context().Value(serverKey{}).(*sdk.Server); return s },
@@ -33,7 +34,7 @@ func Handler(version string) func(w http.ResponseWriter, r *http.Request, inside
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
 			client.WithTries(1), client.WithPatience(time.Nanosecond))
 		s := New(Options{
-			Thread: r.URL.Query().Get(ThreadParam), Version: version, Schemas: schemas,
+			Thread: r.URL.Query().Get(ThreadParam), Version: version, Schemas: schemas, Log: log,
 			Dial: func() (*client.Client, error) { return c, nil },
 		})
 		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), serverKey{}, s)))

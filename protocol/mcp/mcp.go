@@ -14,13 +14,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 )
 
 // DefaultThread is the inbox of who names none.
@@ -47,6 +50,8 @@ type Options struct {
 	Patient bool
 	// Schemas may be given where servers are made often.
 	Schemas *sdk.SchemaCache
+	// Log gets the stack of a call that panicked. Nil is slog's default.
+	Log *slog.Logger
 }
 
 const instructions = `Your mailbox. wait_for_message returns the message at its head and leaves it there; when you have
@@ -62,7 +67,7 @@ func New(o Options) *sdk.Server {
 		Instructions: instructions, SchemaCache: o.Schemas,
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}, // the list never changes
 	})
-	s.AddReceivingMiddleware(plainRefusals)
+	s.AddReceivingMiddleware(o.recovered, plainRefusals)
 	t := &tools{o}
 	t.inbox(s)
 	t.others(s)
@@ -121,12 +126,27 @@ func plain(err error) *refusal {
 func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (sdk.Result, error) {
 		result, err := next(ctx, method, q)
-		if out, ok := result.(*sdk.CallToolResult); ok && out.IsError {
+		if err != nil {
+			return nil, err // result may be a typed nil beside it
+		}
+		if out, ok := result.(*sdk.CallToolResult); ok && out != nil && out.IsError {
 			if _, ours := errors.AsType[*refusal](out.GetError()); !ours {
 				out.Content = nil // it would keep the text
 				out.SetError(&refusal{mailroom.Invalid, out.GetError().Error()})
 			}
 		}
 		return result, err
+	}
+}
+
+// recovered answers a call that panics with the protocol's internal error. The
+// library runs each call on a goroutine of its own, where nothing else recovers.
+func (o *Options) recovered(next sdk.MethodHandler) sdk.MethodHandler {
+	return func(ctx context.Context, method string, q sdk.Request) (result sdk.Result, err error) {
+		defer recovery.Handle(func(p *recovery.Panic) {
+			recovery.Report(o.Log, "a call of MCP", p)
+			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal: the call failed; the log says why"}
+		})
+		return next(ctx, method, q)
 	}
 }
