@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -23,48 +22,69 @@ const (
 	// workBody is for what is written under a claim: a whole message, in which
 	// each byte may have become an escape of six, and more with it.
 	workBody = 12 << 20
-	maxDepth = 64
 )
 
 // readBody takes the body in, whole and in time, and refuses what is not one
 // plain JSON value: the handlers' decoder would silently take the last of two
-// equal fields and overlook the case of their names.
+// equal fields and overlook the case of their names. A face that is open to
+// everybody has its body read later, once it has admitted the request.
 func (s *Server) readBody(out *response, r *http.Request) error {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
+		return nil
+	}
+	need := s.mux.needs[requestOf(r.Context()).route]
+	if need == anybody {
 		return nil
 	}
 	limit := int64(s.options.MaxBody)
 	if strings.HasPrefix(r.URL.Path, "/v1/claims/") {
 		limit = max(limit, workBody)
 	}
-	if r.ContentLength > limit {
-		return s.unread(out, tooLarge(limit))
+	raw, err := s.receive(out, r, limit)
+	if err != nil || raw == nil {
+		return err
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(out, r.Body, limit))
+	return checkJSON(raw, need == requests)
+}
+
+// receive reads a body of at most limit bytes and leaves it in the request, byte
+// for byte. nil: it is blank.
+func (s *Server) receive(out *response, r *http.Request, limit int64) ([]byte, error) {
+	kind := r.Header.Get("Content-Type")
+	if media, params, err := mime.ParseMediaType(kind); r.ContentLength != 0 && kind != "" &&
+		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
+		return nil, s.unread(out, withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind))))
+	}
+	if r.ContentLength > limit {
+		return nil, s.unread(out, tooLarge(limit))
+	}
+	raw, err := readAll(http.MaxBytesReader(out, r.Body, limit), r.ContentLength)
 	switch {
 	case err == nil:
 		s.hurry(out, 0)
 	case isTooLarge(err):
-		return s.unread(out, tooLarge(limit))
+		return nil, s.unread(out, tooLarge(limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return s.unread(out, unreadable("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
+		return nil, s.unread(out, unreadable("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
-		return s.unread(out, unreadable("body", "broke off"))
+		return nil, s.unread(out, unreadable("body", "broke off"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
-		return nil
+		return nil, nil
 	}
-	r.Body = io.NopCloser(bytes.NewReader(raw)) // as it was sent: it may be signed
-	kind := r.Header.Get("Content-Type")
-	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
-		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind)))
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	return raw, nil
+}
+
+// readAll is io.ReadAll for a body that names its size, below 0 if it does not.
+func readAll(r io.Reader, size int64) ([]byte, error) {
+	if size < 0 {
+		return io.ReadAll(r)
 	}
-	if s.mux.needs[requestOf(r.Context()).route] == requests {
-		return checkJSON(raw, true)
-	}
-	return checkBody(raw)
+	raw := make([]byte, size)
+	n, err := io.ReadFull(r, raw)
+	return raw[:n], err
 }
 
 // hurry bounds how long what is left of the request may take; 0 ends that.
@@ -91,28 +111,6 @@ func isTooLarge(err error) bool {
 
 func tooLarge(limit int64) error {
 	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", limit)
-}
-
-// checkBody checks a body of ours.
-func checkBody(raw []byte) error { return checkJSON(raw, false) }
-
-// checkJSON walks over the tokens of a body. free: the names in it are not ours.
-func checkJSON(raw []byte, free bool) error {
-	if !utf8.Valid(raw) {
-		return unreadable("body", "is not valid UTF-8")
-	}
-	if halfRune(raw) {
-		return unreadable("body", `has one half of a character (\ud800 to \udfff) without the other`)
-	}
-	w := bodyWalk{dec: json.NewDecoder(bytes.NewReader(raw))}
-	w.dec.UseNumber()
-	if err := w.value("body", 0, free); err != nil {
-		return err
-	}
-	if _, err := w.dec.Token(); !errors.Is(err, io.EOF) {
-		return unreadable("body", "goes on after its JSON value")
-	}
-	return nil
 }
 
 // halfRune finds the escape of a lone surrogate, which the decoder would
@@ -145,89 +143,4 @@ func escaped(b []byte) rune {
 		return -1
 	}
 	return rune(n)
-}
-
-type bodyWalk struct{ dec *json.Decoder }
-
-// value checks one value at the location. free: below here the names of fields
-// are the caller's.
-func (w *bodyWalk) value(at string, depth int, free bool) error {
-	t, err := w.dec.Token()
-	if err != nil {
-		return notJSON(err)
-	}
-	d, ok := t.(json.Delim)
-	if !ok {
-		return nil
-	}
-	if depth++; depth > maxDepth {
-		return unreadable("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
-	}
-	if d == '{' {
-		err = w.object(at, depth, free)
-	} else {
-		err = w.array(at, depth, free)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := w.dec.Token(); err != nil {
-		return notJSON(err)
-	}
-	return nil
-}
-
-func (w *bodyWalk) object(at string, depth int, free bool) error {
-	seen := map[string]bool{}
-	for w.dec.More() {
-		t, err := w.dec.Token()
-		if err != nil {
-			return notJSON(err)
-		}
-		name, ok := t.(string)
-		if !ok {
-			return notJSON(nil)
-		}
-		where := at + "." + short(name)
-		switch {
-		case seen[name]:
-			return wrong(where, "comes twice", nil)
-		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
-			return wrong(where, "unknown field", nil)
-		}
-		seen[name] = true
-		below := free || callers(name)
-		if err := w.value(where, depth, below); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// callers are the fields whose value is the caller's own JSON.
-func callers(name string) bool {
-	switch name {
-	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":
-		return true
-	}
-	return false
-}
-
-func (w *bodyWalk) array(at string, depth int, free bool) error {
-	for i := 0; w.dec.More(); i++ {
-		if err := w.value(fmt.Sprintf("%s[%d]", at, i), depth, free); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func notJSON(err error) error {
-	message := "is not JSON"
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		message = fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset)
-	} else if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		message = "is not JSON: it ends in the middle"
-	}
-	return unreadable("body", message)
 }

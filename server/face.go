@@ -25,8 +25,14 @@ type Face struct {
 	Via string
 	// Name is that of its operation; "" is Via.
 	Name string
-	// Open says that it is for anybody, without a token. Then it makes no requests.
+	// Open says that it is for anybody, without a token. Then it makes no requests, and
+	// its body comes as it was sent: once the face knows who sent it, it checks it with
+	// [CheckJSON].
 	Open bool
+	// Admit, of a face that is Open, looks at path and header alone: it refuses a
+	// request before a byte of its body is read, or says how many it reads. nil: it
+	// admits all, and bodies as large as the server's.
+	Admit func(r *http.Request) (limit int64, err error)
 	// Query are the parameters of its URL that it takes.
 	Query []string
 	// Headers are those of its protocol that pages of trusted origins may send.
@@ -57,6 +63,12 @@ func (f face) faces() {
 				s.refuse(out, r, err)
 				return
 			}
+			if one.Open {
+				if err := s.admit(out, r, one); err != nil {
+					s.refuse(out, r, err)
+					return
+				}
+			}
 			if one.Answer != nil {
 				s.answer(out, r, one)
 				return
@@ -64,6 +76,23 @@ func (f face) faces() {
 			one.Serve(out, r, inside{server: s, via: one.Via, outer: r})
 		})
 	}
+}
+
+// admit reads the body of a request to an open face that lets it in.
+func (s *Server) admit(out *response, r *http.Request, one Face) error {
+	limit := int64(s.options.MaxBody)
+	if one.Admit != nil {
+		most, err := one.Admit(r)
+		if err != nil {
+			return s.unread(out, err)
+		}
+		limit = min(limit, most)
+	}
+	if r.Method != http.MethodPost {
+		return nil
+	}
+	_, err := s.receive(out, r, limit)
+	return err
 }
 
 // answer serves a face that only answers.

@@ -158,6 +158,9 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 			Via: "length", Summary: "Tells a length", Open: true, Status: http.StatusAccepted, Gives: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
+				if err == nil {
+					err = server.CheckJSON(raw)
+				}
 				switch r.PathValue("of") {
 				case "nothing":
 					return nil, &mailroom.Error{Code: mailroom.Unavailable, Message: "not now", RetryAfter: 3 * time.Second, Cause: err}
@@ -185,6 +188,7 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 		}
 	}
 	f.wantCode("no JSON", anybody.call("POST /length/it", `{`), 400, mailroom.Invalid)
+	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400, mailroom.Invalid)
 	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.Invalid)
 	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.Forbidden)
 }

@@ -163,8 +163,11 @@ func noRoute(r *http.Request) error {
 // short cuts what a caller chose before it comes back in a message.
 func short(s string) string {
 	const most = 100
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
+	n := 0
+	for i := range s {
+		if n++; n > most {
+			return s[:i] + "…"
+		}
 	}
 	return s
 }

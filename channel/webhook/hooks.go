@@ -41,7 +41,7 @@ func (h *Hooks) Expect(name string) { h.enter(name, nil) }
 func (h *Hooks) Face() server.Face {
 	return server.Face{
 		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Open: true,
-		Headers: Headers(), Status: http.StatusAccepted, Takes: reflect.TypeFor[Inbound](), Gives: reflect.TypeFor[Accepted](),
+		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, Takes: reflect.TypeFor[Inbound](), Gives: reflect.TypeFor[Accepted](),
 		Answer: func(r *http.Request) (any, error) { return h.take(r) },
 	}
 }
@@ -69,6 +69,28 @@ func (h *Hooks) find(name string) (c *connection, known bool) {
 	return c, known
 }
 
+// connected returns the connection of the channel that the path names.
+func (h *Hooks) connected(r *http.Request) (*connection, error) {
+	c, known := h.find(r.PathValue(pathChannel))
+	switch {
+	case !known:
+		return nil, mailroom.Errorf(mailroom.NotFound, "no channel of kind %s has this name", Kind)
+	case c == nil:
+		return nil, later("the channel is not connected", nil)
+	}
+	return c, nil
+}
+
+// admit refuses, before its body is read, a request that no channel can take: its
+// channel is unknown or not connected, or its signature is missing or out of date.
+func (h *Hooks) admit(r *http.Request) (limit int64, err error) {
+	if _, err := h.connected(r); err != nil {
+		return 0, err
+	}
+	_, err = readSeal(r.Header, time.Now())
+	return mostBody, err
+}
+
 // Accepted is what a request is answered with once it was taken in.
 type Accepted struct {
 	Message string `json:"message" doc:"The webhook-id: by it the message is edited and deleted, and answered."`
@@ -79,20 +101,13 @@ type Accepted struct {
 // the first one was. Its errors have the codes of [mailroom.Error]: Unauthenticated,
 // Invalid, TooLarge, NotFound, and Unavailable if it is to be posted again.
 func (h *Hooks) take(r *http.Request) (Accepted, error) {
-	name := r.PathValue(pathChannel)
-	c, known := h.find(name)
-	switch {
-	case !known:
-		return Accepted{}, mailroom.Errorf(mailroom.NotFound, "no channel of kind %s has this name", Kind)
-	case c == nil:
-		return Accepted{}, later("the channel is not connected", nil)
+	c, err := h.connected(r)
+	if err != nil {
+		return Accepted{}, err
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, mostBody+1))
+	body, err := io.ReadAll(r.Body) // which the server has bounded as admit said
 	if err != nil {
 		return Accepted{}, later("the body broke off", err)
-	}
-	if len(body) > mostBody {
-		return Accepted{}, mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", mostBody)
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
@@ -102,6 +117,11 @@ func (h *Hooks) take(r *http.Request) (Accepted, error) {
 	id, err := keys.verify(r.Header, body, time.Now())
 	if err != nil {
 		return Accepted{}, err
+	}
+	if len(body) > 0 {
+		if err := server.CheckJSON(body); err != nil {
+			return Accepted{}, err
+		}
 	}
 	c.link.Heard()
 	p := post{taken: make(chan outcome, 1)}

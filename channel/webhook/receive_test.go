@@ -1,9 +1,11 @@
 package webhook_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -98,6 +100,42 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 	o.rest()
 	if n := len(o.entries("ops:webhook:lobby", mailroom.KindMessage)); n != 4 { // two, and their answers
 		t.Errorf("there are %d messages", n)
+	}
+}
+
+// TestAHookRefusesUnread sends the header of a large request alone: what the header
+// already says is wrong is refused without waiting for a body.
+func TestAHookRefusesUnread(t *testing.T) {
+	o := newOffice(t).start()
+	for name, c := range map[string]struct {
+		path, header string
+		code         int
+	}{
+		"no such channel":        {"/v1/hooks/nobody", "", 404},
+		"a channel that is down": {"/v1/hooks/down", "", 503},
+		"unsigned":               {"/v1/hooks/ops", "", 401},
+		"signed long ago":        {"/v1/hooks/ops", "webhook-id: a\r\nwebhook-timestamp: 1\r\nwebhook-signature: v1,AAAA\r\n", 401},
+		"too large": {"/v1/hooks/ops", fmt.Sprintf("webhook-id: a\r\nwebhook-timestamp: %d\r\nwebhook-signature: %s\r\n",
+			time.Now().Unix(), webhooktest.Sign(webhooktest.Key, "a", "1", nil)), 413},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(o.program.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n%s\r\n", c.path, c.header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil { // before a body is given up
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil || resp.StatusCode != c.code || !resp.Close {
+			t.Errorf("%s: %+v, %v, want %d and a closed connection", name, resp, err, c.code)
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -95,37 +95,71 @@ func (all secrets) sign(h http.Header, id string, body []byte) {
 	h.Set(headerSignature, strings.Join(signatures, " "))
 }
 
-// verify returns the id of a request that is signed with one of the secrets, and new.
-func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
+// seal is what the header of a request says about its signature.
+type seal struct {
+	id, at     string
+	signatures [][]byte // of our scheme
+}
+
+// mostSignatures bounds the signatures of one request: a sender has two while it
+// changes its secret.
+const mostSignatures = 8
+
+// readSeal reads the header of a request. It refuses one without an id, a time close
+// to now, or a signature.
+func readSeal(h http.Header, now time.Time) (seal, error) {
 	id, stamp, given := h.Get(headerID), h.Get(headerTimestamp), h.Get(headerSignature)
-	for name, value := range map[string]string{headerID: id, headerTimestamp: stamp, headerSignature: given} {
-		if value == "" {
-			return "", unsigned("the header %s is missing: sign the request as Standard Webhooks says", name)
+	for _, of := range []struct{ name, value string }{{headerID, id}, {headerTimestamp, stamp}, {headerSignature, given}} {
+		if of.value == "" {
+			return seal{}, unsigned("the header %s is missing: sign the request as Standard Webhooks says", of.name)
 		}
 	}
 	if len(id) > mostID || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '.' }) {
-		return "", unsigned("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, mostID)
+		return seal{}, unsigned("the header %s has at most %d ASCII characters, without spaces and full stops", headerID, mostID)
 	}
 	seconds, err := strconv.ParseInt(stamp, 10, 64)
 	if err != nil || strconv.FormatInt(seconds, 10) != stamp {
-		return "", unsigned("the header %s is no time in whole seconds since 1970", headerTimestamp)
+		return seal{}, unsigned("the header %s is no time in whole seconds since 1970", headerTimestamp)
 	}
 	if d := now.Unix() - seconds; d > int64(tolerance.Seconds()) || -d > int64(tolerance.Seconds()) {
-		return "", unsigned("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
+		return seal{}, unsigned("the header %s is not within %s of this server's clock, which is at %d: sign it anew", headerTimestamp, tolerance, now.Unix())
 	}
+	out := seal{id: id, at: stamp}
 	for signature := range strings.FieldsSeq(given) {
 		coded, known := strings.CutPrefix(signature, scheme)
-		got, err := base64.StdEncoding.DecodeString(coded)
-		if !known || err != nil {
-			continue // of another scheme
+		if got, err := base64.StdEncoding.DecodeString(coded); known && err == nil && len(got) == sha256.Size {
+			out.signatures = append(out.signatures, got)
 		}
-		for _, key := range all {
-			if hmac.Equal(got, sum(key, id, stamp, body)) {
-				return id, nil
+		if len(out.signatures) == mostSignatures {
+			break
+		}
+	}
+	if len(out.signatures) == 0 {
+		return seal{}, noSignature()
+	}
+	return out, nil
+}
+
+// verify returns the id of a request that is signed with one of the secrets, and new.
+// It hashes the body once for each secret, however many signatures there are.
+func (all secrets) verify(h http.Header, body []byte, now time.Time) (id string, err error) {
+	s, err := readSeal(h, now)
+	if err != nil {
+		return "", err
+	}
+	for _, key := range all {
+		want := sum(key, s.id, s.at, body)
+		for _, got := range s.signatures {
+			if hmac.Equal(got, want) {
+				return s.id, nil
 			}
 		}
 	}
-	return "", unsigned("no signature in the header %s is one of this body with the channel's secret", headerSignature)
+	return "", noSignature()
+}
+
+func noSignature() error {
+	return unsigned("no signature in the header %s is one of this body with the channel's secret", headerSignature)
 }
 
 func unsigned(format string, args ...any) error {

@@ -46,6 +46,7 @@ func start(t *testing.T) *fixture {
 		},
 	})
 	hook := webhook.NewHooks().Face()
+	hook.Admit = nil
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // of whoever asks
 	served := server.New(server.Options{
 		Faces:  map[string]server.Face{webhook.Route: hook},

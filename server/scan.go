@@ -1,0 +1,293 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mailroom"
+)
+
+// Limits of the JSON in a request's body.
+const (
+	maxDepth   = 64
+	maxValues  = 100_000 // values in all: members, elements, and the body itself
+	maxMembers = 10_000  // members of one object
+)
+
+// CheckJSON refuses a body that is not one JSON value in UTF-8, has a member
+// twice, or exceeds the limits on depth and number of values. It is for a [Face]
+// that is Open and so receives its body unchecked.
+func CheckJSON(raw []byte) error { return checkJSON(raw, true) }
+
+// checkBody checks a body of the API.
+func checkBody(raw []byte) error { return checkJSON(raw, false) }
+
+// checkJSON checks a body in a few linear passes, without building its values.
+// free: the names of members are not the API's own.
+func checkJSON(raw []byte, free bool) error {
+	if !utf8.Valid(raw) {
+		return unreadable("body", "is not valid UTF-8")
+	}
+	if halfRune(raw) {
+		return unreadable("body", `has one half of a character (\ud800 to \udfff) without the other`)
+	}
+	s := scan{raw: raw}
+	if err := s.value(0, free); err != nil {
+		return err
+	}
+	if s.space(); s.at < len(raw) {
+		return unreadable("body", "goes on after its JSON value")
+	}
+	if !json.Valid(raw) { // a scalar that is none: the scan skips over scalars
+		return s.malformed()
+	}
+	return nil
+}
+
+// scan walks once over a body. It checks the structure and leaves the form of
+// scalars to the decoder. Only a refusal works out where in the body it is.
+type scan struct {
+	raw    []byte
+	at     int // offset of what comes next
+	values int // seen so far
+
+	path [maxDepth]level // the open objects and arrays
+}
+
+// level is one open object or array.
+type level struct {
+	name  []byte // of the current member, quoted; nil in an array
+	index int    // of the current element
+}
+
+// value scans the value that comes next, inside depth open ones. free: members
+// below it are the caller's own.
+func (s *scan) value(depth int, free bool) error {
+	if s.values++; s.values > maxValues {
+		return mailroom.Errorf(mailroom.TooLarge, "the body has more than %d values", maxValues)
+	}
+	s.space()
+	if s.at == len(s.raw) {
+		return s.malformed()
+	}
+	c := s.raw[s.at]
+	if c == '"' {
+		return s.text()
+	}
+	if c != '{' && c != '[' {
+		return s.scalar()
+	}
+	if depth == maxDepth {
+		return unreadable("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
+	}
+	s.at++
+	if c == '{' {
+		return s.object(depth, free)
+	}
+	return s.array(depth, free)
+}
+
+func (s *scan) object(depth int, free bool) error {
+	names := names{}
+	for n := 0; ; n++ {
+		if s.space(); n == 0 && s.take('}') {
+			return nil
+		}
+		start := s.at
+		if s.at == len(s.raw) || s.raw[s.at] != '"' {
+			return s.malformed()
+		}
+		if err := s.text(); err != nil {
+			return err
+		}
+		quoted := s.raw[start:s.at]
+		s.path[depth] = level{name: quoted}
+		name, err := unquoted(quoted)
+		switch {
+		case err != nil:
+			return s.malformed()
+		case n == maxMembers:
+			return mailroom.Errorf(mailroom.TooLarge, "an object in the body has more than %d members", maxMembers)
+		case !names.add(name):
+			return wrong(s.place(depth), "comes twice", nil)
+		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
+			return wrong(s.place(depth), "unknown field", nil)
+		}
+		if s.space(); !s.take(':') {
+			return s.malformed()
+		}
+		if err := s.value(depth+1, free || callers(name)); err != nil {
+			return err
+		}
+		if end, err := s.next('}'); end || err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scan) array(depth int, free bool) error {
+	for n := 0; ; n++ {
+		if s.space(); n == 0 && s.take(']') {
+			return nil
+		}
+		s.path[depth] = level{index: n}
+		if err := s.value(depth+1, free); err != nil {
+			return err
+		}
+		if end, err := s.next(']'); end || err != nil {
+			return err
+		}
+	}
+}
+
+// next steps over a comma, or over what closes the object or array.
+func (s *scan) next(closes byte) (end bool, err error) {
+	s.space()
+	switch {
+	case s.take(closes):
+		return true, nil
+	case s.take(','):
+		return false, nil
+	}
+	return false, s.malformed()
+}
+
+func (s *scan) take(c byte) bool {
+	if s.at == len(s.raw) || s.raw[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+func (s *scan) space() {
+	for s.at < len(s.raw) && blank(s.raw[s.at]) {
+		s.at++
+	}
+}
+
+// text steps over a string.
+func (s *scan) text() error {
+	for s.at++; s.at < len(s.raw); s.at++ {
+		switch s.raw[s.at] {
+		case '\\':
+			s.at++
+		case '"':
+			s.at++
+			return nil
+		}
+	}
+	s.at = len(s.raw)
+	return s.malformed()
+}
+
+// scalar steps over a number or a literal, to what can follow one.
+func (s *scan) scalar() error {
+	start := s.at
+	for s.at < len(s.raw) && !ends(s.raw[s.at]) {
+		s.at++
+	}
+	if s.at == start {
+		return s.malformed()
+	}
+	return nil
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+
+// ends reports whether c ends the number or literal before it.
+func ends(c byte) bool {
+	switch c {
+	case ',', ':', '"', '[', ']', '{', '}':
+		return true
+	}
+	return blank(c)
+}
+
+// place is the location of the member that is current inside depth open values.
+func (s *scan) place(depth int) string {
+	var b strings.Builder
+	b.WriteString("body")
+	for _, l := range s.path[:depth+1] {
+		if l.name == nil {
+			b.WriteString("[" + strconv.Itoa(l.index) + "]")
+			continue
+		}
+		name, err := unquoted(l.name)
+		if err != nil { // every name of the path was read before
+			name = "?"
+		}
+		b.WriteString("." + short(name))
+	}
+	return b.String()
+}
+
+// malformed says what the decoder finds wrong with the body.
+func (s *scan) malformed() error {
+	var v json.RawMessage
+	err := json.Unmarshal(s.raw, &v)
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case !ok:
+		return unreadable("body", "is not JSON")
+	case syntax.Offset == int64(len(s.raw)) && strings.HasPrefix(syntax.Error(), "unexpected end"):
+		return unreadable("body", "is not JSON: it ends in the middle")
+	}
+	return unreadable("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
+}
+
+// unquoted is the name of a member.
+func unquoted(quoted []byte) (string, error) {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	var name string
+	err := json.Unmarshal(quoted, &name)
+	return name, err
+}
+
+// names are those of the members of one object.
+type names struct {
+	few  [8]string
+	n    int
+	many map[string]struct{} // all of them, once there are more than a few
+}
+
+// add reports whether name is not among them yet.
+func (m *names) add(name string) bool {
+	if m.n < len(m.few) {
+		for _, one := range m.few[:m.n] {
+			if one == name {
+				return false
+			}
+		}
+		m.few[m.n] = name
+		m.n++
+		return true
+	}
+	if m.many == nil {
+		m.many = make(map[string]struct{}, 4*len(m.few))
+		for _, one := range m.few {
+			m.many[one] = struct{}{}
+		}
+	}
+	if _, twice := m.many[name]; twice {
+		return false
+	}
+	m.many[name] = struct{}{}
+	return true
+}
+
+// callers are the fields whose value is the caller's own JSON.
+func callers(name string) bool {
+	switch name {
+	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":
+		return true
+	}
+	return false
+}

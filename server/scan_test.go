@@ -1,0 +1,105 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"mailroom"
+)
+
+// hostile are bodies of about n bytes that are made to be expensive.
+func hostile(n int) map[string]string {
+	nested := strings.Repeat("[", maxDepth-1) + strings.Repeat("]", maxDepth-1)
+	long := `{"` + strings.Repeat("n", n/maxDepth) + `":`
+	var labels strings.Builder
+	labels.WriteString(`{"metadata":{"":""`)
+	for i := 0; labels.Len() < n; i++ {
+		fmt.Fprintf(&labels, `,"%d":""`, i)
+	}
+	labels.WriteString("}}")
+	return map[string]string{
+		"nested arrays":    `{"options":[` + nested[1:len(nested)-1] + strings.Repeat(","+nested[1:len(nested)-1], n/len(nested)) + `]}`,
+		"numbers":          `{"options":[0` + strings.Repeat(",0", n/2) + `]}`,
+		"objects":          `{"options":[{}` + strings.Repeat(`,{"a":{}}`, n/9) + `]}`,
+		"many labels":      labels.String(),
+		"escaped names":    strings.ReplaceAll(labels.String(), `,"`, `,"\u0061`),
+		"long names":       `{"options":` + strings.Repeat(long, maxDepth-1) + "0" + strings.Repeat("}", maxDepth),
+		"a long string":    `{"text":"` + strings.Repeat(`\u0000`, n/6) + `"}`,
+		"spaces":           `{"options":` + strings.Repeat(" ", n) + `1}`,
+		"an open array":    strings.Repeat("[", n),
+		"a number":         strings.Repeat("9", n),
+		"unfinished":       `{"text":"` + strings.Repeat("a", n),
+		"a long bad name":  `{"` + strings.Repeat("N", n) + `":1}`,
+		"a bad last value": `{"options":[0` + strings.Repeat(",0", min(n/2, maxValues-10)) + `,]}`,
+	}
+}
+
+// TestAHostileBodyCostsLittle counts what the check of a body allocates: no more for a
+// large body than its limits on values and members account for, and nothing for each
+// level, value or byte.
+func TestAHostileBodyCostsLittle(t *testing.T) {
+	const perMember = 3 // its name, its place in a table, and decoding an escape
+	for name, body := range hostile(defaultBody) {
+		raw := []byte(body)
+		allocated := testing.AllocsPerRun(1, func() { _ = checkBody(raw) })
+		most := 100.0
+		switch name {
+		case "many labels", "escaped names":
+			most += 5 * perMember * maxMembers
+		case "objects":
+			most += maxValues / 2
+		}
+		if allocated > most {
+			t.Errorf("%s: %d bytes allocate %.0f times, want at most %.0f", name, len(body), allocated, most)
+		}
+	}
+}
+
+func TestABodyHasSoManyValuesAndMembers(t *testing.T) {
+	members := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%d":0`, i)
+		}
+		return `{"options":{` + b.String()[1:] + `}}`
+	}
+	values := func(n int) string { return "[0" + strings.Repeat(",0", n-2) + "]" }
+	for _, body := range []string{members(maxMembers), values(maxValues)} {
+		if err := checkBody([]byte(body)); err != nil {
+			t.Errorf("%.20s…: %v", body, err)
+		}
+	}
+	for _, body := range []string{members(maxMembers + 1), values(maxValues + 1)} {
+		if err := checkBody([]byte(body)); mailroom.CodeOf(err) != mailroom.TooLarge {
+			t.Errorf("%.20s…: %v, want too_large", body, err)
+		}
+	}
+}
+
+func TestARefusalNamesThePlaceInTheBody(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"options":{"a":[1,{"b":2,"\u0062":3}]}}`: "body.options.a[1].b: comes twice",
+		`{"parts":[{"type":1},{"Type":1}]}`:        "body.parts[1].Type: unknown field",
+		`[[0,[0,{"a":0,"a":0}]]]`:                  "body[0][1][1].a: comes twice",
+		`{"text":"a"`:                              "body is not JSON: it ends in the middle",
+		`{"text":01}`:                              "body is not JSON: invalid character '1' after object key:value pair, at byte 10",
+		`{"text":"a"} {}`:                          "body goes on after its JSON value",
+	} {
+		if err := checkBody([]byte(body)); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+func BenchmarkHostileBodies(b *testing.B) {
+	for name, body := range hostile(defaultBody) {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			for b.Loop() {
+				_ = checkBody([]byte(body))
+			}
+		})
+	}
+}
