@@ -15,9 +15,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gofrs/flock"
-
 	"mailroom"
+	"mailroom/internal/projectdir"
 )
 
 // Names of files in a tracker's folder. All but the issues are for this machine.
@@ -25,17 +24,39 @@ const (
 	fileIssues     = "issues.jsonl"
 	fileQuarantine = "quarantine.jsonl" // lines that were no issues, with the reason
 	fileLock       = "issues.lock"
-	fileIgnore     = ".gitignore"
 )
 
-// lockRetry is how often a folder that another process writes is tried.
-const lockRetry = 2 * time.Millisecond
+// ignored are the files that git has no business with, those of tracker/mail too.
+func ignored() []string {
+	return []string{fileLock, fileQuarantine, "mail.json", "mail.lock", "*.tmp"}
+}
 
-// Folder is where a tracker is kept, such as .beads.
-type Folder struct{ path string }
+// Limits of what is read and kept. A folder comes with a project, so its author
+// chooses how large the files are.
+const (
+	// MaxFile is the most bytes that a file of issues may have.
+	MaxFile = 128 << 20
+	// maxLines bounds the memory for issues, which are larger than the shortest line.
+	maxLines      = 250_000
+	maxQuarantine = 256 << 20
+)
+
+// Folder is where a tracker is kept, such as .beads. What is in it came with a
+// project and is not trusted: see [projectdir].
+type Folder struct {
+	path string
+	wait projectdir.Wait
+}
 
 // Within names the tracker's folder at this path; it need not be there.
-func Within(path string) Folder { return Folder{path} }
+func Within(path string) Folder { return Folder{path: path} }
+
+// Waiting returns the folder for a process that waits for others as it says. Without
+// it, an update waits until its context ends.
+func (f Folder) Waiting(wait projectdir.Wait) Folder {
+	f.wait = wait
+	return f
+}
 
 // Path returns where the folder is.
 func (f Folder) Path() string { return f.path }
@@ -43,33 +64,54 @@ func (f Folder) Path() string { return f.path }
 // File returns where the issues are.
 func (f Folder) File() string { return filepath.Join(f.path, fileIssues) }
 
-// Exists reports whether a tracker is kept here.
+// Exists reports whether a tracker is kept here. Whether it can be read is for
+// [Folder.Read] to say.
 func (f Folder) Exists() bool {
-	_, err := os.Stat(f.File())
+	_, err := os.Lstat(f.File())
 	return err == nil
+}
+
+// Stat describes the file of the issues. It refuses what [Folder.Read] refuses
+// because of its kind, such as a link.
+func (f Folder) Stat() (fs.FileInfo, error) {
+	dir, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	info, err := dir.Stat(fileIssues)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = noTracker(f.path)
+	}
+	return info, errors.Join(err, dir.Close())
+}
+
+// open opens the folder.
+func (f Folder) open() (*projectdir.Dir, error) {
+	dir, err := projectdir.Open(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, noTracker(f.path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the folder of the tracker: %w", err)
+	}
+	return dir, nil
 }
 
 // Init makes an empty tracker, and leaves one that is there as it is. It touches
 // nothing outside of the folder.
 func (f Folder) Init() error {
-	if err := os.MkdirAll(f.path, 0o755); err != nil {
+	dir, err := projectdir.Make(f.path)
+	if err != nil {
 		return fmt.Errorf("make the folder of the tracker: %w", err)
 	}
-	for name, text := range map[string]string{
-		fileIssues: "",
-		fileIgnore: fileLock + "\n" + fileQuarantine + "\n" + "mail.json\nmail.lock\n*.tmp\n", // those of tracker/mail too
-	} {
-		file, err := os.OpenFile(filepath.Join(f.path, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("make the tracker: %w", err)
-		}
-		_, err = io.WriteString(file, text)
-		if err := errors.Join(err, file.Close()); err != nil {
-			return fmt.Errorf("make the tracker: %w", err)
-		}
+	if err = dir.Create(fileIssues, ""); err == nil || errors.Is(err, fs.ErrExist) {
+		err = dir.Ignore(ignored()...)
+	}
+	if err == nil {
+		_, err = dir.Stat(fileIssues)
+	}
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return fmt.Errorf("make the tracker: %w", err)
 	}
 	return nil
 }
@@ -77,7 +119,12 @@ func (f Folder) Init() error {
 // Read returns the issues as the file has them now, and what of it is none. It
 // waits for nobody: the file is always whole.
 func (f Folder) Read() (*Tracker, []Stray, error) {
-	text, _, err := f.read()
+	dir, err := f.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer dir.Close() // it was only read: nothing can be lost
+	text, _, err := f.read(dir)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,16 +147,18 @@ func (f Folder) UpdateAll(ctx context.Context, change func(*Tracker) error) (str
 }
 
 func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bool) (strays []Stray, err error) {
-	lock := flock.New(filepath.Join(f.path, fileLock), flock.SetPermissions(0o666)) // whoever may write the folder may lock it
-	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, noTracker(f.path)
-		}
+	dir, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(ctx, fileLock, fileIssues, f.wait)
+	if err != nil {
 		return nil, fmt.Errorf("lock the tracker: %w", err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
 	for {
-		text, seen, err := f.read()
+		text, seen, err := f.read(dir)
 		if err != nil {
 			return nil, err
 		}
@@ -121,11 +170,15 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bo
 		if makeUp(lines, text) {
 			return strays, nil
 		}
-		if err := f.quarantine(strays); err != nil {
+		if err := fits(lines, f.File()); err != nil {
 			return nil, err
 		}
-		again, err := f.replace(lines, seen)
-		if !again {
+		_ = dir.Ignore(ignored()...) // a change does not fail because git lists more files
+		if err := quarantine(dir, strays); err != nil {
+			return nil, err
+		}
+		err = f.replace(dir, lock, lines, seen)
+		if !errors.Is(err, errReplaced) {
 			return strays, err
 		}
 	}
@@ -136,21 +189,21 @@ func noTracker(path string) error {
 }
 
 // read returns the file and which one it was.
-func (f Folder) read() (text string, seen fs.FileInfo, err error) {
-	file, err := os.Open(f.File())
+func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err error) {
+	file, seen, err := dir.OpenFile(fileIssues, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil, noTracker(f.path)
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	defer file.Close() // it was only read: nothing can be lost
-	if seen, err = file.Stat(); err != nil {
+	defer file.Close()                                                                     // it was only read: nothing can be lost
+	all := bytes.NewBuffer(room[byte](int(min(seen.Size(), MaxFile)) + bytes.MinRead)[:0]) // with room to see the end
+	if err = dir.Fill(all, file, fileIssues, MaxFile); err != nil {
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
-	all := bytes.NewBuffer(room[byte](int(seen.Size()) + bytes.MinRead)[:0]) // with room to see the end
-	if _, err = all.ReadFrom(file); err != nil {
-		return "", nil, fmt.Errorf("read the tracker: %w", err)
+	if n := bytes.Count(all.Bytes(), []byte{'\n'}); n > maxLines {
+		return "", nil, mailroom.Errorf(mailroom.TooLarge, "%s has %d lines, more than the %d that are read; make it smaller", f.File(), n, maxLines)
 	}
 	// A copy would take as long again as reading it, and nobody else has the bytes.
 	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
@@ -168,29 +221,35 @@ func makeUp(lines []string, text string) bool {
 	return text == ""
 }
 
-// replace puts lines in the place of the file, unless somebody who does not ask
-// for the lock, such as git, has changed it since it was seen. A reader, and
-// whoever comes after a crash, finds the old file or the new one.
-func (f Folder) replace(lines []string, seen fs.FileInfo) (again bool, err error) {
-	name := f.File() + ".tmp"
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, seen.Mode().Perm())
-	if err != nil {
-		return false, fmt.Errorf("write the tracker: %w", err)
+// fits refuses lines that could not be read again.
+func fits(lines []string, name string) error {
+	size := len(lines)
+	for _, line := range lines {
+		size += len(line)
 	}
-	err = write(file, lines)
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		var now fs.FileInfo
-		if now, err = os.Stat(f.File()); err == nil {
-			if !os.SameFile(now, seen) || now.Size() != seen.Size() || !now.ModTime().Equal(seen.ModTime()) {
-				return true, os.Remove(name)
-			}
-			err = os.Rename(name, f.File())
+	if size > MaxFile || len(lines) > maxLines {
+		return mailroom.Errorf(mailroom.TooLarge, "%s would have %d issues in %d bytes; at most %d in %d bytes are read", name, len(lines), size, maxLines, MaxFile)
+	}
+	return nil
+}
+
+// errReplaced says that a process that does not take the lock, such as git, changed
+// the file since it was read.
+var errReplaced = errors.New("the file was changed by another program")
+
+// replace puts lines in the place of the file that was seen.
+func (f Folder) replace(dir *projectdir.Dir, lock *projectdir.Lock, lines []string, seen fs.FileInfo) error {
+	err := lock.Replace(fileIssues, seen.Mode().Perm(), func(to io.Writer) error { return write(to, lines) }, func() error {
+		now, err := dir.Stat(fileIssues)
+		if err == nil && (!os.SameFile(now, seen) || now.Size() != seen.Size() || !now.ModTime().Equal(seen.ModTime())) {
+			err = errReplaced
 		}
-	}
+		return err
+	})
 	if err != nil {
-		return false, fmt.Errorf("write the tracker: %w", errors.Join(err, os.Remove(name)))
+		return fmt.Errorf("write the tracker: %w", err)
 	}
-	return false, f.sync()
+	return nil
 }
 
 func write(file io.Writer, lines []string) error {
@@ -203,20 +262,47 @@ func write(file io.Writer, lines []string) error {
 	return out.Flush()
 }
 
-// sync makes the names in the folder durable.
-func (f Folder) sync() error {
-	dir, err := os.Open(f.path)
+// ReadFile returns another file of the folder, of at most max bytes. A missing one is
+// [fs.ErrNotExist].
+func (f Folder) ReadFile(name string, max int64) ([]byte, error) {
+	dir, err := f.open()
 	if err != nil {
-		return fmt.Errorf("sync the folder of the tracker: %w", err)
+		return nil, err
 	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync the folder of the tracker: %w", err)
+	raw, err := dir.Read(name, max)
+	return raw, errors.Join(err, dir.Close())
+}
+
+// CreateFile writes another file of the folder that does not exist yet, or returns
+// [fs.ErrExist].
+func (f Folder) CreateFile(name, text string) error {
+	dir, err := f.open()
+	if err != nil {
+		return err
 	}
-	return nil
+	return errors.Join(dir.Create(name, text), dir.Close())
+}
+
+// WriteFile replaces another file of the folder.
+func (f Folder) WriteFile(ctx context.Context, name string, text []byte) (err error) {
+	dir, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(ctx, fileLock, fileIssues, f.wait)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	return lock.Replace(name, 0o644, func(to io.Writer) error {
+		_, err := to.Write(text)
+		return err
+	}, nil)
 }
 
 // quarantine keeps lines that are no issues beside the file, before they leave it.
-func (f Folder) quarantine(strays []Stray) error {
+func quarantine(dir *projectdir.Dir, strays []Stray) error {
 	if len(strays) == 0 {
 		return nil
 	}
@@ -232,12 +318,7 @@ func (f Folder) quarantine(strays []Stray) error {
 		}
 		out.Write(append(line, '\n'))
 	}
-	file, err := os.OpenFile(filepath.Join(f.path, fileQuarantine), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return fmt.Errorf("put lines aside: %w", err)
-	}
-	_, err = file.Write(out.Bytes())
-	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err := dir.Append(fileQuarantine, out.Bytes(), maxQuarantine); err != nil {
 		return fmt.Errorf("put lines aside: %w", err)
 	}
 	return nil

@@ -270,7 +270,7 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	w.options.Patience = 10 * time.Millisecond
 	w.start()
 	w.until("it says so", func() bool {
-		return strings.Contains(w.runner.State().Reason, "has kept "+w.folder.File()+" locked for 10ms")
+		return strings.Contains(w.runner.State().Reason, w.folder.File()+" was kept locked for 10ms by ")
 	})
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)

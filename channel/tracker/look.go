@@ -2,7 +2,6 @@ package tracker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -46,10 +45,7 @@ const (
 // read returns the issues. changed is false if they are those of the last time.
 func (r *receiver) read() (t *issues.Tracker, changed bool, err error) {
 	file := r.options.Folder.File()
-	info, err := os.Stat(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, fmt.Errorf("there is no tracker in %s; make one with: bd init", r.options.Folder.Path())
-	}
+	info, err := r.options.Folder.Stat()
 	if err != nil {
 		return nil, false, fmt.Errorf("look at the tracker: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/projectdir"
 	issues "mailroom/tracker"
 )
 
@@ -85,6 +86,7 @@ func New(o Options) (*Watch, error) {
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
+	o.Folder = o.Folder.Waiting(projectdir.Wait{Command: "mailroom serve"})
 	return &Watch{options: o, poke: make(chan struct{}, 1)}, nil
 }
 
@@ -184,8 +186,8 @@ func (w *Watch) update(ctx context.Context, l *channel.Link, change func(*issues
 	if len(strays) > 0 {
 		l.Trouble(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
 	}
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("another program has kept %s locked for %s", w.options.Folder.File(), w.options.Patience)
+	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
+		return fmt.Errorf("%s was kept locked for %s by %s", w.options.Folder.File(), w.options.Patience, locked.Holder)
 	}
 	return err
 }

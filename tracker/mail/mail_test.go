@@ -274,7 +274,7 @@ func TestAGarbledFileIsBegunAnew(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		d.wantCalls(t, reserving)
-		if len(warned) > 1 || len(warned) == 1 && !strings.Contains(warned[0], "begun anew") {
+		if len(warned) > 1 || len(warned) == 1 && !strings.Contains(warned[0], "is dropped") {
 			t.Errorf("%q: it warned %q", text, warned)
 		}
 		b.status(t)
@@ -304,7 +304,7 @@ func TestTheFilesAreIgnoredByGit(t *testing.T) {
 		"mail.json\nmail.lock\n*.tmp\nx\n": "mail.json\nmail.lock\n*.tmp\nx\n",
 	} {
 		folder := t.TempDir()
-		name := filepath.Join(folder, fileIgnore)
+		name := filepath.Join(folder, ".gitignore")
 		if had != "" {
 			if err := os.WriteFile(name, []byte(had), 0o600); err != nil {
 				t.Fatal(err)

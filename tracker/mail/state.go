@@ -1,31 +1,26 @@
 package mail
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/gofrs/flock"
+	"mailroom/internal/projectdir"
 )
 
 // Names of files in the tracker's folder. They are for this machine alone.
 const (
-	fileState  = "mail.json"
-	fileLock   = "mail.lock"
-	fileIgnore = ".gitignore"
-	temporary  = "*.tmp"
+	fileState = "mail.json"
+	fileLock  = "mail.lock"
+	temporary = "*.tmp"
 )
 
 const (
-	lockRetry = 2 * time.Millisecond
 	lockWait  = time.Second        // for others who write the file, which takes them milliseconds
 	grace     = time.Second        // for a sender, to write down what was sent
 	maxKept   = 200                // calls for a server; the oldest go first
@@ -174,18 +169,29 @@ func (s *state) tidy(now time.Time) {
 	}
 }
 
-// place is the folder with the file.
+// place is the folder with the file. It comes with a project and is not trusted.
 type place struct{ folder string }
 
-func (p place) file() string { return filepath.Join(p.folder, fileState) }
+// maxState bounds the file. A command writes far less: calls and reservations are
+// bounded.
+const maxState = 16 << 20 // bytes
 
-var errGarbled = errors.New("it was not as commands write it, and is begun anew")
+var errGarbled = errors.New("it was not as commands write it; what was kept in it is dropped")
 
 // read returns what the file says, nothing if there is none. What cannot be
 // understood is errGarbled, and nothing too.
 func (p place) read() (*state, error) {
+	dir, err := projectdir.Open(p.folder)
+	if err != nil {
+		return &state{}, fmt.Errorf("read %s: %w", fileState, err)
+	}
+	defer dir.Close() // it is only read: nothing can be lost
+	return readState(dir)
+}
+
+func readState(dir *projectdir.Dir) (*state, error) {
 	s := &state{Servers: map[string]*server{}}
-	raw, err := os.ReadFile(p.file())
+	raw, err := dir.Read(fileState, maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s, nil
@@ -199,14 +205,19 @@ func (p place) read() (*state, error) {
 }
 
 // update changes what the file says, unless change returns false. A garbled file
-// is begun anew, and told of after that. Nobody waits for a network while it runs.
+// is replaced, and told of after that. Nobody waits for a network while it runs.
 func (p place) update(ctx context.Context, change func(*state) bool) (err error) {
-	lock := flock.New(filepath.Join(p.folder, fileLock))
-	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
+	dir, err := projectdir.Open(p.folder)
+	if err != nil {
+		return fmt.Errorf("open the folder of %s: %w", fileState, err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(ctx, fileLock, fileState, projectdir.Wait{Command: "bd"})
+	if err != nil {
 		return fmt.Errorf("lock %s: %w", fileState, err)
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
-	s, garbled := p.read()
+	s, garbled := readState(dir)
 	if garbled != nil && !errors.Is(garbled, errGarbled) {
 		return garbled
 	}
@@ -214,65 +225,27 @@ func (p place) update(ctx context.Context, change func(*state) bool) (err error)
 		return nil
 	}
 	s.tidy(time.Now())
-	return errors.Join(garbled, p.write(s))
+	return errors.Join(garbled, write(dir, lock, s))
 }
 
-// write puts a new file in the place of the old one.
-func (p place) write(s *state) error {
+// write puts a new file in the place of the old one. It sees that git leaves these
+// files alone, in folders too that were made before there were any.
+func write(dir *projectdir.Dir, lock *projectdir.Lock, s *state) error {
 	raw, err := json.MarshalIndent(s, "", " ")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", fileState, err)
 	}
-	if _, err := os.Stat(p.file()); errors.Is(err, fs.ErrNotExist) {
-		if err := p.ignore(); err != nil {
+	if _, err := dir.Stat(fileState); errors.Is(err, fs.ErrNotExist) {
+		if err := dir.Ignore(fileState, fileLock, temporary); err != nil {
 			return err
 		}
 	}
-	name := p.file() + ".tmp"
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	err = lock.Replace(fileState, 0o644, func(to io.Writer) error {
+		_, err := to.Write(append(raw, '\n'))
+		return err
+	}, nil)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", fileState, err)
-	}
-	_, err = file.Write(append(raw, '\n'))
-	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
-		err = os.Rename(name, p.file())
-	}
-	if err != nil {
-		return fmt.Errorf("write %s: %w", fileState, err)
-	}
-	return nil
-}
-
-// ignore sees that git leaves these files alone, in folders too that were made
-// before there were any.
-func (p place) ignore() error {
-	name := filepath.Join(p.folder, fileIgnore)
-	raw, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("read %s: %w", fileIgnore, err)
-	}
-	var more bytes.Buffer
-	if len(raw) > 0 && raw[len(raw)-1] != '\n' {
-		more.WriteByte('\n')
-	}
-	lines := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n")
-	missing := 0
-	for _, line := range []string{fileState, fileLock, temporary} {
-		if !slices.Contains(lines, line) {
-			more.WriteString(line + "\n")
-			missing++
-		}
-	}
-	if missing == 0 {
-		return nil
-	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", fileIgnore, err)
-	}
-	_, err = file.Write(more.Bytes())
-	if err := errors.Join(err, file.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", fileIgnore, err)
 	}
 	return nil
 }

@@ -2,11 +2,15 @@ package bd
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,31 +25,59 @@ func (m *Main) exportCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&to, "output", "o", "", "file to write (default stdout)")
 	cmd.Flags().StringVarP(&status, "status", "s", "", "only those of this status")
 	cmd.Flags().StringP("format", "f", "jsonl", "accepted; it is jsonl")
-	cmd.RunE = func(*cobra.Command, []string) error {
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return m.read(func(t *tracker.Tracker) error {
-			var file *os.File
-			out := m.Stdout
-			if to != "" {
-				own, err := m.isOwn(m.at(to))
-				if err != nil || own {
-					return err // it is there already
-				}
-				if file, err = os.Create(m.at(to)); err != nil {
-					return fmt.Errorf("export: %w", err)
-				}
-				out = file
-			}
-			n, err := exported(out, t, tracker.Status(status))
-			if file == nil {
+			if to == "" || to == "-" || to == "/dev/stdout" {
+				_, err := exported(m.Stdout, t, tracker.Status(status))
 				return err
 			}
-			if err = errors.Join(err, file.Close()); err != nil {
+			own, err := m.isOwn(m.at(to))
+			if err != nil || own {
+				return err // it is there already
+			}
+			n, err := m.exportFile(cmd.Context(), m.at(to), t, tracker.Status(status))
+			if err != nil {
 				return fmt.Errorf("export: %w", err)
 			}
 			return m.tell("Wrote %d issues to %s.", n, to)
 		})
 	}
 	return cmd
+}
+
+// exportFile writes the issues to a file that the user named. What stands there may
+// have come with the project, so a link is not followed.
+func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, status tracker.Status) (n int, err error) {
+	dir, err := m.folder()
+	if err != nil {
+		return 0, err
+	}
+	if within(dir, path) {
+		var text bytes.Buffer
+		if n, err = exported(&text, t, status); err == nil {
+			err = m.waiting(dir).WriteFile(ctx, filepath.Base(path), text.Bytes())
+		}
+		return n, err
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
+	if errors.Is(err, syscall.ELOOP) {
+		return 0, mailroom.Errorf(mailroom.Invalid, "%s is a link; name the file that it leads to", path)
+	}
+	if err != nil {
+		return 0, err
+	}
+	n, err = exported(file, t, status)
+	return n, errors.Join(err, file.Close())
+}
+
+// within reports whether a path is directly in the tracker's folder.
+func within(dir tracker.Folder, path string) bool {
+	ours, err := os.Stat(dir.Path())
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(filepath.Dir(path))
+	return err == nil && os.SameFile(ours, other)
 }
 
 // isOwn reports whether a path is the tracker's own file, which scripts export to
@@ -55,9 +87,9 @@ func (m *Main) isOwn(path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ours, err := os.Stat(dir.File())
+	ours, err := dir.Stat()
 	if err != nil {
-		return false, fmt.Errorf("look at the file: %w", err)
+		return false, err
 	}
 	other, err := os.Stat(path)
 	return err == nil && os.SameFile(ours, other), nil
@@ -219,7 +251,7 @@ func (m *Main) renameCommand() *cobra.Command {
 			return err
 		}
 		set.Prefix = args[0]
-		if err := writeSettings(dir, set); err != nil {
+		if err := m.writeSettings(cmd.Context(), dir, set); err != nil {
 			return err
 		}
 		if m.json {
@@ -263,9 +295,9 @@ func (m *Main) infoCommand() *cobra.Command {
 		}
 		return m.read(func(t *tracker.Tracker) error {
 			set := m.settings(dir)
-			file, err := os.Stat(dir.File())
+			file, err := dir.Stat()
 			if err != nil {
-				return fmt.Errorf("look at the file: %w", err)
+				return err
 			}
 			if m.json {
 				return m.printJSON(map[string]any{

@@ -2,9 +2,10 @@ package bd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,9 +41,9 @@ func (m *Main) initCommand() *cobra.Command {
 		if err := dir.Init(); err != nil {
 			return err
 		}
-		file, err := os.OpenFile(filepath.Join(path, settingsFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		err := dir.CreateFile(settingsFile, fmt.Sprintf("prefix = %q\n", prefix))
 		switch {
-		case os.IsExist(err):
+		case errors.Is(err, fs.ErrExist):
 			if m.json {
 				set, err := readSettings(dir)
 				if err != nil {
@@ -52,13 +53,6 @@ func (m *Main) initCommand() *cobra.Command {
 			}
 			return m.tell("There is a tracker in %s already.", path)
 		case err != nil:
-			return fmt.Errorf("make the tracker: %w", err)
-		}
-		_, err = fmt.Fprintf(file, "prefix = %q\n", prefix)
-		if e := file.Close(); err == nil {
-			err = e
-		}
-		if err != nil {
 			return fmt.Errorf("make the tracker: %w", err)
 		}
 		if m.json {

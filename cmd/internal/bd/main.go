@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"mailroom"
+	"mailroom/internal/projectdir"
 	"mailroom/tracker"
 	"mailroom/tracker/mail"
 )
@@ -37,6 +38,8 @@ type Main struct {
 
 	// set by Run, from the flags
 	json, quiet, verbose bool
+	patience             time.Duration // with others that write the tracker
+	command              string        // its name, for others that wait for it
 	actor, database      string
 	readonly             bool
 	colours              bool
@@ -88,8 +91,12 @@ They are in .beads/issues.jsonl, one a line, and nowhere else: there is no serve
 daemon and no cache. A command reads the file, and puts a new one in its place.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Version: m.Version,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			m.entered = true
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			m.entered, m.command = true, cmd.CommandPath()
+			if m.patience <= 0 {
+				return mailroom.Errorf(mailroom.Invalid, "lock timeout %s is not above 0; give one such as 30s", m.patience)
+			}
+			return nil
 		},
 	}
 	if m.Name != "" {
@@ -102,6 +109,8 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 	flags.StringVar(&m.database, "db", "", "a file in the tracker's folder, instead of looking for .beads upwards")
 	flags.BoolVarP(&m.quiet, "quiet", "q", false, "say only what is wrong")
 	flags.BoolVarP(&m.verbose, "verbose", "v", false, "say more")
+	flags.DurationVar(&m.patience, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
+	flags.Lookup("lock-timeout").DefValue = "" // it is in the text
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
 	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox"} {
 		flags.Bool(name, false, "accepted; it means nothing here")
@@ -271,12 +280,39 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	if err != nil {
 		return err
 	}
-	strays, err := update(dir, ctx, f)
+	strays, err := update(m.waiting(dir), ctx, f)
+	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
+		return mailroom.Errorf(mailroom.Conflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
+	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(strays) > 0 {
 		m.say("Warning: %d lines of the file were no issues and are in quarantine.jsonl now: %v", len(strays), strays[0].Err)
 	}
 	return err
+}
+
+// lockTimeout is how long a command waits unless a flag says otherwise.
+func (m *Main) lockTimeout() time.Duration {
+	const usual = 30 * time.Second
+	text := m.Env("BD_LOCK_TIMEOUT")
+	if text == "" {
+		return usual
+	}
+	if d, err := time.ParseDuration(text); err == nil && d > 0 {
+		return d
+	}
+	m.say("Warning: BD_LOCK_TIMEOUT %q is not a duration above 0, such as 30s; going on with %s", text, usual)
+	return usual
+}
+
+// lockNotice is how long a command waits for another one before it says so.
+const lockNotice = 2 * time.Second
+
+// waiting is a folder whose lock the command waits for.
+func (m *Main) waiting(dir tracker.Folder) tracker.Folder {
+	return dir.Waiting(projectdir.Wait{Command: m.command, Most: m.patience, Notice: lockNotice, Tell: func(h projectdir.Holder) {
+		m.say("Waiting for the tracker, which is locked by %s; at most %s", h, m.patience)
+	}})
 }
 
 // ShortLived is for a process that is a single invocation: it is over before

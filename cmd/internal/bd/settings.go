@@ -2,11 +2,10 @@ package bd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -28,12 +27,15 @@ type mailSettings struct {
 	Project string `toml:"project,omitempty"`
 }
 
-const settingsFile = "config.toml"
+const (
+	settingsFile = "config.toml"
+	maxSettings  = 64 << 10 // bytes
+)
 
 // readSettings reads the file as far as it can be understood, and says what of it
 // cannot.
 func readSettings(dir tracker.Folder) (s settings, err error) {
-	raw, err := os.ReadFile(filepath.Join(dir.Path(), settingsFile))
+	raw, err := dir.ReadFile(settingsFile, maxSettings)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -76,13 +78,13 @@ func (m *Main) settings(dir tracker.Folder) settings {
 	return s
 }
 
-// writeSettings changes the prefix of new ids.
-func writeSettings(dir tracker.Folder, set settings) error {
+// writeSettings replaces the settings.
+func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings) error {
 	raw, err := toml.Marshal(set)
-	if err != nil {
-		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
+	if err == nil {
+		err = m.waiting(dir).WriteFile(ctx, settingsFile, raw)
 	}
-	if err := os.WriteFile(filepath.Join(dir.Path(), settingsFile), raw, 0o644); err != nil {
+	if err != nil {
 		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)
 	}
 	return nil

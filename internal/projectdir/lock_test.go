@@ -1,0 +1,159 @@
+package projectdir
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func open(t *testing.T) *Dir {
+	t.Helper()
+	d, err := Make(filepath.Join(t.TempDir(), "project"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+func lock(t *testing.T, d *Dir, wait Wait) *Lock {
+	t.Helper()
+	l, err := d.Lock(t.Context(), "lock", "file", wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func unlock(t *testing.T, l *Lock) {
+	t.Helper()
+	if err := l.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAWaitForALockNamesItsHolderAndEnds(t *testing.T) {
+	d := open(t)
+	synctest.Test(t, func(t *testing.T) {
+		l := lock(t, d, Wait{Command: "bd update"})
+		since := time.Now()
+		begin := time.Now()
+		var told []time.Duration
+		_, err := d.Lock(t.Context(), "lock", "file", Wait{Most: 30 * time.Second, Notice: 2 * time.Second, Tell: func(h Holder) {
+			if h.PID != os.Getpid() || h.Command != "bd update" || !h.Since.Equal(since.Truncate(time.Second)) {
+				t.Errorf("the holder is %+v", h)
+			}
+			told = append(told, time.Since(begin))
+		}})
+		locked, ok := errors.AsType[*LockedError](err)
+		if !ok || locked.Holder.Command != "bd update" || !strings.Contains(err.Error(), `("bd update", since`) {
+			t.Errorf("it ended with %v", err)
+		}
+		if took := time.Since(begin); took < 30*time.Second || took > 31*time.Second {
+			t.Errorf("it gave up after %s", took)
+		}
+		if len(told) != 1 || told[0] < 2*time.Second || told[0] > 3*time.Second {
+			t.Errorf("it told of the holder after %v", told)
+		}
+		unlock(t, l)
+		unlock(t, lock(t, d, Wait{}))
+	})
+}
+
+func TestAWaitForALockEndsWithItsContext(t *testing.T) {
+	d := open(t)
+	l := lock(t, d, Wait{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := d.Lock(ctx, "lock", "file", Wait{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ended with %v", err)
+	}
+	unlock(t, l)
+}
+
+func TestALockFileThatIsReplacedIsLockedAsItIsNow(t *testing.T) {
+	d := open(t)
+	synctest.Test(t, func(t *testing.T) {
+		old := lock(t, d, Wait{})
+		got := make(chan *Lock)
+		go func() { got <- lock(t, d, Wait{}) }()
+		synctest.Wait()                                   // it waits for the old file
+		if err := os.Remove(d.Path("lock")); err != nil { // as git clean does
+			t.Fatal(err)
+		}
+		now := lock(t, d, Wait{})
+		unlock(t, old)
+		select {
+		case <-got:
+			t.Fatal("two hold the lock")
+		case <-time.After(time.Second):
+		}
+		unlock(t, now)
+		unlock(t, <-got)
+	})
+}
+
+// TestWhatAKilledHolderLeftIsRemoved has a lock file that says which temporary file
+// its holder wrote; a repository can carry one too, so no other name is removed.
+func TestWhatAKilledHolderLeftIsRemoved(t *testing.T) {
+	d := open(t)
+	killed := lock(t, d, Wait{Command: "bd update"})
+	raw, err := os.ReadFile(d.Path("lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{killed.temporary, "file", "notes.tmp", "file.AAAA.tmp"} {
+		if err := d.Create(name, "left"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(d.Path("lock"), []byte(strings.Replace(string(raw), killed.temporary, name, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if name == killed.temporary {
+			killed.told = false // it unlocks without a word, as a process that ends
+			unlock(t, killed)
+		}
+		unlock(t, lock(t, d, Wait{}))
+		if _, err := d.Stat(name); (err == nil) != (name != killed.temporary) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestReplaceLeavesNoTemporaryFile(t *testing.T) {
+	d := open(t)
+	l := lock(t, d, Wait{})
+	if err := l.Replace("file", 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }, nil); err != nil {
+		t.Fatal(err)
+	}
+	stop := errors.New("stop")
+	for what, err := range map[string]error{
+		"write":  l.Replace("file", 0o600, func(io.Writer) error { return stop }, nil),
+		"rename": l.Replace("file", 0o600, func(io.Writer) error { return nil }, func() error { return stop }),
+	} {
+		if !errors.Is(err, stop) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	unlock(t, l)
+	if raw, err := d.Read("file", 3); err != nil || string(raw) != "new" {
+		t.Errorf("%q, %v", raw, err)
+	}
+	if _, err := d.Read("file", 2); err == nil {
+		t.Error("a file of 3 bytes is not more than 2")
+	}
+	left, err := filepath.Glob(d.Path("*.tmp"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v, left behind: %v", err, left)
+	}
+}
