@@ -1,6 +1,7 @@
 package poll
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -30,18 +31,38 @@ func readPage(raw []byte) ([]json.RawMessage, error) {
 	return nil, errors.New("the page is no list of rows")
 }
 
+// ascending brings rows into the order in which they were written. The rows vote: each
+// one that is older than the row before it is a vote for a page that lists the newest
+// first. So no single row decides, whether it has no time, or a wrong one.
 func ascending(rows []json.RawMessage) []json.RawMessage {
-	type place struct {
-		CreatedAt time.Time `json:"created_at"`
-		Seq       int64     `json:"seq"`
+	votes, before := 0, place{}
+	for _, raw := range rows {
+		var p place
+		if json.Unmarshal(raw, &p) != nil || p.CreatedAt.IsZero() && p.Seq <= 0 {
+			continue // it says nothing of its place
+		}
+		votes += before.compare(p)
+		before = p
 	}
-	var first, last place
-	if len(rows) < 2 || json.Unmarshal(rows[0], &first) != nil || json.Unmarshal(rows[len(rows)-1], &last) != nil {
-		return rows
-	}
-	later := first.CreatedAt.Compare(last.CreatedAt)
-	if later > 0 || later == 0 && first.Seq > last.Seq && last.Seq > 0 {
+	if votes > 0 {
 		slices.Reverse(rows)
 	}
 	return rows
+}
+
+// place is what a row says of when it was written.
+type place struct {
+	CreatedAt time.Time `json:"created_at"`
+	Seq       int64     `json:"seq"`
+}
+
+// compare is +1 if p was written after q, -1 if before, and 0 if the two do not say.
+func (p place) compare(q place) int {
+	if !p.CreatedAt.IsZero() && !q.CreatedAt.IsZero() && !p.CreatedAt.Equal(q.CreatedAt) {
+		return p.CreatedAt.Compare(q.CreatedAt)
+	}
+	if p.Seq > 0 && q.Seq > 0 {
+		return cmp.Compare(p.Seq, q.Seq)
+	}
+	return 0
 }
