@@ -20,6 +20,15 @@ type Pace struct {
 	// are made for ever.
 	GiveUpAfter int
 
+	// Polled says that the platform is asked for messages, and there is no connection
+	// to open again: the first pause after any failure is First, and a parked channel is
+	// tried every Most at the latest.
+	Polled bool
+	// Patience is for how long errors that are fatal are retried like others, if the
+	// channel was connected before: a platform that is deployed anew may refuse good
+	// credentials for a while. 0: not at all.
+	Patience time.Duration
+
 	// Of the platform.
 	Fresh   time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
 	Connect time.Duration // for Connect to return: 30 s
@@ -39,6 +48,9 @@ func (p *Pace) fill() {
 		}
 	}
 	p.Most = max(p.Most, p.First)
+	if p.Polled {
+		p.Probe = min(p.Probe, p.Most)
+	}
 	if p.Attempts == 0 {
 		p.Attempts = 20
 	}
@@ -81,6 +93,7 @@ type standing struct {
 	stranded []int // adapters that were told to end, and have not
 
 	attempts int       // failed tries in a row
+	refused  time.Time // first of the fatal failures since it was connected; zero: there was none
 	due      time.Time // of the next try; zero: none is to be made
 	by       time.Time // when the adapter is late with what it is to do in its phase; zero: never
 
@@ -200,6 +213,7 @@ func (p Pace) hear(s standing, at time.Time) standing {
 		s.down += at.Sub(s.downSince)
 		s.downSince = time.Time{}
 	}
+	s.refused = time.Time{}
 	if at.Sub(s.connected) >= p.First {
 		s.attempts = 0
 	}
@@ -210,15 +224,22 @@ func (p Pace) hear(s standing, at time.Time) standing {
 func (p Pace) fall(s standing, e event) (standing, action) {
 	held := s.condition == Connected && e.at.Sub(s.connected) >= p.First
 	after := min(max(e.after, 0), longestPause)
+	if e.fatal && s.refused.IsZero() {
+		s.refused = e.at
+	}
+	forGood := e.fatal && !(s.ever && e.at.Sub(s.refused) < p.Patience)
 	if held {
-		s.attempts, s.due = 0, e.at.Add(after)
+		s.attempts = 0
+	}
+	if atOnce := !p.Polled && (!e.fatal || forGood); held && atOnce {
+		s.due = e.at.Add(after)
 	} else {
 		s.attempts++
 		s.due = e.at.Add(max(p.pause(s.attempts, e.jitter), after))
 	}
 	to := Queued
 	switch {
-	case e.fatal:
+	case forGood:
 		to, s.due = Failed, time.Time{}
 	case p.GiveUpAfter > 0 && s.attempts >= p.GiveUpAfter:
 		to, s.due = GaveUp, time.Time{}
@@ -293,7 +314,7 @@ func (p Pace) resume(s standing, e event) (standing, action) {
 			s = s.to(Queued, s.reason, e.at)
 		}
 		if s.condition != Connected {
-			s.attempts = 0
+			s.attempts, s.refused = 0, time.Time{}
 		}
 		return s, nothing
 	case s.phase.live():
@@ -304,13 +325,13 @@ func (p Pace) resume(s standing, e event) (standing, action) {
 		if to == Queued {
 			reason = "its configuration has changed"
 		}
-		s.attempts, s.due = 0, e.at
+		s.attempts, s.refused, s.due = 0, time.Time{}, e.at
 		return p.retire(s.to(to, reason, e.at), e.at), closeIt
 	}
 	switch s.condition {
 	case Parked, GaveUp, Failed:
 		s = s.to(Queued, s.reason, e.at)
 	}
-	s.attempts, s.due = 0, e.at
+	s.attempts, s.refused, s.due = 0, time.Time{}, e.at
 	return p.tick(s, e)
 }

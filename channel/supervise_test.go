@@ -121,6 +121,11 @@ func TestAFailureComesAgain(t *testing.T) {
 		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: Failed},
 		"connected, and not held":           {held: 30*second - 1, event: event{}, state: Queued, tries: 1, next: 30 * second},
 		"connected, not held, the only one": {pace: Pace{GiveUpAfter: 1}, held: second, event: event{}, state: GaveUp, tries: 1},
+		"polled, connected":                 {pace: Pace{Polled: true, First: second}, held: time.Minute, event: event{}, state: Queued, tries: 1, next: second},
+		"polled, connected, Retry-After":    {pace: Pace{Polled: true, First: second}, held: time.Minute, event: event{after: time.Minute}, state: Queued, tries: 1, next: time.Minute},
+		"polled, parked at once":            {pace: Pace{Polled: true, Attempts: 1, Most: time.Minute}, event: event{}, state: Parked, tries: 1, next: time.Minute},
+		"patient, never connected, fatal":   {pace: Pace{Patience: time.Hour}, event: event{fatal: true}, state: Failed, tries: 1},
+		"patient, connected, fatal":         {pace: Pace{Patience: time.Hour}, held: time.Minute, event: event{fatal: true}, state: Queued, tries: 1, next: 30 * second},
 		"own numbers":                       {pace: Pace{First: second, Most: second}, event: event{}, state: Queued, tries: 1, next: second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -231,6 +236,47 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 	})
 }
 
+// TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway plays an outage of two hours,
+// and then says what a refusal of the token means before and after its patience.
+func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
+	x := newTale(t, Pace{Polled: true, First: time.Second, Most: time.Minute, Patience: 5 * time.Minute, Fresh: time.Hour})
+	connect := func() {
+		t.Helper()
+		x.does(opened, nothing)
+		x.does(heard, nothing)
+		x.after(time.Minute).does(heard, nothing)
+	}
+	connect()
+	for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		x.fails(event{})
+		x.is(Queued, i+1, pause*time.Second)
+		x.after(pause*time.Second).does(ticked, makeOne)
+	}
+	for n := 9; n <= 120; n++ {
+		x.fails(event{})
+		if wait := x.s.due.Sub(x.at); wait != time.Minute {
+			t.Fatalf("after %d tries the next one is in %s", n, wait)
+		}
+		x.after(time.Minute).does(ticked, makeOne)
+	}
+	connect()
+	for refused := x.at; ; {
+		x.fails(event{fatal: true, reason: "401"})
+		if x.s.condition == Failed {
+			if held := x.at.Sub(refused); held < 5*time.Minute || held > 6*time.Minute {
+				t.Errorf("it failed for good after %s", held)
+			}
+			break
+		}
+		x.at = x.s.due
+		x.does(ticked, makeOne)
+	}
+	x.does(resumed, makeOne)
+	connect()
+	x.fails(event{fatal: true}) // the patience begins again
+	x.is(Queued, 1, time.Second)
+}
+
 func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		pace  Pace
@@ -281,6 +327,7 @@ func FuzzChannel(f *testing.F) {
 	f.Add(byte(1), []byte{3, 0, 4, 0, 7, 1, 3, 0, 7, 0, 6, 12})
 	f.Add(byte(2), []byte{6, 13, 6, 13, 6, 13, 11, 0, 1, 0, 2, 0, 6, 14, 8, 0, 4, 0})
 	f.Add(byte(3), []byte{1, 0, 6, 15, 27, 1, 4, 1})
+	f.Add(byte(8), []byte{1, 0, 2, 9, 243, 9, 4, 0, 6, 12, 1, 0, 243, 17, 4, 0, 6, 17, 1, 0, 243, 20})
 	f.Fuzz(func(t *testing.T, numbers byte, events []byte) {
 		p := Pace{}
 		if numbers&1 != 0 {
@@ -291,6 +338,9 @@ func FuzzChannel(f *testing.F) {
 		}
 		if numbers&4 != 0 {
 			p.Attempts, p.Fresh = -1, 5*time.Second
+		}
+		if numbers&8 != 0 {
+			p.Polled, p.Patience = true, time.Minute
 		}
 		x := newTale(t, p)
 		living := map[int]bool{1: true} // adapters that were made and have not ended
@@ -370,6 +420,12 @@ func (x *tale) holds() {
 	}
 	if s.phase.live() && !s.due.IsZero() || s.due.Sub(x.at) > max(p.Probe, longestPause, p.Most*6/5) {
 		x.t.Fatalf("at %s the next try is at %s: %+v", x.at, s.due, s)
+	}
+	if p.Polled && s.condition == Parked && s.due.Sub(x.at) > max(p.Most, longestPause) {
+		x.t.Fatalf("a polled platform waits until %s at %s: %+v", s.due, x.at, s)
+	}
+	if s.condition == Failed && !s.refused.IsZero() && s.ever && x.at.Sub(s.refused) < p.Patience {
+		x.t.Fatalf("a refusal counts before its patience has passed: %+v", s)
 	}
 	if s.condition == Parked && (p.Attempts < 0 || s.attempts < p.Attempts) {
 		x.t.Fatalf("parked without need: %+v", s)

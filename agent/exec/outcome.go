@@ -38,15 +38,18 @@ type Started struct {
 // start_timeout, idle_timeout, total_timeout or deadline, and LimitMS how long
 // that was; "" and 0 if it was not stopped by one.
 type Exited struct {
-	ExitCode   *int   `json:"exit_code,omitempty"`
-	Signal     string `json:"signal,omitempty"`  // such as "killed"
-	Stopped    string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
-	Limit      string `json:"limit,omitempty"`
-	LimitMS    int64  `json:"limit_ms,omitempty"`
-	DurationMS int64  `json:"duration_ms"`
-	Stderr     string `json:"stderr,omitempty"`  // its end, at most 4 KiB
-	Left       []int  `json:"left,omitempty"`    // processes that could not be ended
-	Skipped    int    `json:"skipped,omitempty"` // lines of a program that could not be read
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   string `json:"signal,omitempty"`  // such as "killed"
+	Stopped  string `json:"stopped,omitempty"` // why it was stopped; "" if it ended by itself
+	// Class is what the ending means for the run; "" for a success, and where no class
+	// is known. It is safe to show where stderr is not.
+	Class      mailroom.Class `json:"class,omitempty"`
+	Limit      string         `json:"limit,omitempty"`
+	LimitMS    int64          `json:"limit_ms,omitempty"`
+	DurationMS int64          `json:"duration_ms"`
+	Stderr     string         `json:"stderr,omitempty"`  // its end, at most 4 KiB
+	Left       []int          `json:"left,omitempty"`    // processes that could not be ended
+	Skipped    int            `json:"skipped,omitempty"` // lines of a program that could not be read
 }
 
 const (
@@ -164,7 +167,11 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 	if verdict == nil {
 		done = &checkpoint{Done: true}
 	}
-	st, err := step(KindExited, e.exited(), done)
+	exited := e.exited()
+	if verdict != nil {
+		exited.Class = mailroom.AsFailure(verdict).Class
+	}
+	st, err := step(KindExited, exited, done)
 	if err == nil {
 		st.Record = verdict != nil
 		st.Entries = append(more.Entries, st.Entries...)

@@ -141,6 +141,9 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 			return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("no")}
 		}, "(codex exit=-1)"},
 		"exit code":   {exits(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
+		"no model":    {exits(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is not available or limits it; try again later)\n(codex exit=1)"},
+		"not set up":  {exits(`{"exit_code":1,"class":"permanent","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: it cannot do this as it is set up, for example without being signed in; the same message will fail again)\n(codex exit=1)"},
+		"an error":    {exits(`{"exit_code":2,"class":"transient","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its program ended with an error; it may work the next time)\n(codex exit=2)"},
 		"signal":      {exits(`{"signal":"killed","duration_ms":5}`), "(codex exit=-1)"},
 		"timed out":   {exits(`{"exit_code":0,"stopped":"too long","limit":"total_timeout","limit_ms":600000,"duration_ms":5}`), "(codex timed out after 600s)\n(codex exit=-1)"},
 		"ran to long": {exits(`{"signal":"killed","stopped":"x","limit":"idle_timeout","limit_ms":1500,"duration_ms":5}`), "(codex timed out after 2s)\n(codex exit=-1)"},

@@ -19,6 +19,7 @@ type ending struct {
 	exit    int           // of its program; -1: it had a time-out or a signal, or is no program
 	limit   time.Duration // that it passed; 0: none
 	stopped bool          // somebody had it stopped
+	why     string        // it failed, in plain words without what its program wrote; "" if it is not known
 }
 
 // text is what the person reads in place of a reply.
@@ -34,6 +35,9 @@ func (e ending) text() string {
 		lines = append(lines, fmt.Sprintf("(%s timed out after %ds)", e.agent, (e.limit+time.Second/2)/time.Second))
 	case e.stopped:
 		lines = append(lines, fmt.Sprintf("(%s was stopped)", e.agent))
+	}
+	if e.why != "" && e.limit == 0 && !e.stopped {
+		lines = append(lines, fmt.Sprintf("(%s failed: %s)", e.agent, e.why))
 	}
 	return strings.Join(append(lines, fmt.Sprintf("(%s exit=%d)", e.agent, e.exit)), "\n")
 }
@@ -56,7 +60,7 @@ func readEnding(ctx context.Context, l *channel.Link, run *mailroom.Run) (ending
 		return e, err
 	}
 	if run.Error != nil {
-		e.limit = deadlineOf(run.Error.Message)
+		e.limit, e.why = deadlineOf(run.Error.Message), reason(run.Error.Class)
 	}
 	for i := len(entries) - 1; i >= 0; i-- { // in the order in which it happened
 		if entry := entries[i]; entry.Attempt == run.Attempt {
@@ -83,6 +87,9 @@ func (e *ending) add(entry mailroom.Entry) error {
 	if err := entry.Decode(&x); err != nil {
 		return err
 	}
+	if x.Class != "" {
+		e.why = reason(x.Class)
+	}
 	if x.ExitCode != nil && x.Stopped == "" {
 		e.exit = *x.ExitCode
 	}
@@ -90,6 +97,22 @@ func (e *ending) add(entry mailroom.Entry) error {
 		e.limit = time.Duration(x.LimitMS) * time.Millisecond
 	}
 	return nil
+}
+
+// reason says what a class of failure means to a person who cannot read the log. What
+// the program wrote stays there: it may name keys and paths of the machine.
+func reason(c mailroom.Class) string {
+	switch c {
+	case mailroom.Outage:
+		return "its model, or another service that it needs, is not available or limits it; try again later"
+	case mailroom.Permanent:
+		return "it cannot do this as it is set up, for example without being signed in; the same message will fail again"
+	case mailroom.Transient:
+		return "its program ended with an error; it may work the next time"
+	case mailroom.Crashed:
+		return "the server that runs it ended several times while it worked"
+	}
+	return ""
 }
 
 // deadlineOf is the run deadline that an error of the engine names; 0 if it is

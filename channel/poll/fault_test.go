@@ -48,6 +48,14 @@ func troubles() []trouble {
 			w.until("it has failed for good", func() bool { return w.runner.State().Condition == channel.Failed })
 			w.runner.Resume()
 		}},
+		{name: "look: 401, as in a deployment", then: func(w *world) {
+			w.until("it is connected", func() bool { return w.runner.State().Condition == channel.Connected })
+			w.platform.Fail(polltest.Activity, status(401)...)
+			w.until("it was refused", func() bool { return strings.Contains(w.runner.State().LastError, "401") })
+			if s := w.runner.State(); s.Condition == channel.Failed {
+				w.t.Errorf("one 401 is the end: %+v", s)
+			}
+		}},
 		{name: "look: 429, Retry-After 1", when: fails(polltest.Activity, wait...)},
 		{name: "look: hangs", hangs: true, when: fails(polltest.Activity, hang...)},
 		{name: "look: half an answer", when: fails(polltest.Activity, half...)},
@@ -73,13 +81,21 @@ func troubles() []trouble {
 		{name: "reply: 500, 500", when: fails(polltest.Notify, status(500, 500)...)},
 		{name: "reply: 403", when: fails(polltest.Notify, status(403)...)},
 		{name: "reply: 429, Retry-After 1", when: fails(polltest.Notify, wait...)},
-		{name: "reply: 400", when: fails(polltest.Notify, status(400)...), replies: -1, dead: 1},
+		{name: "reply: 404, 400, 422, as in a deployment", when: fails(polltest.Notify, status(404, 400, 422)...)},
+		{name: "reply: 400 for longer than the patience", when: func(w *world) {
+			w.options.Patience = time.Nanosecond
+			w.platform.Fail(polltest.Notify, status(400, 400)...)
+		}, replies: -1, dead: 1},
 		{name: "reply: hangs", hangs: true, when: fails(polltest.Notify, hang...), repeated: 1},
 		{name: "reply: 502 by a proxy", when: fails(polltest.Notify, status(502)...), repeated: 1},
 		{name: "reply: taken, answer lost", when: fails(polltest.Notify, lost...), replies: +1, repeated: 1},
 		{name: "reply: taken, half an answer", when: fails(polltest.Notify, half...)},
 		{name: "delegation: taken, answer lost", when: fails(polltest.Delegate, lost...)},
-		{name: "delegation: 404", when: fails(polltest.Delegate, status(404)...), replies: -1, dead: 1},
+		{name: "delegation: 404, 409, as in a deployment", when: fails(polltest.Delegate, status(404, 409)...)},
+		{name: "delegation: 404 for longer than the patience", when: func(w *world) {
+			w.options.Patience = time.Nanosecond
+			w.platform.Fail(polltest.Delegate, status(404, 404)...)
+		}, replies: -1, dead: 1},
 		{name: "acknowledgement: 500", when: fails(polltest.Ack, status(500)...)},
 		{name: "acknowledgement: hangs", hangs: true, when: fails(polltest.Ack, hang...)},
 		{name: "acknowledgement: answer lost", when: fails(polltest.Ack, lost...)},

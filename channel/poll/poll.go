@@ -36,6 +36,10 @@ type Options struct {
 	// ReadAhead is how many messages may be under way before no more are read; 0
 	// is 1,000.
 	ReadAhead int
+	// Patience is for how long a reply that the platform refuses (404, 400, 409, …), or a
+	// token that it has taken before (401), is tried again before the refusal counts; 0
+	// is 5 min.
+	Patience time.Duration
 	// Started is when the bridge was, which heartbeats tell; zero is now.
 	Started time.Time
 	// Command is how a person on the bridge's machine calls this program, to be
@@ -51,6 +55,7 @@ const (
 	pageRows  = 100               // asked for at a time
 	mostRows  = 500               // the platform gives no more
 	readAhead = 1000
+	patience  = 5 * time.Minute
 	// firstAckPause and lastAckPause are between two tries to acknowledge.
 	firstAckPause = time.Second
 	lastAckPause  = time.Minute
@@ -96,6 +101,9 @@ func (o *Options) fill() {
 	if o.ReadAhead == 0 {
 		o.ReadAhead = readAhead
 	}
+	if o.Patience == 0 {
+		o.Patience = patience
+	}
 	if o.Started.IsZero() {
 		o.Started = time.Now()
 	}
@@ -104,12 +112,16 @@ func (o *Options) fill() {
 	}
 }
 
-// Pace is how a workspace is tried: soon, and every minute at last. An answer proves
-// that the platform can be heard for as long as a look that was missed takes, and one
-// that takes as long as it may.
+// Pace is how a workspace is tried: after 1 s, and every minute at last, however long
+// it has failed, because a look costs the platform no more than one that succeeds. An
+// answer proves that the platform can be heard for as long as a look that was missed
+// takes, and one that takes as long as it may.
 func (o Options) Pace() channel.Pace {
 	o.fill()
-	return channel.Pace{First: FirstPause, Most: LastPause, Fresh: 2*o.Interval + o.Timeout + 5*time.Second}
+	return channel.Pace{
+		First: FirstPause, Most: LastPause, Probe: LastPause, Polled: true, Patience: o.Patience,
+		Fresh: 2*o.Interval + o.Timeout + 5*time.Second,
+	}
 }
 
 // FirstPause and LastPause are between two tries to hear the platform.
