@@ -38,7 +38,7 @@ func (l *Link) Answer(ctx context.Context, a Answer) error {
 // Say has a channel say something in a chat, as [Link.Answer] does.
 func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
 	var cursor *mailroom.Cursor
-	if a.Cursor != nil {
+	if a.Cursor != nil && a.Cursor.Position != nil {
 		cursor = &mailroom.Cursor{Channel: channel, Identity: a.Cursor.Identity, Position: a.Cursor.Position}
 	}
 	first := 0

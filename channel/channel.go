@@ -150,7 +150,8 @@ type Arrival struct {
 	Cursor   Cursor            // moves with it
 }
 
-// Cursor is how far a channel has read its platform in somebody's name.
+// Cursor is how far a channel has read its platform under one identity. A cursor without a
+// position moves nothing: the event that it comes with was passed before.
 type Cursor struct {
 	Identity string // whose messages they are: a cursor is of no use to another
 	Position []byte // JSON, the adapter's own

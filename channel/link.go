@@ -83,13 +83,12 @@ func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) 
 	if a.Room != nil {
 		room = OutID(ThreadID(name, a.Room...))
 	}
-	cursor := l.cursor(a.Cursor)
 	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
 		By:     own(),
 		Thread: thread, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
 		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, Once: a.Once, Metadata: a.Metadata,
-		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: &cursor,
+		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: l.cursor(a.Cursor),
 	})
 	if err == nil && out.Disposition != mailroom.WasDuplicate {
 		l.runner.note(l.adapter, func(s *State) { s.LastInbound = time.Now() })
@@ -129,21 +128,32 @@ func (l *Link) Amend(ctx context.Context, e Edit) (changed bool, err error) {
 			return false, err
 		}
 	}
-	return changed, l.runner.options.Ledger.MoveCursor(ctx, l.cursor(e.Cursor))
+	return changed, l.move(ctx, e.Cursor)
 }
 
-// Move moves the cursor alone, over what is not to be taken.
+// Move moves the cursor alone, past an event that makes no submit.
 func (l *Link) Move(ctx context.Context, c Cursor) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return l.runner.options.Ledger.MoveCursor(ctx, l.cursor(c))
+	return l.move(ctx, c)
 }
 
-func (l *Link) cursor(c Cursor) mailroom.Cursor {
-	return mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
+func (l *Link) move(ctx context.Context, c Cursor) error {
+	if row := l.cursor(c); row != nil {
+		return l.runner.options.Ledger.MoveCursor(ctx, *row)
+	}
+	return nil
+}
+
+// cursor is the row of a cursor, nil for one that has no position.
+func (l *Link) cursor(c Cursor) *mailroom.Cursor {
+	if c.Position == nil {
+		return nil
+	}
+	return &mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
 }
 
 // Again has a dead letter delivered again.

@@ -60,12 +60,16 @@ func Connect(o Options, dial Dial) channel.Connect {
 
 // Receive implements [channel.Adapter].
 func (a *adapter) Receive(ctx context.Context) error {
-	in := &inbound{adapter: a}
+	r := newReceiving(ctx)
+	in := &inbound{adapter: a, receiving: r}
 	at, err := in.begin(ctx)
 	if err != nil {
 		return err
 	}
-	return a.platform.Receive(ctx, at, in.take)
+	if err := r.backlog.resume(in); err != nil {
+		return r.close(err)
+	}
+	return r.close(a.platform.Receive(r.ctx, at, in.take))
 }
 
 // Tend implements [channel.Adapter]: it is over when a part of it fails.

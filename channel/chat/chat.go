@@ -39,6 +39,9 @@ type Platform interface {
 	// and return take's error as it is. It says [channel.Link.Heard] for each proof
 	// that it can be received from.
 	Receive(ctx context.Context, position string, take Take) error
+	// Opens sets f.Open of a file that a connection of this platform handed out, perhaps
+	// before a restart, from f.URI and f.Ref.
+	Opens(f *File)
 	// Tend does what is to be done beside, such as heartbeats, until ctx ends. An
 	// error is the end of the connection.
 	Tend(ctx context.Context) error
@@ -59,8 +62,11 @@ type Platform interface {
 	Close() error
 }
 
-// Take takes an event in. When it returns nil, the event is in its thread, or was
-// refused for good, and its position was saved with it.
+// Take commits an event and its position: the event is in its thread, waits durably for its
+// files, or is refused for good. The platform can be told that the event was received.
+//
+// Take returns within the time of a few commits. It fetches no file and sends no message:
+// both happen beside it. It is called for one event at a time, in the platform's order.
 type Take func(ctx context.Context, e Event) error
 
 var (
@@ -145,7 +151,10 @@ type Event struct {
 	Data      string // of the button
 	// Accept of an invitation goes into the room. It is called if whoever invites may
 	// talk there or, to be let in by pairing, somebody in private.
-	Accept   func(ctx context.Context) error
+	Accept func(ctx context.Context) error
+	// Told of a tap receives what came of it before Take returns, for a platform that puts
+	// that into the answer to the request which brought the tap. nil: [Platform].Tapped does.
+	Told     func(words string)
 	Position string // to go on after it
 }
 
@@ -158,6 +167,9 @@ type File struct {
 	// is kept, and shown to the agent.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 	URI  string
+	// Ref is what [Platform].Opens needs beside the URI. It is kept while the file waits to
+	// be fetched, so no secret may be in it.
+	Ref string
 }
 
 // Message is what is sent. Text is Markdown as models write it; a platform renders it

@@ -26,10 +26,10 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	}
 	switch {
 	case tier < Admin:
-		in.toast(ctx, e, "Only an admin may decide this.")
+		in.toast(e, "Only an admin may decide this.")
 		return in.pass(ctx, e, "only an admin may decide")
 	case k == nil:
-		in.toast(ctx, e, "This button is about nothing that is known here.")
+		in.toast(e, "This button is about nothing that is known here.")
 		return in.pass(ctx, e, "the button is about nothing")
 	}
 	d.By = in.sender(e)
@@ -39,20 +39,28 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	}
 	in.out.watch(k.Thread, e.Room, 0)
 	words := decided(k, in.naming(e))
-	in.toast(ctx, e, words)
+	in.toast(e, words)
 	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.Of})
 }
 
 // toast tells who pressed a button what came of it, if the platform can now.
-func (in *inbound) toast(ctx context.Context, e *Event, words string) {
-	if !in.traits.Buttons {
+func (in *inbound) toast(e *Event, words string) {
+	switch {
+	case !in.traits.Buttons:
+		return
+	case e.Told != nil:
+		e.Told(words)
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
-	defer cancel()
-	err := in.out.gates.pass(ctx, e.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, *e, words) })
-	if err != nil {
-		in.link.Log().Debug("who pressed a button could not be told", "error", err)
+	tap := *e
+	told := in.beside(asideTimeout, func(ctx context.Context) {
+		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, tap, words) })
+		if err != nil {
+			in.link.Log().Debug("a user who pressed a button could not be told", "error", err)
+		}
+	})
+	if !told {
+		in.link.Log().Debug("a user who pressed a button was not told: too many calls are under way")
 	}
 }
 

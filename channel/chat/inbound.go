@@ -14,11 +14,14 @@ import (
 	"mailroom/channel"
 )
 
-// inbound is one time of receiving. Every event may come twice, also with a crash at
-// any point of the first time: what is done for it is done under its key, or can be
-// done again, and the position moves with the last of it.
+// inbound takes events. Every event may come twice, also with a crash at any point of the
+// first time: what is done for it is done under its key, or can be done again, and the
+// position moves with the last of it.
 type inbound struct {
-	*adapter // set by Receive
+	// Set when it is made.
+	*adapter
+	*receiving
+	late *waiting // the event that it takes out of the backlog; nil: it takes new ones
 }
 
 // position is what is saved of a bot's position.
@@ -39,8 +42,12 @@ func (in *inbound) begin(ctx context.Context) (string, error) {
 	return at.At, nil
 }
 
-// cursor is the one that covers an event.
+// cursor is the one that covers an event, without a position for one of the backlog: the
+// position moved when the event got there.
 func (in *inbound) cursor(e *Event) channel.Cursor {
+	if in.late != nil {
+		return channel.Cursor{}
+	}
 	raw, err := json.Marshal(position{At: e.Position})
 	if err != nil {
 		panic(err) // it is text
@@ -67,40 +74,66 @@ func (in *inbound) take(ctx context.Context, e Event) error {
 		return in.pass(ctx, &e, "it has no name")
 	}
 	e.Text, e.User.Name = clean(e.Text), oneLine(e.User.Name)
-	kept, err := in.link.Kept(ctx, keptPeople)
+	tier, err := in.tier(ctx, &e)
 	if err != nil {
 		return err
 	}
+	if waits, err := in.waits(ctx, &e, tier); err != nil || waits {
+		return err
+	}
+	return in.handle(ctx, &e, tier)
+}
+
+// tier is what the user of an event may do now.
+func (in *inbound) tier(ctx context.Context, e *Event) (Tier, error) {
+	kept, err := in.link.Kept(ctx, keptPeople)
+	if err != nil {
+		return Stranger, err
+	}
 	let, err := readPeople(kept)
 	if err != nil {
-		return channel.Fatal(err)
+		return Stranger, channel.Fatal(err)
 	}
-	tier := in.options.Talk.tier(e.User.ID, e.Room, let)
+	return in.options.Talk.tier(e.User.ID, e.Room, let), nil
+}
+
+// handle does what an event asks for.
+func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	switch {
 	case e.Kind == Deleted: // the platform says who may
-		return in.amended(ctx, &e)
+		return in.amended(ctx, e)
 	case e.Kind == Invited || e.Kind == Unreadable:
-		return in.before(ctx, &e, tier)
+		return in.before(ctx, e, tier)
 	case tier == Stranger:
-		return in.stranger(ctx, &e)
+		return in.stranger(ctx, e)
 	case e.Kind == Tapped:
-		return in.tapped(ctx, &e, tier)
+		return in.tapped(ctx, e, tier)
 	case e.Kind == Edited:
-		return in.amended(ctx, &e)
+		return in.amended(ctx, e)
 	case e.Kind == Said:
-		return in.said(ctx, &e, tier)
+		return in.said(ctx, e, tier)
 	}
-	return in.pass(ctx, &e, "nobody knows what it is")
+	return in.pass(ctx, e, "nobody knows what it is")
+}
+
+// phrase reads what was said, and says why it is not for this bot; "" if it is.
+func (in *inbound) phrase(e *Event) (p phrase, why string) {
+	p = read(e.Text, in.traits.Name)
+	switch {
+	case p.foreign:
+		return p, "it is to another bot"
+	case e.Room.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
+		return p, "it is not to the bot"
+	}
+	return p, ""
 }
 
 // said takes what was said by somebody who may.
 func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
-	p := read(e.Text, in.traits.Name)
+	p, why := in.phrase(e)
 	switch {
-	case p.foreign:
-		return in.pass(ctx, e, "it is to another bot")
-	case e.Room.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
-		return in.pass(ctx, e, "it is not to the bot")
+	case why != "":
+		return in.pass(ctx, e, why)
 	case p.near != "":
 		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
 	case p.command == "":
@@ -133,16 +166,16 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 	if err != nil {
 		return err
 	}
-	for _, since := range c.kept.Before { // said before a new conversation began, and sent again
-		known, err := in.known(ctx, in.thread(e, since), sayKey(e.Key))
-		if err != nil {
-			return err
-		}
-		if known != nil {
-			return in.pass(ctx, e, "it was taken in an earlier conversation")
-		}
+	if known, err := in.heardBefore(ctx, e, c); err != nil {
+		return err
+	} else if known != nil {
+		in.out.watch(known.Result.Thread, e.Room, known.Result.Seq)
+		return in.pass(ctx, e, "it was taken before")
 	}
 	content := in.parts(ctx, e, text)
+	if err := ctx.Err(); err != nil {
+		return err // the files were not fetched because the connection ends
+	}
 	if len(content) == 0 {
 		return in.pass(ctx, e, "it is empty")
 	}
@@ -170,9 +203,27 @@ func reason(err error) string {
 	return "something went wrong"
 }
 
-// parts are what the agent gets of what was said, as the text.
+// heardBefore is what became of a message that was taken before, in this conversation or
+// an earlier one of the room; nil if it is new.
+func (in *inbound) heardBefore(ctx context.Context, e *Event, c *talking) (*mailroom.SubmitKey, error) {
+	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
+		if known, err := in.known(ctx, in.thread(e, since), sayKey(e.Key)); err != nil || known != nil {
+			return known, err
+		}
+	}
+	return nil, nil
+}
+
+// parts are what the agent gets of what was said, as the text. Files are fetched for an
+// event of the backlog only.
 func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.Part {
-	return attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, in.attributed(e, text), e.Files)
+	files := e.Files
+	if in.late != nil {
+		ctx = in.late.fetching
+	} else {
+		files = withhold(files)
+	}
+	return attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, in.attributed(e, text), files)
 }
 
 // attributed says in a group that shares a conversation who is speaking.
@@ -269,6 +320,9 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 				text = p.rest
 			}
 			change.Parts = in.parts(ctx, e, text)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 		}
 		_, err = in.link.Amend(ctx, change)
 		switch mailroom.CodeOf(err) {
@@ -338,19 +392,20 @@ func (in *inbound) stranger(ctx context.Context, e *Event) error {
 		return err
 	}
 	if made {
-		in.tellCode(ctx, e, code)
+		to := *e
+		if !in.beside(asideTimeout, func(ctx context.Context) { in.tellCode(ctx, &to, code, salt) }) {
+			in.codeSent(ctx, e, salt, false)
+		}
 	}
 	return in.pass(ctx, e, "whoever says it may not talk yet")
 }
 
-// codeTimeout bounds how long a stranger can hold up the others.
-const codeTimeout = 10 * time.Second
+// asideTimeout bounds a call of the platform that goes on beside receiving.
+const asideTimeout = 10 * time.Second
 
-// tellCode sends a code, and keeps it nowhere. That it does not arrive ends nothing:
-// who wants to talk asks again.
-func (in *inbound) tellCode(ctx context.Context, e *Event, code string) {
-	ctx, cancel := context.WithTimeout(ctx, codeTimeout)
-	defer cancel()
+// tellCode sends a code, and keeps it nowhere. If it may not have arrived, the user can ask
+// again at once and gets another one.
+func (in *inbound) tellCode(ctx context.Context, e *Event, code string, salt []byte) {
 	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
 		in.options.Command, showCode(code), "one hour")
 	err := in.out.gates.pass(ctx, e.Room, in.traits, asking, func(ctx context.Context) error {
@@ -358,8 +413,19 @@ func (in *inbound) tellCode(ctx context.Context, e *Event, code string) {
 		return err
 	})
 	if err != nil {
-		in.link.Log().Debug("a code could not be sent", "key", e.Key, "error", err)
-		return
+		in.link.Log().Warn("pairing code could not be sent", "key", e.Key, "error", err)
+	} else {
+		in.link.Sent()
 	}
-	in.link.Sent()
+	in.codeSent(context.WithoutCancel(ctx), e, salt, err == nil)
+}
+
+// codeSent notes whether a code was sent. Without the note it counts as not sent.
+func (in *inbound) codeSent(ctx context.Context, e *Event, salt []byte, sent bool) {
+	ctx, cancel := context.WithTimeout(ctx, asideTimeout)
+	defer cancel()
+	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool { return p.told(e.User.ID, salt, sent, now) })
+	if err != nil {
+		in.link.Log().Debug("what became of a pairing code could not be kept", "key", e.Key, "error", err)
+	}
 }

@@ -22,9 +22,11 @@ type Files interface {
 }
 
 const (
-	// filesTimeout bounds how long the files of one message are fetched: what waits
-	// behind it is heard no later than that, and the platform is not taken for silent.
-	filesTimeout = 20 * time.Second
+	// filesTimeout bounds how long the files of one message are fetched, and
+	// stallTimeout how long a fetch brings nothing. What follows in the conversation
+	// waits no longer than that.
+	filesTimeout = 3 * time.Minute
+	stallTimeout = 20 * time.Second
 	// mostFiles of one message are handed on.
 	mostFiles = 10
 	// mostText is how much of a text file is handed on as text, in bytes: all the
@@ -151,11 +153,41 @@ func open(ctx context.Context, f File) (content io.ReadCloser, why string) {
 	if f.Open == nil {
 		return nil, "the platform does not hand it out"
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	idle := time.AfterFunc(stallTimeout, cancel)
 	content, err := f.Open(ctx)
 	if err != nil {
+		idle.Stop()
+		cancel()
+		if errors.Is(err, errWithheld) {
+			return nil, err.Error()
+		}
 		return nil, "it could not be fetched"
 	}
-	return content, ""
+	return &fetched{content, idle, cancel}, ""
+}
+
+// fetched is the content of a file. It fails when nothing comes for stallTimeout.
+type fetched struct {
+	io.ReadCloser
+	idle   *time.Timer
+	cancel context.CancelFunc
+}
+
+// Read implements [io.Reader].
+func (f *fetched) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if n > 0 {
+		f.idle.Reset(stallTimeout)
+	}
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (f *fetched) Close() error {
+	defer f.cancel()
+	f.idle.Stop()
+	return f.ReadCloser.Close()
 }
 
 // clean is text as it can be kept.

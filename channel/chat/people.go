@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -71,6 +72,9 @@ type request struct {
 	Salt  []byte    `json:"salt"`
 	Sum   []byte    `json:"sum"`
 	At    time.Time `json:"at"`
+	// Again is when the user can ask again before AskAgain has passed, because the code is
+	// not known to be sent. Zero: it was sent.
+	Again time.Time `json:"again,omitzero"`
 }
 
 // newCode makes a code of random bytes, codeLength of them.
@@ -129,21 +133,21 @@ func (p *people) open(now time.Time) {
 	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return now.Sub(r.At) >= CodeLasts })
 }
 
-// ask takes a request, and reports whether its code is to be told. The event that
-// made the open request of a user may come again: the code was not told then, and is
-// replaced.
+// ask takes a request, and reports whether its code is sent to the user. The event that
+// made the open request of a user may come again: the code was not sent then, and is
+// replaced. So is one that is not known to be sent, see [request].Again.
 func (p *people) ask(r request, now time.Time) bool {
 	p.open(now)
 	if now.Before(p.Locked) {
 		return false
 	}
-	r.At = now
+	r.At, r.Again = now, now.Add(asideTimeout)
 	i := slices.IndexFunc(p.Requests, func(o request) bool { return o.User == r.User })
 	switch {
 	case i >= 0 && p.Requests[i].Event == r.Event:
 		r.At = p.Requests[i].At
 		p.Requests[i] = r
-	case i >= 0 && now.Sub(p.Requests[i].At) < AskAgain:
+	case i >= 0 && now.Sub(p.Requests[i].At) < AskAgain && (p.Requests[i].Again.IsZero() || now.Before(p.Requests[i].Again)):
 		return false
 	case i >= 0:
 		p.Requests[i] = r
@@ -151,6 +155,19 @@ func (p *people) ask(r request, now time.Time) bool {
 		return false
 	default:
 		p.Requests = append(p.Requests, r)
+	}
+	return true
+}
+
+// told notes whether the code with this salt was sent, and reports whether that is news.
+func (p *people) told(user string, salt []byte, sent bool, now time.Time) bool {
+	i := slices.IndexFunc(p.Requests, func(r request) bool { return r.User == user && bytes.Equal(r.Salt, salt) })
+	if i < 0 {
+		return false
+	}
+	p.Requests[i].Again = now
+	if sent {
+		p.Requests[i].Again = time.Time{}
 	}
 	return true
 }

@@ -53,14 +53,35 @@ func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := &people{}
 			for _, s := range steps {
-				if told := p.ask(asks(s.user, s.event), start.Add(s.after)); told != s.told {
+				r := asks(s.user, s.event)
+				if told := p.ask(r, start.Add(s.after)); told != s.told {
 					t.Errorf("%s after %s: told %v, want %v", s.user, s.after, told, s.told)
 				}
+				p.told(s.user, r.Salt, true, start.Add(s.after))
 			}
 			if len(p.Requests) > MaxRequests {
 				t.Errorf("%d requests are open", len(p.Requests))
 			}
 		})
+	}
+}
+
+func TestACodeThatWasNotSentCanBeAskedForAgain(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0)
+	ask := func(p *people, event string, after time.Duration) bool {
+		return p.ask(asks("a", event), start.Add(after))
+	}
+	p := &people{}
+	if !ask(p, "1", 0) || ask(p, "2", asideTimeout-1) || !ask(p, "3", asideTimeout) {
+		t.Error("a code that is being sent is replaced when that has taken too long, and not before")
+	}
+	p.told("a", p.Requests[0].Salt, false, start.Add(asideTimeout+time.Second))
+	if !ask(p, "4", asideTimeout+time.Second) {
+		t.Error("a code that could not be sent is not replaced")
+	}
+	p.told("a", p.Requests[0].Salt, true, start.Add(asideTimeout+2*time.Second))
+	if ask(p, "5", time.Minute) || p.told("a", []byte("another"), false, start) {
+		t.Error("a code that was sent is replaced")
 	}
 }
 

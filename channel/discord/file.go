@@ -25,12 +25,17 @@ func (c *connection) files(all []attachment) (out []chat.File) {
 		if f.Size <= 0 {
 			f.Size = -1
 		}
-		if c.client.hands(a.URL) {
-			f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.fetch(ctx, a.URL) }
-		}
+		c.Opens(&f)
 		out = append(out, f)
 	}
 	return out
+}
+
+// Opens implements [chat.Platform].
+func (c *connection) Opens(f *chat.File) {
+	if at := f.URI; c.client.hands(at) {
+		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.fetch(ctx, at) }
+	}
 }
 
 // hands reports whether an address is one of those at which the platform hands out

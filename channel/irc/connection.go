@@ -328,6 +328,9 @@ func (c *connection) Tapped(context.Context, chat.Event, string) error {
 	return permanent("IRC has no buttons")
 }
 
+// Opens implements [chat.Platform]; IRC has no files.
+func (c *connection) Opens(*chat.File) {}
+
 // Close implements [chat.Platform]. It takes its leave, so that the nick is free
 // for who comes next.
 func (c *connection) Close() error {

@@ -23,15 +23,15 @@ var address = regexp.MustCompile(`^mxc://([A-Za-z0-9.:\[\]-]{1,255})/([A-Za-z0-9
 
 // files are what came with a message.
 func (r *receiver) files(s content) []chat.File {
-	m := address.FindStringSubmatch(s.URL)
-	if m == nil {
+	if !address.MatchString(s.URL) {
 		return nil
 	}
 	var info struct {
 		Size float64 `json:"size"`
 		Kind string  `json:"mimetype"`
 	}
-	f := chat.File{Name: s.Filename, Size: -1, URI: s.URL, Open: func(ctx context.Context) (io.ReadCloser, error) { return r.fetch(ctx, m[1], m[2]) }}
+	f := chat.File{Name: s.Filename, Size: -1, URI: s.URL}
+	r.Opens(&f)
 	if json.Unmarshal(s.Info, &info) == nil {
 		f.MimeType = info.Kind
 		if info.Size >= 0 && info.Size < 1<<53 {
@@ -42,6 +42,13 @@ func (r *receiver) files(s content) []chat.File {
 		f.Name = s.Body
 	}
 	return []chat.File{f}
+}
+
+// Opens implements [chat.Platform].
+func (c *connection) Opens(f *chat.File) {
+	if m := address.FindStringSubmatch(f.URI); m != nil {
+		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, m[1], m[2]) }
+	}
 }
 
 // fetch opens a file, also on a homeserver that hands it out as older ones did.

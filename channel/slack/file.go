@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"mailroom/channel/chat"
@@ -50,13 +51,27 @@ func (c *connection) files(all []file) (out []chat.File) {
 			one.Size = -1
 		}
 		if !f.External && f.Mode != "external" {
-			one.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, f) }
+			one.Ref = f.ID
+			if at := f.address(); at != "" {
+				one.Ref = at
+			}
+			c.Opens(&one)
 		} else if one.URI == "" {
 			one.URI = f.Private
 		}
 		out = append(out, one)
 	}
 	return out
+}
+
+// Opens implements [chat.Platform]. A Ref is the address of the content, or the id of a file
+// of which Slack has to be asked for that.
+func (c *connection) Opens(f *chat.File) {
+	at := file{URL: f.Ref}
+	if !strings.Contains(f.Ref, "/") {
+		at = file{ID: f.Ref}
+	}
+	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, at) }
 }
 
 // fetchTime is for the whole of a file.

@@ -14,8 +14,8 @@ import (
 	"mailroom/channel/chat"
 )
 
-// opens lets a file be fetched.
-func (c *connection) opens(f *chat.File) {
+// Opens implements [chat.Platform].
+func (c *connection) Opens(f *chat.File) {
 	id := strings.TrimPrefix(f.URI, fileURI)
 	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, id) }
 }

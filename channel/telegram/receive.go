@@ -32,6 +32,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 				return err
 			}
 			offset = id + 1 // of the last one, which need not have the highest
+			c.link.Heard()
 		}
 		// A server that answers at once with nothing must not be asked at once again.
 		if pause := min(wait/4, time.Second) - time.Since(asked); len(updates) == 0 && pause > 0 {
@@ -81,7 +82,7 @@ func (c *connection) take(ctx context.Context, raw json.RawMessage, take chat.Ta
 		return number.ID, nil
 	}
 	for i := range e.Files {
-		c.opens(&e.Files[i])
+		c.Opens(&e.Files[i])
 	}
 	return number.ID, take(ctx, e)
 }

@@ -18,7 +18,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"sync"
 	"time"
 
 	"mailroom"
@@ -116,10 +115,6 @@ type connection struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	posts   chan post // to Receive
-
-	// Owned by mu.
-	mu     sync.Mutex
-	answer string // to who pressed a button, while that is taken
 }
 
 // post is a request on its way to being taken.
@@ -157,9 +152,10 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 		case <-c.life.Done():
 			return c.life.Err()
 		case p := <-c.posts:
-			c.say("")
+			answer := ""
+			p.event.Told = func(words string) { answer = words }
 			err := take(ctx, p.event)
-			p.taken <- outcome{c.said(), err}
+			p.taken <- outcome{answer, err}
 			if err != nil {
 				return err
 			}
@@ -167,24 +163,12 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 	}
 }
 
-// Tapped implements [chat.Platform]: the request that brought the tap is answered with
-// the words.
-func (c *connection) Tapped(_ context.Context, _ chat.Event, words string) error {
-	c.say(words)
-	return nil
-}
+// Tapped implements [chat.Platform]. Events have Told: the answer to the request that brought
+// a tap says what came of it.
+func (c *connection) Tapped(context.Context, chat.Event, string) error { return nil }
 
-func (c *connection) say(words string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answer = words
-}
-
-func (c *connection) said() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.answer
-}
+// Opens implements [chat.Platform]. A file is never fetched.
+func (c *connection) Opens(*chat.File) {}
 
 // Tend implements [chat.Platform].
 func (c *connection) Tend(context.Context) error { return nil }

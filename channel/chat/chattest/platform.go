@@ -4,6 +4,7 @@ package chattest
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"sync"
@@ -37,6 +38,7 @@ type Platform struct {
 	taps   []Tap
 	typed  int
 	hooks  map[Call]func(ctx context.Context, c Calling) error
+	files  map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
 	dials  int
 	news   chan struct{} // closed and made anew on every change
 }
@@ -84,7 +86,7 @@ type Calling struct {
 // New makes a platform on which messages can be edited and have buttons, and which
 // tells what was sent under a key.
 func New(t *testing.T) *Platform {
-	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, news: make(chan struct{}), Traits: chat.Traits{
+	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Traits: chat.Traits{
 		Platform: "test", Bot: Bot, Name: Name, Most: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Types: true,
 		Repeats: "found in the history",
 	}}
@@ -96,6 +98,22 @@ func (p *Platform) Hook(c Call, f func(ctx context.Context, c Calling) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hooks[c] = f
+}
+
+// File makes a file that a message can come with. open fetches it, also for a later connection.
+func (p *Platform) File(name string, open func(ctx context.Context) (io.ReadCloser, error)) chat.File {
+	f := chat.File{Name: name, Size: -1, URI: "test:" + name}
+	p.mu.Lock()
+	p.files[f.URI] = open
+	p.mu.Unlock()
+	p.opens(&f)
+	return f
+}
+
+func (p *Platform) opens(f *chat.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.Open = p.files[f.URI]
 }
 
 // Dial implements [chat.Dial].
@@ -390,6 +408,9 @@ func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) err
 		p.changed()
 	}})
 }
+
+// Opens implements [chat.Platform].
+func (c *connection) Opens(f *chat.File) { c.platform.opens(f) }
 
 func (c *connection) Close() error {
 	c.once.Do(func() { close(c.over) })

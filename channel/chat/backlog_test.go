@@ -1,0 +1,240 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+// slow is a file that comes when it is released.
+type slow struct {
+	mu    sync.Mutex
+	opens int
+	come  chan struct{}
+}
+
+func newSlow() *slow { return &slow{come: make(chan struct{})} }
+
+func (s *slow) open(ctx context.Context) (io.ReadCloser, error) {
+	s.mu.Lock()
+	s.opens++
+	s.mu.Unlock()
+	select {
+	case <-s.come:
+		return io.NopCloser(strings.NewReader("content")), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (s *slow) opened() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.opens
+}
+
+func (s *slow) release() { close(s.come) }
+
+// sendFile has a user send text and files in private.
+func (w *world) sendFile(user, text string, files ...chat.File) chat.Event {
+	return w.platform.Happen(chat.Event{
+		Kind: chat.Said, Room: chattest.Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
+	})
+}
+
+func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
+	w := newWorld(t)
+	w.talk.Anybody = true
+	file := newSlow()
+	w.start()
+	w.sendFile(boss, "look", w.platform.File("a.txt", file.open), w.platform.File("b.txt", file.open))
+	w.platform.Say(boss, "after")
+	for i := range 10 {
+		w.platform.Say(fmt.Sprint("person ", i), fmt.Sprint("hello ", i))
+	}
+	w.platform.AwaitTaken() // everything: what waits is durable
+	for i := range 10 {
+		w.awaitText(fmt.Sprintf("hello %d!", i))
+	}
+	if told := w.heard(10); slices.Contains(told, "look") || slices.Contains(told, "after") {
+		t.Errorf("the agent was told %q before the file was there", told)
+	}
+	file.release()
+	told := w.heard(12)
+	wantEqual(t, "at last told", told[10:], []string{"look\nFile a.txt:\ncontent\nFile b.txt:\ncontent", "after"})
+	wantEqual(t, "fetches", file.opened(), 2)
+}
+
+func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
+	w := newWorld(t)
+	file := newSlow()
+	w.start()
+	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
+	w.platform.Say(boss, "after")
+	w.platform.AwaitTaken()
+	w.stop()
+	file.release()
+	w.platform.Again(0) // a platform that hands out again what it has handed out
+	w.start()
+	w.awaitText("after!")
+	w.awaitSettled()
+	wantEqual(t, "told", w.heard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+	if n := file.opened(); n > 2 {
+		t.Errorf("the file was fetched %d times", n)
+	}
+}
+
+func TestAKnownMessageFetchesNothing(t *testing.T) {
+	w := newWorld(t)
+	file := newSlow()
+	file.release()
+	w.start()
+	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
+	w.heard(1)
+	w.awaitSettled()
+	w.platform.Again(0)
+	w.platform.Say(boss, "after")
+	w.awaitText("after!")
+	wantEqual(t, "fetches", file.opened(), 1)
+	wantEqual(t, "told", len(w.heard(2)), 2)
+}
+
+func TestAStopDoesNotWaitForFiles(t *testing.T) {
+	w := newWorld(t)
+	file := newSlow() // never comes
+	w.start()
+	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
+	w.platform.Say(boss, "hold")
+	w.platform.Say(boss, "/status")
+	w.awaitText("Nothing was said in this conversation yet") // at once
+	w.platform.Say(boss, "/stop")
+	w.awaitText("top")
+	w.awaitSettled()
+	w.platform.Say(boss, "after")
+	w.awaitText("after!")
+}
+
+func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
+	w := newWorld(t)
+	w.talk.Anybody = true
+	file := newSlow()
+	w.start()
+	var want []string
+	for i := range 12 { // of one conversation
+		w.sendFile(boss, fmt.Sprint("mine ", i), w.platform.File("a.txt", file.open))
+		want = append(want, fmt.Sprint("mine ", i))
+	}
+	for i := range 80 { // of many
+		w.sendFile(fmt.Sprint("person ", i), fmt.Sprint("theirs ", i), w.platform.File("a.txt", file.open))
+	}
+	w.platform.AwaitTaken()
+	file.release()
+	var mine []string
+	for _, text := range w.heard(92) {
+		first, _, _ := strings.Cut(text, "\n")
+		if strings.HasPrefix(first, "mine") {
+			mine = append(mine, first)
+		}
+	}
+	wantEqual(t, "of one conversation, in order", mine, want)
+}
+
+// TestAKillAnywhereLosesNoMessageWithAFile kills the channel at each write of taking a
+// message with a file and one behind it.
+func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		writes := 0
+		for killed := true; killed; writes++ {
+			w := newWorld(t)
+			file := newSlow()
+			file.release()
+			w.start()
+			died := w.faults.arm(writes+1, applied)
+			w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
+			w.platform.Say(boss, "after")
+			w.await("the kill, or the end", func(r mailroom.Reader) bool {
+				select {
+				case <-died:
+					return true
+				default:
+				}
+				rows, err := r.Cursors(channel.LogID("tg") + ":backlog:" + chattest.Bot)
+				return err == nil && len(rows) == 1 && string(rows[0].Position) == "[]" && len(w.platform.Sent()) == 2
+			})
+			if killed = w.faults.isDead(); killed {
+				w.stop()
+				w.faults.revive()
+				w.start()
+			}
+			w.awaitText("after!")
+			w.awaitSettled()
+			wantEqual(t, fmt.Sprintf("told when killed at write %d (applied: %v)", writes+1, applied), w.heard(2), []string{"look\nFile a.txt:\ncontent", "after"})
+			w.stop()
+		}
+		if writes < 6 {
+			t.Errorf("it was killed at %d writes only", writes)
+		}
+	}
+}
+
+func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
+	w := newWorld(t)
+	fail := true
+	var mu sync.Mutex
+	w.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if fail {
+			fail = false
+			return errors.New("no route")
+		}
+		c.Do()
+		return nil
+	})
+	w.start()
+	w.platform.Say(stranger, "hello")
+	w.await("a failed try", func(mailroom.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
+	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is kept too
+		w.platform.Say(stranger, fmt.Sprint("hello? ", i))
+		w.platform.AwaitTaken()
+	}
+	sent := w.awaitText("mailroom pair approve ").Versions[0].Text
+	_, code, _ := strings.Cut(sent, "mailroom pair approve ")
+	p := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
+	if _, err := p.Approve(t.Context(), strings.Fields(code)[0], false, "test"); err != nil {
+		t.Errorf("the code of the second try: %v", err)
+	}
+	w.platform.Say(stranger, "and now")
+	w.awaitText("and now!")
+}
+
+func TestAStrangersSlowCodeHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t)
+	hang := make(chan struct{})
+	w.platform.Hook(chattest.Send, func(ctx context.Context, c chattest.Calling) error {
+		if c.Room == chattest.Private(stranger) {
+			select {
+			case <-hang:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		}
+		c.Do()
+		return nil
+	})
+	w.start()
+	w.platform.Say(stranger, "hello")
+	w.platform.Say(boss, "quick")
+	w.awaitText("quick!")
+	close(hang)
+}
