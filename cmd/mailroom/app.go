@@ -21,7 +21,10 @@ type Main struct {
 	Stdout io.Writer
 	Stderr io.Writer
 	Env    func(string) string // as os.Getenv
-	Name   string              // how the program was called, for hints; "" is mailroom
+	// Forget removes a variable that Env has read from the environment of the
+	// process, so that no program that it starts gets it. nil: does nothing.
+	Forget func(name string) error
+	Name   string // how the program was called, for hints; "" is mailroom
 
 	// set by Run, from the flags
 	data    string

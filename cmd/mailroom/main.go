@@ -31,6 +31,6 @@ func run() int {
 		stop()
 		cancel()
 	})()
-	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Name: os.Args[0]}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Forget: os.Unsetenv, Name: os.Args[0]}
 	return m.Run(ctx, os.Args[1:])
 }

@@ -70,6 +70,9 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	for _, warning := range c.ReadTokens(m.Env) {
 		log.Warn(warning)
 	}
+	if err := m.keepSecrets(secretVariables(c)); err != nil {
+		return err
+	}
 	bridge := c.Command != ""
 	if !bridge {
 		c.Command = m.program()

@@ -128,6 +128,9 @@ func (m *Main) work(ctx context.Context, w working) error {
 	if err != nil {
 		return err
 	}
+	if err := m.keepSecrets([]string{"MAILROOM_TOKEN"}); err != nil {
+		return refusal(exitFailed, "", "%w", err)
+	}
 	if w.name == "" {
 		w.name, _ = os.Hostname() // only shown; "" if the system does not know
 	}

@@ -6,7 +6,8 @@
 // descendants, and any process that carries its mark in the environment, which
 // is how those are found that left the group and lost their parent. A process
 // that did all three, clear its environment, start a session and be orphaned
-// before anybody looked, is not found.
+// before it was looked for, is found only if the child is isolated: then orphans
+// become children of its shim.
 //
 // On Linux processes are told apart by pid and start time, so a pid that was
 // used again is never signalled. On other Unix systems the tree is the process
@@ -47,6 +48,8 @@ type Spec struct {
 	Env     []string // its whole environment, NAME=VALUE, the last of a name counts
 	Belongs Belongs  // recognises the mark in Env; nil: there is none
 	Limits  Limits
+	// Isolation keeps it apart; nil: it may do what we may, as the same user.
+	Isolation *Isolation
 	// Urgent tells of a reason to stop, a context's cause or an Emit's error,
 	// that leaves no time to ask: the tree is killed at once. nil: none does.
 	Urgent func(why error) bool
@@ -89,11 +92,13 @@ type Child struct {
 	tree *tree
 
 	// Set by the goroutine that owns the process, before it closes exited.
-	state   *os.ProcessState
+	code    int    // exit status, -1 if a signal ended it
+	signal  string // name of that signal
 	waitErr error
 	ended   time.Time
 
 	exited chan struct{}
+	reaped chan struct{} // the process named by id was; with a shim later than exited
 	owner  sync.WaitGroup
 }
 
@@ -116,13 +121,17 @@ func Start(spec Spec) (*Child, error) {
 	if spec.Env == nil {
 		cmd.Env = []string{} // nil would hand on ours
 	}
-	c := &Child{spec: spec, exited: make(chan struct{})}
+	c := &Child{spec: spec, exited: make(chan struct{}), reaped: make(chan struct{})}
 	theirs, err := c.open(cmd)
 	if err != nil {
 		return nil, err
 	}
 	started := make(chan error, 1)
-	c.owner.Go(func() { c.own(cmd, started) })
+	own := c.own
+	if spec.Isolation != nil {
+		own = c.ownShim
+	}
+	c.owner.Go(func() { own(cmd, started) })
 	err = <-started
 	closeAll(theirs)
 	if err != nil {
@@ -132,6 +141,9 @@ func Start(spec Spec) (*Child, error) {
 	}
 	c.tree = newTree(c.id, spec.Belongs)
 	c.tree.leads = c.running
+	if spec.Isolation != nil {
+		c.tree.shim = c.id.PID
+	}
 	return c, nil
 }
 
@@ -139,7 +151,7 @@ func Start(spec Spec) (*Child, error) {
 // number of its group are still its own.
 func (c *Child) running() bool {
 	select {
-	case <-c.exited:
+	case <-c.reaped:
 		return false
 	default:
 		return true
@@ -170,8 +182,25 @@ func (c *Child) own(cmd *exec.Cmd, started chan<- error) {
 		return
 	}
 	c.waitErr = cmd.Wait()
-	c.state, c.ended = cmd.ProcessState, time.Now()
+	c.take(cmd.ProcessState)
 	close(c.exited)
+	close(c.reaped)
+}
+
+// take notes how a process ended that was reaped.
+func (c *Child) take(state *os.ProcessState) {
+	c.code, c.ended = state.ExitCode(), time.Now()
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		c.signal = signalName(ws.Signal())
+	}
+}
+
+// signalName is "" for no signal.
+func signalName(sig syscall.Signal) string {
+	if sig == 0 {
+		return ""
+	}
+	return sig.String()
 }
 
 // open makes the pipes. The child's ends are files of their own rather than

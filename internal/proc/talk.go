@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -231,6 +230,9 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 	ladder := c.ladder(why)
 	t.pipes.Go(func() {
 		left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), ladder, c.exited)) // its only error
+		if left == nil {
+			left = c.endShim()
+		}
 		c.hangUp(t)
 		stopped <- left
 	})
@@ -295,9 +297,6 @@ func (c *Child) exit(t *talk, why error, left *LeftError) (Exit, error) {
 	if _, failed := errors.AsType[*exec.ExitError](c.waitErr); c.waitErr != nil && !failed {
 		return e, errors.Join(why, fmt.Errorf("wait for the child: %w", c.waitErr))
 	}
-	e.Code = c.state.ExitCode()
-	if ws, ok := c.state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		e.Signal = ws.Signal().String()
-	}
+	e.Code, e.Signal = c.code, c.signal
 	return e, why
 }

@@ -23,6 +23,7 @@ type tree struct {
 	known   map[int]uint64 // pid to start of all that were found so far
 	told    map[int]told   // what was signalled last
 
+	shim  int         // of an isolated child; gets KILL only, as it ends with the rest; 0: none
 	group int         // what leads says is still its own
 	leads func() bool // nil: no
 }
@@ -47,6 +48,9 @@ func newTree(id ID, belongs Belongs) *tree {
 // 0 to none, and returns those that lived. KILL is repeated.
 func (t *tree) signal(sig syscall.Signal) (live []int, err error) {
 	found, err := t.find()
+	if sig != syscall.SIGKILL {
+		found = slices.DeleteFunc(found, func(p process) bool { return p.pid == t.shim })
+	}
 	if sig == syscall.SIGKILL && len(found) > 0 {
 		found, err = t.freeze(found)
 	}

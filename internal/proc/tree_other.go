@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"syscall"
 )
 
@@ -17,6 +18,7 @@ func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: tr
 // tree is the process group of a child.
 type tree struct {
 	group int
+	shim  int         // there is none here
 	leads func() bool // whether the child was not reaped yet
 	last  syscall.Signal
 }
@@ -53,3 +55,29 @@ func identify(pid int) (ID, error) {
 	}
 	return ID{PID: pid, Group: pid, Host: host}, nil
 }
+
+// Probe tells that there is no kind but None here, and why.
+func Probe(ctx context.Context) (Kind, error) { return None, Try(ctx, Namespace) }
+
+// Try reports that no kind but None can be used here.
+func Try(_ context.Context, kind Kind) error {
+	if kind == None {
+		return nil
+	}
+	return errors.New("programs are isolated on Linux only")
+}
+
+// ownShim is own: without isolation there is nothing for a shim to do.
+func (c *Child) ownShim(cmd *exec.Cmd, started chan<- error) {
+	i := c.spec.Isolation
+	if err := Try(context.Background(), i.Kind); err != nil {
+		started <- err
+		return
+	}
+	if u := i.User; u != nil {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+	}
+	c.own(cmd, started)
+}
+
+func (c *Child) endShim() *LeftError { return nil }

@@ -1,0 +1,269 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The test binary is also these helper programs.
+func init() {
+	switch os.Getenv("PROC_TEST_ROLE") {
+	case "isolating":
+		isolating()
+	case "reader":
+		reader()
+	default:
+		return
+	}
+	os.Exit(0)
+}
+
+// everyKind runs a test for each kind. One that this machine lacks is reported
+// as absent, and no child may start with it.
+func everyKind(t *testing.T, test func(t *testing.T, kind Kind)) {
+	for _, kind := range []Kind{None, Landlock, Namespace} {
+		t.Run(string(kind), func(t *testing.T) {
+			why := Try(t.Context(), kind)
+			if why == nil {
+				test(t, kind)
+				return
+			}
+			t.Logf("this machine has no %s: %v", kind, why)
+			spec := shell(t, "true", patient)
+			spec.Isolation = &Isolation{Kind: kind}
+			if c, err := Start(spec); err == nil {
+				t.Errorf("a child starts with %s: %v", kind, c.Kill())
+			}
+		})
+	}
+}
+
+func TestProbeFindsTheStrongestKind(t *testing.T) {
+	got, err := Probe(t.Context())
+	want := None
+	for _, kind := range []Kind{Landlock, Namespace} {
+		if Try(t.Context(), kind) == nil {
+			want = kind
+		}
+	}
+	if got != want || (err == nil) != (want != None) {
+		t.Errorf("found %s, %v; want %s", got, err, want)
+	}
+}
+
+// isolated runs a script and returns what it said, on stderr too.
+func isolated(t *testing.T, script string, i Isolation, env ...string) string {
+	t.Helper()
+	spec := shell(t, "exec 2>&1\n"+script, Limits{Stderr: 64, Interrupt: time.Minute, Terminate: time.Millisecond})
+	spec.Isolation, spec.Env = &i, append(spec.Env, env...)
+	var got said
+	if exit, err := start(t, spec).Run(t.Context(), "", got.emit); err != nil || !exit.Success() {
+		t.Errorf("ended with %v, %v, and said %q", exit, err, got.text.String())
+	}
+	return got.text.String()
+}
+
+func TestHiddenFilesAreNotThere(t *testing.T) {
+	data := t.TempDir()
+	for name, text := range map[string]string{
+		"token": "hush", "files/ab/mine": "a picture", "files/ab/theirs": "hush", "work/kept": "kept", "outside": "hush",
+	} {
+		path := filepath.Join(data, "data", name)
+		if name == "outside" {
+			path = filepath.Join(data, name)
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := `cd $D/data
+for f in token files/ab/theirs ../outside files/ab/mine work/kept; do
+	if text=$(cat $f 2>/dev/null) && [ -n "$text" ]; then echo "$f: $text"; else echo "$f: refused"; fi
+done
+for f in token files/ab/theirs; do (echo changed >$f) 2>/dev/null && echo "$f: changed"; done
+(echo new >token-new) 2>/dev/null && echo "made a file"
+(echo new >work/new) 2>/dev/null && echo "worked"
+(echo over >files/ab/mine) 2>/dev/null && echo "files/ab/mine: changed"
+true
+`
+	everyKind(t, func(t *testing.T, kind Kind) {
+		dir := filepath.Join(data, "data")
+		got := isolated(t, script, Isolation{
+			Kind: kind, Hide: []string{dir, filepath.Join(data, "outside"), filepath.Join(data, "missing")},
+			Show: []string{filepath.Join(dir, "files/ab/mine"), filepath.Join(dir, "files/ab/gone")},
+			Keep: []string{filepath.Join(dir, "work")},
+		}, "D="+data)
+		want := "token: refused\nfiles/ab/theirs: refused\n../outside: refused\nfiles/ab/mine: a picture\nwork/kept: kept\nworked\n"
+		if kind == None {
+			want = "token: hush\nfiles/ab/theirs: hush\n../outside: hush\nfiles/ab/mine: a picture\nwork/kept: kept\n" +
+				"token: changed\nfiles/ab/theirs: changed\nmade a file\nworked\nfiles/ab/mine: changed\n"
+			for name, text := range map[string]string{"token": "hush\n", "files/ab/theirs": "hush\n", "files/ab/mine": "a picture\n"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		for name, text := range map[string]string{"token": "hush\n", "files/ab/mine": "a picture\n"} {
+			if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != text {
+				t.Errorf("%s is %q, %v; want %q", name, b, err, text)
+			}
+		}
+	})
+}
+
+// An orphan that left its group and session and has no mark.
+const bareOrphanInSession = "(env -i setsid sh -c 'exec 3>&-; exec sleep 1000' >/dev/null 2>&1 &)\n"
+
+func TestNoOrphanOutlivesAnIsolatedChild(t *testing.T) {
+	everyKind(t, func(t *testing.T, kind Kind) {
+		// Its orphan holds a pipe: its end says that all who hold it have ended.
+		dir := t.TempDir()
+		pipe := filepath.Join(dir, "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		isolated(t, "exec 4>"+pipe+"; echo x >&4; "+strings.Replace(bareOrphanInSession, "exec 3>&-; ", "", 1), Isolation{Kind: kind})
+		if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(r); string(b) != "x\n" || err != nil {
+			t.Errorf("read %q, %v: the orphan lives on", b, err)
+		}
+	})
+}
+
+func TestNoOrphanOutlivesAParentThatIsKilled(t *testing.T) {
+	everyKind(t, func(t *testing.T, kind Kind) {
+		pipe := filepath.Join(t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		parent := exec.Command(os.Args[0])
+		parent.Env = []string{"PATH=" + os.Getenv("PATH"), "PROC_TEST_ROLE=isolating", "PROC_TEST_KIND=" + string(kind), "PROC_TEST_PIPE=" + pipe}
+		parent.Stderr = os.Stderr
+		if err := parent.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := os.Open(pipe) // waits for the child
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, err := io.ReadFull(r, make([]byte, 2)); err != nil {
+			t.Fatal(err)
+		}
+		if err := parent.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := parent.Wait(); err == nil {
+			t.Error("the parent ended by itself")
+		}
+		if _, err := io.ReadAll(r); err != nil { // until nothing holds it
+			t.Errorf("the orphan lives on: %v", err)
+		}
+	})
+}
+
+// isolating is a helper that starts an isolated child with an orphan that holds a
+// pipe, and never waits for it.
+func isolating() {
+	_, err := Start(Spec{
+		Command:   []string{"/bin/sh", "-c", "exec 4>" + os.Getenv("PROC_TEST_PIPE") + "; " + bareOrphanInSession + "echo x >&4; sleep 1000"},
+		Env:       []string{"PATH=" + os.Getenv("PATH")},
+		Isolation: &Isolation{Kind: Kind(os.Getenv("PROC_TEST_KIND"))},
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	<-time.After(time.Hour)
+}
+
+func TestResourcesAreLimited(t *testing.T) {
+	everyKind(t, func(t *testing.T, kind Kind) {
+		got := isolated(t, "ulimit -c; ulimit -n; ulimit -f", Isolation{Kind: kind, Resources: Resources{OpenFiles: 123, FileSize: 512 << 4}})
+		if want := "0\n123\n16\n"; got != want {
+			t.Errorf("limits are %q, want %q", got, want)
+		}
+	})
+}
+
+func TestAnIsolatedChildEndsAsAnyOther(t *testing.T) {
+	everyKind(t, func(t *testing.T, kind Kind) {
+		for script, want := range map[string]string{"exit 7": "exit status 7", "kill -9 $$": "signal: killed", "kill -TERM $$": "signal: terminated"} {
+			spec := shell(t, script, patient)
+			spec.Isolation = &Isolation{Kind: kind}
+			exit, err := start(t, spec).Run(t.Context(), "", discard)
+			if err != nil || exit.String() != want {
+				t.Errorf("%s: ended with %v, %v; want %s", script, exit, err, want)
+			}
+		}
+		spec := Spec{Command: []string{"/nowhere/at/all"}, Isolation: &Isolation{Kind: kind}}
+		_, err := Start(spec)
+		if want := "fork/exec /nowhere/at/all: no such file or directory"; err == nil || err.Error() != want || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	})
+}
+
+// A process that is not dumpable is refused to readers of the same user. Root
+// reads anything, so the reader and the read are an ordinary user if we are root.
+func TestAHiddenProcessCannotBeRead(t *testing.T) {
+	for _, hidden := range []bool{false, true} {
+		script := "exec 2>/dev/null; tr '\\0' '\\n' </proc/$PPID/environ | grep ^HUSH=; true"
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = []string{"PROC_TEST_ROLE=reader", "HUSH=hush", "PROC_TEST_SCRIPT=" + script, "PATH=" + os.Getenv("PATH")}
+		if hidden {
+			cmd.Env = append(cmd.Env, "PROC_TEST_HIDE=1")
+		}
+		if os.Geteuid() == 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+		}
+		out, err := cmd.CombinedOutput()
+		want := "HUSH=hush\n"
+		if hidden {
+			want = ""
+		}
+		if err != nil || string(out) != want {
+			t.Errorf("hidden %v: a child reads %q, %v; want %q", hidden, out, err, want)
+		}
+	}
+}
+
+// reader is a helper that hides itself, or not, and runs a script as its child.
+func reader() {
+	if os.Getenv("PROC_TEST_HIDE") != "" {
+		if err := HideSelf(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	sh := exec.Command("/bin/sh", "-c", os.Getenv("PROC_TEST_SCRIPT"))
+	sh.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := sh.CombinedOutput()
+	fmt.Print(string(out))
+	if err != nil {
+		fmt.Println(err)
+	}
+}

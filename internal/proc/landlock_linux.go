@@ -1,0 +1,145 @@
+package proc
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Rights that landlock(7) knows, by what they are of.
+const (
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	allRights = unix.LANDLOCK_ACCESS_FS_TRUNCATE<<1 - 1 // up to it, of version 3
+
+	// leastLandlock is the version of Linux 6.2: before it a hidden file could
+	// be emptied.
+	leastLandlock = 3
+)
+
+func landlockVersion() (int, error) {
+	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(v), nil
+}
+
+// restrict takes from this thread, and all that it starts, the right to open
+// what is hidden. Landlock lists what is allowed, so everything beside the way to
+// what is hidden is allowed; of the folders on the way only the names can be
+// read, and nothing can be made or removed in them.
+func (p *plan) restrict() error {
+	version, err := landlockVersion()
+	if err == nil && version < leastLandlock {
+		err = unix.EOPNOTSUPP
+	}
+	if err != nil {
+		return &opError{"use Landlock", err}
+	}
+	rules := landlock{file: fileRights, folder: allRights, hide: p.Hide}
+	attr := unix.LandlockRulesetAttr{}
+	if version >= 5 {
+		rules.file |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+		rules.folder |= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if version >= 6 {
+		attr.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	attr.Handled_access_fs = rules.folder
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Offsetof(attr.Quiet_access_fs), 0)
+	if errno != 0 {
+		return &opError{"use Landlock", errno}
+	}
+	rules.fd = int(fd)
+	defer unix.Close(rules.fd)
+	if err := rules.around("/"); err != nil {
+		return &opError{"allow what is not hidden", err}
+	}
+	for _, path := range p.Show {
+		if err := rules.allow(path, unix.LANDLOCK_ACCESS_FS_READ_FILE); err != nil {
+			return &opError{"allow what is shown", err}
+		}
+	}
+	for _, path := range p.Keep {
+		if err := rules.allow(path, rules.folder); err != nil {
+			return &opError{"allow what is shown", err}
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return &opError{"use Landlock", err}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, fd, 0, 0); errno != 0 {
+		return &opError{"use Landlock", errno}
+	}
+	return nil
+}
+
+// landlock collects rules.
+type landlock struct {
+	fd           int
+	file, folder uint64 // all rights of each
+	hide         []string
+}
+
+// around allows what is in a folder, which is on the way to something hidden.
+func (l *landlock) around(folder string) error {
+	if err := l.allow(folder, unix.LANDLOCK_ACCESS_FS_READ_DIR); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(folder, e.Name())
+		switch {
+		case slices.Contains(l.hide, path), e.Type()&os.ModeSymlink != 0: // where a link leads has rules of its own
+			continue
+		case slices.ContainsFunc(l.hide, func(h string) bool { return within(h, path) }):
+			err = l.around(path)
+		case e.IsDir():
+			err = l.allow(path, l.folder)
+		default:
+			err = l.allow(path, l.file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allow adds a rule for a file or a folder, unless it has gone.
+func (l *landlock) allow(path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EACCES):
+		return nil // without a rule it cannot be opened
+	case err != nil:
+		return err
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFLNK:
+		return nil
+	case unix.S_IFDIR:
+	default:
+		rights &= l.file
+	}
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(l.fd), unix.LANDLOCK_RULE_PATH_BENEATH,
+		uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// capabilities that a shim needs to prepare a namespace, where it is not root.
+const (
+	capSetPCap   = 8
+	capSysPtrace = 19
+	capSysAdmin  = 21
+	lastCap      = 63 // more than any kernel has
+)
+
+// namespaceAttributes adds to a process's attributes the namespaces of a shim.
+// As root all users are themselves in it, so that files belong to whom they
+// belong to, but its capabilities count in it only. Anybody else is alone in it,
+// and the shim maps that user, because a process that is not dumpable, as we
+// are, cannot do it for its children. Nothing has to be hidden from root's
+// capabilities where the child becomes another user.
+func namespaceAttributes(attr *syscall.SysProcAttr, u *User) (shimMaps bool) {
+	attr.Cloneflags |= unix.CLONE_NEWNS | unix.CLONE_NEWPID
+	switch {
+	case os.Geteuid() != 0:
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.AmbientCaps = []uintptr{capSysAdmin, capSetPCap}
+		return true
+	case u == nil:
+		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = all, all, true
+	}
+	return false
+}
+
+// enterNamespace hides files in the mount namespace of this process, and shows
+// the processes of its pid namespace only.
+func (p *plan) enterNamespace() error {
+	if p.Map {
+		if err := mapSelf(p.UID, p.GID); err != nil {
+			return err
+		}
+	}
+	// Mounts that appear outside appear here too, and none of ours there.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return &opError{"separate the mounts", err}
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return &opError{"find the working directory", err}
+	}
+	shown, err := openAll(p.Show, p.Keep)
+	if err != nil {
+		return err
+	}
+	for _, path := range p.Hide {
+		if err := cover(path, shown); err != nil {
+			return err
+		}
+	}
+	for _, s := range shown {
+		_ = unix.Close(s.fd) // a path's handle: nothing can be lost
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return &opError{"mount /proc", err}
+	}
+	// The directory that this process stands in may be a hidden one.
+	if err := os.Chdir(dir); err != nil {
+		return &opError{"enter the working directory", err}
+	}
+	return p.dropCapabilities()
+}
+
+func mapSelf(uid, gid int) error {
+	for _, w := range []struct{ file, text string }{
+		{"setgroups", "deny"},
+		{"uid_map", fmt.Sprintf("%d %d 1", uid, uid)},
+		{"gid_map", fmt.Sprintf("%d %d 1", gid, gid)},
+	} {
+		if err := os.WriteFile("/proc/self/"+w.file, []byte(w.text), 0); err != nil {
+			return &opError{"map the user", err}
+		}
+	}
+	return nil
+}
+
+// dropCapabilities bounds what the child can have. The shim keeps its own, and
+// so the child cannot trace it.
+func (p *plan) dropCapabilities() error {
+	if p.User != nil {
+		return nil // another user has none
+	}
+	for c := range uintptr(lastCap + 1) {
+		if os.Geteuid() == 0 && c != capSysAdmin && c != capSysPtrace {
+			continue
+		}
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			break // there are no more
+		}
+		if err != nil {
+			return &opError{"drop capabilities", err}
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return &opError{"drop capabilities", err}
+	}
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return &opError{"drop capabilities", err}
+	}
+	data[0].Inheritable, data[1].Inheritable = 0, 0
+	if err := unix.Capset(&head, &data[0]); err != nil {
+		return &opError{"drop capabilities", err}
+	}
+	return nil
+}
+
+// handle is an open path that is mounted where it was, over what hides it.
+type handle struct {
+	path   string
+	fd     int
+	folder bool
+}
+
+func openAll(files, folders []string) (all []handle, err error) {
+	open := func(path string, folder bool) {
+		var st unix.Stat_t
+		fd, e := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		switch {
+		case errors.Is(e, unix.ENOENT):
+			return // retention removed it
+		case e == nil:
+			e = unix.Fstat(fd, &st)
+		}
+		switch kind := st.Mode & unix.S_IFMT; {
+		case e != nil:
+			err = errors.Join(err, &opError{"open what is to be shown", e})
+		case folder && kind == unix.S_IFDIR, !folder && kind == unix.S_IFREG:
+			all = append(all, handle{path, fd, folder})
+		default:
+			_ = unix.Close(fd) // a link or the like: it stays hidden
+		}
+	}
+	for _, path := range files {
+		open(path, false)
+	}
+	for _, path := range folders {
+		open(path, true)
+	}
+	return all, err
+}
+
+// cover hides a folder under an empty one, and a file under an empty file. Of
+// shown, what is below it is mounted again.
+func cover(path string, shown []handle) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return &opError{"look at what is to be hidden", err}
+	case !info.IsDir():
+		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+			return &opError{"hide a file", err}
+		}
+		return nil
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	if err := unix.Mount("mailroom", path, "tmpfs", flags, "size=1m,mode=0755"); err != nil {
+		return &opError{"hide a folder", err}
+	}
+	for _, s := range shown {
+		if within(s.path, path) {
+			if err := s.mount(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_RDONLY|flags, "size=1m,mode=0755"); err != nil {
+		return &opError{"protect a hidden folder", err}
+	}
+	return nil
+}
+
+func (h handle) mount() error {
+	if err := os.MkdirAll(filepath.Dir(h.path), 0o755); err != nil {
+		return &opError{"make room for what is shown", err}
+	}
+	var err error
+	if h.folder {
+		err = os.MkdirAll(h.path, 0o755)
+	} else {
+		err = os.WriteFile(h.path, nil, 0o444)
+	}
+	if err != nil {
+		return &opError{"make room for what is shown", err}
+	}
+	from := fmt.Sprintf("/proc/self/fd/%d", h.fd)
+	if err := unix.Mount(from, h.path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return &opError{"show a file", err}
+	}
+	if h.folder {
+		return nil
+	}
+	// What the mount has already may not be taken away in a user namespace.
+	var st unix.Statfs_t
+	if err := unix.Statfs(h.path, &st); err != nil {
+		return &opError{"show a file", err}
+	}
+	locked := uintptr(st.Flags) & (unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME | unix.MS_NODIRATIME)
+	if uintptr(st.Flags)&unix.ST_RELATIME != 0 {
+		locked |= unix.MS_RELATIME
+	}
+	if err := unix.Mount("", h.path, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|locked, ""); err != nil {
+		return &opError{"protect a file that is shown", err}
+	}
+	return nil
+}
+
+// within reports whether path is folder or below it.
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
