@@ -2,12 +2,14 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -48,20 +50,25 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 }
 
 // receive reads a body of at most limit bytes and leaves it in the request, byte
-// for byte. nil: it is blank.
+// for byte. It waits until there is room for it. nil: it is blank.
 func (s *Server) receive(out *response, r *http.Request, limit int64) ([]byte, error) {
-	kind := r.Header.Get("Content-Type")
-	if media, params, err := mime.ParseMediaType(kind); r.ContentLength != 0 && kind != "" &&
-		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return nil, s.unread(out, withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind))))
-	}
-	if r.ContentLength > limit {
+	switch err := plainJSON(r); {
+	case err != nil:
+		return nil, s.unread(out, err)
+	case r.ContentLength == 0:
+		return nil, nil
+	case r.ContentLength > limit:
 		return nil, s.unread(out, tooLarge(limit))
 	}
-	raw, err := readAll(http.MaxBytesReader(out, r.Body, limit), r.ContentLength)
+	c := &requestOf(r.Context()).body
+	s.chargeTo(c, r)
+	raw, err := readAll(r.Context(), http.MaxBytesReader(out, r.Body, limit), r.ContentLength, c)
+	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:
 		s.hurry(out, 0)
+	case refused:
+		return nil, s.unread(out, err)
 	case isTooLarge(err):
 		return nil, s.unread(out, tooLarge(limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -77,14 +84,69 @@ func (s *Server) receive(out *response, r *http.Request, limit int64) ([]byte, e
 	return raw, nil
 }
 
-// readAll is io.ReadAll for a body that names its size, below 0 if it does not.
-func readAll(r io.Reader, size int64) ([]byte, error) {
-	if size < 0 {
-		return io.ReadAll(r)
+// plainJSON refuses a body that is not JSON by its header, or is JSON in an
+// encoding of some kind.
+func plainJSON(r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
 	}
-	raw := make([]byte, size)
-	n, err := io.ReadFull(r, raw)
-	return raw[:n], err
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Encoding", "is not supported: send the body as it is", short(coding)))
+	}
+	kind := r.Header.Get("Content-Type")
+	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
+		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
+		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind)))
+	}
+	return nil
+}
+
+// chargeTo says who answers for the bytes of a body: its token, or of a stranger
+// its address.
+func (s *Server) chargeTo(c *charge, r *http.Request) {
+	who := requestOf(r.Context()).who.Name
+	switch {
+	case r.Context().Value(heldKey{}) != nil: // it is made of one that was charged
+	case who != "":
+		c.budget, c.owner = s.bodies, who
+	default:
+		c.budget, c.owner = s.strangers, s.from(r)
+	}
+}
+
+// heldKey marks the context of requests that are made of a body or a frame that
+// its sender was charged for.
+type heldKey struct{}
+
+// readAll reads a body of the size it names, below 0 if it names none, with room
+// from c for what it holds.
+func readAll(ctx context.Context, r io.Reader, size int64, c *charge) ([]byte, error) {
+	if size >= 0 {
+		if err := c.resize(ctx, size); err != nil {
+			return nil, err
+		}
+		raw := make([]byte, size)
+		n, err := io.ReadFull(r, raw)
+		return raw[:n], err
+	}
+	var raw []byte
+	for room := int64(0); ; {
+		if int64(len(raw)) == room {
+			room = max(4<<10, 2*room)
+			if err := c.resize(ctx, room); err != nil {
+				return nil, err
+			}
+			raw = slices.Grow(raw, int(room)-len(raw))
+		}
+		n, err := r.Read(raw[len(raw):room])
+		raw = raw[:len(raw)+n]
+		if err == io.EOF {
+			return raw, c.resize(ctx, int64(len(raw)))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 }
 
 // hurry bounds how long what is left of the request may take; 0 ends that.

@@ -183,7 +183,7 @@ func viaOf(ctx context.Context) string {
 // RoundTrip serves r like any other request. It returns as soon as the answer
 // has begun; the answer's Close ends what is left of it, and waits for that.
 func (i inside) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), viaKey{}, i.via))
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), heldKey{}, true))
 	gone := context.AfterFunc(i.outer.Context(), cancel)
 	reader, writer := io.Pipe()
 	a := &spoken{header: http.Header{}, begun: make(chan struct{}), body: writer}

@@ -23,6 +23,7 @@ type request struct {
 	who   *mailroom.Token // who sends it; nobody until its token was checked
 	grant *grant          // what who is good for, and how long
 	token string          // the secret that it came with, good or not: to be told to nobody
+	body  charge          // for the bytes of its body
 	code  mailroom.Code   // of the problem it was answered with
 	cause error           // behind that problem, for the log only
 }
@@ -60,6 +61,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := s.recovered(recover(), out, r)
+		_ = q.body.resize(context.Background(), 0) // giving back never fails
 		s.record(start, out, r)
 		out.extend() // for what is still on its way
 		if abort {

@@ -122,6 +122,9 @@ type Options struct {
 	IdleTimeout   time.Duration // of a connection between requests: 2 min
 	Heartbeat     time.Duration // between the comments of a stream: 10 s
 	Grace         time.Duration // for requests to finish at shutdown: 10 s
+	Connections   int           // open at a time: 4,096
+	PerAddress    int           // open at a time from one address: 512; loopback and a proxy (BehindProxy) any number
+	Bodies        int           // bytes of all request bodies under way: 64 MiB
 	MaxHeader     int           // bytes of a request's header: 64 KiB
 	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
 	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
@@ -181,6 +184,9 @@ func (o *Options) fill() {
 		value *int
 		unset int
 	}{
+		{&o.Connections, 4096},
+		{&o.PerAddress, 512},
+		{&o.Bodies, 64 << 20},
 		{&o.MaxHeader, 64 << 10},
 		{&o.MaxStreams, 256},
 		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and what is around it
@@ -208,6 +214,9 @@ type Server struct {
 	closing context.Context
 	close   context.CancelFunc
 
+	bodies    *budget // of who is known
+	strangers *budget // of requests to open faces, which nobody has verified yet
+
 	readers slots
 	lines   slots // sockets, whatever goes on over them
 	paces   paces
@@ -227,6 +236,7 @@ func New(o Options) *Server {
 		options: o, log: o.Log, keys: newKeyring(o.Ledger, o.Token, o.Log),
 		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
+		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),
 		readers: slots{max: o.MaxStreams, what: "streams and waits", taken: map[string]int{}},
 		lines:   slots{max: o.MaxStreams, what: "sockets", taken: map[string]int{}},
 		rounds:  rounds{standing: map[string]*standing{}},
@@ -263,6 +273,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	hs := s.http()
+	ln = newCrowd(ln, s.options.Connections, s.options.PerAddress, s.options.BehindProxy)
 	defer s.close()
 	served := make(chan error, 1)
 	go func() {
@@ -321,8 +332,24 @@ func (s *Server) http() *http.Server {
 		ReadHeaderTimeout: s.options.HeaderTimeout,
 		IdleTimeout:       s.options.IdleTimeout,
 		MaxHeaderBytes:    s.options.MaxHeader,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: s.options.WriteTimeout, SendPingTimeout: s.options.IdleTimeout, PingTimeout: s.options.WriteTimeout},
+		HTTP2:             s.http2(),
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// http2 has the limits of a connection over HTTP/2. What it queues of pings,
+// settings and resets, and how many continuations a header has, net/http bounds.
+func (s *Server) http2() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          128,
+		MaxDecoderHeaderTableSize:     4 << 10,
+		MaxEncoderHeaderTableSize:     4 << 10,
+		MaxReadFrameSize:              64 << 10,
+		MaxReceiveBufferPerConnection: 1 << 20,
+		MaxReceiveBufferPerStream:     256 << 10,
+		WriteByteTimeout:              s.options.WriteTimeout,
+		SendPingTimeout:               s.options.IdleTimeout,
+		PingTimeout:                   s.options.WriteTimeout,
 	}
 }
 

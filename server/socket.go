@@ -225,14 +225,15 @@ func (k *socket) readFrames() error {
 		}
 	}
 	for {
-		raw, err := k.readFrame(k.server.options.MaxFrame)
-		if err != nil {
-			return err
+		charged := charge{budget: k.server.bodies, owner: k.grant.token.Name}
+		raw, err := k.readFrame(k.server.options.MaxFrame, &charged)
+		if err == nil {
+			k.working.Store(true)
+			err = k.handle(raw)
+			k.hear()
+			k.working.Store(false)
 		}
-		k.working.Store(true)
-		err = k.handle(raw)
-		k.hear()
-		k.working.Store(false)
+		_ = charged.resize(context.Background(), 0) // giving back never fails
 		if err != nil {
 			return err
 		}
@@ -241,7 +242,7 @@ func (k *socket) readFrames() error {
 
 // first reads the frame that says who the client is.
 func (k *socket) first(late *time.Timer) error {
-	raw, err := k.readFrame(maxFirstFrame)
+	raw, err := k.readFrame(maxFirstFrame, &charge{})
 	if err != nil {
 		return err
 	}
@@ -275,18 +276,21 @@ func (m message) parse() (frame, error) {
 	return parseFrame(m.data)
 }
 
-// readFrame reads one frame of at most limit bytes. Once it has begun it must
-// come in time, like the body of a request.
-func (k *socket) readFrame(limit int) (message, error) {
+// readFrame reads one frame of at most limit bytes, with room from c for what it
+// holds. Once it has begun it must come in time, like the body of a request.
+func (k *socket) readFrame(limit int, c *charge) (message, error) {
 	// No context that ends: with it the library would drop the connection.
 	kind, r, err := k.conn.Reader(context.Background())
 	if err != nil {
 		return message{}, err
 	}
 	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.server.options.BodyTimeout)) // a closed connection fails the read
-	data, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	data, err := readAll(k.ctx, io.LimitReader(r, int64(limit)+1), -1, c)
 	k.hear()
+	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
+	case full:
+		return message{}, errors.Join(k.refuse(frame{}, refused), &ending{websocket.StatusTryAgainLater, "too many large frames are under way"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return message{}, &ending{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:

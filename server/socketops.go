@@ -135,6 +135,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
+	ctx = context.WithValue(ctx, heldKey{}, true) // readFrame has charged for it
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, mailroom.Errorf(mailroom.Internal, "make a request of a frame: %w", err)

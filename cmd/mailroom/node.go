@@ -98,6 +98,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
+		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
 		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams,
 		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})

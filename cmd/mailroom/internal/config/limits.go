@@ -15,6 +15,9 @@ import (
 // Limits are the [limits] table: what one connection or one token may use. Sizes
 // are bytes.
 type Limits struct {
+	Connections   int // open at a time
+	PerAddress    int // of them from one address
+	Bodies        int // of all requests under way
 	Body          int
 	Header        int
 	Frame         int // of a WebSocket
@@ -29,6 +32,7 @@ type Limits struct {
 
 func defaultLimits() Limits {
 	return Limits{
+		Connections: 4096, PerAddress: 512, Bodies: 64 << 20,
 		Body: 4 << 20, Header: 64 << 10, Frame: 4<<20 + 64<<10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -38,6 +42,9 @@ func defaultLimits() Limits {
 
 func (l *Limits) settings() []setting {
 	return []setting{
+		{"connections", "Connections open at a time.", number(&l.Connections, 16, 1_000_000)},
+		{"connections_per_address", "Connections of one address at a time; loopback and a proxy have no such limit.", number(&l.PerAddress, 1, 1_000_000)},
+		{"bodies", "Bodies of all requests under way together, of which one token may have a quarter.", size(&l.Bodies, 16<<20, 1<<30)},
 		{"body", "Largest body of a request.", size(&l.Body, 1<<10, 4<<20)},
 		{"header", "Largest header of a request.", size(&l.Header, 4<<10, 1<<20)},
 		{"frame", "Largest frame from a WebSocket.", size(&l.Frame, 1<<10, 8<<20)},

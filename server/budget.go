@@ -1,0 +1,111 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"mailroom"
+)
+
+const (
+	// smallBody is, in bytes, a body that large ones leave room for.
+	smallBody = 64 << 10
+	// bodyPatience is how long a request waits for room for its body.
+	bodyPatience = 2 * time.Second
+)
+
+// budget bounds the bytes of request bodies that are held at a time, from the
+// moment there is room for one until its request is answered. One owner gets at
+// most a share, and bodies larger than smallBody leave an eighth to the others.
+type budget struct {
+	// Set by newBudget.
+	total, share int64
+
+	mu      sync.Mutex
+	used    int64            // owned by mu
+	held    map[string]int64 // owned by mu; by owner
+	changed chan struct{}    // owned by mu; closed and replaced when bytes are given back
+}
+
+// newBudget makes a budget whose share fits the largest body.
+func newBudget(total, largest int64) *budget {
+	total = max(total, largest+largest/4)
+	return &budget{total: total, share: max(total/4, largest), held: map[string]int64{}, changed: make(chan struct{})}
+}
+
+// charge is what one request has of a budget. It belongs to the request's
+// goroutine. The zero value has nothing, of no budget.
+type charge struct {
+	budget *budget
+	owner  string
+	bytes  int64
+}
+
+// resize makes c cover n bytes, and waits for room up to bodyPatience.
+func (c *charge) resize(ctx context.Context, n int64) error {
+	if c.budget == nil {
+		return nil
+	}
+	if n <= c.bytes {
+		c.budget.give(c.owner, c.bytes-n)
+		c.bytes = n
+		return nil
+	}
+	late := time.NewTimer(bodyPatience)
+	defer late.Stop()
+	for {
+		changed, err := c.budget.take(c.owner, n-c.bytes, n)
+		if err == nil {
+			c.bytes = n
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// take takes n bytes for a body of size, or says why not and what ends when that
+// may have changed.
+func (b *budget) take(owner string, n, size int64) (changed <-chan struct{}, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	most := b.total
+	if size > smallBody {
+		most -= most / 8
+	}
+	switch {
+	case b.held[owner]+n > b.share:
+		return b.changed, &mailroom.Error{
+			Code: mailroom.RateLimited, RetryAfter: time.Second,
+			Message: fmt.Sprintf("this caller's requests under way have bodies of %d bytes, which is the most: send fewer at a time", b.share),
+		}
+	case b.used+n > most:
+		return b.changed, &mailroom.Error{
+			Code: mailroom.Unavailable, RetryAfter: time.Second, Message: "too many large requests are under way: send it again",
+		}
+	}
+	b.used += n
+	b.held[owner] += n
+	return nil, nil
+}
+
+func (b *budget) give(owner string, n int64) {
+	if n == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+	if b.held[owner] -= n; b.held[owner] == 0 {
+		delete(b.held, owner)
+	}
+	close(b.changed)
+	b.changed = make(chan struct{})
+}

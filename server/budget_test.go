@@ -1,0 +1,134 @@
+package server
+
+import (
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+)
+
+// upload is a request whose body comes in pieces.
+type upload struct {
+	answer *httptest.ResponseRecorder
+	body   *io.PipeWriter
+	done   chan struct{}
+}
+
+// send begins a request of size bytes, below 0 for a size it does not name.
+func send(s *Server, path, secret string, size int64) *upload {
+	reader, writer := io.Pipe()
+	r := httptest.NewRequest(http.MethodPost, "http://localhost"+path, reader)
+	r.ContentLength = size
+	if secret != "" {
+		r.Header.Set("Authorization", "Bearer "+secret)
+	}
+	u := &upload{answer: httptest.NewRecorder(), body: writer, done: make(chan struct{})}
+	go func() {
+		defer close(u.done)
+		s.ServeHTTP(u.answer, r)
+	}()
+	return u
+}
+
+func (u *upload) breakOff() {
+	u.body.CloseWithError(errors.New("gone"))
+	<-u.done
+}
+
+const operatorSecret = "a-token-that-nobody-guesses"
+
+// crowded is a server on which one token's uploads, and a stranger's, have all they
+// may have.
+func crowded() (s *Server, slow []*upload) {
+	s = New(Options{Token: operatorSecret, Faces: map[string]Face{"POST /open": {
+		Via: "open", Open: true, Answer: func(*http.Request) (any, error) { return "in", nil },
+	}}})
+	other := newGrant(sum(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.MaySubmit}})
+	s.keys.good.Store(&map[sum]*grant{other.sum: other})
+	for range 4 {
+		slow = append(slow, send(s, "/v1/messages", operatorSecret, 4<<20))
+	}
+	slow = append(slow, send(s, "/open", "", 4<<20))
+	synctest.Wait()
+	return s, slow
+}
+
+func TestBodiesUnderWayAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, slow := crowded()
+		if s.bodies.used != 16<<20 || s.strangers.used != 4<<20 {
+			t.Fatalf("%d bytes are held for a token and %d for a stranger", s.bodies.used, s.strangers.used)
+		}
+		for name, u := range map[string]*upload{
+			"of a size it names": send(s, "/v1/messages", operatorSecret, 4<<20), "of another size": send(s, "/v1/messages", operatorSecret, -1),
+			"of a stranger": send(s, "/open", "", 4<<20), "of a stranger that is small": send(s, "/open", "", 100),
+		} {
+			if <-u.done; u.answer.Code != http.StatusTooManyRequests || u.answer.Header().Get("Retry-After") != "1" || u.answer.Header().Get("Connection") != "close" {
+				t.Errorf("one body too many %s: %d %v %s", name, u.answer.Code, u.answer.Header(), u.answer.Body)
+			}
+		}
+		other := send(s, "/v1/messages", "another", 100)
+		if synctest.Wait(); s.bodies.used != 16<<20+100 {
+			t.Errorf("%d bytes are held with another token's", s.bodies.used)
+		}
+		for _, u := range append(slow, other) {
+			u.breakOff()
+		}
+		if s.bodies.used != 0 || s.strangers.used != 0 || len(s.bodies.held)+len(s.strangers.held) != 0 {
+			t.Errorf("%d and %d bytes are held when all have gone", s.bodies.used, s.strangers.used)
+		}
+	})
+}
+
+func TestWhoWaitsForRoomGetsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, slow := crowded()
+		waits := send(s, "/v1/messages", operatorSecret, 3<<20)
+		synctest.Wait()
+		time.Sleep(bodyPatience - time.Millisecond)
+		slow[0].breakOff()
+		if synctest.Wait(); s.bodies.used != 15<<20 {
+			t.Errorf("%d bytes are held", s.bodies.used)
+		}
+		for _, u := range append(slow[1:], waits) {
+			u.breakOff()
+		}
+	})
+}
+
+// TestLargeBodiesLeaveRoomForSmallOnes has many owners, none of whom has all it may.
+func TestLargeBodiesLeaveRoomForSmallOnes(t *testing.T) {
+	b := newBudget(64<<20, 4<<20)
+	for i := range 14 {
+		if _, err := b.take(strconv.Itoa(i), 4<<20, 4<<20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.take("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.Unavailable {
+		t.Errorf("one large body more: %v, want unavailable", err)
+	}
+	if _, err := b.take("small", smallBody, smallBody); err != nil {
+		t.Errorf("a small one: %v", err)
+	}
+}
+
+func TestCompressedBodiesAreRefused(t *testing.T) {
+	s := New(Options{Token: operatorSecret})
+	for coding, want := range map[string]int{"gzip": 415, "br, gzip": 415, "": 422, "identity": 422} {
+		r := httptest.NewRequest(http.MethodPost, "http://localhost/v1/messages", strings.NewReader(`{"no":1}`))
+		r.Header.Set("Authorization", "Bearer "+operatorSecret)
+		r.Header.Set("Content-Encoding", coding)
+		a := httptest.NewRecorder()
+		if s.ServeHTTP(a, r); a.Code != want {
+			t.Errorf("%q: %d %s, want %d", coding, a.Code, a.Body, want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// crowd is a listener that bounds its open connections, in all and per address.
+// Connections over loopback, or all where a proxy is in front, are trusted: they
+// count in all, have no bound per address, and a sixteenth of all is for them alone.
+type crowd struct {
+	net.Listener
+	// Set once.
+	most, each int
+	trustAll   bool
+
+	mu   sync.Mutex
+	open int                  // owned by mu
+	by   map[netip.Prefix]int // owned by mu; of those that are not trusted
+}
+
+func newCrowd(ln net.Listener, most, each int, trustAll bool) *crowd {
+	return &crowd{Listener: ln, most: most, each: each, trustAll: trustAll, by: map[netip.Prefix]int{}}
+}
+
+// Accept returns the next connection that there is room for. It refuses the
+// others with a few bytes, which a TLS client does not understand.
+func (c *crowd) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from, trusted := c.origin(conn)
+		if c.enter(from, trusted) {
+			return &counted{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from, trusted) })}, nil
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
+		_, _ = io.WriteString(conn, refusedConnection)                   // who has gone needs no answer
+		_ = conn.Close()                                                 // as above
+	}
+}
+
+const refusedConnection = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n" +
+	"too many connections are open\n"
+
+// origin is the address that a connection is counted by: one of IPv4, or a
+// network of IPv6 that one customer has.
+func (c *crowd) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil { // a listener of another kind, such as a test's
+		return from, true
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	bits := 32
+	if ip.Is6() {
+		bits = 64
+	}
+	from, err = ip.Prefix(bits)
+	return from, err != nil || c.trustAll || ip.IsLoopback()
+}
+
+func (c *crowd) enter(from netip.Prefix, trusted bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := c.most
+	if !trusted {
+		most -= most / 16
+	}
+	if c.open >= most || !trusted && c.by[from] >= c.each {
+		return false
+	}
+	c.open++
+	if !trusted {
+		c.by[from]++
+	}
+	return true
+}
+
+func (c *crowd) leave(from netip.Prefix, trusted bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	if trusted {
+		return
+	}
+	if c.by[from]--; c.by[from] == 0 {
+		delete(c.by, from)
+	}
+}
+
+// counted gives its place back when it is closed.
+type counted struct {
+	net.Conn
+	leave func()
+}
+
+func (c *counted) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets net/http send a last answer to who has not sent all yet.
+func (c *counted) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
