@@ -93,7 +93,7 @@ func TestWhoWaitsForRoomGetsIt(t *testing.T) {
 		s, slow := crowded()
 		waits := send(s, "/v1/messages", operatorSecret, 3<<20)
 		synctest.Wait()
-		time.Sleep(bodyPatience - time.Millisecond)
+		<-time.After(bodyPatience - time.Millisecond)
 		slow[0].breakOff()
 		if synctest.Wait(); s.bodies.used != 15<<20 {
 			t.Errorf("%d bytes are held", s.bodies.used)
