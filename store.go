@@ -90,6 +90,7 @@ type ThreadQuery struct {
 	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest bool
 	Limit  int // 0: all
+	Bytes  int // see RunQuery
 }
 
 // RunQuery selects runs: all fields that are set must hold. The order is newest
@@ -103,6 +104,10 @@ type RunQuery struct {
 	Set      RunSet
 	From     int64 // only Keys below it; 0: from the newest; not with a Set
 	Limit    int   // 0: all
+	// Bytes ends the list with the row that exceeds it, so that one page is never
+	// more than that and a row. Rows count as the store keeps them. 0: any number;
+	// not with IDs.
+	Bytes int
 }
 
 // RunSet names a part of a thread's runs that has an order of its own.
@@ -124,6 +129,7 @@ type TicketQuery struct {
 	Kinds  []TicketKind
 	From   int64 // only Keys below it; 0: from the newest
 	Limit  int   // 0: all
+	Bytes  int   // see RunQuery; not with Runs either
 }
 
 // ReservationQuery selects reservations: all fields that are set must hold. The
@@ -143,6 +149,23 @@ type EntryQuery struct {
 	Kinds    []string
 	Run      string
 	Limit    int // 0: all
+	// Bytes ends the list with the entry that exceeds it, counted in the entries'
+	// JSON. So who gets more than Bytes knows that there may be more entries. 0: any
+	// number.
+	Bytes int
+}
+
+// FirstEntries returns the entries at the front of list that have at most so many
+// bytes of JSON together, at least one, and whether a query with these Bytes may
+// have left entries out.
+func FirstEntries(list []Entry, bytes int) (first []Entry, more bool) {
+	sum := 0
+	for i := range list {
+		if sum += len(list[i].JSON()); sum > bytes {
+			return list[:max(1, i)], true
+		}
+	}
+	return list, false
 }
 
 // Prefix is the part of a thread's log below Seq.

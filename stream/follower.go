@@ -26,7 +26,6 @@ type follower struct {
 	emit func(Event) error
 
 	// Where the reader is.
-	page    int   // how many entries to read next
 	seq     int64 // entries up to it were emitted, or are not asked for
 	key     int64 // of the thread's row; 0 before the first page
 	writing writing
@@ -51,7 +50,7 @@ type asked struct {
 }
 
 func newFollower(s *Streams, q Query, emit func(Event) error) *follower {
-	return &follower{q: q, view: s.view, bus: s.bus, emit: emit, page: pageStart, seq: q.After.Seq}
+	return &follower{q: q, view: s.view, bus: s.bus, emit: emit, seq: q.After.Seq}
 }
 
 // follow subscribes before it reads, so that whatever is committed after the

@@ -8,39 +8,11 @@ import (
 )
 
 // A page is what is read in one view. A view is never held while a reader takes
-// its events, so the size of a page bounds what a slow reader holds in memory:
-// at most pageSize entries, and fewer when they are large.
+// its events, so the size of a page bounds what a slow reader holds in memory.
 const (
 	pageSize  = 100
-	pageStart = 8         // of the first page, when nothing is known of their size
-	pageBytes = 256 << 10 // of entries, about
+	pageBytes = 256 << 10 // of entries
 )
-
-// nextPage is how many entries to read after a page of at most limit.
-func nextPage(limit int, got []mailroom.Entry) int {
-	bytes := 0
-	for i := range got {
-		bytes += len(got[i].JSON())
-	}
-	switch {
-	case bytes > pageBytes:
-		return max(1, len(got)*pageBytes/bytes)
-	case len(got) == limit && bytes <= pageBytes/2:
-		return min(pageSize, limit*2)
-	}
-	return limit
-}
-
-// fitting is how many of the entries fit into a page, at least one.
-func fitting(got []mailroom.Entry) int {
-	bytes := 0
-	for i := range got {
-		if bytes += len(got[i].JSON()); bytes > pageBytes && i > 0 {
-			return i
-		}
-	}
-	return len(got)
-}
 
 // page is what one view gave a reader.
 type page struct {
@@ -69,16 +41,16 @@ func (f *follower) read(ctx context.Context, text bool) (*page, error) {
 		}
 		if p.after < t.LastSeq {
 			p.entries, err = r.Entries(mailroom.EntryQuery{
-				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: f.page,
+				Thread: t.ID, After: p.after, Run: f.q.Run, Limit: pageSize, Bytes: pageBytes,
 			})
 			if err != nil {
 				return err
 			}
 		}
-		p.last = len(p.entries) < f.page
-		f.page = nextPage(f.page, p.entries)
-		if n := fitting(p.entries); n < len(p.entries) {
-			p.entries, p.last = slices.Clone(p.entries[:n]), false // the others are not to be held
+		n, cut := mailroom.FirstEntries(p.entries, pageBytes)
+		p.last = len(p.entries) < pageSize && !cut
+		if len(n) < len(p.entries) {
+			p.entries = slices.Clone(n) // so that the last one is not held
 		}
 		if !p.last {
 			return nil

@@ -3,6 +3,7 @@ package memory
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -38,19 +39,19 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		}
 		return cmp.Compare(b.Key, a.Key)
 	})
-	found = first(found, q.Limit)
+	found, err := within(first(found, q.Limit), q.Bytes)
 	for i, t := range found {
 		found[i] = copyThread(t)
 	}
-	return found, nil
+	return found, err
 }
 
 func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
-	found := first(r.selectRuns(q), q.Limit)
+	found, err := within(first(r.selectRuns(q), q.Limit), q.Bytes)
 	for i, run := range found {
 		found[i] = copyRun(run)
 	}
-	return found, nil
+	return found, err
 }
 
 func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
@@ -133,6 +134,13 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 		slices.Reverse(found)
 	}
 	found = first(found, q.Limit)
+	if kept, cut := mailroom.FirstEntries(found, q.Bytes); q.Bytes > 0 && cut {
+		n := len(kept)
+		if len(kept[0].JSON()) <= q.Bytes {
+			n++ // the one that exceeds it
+		}
+		found = found[:n]
+	}
 	for i, e := range found {
 		var err error
 		if found[i], err = copyEntry(e); err != nil {
@@ -166,11 +174,11 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Ticket) int { return cmp.Compare(b.Key, a.Key) })
-	found = first(found, q.Limit)
+	found, err := within(first(found, q.Limit), q.Bytes)
 	for i, k := range found {
 		found[i] = copyTicket(k)
 	}
-	return found, nil
+	return found, err
 }
 
 func (r reader) Tokens() ([]*mailroom.Token, error) {
@@ -259,6 +267,24 @@ func (r reader) dueEach() []*mailroom.Thread {
 		found = append(found, copyThread(one[agent]))
 	}
 	return found
+}
+
+// within ends list with the row that exceeds so many bytes of JSON; 0 is any number.
+func within[T any](list []T, bytes int) ([]T, error) {
+	if bytes <= 0 {
+		return list, nil
+	}
+	sum := 0
+	for i, row := range list {
+		raw, err := json.Marshal(row)
+		if err != nil {
+			return nil, err
+		}
+		if sum += len(raw); sum > bytes {
+			return list[:i+1], nil
+		}
+	}
+	return list, nil
 }
 
 // first cuts list at limit; 0 is no limit.

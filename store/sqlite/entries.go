@@ -60,19 +60,22 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 		text, args = entriesBackward, []any{q.Thread, q.After, q.Before}
 	}
 	var found []mailroom.Entry
+	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read entries", text, args, func(row []driver.Value) (bool, error) {
 		first, _ := row[0].(int64)
 		lines, _ := row[1].([]byte)
 		if !q.Backward && first >= q.Before {
 			return false, nil
 		}
-		several, err := splitEntries(bytes.Clone(lines), first, q) // a row is the driver's
-		found = append(found, several...)
-		return q.Limit <= 0 || len(found) < q.Limit, err
+		several, err := splitEntries(lines, first, q)
+		for _, e := range several {
+			found = append(found, e)
+			if !g.add(len(e.JSON())) {
+				return false, err
+			}
+		}
+		return true, err
 	})
-	if q.Limit > 0 && len(found) > q.Limit {
-		found = found[:q.Limit]
-	}
 	return found, err
 }
 
@@ -81,8 +84,15 @@ func (r reader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 func splitEntries(lines []byte, first int64, q mailroom.EntryQuery) ([]mailroom.Entry, error) {
 	var found []mailroom.Entry
 	seq := first
+	whole := q.Bytes <= 0 || len(lines) <= q.Bytes
+	if whole {
+		lines = bytes.Clone(lines) // a row is the driver's
+	}
 	for line := range bytes.SplitSeq(lines, []byte{'\n'}) {
 		if q.After < seq && seq < q.Before {
+			if !whole { // an entry must not hold the others of its row in memory
+				line = bytes.Clone(line)
+			}
 			e, err := mailroom.ParseEntry(line)
 			if err != nil {
 				return nil, err

@@ -46,6 +46,32 @@ func distinct(ids []string) []string {
 // full reports whether n rows are all that a limit allows; 0 allows any number.
 func full(n, limit int) bool { return limit > 0 && n >= limit }
 
+// gauge says when a list is as long as its query lets it be.
+type gauge struct {
+	rows, bytes   int // so far
+	limit, budget int // 0: any number
+}
+
+// add counts one row in, and reports whether there may be another one.
+func (g *gauge) add(size int) bool {
+	g.rows++
+	g.bytes += size
+	return !full(g.rows, g.limit) && (g.budget <= 0 || g.bytes <= g.budget)
+}
+
+// sizeOf is the size of the values of a row that have no fixed one.
+func sizeOf(row []driver.Value) (size int) {
+	for _, v := range row {
+		switch v := v.(type) {
+		case []byte:
+			size += len(v)
+		case string:
+			size += len(v)
+		}
+	}
+	return size
+}
+
 // first cuts list at limit; 0 is no limit.
 func first[T any](list []T, limit int) []T {
 	if limit > 0 && len(list) > limit {
@@ -79,10 +105,11 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		s.add(" DESC")
 	}
 	var found []*mailroom.Thread
+	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read threads", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
 		found = append(found, t)
-		return !full(len(found), q.Limit), err
+		return g.add(sizeOf(row)), err
 	})
 	return found, err
 }

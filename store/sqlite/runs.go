@@ -28,10 +28,11 @@ func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 		s.add(" ORDER BY r.key DESC")
 	}
 	var runs []*mailroom.Run
+	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		run, err := scanRun(row)
 		runs = append(runs, run)
-		return !full(len(runs), q.Limit), err
+		return g.add(sizeOf(row)), err
 	})
 	return runs, err
 }

@@ -77,9 +77,10 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 		return nil, nil
 	}
 	var found []*mailroom.Ticket
+	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read tickets", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		found = append(found, scanTicket(row))
-		return !full(len(found), q.Limit), nil
+		return g.add(sizeOf(row)), nil
 	})
 	return found, err
 }

@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"RoundTrip", roundTripCases()},
 		{"Copies", copyCases()},
 		{"Threads", threadCases()},
+		{"Bytes", bytesCases()},
 		{"Runs", runCases()},
 		{"Entries", entryCases()},
 		{"Others", otherCases()},
