@@ -6,10 +6,19 @@ import (
 	"time"
 )
 
-// Claim starts the next attempt of what is due, for a claim round of a worker
-// that serves agent. alone allows a run on its last chance, and only such a
-// run. It returns nil, and sets Due right, if nothing that fits is due.
-func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now time.Time) *Run {
+// Claimant is a claim round of a worker, and how long the ledger lets the claims
+// of that round stand.
+type Claimant struct {
+	Worker    string
+	Round     int64
+	Limit     time.Duration // of one claim; 0: none
+	StopGrace time.Duration // that a stop leaves of it; 0: all
+}
+
+// Claim starts the next attempt of what is due, for a worker that serves agent.
+// alone allows a run on its last chance, and only such a run. It returns nil,
+// and sets Due right, if nothing that fits is due.
+func (t *Loaded) Claim(by Claimant, agent string, alone bool, now time.Time) *Run {
 	t.promote(now)
 	t.fire(now)
 	r := t.next(now)
@@ -17,7 +26,7 @@ func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now
 		t.schedule(now)
 		return nil
 	}
-	kind, body := KindStarted, RunStarted{Worker: worker, Messages: r.reads()}
+	kind, body := KindStarted, RunStarted{Worker: by.Worker, Messages: r.reads()}
 	if r.Resumes {
 		kind = KindResumed
 		body.Tickets = t.answered(r)
@@ -30,7 +39,11 @@ func (t *Loaded) Claim(worker string, round int64, agent string, alone bool, now
 	if r.StartedAt.IsZero() {
 		r.StartedAt = now
 	}
-	t.Current, t.Worker, t.Round = r.ID, worker, round
+	if by.Limit > 0 {
+		r.ClaimEnds = now.Add(by.Limit.Truncate(time.Microsecond))
+	}
+	r.StopGrace = by.StopGrace.Truncate(time.Microsecond)
+	t.Current, t.Worker, t.Round = r.ID, by.Worker, by.Round
 	t.touch(r)
 	t.append(kind, r, now, body)
 	t.schedule(now)

@@ -227,15 +227,19 @@ func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	for name, claim := range map[string]func(l *mailroom.Loaded) *mailroom.Run{
-		"another agent": func(l *mailroom.Loaded) *mailroom.Run { return l.Claim("w", 1, "codex", false, w.now) },
-		"last chance":   func(l *mailroom.Loaded) *mailroom.Run { return l.Claim("w", 1, "echo", true, w.now) },
+		"another agent": func(l *mailroom.Loaded) *mailroom.Run {
+			return l.Claim(mailroom.Claimant{Worker: "w", Round: 1}, "codex", false, w.now)
+		},
+		"last chance": func(l *mailroom.Loaded) *mailroom.Run {
+			return l.Claim(mailroom.Claimant{Worker: "w", Round: 1}, "echo", true, w.now)
+		},
 	} {
 		if r := claim(w.load(mailroom.ScopeHead, "")); r != nil {
 			t.Errorf("%s: started %s", name, r.ID)
 		}
 	}
 	w.mustStart("a")
-	if r := w.load(mailroom.ScopeHead, "").Claim("w", 1, "echo", false, w.now); r != nil {
+	if r := w.load(mailroom.ScopeHead, "").Claim(mailroom.Claimant{Worker: "w", Round: 1}, "echo", false, w.now); r != nil {
 		t.Errorf("started %s beside the current run", r.ID)
 	}
 }

@@ -300,17 +300,20 @@ func (t *Loaded) schedule(now time.Time) {
 func (t *Loaded) due(now time.Time) Due {
 	if c := t.current(); c != nil {
 		at := c.AvailableAt
-		if c.Status == Waiting {
+		switch c.Status {
+		case Running:
+			return Due{At: c.ClaimEnds} // due for the ledger, not for an agent
+		case Waiting:
 			at = t.expiry(c)
 		}
-		if c.Status == Running || at.IsZero() {
+		if at.IsZero() {
 			return Due{}
 		}
 		return Due{At: at, Agent: c.Agent, Priority: c.Priority, Alone: c.LastChance()}
 	}
 	if len(t.queue.runs) > 0 {
 		at := now
-		if !t.Due.At.IsZero() && t.Due.At.Before(now) {
+		if t.Due.Agent != "" && t.Due.At.Before(now) {
 			at = t.Due.At // threads with a backlog take turns
 		}
 		h := t.queue.runs[0]

@@ -26,7 +26,7 @@ func (t *Loaded) mayPark(r *Run, s *Settle) error {
 func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 	t.ask(r, s.Asks, now)
 	r.Status, r.Wait = Waiting, s.Wait
-	t.Worker, t.Round = "", 0
+	t.unclaim(r)
 	t.drop(r)
 	t.touch(r)
 	body := RunWaiting{Tickets: []string{}, Any: s.Wait.Any}

@@ -70,6 +70,11 @@ type Run struct {
 	Held        bool      // NotBefore has not come: it has no place in the queue yet
 	NotBefore   time.Time // zero: at once
 	AvailableAt time.Time // not to be claimed earlier
+	// ClaimEnds is when the ledger ends the present claim, whatever its worker
+	// does; zero: never. A stop moves it to StopGrace later at most. Both are zero
+	// unless the run is claimed.
+	ClaimEnds time.Time
+	StopGrace time.Duration
 
 	Attempt     int       // claims so far; the fence
 	Failures    int       // attempts ended by the agent's own error

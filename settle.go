@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -186,7 +187,7 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 // reschedule gives the claim back; the run stays the thread's current one.
 func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
 	r.Status, r.AvailableAt = Queued, at
-	t.Worker, t.Round = "", 0
+	t.unclaim(r)
 	t.drop(r)
 	t.touch(r)
 	t.append(KindRescheduled, r, now, RunRescheduled{Reason: reason, Attempt: r.Attempt, AvailableAt: at, Error: e})
@@ -209,7 +210,8 @@ func (t *Loaded) endStopped(r *Run, forced bool, now time.Time) {
 func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body any) {
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
-		t.Current, t.Worker, t.Round = "", "", 0
+		t.Current = ""
+		t.unclaim(r)
 		t.drop(r)
 	}
 	seq := t.append(kind, r, now, body)
@@ -241,6 +243,46 @@ func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
 		t.lose(r, now)
 	}
 	t.schedule(now)
+}
+
+// Overrun ends a claim whose time is over: the run has outlived its deadline, or
+// a stop, by more than its worker was given to end it. said is as in Expire.
+// It reports whether it did.
+func (t *Loaded) Overrun(said *Said, now time.Time) bool {
+	r := t.current()
+	if r == nil || r.Status != Running || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
+		return false
+	}
+	t.promote(now)
+	t.write(r, said, VisibleAll, true, now)
+	if r.Stop != "" {
+		t.endStopped(r, true, now)
+	} else {
+		t.fail(r, &Failure{Class: Transient, Err: errOverrun}, 0, now)
+	}
+	t.schedule(now)
+	return true
+}
+
+// Extend moves the end of a claim whose time is over to until: its worker is the
+// one that judges, and ends its runs by a clock that stands while it sleeps.
+func (t *Loaded) Extend(until, now time.Time) {
+	r := t.current()
+	if r == nil || r.Status != Running || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
+		return
+	}
+	t.promote(now)
+	r.ClaimEnds = until
+	t.touch(r)
+	t.schedule(now)
+}
+
+var errOverrun = errors.New("the run deadline has passed, and the worker did not end the attempt")
+
+// unclaim takes the claim from the row, and what bounded it from the run.
+func (t *Loaded) unclaim(r *Run) {
+	t.Worker, t.Round = "", 0
+	r.ClaimEnds, r.StopGrace = time.Time{}, 0
 }
 
 // lose counts a lost claim and decides what it means for the run.

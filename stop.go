@@ -61,6 +61,9 @@ func (t *Loaded) stopCurrent(why Reason, by string, now time.Time) *string {
 	}
 	if r.Stop == "" {
 		r.Stop, r.StopBy = why, by
+		if ends := now.Add(r.StopGrace); r.StopGrace > 0 && (r.ClaimEnds.IsZero() || ends.Before(r.ClaimEnds)) {
+			r.ClaimEnds = ends
+		}
 		t.touch(r)
 		t.append(KindStop, r, now, RunStop{Reason: why, By: by})
 	}

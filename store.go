@@ -50,11 +50,11 @@ type Tx interface {
 	Write(c *Changes) error
 }
 
-// Want asks for due threads of one agent.
+// Want asks for due threads of one agent, or for those whose claim is over.
 type Want struct {
-	Agent string
-	Slots int  // threads wanted, at least 1
-	Alone bool // true: threads with Due.Alone; false: those without
+	Agent string // "": threads with Due.Agent ""
+	Slots int    // threads wanted, at least 1
+	Alone bool   // true: threads with Due.Alone; false: those without
 }
 
 // Reader has the queries. Lists that match nothing are empty, not errors.

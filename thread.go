@@ -37,7 +37,8 @@ type Thread struct {
 }
 
 // Due are the scheduling columns of a thread. With At zero nothing is due and
-// the other fields are zero too.
+// the other fields are zero too. While the current run is claimed, Agent is ""
+// and At is when the ledger ends that claim, see [Loaded.Overrun].
 type Due struct {
 	At       time.Time
 	Agent    string

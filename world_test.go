@@ -30,6 +30,8 @@ type world struct {
 	asks map[string]*mailroom.Ticket
 	sent []mailroom.Submit   // to other threads
 	ends []mailroom.ChildEnd // told to other threads
+
+	limit, grace time.Duration // of claims
 }
 
 func newWorld(t *testing.T) *world {
@@ -238,7 +240,7 @@ func (w *world) start() *mailroom.Run {
 	var r *mailroom.Run
 	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
 		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
-			r = l.Claim("w1", 1, d.Agent, d.Alone, w.now)
+			r = l.Claim(mailroom.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace}, d.Agent, d.Alone, w.now)
 		}
 		return nil
 	})

@@ -164,6 +164,9 @@ func due(d mailroom.Due) string {
 	if d.At.IsZero() && d.Agent == "" {
 		return "nothing is due"
 	}
+	if d.Agent == "" {
+		return fmt.Sprintf("the claim ends at %s", at(d.At))
+	}
 	alone := ""
 	if d.Alone {
 		alone = ", on its last chance"

@@ -123,7 +123,7 @@ func threadViolations() []violation {
 		{"a current run that never started", func(r *rows) { r.thread("t").Current = "q1" }, doctor.Current, "the current run q1 has not started"},
 		{"a running run without a worker", func(r *rows) { r.thread("t").Worker = "" }, doctor.Current, `the worker is "" while the current run now is running`},
 		{"a worker that is not there", func(r *rows) { r.Workers = nil }, doctor.Claim, "run now is held by worker w, which does not exist"},
-		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "by the runs nothing is due"},
+		{"due while it runs", func(r *rows) { r.thread("t").Due = r.thread("kid").Due }, doctor.Due, "by the runs the claim ends at"},
 		{"never due", func(r *rows) { r.thread("kid").Due = mailroom.Due{} }, doctor.Due, `by its row nothing is due, by the runs a run of agent "b" with priority 128 is due`},
 		{"due for another agent", func(r *rows) { r.thread("kid").Due.Agent = "c" }, doctor.Due, `by its row a run of agent "c"`},
 		{"due too late", func(r *rows) { r.thread("kid").Due.At = time.Now().Add(time.Hour) }, doctor.Due, "by its row"},

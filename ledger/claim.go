@@ -89,7 +89,7 @@ func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
 		}
-		r := t.Claim(c.Worker, c.Round, d.Agent, d.Alone, b.now)
+		r := t.Claim(b.l.claimant(c, d.Agent), d.Agent, d.Alone, b.now)
 		if r == nil {
 			continue
 		}

@@ -135,11 +135,16 @@ func (l *Ledger) EndLocal(ctx context.Context) error {
 
 // Sweep takes away the claims of workers whose lease has run out, strictly
 // after its end, except self's: an engine that slept renews before it judges.
+// It also ends claims that outlived their deadline or a stop, of every worker
+// but self, which ends its own.
 func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	err := l.buryAll(ctx, func(w *mailroom.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
 	})
 	if err != nil {
+		return err
+	}
+	if err := l.overruns(ctx, self); err != nil {
 		return err
 	}
 	workers, err := l.workers(ctx)
@@ -262,7 +267,7 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 			return err
 		}
 		for _, t := range due {
-			if a := t.Due.Agent; !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
+			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
 				lost = append(lost, a)
 			}
 		}

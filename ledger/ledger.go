@@ -26,6 +26,12 @@ type Options struct {
 	Publish func(thread string, entries []mailroom.Entry)
 	// Lease is how long a worker owns its claims without renewal; 0 is 15 s.
 	Lease time.Duration
+	// Deadline is how long one attempt of an agent's run may take; nil, or 0 from
+	// it, is 1 h. StopGrace is what a worker has to end a run after that, or after a
+	// stop; 0 is 10 s. The ledger waits a lease longer, within which every worker
+	// hears of a stop, and ends the claim then.
+	Deadline  func(agent string) time.Duration
+	StopGrace time.Duration
 	// Poll is how often a standing claim looks for due work that nobody
 	// announced; 0 is 1 s.
 	Poll time.Duration
@@ -74,6 +80,12 @@ func New(store mailroom.Store, o Options) *Ledger {
 	}
 	if o.Lease == 0 {
 		o.Lease = 15 * time.Second
+	}
+	if o.Deadline == nil {
+		o.Deadline = func(string) time.Duration { return 0 }
+	}
+	if o.StopGrace == 0 {
+		o.StopGrace = 10 * time.Second
 	}
 	if o.Poll == 0 {
 		o.Poll = time.Second

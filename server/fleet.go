@@ -134,7 +134,7 @@ func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error
 				visible := who.Sees(t)
 				if visible {
 					out.Threads++
-					if at := t.Due.At; !at.IsZero() && at.Before(oldest) {
+					if at := t.Due.At; t.Due.Agent != "" && at.Before(oldest) {
 						oldest = at
 					}
 				}

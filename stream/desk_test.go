@@ -136,7 +136,7 @@ func (d *desk) submitText(text string) string {
 func (d *desk) start() {
 	d.t.Helper()
 	d.change(func(l *mailroom.Loaded, now time.Time) error {
-		r := l.Claim(worker, 1, agent, l.Due.Alone, now)
+		r := l.Claim(mailroom.Claimant{Worker: worker, Round: 1}, agent, l.Due.Alone, now)
 		if r == nil {
 			return fmt.Errorf("nothing to claim")
 		}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -91,7 +92,7 @@ func (m *Main) besideServer(ctx context.Context, dir folder.Folder, c *config.Co
 	}
 	l := ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent, Version: func(agent string) string { return r.agents[agent].Version },
-		Lease: c.Lease, MaxQueued: anyIfZero(c.MaxQueued), Log: log,
+		Lease: c.Lease, Deadline: func(string) time.Duration { return c.RunDeadline }, StopGrace: c.StopGrace, MaxQueued: anyIfZero(c.MaxQueued), Log: log,
 	})
 	e := engine.New(l, bus.New(), engine.Options{
 		Agents: r.agents, Runs: c.Runs, Lease: c.Lease, Renew: c.Renew, Sweep: c.Sweep, Deadline: c.RunDeadline,

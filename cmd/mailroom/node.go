@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -66,6 +68,8 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 			b.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
 		Lease:     c.Lease,
+		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
+		StopGrace: c.StopGrace,
 		MaxQueued: anyIfZero(c.MaxQueued),
 		Reserved:  reserved(c),
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},

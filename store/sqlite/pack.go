@@ -125,6 +125,8 @@ func (p *packer) run(r *mailroom.Run) {
 	p.flag(&r.Flushed)
 	pairs(p, &r.Joined)
 	p.flag(&r.Once)
+	p.time(&r.ClaimEnds)
+	number(p, &r.StopGrace)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
@@ -236,7 +238,7 @@ func (p *packer) next() (n uint64) {
 	return 0
 }
 
-func number[T int | int64](p *packer, v *T) {
+func number[T int | int64 | time.Duration](p *packer, v *T) {
 	n := int64(*v)
 	coded := p.uint(uint64(n)<<1 ^ uint64(n>>63)) // small below zero, too
 	if p.reading {

@@ -1,0 +1,67 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"mailroom"
+)
+
+// claimant is a round as a claim of an agent's run is made for it.
+func (l *Ledger) claimant(c *ClaimRequest, agent string) mailroom.Claimant {
+	grace := l.options.StopGrace + l.options.Lease
+	return mailroom.Claimant{
+		Worker: c.Worker, Round: c.Round,
+		Limit: cmp.Or(l.options.Deadline(agent), time.Hour) + grace, StopGrace: grace,
+	}
+}
+
+// overruns ends the claims whose time is over, some at a time, and leaves self's
+// for longer. They are due like runs are, so it reads only those.
+func (l *Ledger) overruns(ctx context.Context, self string) error {
+	for {
+		o := op{name: "overrun", rank: rankClaim}
+		n, err := run(ctx, l, o, func(b *batch) (int, error) { return b.overrun(self) })
+		if err != nil || n < frees {
+			return err
+		}
+	}
+}
+
+// overrun returns how many claims were over when the batch began, frees at most.
+func (b *batch) overrun(self string) (int, error) {
+	rows, _, err := b.tx.Due(b.now, []mailroom.Want{{Slots: frees}})
+	if err != nil {
+		return 0, err
+	}
+	var fresh []*mailroom.Thread
+	for _, row := range rows {
+		if b.threads[row.ID] == nil {
+			fresh = append(fresh, row)
+		}
+	}
+	if err := b.load(fresh); err != nil {
+		return 0, err
+	}
+	for _, row := range rows {
+		t := b.thread(row.ID)
+		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
+			return 0, err
+		}
+		if t.Worker != "" && t.Worker == self {
+			t.Extend(b.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.now)
+			continue
+		}
+		var said *mailroom.Said
+		if t.Current != "" {
+			stored, err := b.tx.Partials(t.Current)
+			if err != nil {
+				return 0, err
+			}
+			said = t.Unfinished(t.Current, stored)
+		}
+		t.Overrun(said, b.now)
+	}
+	return len(rows), nil
+}
