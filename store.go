@@ -55,7 +55,20 @@ type Want struct {
 	Agent string // "": threads with Due.Agent ""
 	Slots int    // threads wanted, at least 1
 	Alone bool   // true: threads with Due.Alone; false: those without
+	// Share bounds the threads of one owner among the wanted; nil: no bound. It
+	// must cost by the number of owners, not by their threads. What comes later is
+	// not looked for: the want counts as cut off.
+	Share *Share
 }
+
+// Share is what an owner may get: Most less what Held says that it has.
+type Share struct {
+	Most int
+	Held map[string]int // by owner
+}
+
+// Left is what an owner may get, 0 or less if nothing.
+func (s *Share) Left(owner string) int { return s.Most - s.Held[owner] }
 
 // Reader has the queries. Lists that match nothing are empty, not errors.
 type Reader interface {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"sync"
 
 	"mailroom/bus"
@@ -17,11 +18,13 @@ type slots struct {
 	admit map[string]func() bool // of the agents that are not always ready
 
 	mu     sync.Mutex
-	open   bool   // there is a lease to claim under, and nothing forbids it
-	worker string // that claims
-	round  int64  // last round that was asked for
-	free   int
+	open   bool           // there is a lease to claim under, and nothing forbids it
+	worker string         // that claims
+	round  int64          // last round that was asked for
+	runs   int            // in all
+	free   int            // below 0 with guests: runs beyond, of owners that had none
 	agents map[string]int // free per agent
+	held   map[string]int // taken, by the owners of the runs' threads
 	alone  int            // taken by runs on their last chance
 	left   []claimed
 }
@@ -36,13 +39,16 @@ type claimed struct {
 }
 
 func newSlots(o Options, b *bus.Bus) *slots {
-	s := &slots{bus: b, ready: make(chan struct{}, 1), free: o.Runs, agents: map[string]int{}, admit: map[string]func() bool{}}
+	s := &slots{
+		bus: b, ready: make(chan struct{}, 1), runs: o.Runs, free: o.Runs,
+		agents: map[string]int{}, held: map[string]int{}, admit: map[string]func() bool{},
+	}
 	for name, a := range o.Agents {
 		if a.Ready != nil {
 			s.admit[name] = a.Ready
 		}
-		s.agents[name] = o.Runs
-		if a.Limit > 0 {
+		s.agents[name] = 2 * o.Runs // with as many guests
+		if a.Limit > 0 && a.Limit < o.Runs {
 			s.agents[name] = a.Limit
 		}
 	}
@@ -55,16 +61,19 @@ var _ ledger.Taker = (*slots)(nil)
 func (s *slots) Want() ledger.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.open || s.free <= 0 {
+	free := max(s.free, 0)
+	guests := s.free + s.runs - free // those there are fill up as many slots again
+	if !s.open || free+guests <= 0 {
 		return ledger.ClaimRequest{}
 	}
 	s.round++
 	c := ledger.ClaimRequest{
-		Worker: s.worker, Round: s.round, Slots: s.free, Alone: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
+		Worker: s.worker, Round: s.round, Slots: free, Alone: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
+		Held: maps.Clone(s.held), Guests: guests,
 	}
 	for name, n := range s.agents {
 		if ready := s.admit[name]; n > 0 && (ready == nil || ready()) {
-			c.Agents[name] = min(n, s.free)
+			c.Agents[name] = min(n, free+guests)
 		}
 	}
 	if len(c.Agents) == 0 {
@@ -97,6 +106,10 @@ func (s *slots) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
 func (s *slots) use(w ledger.Work, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
+	owner := w.Thread.Owner
+	if s.held[owner] -= by; s.held[owner] == 0 {
+		delete(s.held, owner)
+	}
 	if w.Run.LastChance() {
 		s.alone -= by
 	}

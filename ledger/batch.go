@@ -76,6 +76,12 @@ func (l *Ledger) due(now time.Time) time.Time {
 	}
 	at = l.poll
 	for _, o := range l.claims {
+		if o.claim.Slots <= 0 {
+			if o.claim.Guests > 0 && l.guests.Before(at) {
+				at = l.guests
+			}
+			continue
+		}
 		for _, w := range o.claim.wants() {
 			known, ok := l.idle[w]
 			if !ok {

@@ -17,6 +17,8 @@ type ClaimRequest struct {
 	Slots  int            // runs wanted at most
 	Agents map[string]int // of them at most, per agent served
 	Alone  bool           // a run on its last chance may be among them
+	Held   map[string]int // runs that the worker has, by the owners of their threads
+	Guests int            // runs wanted beyond Slots, of owners without a run there
 	Wait   bool           // stand until something is due
 
 	found int // owned by the goroutine of Ledger.Run
@@ -36,7 +38,7 @@ type Work struct {
 func (c *ClaimRequest) wants() []mailroom.Want {
 	var wants []mailroom.Want
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
-		if c.Agents[agent] <= 0 || c.Slots <= 0 {
+		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.Guests <= 0 {
 			continue
 		}
 		wants = append(wants, mailroom.Want{Agent: agent})
@@ -72,60 +74,120 @@ func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
 	if _, err := b.worker(c.Worker); err != nil {
 		return nil, err
 	}
-	due, err := b.candidates(c)
-	if err != nil {
-		return nil, err
+	r := &round{ClaimRequest: c, slots: c.Slots, alone: c.Alone, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
+	var passed []*mailroom.Loaded
+	if r.slots > 0 {
+		due, err := b.candidates(r, nil)
+		if err != nil {
+			return nil, err
+		}
+		if passed, err = b.start(r, due, r.shares.full); err != nil {
+			return nil, err
+		}
 	}
-	var work []Work
-	slots, alone, agents := c.Slots, c.Alone, map[string]int{}
+	if len(passed) > 0 && r.slots > 0 { // others first, then whoever is left
+		due, err := b.candidates(r, r.shares.left(r.shares.most()))
+		if err != nil {
+			return nil, err
+		}
+		if _, err := b.start(r, due, r.shares.full); err != nil {
+			return nil, err
+		}
+		if _, err := b.start(r, passed, nil); err != nil {
+			return nil, err
+		}
+	}
+	if r.slots <= 0 && c.Slots > 0 {
+		clear(b.l.idle) // there may be more
+	}
+	if r.slots <= 0 && c.Guests > 0 {
+		if err := b.guests(r); err != nil {
+			return nil, err
+		}
+	}
+	return r.work, nil
+}
+
+// guests starts runs of owners that have none, beyond the slots.
+func (b *batch) guests(r *round) error {
+	b.l.guests = b.now.Add(b.l.options.Poll)
+	r.slots = r.Guests
+	due, err := b.candidates(r, r.shares.left(1))
+	if err != nil {
+		return err
+	}
+	_, err = b.start(r, due, func(owner string) bool { return r.shares.held[owner] > 0 })
+	return err
+}
+
+// round is a claim that is being made.
+type round struct {
+	*ClaimRequest
+	slots  int            // still free
+	alone  bool           // a run on its last chance may still be started
+	agents map[string]int // started, by agent
+	shares *shares
+	work   []Work
+}
+
+// start starts due runs while there are slots. It returns the threads of owners
+// that it passed over.
+func (b *batch) start(r *round, due []*mailroom.Loaded, over func(owner string) bool) (passed []*mailroom.Loaded, err error) {
 	for _, t := range due {
 		d := t.Due
-		if slots == 0 {
+		if r.slots <= 0 {
 			break
 		}
-		if agents[d.Agent] >= c.Agents[d.Agent] || d.Alone && !alone {
+		if !matches(d, mailroom.Want{Agent: d.Agent, Alone: d.Alone}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.Alone && !r.alone {
+			continue
+		}
+		if over != nil && over(t.Owner) {
+			passed = append(passed, t)
 			continue
 		}
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
 		}
-		r := t.Claim(b.l.claimant(c, d.Agent), d.Agent, d.Alone, b.now)
-		if r == nil {
+		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.Alone, b.now)
+		if run == nil {
 			continue
 		}
-		slots--
-		agents[d.Agent]++
-		alone = alone && !d.Alone
+		r.slots--
+		r.agents[d.Agent]++
+		r.alone = r.alone && !d.Alone
+		r.shares.take(t.Owner)
 		row := t.Thread
-		work = append(work, Work{
-			Claim:  mailroom.Claim{Thread: t.ID, Run: r.ID, Attempt: r.Attempt},
-			Run:    copyRun(r),
+		r.work = append(r.work, Work{
+			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
+			Run:    copyRun(run),
 			Thread: &row,
-			Input:  t.Input(r),
+			Input:  t.Input(run),
 			Due:    d.At,
 			At:     b.now,
 		})
 	}
-	if slots == 0 {
-		clear(b.l.idle) // there may be more
-	}
-	return work, nil
+	return passed, nil
 }
 
-// candidates are the due threads of a request, in order: those that this batch
-// has loaded as they are now, the others as the store has them.
-func (b *batch) candidates(c *ClaimRequest) ([]*mailroom.Loaded, error) {
+// candidates are the due threads of a round, in order: those that this batch has
+// loaded as they are now, the others as the store has them. A share leaves out
+// what is more than that of an owner among the stored ones.
+func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.Loaded, error) {
 	var due []*mailroom.Loaded
-	for _, w := range c.wants() {
+	for _, w := range r.wants() {
 		for _, t := range b.order {
 			if matches(t.Due, w, b.now) {
 				due = append(due, t)
 			}
 		}
-		if known, ok := b.l.idle[w]; ok && known.After(b.now) && c.Wait {
+		if known, ok := b.l.idle[w]; ok && known.After(b.now) && r.Wait {
 			continue
 		}
-		stored, err := b.stored(c, w)
+		w.Share, w.Slots = share, min(r.slots, r.Agents[w.Agent]-r.agents[w.Agent])
+		if w.Slots <= 0 {
+			continue
+		}
+		stored, err := b.stored(w)
 		if err != nil {
 			return nil, err
 		}
@@ -143,18 +205,22 @@ func matches(d mailroom.Due, w mailroom.Want, now time.Time) bool {
 }
 
 // stored asks the store for due threads that this batch has not loaded yet.
-func (b *batch) stored(c *ClaimRequest, w mailroom.Want) ([]*mailroom.Loaded, error) {
-	w.Slots = min(c.Slots, c.Agents[w.Agent])
-	for _, d := range b.wasDue {
-		if matches(d, w, b.now) {
-			w.Slots++ // the store may answer with this one, which we have
+func (b *batch) stored(w mailroom.Want) ([]*mailroom.Loaded, error) {
+	for id, d := range b.wasDue {
+		if !matches(d, w, b.now) {
+			continue
+		}
+		// The store may answer with this one, which we have.
+		w.Slots++
+		if w.Share != nil {
+			w.Share.Held[b.threads[id].Owner]--
 		}
 	}
 	rows, next, err := b.tx.Due(b.now, []mailroom.Want{w})
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) < w.Slots {
+	if len(rows) < w.Slots && w.Share == nil {
 		if next.IsZero() {
 			next = b.now.Add(b.l.options.Poll)
 		}

@@ -64,7 +64,10 @@ type Ledger struct {
 	// Owned by the goroutine of Run.
 	idle map[mailroom.Want]time.Time // nothing is due for the want before then
 	poll time.Time                   // when idle is forgotten
-	rest resting
+	// guests is when owners without a run are looked for again, should there be no
+	// batch before.
+	guests time.Time
+	rest   resting
 }
 
 // New makes a Ledger over store. Nothing is written before Run is called.

@@ -88,7 +88,11 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRe
 	if err != nil {
 		return client.Claims{}, err
 	}
-	agents, err := json.Marshal(round.Agents)
+	slots := map[string]int{} // guests are for the server's own engine
+	for name, n := range round.Agents {
+		slots[name] = min(n, round.Slots)
+	}
+	agents, err := json.Marshal(slots)
 	if err != nil {
 		return client.Claims{}, err
 	}

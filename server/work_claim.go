@@ -141,11 +141,11 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 		return nil, err
 	}
 	defer end()
-	work, err := s.repeated(standing, w.ID, q.Round)
+	work, owners, err := s.repeated(standing, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, Alone: q.alone, Wait: q.wait > 0}
+	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, Alone: q.alone, Wait: q.wait > 0, Held: owners}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
@@ -171,10 +171,10 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 
 // repeated is what a worker's round has claimed and still holds: whose answer
 // was lost asks again under its number. A round before one that has claims is
-// refused.
-func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Work, err error) {
+// refused. owners says how many runs of each owner's threads the worker holds.
+func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Work, owners map[string]int, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		work = nil
+		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: worker})
 		if err != nil {
 			return err
@@ -182,6 +182,7 @@ func (s *Server) repeated(ctx context.Context, worker string, round int64) (work
 		threads := map[string]*mailroom.Thread{}
 		var ids []string
 		for _, t := range held {
+			owners[t.Owner]++
 			switch {
 			case t.Round > round:
 				return mailroom.Errorf(mailroom.Conflict, "round %d comes after round %d: number the claims upwards", round, t.Round)
@@ -200,7 +201,7 @@ func (s *Server) repeated(ctx context.Context, worker string, round int64) (work
 		return err
 	})
 	slices.SortFunc(work, func(a, b ledger.Work) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
-	return work, err
+	return work, owners, err
 }
 
 // showClaims adds what an agent needs to begin.

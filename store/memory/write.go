@@ -53,6 +53,9 @@ func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, 
 			return cmp.Or(cmp.Compare(a.Due.Priority, b.Due.Priority), a.Due.At.Compare(b.Due.At),
 				cmp.Compare(a.Key, b.Key))
 		})
+		if want.Share != nil {
+			ready, later = shared(ready, want.Share), time.Time{}
+		}
 		if len(ready) >= want.Slots {
 			ready = ready[:want.Slots]
 		} else if !later.IsZero() && (next.IsZero() || later.Before(next)) {
@@ -63,6 +66,15 @@ func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, 
 		}
 	}
 	return due, next, nil
+}
+
+// shared leaves out what is more than its owner's share.
+func shared(ready []*mailroom.Thread, share *mailroom.Share) []*mailroom.Thread {
+	given := map[string]int{}
+	return slices.DeleteFunc(ready, func(row *mailroom.Thread) bool {
+		given[row.Owner]++
+		return given[row.Owner] > share.Left(row.Owner)
+	})
 }
 
 func (t *tx) Write(c *mailroom.Changes) error {

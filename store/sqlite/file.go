@@ -152,7 +152,7 @@ func latest() (int64, error) {
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
 	last, err := strconv.ParseInt(number, 10, 64)
-	return max(last, packVersion), err
+	return max(last, packVersion, shareVersion), err
 }
 
 // View calls fn with the rows of one moment, as the View of a store does.
@@ -233,7 +233,7 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 		name, text string
 		columns    func(row []driver.Value) ([]any, error)
 	}{
-		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, id FROM thread`,
+		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, id FROM thread`,
 			func(row []driver.Value) ([]any, error) {
 				t, err := scanThread(row)
 				args := s.bindThread(nil, t)

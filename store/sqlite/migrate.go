@@ -28,7 +28,7 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue()))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}

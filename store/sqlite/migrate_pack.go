@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -78,6 +79,9 @@ CREATE INDEX run_parent ON run (parent) WHERE parent IS NOT NULL;
 CREATE INDEX run_late ON run (thread, late_seq) WHERE late_seq IS NOT NULL;
 `
 
+const insertPackedThread = `INSERT INTO packed_thread
+	(agent, worker, due_at, due_agent, due_priority, due_alone, body, key, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
 // packVersion is the version of the tables since threads and runs have bodies.
 const packVersion = 4
 
@@ -105,8 +109,9 @@ func packThreads(ctx context.Context, tx *sql.Tx) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, strings.Replace(insertThread, "thread", "packed_thread", 1),
-			append(s.bindThread(nil, t), t.Key, t.ID)...)
+		args := s.bindThread(nil, t)
+		args = slices.Delete(args, len(args)-2, len(args)-1) // due_owner, which came later
+		_, err = tx.ExecContext(ctx, insertPackedThread, append(args, t.Key, t.ID)...)
 		return err
 	})
 }

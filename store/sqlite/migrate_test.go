@@ -33,7 +33,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		t.Fatal(err)
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 	run := mailroom.Run{
 		ID: "r", Thread: "t", CreatedAt: time.UnixMicro(1).UTC(), Lineage: []string{"", ""}, Metadata: map[string]string{"k": ""},
 		Steers: []mailroom.Steer{{Own: &mailroom.Run{ID: "own"}}}, Progress: 0.5, Flushed: true,
+		ClaimEnds: time.UnixMicro(2).UTC(), StopGrace: time.Second,
 	}
 	body := string(pack(nil, &run, (*packer).run))
 	var back mailroom.Run
@@ -29,7 +30,7 @@ func TestADamagedBodyIsNotRead(t *testing.T) {
 	for n := range len(body) {
 		// Cut between two fields it is a body, too, of another run.
 		var cut mailroom.Run
-		if err := unpack(body[:n], &cut, (*packer).run); err == nil && cut.Flushed {
+		if err := unpack(body[:n], &cut, (*packer).run); err == nil && cut.StopGrace > 0 {
 			t.Errorf("the first %d of %d bytes were read as the whole", n, len(body))
 		}
 	}

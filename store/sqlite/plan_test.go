@@ -72,9 +72,9 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
-		due, _, err := tx.Due(now, []mailroom.Want{{Agent: "a", Slots: 2}})
-		if err == nil && len(due) != 1 {
-			t.Errorf("got %d due threads, want 1", len(due))
+		due, _, err := tx.Due(now, []mailroom.Want{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &mailroom.Share{Most: 1}}})
+		if err == nil && len(due) != 2 {
+			t.Errorf("got %d due threads, want one twice", len(due))
 		}
 		for _, query := range queries(tx) {
 			if err := query(); err != nil {
@@ -204,10 +204,16 @@ func TestNoStatementOfATransactionScansATableOrSorts(t *testing.T) {
 
 func TestDueReadsItsIndexAlone(t *testing.T) {
 	s := openTest(t, Options{})
-	got := strings.Join(explain(t, s, dueBehind), "; ")
-	want := "SEARCH thread USING COVERING INDEX thread_due (due_agent=? AND due_alone=? AND due_priority>?)"
-	if got != want {
-		t.Errorf("got plan %q, want %q", got, want)
+	for text, want := range map[string]string{
+		dueBehind:     "thread_due (due_agent=? AND due_alone=? AND due_priority>?)",
+		dueOfOwner:    "thread_due_owner (due_agent=? AND due_alone=? AND due_owner=? AND due_priority>?)",
+		dueFirstOwner: "thread_due_owner (due_agent=? AND due_alone=? AND due_owner>?)",
+		dueNextOwner:  "thread_due_owner (due_agent=? AND due_alone=? AND due_owner>?)",
+	} {
+		got := strings.Join(explain(t, s, text), "; ")
+		if want = "SEARCH thread USING COVERING INDEX " + want; got != want {
+			t.Errorf("got plan %q, want %q", got, want)
+		}
 	}
 }
 
@@ -220,7 +226,7 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 		}
 	}
 	for _, index := range []string{
-		"thread_due", "thread_worker", "run_thread", "run_queue", "run_held", "run_failed", "run_waiting", "entry_thread",
+		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_failed", "run_waiting", "entry_thread",
 		"run_parent", "run_late", "submit_key_joined",
 		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread",
 	} {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, body, key, id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body, key, id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// Neither statement that updates sets the id, so that the index on it is
 	// left alone.
 	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
-		due_alone = ?, body = ? WHERE key = ?`
+		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
 
 	insertRun = `INSERT INTO run (agent, parent, status, queue, priority, place, not_before, body,
 		key, id, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
@@ -36,8 +36,18 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	} else {
 		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.Alone))
 	}
+	args = append(args, dueOwner(t))
 	s.body = pack(s.body[:0], t, (*packer).thread)
 	return append(args, s.body)
+}
+
+// dueOwner is set while the thread is due for an agent, so that those of an owner
+// are found together.
+func dueOwner(t *mailroom.Thread) any {
+	if t.Due.Agent == "" {
+		return nil
+	}
+	return t.Owner
 }
 
 // scanThread reads the key and the body.

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"math"
+	"slices"
 	"time"
 
 	"mailroom"
@@ -17,6 +19,16 @@ const (
 	dueBehind = `SELECT key, due_at, due_priority FROM thread
 		WHERE due_at IS NOT NULL AND due_agent = ? AND due_alone = ? AND due_priority > ?
 		ORDER BY due_priority, due_at, key`
+
+	// The same of one owner, and the owners one after the other: each is a seek in
+	// an index, however many threads an owner has due.
+	dueOfOwner = `SELECT key, due_at, due_priority FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner = ? AND due_priority > ?
+		ORDER BY due_priority, due_at, key`
+	dueFirstOwner = `SELECT due_owner FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner IS NOT NULL ORDER BY due_owner LIMIT 1`
+	dueNextOwner = `SELECT due_owner FROM thread
+		WHERE due_agent = ? AND due_alone = ? AND due_owner > ? ORDER BY due_owner LIMIT 1`
 )
 
 // tx is the transaction of an Update. SQLite has one writer, so Lock and Due
@@ -86,11 +98,17 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
 	var keys []int64
 	for _, want := range wants {
-		ready, later, err := t.dueOf(now, want)
+		of := t.dueOf
+		if want.Share != nil {
+			of = t.dueShared
+		}
+		ready, later, err := of(now, want)
 		if err != nil {
 			return nil, time.Time{}, t.fail("find due threads", err)
 		}
-		keys = append(keys, ready...)
+		for _, d := range ready {
+			keys = append(keys, d.key)
+		}
 		if len(ready) < want.Slots && !later.IsZero() && (next.IsZero() || later.Before(next)) {
 			next = later
 		}
@@ -101,24 +119,35 @@ func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, 
 	return due, next, nil
 }
 
-// dueOf returns the keys of the threads of one want that are due, and the first
-// time at which one is due later in the priorities that were looked at.
-func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []int64, later time.Time, err error) {
+// dueThread is a row of an index of due threads.
+type dueThread struct {
+	key      int64
+	at       time.Time
+	priority int64
+}
+
+// dueOf returns the threads of one want that are due, and the first time at which
+// one is due later in the priorities that were looked at.
+func (t *tx) dueOf(now time.Time, want mailroom.Want) ([]dueThread, time.Time, error) {
+	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.Alone))
+}
+
+// dueAmong is dueOf for the threads that text selects with args and a priority.
+func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready []dueThread, later time.Time, err error) {
 	behind := int64(math.MinInt64)
-	for len(ready) < want.Slots {
+	for len(ready) < most {
 		met := false
-		args := []any{want.Agent, bit(want.Alone), behind}
-		err := t.session.query(t.ctx, dueBehind, args, func(row []driver.Value) (bool, error) {
+		err := t.session.query(t.ctx, text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
 			c := columns{row: row}
-			key, at, priority := c.int64(), c.time(), c.int64()
-			if !at.After(now) {
-				ready = append(ready, key)
-				return len(ready) < want.Slots, nil
+			d := dueThread{key: c.int64(), at: c.time(), priority: c.int64()}
+			if !d.at.After(now) {
+				ready = append(ready, d)
+				return len(ready) < most, nil
 			}
-			if later.IsZero() || at.Before(later) {
-				later = at
+			if later.IsZero() || d.at.Before(later) {
+				later = d.at
 			}
-			behind, met = priority, true
+			behind, met = d.priority, true
 			return false, nil
 		})
 		if err != nil || !met {
@@ -126,6 +155,36 @@ func (t *tx) dueOf(now time.Time, want mailroom.Want) (ready []int64, later time
 		}
 	}
 	return ready, later, nil
+}
+
+// dueShared is dueOf under a Share: owner by owner, at most so many of each, put
+// in order.
+func (t *tx) dueShared(now time.Time, want mailroom.Want) (ready []dueThread, _ time.Time, err error) {
+	text, args := dueFirstOwner, []any{want.Agent, bit(want.Alone)}
+	for {
+		owner, found := "", false
+		err := t.session.query(t.ctx, text, args, func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			owner, found = c.text(), true
+			return false, nil
+		})
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		if !found {
+			break
+		}
+		text, args = dueNextOwner, []any{want.Agent, bit(want.Alone), owner}
+		own, _, err := t.dueAmong(now, min(want.Slots, want.Share.Left(owner)), dueOfOwner, args...)
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		ready = append(ready, own...)
+	}
+	slices.SortFunc(ready, func(a, b dueThread) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), a.at.Compare(b.at), cmp.Compare(a.key, b.key))
+	})
+	return ready[:min(len(ready), want.Slots)], time.Time{}, nil
 }
 
 // withKeys returns the threads of the keys, in their order.

@@ -69,6 +69,7 @@ func dueCases() []testCase {
 			})
 		}
 	}}, {"follow what is written", dueFollowsWrites},
+		{"come by the shares of their owners", dueShares},
 		{"with many priorities and later ones between", duePriorities}}
 }
 
@@ -99,6 +100,49 @@ func dueFollowsWrites(t *testing.T, s *store) {
 			t.Errorf("due in the next transaction: got %v, want %v", got, want)
 		}
 	})
+}
+
+func dueShares(t *testing.T, s *store) {
+	owned := func(owner string, rows ...*mailroom.Thread) []*mailroom.Thread {
+		for _, row := range rows {
+			row.Owner = owner
+		}
+		return rows
+	}
+	running := dueThread("running", "", 0, after(-60), false)
+	s.write(&mailroom.Changes{Threads: slices.Concat(
+		owned("ann", dueThread("a1", "a", 5, after(-50), false), dueThread("a2", "a", 5, after(-40), false),
+			dueThread("a3", "a", 5, after(-30), false), dueThread("a later", "a", 0, after(10), false)),
+		owned("bob", dueThread("b1", "a", 5, after(-10), false), dueThread("b low", "a", 9, after(-20), false)),
+		owned("cyd", dueThread("c1", "a", 7, after(-50), false), dueThread("c other", "b", 1, after(-50), false),
+			dueThread("c alone", "a", 1, after(-50), true)),
+		owned("", dueThread("of nobody", "a", 6, after(-1), false)),
+		owned("dan", dueThread("d later", "a", 0, after(1), false), running),
+	)})
+	held := func(most int, held map[string]int) *mailroom.Share { return &mailroom.Share{Most: most, Held: held} }
+	for _, c := range []struct {
+		name string
+		want mailroom.Want
+		due  []string
+	}{
+		{"one of each", mailroom.Want{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "of nobody", "c1"}},
+		{"two of each", mailroom.Want{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "of nobody", "c1", "b low"}},
+		{"at most as many as there are slots", mailroom.Want{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
+		{"less what they hold", mailroom.Want{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
+		{"nothing for those over it", mailroom.Want{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
+		{"alone ones", mailroom.Want{Slots: 9, Alone: true, Share: held(1, nil)}, []string{"c alone"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s.update(func(tx mailroom.Tx) {
+				c.want.Agent = "a"
+				due, next, err := tx.Due(base(), []mailroom.Want{c.want})
+				must(t, err)
+				if got := threadIDs(due); !slices.Equal(got, c.due) || !next.IsZero() {
+					t.Errorf("got %v and next %v, want %v and none", got, next, c.due)
+				}
+			})
+		})
+	}
 }
 
 func duePriorities(t *testing.T, s *store) {

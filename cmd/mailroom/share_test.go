@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// One token fills all slots with long messages that are echoed slowly; a run of
+// another token starts all the same.
+func TestOneTokenTakesNotEverySlot(t *testing.T) {
+	h, p := newHome(t, "runs = 4\n[limits]\nsubmits = 0\n[agents.echo]\npace = \"1m\"\n"), &process{}
+	h.process(p)
+	_, secret, _ := strings.Cut(h.bearer(), "Bearer ")
+	admin := client.New(p.url, secret)
+	t.Cleanup(admin.CloseIdle)
+	as := func(name string) *client.Client {
+		made, err := admin.CreateToken(t.Context(), client.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.MaySubmit, mailroom.MayRead}})
+		h.must(err)
+		c := client.New(p.url, made.Secret)
+		t.Cleanup(c.CloseIdle)
+		return c
+	}
+	hog, other := as("hog"), as("other")
+	long := strings.Repeat("word ", 20_000)
+	for i := range 20 {
+		_, err := hog.Submit(t.Context(), client.Submit{Thread: fmt.Sprintf("hog-%d", i), Text: long})
+		h.must(err)
+	}
+	sent, err := other.Submit(t.Context(), client.Submit{Thread: "mine", Text: "is there room for me"})
+	h.must(err)
+	late := time.After(patience)
+	for {
+		run, err := other.Run(t.Context(), sent.Run)
+		h.must(err)
+		if run.Status == mailroom.Running {
+			break
+		}
+		select {
+		case <-late:
+			t.Fatalf("the other token's run is %s", run.Status)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	runs, err := hog.Runs(t.Context(), client.ListQuery{})
+	h.must(err)
+	running := 0
+	for _, r := range runs.Items {
+		if r.Status == mailroom.Running {
+			running++
+		}
+	}
+	if running != 4 {
+		t.Errorf("the first token has %d runs at work, want all 4 slots", running)
+	}
+}

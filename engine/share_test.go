@@ -1,0 +1,126 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/engine"
+)
+
+func owned(by string) func(*mailroom.Submit) {
+	return func(in *mailroom.Submit) { in.Owner = by }
+}
+
+// endless is an agent that ends only when it is told to.
+func endless(ctx context.Context, _ mailroom.Session) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func slots(n int, f mailroom.AgentFunc) engine.Options {
+	o := serving(f)
+	o.Runs = n
+	return o
+}
+
+// running counts what an owner has at work.
+func (h *house) running(runs []mailroom.Submitted) (n int) {
+	h.t.Helper()
+	for _, out := range runs {
+		if h.run(out.Run).Status == mailroom.Running {
+			n++
+		}
+	}
+	return n
+}
+
+func (h *house) sendAll(n int, owner string) (runs []mailroom.Submitted) {
+	h.t.Helper()
+	for i := range n {
+		runs = append(runs, h.send(fmt.Sprintf("%s-%d", owner, i), "hello", owned(owner)))
+	}
+	return runs
+}
+
+func TestRunsThatDoNotEndKeepNoOtherOwnerWaiting(t *testing.T) {
+	inside(t, func(h *house) {
+		h.start(slots(4, endless))
+		h.wait(time.Second)
+		hog := h.sendAll(70, "hog")
+		h.wait(time.Second)
+		if got := h.running(hog); got != 4 {
+			t.Errorf("an owner alone has %d runs at work, want all 4 slots", got)
+		}
+		for i := range 3 {
+			owner := fmt.Sprintf("owner%d", i)
+			mine := h.sendAll(2, owner)
+			h.wait(time.Second)
+			if got := h.running(mine); got != 1 {
+				t.Errorf("%s has %d runs at work, want 1", owner, got)
+			}
+		}
+		if got := h.running(hog); got != 4 {
+			t.Errorf("the first owner has %d runs at work, want 4 still", got)
+		}
+	})
+}
+
+func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
+	inHouse(t, func(h *house) {
+		h.start(slots(4, work(time.Second)))
+		h.wait(time.Second)
+		hog := h.sendAll(40, "hog")
+		h.wait(100 * time.Millisecond)
+		late := h.sendAll(6, "late")
+		h.wait(8 * time.Second)
+		for _, out := range late {
+			h.status(out.Run, mailroom.Completed)
+		}
+		left := 0
+		for _, out := range hog {
+			if h.run(out.Run).Status == mailroom.Queued {
+				left++
+			}
+		}
+		if left == 0 {
+			t.Error("the backlog of 40 was served first")
+		}
+		h.wait(8 * time.Second)
+		for _, out := range hog {
+			h.status(out.Run, mailroom.Completed)
+		}
+	})
+}
+
+func TestTheLimitOfAnAgentHoldsForGuestsToo(t *testing.T) {
+	inside(t, func(h *house) {
+		o := slots(4, endless)
+		o.Agents["a"] = engine.Agent{Agent: o.Agents["a"].Agent, Limit: 2}
+		h.start(o)
+		h.wait(time.Second)
+		first := h.sendAll(3, "first")
+		other := h.sendAll(3, "other")
+		h.wait(2 * time.Second)
+		if got := h.running(first) + h.running(other); got != 2 {
+			t.Errorf("%d runs of an agent with a limit of 2 are at work", got)
+		}
+	})
+}
+
+func TestNoMoreGuestsThanSlots(t *testing.T) {
+	inside(t, func(h *house) {
+		h.start(slots(2, endless))
+		h.wait(time.Second)
+		all := h.sendAll(2, "hog")
+		for i := range 5 {
+			all = append(all, h.sendAll(1, fmt.Sprint("guest", i))...)
+		}
+		h.wait(2 * time.Second)
+		if got := h.running(all); got != 4 {
+			t.Errorf("%d runs are at work in 2 slots, want as many guests", got)
+		}
+	})
+}

@@ -1,0 +1,82 @@
+package ledger
+
+import (
+	"maps"
+	"testing"
+)
+
+func TestAnOwnersShareOfAWorkersSlots(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		held map[string]int
+		free int
+		most int
+		full string // owners that have their share, of a, b and c
+	}{
+		{"nothing is taken", nil, 8, 8, ""},
+		{"one owner has little", map[string]int{"a": 3}, 5, 4, ""},
+		{"one owner has half", map[string]int{"a": 4}, 4, 4, "a"},
+		{"one owner has all", map[string]int{"a": 8}, 0, 4, "a"},
+		{"two owners", map[string]int{"a": 6, "b": 2}, 1, 3, "a"},
+		{"two owners have a third each", map[string]int{"a": 3, "b": 3}, 3, 3, "ab"},
+		{"there is one slot", nil, 1, 1, ""},
+		{"the one slot is taken", map[string]int{"a": 1}, 0, 1, "a"},
+		{"there are more owners than slots", map[string]int{"a": 1, "b": 1}, 0, 1, "ab"},
+		{"there are guests", map[string]int{"a": 8, "b": 1}, 0, 3, "a"},
+		{"an owner with nothing is none", map[string]int{"a": 4, "b": 0}, 4, 4, "a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			given := maps.Clone(c.held)
+			s := newShares(c.held, c.free)
+			if got := s.most(); got != c.most {
+				t.Errorf("got a share of %d, want %d", got, c.most)
+			}
+			full := ""
+			for _, owner := range []string{"a", "b", "c"} {
+				if s.full(owner) {
+					full += owner
+				}
+			}
+			if full != c.full {
+				t.Errorf("got %q with their share, want %q", full, c.full)
+			}
+			s.take("c")
+			if !maps.Equal(given, c.held) {
+				t.Errorf("what was given became %v", c.held)
+			}
+		})
+	}
+}
+
+// Every owner has a backlog, that of the first is the oldest, and so on. Each run
+// that ends makes room for the oldest that the shares allow.
+func TestEveryOwnerWithABacklogComesToItsShare(t *testing.T) {
+	for owners := 1; owners <= 9; owners++ {
+		names := "abcdefghi"[:owners]
+		s := newShares(map[string]int{"a": 64}, 0)
+		for range 10 * 64 {
+			ends := "a"
+			for _, owner := range names {
+				if s.held[string(owner)] > s.held[ends] {
+					ends = string(owner)
+				}
+			}
+			held := maps.Clone(s.held)
+			held[ends]--
+			s = newShares(held, 1)
+			next := "a"
+			for _, owner := range names {
+				if !s.full(string(owner)) {
+					next = string(owner)
+					break
+				}
+			}
+			s.take(next)
+		}
+		for _, owner := range names {
+			if got := s.held[string(owner)]; got < 64/(owners+1) {
+				t.Errorf("with %d owners %c has %d slots, want %d at least", owners, owner, got, 64/(owners+1))
+			}
+		}
+	}
+}
