@@ -32,7 +32,7 @@ type walk struct {
 
 // view checks as much as one view is for.
 func (w *walk) view(r mailroom.Reader) error {
-	w.r, w.now = r, time.Now().UTC()
+	w.r = r
 	if err := w.loadWorkers(); err != nil {
 		return err
 	}
@@ -96,8 +96,10 @@ func (w *walk) step() (cost int, err error) {
 	return cost, nil
 }
 
+// loadWorkers makes the first read of a view.
 func (w *walk) loadWorkers() error {
 	rows, err := w.r.Workers()
+	w.now = time.Now().UTC() // a snapshot may be that of its first read, and nothing in it is later
 	w.workers, w.swept, w.report.Workers = map[string]*mailroom.Worker{}, time.Time{}, len(rows)
 	for _, row := range rows {
 		w.workers[row.ID] = row
