@@ -96,6 +96,9 @@ func (s *Store) checkpoint() error {
 	}
 	if busy == int64(0) {
 		s.walPages, s.retryAt = 0, 0
+		if s.guard != nil {
+			return s.guard.revision.file.Sync()
+		}
 	} else {
 		s.retryAt = s.walPages + walIdle
 	}

@@ -8,7 +8,10 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
 	"time"
 
@@ -22,6 +25,12 @@ type Options struct {
 	// BusyTimeout is how long an Update waits for another handle that writes
 	// the same file; 0 is 5 s.
 	BusyTimeout time.Duration
+	// Guard keeps the revision of the last commit in a file beside the database
+	// (see [Revision]) and refuses a database that is older; has SQLite check a
+	// database that was not closed in order; and ends all writing when a file of
+	// the database is removed or replaced while it is open. The files must be on
+	// the file system of the process, which those of a test's Driver may not be.
+	Guard bool
 	// Driver is for tests that need another SQLite or another file layer.
 	Driver Driver
 }
@@ -40,6 +49,9 @@ type Store struct {
 	walPages int    // written since the WAL was last reset, at least
 	retryAt  int    // pages at which to try again when readers keep the WAL
 	broken   error  // why nothing may be written any more
+	guard    *guard // nil without Options.Guard
+
+	failed chan error // one slot: why broken was set, if no Update was told
 
 	// One for every View that runs. A View takes the reader that was free
 	// last, whose cache is warm and whose statements are prepared.
@@ -75,8 +87,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		viewing: make(chan struct{}, o.Readers),
 		wake:    make(chan struct{}, 1),
 		closing: make(chan struct{}),
+		failed:  make(chan error, 1),
 	}
 	if err := s.open(ctx, path, o); err != nil {
+		close(s.closing)
+		s.keeper.Wait()
+		s.broken = err
 		// The first error tells more than one of closing what is half open.
 		_ = s.closeSessions()
 		return nil, fmt.Errorf("open store %s: %w", path, err)
@@ -90,6 +106,10 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 	if err != nil {
 		return err
 	}
+	before, err := os.Stat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && o.Guard {
+		return err
+	}
 	if s.writer, err = connect(ctx, &s.driver, connector, o.BusyTimeout); err != nil {
 		return err
 	}
@@ -99,8 +119,20 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 	if err := migrate(ctx, connector); err != nil {
 		return err
 	}
-	s.readers, err = s.driver.readers(path, o.BusyTimeout)
-	return err
+	if s.readers, err = s.driver.readers(path, o.BusyTimeout); err != nil || !o.Guard {
+		return err
+	}
+	unclean := false
+	if s.guard, unclean, err = openGuard(ctx, path, before, s.writer); err != nil {
+		return err
+	}
+	if unclean {
+		if err := s.quickCheck(ctx); err != nil {
+			return err
+		}
+	}
+	s.keeper.Go(s.watch)
+	return nil
 }
 
 // Update implements [mailroom.Store]. An I/O error ends all writing by this
@@ -156,7 +188,7 @@ func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	}
 	committed = true
 	tooLong = s.countPages()
-	return nil
+	return s.noteCommit(t)
 }
 
 // takeTurn waits until nobody else writes; <-s.turn ends it.
@@ -184,12 +216,8 @@ func (s *Store) takeTurn(ctx context.Context) error {
 // all writing when it has to.
 func (s *Store) refuse(ctx context.Context, doing string, err error) error {
 	refused, broken := s.driver.refusal(ctx, doing, err)
-	if broken && s.broken == nil {
-		s.broken = &mailroom.Error{
-			Code:    mailroom.Unavailable,
-			Message: "the store writes nothing more until it is opened again",
-			Cause:   refused.Cause,
-		}
+	if broken {
+		s.breakDown(refused.Cause)
 	}
 	return refused
 }
@@ -275,8 +303,13 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// closeSessions closes the readers first: the last connection empties the WAL.
+// closeSessions closes the readers first: the last connection empties the WAL, and
+// removes it by its name. So where a file of the store was replaced, nothing is
+// closed: the WAL of that name belongs to another database.
 func (s *Store) closeSessions() error {
+	if s.guard != nil && s.guard.inPlace() != nil {
+		return s.guard.revision.close()
+	}
 	var first error
 	note := func(err error) {
 		if err != nil && first == nil {
@@ -291,6 +324,9 @@ func (s *Store) closeSessions() error {
 	}
 	if s.writer != nil {
 		note(s.writer.close())
+	}
+	if s.guard != nil {
+		note(s.guard.close(s.broken == nil && first == nil))
 	}
 	return first
 }

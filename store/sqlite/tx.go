@@ -38,7 +38,7 @@ type tx struct {
 	store  *Store
 	now    time.Time
 	failed error // of a call that failed: such a transaction must not commit
-	given  given // read at the first new row
+	given  given // as the transaction leaves it; read by Write
 }
 
 func (t *tx) Now() time.Time { return t.now }

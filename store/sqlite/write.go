@@ -48,7 +48,6 @@ func (t *tx) write(c *mailroom.Changes) error {
 	if err := t.readGiven(); err != nil {
 		return err
 	}
-	before := t.given
 	among, err := t.writeThreads(c)
 	if err != nil {
 		return err
@@ -58,10 +57,10 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
-	if t.given != before {
-		if _, err := t.exec("UPDATE given SET thread = ?, run = ? WHERE one = 1", t.given.thread, t.given.run); err != nil {
-			return err
-		}
+	t.given.revision++
+	if _, err := t.exec("UPDATE given SET thread = ?, run = ?, revision = ? WHERE one = 1",
+		t.given.thread, t.given.run, t.given.revision); err != nil {
+		return err
 	}
 	for _, list := range c.Entries {
 		if err := t.appendEntries(list, among); err != nil {
@@ -258,17 +257,17 @@ func (t *tx) exec(text string, args ...any) (driver.Result, error) {
 	return t.session.exec(t.ctx, text, args...)
 }
 
-// given are the last keys that were given to a thread and to a run. None is
-// given twice, also not after a drop.
+// given are the last keys that were given to a thread and to a run, and the
+// revision of the last commit. No key is given twice, also not after a drop.
 type given struct {
-	thread, run int64
+	thread, run, revision int64
 }
 
 // readGiven readies t.given for rows that have no key yet.
 func (t *tx) readGiven() error {
-	return t.session.query(t.ctx, "SELECT thread, run FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
+	return t.session.query(t.ctx, "SELECT thread, run, revision FROM given WHERE one = 1", nil, func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
-		t.given = given{thread: c.int64(), run: c.int64()}
+		t.given = given{thread: c.int64(), run: c.int64(), revision: c.int64()}
 		return true, nil
 	})
 }

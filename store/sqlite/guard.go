@@ -1,0 +1,239 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"mailroom"
+)
+
+const (
+	// watchInterval is how often an idle store looks whether its files are in place.
+	watchInterval = 250 * time.Millisecond
+	// checkWait is how long Open waits for the check of a file that no store closed
+	// in order. A longer check goes on beside the work.
+	checkWait = 2 * time.Second
+)
+
+// guard notices what happens to a database behind SQLite's back: commits that are
+// missing, damaged pages, and files that were removed or replaced.
+type guard struct {
+	path     string
+	files    []guardedFile // as they were when the store was opened
+	revision *revisionFile // owned by whoever has the store's turn
+	commits  int64         // likewise: the revision of the last commit
+}
+
+// guardedFile is a file that must stay the one that SQLite has open.
+type guardedFile struct {
+	path string
+	info os.FileInfo
+}
+
+// openGuard compares the open database with its revision file. unclean reports
+// that the last store on the file did not close it, or that the file was
+// changed after that.
+func openGuard(ctx context.Context, path string, before os.FileInfo, writer *session) (g *guard, unclean bool, err error) {
+	g = &guard{path: path}
+	revision, last, known, err := openRevision(path) // first: another process may commit in between
+	if err != nil {
+		return nil, false, err
+	}
+	g.revision = revision
+	if g.commits, err = commitsOf(ctx, writer); err != nil {
+		return g, false, err
+	}
+	if known && g.commits < last.Commits {
+		return g, false, &LostCommitsError{Path: path, Have: g.commits, Want: last.Commits}
+	}
+	untouched := before != nil && before.Size() == last.Size && before.ModTime().UnixNano() == last.Modified
+	unclean = before != nil && before.Size() > 0 && (!known || !last.Closed || !untouched)
+	for _, suffix := range [...]string{"", "-wal", "-shm"} {
+		info, err := os.Stat(path + suffix)
+		if err != nil {
+			return g, unclean, fmt.Errorf("look at the files of the store: %w", err)
+		}
+		g.files = append(g.files, guardedFile{path: path + suffix, info: info})
+	}
+	return g, unclean, g.committed(g.commits)
+}
+
+// commitsOf reads the revision of a database.
+func commitsOf(ctx context.Context, s *session) (int64, error) {
+	value, err := s.value(ctx, "SELECT revision FROM given WHERE one = 1")
+	if err != nil {
+		return 0, fmt.Errorf("read the revision of the store: %w", err)
+	}
+	commits, ok := value.(int64)
+	if !ok {
+		return 0, fmt.Errorf("read the revision of the store: it is %v, not a number", value)
+	}
+	return commits, nil
+}
+
+// committed notes the revision of a commit that has reached stable storage.
+func (g *guard) committed(commits int64) error {
+	g.commits = commits
+	if err := g.revision.write(Revision{Commits: commits}); err != nil {
+		return fmt.Errorf("write the revision file: %w", err)
+	}
+	return nil
+}
+
+// noteCommit notes what t has committed. A commit into files that are no longer
+// in place is not acknowledged.
+func (s *Store) noteCommit(t *tx) error {
+	if s.guard == nil || t.given.revision == 0 {
+		return nil
+	}
+	err := s.guard.inPlace()
+	if err == nil {
+		err = s.guard.committed(t.given.revision)
+	}
+	if err != nil {
+		s.breakDown(fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err))
+		return s.broken
+	}
+	return nil
+}
+
+// inPlace reports a file of the store that was removed or replaced. What SQLite
+// commits then is in files without a name.
+func (g *guard) inPlace() error {
+	for _, f := range g.files {
+		now, err := os.Stat(f.path)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return fmt.Errorf("%s was removed while the store was open", f.path)
+		case err != nil:
+			return fmt.Errorf("look at the files of the store: %w", err)
+		case !os.SameFile(f.info, now):
+			return fmt.Errorf("%s was replaced while the store was open", f.path)
+		}
+	}
+	return nil
+}
+
+// close notes that the store was closed in order, unless another process has it
+// open still.
+func (g *guard) close(inOrder bool) (err error) {
+	defer func() { err = errors.Join(err, g.revision.close()) }()
+	info, err := os.Stat(g.path)
+	if err != nil || !inOrder || exists(g.path+"-wal") {
+		return err
+	}
+	return g.revision.write(Revision{
+		Commits: g.commits, Closed: true, Size: info.Size(), Modified: info.ModTime().UnixNano(),
+	})
+}
+
+// watch ends all writing within watchInterval after a file of the store is no
+// longer in place.
+func (s *Store) watch() {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-tick.C:
+			if err := s.guard.inPlace(); err != nil {
+				s.fail(err)
+				return
+			}
+		}
+	}
+}
+
+// fail ends all writing, from outside of an Update, and tells Failed.
+func (s *Store) fail(err error) {
+	select {
+	case s.failed <- err:
+	default: // it has been told of another one
+	}
+	select {
+	case s.turn <- struct{}{}:
+		s.breakDown(fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err))
+		<-s.turn
+	case <-s.closing:
+	}
+}
+
+// Failed receives an error after which the store writes nothing more until it
+// is opened again, if it was not an Update that met it: a file of the store was
+// removed or replaced, or the check of the file found damage. Only with
+// [Options.Guard].
+func (s *Store) Failed() <-chan error { return s.failed }
+
+// quickCheck lets SQLite examine the structure of the file, in a snapshot of its
+// own. It reads all of it, so Open waits for checkWait at most.
+func (s *Store) quickCheck(ctx context.Context) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	late := make(chan struct{}) // closed when Open no longer waits
+	s.keeper.Go(func() {
+		select {
+		case <-s.closing:
+		case <-life.Done():
+		}
+		end() // interrupts the check
+	})
+	s.keeper.Go(func() {
+		defer end()
+		err := s.examine(life)
+		done <- err
+		select {
+		case <-late:
+			if err != nil && life.Err() == nil {
+				s.fail(err)
+			}
+		default:
+		}
+	})
+	timer := time.NewTimer(checkWait)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		close(late)
+		select {
+		case err := <-done: // it ended at the same moment
+			return err
+		default:
+			return nil
+		}
+	}
+}
+
+// examine returns what SQLite finds wrong first.
+func (s *Store) examine(ctx context.Context) (err error) {
+	session, err := newSession(ctx, &s.driver, s.readers)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, session.close()) }()
+	return session.query(ctx, "PRAGMA quick_check(1)", nil, func(row []driver.Value) (bool, error) {
+		if said := fmt.Sprint(row[0]); said != "ok" {
+			return false, fmt.Errorf("the store is damaged: %s", said)
+		}
+		return true, nil
+	})
+}
+
+// breakDown makes every later Update fail as Unavailable. The caller has the turn.
+func (s *Store) breakDown(cause error) {
+	if s.broken == nil {
+		s.broken = &mailroom.Error{
+			Code:    mailroom.Unavailable,
+			Message: "the store writes nothing more until it is opened again",
+			Cause:   cause,
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"mailroom"
+)
+
+// crashed copies the files of an open store, as a kill of its process would leave
+// them, and returns the path of the copy.
+func crashed(t *testing.T, path string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), filepath.Base(path))
+	for _, suffix := range []string{"", "-wal", RevisionSuffix} {
+		raw, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to+suffix, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return to
+}
+
+// change rewrites a file.
+func change(t *testing.T, path string, f func(raw []byte) []byte) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, f(raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// guarded makes a store with so many commits that is still open.
+func guarded(t *testing.T, commits int) (s *Store, path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "mail.db")
+	s = openAt(t, path, Options{Guard: true})
+	for i := range commits {
+		mustPut(t, s, fmt.Sprint("thread ", i))
+	}
+	return s, path
+}
+
+func TestCommitsThatTheWALLostAreNoticed(t *testing.T) {
+	_, path := guarded(t, 40)
+	for name, damage := range map[string]func(t *testing.T, path string){
+		"a changed byte": func(t *testing.T, path string) {
+			change(t, path+"-wal", func(raw []byte) []byte { raw[len(raw)/2] ^= 1; return raw })
+		},
+		"a cut end": func(t *testing.T, path string) {
+			change(t, path+"-wal", func(raw []byte) []byte { return raw[:len(raw)-1] })
+		},
+		"emptied": func(t *testing.T, path string) {
+			change(t, path+"-wal", func([]byte) []byte { return nil })
+		},
+		"removed": func(t *testing.T, path string) {
+			if err := os.Remove(path + "-wal"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := crashed(t, path)
+			//
+			damage(t, path)
+			_, err := Open(t.Context(), path, Options{Guard: true})
+			lost, ok := errors.AsType[*LostCommitsError](err)
+			if !ok || lost.Want != 40 || lost.Have >= 40 {
+				t.Errorf("got %v, want that less than 40 of 40 commits are there", err)
+			}
+		})
+	}
+}
+
+func TestAStoreWhoseProcessWasKilledOpensWithAllItsCommits(t *testing.T) {
+	_, path := guarded(t, 40)
+	again := openAt(t, crashed(t, path), Options{Guard: true})
+	if got := count(t, again); got != 40 {
+		t.Errorf("got %d threads, want 40", got)
+	}
+}
+
+func TestATornRecordOfTheRevisionFileLeavesTheOther(t *testing.T) {
+	_, path := guarded(t, 7)
+	whole, known, err := ReadRevision(path)
+	if err != nil || !known || whole.Commits != 7 || whole.Closed {
+		t.Fatalf("got %+v, %t, %v, want 7 commits of an open store", whole, known, err)
+	}
+	var left []int64
+	for place := range recordCount {
+		path := crashed(t, path)
+		change(t, path+RevisionSuffix, func(raw []byte) []byte { raw[place*recordSize+3] ^= 1; return raw })
+		got, known, err := ReadRevision(path)
+		if err != nil || !known {
+			t.Errorf("record %d torn: got %+v, %t, %v", place, got, known, err)
+		}
+		left = append(left, got.Commits)
+	}
+	if slices.Sort(left); !slices.Equal(left, []int64{6, 7}) {
+		t.Errorf("got the commits %v, want those of the last record and of the one before", left)
+	}
+}
+
+func TestAnEmptyRevisionFileSaysNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	if _, known, err := ReadRevision(path); known || err != nil {
+		t.Errorf("none: got %t, %v", known, err)
+	}
+	if err := os.WriteFile(path+RevisionSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, known, err := ReadRevision(path); known || err != nil {
+		t.Errorf("an empty one: got %t, %v", known, err)
+	}
+	want := Revision{Commits: 12, Closed: true, Size: 4096, Modified: 17}
+	if err := WriteRevision(path, want); err != nil {
+		t.Fatal(err)
+	}
+	if got, known, err := ReadRevision(path); got != want || !known || err != nil {
+		t.Errorf("got %+v, %t, %v, want %+v", got, known, err, want)
+	}
+}
+
+func FuzzRevisionRecord(f *testing.F) {
+	f.Add(string(appendRecord(nil, Revision{Commits: 3, Closed: true, Size: 8192, Modified: 1_700_000_000_000_000_000}, 9)))
+	f.Add(strings.Repeat(" ", recordSize))
+	f.Fuzz(func(t *testing.T, line string) {
+		if len(line) != recordSize {
+			return
+		}
+		last, serial, ok := parseRecord(line)
+		if !ok {
+			return
+		}
+		again, s, ok := parseRecord(string(appendRecord(nil, last, serial)))
+		if !ok || again != last || s != serial {
+			t.Errorf("%+v %d reads back as %+v %d", last, serial, again, s)
+		}
+	})
+}
+
+func TestAStoreWhoseFilesAreGoneAcknowledgesNothing(t *testing.T) {
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		for _, how := range []string{"removed", "replaced"} {
+			t.Run(suffix+" "+how, func(t *testing.T) {
+				s, path := guarded(t, 3)
+				if err := os.Remove(path + suffix); err != nil {
+					t.Fatal(err)
+				}
+				if how == "replaced" {
+					if err := os.WriteFile(path+suffix, []byte("another"), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				err := put(t, s, "late")
+				wantUnavailable(t, err)
+				if !errors.Is(err, mailroom.ErrStoreClosed) || !strings.Contains(fmt.Sprint(errors.Unwrap(err)), how) {
+					t.Errorf("got %v, want that the store is closed because a file was %s", errors.Unwrap(err), how)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				if how == "replaced" {
+					if raw, err := os.ReadFile(path + suffix); err != nil || string(raw) != "another" {
+						t.Errorf("the replacement holds %q, %v after the store was closed", raw, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAnIdleStoreTellsThatItsFileWasRemoved(t *testing.T) {
+	s, path := guarded(t, 1)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-s.Failed(); err == nil || !strings.Contains(err.Error(), "removed") {
+		t.Errorf("got %v, want that the file was removed", err)
+	}
+}
+
+func TestADamagedFileIsRefusedUnlessItWasClosedInOrder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	s := openAt(t, path, Options{Guard: true})
+	for i := range 200 {
+		mustPut(t, s, fmt.Sprint(i, strings.Repeat("long ", 30)))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	last, known, err := ReadRevision(path)
+	if err != nil || !known || !last.Closed || last.Commits != 200 {
+		t.Fatalf("got %+v, %t, %v, want a store that was closed in order", last, known, err)
+	}
+	change(t, path, func(raw []byte) []byte { // pages of tables and indexes
+		for at := 8 * pageSize; at < len(raw)-8; at += pageSize {
+			copy(raw[at:], "\xff\xff\xff\xff\xff\xff\xff\xff")
+		}
+		return raw
+	})
+	_, err = Open(t.Context(), path, Options{Guard: true})
+	if err == nil || !strings.Contains(err.Error(), "damaged") && !strings.Contains(err.Error(), "malformed") {
+		t.Errorf("got %v, want that the store is damaged", err)
+	}
+}
