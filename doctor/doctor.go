@@ -39,6 +39,7 @@ const (
 	Owner   Invariant = "owner"   // a thread belongs to somebody: else nobody may see it
 	Limit   Invariant = "limit"   // rows are within the limits of the system
 	File    Invariant = "file"    // the database itself is sound; found by the store, not by Check
+	Lost    Invariant = "lost"    // the database has every commit that was acknowledged; likewise
 )
 
 // Finding is one violation. Thread, Run and Ticket are ids, "" where it is not

@@ -66,7 +66,7 @@ func (m *Main) rootCommand() *cobra.Command {
 	root.AddCommand(
 		m.serveCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
-		m.agentsCommand(), m.channelsCommand(), m.pairCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.projectCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.benchCommand(), m.versionCommand(),
+		m.agentsCommand(), m.channelsCommand(), m.pairCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.projectCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.restoreCommand(), m.benchCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.moreCommands()...)
 	return root

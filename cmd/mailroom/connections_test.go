@@ -283,7 +283,7 @@ func (forgetful) Note(context.Context, string, string, json.RawMessage) (int64, 
 
 func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 	dir := folder.Folder(t.TempDir())
-	held, err := dir.Hold()
+	held, err := dir.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

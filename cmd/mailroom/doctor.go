@@ -76,7 +76,9 @@ func (m *Main) examine(ctx context.Context, dir folder.Folder, d *diagnosis) err
 	if err != nil {
 		return m.unreadable(ctx, dir, err)
 	}
-	err = diagnose(ctx, file, d)
+	if err = diagnose(ctx, file, d); err == nil {
+		err = findLoss(ctx, file, d)
+	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		m.printFindings(d.Report)
 		return m.unreadable(ctx, dir, err)
@@ -95,6 +97,15 @@ func diagnose(ctx context.Context, file *sqlite.File, d *diagnosis) error {
 		first = append(first, doctor.Finding{Invariant: doctor.File, Text: said})
 	}
 	d.Findings = append(first, d.Findings...)
+	return err
+}
+
+// findLoss adds commits that the database has lost to the findings.
+func findLoss(ctx context.Context, file *sqlite.File, d *diagnosis) error {
+	_, lost, err := file.Commits(ctx)
+	if lost != nil {
+		d.Findings = append([]doctor.Finding{{Invariant: doctor.Lost, Text: lost.Error()}}, d.Findings...)
+	}
 	return err
 }
 

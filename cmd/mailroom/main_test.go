@@ -225,7 +225,7 @@ func TestNodeEndsWithAnErrorWhenItsStoreCloses(t *testing.T) {
 		t.Fatal(err)
 	}
 	store.broken.Store(true)
-	if err := n.run(t.Context(), ln); !errors.Is(err, mailroom.ErrStoreClosed) {
+	if err := n.run(t.Context(), ln, nil); !errors.Is(err, mailroom.ErrStoreClosed) {
 		t.Errorf("got %v, want that the store is closed", err)
 	}
 }

@@ -152,8 +152,9 @@ func anyIfZero(n int) int {
 
 // run serves ln until ctx ends or a part fails; then the parts end in order:
 // the server takes nothing more, the engine settles or releases its runs, and
-// the ledger commits what was handed in.
-func (n *node) run(ctx context.Context, ln net.Listener) error {
+// the ledger commits what was handed in. lost receives why the store ended by
+// itself.
+func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
 	ledgerCtx, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
@@ -190,6 +191,14 @@ func (n *node) run(ctx context.Context, ln net.Listener) error {
 		select {
 		case <-prepared:
 			return n.channels.run(ctx, n.secrets, n.exits)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	group.Go(func() error {
+		select {
+		case err := <-lost:
+			return err
 		case <-ctx.Done():
 			return nil
 		}

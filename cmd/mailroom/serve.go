@@ -57,6 +57,12 @@ func (m *Main) unserved(err error) error {
 	if _, ok := errors.AsType[*exitError](err); ok {
 		return err
 	}
+	if _, ok := errors.AsType[*folder.LostStoreError](err); ok {
+		return refusal(exitFailed, "put a backup in place with `mailroom restore FILE`, or remove that file to begin with an empty store", "%w", err)
+	}
+	if _, ok := errors.AsType[*sqlite.LostCommitsError](err); ok {
+		return refusal(exitFailed, "put a newer copy in place with `mailroom restore FILE`, or go on without them with `mailroom restore --accept-loss`", "%w", err)
+	}
 	return refusal(exitFailed, "", "%w", err)
 }
 
@@ -77,13 +83,12 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if !bridge {
 		c.Command = m.program()
 	}
-	held, err := dir.Hold()
+	held, err := dir.Hold(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
-	token, err := held.MakeToken()
-	if err != nil {
+	if err := held.PrepareStore(); err != nil {
 		return err
 	}
 	if c.Mark, err = held.MakeMark(); err != nil {
@@ -102,11 +107,16 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 			}
 		}()
 	}
-	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{})
+	store, err := sqlite.Open(ctx, dir.Database(), sqlite.Options{Guard: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	// After the store: a token beside an empty store is the sign of a lost one.
+	token, err := held.MakeToken()
+	if err != nil {
+		return err
+	}
 	n, err := newNode(ctx, store, dir.Files(), c, token, secure, log)
 	if err != nil {
 		return err
@@ -128,7 +138,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		m.printExposed()
 	}
 	defer context.AfterFunc(ctx, m.printStopping)()
-	return n.run(ctx, ln)
+	return n.run(ctx, ln, store.Failed())
 }
 
 // brake waits before a server goes on of which too many have ended just now.

@@ -21,7 +21,7 @@ import (
 // serving runs a node with these agents in this process, for the commands of h.
 func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	h.t.Helper()
-	held, err := h.folder.Hold()
+	held, err := h.folder.Hold(h.t.Context())
 	h.must(err)
 	token, err := held.MakeToken()
 	h.must(err)
@@ -37,7 +37,7 @@ func (h *home) serving(agents map[string]mailroom.AgentFunc) {
 	h.must(held.Announce("http://"+ln.Addr().String(), ""))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- n.run(ctx, ln) }()
+	go func() { ended <- n.run(ctx, ln, nil) }()
 	h.t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

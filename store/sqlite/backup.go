@@ -31,7 +31,7 @@ func (f *File) Backup(ctx context.Context, target string, approve func(path stri
 	}()
 	_, err = f.session.exec(ctx, "VACUUM INTO ?", made.Name())
 	if err = f.undisturbed(err); err == nil {
-		err = made.Sync() // SQLite leaves that to us
+		err = f.sync(made) // SQLite leaves that to us
 	}
 	if err = errors.Join(err, made.Close()); err != nil {
 		return fmt.Errorf("copy %s: %w", f.path, err)
@@ -39,7 +39,7 @@ func (f *File) Backup(ctx context.Context, target string, approve func(path stri
 	if err := approve(made.Name()); err != nil {
 		return err
 	}
-	return name(made.Name(), target)
+	return f.name(made.Name(), target)
 }
 
 func free(target string) error {
@@ -55,7 +55,7 @@ func free(target string) error {
 
 // name gives the file its name for good. A link, unlike a rename, never replaces
 // what somebody else put there meanwhile.
-func name(from, to string) error {
+func (f *File) name(from, to string) error {
 	err := os.Link(from, to)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -72,5 +72,5 @@ func name(from, to string) error {
 	if err != nil {
 		return fmt.Errorf("name the copy: %w", err)
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(f.sync(dir), dir.Close())
 }

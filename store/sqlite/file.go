@@ -26,6 +26,8 @@ type File struct {
 	path    string
 	session *session
 	alone   os.FileInfo // nobody had it open: how it was then; nil: somebody may have
+	sync    func(*os.File) error
+	last    Revision    // what the revision file said before the database was read
 }
 
 // ErrNoStore is the cause when a file is not there, or holds no store yet.
@@ -34,9 +36,12 @@ var ErrNoStore = errors.New("no server has made a store there")
 // OpenFile opens the database at path for reading only. Its tables must have
 // the version that this program knows.
 func OpenFile(ctx context.Context, path string) (*File, error) {
-	f := &File{driver: builtIn(), path: path}
+	f := &File{driver: builtIn(), path: path, sync: (*os.File).Sync}
 	info, err := isDatabase(path)
 	if err != nil {
+		return nil, err
+	}
+	if f.last, _, err = ReadRevision(path); err != nil {
 		return nil, err
 	}
 	for _, how := range f.ways(info) {
@@ -135,13 +140,37 @@ func (f *File) known(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the version of the tables in %s: %w", f.path, err)
 	}
-	switch have, _ := value.(int64); {
-	case have > know:
-		return fmt.Errorf("the tables in %s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", f.path, have, know)
-	case have < know:
-		return fmt.Errorf("the tables in %s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", f.path, have, know)
+	if have, _ := value.(int64); have != know {
+		return &VersionError{Path: f.path, Have: have, Know: know}
 	}
 	return nil
+}
+
+// VersionError says that a database has tables of another version than this
+// program's.
+type VersionError struct {
+	Path string
+	Have int64 // the version of the tables
+	Know int64 // the version that this program reads
+}
+
+func (e *VersionError) Error() string {
+	if e.Have > e.Know {
+		return fmt.Sprintf("the tables in %s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", e.Path, e.Have, e.Know)
+	}
+	return fmt.Sprintf("the tables in %s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", e.Path, e.Have, e.Know)
+}
+
+// Commits returns the revision of the database, and whether it has lost commits.
+func (f *File) Commits(ctx context.Context) (commits int64, lost *LostCommitsError, err error) {
+	defer func() { err = f.undisturbed(err) }()
+	if commits, err = commitsOf(ctx, f.session); err != nil {
+		return 0, nil, err
+	}
+	if commits < f.last.Commits {
+		lost = &LostCommitsError{Path: f.path, Have: commits, Want: f.last.Commits}
+	}
+	return commits, lost, nil
 }
 
 // latest is the version of the tables that the migrations lead to.

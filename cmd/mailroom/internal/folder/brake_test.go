@@ -38,7 +38,7 @@ func TestStartsThatFollowEachOtherTooSoonWaitLongerAndLonger(t *testing.T) {
 
 func TestStartsAreKeptInTheFolderUntilOneWasToldToEnd(t *testing.T) {
 	dir := Folder(t.TempDir())
-	held, err := dir.Hold()
+	held, err := dir.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

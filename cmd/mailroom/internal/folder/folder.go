@@ -148,6 +148,7 @@ func (h *Held) Announce(url, cert string) error {
 	if err != nil {
 		return fmt.Errorf("encode the address of the server: %w", err)
 	}
+	h.server = true
 	return write(h.Folder.path("server.json"), append(b, '\n'))
 }
 

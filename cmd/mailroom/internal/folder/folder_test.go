@@ -32,7 +32,7 @@ func TestFindTakesTheFirstThatIsNamed(t *testing.T) {
 
 func hold(t *testing.T, f Folder) *Held {
 	t.Helper()
-	h, err := f.Hold()
+	h, err := f.Hold(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,14 +43,14 @@ func TestOneServerHoldsAFolderAndTheNextHearsWho(t *testing.T) {
 	f := Folder(filepath.Join(t.TempDir(), "data"))
 	h := hold(t, f)
 
-	_, err := f.Hold()
+	_, err := f.Hold(t.Context())
 	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != 0 {
 		t.Errorf("before it is announced: got %v, want a HeldError without a process id", err)
 	}
 	if err := h.Announce("http://127.0.0.1:1234", ""); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.Hold()
+	_, err = f.Hold(t.Context())
 	if held, ok := errors.AsType[*HeldError](err); !ok || held.PID != os.Getpid() || held.URL != "http://127.0.0.1:1234" {
 		t.Errorf("after: got %v, want a HeldError with this process and its address", err)
 	}
@@ -71,7 +71,13 @@ func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
 	if err := os.WriteFile(f.path("server.json"), []byte(`{"url":"http://127.0.0.1:9","pid":1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(f.Database(), []byte("a store"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	h := hold(t, f)
+	if err := h.PrepareStore(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := f.Address(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want no address until the new server announces itself", err)
 	}
@@ -83,6 +89,9 @@ func TestAddressOfAKilledServerGoesWithTheNextOne(t *testing.T) {
 func TestTokenIsMadeOnceAndForItsOwnerOnly(t *testing.T) {
 	f := Folder(filepath.Join(t.TempDir(), "data"))
 	h := hold(t, f)
+	if err := h.PrepareStore(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := f.Token(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before the first start: %v, want no token", err)
 	}

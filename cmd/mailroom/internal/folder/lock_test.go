@@ -1,0 +1,124 @@
+package folder
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom/store/sqlite"
+)
+
+func release(t *testing.T, h *Held) {
+	t.Helper()
+	if err := h.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFolderWhoseLockFileWasRemovedIsStillHeld(t *testing.T) {
+	f := Folder(t.TempDir())
+	h := hold(t, f)
+	defer release(t, h)
+	if err := os.Remove(f.path("lock")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := f.Hold(t.Context())
+	if _, ok := errors.AsType[*HeldError](err); !ok {
+		t.Errorf("got %v, want a HeldError", err)
+	}
+}
+
+func TestAServerWaitsForOneThatIsAboutToEnd(t *testing.T) {
+	f := Folder(t.TempDir())
+	first := hold(t, f)
+	ended := make(chan error, 1)
+	time.AfterFunc(lockWait/20, func() { ended <- first.Release() })
+	next, err := f.Hold(t.Context())
+	if err != nil {
+		t.Fatalf("got %v, want the lock once the first has released it", err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	release(t, next)
+}
+
+func TestAContextEndsTheWaitForALock(t *testing.T) {
+	f := Folder(t.TempDir())
+	defer release(t, hold(t, f))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Hold(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context was cancelled", err)
+	}
+}
+
+func TestAFolderThatHasLostItsStoreIsRefused(t *testing.T) {
+	for _, sign := range []string{"mailroom.db-wal", "mailroom.db" + sqlite.RevisionSuffix, "token", "server.json"} {
+		for _, how := range []string{"missing", "empty"} {
+			t.Run(sign+", "+how, func(t *testing.T) {
+				f := Folder(t.TempDir())
+				if err := os.WriteFile(f.path(sign), []byte("x"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if how == "empty" {
+					if err := os.WriteFile(f.Database(), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 2 { // a refusal leaves the sign for the next start
+					h := hold(t, f)
+					err := h.PrepareStore()
+					release(t, h)
+					if lost, ok := errors.AsType[*LostStoreError](err); !ok || filepath.Base(lost.Sign) != sign {
+						t.Errorf("got %v, want that the store was lost", err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAReplacedStoreIsKeptBesideTheNewOne(t *testing.T) {
+	f := Folder(t.TempDir())
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	for path, content := range map[string]string{
+		backup: "new", f.Database(): "old", f.Database() + "-wal": "old wal", f.TokenFile(): "token",
+	} {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := hold(t, f)
+	defer release(t, h)
+	kept, err := h.ReplaceStore(backup, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		f.Database(): "new", filepath.Join(kept, "mailroom.db"): "old", filepath.Join(kept, "mailroom.db-wal"): "old wal", backup: "new",
+	} {
+		if raw, err := os.ReadFile(path); err != nil || string(raw) != want {
+			t.Errorf("%s holds %q, %v, want %q", filepath.Base(path), raw, err, want)
+		}
+	}
+	if info, err := os.Stat(f.Database()); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the store is not its owner's alone: %v, %v", info, err)
+	}
+	if last, known, err := sqlite.ReadRevision(f.Database()); last.Commits != 7 || !known || err != nil {
+		t.Errorf("got the revision %+v, %t, %v, want 7", last, known, err)
+	}
+	if _, err := os.Stat(f.Database() + "-wal"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the WAL of the old store is beside the new one: %v", err)
+	}
+	if err := h.PrepareStore(); err != nil {
+		t.Error(err)
+	}
+	if entries, err := filepath.Glob(f.path(".mailroom.db-*")); err != nil || len(entries) > 0 || !strings.HasPrefix(filepath.Base(kept), "replaced-") {
+		t.Errorf("left are %q, %v, kept %s", entries, err, kept)
+	}
+}

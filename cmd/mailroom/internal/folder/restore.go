@@ -1,0 +1,85 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"mailroom/store/sqlite"
+)
+
+// ReplaceStore puts a copy of the database file from in the place of the store,
+// whose revision is commits. The files of the store that was there are moved to
+// the folder kept, "" if there was none. After a crash in between, PrepareStore
+// refuses the folder until ReplaceStore has succeeded.
+func (h *Held) ReplaceStore(from string, commits int64) (kept string, err error) {
+	database := h.Folder.Database()
+	copied, err := copyBeside(from, database)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		if e := os.Remove(copied); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, e)
+		}
+	}()
+	if kept, err = h.setAside(); err != nil {
+		return kept, err
+	}
+	if err := sqlite.WriteRevision(database, sqlite.Revision{Commits: commits}); err != nil {
+		return kept, err
+	}
+	if err := os.Rename(copied, database); err != nil {
+		return kept, fmt.Errorf("name the store: %w", err)
+	}
+	return kept, syncFolder(string(h.Folder))
+}
+
+// copyBeside copies a file to a new one in the folder of target, readable by its
+// owner only and on stable storage.
+func copyBeside(from, target string) (path string, err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	out, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+"-*") // mode 0600
+	if err != nil {
+		return "", fmt.Errorf("copy %s: %w", from, err)
+	}
+	_, err = io.Copy(out, in)
+	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return "", errors.Join(fmt.Errorf("copy %s: %w", from, err), os.Remove(out.Name()))
+	}
+	return out.Name(), nil
+}
+
+// setAside moves the files of the store to a new folder, the database first: what
+// is left without it is refused.
+func (h *Held) setAside() (kept string, err error) {
+	database := h.Folder.Database()
+	for _, suffix := range []string{"", "-wal", "-shm", sqlite.RevisionSuffix} {
+		if _, err := os.Lstat(database + suffix); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return kept, fmt.Errorf("set the store aside: %w", err)
+		}
+		if kept == "" {
+			pattern := "replaced-" + time.Now().UTC().Format("20060102T150405Z") + "-*"
+			if kept, err = os.MkdirTemp(string(h.Folder), pattern); err != nil {
+				return "", fmt.Errorf("set the store aside: %w", err)
+			}
+		}
+		if err := os.Rename(database+suffix, filepath.Join(kept, filepath.Base(database)+suffix)); err != nil {
+			return kept, fmt.Errorf("set the store aside: %w", err)
+		}
+	}
+	if kept == "" {
+		return "", nil
+	}
+	return kept, errors.Join(syncFolder(kept), syncFolder(string(h.Folder)))
+}
