@@ -27,7 +27,7 @@ type File struct {
 	session *session
 	alone   os.FileInfo // nobody had it open: how it was then; nil: somebody may have
 	sync    func(*os.File) error
-	last    Revision    // what the revision file said before the database was read
+	last    Revision // what the revision file said before the database was read
 }
 
 // ErrNoStore is the cause when a file is not there, or holds no store yet.
