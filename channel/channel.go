@@ -40,7 +40,9 @@ type Connect func(ctx context.Context, l *Link) (Adapter, error)
 // panic in one of them is an error of it, so they should start no goroutines that
 // can panic elsewhere.
 //
-// It must not connect again by itself: it returns, and another is made.
+// It must not connect again by itself after a failure: it returns, and another is made.
+// An adapter whose platform gives warning and asks for it may open its next link while
+// the old one still works.
 type Adapter interface {
 	// Receive takes in what arrives until ctx ends. It must begin with what
 	// [Link.Position] has, and catch up from there where the platform has a

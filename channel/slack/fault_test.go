@@ -146,11 +146,9 @@ func TestANameIsAskedForOnce(t *testing.T) {
 	}
 }
 
-func TestSlackMayAskToConnectAnew(t *testing.T) {
+func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[string]string{
-		"warning": "is to be made anew", "refresh_requested": "is to be made anew", "too_many_websockets": "too_many_websockets", "": "ended the connection",
-	} {
+	for reason, want := range map[string]string{"too_many_websockets": "too_many_websockets", "": "ended the connection"} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
@@ -168,6 +166,54 @@ func TestSlackMayAskToConnectAnew(t *testing.T) {
 			w.wait(2)
 		})
 	}
+}
+
+// TestTheNextSocketIsThereBeforeTheOldOneCloses: Slack warns, and there is no moment
+// without a socket. What was sent on either is acknowledged there.
+func TestTheNextSocketIsThereBeforeTheOldOneCloses(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []string{"warning", "refresh_requested"} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			sl := slacktest.New(t)
+			ann := sl.Person("Ann")
+			w := newAlone(t, sl).run()
+			w.connected()
+			for round := range 3 {
+				sl.Disconnect(reason)
+				sl.Until(t, "two sockets", func() bool { return sl.Sockets() == 2 })
+				for range 20 {
+					ann.Says(ann.Private(), "over either")
+				}
+				w.wait((round + 1) * 20)
+				sl.CloseOldest()
+				sl.Until(t, "one socket", func() bool { return sl.Sockets() == 1 })
+			}
+			ann.Says(ann.Private(), "after")
+			w.wait(61)
+			if s := w.runner.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.Connected || s.LastError != "" {
+				t.Errorf("the state is %+v", s)
+			}
+		})
+	}
+}
+
+// TestWithoutANextSocketTheOldOneIsUsedToItsEnd, and then the channel connects again.
+func TestWithoutANextSocketTheOldOneIsUsedToItsEnd(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	w := newAlone(t, sl).run()
+	w.connected()
+	sl.Fail("apps.connections.open", slacktest.Fault{Error: "internal_error"})
+	sl.Disconnect("warning")
+	w.untilState("trouble", func(s channel.State) bool { return strings.Contains(s.LastError, "open the next socket") })
+	ann.Says(ann.Private(), "still here")
+	w.wait(1)
+	sl.CloseOldest()
+	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+	ann.Says(ann.Private(), "and here")
+	w.wait(2)
 }
 
 func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {

@@ -112,64 +112,212 @@ func (p *places) forget(at string) {
 	delete(p.left, at)
 }
 
-// next is the room that is to be read next, the one that was heard of last.
-func (p *places) next() (at string, ok bool) {
-	all := slices.Collect(maps.Keys(p.left))
-	if len(all) == 0 {
-		return "", false
-	}
-	return slices.MaxFunc(all, p.byTime), true
+// past is what was said before it was received, as the histories of rooms have it. One
+// history is read at a time, beside the loop, and its messages are taken by the loop.
+type past struct {
+	told  chan heard
+	at    string    // room whose history is being read, or taken; "" for none
+	read  bool      // it was read, so its messages move the position of the room
+	more  bool      // there is more of it
+	queue []message // of the room, to be taken
+	// passed are messages that came as envelopes to rooms whose history goes first, and
+	// were acknowledged. Their rooms' saved positions are before them.
+	passed map[string][]message
+	held   int // of them
+
+	quiet time.Time            // no history is read before
+	later map[string]time.Time // nor that of a room
 }
 
-// catchUp takes what was said in a room since it was read last, if the platform tells
-// it now.
-func (in *receiving) catchUp(ctx context.Context, at string) error {
-	if time.Now().Before(in.quiet) {
+// mostPassed messages wait for histories, in all rooms together.
+const mostPassed = 1000
+
+// heard is a part of a history.
+type heard struct {
+	said []message
+	more bool
+	err  error
+}
+
+func (p *past) begin() {
+	p.told = make(chan heard)
+	p.passed, p.later = map[string][]message{}, map[string]time.Time{}
+}
+
+// pass reports whether a message that came as an envelope waits for the history of its
+// room: the history has it too, and goes before it. What is changed or deleted does not:
+// no history tells that.
+func (in *receiving) pass(m message) bool {
+	p, at := &in.past, place(m)
+	last, known := in.places.read[at]
+	switch {
+	case m.Subtype == "message_changed" || m.Subtype == "message_deleted":
+		return false
+	case p.at != at && !in.places.left[at]:
+		return false
+	case !known || !before(last, m.TS) || !in.readable(m.Channel) || p.held >= mostPassed:
+		return false
+	case p.at != at && time.Now().Before(p.due(at)):
+		return false // Slack wants to be asked for it later
+	}
+	p.passed[at] = append(p.passed[at], m)
+	p.held++
+	return true
+}
+
+// readable reports whether the bot has the scopes for the history of a channel.
+func (c *connection) readable(channel string) bool {
+	for _, scope := range c.bot.Lacks {
+		if kind, history := strings.CutSuffix(scope, ":history"); history && (kind == "im") == private(channel) {
+			return false
+		}
+	}
+	return true
+}
+
+// due is when the history of a room can be asked for.
+func (p *past) due(at string) time.Time {
+	if later := p.later[at]; later.After(p.quiet) {
+		return later
+	}
+	return p.quiet
+}
+
+// next is the room whose history is to be read next, and when: first those in which
+// something waits for it, then the one that was heard of last.
+func (in *receiving) next() (at string, due time.Time, ok bool) {
+	for room := range in.places.left {
+		d := in.past.due(room)
+		if !ok || in.sooner(room, d, at, due) {
+			at, due, ok = room, d, true
+		}
+	}
+	return at, due, ok
+}
+
+// sooner reports whether the history of room a, which is due at one time, is read before
+// that of b.
+func (in *receiving) sooner(a string, due time.Time, b string, other time.Time) bool {
+	now := time.Now()
+	switch x, y := due.After(now), other.After(now); {
+	case x != y:
+		return y
+	case x && !due.Equal(other):
+		return due.Before(other)
+	}
+	if x, y := len(in.past.passed[a]) > 0, len(in.past.passed[b]) > 0; x != y {
+		return x
+	}
+	return in.places.byTime(a, b) > 0
+}
+
+// askPast has the next history read beside the loop, unless one is. It returns when
+// one can be, if there is something to wait for.
+func (in *receiving) askPast(ctx context.Context) (idle <-chan time.Time) {
+	if in.past.at != "" {
 		return nil
 	}
-	said, more, err := in.since(ctx, at, in.places.read[at])
-	if err != nil {
-		in.quiet = time.Now().Add(in.untold(ctx, at, err))
-		return in.over(ctx, nil)
-	}
-	for _, m := range said {
-		in.places.reach(at, m.TS, true)
-		if err := in.one(ctx, m); err != nil {
-			return err
-		}
-		if channel, _, thread := parts(at); !thread && m.Latest != "" && before(m.TS, m.Latest) {
-			replies := id(channel, m.TS)
-			in.places.reach(replies, m.TS, true)
-			in.places.left[replies] = true
+	for room := range in.past.passed {
+		if !in.places.left[room] { // it was left out meanwhile: there are others to remember
+			in.past.at, in.past.read, in.past.more = room, false, false
+			in.leavePast()
+			return time.After(0)
 		}
 	}
-	if !more {
-		delete(in.places.left, at)
+	at, due, ok := in.next()
+	if !ok {
+		return nil
 	}
+	if wait := time.Until(due); wait > 0 {
+		return time.After(wait)
+	}
+	in.past.at = at
+	last := in.places.read[at]
+	in.goes(func() {
+		var h heard
+		h.said, h.more, h.err = in.since(ctx, at, last)
+		in.learnNames(ctx, h.said)
+		select {
+		case in.past.told <- h:
+		case <-ctx.Done():
+		}
+	})
 	return nil
 }
 
-// untold decides what becomes of a room whose history cannot be read, and returns the
-// time to wait before a history is asked for again. A refusal that concerns the room
-// leaves that room out.
-func (in *receiving) untold(ctx context.Context, at string, err error) time.Duration {
+// hearPast takes over what was read of a history.
+func (in *receiving) hearPast(ctx context.Context, h heard) {
+	p := &in.past
+	if p.read, p.more, p.queue = h.err == nil, h.more, h.said; !p.read {
+		in.untold(ctx, p.at, h.err)
+	}
+	in.leavePast()
+}
+
+// takePast takes the next message of a history, or of what has waited for it.
+func (in *receiving) takePast(ctx context.Context) error {
+	p := &in.past
+	m := p.queue[0]
+	if p.read {
+		in.places.reach(p.at, m.TS, true)
+	}
+	if channel, _, thread := parts(p.at); !thread && m.Latest != "" && before(m.TS, m.Latest) {
+		replies := id(channel, m.TS) // saved with the message: no crash is between the two
+		in.places.reach(replies, m.TS, true)
+		in.places.left[replies] = true
+	}
+	if err := in.one(ctx, m, time.Time{}); err != nil {
+		return err
+	}
+	p.queue = p.queue[1:]
+	in.leavePast()
+	return nil
+}
+
+// leavePast goes on with what waits for a history that was taken, and then with another
+// room. A history may be older than an envelope that came while it was read, so what
+// waits is taken in any case: its key is known if the history had it.
+func (in *receiving) leavePast() {
+	p := &in.past
+	if len(p.queue) > 0 {
+		return
+	}
+	if waits := p.passed[p.at]; len(waits) > 0 && !p.more {
+		p.queue, p.held = waits, p.held-len(waits)
+		delete(p.passed, p.at)
+		return
+	}
+	if p.read && !p.more {
+		delete(in.places.left, p.at)
+	}
+	p.at, p.queue, p.read = "", nil, false
+}
+
+// untold decides what becomes of a room whose history cannot be read: a refusal that
+// concerns the room leaves it out, and it is read later after any other error.
+func (in *receiving) untold(ctx context.Context, at string, err error) {
 	switch {
 	case refusedAs(err, ofScope):
 		in.once.Do(func() { in.link.Trouble(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
 		delete(in.places.left, at)
-		return 0
+		return
 	case refusedAs(err, ofToken):
-		in.checkToken(ctx)
+		in.goes(func() { in.checkToken(ctx) })
 	case refusedAs(err, ofMessage, ofRoom, ofAbsence):
 		in.link.Log().Info("the history of a room cannot be read", "room", at, "error", err)
 		in.places.forget(at)
-		return 0
+		return
 	}
 	in.link.Log().Info("the history of a room is read later", "room", at, "error", err)
-	if after := afterOf(err); after > 0 {
-		return after
+	after := afterOf(err)
+	if after == 0 {
+		after = someWait
 	}
-	return someWait
+	if refusedAs(err, ofPace) {
+		in.past.quiet = time.Now().Add(after)
+	} else {
+		in.past.later[at] = time.Now().Add(after)
+	}
 }
 
 // since are messages of a room after one, in their order. A channel is told from its

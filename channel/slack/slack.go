@@ -1,9 +1,11 @@
 // Package slack connects apps of Slack by Socket Mode (https://docs.slack.dev/apis/events-api/using-socket-mode):
 // events come over a WebSocket, and everything else is a call of the Web API.
 //
-// An envelope is acknowledged once what is in it was taken; until then Slack sends it
-// again, for some minutes. What was said while nobody was connected is read from the
-// histories of the rooms that the position knows. A message has its channel and its
+// An envelope is acknowledged once what is in it is durable: in its thread, or still to
+// be read from the history of its room after a crash; until then Slack sends it again,
+// for some minutes. Files, histories and names are fetched beside that. What was said
+// while nobody was connected is read from the histories of the rooms that the position
+// knows. A message has its channel and its
 // time there as its id, the same one in an event, in a history and in an answer, so
 // what comes twice is known.
 //
@@ -222,13 +224,16 @@ type connection struct {
 	// Set by Dial.
 	options Options
 	client  *client
-	socket  *socket
 	bot     Bot
 	link    *channel.Link
 	life    context.Context // ends with Close, or with an error that is the end of it
 	end     context.CancelCauseFunc
 	people  *people
 	once    sync.Once // that a history may not be read was told
+
+	// Owned by mu.
+	mu     sync.Mutex
+	socket *socket // over which envelopes come
 }
 
 func (c *connection) traits() chat.Traits {
@@ -245,18 +250,24 @@ func (c *connection) traits() chat.Traits {
 func (c *connection) Tend(ctx context.Context) error {
 	ctx, done := c.within(ctx)
 	defer done()
-	if err := c.socket.ask(ctx, c.options.Fresh/3); ctx.Err() == nil {
-		c.link.Log().Debug("the socket cannot be asked any more", "error", err)
-		return nil
+	for {
+		s := c.current()
+		err := s.ask(ctx, c.options.Fresh/3)
+		switch {
+		case ctx.Err() != nil:
+			return c.over(ctx, nil)
+		case c.current() == s:
+			c.link.Log().Debug("the socket cannot be asked any more", "error", err)
+			return nil
+		}
 	}
-	return c.over(ctx, nil)
 }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
 	c.end(errClosed)
 	c.client.http.CloseIdleConnections()
-	return c.socket.close()
+	return c.current().close()
 }
 
 var errClosed = errors.New("the connection is closed")

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
-
-	"mailroom/channel"
 )
 
 const (
@@ -92,7 +90,7 @@ func (s *socket) hello(ctx context.Context) error {
 		return err
 	}
 	if e.Type != "hello" {
-		return errors.Join(&lost{what: "wait for a hello", why: fmt.Sprintf("%q came first", e.Type)}, ended(e))
+		return &lost{what: "wait for a hello", why: fmt.Sprintf("%q came first", e.Type)}
 	}
 	s.app, s.others = e.Info.App, max(e.Connections-1, 0)
 	return nil
@@ -156,19 +154,6 @@ func (s *socket) failed(ctx context.Context, what string, err error) error {
 func (s *socket) close() error {
 	_ = s.conn.CloseNow() // it tells of a socket that was closed before
 	return nil
-}
-
-// ended is what a disconnect means; nil for any other envelope.
-func ended(e envelope) error {
-	switch {
-	case e.Type != "disconnect":
-		return nil
-	case e.Reason == "link_disabled":
-		return channel.Fatal(errors.New("socket mode is turned off: turn it on for the app at https://api.slack.com/apps"))
-	case e.Reason == "warning" || e.Reason == "refresh_requested":
-		return fmt.Errorf("the socket is to be made anew: Slack asks for it (%s)", e.Reason)
-	}
-	return outage(&lost{what: "receive", why: fmt.Sprintf("Slack ended the connection (%.100q)", e.Reason)})
 }
 
 // trusts reports whether an address is Slack's: one of its hosts, or the API's own.

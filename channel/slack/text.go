@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // reference is what the platform writes for a person, a channel, a group or a link.
@@ -46,12 +47,12 @@ func mentions(text string) (users []string) {
 }
 
 // legible is a text with names for ids.
-func (c *connection) legible(ctx context.Context, text string) string {
+func (c *connection) legible(ctx context.Context, text string, until time.Time) string {
 	names := map[string]string{}
 	for _, user := range mentions(text) {
 		if names[user] = user; user == c.bot.ID {
 			names[user] = c.bot.Name
-		} else if name := c.name(ctx, user); name != "" {
+		} else if name := c.name(ctx, user, until); name != "" {
 			names[user] = name
 		}
 	}

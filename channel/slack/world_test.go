@@ -3,6 +3,7 @@ package slack_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -36,6 +37,7 @@ type alone struct {
 	platform chat.Platform
 	traits   chat.Traits
 	tokens   [2]string // of the bot and of the app
+	crash    func()    // ends the runner; nothing is taken from then on
 }
 
 // newAlone makes one; run starts it.
@@ -77,6 +79,11 @@ func (w *alone) run() *alone {
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
 	parts.Go(func() { w.runner.Run(ctx) })
+	w.crash = func() {
+		w.refuses(errors.New("the process is gone"))
+		cancel()
+		parts.Wait()
+	}
 	w.t.Cleanup(func() {
 		cancel()
 		parts.Wait()

@@ -77,6 +77,7 @@ type Platform struct {
 
 	tickets   map[string]bool
 	sockets   map[*socket]bool
+	acks      []Ack
 	envelopes []*envelope // that nobody has acknowledged, in order
 	last      *envelope   // that was made last
 	numbers   int         // of everything that is counted

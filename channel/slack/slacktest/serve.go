@@ -190,11 +190,25 @@ func (p *Platform) needs(scope string, result any) (any, *refusal) {
 }
 
 // download serves a file to who has the token; others are sent to where people sign in.
+// Download stands for the method in faults of files that are fetched. Only Hold is known.
+const Download = "(download)"
+
 func (p *Platform) download(w http.ResponseWriter, r *http.Request, id string) {
 	p.mu.Lock()
 	f, ok := p.files[id]
 	may := r.Header.Get("Authorization") == "Bearer "+p.token && !p.revoked[p.token] && slices.Contains(p.scopes, "files:read")
+	var fault Fault
+	if left := p.faults[Download]; len(left) > 0 {
+		fault, p.faults[Download] = left[0], left[1:]
+	}
 	p.mu.Unlock()
+	if fault.Hold != nil {
+		select {
+		case <-fault.Hold:
+		case <-r.Context().Done():
+			return
+		}
+	}
 	switch {
 	case !may:
 		http.Redirect(w, r, "/?redir="+url.QueryEscape(r.URL.Path), http.StatusFound)

@@ -13,7 +13,10 @@ import (
 )
 
 // socket is one that is open.
-type socket struct{ conn *websocket.Conn }
+type socket struct {
+	conn   *websocket.Conn
+	number int // grows
+}
 
 // envelope is one that is to be acknowledged.
 type envelope struct {
@@ -23,6 +26,7 @@ type envelope struct {
 	tries   int
 	on      *socket   // that it was sent on; nil: it is to be sent
 	at      time.Time // when it was
+	made    time.Time // when it was sent for the first time
 }
 
 // patience is how long an acknowledgement may take before an envelope is sent again,
@@ -69,7 +73,9 @@ func (p *Platform) link(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
+	s.number = p.number()
 	p.sockets[s] = true
+	p.tell()
 	hello := map[string]any{
 		"type": "hello", "num_connections": len(p.sockets) + p.elsewhere, "connection_info": map[string]any{"app_id": AppID},
 		"debug_info": map[string]any{"host": "applink-1", "approximate_connection_time": 18060},
@@ -122,6 +128,9 @@ func (p *Platform) deliver(ctx context.Context, s *socket) {
 		var body map[string]any
 		if next != nil {
 			next.on, next.at = s, time.Now()
+			if next.tries == 0 {
+				next.made = next.at
+			}
 			body = map[string]any{"type": next.kind, "envelope_id": next.id, "payload": next.payload, "accepts_response_payload": next.kind == "interactive"}
 			if next.tries > 0 {
 				body["retry_attempt"], body["retry_reason"] = next.tries, "timeout"
@@ -159,6 +168,11 @@ func (p *Platform) acknowledged(ctx context.Context, s *socket) {
 		}
 		p.mu.Lock()
 		if p.frozen == nil && !p.deaf {
+			for _, e := range p.envelopes {
+				if e.id == in.ID {
+					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.made), Tries: e.tries, Payload: e.payload})
+				}
+			}
 			p.envelopes = slices.DeleteFunc(p.envelopes, func(e *envelope) bool { return e.id == in.ID })
 			p.tell()
 		}
@@ -205,6 +219,21 @@ func (p *Platform) LoseAcknowledgements(lost bool) {
 	p.deaf = lost
 }
 
+// Ack is the acknowledgement of an envelope.
+type Ack struct {
+	Kind    string
+	After   time.Duration // since the envelope was sent for the first time
+	Tries   int           // times it was sent
+	Payload map[string]any
+}
+
+// Acks are the acknowledgements so far.
+func (p *Platform) Acks() []Ack {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.acks)
+}
+
 // Pending are the envelopes that nobody has acknowledged.
 func (p *Platform) Pending() int {
 	p.mu.Lock()
@@ -249,6 +278,21 @@ func (p *Platform) Disconnect(reason string) {
 	p.mu.Unlock()
 	for _, s := range open {
 		_ = p.write(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed
+	}
+}
+
+// CloseOldest closes the socket that was opened first.
+func (p *Platform) CloseOldest() {
+	p.mu.Lock()
+	var oldest *socket
+	for s := range p.sockets {
+		if oldest == nil || s.number < oldest.number {
+			oldest = s
+		}
+	}
+	p.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.conn.Close(websocket.StatusGoingAway, "refresh") // it may be closed
 	}
 }
 

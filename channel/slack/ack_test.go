@@ -1,0 +1,159 @@
+package slack_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"mailroom"
+	"mailroom/channel/slack/slacktest"
+)
+
+// logAcks prints after which time each envelope was acknowledged. Slack wants that
+// within 3 s, and sends an envelope again after that.
+func logAcks(t *testing.T, sl *slacktest.Platform) {
+	t.Helper()
+	var table strings.Builder
+	tab := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, "ENVELOPE\tACKNOWLEDGED AFTER\tSENT")
+	for _, a := range sl.Acks() {
+		what := a.Kind
+		if event, ok := a.Payload["event"].(map[string]any); ok {
+			what = fmt.Sprintf("%v: %.40q", event["type"], fmt.Sprint(event["text"]))
+		}
+		fmt.Fprintf(tab, "%s\t%.3f s\t%d times\n", what, a.After.Seconds(), a.Tries)
+	}
+	if err := tab.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// TestEnvelopesAreAcknowledgedBesideASlowFile: while a file of one person comes slowly,
+// everything is acknowledged, another person is answered, and the file arrives whole.
+func TestEnvelopesAreAcknowledgedBesideASlowFile(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	rest := talks(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error {
+		input, err := s.Input(ctx)
+		if err != nil {
+			return err
+		}
+		var all []string
+		for _, m := range input {
+			for _, p := range m.Parts {
+				all = append(all, p.Text)
+			}
+		}
+		return s.Stream(ctx, "read: "+strings.Join(all, " + "))
+	})
+	slow := make(chan struct{})
+	sl.Fail(slacktest.Download, slacktest.Fault{Hold: slow})
+	ann.Says(ann.Private(), "see", slacktest.Said{File: "notes.txt", Content: []byte("what is in it")})
+	for i := range 5 {
+		ann.Says(dev, fmt.Sprint(mention, " and ", i))
+	}
+	sl.Until(t, "everything acknowledged while the file comes", func() bool { return sl.Pending() == 0 })
+	sl.Until(t, "all others answered while the file comes", func() bool { return len(dev.Texts()) == 5 })
+	if got := ann.Private().Texts(); len(got) > 0 {
+		t.Errorf("what has the file was answered without it: %q", got)
+	}
+	close(slow)
+	sl.Until(t, "the answer to what has the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
+	rest()
+	logAcks(t, sl)
+}
+
+// TestEnvelopesAreAcknowledgedBesideASlowHistory: while the history of one room comes
+// slowly, what is said there and elsewhere is acknowledged. What is said elsewhere is
+// taken; what is said there is taken after the history, in order.
+func TestEnvelopesAreAcknowledgedBesideASlowHistory(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, bob := sl.Person("Ann"), sl.Person("Bob")
+	first := ann.Says(ann.Private(), "before")
+	ann.Says(ann.Private(), "missed one")
+	ann.Says(ann.Private(), "missed two")
+	sl.Forget()
+	slow := make(chan struct{})
+	sl.Fail("conversations.history", slacktest.Fault{Hold: slow})
+	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).run()
+	w.connected()
+	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	for i := range 5 {
+		ann.Says(ann.Private(), fmt.Sprint("live ", i))
+		bob.Says(bob.Private(), fmt.Sprint("bob ", i))
+	}
+	sl.Until(t, "everything acknowledged while the history comes", func() bool { return sl.Pending() == 0 })
+	if got := w.texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
+		t.Errorf("while the history comes, taken was %q", got)
+	}
+	for _, e := range w.taken() { // a crash now: the history is read again, with what was acknowledged
+		if !strings.Contains(e.Position, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
+			t.Errorf("the position has passed over what was not taken: %s", e.Position)
+		}
+	}
+	close(slow)
+	w.wait(12)
+	if got := w.texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
+		t.Errorf("taken was %q", got)
+	}
+	logAcks(t, sl)
+}
+
+// TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash: the process ends while a
+// history comes, after it has acknowledged a message that waits for it.
+func TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	first := ann.Says(ann.Private(), "before")
+	ann.Says(ann.Private(), "missed")
+	sl.Forget()
+	sl.Fail("conversations.history", slacktest.Fault{Hold: make(chan struct{})})
+	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
+	one := newAlone(t, sl).starts(at).run()
+	one.connected()
+	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	ann.Says(ann.Private(), "live")
+	sl.Until(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	if got := one.taken(); len(got) > 0 {
+		t.Errorf("taken was %+v", got)
+	}
+	one.crash()
+	two := newAlone(t, sl).starts(at).run()
+	two.connected()
+	two.wait(2)
+	if got := two.texts(); got != "missed, live" {
+		t.Errorf("after the crash taken was %q", got)
+	}
+}
+
+// TestEnvelopesAreAcknowledgedBesideSlowNames: a name that does not come costs an envelope
+// a second, and not one second for each envelope before it.
+func TestEnvelopesAreAcknowledgedBesideSlowNames(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	slow := make(chan struct{})
+	w := newAlone(t, sl).run()
+	w.connected()
+	const people = 5
+	for range people {
+		sl.Fail("users.info", slacktest.Fault{Hold: slow})
+	}
+	for i := range people {
+		p := sl.Person(fmt.Sprint("Person", i))
+		p.Says(p.Private(), "hello")
+	}
+	got := w.wait(people)
+	for _, e := range got {
+		if e.User.Name != "" {
+			t.Errorf("the name came too late: %+v", e.User)
+		}
+	}
+	close(slow)
+	logAcks(t, sl)
+}
