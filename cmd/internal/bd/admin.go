@@ -277,7 +277,7 @@ func (m *Main) doctorCommand() *cobra.Command {
 		}
 		if m.json {
 			err = m.printJSON(map[string]any{"ok": len(found) == 0, "issues": len(t.All()), "findings": append([]string{}, found...)})
-		} else if err = m.printLines(found); err == nil && len(found) == 0 {
+		} else if err = m.print(cells(found...)...); err == nil && len(found) == 0 {
 			err = m.tell("%d issues, nothing wrong.", len(t.All()))
 		}
 		if err == nil && len(found) > 0 {
@@ -305,8 +305,9 @@ func (m *Main) infoCommand() *cobra.Command {
 					"mode": "direct", "daemon_connected": false, "version": m.Version, "agent_mail": m.mailShape(),
 				})
 			}
-			return m.printRows(append([][]string{
-				{"file", dir.File()}, {"size", fmt.Sprintf("%d bytes", file.Size())}, {"issues", number(len(t.List(tracker.Filter{All: true})))}, {"prefix", set.Prefix},
+			return m.printRows(append([][]shown{
+				cells("file", dir.File()), cells("size", fmt.Sprintf("%d bytes", file.Size())),
+				cells("issues", number(len(t.List(tracker.Filter{All: true})))), cells("prefix", set.Prefix),
 			}, m.mailRows()...))
 		})
 	}}

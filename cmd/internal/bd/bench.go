@@ -62,24 +62,24 @@ of the same size and what the start of a process costs. It ends by itself and le
 
 func (m *Main) printBench(r bench.Report) error {
 	ms := func(v float64) string { return fmt.Sprintf("%.1f", v) }
-	rows := [][]string{{"command", "issues", "file", "least ms", "median ms", "p95 ms", "of it disk"}}
+	rows := [][]shown{cells("command", "issues", "file", "least ms", "median ms", "p95 ms", "of it disk")}
 	for _, c := range r.Commands {
-		row := []string{c.Command, number(c.Issues), fmt.Sprintf("%.1f MB", float64(c.Size)/1e6), ms(c.Least), ms(c.Median), ms(c.P95)}
+		row := cells(c.Command, number(c.Issues), fmt.Sprintf("%.1f MB", float64(c.Size)/1e6), ms(c.Least), ms(c.Median), ms(c.P95))
 		if c.Disk > 0 {
-			row = append(row, ms(c.Disk))
+			row = append(row, line(ms(c.Disk)))
 		}
 		rows = append(rows, row)
 	}
 	if err := m.printRows(rows); err != nil {
 		return err
 	}
-	rows = [][]string{{"", "", "", ""}, {"together", "issues", "took ms", "kept", "bare writes", "bare starts"}}
+	rows = [][]shown{cells("", "", "", ""), cells("together", "issues", "took ms", "kept", "bare writes", "bare starts")}
 	for _, c := range r.Crowds {
-		rows = append(rows, []string{c.What, number(c.Issues), ms(c.Took), number(c.Kept), ms(c.Disk), ms(c.Starts)})
+		rows = append(rows, cells(c.What, number(c.Issues), ms(c.Took), number(c.Kept), ms(c.Disk), ms(c.Starts)))
 	}
-	rows = append(rows, []string{""}, []string{"other files at the end", "issues", "bytes"})
+	rows = append(rows, cells(""), cells("other files at the end", "issues", "bytes"))
 	for _, f := range r.Grown {
-		rows = append(rows, []string{f.Name, number(f.Issues), fmt.Sprint(f.Size)})
+		rows = append(rows, cells(f.Name, number(f.Issues), fmt.Sprint(f.Size)))
 	}
 	return m.printRows(rows)
 }

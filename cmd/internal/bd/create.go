@@ -211,8 +211,7 @@ func (m *Main) quickCommand() *cobra.Command {
 }
 
 func (m *Main) printID(it *tracker.Issue) error {
-	_, err := fmt.Fprintln(m.Stdout, it.ID)
-	return err
+	return m.print(line(it.ID))
 }
 
 // create adds an issue, and prints it once it is on the disk.

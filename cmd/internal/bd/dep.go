@@ -161,7 +161,7 @@ func (m *Main) labelCommand() *cobra.Command {
 				if m.json {
 					return m.printJSON(append([]string{}, labels...))
 				}
-				return m.printLines(labels)
+				return m.print(cells(labels...)...)
 			})
 		}},
 		m.labelListAllCommand(),
@@ -192,9 +192,9 @@ func (m *Main) labelListAllCommand() *cobra.Command {
 			if m.json {
 				return m.printJSON(list)
 			}
-			rows := [][]string{}
+			var rows [][]shown
 			for _, c := range list {
-				rows = append(rows, []string{c.Label, number(c.Count)})
+				rows = append(rows, cells(c.Label, number(c.Count)))
 			}
 			return m.printRows(rows)
 		})

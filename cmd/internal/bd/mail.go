@@ -86,7 +86,7 @@ func (m *Main) mailbox() *mail.Box {
 		longest := mail.LongestTimeout.Seconds()
 		seconds, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(seconds > 0 && seconds <= longest) {
-			m.say("Warning: AGENT_MAIL_TIMEOUT %q is not a number of seconds above 0 and up to %g; going on with %s", oneLine(text), longest, mail.DefaultTimeout)
+			m.say("Warning: AGENT_MAIL_TIMEOUT %q is not a number of seconds above 0 and up to %g; going on with %s", text, longest, mail.DefaultTimeout)
 			seconds = mail.DefaultTimeout.Seconds()
 		}
 		set.Timeout = time.Duration(seconds * float64(time.Second))
@@ -254,7 +254,7 @@ func (m *Main) mailShape() map[string]any {
 	return out
 }
 
-func (m *Main) mailRows() [][]string {
+func (m *Main) mailRows() [][]shown {
 	s, ok := m.mailStatus()
 	if !ok {
 		return nil
@@ -263,9 +263,7 @@ func (m *Main) mailRows() [][]string {
 	if !s.Silent.IsZero() {
 		state = fmt.Sprintf("it %s, and is asked again in %d s", s.Reason, int(time.Until(s.Silent).Seconds())+1)
 	}
-	return [][]string{
-		{"mail", s.URL + ", as " + s.Agent}, {"", state}, {"", fmt.Sprintf("%d kept for it", s.Kept)},
-	}
+	return [][]shown{cells("mail", s.URL+", as "+s.Agent), cells("", state), cells("", fmt.Sprintf("%d kept for it", s.Kept))}
 }
 
 func (m *Main) mailStatus() (mail.Status, bool) {

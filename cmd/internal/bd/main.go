@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -137,11 +136,11 @@ func (m *Main) refuse(err error, hint string) int {
 	if text, rest, found := strings.Cut(message, "; "); found && hint == "" {
 		message, hint = text, rest
 	}
-	line := "Error: " + oneLine(message)
+	said := "Error: " + message
 	if hint != "" {
-		line += " (" + oneLine(hint) + ")"
+		said += " (" + strings.TrimSpace(hint) + ")"
 	}
-	m.say("%s", line)
+	m.say("%s", said)
 	if m.json {
 		body := struct {
 			Error string `json:"error"`
@@ -165,7 +164,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // say writes a line of talk. That it cannot be written changes no outcome, so its
 // error is dropped here and nowhere else.
 func (m *Main) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(m.Stderr, format+"\n", args...)
+	_, _ = fmt.Fprintln(m.Stderr, line(fmt.Sprintf(format, args...)))
 }
 
 // tell is talk about what was done, which --quiet and --json leave out.
@@ -173,17 +172,7 @@ func (m *Main) tell(format string, args ...any) error {
 	if m.quiet || m.json {
 		return nil
 	}
-	_, err := fmt.Fprintf(m.Stdout, format+"\n", args...)
-	return err
-}
-
-// oneLine is text for one line of a terminal, which it does not steer.
-func oneLine(s string) string {
-	odd := func(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
-	if strings.IndexFunc(s, odd) >= 0 {
-		s = strings.Join(strings.FieldsFunc(s, odd), " ")
-	}
-	return strings.TrimSpace(s)
+	return m.print(line(fmt.Sprintf(format, args...)))
 }
 
 const folderName = ".beads"

@@ -3,6 +3,7 @@ package bd
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"mailroom/tracker"
 )
@@ -27,5 +28,5 @@ func (m *Main) printRun(ctx context.Context, it *tracker.Issue) error {
 	if run == nil {
 		return nil
 	}
-	return m.printLines(append([]string{""}, run.Lines...))
+	return m.print("", block(strings.Join(run.Lines, "\n")))
 }

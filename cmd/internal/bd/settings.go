@@ -73,7 +73,7 @@ func (m *Main) settings(dir tracker.Folder) settings {
 	s, err := readSettings(dir)
 	if err != nil && !m.unsettled {
 		m.unsettled = true
-		m.say("Warning: %s; going on without it", oneLine(err.Error()))
+		m.say("Warning: %s; going on without it", err.Error())
 	}
 	return s
 }

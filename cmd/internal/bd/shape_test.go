@@ -35,7 +35,7 @@ func FuzzIndented(f *testing.F) {
 func TestColumnsAreAlignedWhateverTheirColours(t *testing.T) {
 	var out bytes.Buffer
 	m := &Main{Stdout: &out}
-	err := m.printRows([][]string{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
+	err := m.printRows([][]shown{{"x-1", "\x1b[31mP0\x1b[0m", "café", "end"}, {"x-100", "P2", "", "end"}, {"x-2"}})
 	want := "x-1    \x1b[31mP0\x1b[0m  café  end\nx-100  P2        end\nx-2\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" || err != nil {
 		t.Errorf("%v, rows (-want +got):\n%s", err, diff)

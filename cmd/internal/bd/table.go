@@ -13,6 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"mailroom/internal/display"
 	"mailroom/tracker"
 )
 
@@ -24,12 +25,41 @@ func (m *Main) terminal() bool {
 	return ok && m.Env("NO_COLOR") == "" && isatty.IsTerminal(file.Fd())
 }
 
-// colour is a piece of text in a terminal's colour, plain text anywhere else.
-func (m *Main) colour(code int, text string) string {
-	if !m.colours || code == 0 {
-		return text
+// shown is text for people. Text of a file becomes shown only through line, block or
+// colour, which mark the characters that would steer a terminal or hide something.
+type shown string
+
+// line is text on one line.
+func line(s string) shown { return shown(display.Line(strings.TrimSpace(s))) }
+
+// block is text on several lines.
+func block(s string) shown { return shown(display.Text(s)) }
+
+// cells are texts of one row.
+func cells(words ...string) []shown {
+	row := make([]shown, len(words))
+	for i, word := range words {
+		row[i] = line(word)
 	}
-	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, text)
+	return row
+}
+
+// print writes what is shown, as lines.
+func (m *Main) print(lines ...shown) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// colour is one line of text in a terminal's colour, plain anywhere else.
+func (m *Main) colour(code int, text string) shown {
+	if !m.colours || code == 0 {
+		return line(text)
+	}
+	return shown(fmt.Sprintf("\x1b[%dm%s\x1b[0m", code, line(text)))
 }
 
 // Colours of terminals.
@@ -41,7 +71,7 @@ const (
 	grey   = 90
 )
 
-func (m *Main) status(s tracker.Status) string {
+func (m *Main) status(s tracker.Status) shown {
 	code := 0
 	switch s {
 	case tracker.Open:
@@ -56,25 +86,25 @@ func (m *Main) status(s tracker.Status) string {
 	return m.colour(code, string(s))
 }
 
-func (m *Main) urgency(p int) string {
+func (m *Main) urgency(p int) shown {
 	text := "P" + number(p)
 	if p <= 1 {
 		return m.colour(red, text)
 	}
-	return text
+	return shown(text)
 }
 
 // enough bytes to be written at once.
 const enough = 64 << 10
 
 // printRows prints aligned columns.
-func (m *Main) printRows(rows [][]string) error {
-	cells := 0
+func (m *Main) printRows(rows [][]shown) error {
+	count := 0
 	for _, row := range rows {
-		cells += len(row)
+		count += len(row)
 	}
 	var wide []int                  // characters of each column
-	widths := make([]int, 0, cells) // and of each cell
+	widths := make([]int, 0, count) // and of each cell
 	for _, row := range rows {
 		for i, cell := range row {
 			if i == len(wide) {
@@ -111,12 +141,12 @@ func (m *Main) printRows(rows [][]string) error {
 }
 
 // width is how many characters a cell has in a terminal, colours left out.
-func width(cell string) int {
-	n := utf8.RuneCountInString(cell)
-	if strings.IndexByte(cell, '\x1b') < 0 {
+func width(cell shown) int {
+	n := utf8.RuneCountInString(string(cell))
+	if strings.IndexByte(string(cell), '\x1b') < 0 {
 		return n
 	}
-	for rest := cell; ; {
+	for rest := string(cell); ; {
 		_, after, found := strings.Cut(rest, "\x1b[")
 		if !found {
 			return n
@@ -127,28 +157,19 @@ func width(cell string) int {
 	}
 }
 
-func (m *Main) printLines(lines []string) error {
-	for _, l := range lines {
-		if _, err := fmt.Fprintln(m.Stdout, l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // printTable prints issues, one a line.
 func (m *Main) printTable(found []*tracker.Issue) error {
 	if len(found) == 0 {
 		return m.tell("No issues.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []string {
-		return []string{it.ID, m.urgency(it.Priority), it.Type, m.status(it.Status), it.Assignee, oneLine(it.Title)}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []shown {
+		return []shown{line(it.ID), m.urgency(it.Priority), line(it.Type), m.status(it.Status), line(it.Assignee), line(it.Title)}
 	}))
 }
 
 // rowsOf makes a row of each issue.
-func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []string) [][]string {
-	rows := make([][]string, len(found))
+func rowsOf(found []*tracker.Issue, row func(*tracker.Issue) []shown) [][]shown {
+	rows := make([][]shown, len(found))
 	tracker.InParts(len(found), func(from, to int) {
 		for i := from; i < to; i++ {
 			rows[i] = row(found[i])
@@ -161,8 +182,8 @@ func (m *Main) printBlocked(t *tracker.Tracker, found []*tracker.Issue) error {
 	if len(found) == 0 {
 		return m.tell("No issue is blocked.")
 	}
-	return m.printRows(rowsOf(found, func(it *tracker.Issue) []string {
-		return []string{it.ID, m.urgency(it.Priority), oneLine(it.Title), "← " + strings.Join(names(t.BlockedBy(it)), ", ")}
+	return m.printRows(rowsOf(found, func(it *tracker.Issue) []shown {
+		return []shown{line(it.ID), m.urgency(it.Priority), line(it.Title), "← " + line(strings.Join(names(t.BlockedBy(it)), ", "))}
 	}))
 }
 
@@ -180,26 +201,26 @@ func (m *Main) printExplained(t *tracker.Tracker, ready []*tracker.Issue) error 
 
 func (m *Main) printTree(nodes []tracker.Node) error {
 	var open []bool // levels whose node has another one below, seen from the end
-	branches := make([]string, len(nodes))
+	branches := make([]shown, len(nodes))
 	for i, n := range slices.Backward(nodes) {
 		for len(open) <= n.Depth {
 			open = append(open, false)
 		}
 		for level := 1; level < n.Depth; level++ {
-			branches[i] += map[bool]string{true: "│  ", false: "   "}[open[level]]
+			branches[i] += map[bool]shown{true: "│  ", false: "   "}[open[level]]
 		}
 		if n.Depth > 0 {
-			branches[i] += map[bool]string{true: "├─ ", false: "└─ "}[open[n.Depth]]
+			branches[i] += map[bool]shown{true: "├─ ", false: "└─ "}[open[n.Depth]]
 		}
 		open = open[:n.Depth+1] // what is deeper belongs to another one
 		open[n.Depth] = true
 	}
 	for i, n := range nodes {
-		more := ""
+		more := shown("")
 		if n.Cut {
 			more = " …"
 		}
-		if _, err := fmt.Fprintf(m.Stdout, "%s%s %s %s %s%s\n", branches[i], n.Issue.ID, m.urgency(n.Issue.Priority), m.status(n.Issue.Status), oneLine(n.Issue.Title), more); err != nil {
+		if err := m.print(branches[i] + line(n.Issue.ID) + " " + m.urgency(n.Issue.Priority) + " " + m.status(n.Issue.Status) + " " + line(n.Issue.Title) + more); err != nil {
 			return err
 		}
 	}
@@ -209,7 +230,7 @@ func (m *Main) printTree(nodes []tracker.Node) error {
 func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tracker.Issue) error {
 	for i, it := range found {
 		if i > 0 {
-			if err := m.printLines([]string{""}); err != nil {
+			if err := m.print(""); err != nil {
 				return err
 			}
 		}
@@ -224,67 +245,69 @@ func (m *Main) printIssues(ctx context.Context, t *tracker.Tracker, found []*tra
 }
 
 func (m *Main) printIssue(t *tracker.Tracker, it *tracker.Issue) error {
-	head := fmt.Sprintf("%s  %s\n%s %s %s", m.colour(blue, it.ID), oneLine(it.Title), m.urgency(it.Priority), it.Type, m.status(it.Status))
+	head := m.urgency(it.Priority) + " " + line(it.Type) + " " + m.status(it.Status)
 	if it.Assignee != "" {
-		head += ", " + it.Assignee + " has it"
+		head += ", " + line(it.Assignee) + " has it"
 	}
-	lines := []string{head, fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt))}
+	lines := []shown{m.colour(blue, it.ID) + "  " + line(it.Title), head, shown(fmt.Sprintf("created %s, changed %s", day(it.CreatedAt), day(it.UpdatedAt)))}
 	if it.Status == tracker.Closed {
-		lines = append(lines, fmt.Sprintf("closed %s: %s", day(it.ClosedAt), it.CloseReason))
+		lines = append(lines, shown(fmt.Sprintf("closed %s: ", day(it.ClosedAt)))+block(it.CloseReason))
 	}
 	if it.Status == tracker.Tombstone {
-		lines = append(lines, strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), it.DeletedBy, it.DeleteReason), ": "))
+		lines = append(lines, shown(strings.TrimRight(fmt.Sprintf("deleted %s by %s: %s", day(it.DeletedAt), line(it.DeletedBy), block(it.DeleteReason)), ": ")))
 	}
 	if len(it.Labels) > 0 {
-		lines = append(lines, "labels "+strings.Join(it.Labels, ", "))
+		lines = append(lines, "labels "+line(strings.Join(it.Labels, ", ")))
 	}
-	for _, part := range []struct{ name, text string }{
-		{"", it.Description}, {"Design", it.Design}, {"Acceptance", it.Acceptance}, {"Notes", it.Notes},
+	for _, part := range []struct {
+		name shown
+		text string
+	}{
+		{"", it.Description}, {"Design\n", it.Design}, {"Acceptance\n", it.Acceptance}, {"Notes\n", it.Notes},
 	} {
 		if part.text != "" {
-			lines = append(lines, "", strings.TrimLeft(part.name+"\n"+part.text, "\n"))
+			lines = append(lines, "", part.name+block(strings.TrimLeft(part.text, "\n")))
 		}
 	}
 	if len(it.Dependencies) > 0 {
 		lines = append(lines, "", "Depends on")
 	}
 	for _, d := range it.Dependencies {
-		title := ""
+		title := shown("")
 		if on, err := t.Find(d.On); err == nil {
-			title = oneLine(on.Title) + " (" + m.status(on.Status) + ")"
+			title = line(on.Title) + " (" + m.status(on.Status) + ")"
 		}
-		lines = append(lines, fmt.Sprintf("  %s %s %s", d.On, d.Type, title))
+		lines = append(lines, "  "+line(d.On)+" "+line(d.Type)+" "+title)
 	}
 	if on := t.Dependents(it.ID); len(on) > 0 {
-		lines = append(lines, "", "Depended on by "+strings.Join(names(on), ", "))
+		lines = append(lines, "", "Depended on by "+line(strings.Join(names(on), ", ")))
 	}
-	if err := m.printLines(lines); err != nil || len(it.Comments) == 0 {
-		return err
+	if len(it.Comments) > 0 {
+		lines = append(lines, "")
 	}
-	if err := m.printLines([]string{""}); err != nil {
-		return err
+	return m.print(append(lines, comments(it)...)...)
+}
+
+// comments are those of an issue, each from the start of a line.
+func comments(it *tracker.Issue) (lines []shown) {
+	for _, c := range it.Comments {
+		lines = append(lines, shown(day(c.CreatedAt))+", "+line(c.Author)+": "+block(c.Text))
 	}
-	return m.printComments(it)
+	return lines
 }
 
 func (m *Main) printComments(it *tracker.Issue) error {
 	if len(it.Comments) == 0 {
 		return m.tell("Nobody said anything about %s.", it.ID)
 	}
-	for _, c := range it.Comments {
-		if _, err := fmt.Fprintf(m.Stdout, "%s, %s: %s\n", day(c.CreatedAt), c.Author, c.Text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return m.print(comments(it)...)
 }
 
 func (m *Main) printCount(n int) error {
 	if m.json {
 		return m.printJSON(map[string]int{"count": n})
 	}
-	_, err := fmt.Fprintln(m.Stdout, n)
-	return err
+	return m.print(shown(number(n)))
 }
 
 func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []string) error {
@@ -302,18 +325,18 @@ func (m *Main) printGroups(found []*tracker.Issue, group func(*tracker.Issue) []
 		}
 	}
 	groups := []count{}
-	rows := [][]string{}
+	var rows [][]shown
 	for g, n := range at {
 		groups = append(groups, count{g, n})
 	}
 	slices.SortFunc(groups, func(a, b count) int { return strings.Compare(a.Group, b.Group) })
 	for _, g := range groups {
-		rows = append(rows, []string{g.Group, number(g.Count)})
+		rows = append(rows, cells(g.Group, number(g.Count)))
 	}
 	if m.json {
 		return m.printJSON(map[string]any{"total": len(found), "groups": groups})
 	}
-	return m.printRows(append(rows, []string{"total", number(len(found))}))
+	return m.printRows(append(rows, cells("total", number(len(found)))))
 }
 
 func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
@@ -326,9 +349,9 @@ func (m *Main) printEpics(t *tracker.Tracker, epics []tracker.Epic) error {
 		}
 		return m.printJSON(list)
 	}
-	rows := [][]string{}
+	var rows [][]shown
 	for _, e := range epics {
-		rows = append(rows, []string{e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), oneLine(e.Issue.Title)})
+		rows = append(rows, cells(e.Issue.ID, fmt.Sprintf("%d of %d", e.Closed, e.Children), bar(e.Closed, e.Children), e.Issue.Title))
 	}
 	return m.printRows(rows)
 }
@@ -354,16 +377,16 @@ func (m *Main) statsCommand() *cobra.Command {
 					"pinned_issues": s.Pinned, "epics_eligible_for_closure": s.EpicsDone, "average_lead_time_hours": s.LeadTime.Hours(),
 				})
 			}
-			rows := [][]string{}
+			var rows [][]shown
 			for _, r := range []struct {
 				name string
 				n    int
 			}{
 				{"open", s.Open}, {"in progress", s.InProgress}, {"closed", s.Closed}, {"ready", s.Ready}, {"blocked", s.Blocked},
 			} {
-				rows = append(rows, []string{r.name, number(r.n), bar(r.n, s.Total)})
+				rows = append(rows, cells(r.name, number(r.n), bar(r.n, s.Total)))
 			}
-			return m.printRows(append(rows, []string{"all", number(s.Total), ""}))
+			return m.printRows(append(rows, cells("all", number(s.Total), "")))
 		})
 	}}
 }
