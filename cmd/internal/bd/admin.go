@@ -126,11 +126,11 @@ func (m *Main) importCommand() *cobra.Command {
 			defer file.Close() // it is only read: nothing can be lost
 			in = file
 		}
-		raw, err := io.ReadAll(in)
+		raw, err := m.readAll(in, tracker.MaxFile)
 		if err != nil {
 			return fmt.Errorf("import: %w", err)
 		}
-		other, strays := tracker.Parse(string(raw))
+		other, strays := tracker.Parse(raw)
 		if len(strays) > 0 {
 			return mailroom.Errorf(mailroom.Invalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -97,16 +96,18 @@ func (f *fields) bind(cmd *cobra.Command) {
 	flags.IntVarP(&f.estimate, "estimate", "e", 0, "minutes that it may take")
 }
 
-// set changes what flags were given for.
-func (f *fields) set(cmd *cobra.Command, stdin io.Reader, it *tracker.Issue) error {
-	given := cmd.Flags().Changed
+// load reads texts that are not on the command line. It is called before anything is
+// locked or reserved, because input may take its time.
+func (f *fields) load(m *Main) (err error) {
 	if f.description == "-" {
-		raw, err := io.ReadAll(stdin)
-		if err != nil {
-			return fmt.Errorf("read the description: %w", err)
-		}
-		f.description = strings.TrimRight(string(raw), "\n")
+		f.description, err = m.input("the description")
 	}
+	return err
+}
+
+// set changes what flags were given for.
+func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
+	given := cmd.Flags().Changed
 	for _, text := range []struct {
 		flag, value string
 		to          *string
@@ -163,8 +164,11 @@ func (m *Main) createCommand() *cobra.Command {
 	flags.BoolVar(&silent, "silent", false, "print its id only")
 	flags.Bool("force", false, "accepted; it means nothing here")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.load(m); err != nil {
+			return err
+		}
 		d := tracker.Draft{Issue: tracker.Issue{ID: id, Priority: tracker.Normal, Labels: labels}, Parent: parent}
-		if err := f.set(cmd, m.Stdin, &d.Issue); err != nil {
+		if err := f.set(cmd, &d.Issue); err != nil {
 			return err
 		}
 		d.Title = strings.Join(append(args, title), "")
@@ -195,8 +199,11 @@ func (m *Main) quickCommand() *cobra.Command {
 	f.bind(cmd)
 	cmd.Flags().StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.load(m); err != nil {
+			return err
+		}
 		d := tracker.Draft{Issue: tracker.Issue{Priority: tracker.Normal, Labels: labels}}
-		if err := f.set(cmd, m.Stdin, &d.Issue); err != nil {
+		if err := f.set(cmd, &d.Issue); err != nil {
 			return err
 		}
 		d.Title = strings.Join(args, " ")

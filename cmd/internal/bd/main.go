@@ -45,6 +45,7 @@ type Main struct {
 	entered              bool // the command line was understood
 
 	// of the command, as it goes on
+	locked    bool      // it holds the lock of the tracker
 	changed   bool      // it has changed the file
 	unsettled bool      // that the settings are wrong was told
 	box       *mail.Box // nil: not looked for yet, or no server is named
@@ -269,7 +270,11 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 	if err != nil {
 		return err
 	}
-	strays, err := update(m.waiting(dir), ctx, f)
+	strays, err := update(m.waiting(dir), ctx, func(t *tracker.Tracker) error {
+		m.locked = true
+		defer func() { m.locked = false }()
+		return f(t)
+	})
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
 		return mailroom.Errorf(mailroom.Conflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
 	}

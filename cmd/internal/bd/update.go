@@ -28,6 +28,9 @@ func (m *Main) updateCommand() *cobra.Command {
 		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
 			return mailroom.Errorf(mailroom.Invalid, "nothing is to be changed; name what, such as --status in_progress")
 		}
+		if err := f.load(m); err != nil {
+			return err
+		}
 		by := m.now()
 		if claim {
 			by = m.by(cmd.Context())
@@ -53,7 +56,7 @@ func (m *Main) updateCommand() *cobra.Command {
 					return nil, err
 				}
 			}
-			return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, m.Stdin, it) })
+			return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, it) })
 		})
 	}
 	return cmd
