@@ -128,7 +128,7 @@ func (f Folder) Read() (*Tracker, []Stray, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, strays := Parse(text)
+	t, strays := parse(text, false, f.baseOf(context.Background()))
 	return t, strays, nil
 }
 
@@ -162,7 +162,7 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bo
 		if err != nil {
 			return nil, err
 		}
-		t, strays := parse(text, late)
+		t, strays := parse(text, late, f.baseOf(ctx))
 		if err := change(t); err != nil {
 			return nil, err
 		}
@@ -232,6 +232,8 @@ func fits(lines []string, name string) error {
 	}
 	return nil
 }
+
+var errTooLarge = errors.New("it is larger than a file of issues may be")
 
 // errReplaced says that a process that does not take the lock, such as git, changed
 // the file since it was read.

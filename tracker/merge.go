@@ -41,8 +41,13 @@ func (c *codec) merge(a, b *Issue) *Issue {
 	if dead := buried(a, b); dead != nil {
 		return dead
 	}
+	return c.combine(a, b)
+}
+
+// combine is merge without a look at deletions.
+func (c *codec) combine(a, b *Issue) *Issue {
 	older, newer := a, b
-	if a.UpdatedAt.After(b.UpdatedAt) {
+	if at := a.UpdatedAt.Compare(b.UpdatedAt); at > 0 || at == 0 && a.line > b.line { // the line decides in which order members stand
 		older, newer = b, a
 	}
 	out := *newer
@@ -70,16 +75,17 @@ func (c *codec) merge(a, b *Issue) *Issue {
 			out.CreatedAt = at
 		}
 	}
-	out.Labels = union(newer.Labels, older.Labels, func(l string) string { return l }, func(l string) string { return l })
-	out.Dependencies = union(newer.Dependencies, older.Dependencies,
-		func(d Dependency) string { return d.On + "\x00" + d.Type },
-		func(d Dependency) string { return d.text(out.ID) })
-	out.Comments = union(newer.Comments, older.Comments,
-		func(c Comment) string {
-			return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
-		},
-		func(c Comment) string { return c.text(out.ID) })
+	out.Labels = union(newer.Labels, older.Labels, labelKey, labelKey)
+	out.Dependencies = union(newer.Dependencies, older.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
+	out.Comments = union(newer.Comments, older.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
 	return &out
+}
+
+// What makes elements of a list the same in two copies.
+func labelKey(l string) string          { return l }
+func dependencyKey(d Dependency) string { return d.On + "\x00" + d.Type }
+func commentKey(c Comment) string {
+	return c.CreatedAt.UTC().Format(time.RFC3339Nano) + "\x00" + c.Author + "\x00" + c.Text
 }
 
 // even is for copies that were changed at the same time: of each member the

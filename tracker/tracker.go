@@ -35,24 +35,39 @@ type Stray struct {
 }
 
 // Parse reads a file. Lines of the same id are merged, and so are the two sides
-// of a conflict that git has marked; see [Tracker.Merge]. What is no issue comes
-// back as strays.
-func Parse(text string) (*Tracker, []Stray) { return parse(text, false) }
+// of a conflict that git has marked, with the base that the marks hold in the style
+// diff3; see [Tracker.MergeWith]. What is no issue comes back as strays.
+func Parse(text string) (*Tracker, []Stray) { return parse(text, false, nil) }
 
 // parse is Parse, or with late reads no more than the ids: to change one issue of
-// thousands takes a third of the time then.
-func parse(text string, late bool) (*Tracker, []Stray) {
-	ours, theirs, marked := sides(text)
-	t, strays := taken(ours, late)
-	if marked {
-		other, more := taken(theirs, late)
-		for _, s := range more { // both sides may have it
-			if !slices.ContainsFunc(strays, func(x Stray) bool { return x.Line == s.Line }) {
-				strays = append(strays, s)
-			}
-		}
-		t.Merge(other)
+// thousands takes a third of the time then. baseOf, if not nil, returns the file that
+// both sides of a conflict were made from, for marks that do not hold it.
+func parse(text string, late bool, baseOf func() (text string, known bool)) (*Tracker, []Stray) {
+	c := conflictsOf(text)
+	t, strays := taken(c.both, late)
+	if !c.marked {
+		return t, strays
 	}
+	ours, more := taken(c.ours, false)
+	theirs, others := taken(c.theirs, false)
+	for _, s := range slices.Concat(more, others) { // both sides may have it
+		if !slices.ContainsFunc(strays, func(x Stray) bool { return x.Line == s.Line }) {
+			strays = append(strays, s)
+		}
+	}
+	base, known := c.base, c.hasBase
+	if !known && baseOf != nil {
+		var file string
+		if file, known = baseOf(); known {
+			base = conflictsOf(file).both
+		}
+	}
+	if was, _ := taken(base, false); known {
+		ours.MergeWith(theirs, was)
+	} else {
+		ours.Merge(theirs)
+	}
+	t.Merge(ours)
 	return t, strays
 }
 
@@ -94,35 +109,6 @@ func InParts(n int, work func(from, to int)) {
 	}
 	work(0, n/parts)
 	group.Wait()
-}
-
-// sides takes the text apart into the lines of both sides of its conflicts, as
-// git marks them. What stands outside of them is ours: it would be merged with
-// itself. marked is false when there are none.
-func sides(text string) (ours, theirs []string, marked bool) {
-	const both, first, base, second = 0, 1, 2, 3
-	at := both
-	for text != "" {
-		var line string
-		line, text, _ = strings.Cut(text, "\n")
-		line = strings.TrimRight(line, "\r")
-		switch {
-		case strings.HasPrefix(line, "<<<<<<<"):
-			at, marked = first, true
-		case strings.HasPrefix(line, "|||||||") && at == first:
-			at = base
-		case line == "=======" && (at == first || at == base):
-			at = second
-		case strings.HasPrefix(line, ">>>>>>>") && at == second:
-			at = both
-		case strings.TrimSpace(line) == "", at == base:
-		case at == second:
-			theirs = append(theirs, line)
-		default:
-			ours = append(ours, line)
-		}
-	}
-	return ours, theirs, marked
 }
 
 // Text is the file: a line for each issue, by id.

@@ -167,7 +167,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		tr, aside := Parse(string(text))
 		first := tr.Text()
-		late, others := parse(string(text), true) // which asks for nothing that it does not need
+		late, others := parse(string(text), true, nil) // which asks for nothing that it does not need
 		if diff := cmp.Diff(first, late.Text()); diff != "" || len(others) != len(aside) {
 			t.Fatalf("%d strays, want %d; read late (-want +got):\n%s", len(others), len(aside), diff)
 		}

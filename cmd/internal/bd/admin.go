@@ -167,25 +167,44 @@ To have no marks at all:
   git config merge.bd.driver "bd merge %A %O %A %B"
   echo ".beads/issues.jsonl merge=bd" >> .gitattributes`,
 		RunE: func(_ *cobra.Command, files []string) error {
-			var sides [2]*tracker.Tracker
-			for i, name := range files[2:] {
-				raw, err := os.ReadFile(m.at(name))
-				if err != nil {
-					return fmt.Errorf("merge: %w", err)
-				}
-				t, strays := tracker.Parse(string(raw))
-				if len(strays) > 0 {
-					return mailroom.Errorf(mailroom.Invalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
-				}
-				sides[i] = t
+			base, err := m.side(files[1], true)
+			if err != nil {
+				return err
 			}
-			sides[0].Merge(sides[1])
-			if err := os.WriteFile(m.at(files[0]), []byte(sides[0].Text()), 0o644); err != nil {
+			ours, err := m.side(files[2], false)
+			if err != nil {
+				return err
+			}
+			theirs, err := m.side(files[3], false)
+			if err != nil {
+				return err
+			}
+			ours.MergeWith(theirs, base)
+			if err := os.WriteFile(m.at(files[0]), []byte(ours.Text()), 0o644); err != nil {
 				return fmt.Errorf("merge: %w", err)
 			}
 			return nil
 		},
 	}
+}
+
+// side reads one file of a merge. Lines that are no issues stop the merge, or they
+// would be lost; those of the base do not matter.
+func (m *Main) side(name string, base bool) (*tracker.Tracker, error) {
+	file, err := os.Open(m.at(name))
+	if err != nil {
+		return nil, fmt.Errorf("merge: %w", err)
+	}
+	defer file.Close() // it is only read: nothing can be lost
+	text, err := m.readAll(file, tracker.MaxFile)
+	if err != nil {
+		return nil, fmt.Errorf("merge: read %s: %w", name, err)
+	}
+	t, strays := tracker.Parse(text)
+	if len(strays) > 0 && !base {
+		return nil, mailroom.Errorf(mailroom.Invalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
+	}
+	return t, nil
 }
 
 // syncCommand is there for those who are used to it: the file is always in sync.

@@ -1,0 +1,213 @@
+package tracker
+
+import (
+	"maps"
+	"slices"
+)
+
+// MergeWith takes in what another copy of the file has, where base is the file that
+// both copies were made from. A side that is as the base was loses; [Tracker.Merge]
+// decides what both sides changed. Issues are merged member by member; labels,
+// dependencies and comments one by one. An issue that one side removed from the file
+// stays removed unless the other side changed it.
+func (t *Tracker) MergeWith(other, base *Tracker) {
+	t.issues.index()
+	other.issues.index()
+	base.issues.index()
+	for _, theirs := range other.issues.all() {
+		ours, was := t.issues.get(theirs.ID), base.issues.get(theirs.ID)
+		switch {
+		case ours == nil && was != nil && other.Line(theirs) == base.Line(was):
+		case ours == nil:
+			t.issues.put(theirs)
+		case t.Line(ours) == other.Line(theirs):
+		case was == nil:
+			t.put(t.codec.merge(ours, theirs))
+		default:
+			t.issues.put(t.codec.mergeFrom(was, ours, theirs))
+		}
+	}
+	for _, ours := range slices.Clone(t.issues.all()) {
+		was := base.issues.get(ours.ID)
+		if was != nil && !other.issues.has(ours.ID) && t.Line(ours) == base.Line(was) {
+			t.issues.drop(ours.ID)
+		}
+	}
+}
+
+// The members that say together where an issue stands: they change as one, or an open
+// issue could have the time at which it was closed.
+const (
+	memberStatus  = "status"
+	memberUpdated = "updated_at" // always that of the newer side
+)
+
+func statusMembers() []string {
+	return []string{memberStatus, "closed_at", "close_reason", "deleted_at", "deleted_by", "delete_reason", "original_type"}
+}
+
+// version is an issue with its line taken apart.
+type version struct {
+	*Issue
+	line string
+	raw  map[string]string // members by name, as they are written
+}
+
+func (c *codec) version(it *Issue) version {
+	v := version{Issue: it, line: it.line}
+	if !it.asRead {
+		v.line = c.write(it)
+	}
+	parts, _ := fields(v.line) // it was read or written before
+	v.raw = make(map[string]string, len(parts))
+	for _, f := range parts {
+		v.raw[f.name] = f.raw
+	}
+	return v
+}
+
+// mergeFrom makes one issue of two that were made from base.
+func (c *codec) mergeFrom(base, ours, theirs *Issue) *Issue {
+	b, o, t := c.version(base), c.version(ours), c.version(theirs)
+	switch {
+	case o.line == b.line:
+		return theirs
+	case t.line == b.line:
+		return ours
+	case base.Status != Tombstone && (ours.Status == Tombstone) != (theirs.Status == Tombstone):
+		if dead := buried(ours, theirs); dead != nil {
+			return dead
+		}
+		if ours.Status == Tombstone {
+			return theirs // it was edited long after the deletion
+		}
+		return ours
+	}
+	m := merging{codec: c, base: b, ours: o, theirs: t, both: c.version(changed(c.combine(ours, theirs)))}
+	return m.issue()
+}
+
+// changed is an issue that is not as it was read.
+func changed(it *Issue) *Issue {
+	out := *it
+	out.asRead = false
+	return &out
+}
+
+// merging is the merge of one issue that both sides changed.
+type merging struct {
+	codec              *codec
+	base, ours, theirs version
+	both               version // as it is merged without a base
+}
+
+// issue makes the line from members of either side, and reads it.
+func (m *merging) issue() *Issue {
+	chosen := map[string]string{} // members as they are written; "" for none
+	for _, v := range []version{m.base, m.ours, m.theirs, m.both} {
+		for name := range v.raw {
+			if _, has := chosen[name]; !has {
+				chosen[name] = m.choose(name)
+			}
+		}
+	}
+	parts, _ := fields(m.both.line) // it was written before
+	at := map[string]bool{}
+	for i, f := range parts {
+		at[f.name] = true
+		parts[i].raw = chosen[f.name]
+	}
+	parts = slices.DeleteFunc(parts, func(f field) bool { return f.raw == "" })
+	for _, name := range slices.Sorted(maps.Keys(chosen)) { // in the same order on every machine
+		if raw := chosen[name]; !at[name] && raw != "" {
+			parts = append(parts, field{name, encodeText(name), raw})
+		}
+	}
+	out := &Issue{}
+	if err := m.codec.read(&scanner{}, joined(parts), out); err != nil {
+		return m.both.Issue // it has an id, and its line is an object
+	}
+	return out
+}
+
+// choose returns a member of the merged issue as it is written.
+func (m *merging) choose(name string) string {
+	i, known := m.codec.byName[name]
+	switch {
+	case name == memberUpdated:
+		return m.both.raw[name]
+	case slices.Contains(statusMembers(), name):
+		return m.pick(m.sameStatus).raw[name]
+	case !known:
+		return m.pick(func(a, b version) bool { return a.raw[name] == b.raw[name] }).raw[name]
+	}
+	side := m.pick(func(a, b version) bool { return m.same(i, a, b) })
+	if side.Issue != m.both.Issue {
+		return side.raw[name]
+	}
+	out := *m.both.Issue
+	switch name {
+	case "labels":
+		out.Labels = survivors(m.base.Labels, m.ours.Labels, m.theirs.Labels, out.Labels, labelKey, labelKey)
+	case "dependencies":
+		out.Dependencies = survivors(m.base.Dependencies, m.ours.Dependencies, m.theirs.Dependencies, out.Dependencies, dependencyKey, func(d Dependency) string { return d.text(out.ID) })
+	case "comments":
+		out.Comments = survivors(m.base.Comments, m.ours.Comments, m.theirs.Comments, out.Comments, commentKey, func(c Comment) string { return c.text(out.ID) })
+	default:
+		return side.raw[name]
+	}
+	return m.codec.members[i].write(&out)
+}
+
+// pick returns the side that has the say: the one that is not as the base was, or both
+// if neither is.
+func (m *merging) pick(same func(a, b version) bool) version {
+	switch {
+	case same(m.ours, m.base):
+		return m.theirs
+	case same(m.theirs, m.base), same(m.ours, m.theirs):
+		return m.ours
+	}
+	return m.both
+}
+
+// same compares a known member. One that cannot be read is compared as it is written.
+func (m *merging) same(i int, a, b version) bool {
+	known := m.codec.members[i]
+	return known.same(a.Issue, b.Issue) && (!a.odd && !b.odd || a.raw[known.name] == b.raw[known.name])
+}
+
+func (m *merging) sameStatus(a, b version) bool {
+	return !slices.ContainsFunc(statusMembers(), func(name string) bool { return !m.same(m.codec.byName[name], a, b) })
+}
+
+// survivors are those of a united list that neither side removed from the base. Of an
+// element that only one side changed, that side has the say.
+func survivors[T any](base, ours, theirs, united []T, key, text func(T) string) []T {
+	byKey := func(list []T) map[string]T {
+		found := make(map[string]T, len(list))
+		for _, v := range list {
+			found[key(v)] = v
+		}
+		return found
+	}
+	was, our, their := byKey(base), byKey(ours), byKey(theirs)
+	var out []T
+	for _, v := range united {
+		k := key(v)
+		b, old := was[k]
+		o, inOurs := our[k]
+		t, inTheirs := their[k]
+		switch {
+		case !old:
+		case !inOurs, !inTheirs:
+			continue
+		case text(o) == text(b):
+			v = t
+		case text(t) == text(b):
+			v = o
+		}
+		out = append(out, v)
+	}
+	return out
+}
