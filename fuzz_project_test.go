@@ -11,32 +11,43 @@ import (
 // tells, and what is refused changes nothing.
 func FuzzProject(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x01\x01\x00\x02\x00\x03\x00"))
+	f.Add([]byte("\x00\x01\x05\x00\x00\x05\x00\x8a\x04\xff\x04\xff\x00\x8a\x00\x87"))
 	f.Add([]byte("\x00\x11\x00\x22\x04\xff\x00\x33\x01\x01"))
 	names := []string{"a", "a/b", "a/*", "**", "b", "?"}
 	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", MaySubmit), tokenOf("bob", MayAdmin)}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		a := agree(t)
+		a.Enter(tokens[0], a.now)
+		a.Key = 1
+		var seen []Reservation // by a look that may be old
 		for len(script) > 1 {
-			op, detail := script[0]%5, int(script[1])
+			op, detail := script[0]%6, int(script[1])
 			script = script[2:]
 			by, holder, name := tokens[detail&1], holders[detail>>1&1], names[detail>>2%8%len(names)]
-			before, entries := slices.Clone(a.reservations), len(a.Entries())
+			before, entries := a.rows(), len(a.Entries())
 			var err error
 			switch op {
 			case 0:
 				in := Reserve{Project: "p", Names: []string{name}, Holder: holder, By: by, TTL: time.Minute, Shared: detail&32 > 0, Advisory: detail&64 > 0}
+				if detail&128 > 0 {
+					if err = in.Check(); err == nil {
+						in.Compare(&a.Thread, seen)
+					}
+				}
 				_, err = a.Reserve(in, a.now)
 			case 1:
 				_, err = a.Renew(a.any(detail), by, time.Duration(detail)*time.Second, a.now)
 			case 2:
 				_, err = a.Release(a.any(detail), by, detail&4 > 0, a.now)
 			case 3:
-				a.ReleaseNames(holder, []string{name}, by, a.now)
+				_, err = a.ReleaseNames(holder, []string{name}, by, a.now)
+			case 5:
+				seen = a.rows()
 			case 4:
 				a.now = a.now.Add(time.Duration(detail) * time.Second)
 			}
-			if err != nil && (!slices.Equal(before, a.reservations) || len(a.Entries()) != entries) {
-				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.reservations)
+			if err != nil && (!slices.Equal(before, a.rows()) || len(a.Entries()) != entries) {
+				t.Fatalf("operation %d was refused (%v), and changed %+v to %+v", op, err, before, a.rows())
 			}
 			a.sound()
 		}
@@ -45,8 +56,8 @@ func FuzzProject(f *testing.F) {
 
 // any is the id of one of the reservations, or of none.
 func (a *agreed) any(n int) string {
-	if n %= len(a.reservations) + 1; n < len(a.reservations) {
-		return a.reservations[n].ID
+	if n %= a.held.Len() + 1; n < a.held.Len() {
+		return a.held.rows[n].ID
 	}
 	return "none"
 }
@@ -78,17 +89,17 @@ func (a *agreed) sound() {
 	for _, r := range c.Reservations {
 		written[r.ID] = true
 	}
-	for i, r := range a.reservations {
+	for i, r := range a.rows() {
 		if !told[r.ID] || !written[r.ID] {
 			a.t.Fatalf("%s is there; told %v, written %v", r.ID, told[r.ID], written[r.ID])
 		}
-		for _, other := range a.reservations[:i] {
+		for _, other := range a.rows()[:i] {
 			if r.AtOdds(&other, a.now) {
 				a.t.Fatalf("both hold: %+v and %+v", r, other)
 			}
 		}
 	}
-	if len(told) != len(a.reservations) || len(c.Reservations) != len(a.reservations) {
-		a.t.Fatalf("%d told, %d written, %d there", len(told), len(c.Reservations), len(a.reservations))
+	if len(told) != a.held.Len() || len(c.Reservations) != a.held.Len() {
+		a.t.Fatalf("%d told, %d written, %d there", len(told), len(c.Reservations), a.held.Len())
 	}
 }

@@ -1,6 +1,7 @@
 package mailroom
 
 import (
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -10,13 +11,13 @@ import (
 // of those, and ** any number of any; "**/" at the beginning of a segment may be
 // nothing at all, and so may "/**" at the end. All else is itself.
 func Overlap(a, b string) bool {
-	if !wild(a) && !wild(b) {
+	switch {
+	case !wild(a) && !wild(b):
 		return a == b
-	}
-	if !strings.HasPrefix(plainStart(a), plainStart(b)) && !strings.HasPrefix(plainStart(b), plainStart(a)) {
+	case !strings.HasPrefix(plainStart(a), plainStart(b)) && !strings.HasPrefix(plainStart(b), plainStart(a)):
 		return false // they part ways before either is wild
 	}
-	return meet(globOf(a), globOf(b))
+	return newGlobs(b).overlap(a)
 }
 
 func wild(glob string) bool { return strings.ContainsAny(glob, "*?") }
@@ -35,99 +36,206 @@ type glyph struct {
 	char rune // 0: any
 	deep bool // any takes slashes too
 	many bool // any number of them, also none
-	past int  // of a gate, which takes nothing: how far one may go instead of one on; 0: it is none
+	gate bool // takes nothing: the next part, or the one after the next two
 }
 
-// globOf takes a glob apart.
-func globOf(glob string) []glyph {
-	var parts []glyph
+// gateWidth is how many parts a gate and what it may skip are.
+const gateWidth = 3
+
+// parts takes a glob apart.
+func parts(glob string) []glyph {
+	list := make([]glyph, 0, len(glob)+1)
 	for i := 0; i < len(glob); {
 		rest := glob[i:]
+		segment := i == 0 || glob[i-1] == '/'
 		i++
 		switch {
-		case strings.HasPrefix(rest, "**/") && (len(rest) == len(glob) || glob[i-2] == '/'):
-			parts = append(parts, glyph{past: 3}, glyph{deep: true, many: true}, glyph{char: '/'})
+		case strings.HasPrefix(rest, "**/") && segment:
 			i += 2
+			if strings.HasPrefix(glob[i:], "**/") {
+				continue // the same twice is the same once
+			}
+			list = append(list, glyph{gate: true}, glyph{deep: true, many: true}, glyph{char: '/'})
 		case rest == "/**":
-			return append(parts, glyph{past: 3}, glyph{char: '/'}, glyph{deep: true, many: true})
+			return append(list, glyph{gate: true}, glyph{char: '/'}, glyph{deep: true, many: true})
 		case strings.HasPrefix(rest, "**"):
-			parts = append(parts, glyph{deep: true, many: true})
+			list = append(list, glyph{deep: true, many: true})
 			i++
 		case rest[0] == '*':
-			parts = append(parts, glyph{many: true})
+			list = append(list, glyph{many: true})
 		case rest[0] == '?':
-			parts = append(parts, glyph{})
+			list = append(list, glyph{})
 		default:
 			c, n := utf8.DecodeRuneInString(rest)
-			parts = append(parts, glyph{char: c})
+			list = append(list, glyph{char: c})
 			i += n - 1
 		}
 	}
-	return parts
+	return list
 }
 
-// free are the numbers of parts that one may go on at this one with nothing taken.
-func (g glyph) free() []int {
+// globs are several globs, compiled into one automaton whose states are the positions
+// between their parts, as sets of bits. One step moves all states at once, so that
+// comparing them with another glob costs the parts of that one times the words of a
+// set. They belong to one goroutine.
+type globs struct {
+	words         int // of a set
+	starts, lasts set // the states before and behind each glob
+
+	// Sets of states, by the part that follows.
+	gates, many, deep set // deep ones are among many
+	letter, single    set // any letter but a slash, and ?
+	slash             set
+	letters           map[rune]set
+
+	rows [gateWidth + 1]set // of the walk that goes on
+}
+
+// set is a set of states.
+type set []uint64
+
+func (s set) add(i int) { s[i/64] |= 1 << (i % 64) }
+
+func newGlobs(names ...string) *globs {
+	var lists [][]glyph
+	states := 0
+	for _, name := range names {
+		list := parts(name)
+		lists, states = append(lists, list), states+len(list)+1
+	}
+	g := &globs{words: (states + 63) / 64, letters: map[rune]set{}}
+	for _, s := range []*set{&g.starts, &g.lasts, &g.gates, &g.many, &g.deep, &g.letter, &g.single, &g.slash, &g.rows[0], &g.rows[1], &g.rows[2], &g.rows[3]} {
+		*s = make(set, g.words)
+	}
+	at := 0
+	for _, list := range lists {
+		g.starts.add(at)
+		for _, p := range list {
+			g.part(at, p)
+			at++
+		}
+		g.lasts.add(at)
+		at++
+	}
+	return g
+}
+
+// part notes which part follows a state.
+func (g *globs) part(at int, p glyph) {
 	switch {
-	case g.past > 0:
-		return []int{1, g.past}
-	case g.many:
-		return []int{1}
+	case p.gate:
+		g.gates.add(at)
+	case p.many:
+		if g.many.add(at); p.deep {
+			g.deep.add(at)
+		}
+	case p.char == 0:
+		g.single.add(at)
+	case p.char == '/':
+		g.slash.add(at)
+	default:
+		if g.letters[p.char] == nil {
+			g.letters[p.char] = make(set, g.words)
+		}
+		g.letters[p.char].add(at)
+		g.letter.add(at)
 	}
-	return nil
 }
 
-// meet walks over both globs at once: there[i][j] says that some text takes a to
-// its i-th part and b to its j-th.
-func meet(a, b []glyph) bool {
-	there := make([][]bool, len(a)+1)
-	for i := range there {
-		there[i] = make([]bool, len(b)+1)
+// overlap reports whether a name fits both the other glob and one of these. A row is
+// the set of states after some text that takes the other glob to a part of it. A
+// part that is a gate leads to rows further on as well, so gateWidth of them are kept
+// beside the one that is looked at.
+func (g *globs) overlap(other string) bool {
+	rows := &g.rows
+	for i := range rows {
+		clear(rows[i])
 	}
-	there[0][0] = true
-	for i := range there {
-		for j, here := range there[i] {
-			if !here {
-				continue
-			}
-			if i < len(a) {
-				for _, n := range a[i].free() {
-					there[i+n][j] = true
-				}
-			}
-			if j < len(b) {
-				for _, n := range b[j].free() {
-					there[i][j+n] = true
-				}
-			}
-			if i == len(a) || j == len(b) || !a[i].takes(b[j]) {
-				continue
-			}
-			switch {
-			case a[i].many && b[j].many: // one goes on for free
-			case a[i].many:
-				there[i][j+1] = true
-			case b[j].many:
-				there[i+1][j] = true
-			default:
-				there[i+1][j+1] = true
-			}
+	rows[0].join(g.starts)
+	for _, p := range parts(other) {
+		g.close(rows[0], p)
+		switch {
+		case p.gate:
+			rows[1].join(rows[0])
+			rows[gateWidth].join(rows[0])
+		case p.many:
+			rows[1].join(rows[0])
+		default:
+			g.take(rows[1], rows[0], p)
+		}
+		if !rows[1].any() && !rows[2].any() && !rows[gateWidth].any() {
+			return false
+		}
+		clear(rows[0])
+		rows[0], rows[1], rows[2], rows[3] = rows[1], rows[2], rows[3], rows[0]
+	}
+	g.close(rows[0], glyph{gate: true})
+	for i, w := range rows[0] {
+		if w&g.lasts[i] != 0 {
+			return true
 		}
 	}
-	return there[len(a)][len(b)]
+	return false
 }
 
-// takes reports whether there is a character that both take.
-func (g glyph) takes(h glyph) bool {
-	switch {
-	case g.past > 0 || h.past > 0:
-		return false
-	case g.char != 0 && h.char != 0:
-		return g.char == h.char
-	case g.char == 0 && h.char == 0:
-		return true
-	case g.char == 0:
-		return g.deep || h.char != '/'
+// close adds the states that can be reached while the other glob stays at its part
+// p: with nothing taken, and by what p takes if it takes any number. A gate is
+// reached over at most one other, because each begins a segment or ends the glob.
+func (g *globs) close(row set, p glyph) {
+	for again := true; again; {
+		var carry, jumped uint64
+		again = false
+		for i, s := range row {
+			free := g.gates[i] | g.many[i]
+			if p.many {
+				free |= g.letter[i] | g.single[i]
+				if p.deep {
+					free |= g.slash[i]
+				}
+			}
+			var sum uint64
+			sum, carry = bits.Add64(s&free, free, carry) // the carry runs over states that follow each other
+			s |= sum ^ free
+			jump := s & g.gates[i]
+			more := jump<<gateWidth | jumped>>(64-gateWidth)
+			jumped = jump
+			row[i] = s | more
+			again = again || more&^s != 0
+		}
 	}
-	return h.deep || g.char != '/'
+}
+
+// take adds to next the states after one character that p takes too.
+func (g *globs) take(next, row set, p glyph) {
+	one := g.letters[p.char]
+	var before uint64
+	for i, s := range row {
+		singles, many := g.single[i], g.many[i]
+		switch {
+		case p.char == '/':
+			singles, many = g.slash[i], g.deep[i]
+		case p.char == 0:
+			singles |= g.letter[i]
+		case one != nil:
+			singles |= one[i]
+		}
+		taken := s & singles
+		next[i] |= taken<<1 | before>>63 | s&many
+		before = taken
+	}
+}
+
+func (s set) any() bool {
+	for _, w := range s {
+		if w != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s set) join(other set) {
+	for i, w := range other {
+		s[i] |= w
+	}
 }

@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -39,28 +40,34 @@ func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(
 // Project is a loaded project: its thread, and the rows of its reservations.
 type Project struct {
 	*Loaded
-	agent        string        // of the thread, if it is made
-	reservations []Reservation // all of its rows, as they are now
-	changed      []Reservation // those to be written
-	dropped      []string      // ids of those that go
+	agent   string // of the thread, if it is made
+	held    *Holdings
+	changed map[string]*Reservation // those to be written, by id
+	dropped []string                // ids of those that go
 }
 
-// LoadProject takes the thread of a project with its reservations, all of them.
-// agent becomes the thread's if there is none yet.
-func LoadProject(t *Loaded, agent string, rows []Reservation) *Project {
-	return &Project{Loaded: t, agent: agent, reservations: slices.Clone(rows)}
+// LoadProject takes the thread of a project with its reservations, which become its
+// own. agent becomes the thread's if there is none yet.
+func LoadProject(t *Loaded, agent string, held *Holdings) *Project {
+	return &Project{Loaded: t, agent: agent, held: held, changed: map[string]*Reservation{}}
 }
+
+// Holdings are the project's reservations as the transitions left them, for another
+// transaction that finds the thread at the same revision.
+func (p *Project) Holdings() *Holdings { return p.held }
 
 // Collect adds the rows that the transitions changed to c, but for those of the
 // thread, which its own Collect adds.
 func (p *Project) Collect(c *Changes) {
-	c.Reservations = append(c.Reservations, p.changed...)
+	for _, id := range slices.Sorted(maps.Keys(p.changed)) {
+		c.Reservations = append(c.Reservations, *p.changed[id])
+	}
 	c.DropReservations = append(c.DropReservations, p.dropped...)
 }
 
 // Free refuses while a reservation holds: a project goes when nobody counts on it.
 func (p *Project) Free(now time.Time) error {
-	for _, r := range p.reservations {
+	for _, r := range p.held.rows {
 		if r.Live(now) {
 			return Errorf(Conflict, "%s: release it first", r.said())
 		}

@@ -38,13 +38,24 @@ type ReservationEnd struct {
 	By          string `json:"by,omitempty"`
 }
 
-// Limits of reservations.
+// Limits of reservations. Sizes are bytes. They bound what comparing the names of a
+// request with those of a project costs: the sizes of both are multiplied.
 const (
-	MaxReservations    = 10_000 // of one project
-	MaxWild            = 1000   // of them with * or ?
-	MaxReserve         = 100    // names in one Reserve
-	MaxReservationName = 500    // characters
-	MaxReason          = 500    // characters
+	MaxReservations    = 10_000   // of one project
+	MaxWild            = 1000     // of them with * or ?
+	MaxHeldSize        = 1 << 20  // their names and reasons
+	MaxHeldWildSize    = 64 << 10 // names of those with * or ?
+	MaxReserve         = 100      // names in one request
+	MaxReserveSize     = 16 << 10
+	MaxReserveWild     = 50 // of them with * or ?
+	MaxReserveWildSize = 4 << 10
+	MaxReservationName = 500 // characters
+	MaxReason          = 500 // characters
+	MaxConflicts       = 100 // reservations of others that an answer names
+
+	// MaxEnded is how many reservations that have ended by themselves one
+	// transition tells of: more than it can take.
+	MaxEnded = 256
 
 	MinTTL     = time.Second
 	MaxTTL     = 7 * 24 * time.Hour
@@ -89,10 +100,16 @@ type Reserve struct {
 	Advisory bool // refuses nobody and is not refused: the answer tells who else holds the names
 	Reason   string
 	TTL      time.Duration // 0 is DefaultTTL
+
+	// Once checked: the names without * and ?, those with one, and all of them.
+	plain      map[string]bool
+	wilds, all *globs
+	compared   comparison
 }
 
 // Reserved is the answer to a Reserve: a reservation for each name, in their order,
-// and those of others that they overlap. Of two at odds at least one is advisory.
+// and those of others that they overlap, at most MaxConflicts. Of two at odds at
+// least one is advisory.
 type Reserved struct {
 	Granted   []Reservation `json:"granted"`
 	Conflicts []Reservation `json:"conflicts"`
@@ -103,13 +120,22 @@ func (in *Reserve) Check() error {
 	if in.TTL == 0 {
 		in.TTL = DefaultTTL
 	}
-	switch {
-	case len(in.Names) == 0 || len(in.Names) > MaxReserve:
-		return invalid("names", fmt.Sprintf("must be 1 to %d", MaxReserve), len(in.Names))
-	case !cleanText(in.Reason) || utf8.RuneCountInString(in.Reason) > MaxReason:
+	if !cleanText(in.Reason) || utf8.RuneCountInString(in.Reason) > MaxReason {
 		return invalid("reason", fmt.Sprintf("must be text of at most %d characters", MaxReason), in.Reason)
 	}
-	names := make([]string, len(in.Names))
+	if err := checkTTL(in.TTL); err != nil {
+		return err
+	}
+	return in.checkNames()
+}
+
+// checkNames writes the names as reservations have them, and compiles them.
+func (in *Reserve) checkNames() error {
+	if len(in.Names) == 0 || len(in.Names) > MaxReserve {
+		return invalid("names", fmt.Sprintf("must be 1 to %d", MaxReserve), len(in.Names))
+	}
+	var t tally
+	names, plain, wilds := make([]string, len(in.Names)), map[string]bool{}, []string{}
 	for i, name := range in.Names {
 		names[i] = strings.TrimPrefix(name, "./")
 		switch {
@@ -118,9 +144,22 @@ func (in *Reserve) Check() error {
 		case slices.Contains(names[:i], names[i]):
 			return invalid("names", "must not have the same one twice", name)
 		}
+		if wild(names[i]) {
+			wilds = append(wilds, names[i])
+		} else {
+			plain[names[i]] = true
+		}
+		t.add(names[i], "")
 	}
-	in.Names = names
-	return checkTTL(in.TTL)
+	switch {
+	case t.size > MaxReserveSize:
+		return invalid("names", fmt.Sprintf("have more than %d bytes together; reserve them in several requests", MaxReserveSize), t.size)
+	case t.wilds > MaxReserveWild || t.wildSize > MaxReserveWildSize:
+		why := fmt.Sprintf("with * or ? are more than %d, or have more than %d bytes together; reserve them in several requests", MaxReserveWild, MaxReserveWildSize)
+		return invalid("names", why, t.wilds)
+	}
+	in.Names, in.plain, in.wilds, in.all = names, plain, newGlobs(wilds...), newGlobs(names...)
+	return nil
 }
 
 func checkTTL(ttl time.Duration) error {
@@ -133,20 +172,22 @@ func checkTTL(ttl time.Duration) error {
 // Reserve takes names. What others hold is refused as a Conflict whose cause is
 // Held, and then nothing is taken.
 func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
-	if err := in.Check(); err != nil {
-		return out, err
+	if in.all == nil {
+		if err := in.Check(); err != nil {
+			return out, err
+		}
 	}
 	if err := p.MayEnter(in.By, "holder", in.Holder); err != nil {
 		return out, err
 	}
-	conflicts := p.atOdds(&in, now)
-	if held := slices.DeleteFunc(slices.Clone(conflicts), func(r Reservation) bool { return in.Advisory || r.Advisory }); len(held) > 0 {
-		return out, &Error{Code: Conflict, Message: held[0].said(), Cause: &Held{held}}
+	conflicts, refusing := p.others(&in, now)
+	if len(refusing) > 0 {
+		return out, &Error{Code: Conflict, Message: refusing[0].said(), Cause: &Held{refusing}}
 	}
-	if err := p.room(in.Names, now); err != nil {
+	if err := p.room(&in, now); err != nil {
 		return out, err
 	}
-	p.endLapsed(in.By, now)
+	p.endLapsed(in.By, now, p.own(&in)...)
 	out.Conflicts = conflicts
 	for _, name := range in.Names {
 		out.Granted = append(out.Granted, p.hold(&in, name, now))
@@ -154,59 +195,34 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	return out, nil
 }
 
-// atOdds are the reservations of others that overlap what is asked for.
-func (p *Project) atOdds(in *Reserve, now time.Time) (found []Reservation) {
-	for _, r := range p.reservations {
-		if r.Live(now) && slices.ContainsFunc(in.Names, func(name string) bool {
-			return r.against(&Reservation{Name: name, Holder: in.Holder, Owner: in.By.Name, Shared: in.Shared})
-		}) {
-			found = append(found, r)
+// own are the reservations that the agent has under the names already.
+func (p *Project) own(in *Reserve) (own []*Reservation) {
+	for _, name := range in.Names {
+		if r := p.held.held(name, in.Holder, in.By.Name); r != nil {
+			own = append(own, r)
 		}
 	}
-	return found
-}
-
-// room refuses more than a project can have: each is compared with all others.
-func (p *Project) room(names []string, now time.Time) error {
-	all, wilds := len(names), 0
-	for _, r := range p.reservations {
-		if !r.Live(now) {
-			continue
-		}
-		if all++; wild(r.Name) {
-			wilds++
-		}
-	}
-	for _, name := range names {
-		if wild(name) {
-			wilds++
-		}
-	}
-	if all > MaxReservations || wilds > MaxWild {
-		return Errorf(TooLarge, "a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
-	}
-	return nil
+	return own
 }
 
 // hold renews the agent's reservation of a name, or makes one.
 func (p *Project) hold(in *Reserve, name string, now time.Time) Reservation {
-	i := slices.IndexFunc(p.reservations, func(r Reservation) bool { return r.Name == name && r.of(in.Holder, in.By.Name) })
-	taken := i < 0
+	r := p.held.held(name, in.Holder, in.By.Name)
+	taken := r == nil
 	if taken {
 		fence := p.LastSeq + 1
-		i = len(p.reservations)
-		p.reservations = append(p.reservations, Reservation{
+		r = &Reservation{
 			ID: DeriveID("reservation", p.ID, fmt.Sprint(fence)), Thread: p.ID, Name: name,
 			Holder: in.Holder, Owner: in.By.Name, Fence: fence, TakenAt: now,
-		})
+		}
+		p.held.add(r)
 	}
-	r := p.reservations[i]
 	r.Shared, r.Advisory, r.Reason, r.ExpiresAt = in.Shared, in.Advisory, in.Reason, now.Add(in.TTL)
 	if taken {
-		p.tell(in.By, KindReserved, r, now)
+		p.tell(in.By, KindReserved, *r, now)
 	}
 	p.put(r)
-	return r
+	return *r
 }
 
 // Renew lets a reservation last for ttl from now, 0 for DefaultTTL. One that has
@@ -221,13 +237,13 @@ func (p *Project) Renew(id string, by *Token, ttl time.Duration, now time.Time) 
 	r, err := p.find(id, by, now)
 	switch {
 	case err != nil:
-		return r, err
+		return Reservation{}, err
 	case r.Owner != by.Name:
-		return r, Errorf(Forbidden, "reservation %s was made with another token, which alone can renew it", id)
+		return *r, Errorf(Forbidden, "reservation %s was made with another token, which alone can renew it", id)
 	}
 	r.ExpiresAt = now.Add(ttl)
 	p.put(r)
-	return r, nil
+	return *r, nil
 }
 
 // Release ends a reservation. That of another token is ended by an admin alone,
@@ -236,38 +252,44 @@ func (p *Project) Release(id string, by *Token, force bool, now time.Time) (Rese
 	r, err := p.find(id, by, now)
 	switch {
 	case err != nil:
-		return r, err
+		return Reservation{}, err
 	case r.Owner == by.Name || force && by.Has(MayAdmin):
 	default:
-		return r, Errorf(Forbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
+		return *r, Errorf(Forbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
 	}
 	p.endLapsed(by, now)
-	p.end(KindReleased, r, by, now)
-	return r, nil
+	p.end(KindReleased, by, now, r)
+	return *r, nil
 }
 
-// ReleaseNames ends what an agent holds under these very names. What it does not
-// hold is no error.
-func (p *Project) ReleaseNames(holder string, names []string, by *Token, now time.Time) []Reservation {
-	var ended []Reservation
-	for _, r := range p.reservations {
-		if r.Live(now) && r.of(holder, by.Name) && slices.Contains(names, r.Name) {
-			ended = append(ended, r)
+// ReleaseNames ends what an agent holds under these names, at most MaxReserve.
+// What it does not hold is no error.
+func (p *Project) ReleaseNames(holder string, names []string, by *Token, now time.Time) ([]Reservation, error) {
+	if len(names) > MaxReserve {
+		return nil, invalid("names", fmt.Sprintf("must be at most %d", MaxReserve), len(names))
+	}
+	var rows []*Reservation
+	for _, name := range names {
+		r := p.held.held(strings.TrimPrefix(name, "./"), holder, by.Name)
+		if r != nil && r.Live(now) && !slices.Contains(rows, r) {
+			rows = append(rows, r)
 		}
 	}
-	for _, r := range ended {
-		p.end(KindReleased, r, by, now)
+	p.end(KindReleased, by, now, rows...)
+	ended := make([]Reservation, 0, len(rows))
+	for _, r := range rows {
+		ended = append(ended, *r)
 	}
-	return ended
+	return ended, nil
 }
 
 // find returns a reservation that holds, if by may know of it.
-func (p *Project) find(id string, by *Token, now time.Time) (Reservation, error) {
-	i := slices.IndexFunc(p.reservations, func(r Reservation) bool { return r.ID == id && r.Live(now) })
-	if i < 0 || !by.Sees(&p.Thread) {
-		return Reservation{}, NoReservation(id)
+func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error) {
+	r := p.held.ids[id]
+	if r == nil || !r.Live(now) || !by.Sees(&p.Thread) {
+		return nil, NoReservation(id)
 	}
-	return p.reservations[i], nil
+	return r, nil
 }
 
 // NoReservation is the refusal of what can only be done while a reservation holds.
@@ -275,33 +297,37 @@ func NoReservation(id string) error {
 	return Errorf(NotFound, "no reservation %q: it has ended, or never was", id)
 }
 
-// endLapsed tells of the reservations that have ended by themselves, together with
-// what is written anyway: whether one holds is for the clock to say, and for nobody
-// to sweep.
-func (p *Project) endLapsed(by *Token, now time.Time) {
-	for _, r := range slices.Clone(p.reservations) {
-		if !r.Live(now) {
-			p.end(KindLapsed, r, by, now)
+// endLapsed tells of reservations that have ended by themselves, together with what
+// is written anyway: whether one holds is for the clock to say, and for nobody to
+// sweep. They are the oldest MaxEnded, and those of the names that are taken again.
+func (p *Project) endLapsed(by *Token, now time.Time, again ...*Reservation) {
+	var lapsed []*Reservation
+	for _, r := range p.held.rows {
+		if !r.Live(now) && (len(lapsed) < MaxEnded || slices.Contains(again, r)) {
+			lapsed = append(lapsed, r)
 		}
 	}
+	p.end(KindLapsed, by, now, lapsed...)
 }
 
-func (p *Project) end(kind string, r Reservation, by *Token, now time.Time) {
-	body := ReservationEnd{Reservation: r.ID, Name: r.Name, Holder: r.Holder, Fence: r.Fence}
-	if kind == KindReleased {
-		body.By = by.Name
+func (p *Project) end(kind string, by *Token, now time.Time, ended ...*Reservation) {
+	if len(ended) == 0 {
+		return
 	}
-	p.tell(by, kind, body, now)
-	same := func(x Reservation) bool { return x.ID == r.ID }
-	p.reservations = slices.DeleteFunc(p.reservations, same)
-	p.changed = slices.DeleteFunc(p.changed, same)
-	p.dropped = append(p.dropped, r.ID)
+	for _, r := range ended {
+		body := ReservationEnd{Reservation: r.ID, Name: r.Name, Holder: r.Holder, Fence: r.Fence}
+		if kind == KindReleased {
+			body.By = by.Name
+		}
+		p.tell(by, kind, body, now)
+		delete(p.changed, r.ID)
+		p.dropped = append(p.dropped, r.ID)
+	}
+	p.held.remove(ended)
 }
 
-// put keeps r as it is now.
-func (p *Project) put(r Reservation) {
-	same := func(x Reservation) bool { return x.ID == r.ID }
-	p.reservations[slices.IndexFunc(p.reservations, same)] = r
-	p.changed = append(slices.DeleteFunc(p.changed, same), r)
+// put has r written as it is now.
+func (p *Project) put(r *Reservation) {
+	p.changed[r.ID] = r
 	p.change()
 }

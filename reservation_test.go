@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ type agreed struct {
 }
 
 func agree(t *testing.T) *agreed {
-	p := LoadProject(Load(&Thread{ID: "project:p"}), "echo", nil)
+	p := LoadProject(Load(&Thread{ID: "project:p"}), "echo", NewHoldings(nil))
 	return &agreed{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 }
 
@@ -26,6 +27,25 @@ func owner() *Token { return tokenOf("ann", MaySubmit) }
 
 func (a *agreed) ask(holder string, names ...string) Reserve {
 	return Reserve{Project: "p", Names: names, Holder: holder, By: owner(), TTL: time.Minute}
+}
+
+// rows are the reservations as they are now.
+func (a *agreed) rows() []Reservation {
+	rows := []Reservation{}
+	for _, r := range a.held.rows {
+		rows = append(rows, *r)
+	}
+	return rows
+}
+
+// release ends what x holds under the names.
+func (a *agreed) release(by *Token, names ...string) []Reservation {
+	a.t.Helper()
+	ended, err := a.ReleaseNames("x", names, by, a.now)
+	if err != nil {
+		a.t.Error(err)
+	}
+	return ended
 }
 
 func (a *agreed) must(in Reserve) Reserved {
@@ -126,7 +146,9 @@ func TestSharedGoesWithShared(t *testing.T) {
 	a.must(shared("y"))
 	a.refused(a.ask("z", "n"), Conflict, "reserved by x")
 	a.refused(a.ask("x", "n"), Conflict, "reserved by y") // not alone while the other is there
-	a.ReleaseNames("y", []string{"n"}, owner(), a.now)
+	if ended, err := a.ReleaseNames("y", []string{"n"}, owner(), a.now); err != nil || len(ended) != 1 {
+		t.Errorf("y ended %v, %v", ended, err)
+	}
 	a.must(a.ask("x", "n"))
 	a.refused(shared("y"), Conflict, "reserved by x")
 }
@@ -139,7 +161,7 @@ func TestAdvisoryTellsAndRefusesNobody(t *testing.T) {
 	if out := a.must(in); len(out.Conflicts) != 1 || out.Conflicts[0].Holder != "x" {
 		t.Errorf("got conflicts %+v, want that of x", out.Conflicts)
 	}
-	a.ReleaseNames("x", []string{"n"}, owner(), a.now)
+	a.release(owner(), "n")
 	if out := a.must(a.ask("z", "n")); len(out.Conflicts) != 1 || out.Conflicts[0].Holder != "y" {
 		t.Errorf("got conflicts %+v, want that of y", out.Conflicts)
 	}
@@ -171,7 +193,7 @@ func TestWhoMayEndAReservation(t *testing.T) {
 		}
 	}
 	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", MaySubmit)}, Forbidden, "project:p")
-	if got := a.ReleaseNames("x", []string{"n"}, inside("bob", MaySubmit), a.now); len(got) != 0 {
+	if got := a.release(inside("bob", MaySubmit), "n"); len(got) != 0 {
 		t.Errorf("another token ended %v", got)
 	}
 }
@@ -204,18 +226,139 @@ func TestWhatIsNoReservation(t *testing.T) {
 	}
 }
 
+// stand adds reservations of x, made before.
+func (a *agreed) stand(n int, ttl time.Duration, name func(int) string) {
+	for i := range n {
+		r := Reservation{ID: fmt.Sprint(ttl, i), Thread: a.ID, Name: name(i), Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(ttl)}
+		a.held.add(&r)
+	}
+}
+
 func TestAProjectHasRoomForSoMany(t *testing.T) {
+	numbered := func(i int) string { return fmt.Sprint("n", i) }
 	a := agree(t)
-	for i := range MaxReservations {
-		a.reservations = append(a.reservations, Reservation{ID: string(rune(i)), Name: "x", Holder: "x", Owner: "ann", ExpiresAt: a.now.Add(time.Second)})
-	}
+	a.stand(MaxReservations, time.Second, numbered)
 	a.refused(a.ask("x", "one more"), TooLarge, "release some")
-	for i := range MaxReservations - MaxWild {
-		a.reservations[i].ExpiresAt = a.now
-	}
-	a.must(a.ask("x", "*"))
-	for i := range a.reservations {
-		a.reservations[i].Name = "w*"
-	}
+	a.must(a.ask("x", "n1", "n2")) // they are there already
+	a.refused(a.ask("x", "n1", "one more"), TooLarge, "release some")
+	a.release(owner(), "n7", "n8", "n9")
+	a.must(a.ask("x", "one more"))
+
+	a = agree(t)
+	a.stand(MaxWild, time.Second, func(i int) string { return fmt.Sprint("w", i, "*") })
+	a.must(a.ask("x", "plain"))
 	a.refused(a.ask("x", "*?"), TooLarge, "with * or ?")
+
+	a = agree(t)
+	a.stand(MaxHeldWildSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("w", 400), "*") })
+	a.refused(a.ask("x", strings.Repeat("v", 400)+"*"), TooLarge, "names with * or ?")
+
+	a = agree(t)
+	a.stand(MaxHeldSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("p", 400)) })
+	a.refused(a.ask("x", "p"), TooLarge, "names and reasons")
+}
+
+// What a transition compares is bounded by these limits, whatever the names are.
+func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
+	a := agree(t)
+	several := func(n, length int, end string) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("%0*d%s", length-len(end), i, end))
+		}
+		return names
+	}
+	a.refused(a.ask("x", several(100, 200, "")...), Invalid, "in several requests")
+	a.refused(a.ask("x", several(51, 20, "*")...), Invalid, "with * or ?")
+	a.refused(a.ask("x", several(10, 500, "?")...), Invalid, "with * or ?")
+	a.must(a.ask("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
+	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); CodeOf(err) != Invalid {
+		t.Errorf("release of %d names: %v", MaxReserve+1, err)
+	}
+	if got := a.release(owner(), "./"+several(1, 80, "*")[0], "none"); len(got) != 1 {
+		t.Errorf("ended %v", got)
+	}
+	for _, name := range []string{strings.Repeat("*a", 250), strings.Repeat("?", 500), strings.Repeat("**/", 166)} {
+		if g := newGlobs(name); g.words > 500/64+1 || len(parts(name)) > 500 {
+			t.Errorf("%q has %d parts in %d words", name, len(parts(name)), g.words)
+		}
+	}
+}
+
+// What was compared before the transaction is not compared in it.
+func TestATransitionComparesWithWhatCameLater(t *testing.T) {
+	a := agree(t)
+	a.must(a.ask("x", "src/**"))
+	a.Key = 1
+	in := a.ask("y", "src/*.go", "free")
+	if err := in.Check(); err != nil {
+		t.Fatal(err)
+	}
+	in.Compare(&a.Thread, a.rows())
+	a.must(a.ask("z", "docs/**"))
+	in.all, in.wilds = newGlobs(), newGlobs()
+	a.refused(in, Conflict, "src/** is reserved by x")
+	a.release(owner(), "src/**")
+	a.must(in)
+
+	later := a.ask("y", "web/*.go")
+	if err := later.Check(); err != nil {
+		t.Fatal(err)
+	}
+	later.Compare(&a.Thread, a.rows())
+	a.must(a.ask("z", "web/**"))
+	a.refused(later, Conflict, "web/** is reserved by z")
+
+	made := agree(t) // again, so that its fences begin again
+	made.must(made.ask("z", "web/**"))
+	made.Key = 2
+	_, err := made.Reserve(later, made.now)
+	if CodeOf(err) != Conflict {
+		t.Errorf("compared with another project's: %v", err)
+	}
+}
+
+func TestThousandsThatEndAreToldOfInSteps(t *testing.T) {
+	a := agree(t)
+	a.stand(5000, time.Second, func(i int) string { return fmt.Sprint("n", i) })
+	a.now = a.now.Add(time.Hour)
+	if err := a.Free(a.now); err != nil {
+		t.Error(err)
+	}
+	a.must(a.ask("y", "n4999", "n1"))
+	a.must(a.ask("x", "n4998")) // it has ended, and is not told of yet
+	if got, want := len(a.Entries()), 2*MaxEnded+1+3; got != want {
+		t.Errorf("%d entries, want %d: two steps, and one that is taken again", got, want)
+	}
+	for a.held.Len() > 3 {
+		before := a.held.Len()
+		out := a.must(a.ask("y", "n1"))
+		if a.held.Len() >= before || out.Granted[0].Fence != a.held.held("n1", "y", "ann").Fence {
+			t.Fatalf("%d reservations after %d", a.held.Len(), before)
+		}
+	}
+	lapsed := map[string]bool{}
+	for _, e := range a.Entries() {
+		var end ReservationEnd
+		if e.Kind == KindLapsed && (e.Decode(&end) != nil || lapsed[end.Reservation]) {
+			t.Errorf("entry %d ends %+v again", e.Seq, end)
+		}
+		lapsed[end.Reservation] = e.Kind == KindLapsed
+	}
+	if len(lapsed) != 5000+1 {
+		t.Errorf("%d have ended, want 5000", len(lapsed)-1)
+	}
+}
+
+func TestAnAnswerNamesSoManyOthers(t *testing.T) {
+	a := agree(t)
+	a.stand(MaxConflicts+10, time.Minute, func(i int) string { return fmt.Sprint("n", i) })
+	in := a.ask("y", "*")
+	_, err := a.Reserve(in, a.now)
+	if held, ok := errors.AsType[*Held](err); !ok || len(held.By) != MaxConflicts {
+		t.Errorf("refused with %v", err)
+	}
+	in.Advisory = true
+	if out := a.must(in); len(out.Conflicts) != MaxConflicts {
+		t.Errorf("%d conflicts", len(out.Conflicts))
+	}
 }

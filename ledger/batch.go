@@ -117,8 +117,12 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			b.publish()
 			b.answer()
 			b.observe(took)
+			b.l.slow("commit", took-b.applied)
 			for _, t := range b.order {
 				l.rest.put(t)
+			}
+			for _, p := range b.projects {
+				l.held.put(p)
 			}
 			return nil
 		case b.culprit != nil:
@@ -187,7 +191,9 @@ type batch struct {
 	tokens  []*mailroom.Token // all there are, once an operation asked for them
 	// Those that an operation asked for, by thread.
 	projects map[string]*mailroom.Project
+	locked   map[string]revision // of the projects' threads, as they were locked
 	changes  mailroom.Changes
+	applied  time.Duration // by its operations, without the commit itself
 }
 
 // poison marks an error after which the loaded values cannot be trusted.
@@ -201,6 +207,7 @@ func (b *batch) run(tx mailroom.Tx) error {
 	b.wasDue = map[string]mailroom.Due{}
 	b.workers = map[string]*mailroom.Worker{}
 	b.projects = map[string]*mailroom.Project{}
+	b.locked = map[string]revision{}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -268,6 +275,9 @@ func (b *batch) load(rows []*mailroom.Thread) error {
 		b.threads[row.ID] = t
 		b.order = append(b.order, t)
 		b.wasDue[row.ID] = row.Due
+		if _, ok := mailroom.ProjectOf(row.ID); ok {
+			b.locked[row.ID] = revisionOf(row)
+		}
 		if row.Current != "" && t.Run(row.Current) == nil {
 			runs = append(runs, row.Current)
 		}
@@ -377,7 +387,11 @@ func (b *batch) forwardSubmit(in mailroom.Submit) error {
 
 // apply runs one operation. Only what must end this try comes back as an error.
 func (b *batch) apply(o *op) (fatal error) {
+	begin := time.Now()
 	defer func() {
+		took := time.Since(begin)
+		b.applied += took
+		b.l.slow(o.name, took)
 		if p := recover(); p != nil {
 			b.culprit = o
 			fatal = &mailroom.Error{

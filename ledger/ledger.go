@@ -68,6 +68,7 @@ type Ledger struct {
 	// batch before.
 	guests time.Time
 	rest   resting
+	held   holding
 }
 
 // New makes a Ledger over store. Nothing is written before Run is called.
@@ -108,6 +109,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 		wake: make(chan struct{}, 1),
 		idle: map[mailroom.Want]time.Time{},
 		rest: newResting(),
+		held: holding{},
 	}
 }
 

@@ -31,6 +31,24 @@ func (o *Observe) fill() {
 	}
 }
 
+// Every other write waits while the committer applies an operation or commits a
+// batch, so both are bounded. What takes longer than this is logged; a commit waits
+// for the disk, which may be slow by itself.
+const (
+	slowOperation = 50 * time.Millisecond
+	slowCommit    = 500 * time.Millisecond
+)
+
+// slow logs an operation of the committer, or a commit, that others waited for.
+func (l *Ledger) slow(operation string, took time.Duration) {
+	switch {
+	case operation == "commit" && took > slowCommit:
+		l.options.Log.Warn("slow commit", "took", took)
+	case operation != "commit" && took > slowOperation:
+		l.options.Log.Warn("slow operation in the committer", "operation", operation, "took", took)
+	}
+}
+
 // observe tells about a batch that is durable.
 func (b *batch) observe(took time.Duration) {
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)

@@ -3,15 +3,19 @@ package ledger_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store/memory"
 )
 
 func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
@@ -64,5 +68,66 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 	}
 	if commits == 0 || batched != 7 {
 		t.Errorf("%d commits of %d operations, want 7 operations", commits, batched)
+	}
+}
+
+// slowStore takes its time, of the test's own clock, where it is told to.
+type slowStore struct {
+	mailroom.Store
+	keys, write time.Duration
+}
+
+type slowTx struct {
+	mailroom.Tx
+	s *slowStore
+}
+
+func (s *slowStore) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(slowTx{tx, s}) })
+}
+
+func (t slowTx) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {
+	<-time.After(t.s.keys) // of the bubble
+	return t.Tx.Keys(thread, keys)
+}
+
+func (t slowTx) Write(c *mailroom.Changes) error {
+	<-time.After(t.s.write)
+	return t.Tx.Write(c)
+}
+
+func TestWhatHoldsTheCommitterIsLogged(t *testing.T) {
+	for _, c := range []struct {
+		store slowStore
+		want  string
+	}{
+		{slowStore{keys: 50 * time.Millisecond, write: 500 * time.Millisecond}, ""},
+		{slowStore{keys: 51 * time.Millisecond}, `level=WARN msg="slow operation in the committer" operation=submit took=51ms`},
+		{slowStore{write: 501 * time.Millisecond}, `level=WARN msg="slow commit" took=501ms`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log strings.Builder
+			handler := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}})
+			c.store.Store = memory.New()
+			d := open(t, &c.store, ledger.Options{Log: slog.New(handler)})
+			made := c.store
+			c.store.keys, c.store.write = 0, 0
+			d.submit(text("t", "one")) // the next one looks for its key
+			c.store.keys, c.store.write = made.keys, made.write
+			in := text("t", "two")
+			in.Key = "k"
+			d.submit(in)
+			if err := d.close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.TrimSpace(log.String()); got != c.want {
+				t.Errorf("logged %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -15,13 +15,56 @@ func (l *Ledger) Reserve(ctx context.Context, in mailroom.Reserve) (mailroom.Res
 	if err := in.Check(); err != nil {
 		return mailroom.Reserved{}, err
 	}
-	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (mailroom.Reserved, error) {
+	first, err := l.reserve(ctx, in, true)
+	if err != nil || !first.heavy {
+		return first.Reserved, err
+	}
+	if err := l.compare(ctx, &in); err != nil {
+		return mailroom.Reserved{}, err
+	}
+	second, err := l.reserve(ctx, in, false)
+	return second.Reserved, err
+}
+
+// reserved is an answer, or says that the names are to be compared before.
+type reserved struct {
+	mailroom.Reserved
+	heavy bool
+}
+
+func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff bool) (reserved, error) {
+	return onProject(ctx, l, "reserve", in.Project, func(b *batch, p *mailroom.Project) (reserved, error) {
+		if mayPutOff && p.Heavy(&in) {
+			return reserved{heavy: true}, nil
+		}
 		out, err := p.Reserve(in, b.now)
 		if err == nil {
 			_, err = b.inbox(p, in.Holder, in.By)
 		}
-		return out, err
+		return reserved{Reserved: out}, err
 	})
+}
+
+// compare finds out which reservations the names overlap, before the committer has
+// to wait for it.
+func (l *Ledger) compare(ctx context.Context, in *mailroom.Reserve) error {
+	thread, err := mailroom.ProjectThread(in.Project)
+	if err != nil {
+		return err
+	}
+	var threads []*mailroom.Thread
+	var rows []mailroom.Reservation
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		if threads, err = r.Threads(mailroom.ThreadQuery{IDs: []string{thread}}); err != nil || len(threads) == 0 {
+			return err
+		}
+		rows, err = r.Reservations(mailroom.ReservationQuery{Thread: thread})
+		return err
+	})
+	if err == nil && len(threads) > 0 {
+		in.Compare(threads[0], rows)
+	}
+	return err
 }
 
 // RenewReservation lets a reservation last for ttl from now.
@@ -41,7 +84,7 @@ func (l *Ledger) Release(ctx context.Context, id string, by *mailroom.Token, for
 // ReleaseNames ends what an agent holds under these names, and returns it.
 func (l *Ledger) ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error) {
 	return onProject(ctx, l, "release", project, func(b *batch, p *mailroom.Project) ([]mailroom.Reservation, error) {
-		return p.ReleaseNames(holder, names, by, b.now), nil
+		return p.ReleaseNames(holder, names, by, b.now)
 	})
 }
 
@@ -135,14 +178,18 @@ func (b *batch) project(thread string) (*mailroom.Project, error) {
 		return p, nil
 	}
 	t := b.thread(thread)
-	var rows []mailroom.Reservation
-	if t.Key != 0 {
-		var err error
-		if rows, err = b.tx.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil {
-			return nil, err
+	held := b.l.held.take(thread, b.locked[thread])
+	if held == nil {
+		var rows []mailroom.Reservation
+		if t.Key != 0 {
+			var err error
+			if rows, err = b.tx.Reservations(mailroom.ReservationQuery{Thread: thread}); err != nil {
+				return nil, err
+			}
 		}
+		held = mailroom.NewHoldings(rows)
 	}
-	p := mailroom.LoadProject(t, b.l.options.DefaultAgent, rows)
+	p := mailroom.LoadProject(t, b.l.options.DefaultAgent, held)
 	b.projects[thread] = p
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store/memory"
 )
 
 func reserve(holder string, names ...string) mailroom.Reserve {
@@ -44,6 +45,46 @@ func TestOneOfManyGetsTheReservation(t *testing.T) {
 		t.Errorf("held: %+v, %v, want %+v", held, err, winner.Granted)
 	}
 	wantEqual(t, "log", d.kinds("project:p"), mailroom.KindReserved)
+}
+
+// A ledger keeps the reservations of a project in memory. Whoever else writes is seen.
+func TestTwoLedgersAgreeOnWhatIsReserved(t *testing.T) {
+	s := memory.New()
+	d := open(t, s, ledger.Options{})
+	other := open(t, s, ledger.Options{})
+	for i := range 20 {
+		one, two := d, other
+		if i%2 == 1 {
+			one, two = other, d
+		}
+		if _, err := one.Reserve(one.ctx, reserve("x", "src/**", fmt.Sprint("n", i))); err != nil {
+			t.Fatal(err)
+		}
+		_, err := two.Reserve(two.ctx, reserve("y", "src/*.go"))
+		wantCode(t, err, mailroom.Conflict)
+		if ended, err := two.ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
+			t.Fatalf("round %d: ended %+v, %v", i, ended, err)
+		}
+		if _, err := one.Reserve(one.ctx, reserve("y", "src/*.go")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := two.ReleaseNames(two.ctx, "p", "y", []string{"src/*.go"}, ann()); err != nil {
+			t.Fatal(err)
+		}
+		if i == 10 { // the project ends, and another begins
+			for n := range 11 {
+				if _, err := one.ReleaseNames(one.ctx, "p", "x", []string{fmt.Sprint("n", n)}, ann()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := two.DeleteThread(two.ctx, "project:p", ann()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if held, err := d.Reservations(d.ctx, "p", ann()); err != nil || len(held) != 9 {
+		t.Errorf("%d are held, %v", len(held), err)
+	}
 }
 
 func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {

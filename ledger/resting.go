@@ -43,3 +43,48 @@ func (r *resting) put(t *mailroom.Loaded) {
 	}
 	r.young[t.ID] = t
 }
+
+// revision is a state of a thread's row: what belongs to the thread is written with
+// it, so whoever has seen a revision has what the store has while the row keeps it.
+type revision struct{ key, number int64 }
+
+func revisionOf(row *mailroom.Thread) revision { return revision{row.Key, row.Revision} }
+
+// holding are the reservations of projects as the last transaction left them, by
+// thread. They are hints like those of resting.
+type holding map[string]struct {
+	at   revision
+	held *mailroom.Holdings
+}
+
+// Bounds of what is kept: the reservations of two full projects.
+const (
+	maxHolding = 2 * mailroom.MaxReservations
+	maxHeld    = 256 // projects
+)
+
+// take returns the reservations of a thread that is at this revision, or nil.
+func (h holding) take(thread string, at revision) *mailroom.Holdings {
+	kept, ok := h[thread]
+	delete(h, thread)
+	if !ok || kept.at != at {
+		return nil
+	}
+	return kept.held
+}
+
+func (h holding) put(p *mailroom.Project) {
+	if p.Key == 0 {
+		return
+	}
+	kept := h[p.ID]
+	kept.at, kept.held = revisionOf(&p.Thread), p.Holdings()
+	h[p.ID] = kept
+	n := 0
+	for _, k := range h {
+		n += 1 + k.held.Len()
+	}
+	if n > maxHolding || len(h) > maxHeld {
+		clear(h)
+	}
+}
