@@ -167,6 +167,27 @@ func ParseEntry(raw []byte) (Entry, error) {
 	return Entry(e), nil
 }
 
+// Reads returns the seqs of the entries whose messages were read with e, in order of
+// reading: this is the one rule of where a message stands in a transcript. A run
+// reads its inputs at its first start, what came while it waited when it goes on, and
+// a steered message where a message.read says so.
+func (e Entry) Reads() ([]int64, error) {
+	switch e.Kind {
+	case KindStarted, KindResumed:
+		var body RunStarted
+		err := e.Decode(&body)
+		return body.Messages, err
+	case KindMessageRead:
+		var body MessageRef
+		err := e.Decode(&body)
+		return []int64{body.Seq}, err
+	}
+	return nil, nil
+}
+
+// ReadKinds are the kinds of entries that say what was read.
+func ReadKinds() []string { return []string{KindStarted, KindResumed, KindMessageRead} }
+
 // JSON returns the encoded entry, one line, not to be changed.
 func (e Entry) JSON() []byte { return e.raw }
 

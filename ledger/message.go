@@ -162,7 +162,7 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 		}
 	}
 	reads, err := r.Entries(mailroom.EntryQuery{
-		Thread: thread, After: seq, Run: m.Run, Kinds: []string{mailroom.KindMessageRead, mailroom.KindResumed},
+		Thread: thread, After: seq, Run: m.Run, Kinds: mailroom.ReadKinds(),
 	})
 	if err != nil {
 		return m, err
@@ -178,17 +178,11 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 // readBy returns the message of that id, first at seq, with the content that an
 // entry says was read, if the entry says so of this one.
 func readBy(r mailroom.Reader, e mailroom.Entry, id string, first int64) (mailroom.Message, error) {
-	var read struct {
-		mailroom.MessageRef
-		Messages []int64 `json:"messages"` // of a run that went on after a wait
-	}
-	if err := e.Decode(&read); err != nil {
+	seqs, err := e.Reads()
+	if err != nil {
 		return mailroom.Message{}, err
 	}
-	if read.Message == id {
-		return messageAt(r, e.Thread, read.Seq)
-	}
-	for _, seq := range read.Messages {
+	for _, seq := range seqs {
 		if seq < first {
 			continue // of another one, which may be purged
 		}

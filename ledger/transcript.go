@@ -22,7 +22,7 @@ type TranscriptQuery struct {
 
 // Transcript returns messages in order of reading, which is what agents and
 // pages get; the log is in order of arrival. A run's inputs stand at its first
-// start, a steered message where it was read, an assistant message where it was
+// start, a message that came later where it was read, an assistant message where it was
 // written; a partial one only if its run ended failed or cancelled. next is the
 // cursor for older messages, "" if there are none.
 func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mailroom.Message, next string, err error) {
@@ -102,27 +102,18 @@ func (w *walk) broken(m mailroom.Message) (bool, error) {
 }
 
 func (w *walk) entry(e mailroom.Entry) error {
-	switch e.Kind {
-	case mailroom.KindStarted:
-		var body mailroom.RunStarted
-		if err := e.Decode(&body); err != nil {
-			return err
-		}
-		return w.read(body.Messages...)
-	case mailroom.KindMessageRead:
-		var body mailroom.MessageRef
-		if err := e.Decode(&body); err != nil {
-			return err
-		}
-		return w.read(body.Seq)
-	case mailroom.KindMessage:
+	if e.Kind == mailroom.KindMessage {
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
 			return err
 		}
 		return w.message(m)
 	}
-	return nil
+	seqs, err := e.Reads()
+	if err != nil {
+		return err
+	}
+	return w.read(seqs...)
 }
 
 // read emits the messages at these entries, the last one first. What was read

@@ -1,14 +1,19 @@
 package ledger_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"mailroom"
 	"mailroom/ledger"
+	"mailroom/store/memory"
 )
 
 // read tells a transcript as "role text/state, …"; a partial text ends in "…".
@@ -221,4 +226,87 @@ func TestARunSeesTheTranscriptBeforeItsOwnInput(t *testing.T) {
 	wantEqual(t, "cursor of a later attempt", must(d.FirstStart(t.Context(), work.Run))(t), before)
 	got, _ := d.read(ledger.TranscriptQuery{Thread: "t", Before: before})
 	wantEqual(t, "transcript", got, "user one, assistant re: one")
+}
+
+// The fold of the pages, clients/js/transcript.js, is tested with the same logs.
+func TestTheTranscriptIsWhatThePagesFold(t *testing.T) {
+	raw, err := os.ReadFile("../testdata/reading.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name    string
+		Entries []mailroom.Entry
+		Read    []string
+	}
+	if err := json.Unmarshal(raw, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		s := memory.New()
+		at := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+		row := &mailroom.Thread{ID: "t", Agent: "echo", FirstSeq: 1, LastSeq: int64(len(c.Entries)), CreatedAt: at, UpdatedAt: at}
+		for i, e := range c.Entries {
+			c.Entries[i] = must(mailroom.NewEntry("t", int64(i+1), e.Kind, e.Run, e.Attempt, at, e.Body))(t)
+		}
+		err := s.Update(t.Context(), func(tx mailroom.Tx) error {
+			return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{row}, Entries: [][]mailroom.Entry{c.Entries}})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := start(t, s, ledger.Options{})
+		for _, all := range []bool{false, true} {
+			items, _, err := d.Transcript(d.ctx, ledger.TranscriptQuery{Thread: "t", All: all})
+			var read []string
+			for _, m := range items {
+				read = append(read, m.Text)
+			}
+			if diff := cmp.Diff(c.Read, read); diff != "" || err != nil {
+				t.Errorf("%s (all: %v): %v\n%s", c.Name, all, err, diff)
+			}
+		}
+	}
+}
+
+func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	park := func(a mailroom.Ask) {
+		t.Helper()
+		c := d.claimOne("w").Claim
+		number := d.run(c.Run).Step + 1
+		d.settle(mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.Park, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
+	}
+	run := d.submit(text("t", "go")).Run
+	park(mailroom.Ask{Name: "how", Kind: mailroom.Question, Prompt: "how?"})
+	answer := d.submit(text("t", "quickly"))
+	park(mailroom.Ask{Name: "may", Kind: mailroom.Approval, Prompt: "may I?"})
+	steer := d.submit(mode(mailroom.ModeSteer, "t", "with care"))
+	d.decide(run, "may", mailroom.Approve)
+	park(mailroom.Ask{Name: "mail", Kind: mailroom.Event})
+	wakes := d.submit(text("t", "mail!"))
+	d.settle(complete(d.claimOne("w").Claim, "done"))
+	d.submit(text("t", "next"))
+	next := d.claimOne("w")
+	before, err := d.Before(d.ctx, next.Run, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "user go, user quickly, user with care, user mail!, assistant done"
+	wantEqual(t, "what the next run gets", told(before), want)
+	d.settle(complete(next.Claim, "too"))
+	for _, all := range []bool{false, true} {
+		got, _ := d.read(ledger.TranscriptQuery{Thread: "t", All: all})
+		wantEqual(t, "transcript", got, want+", user next, assistant too")
+	}
+	got, cursor := d.read(ledger.TranscriptQuery{Thread: "t", Limit: 3})
+	wantEqual(t, "last page", got, "assistant done, user next, assistant too")
+	got, _ = d.read(ledger.TranscriptQuery{Thread: "t", Limit: 3, Before: cursor})
+	wantEqual(t, "page before", got, "user quickly, user with care, user mail!")
+	for _, id := range []string{answer.Message, steer.Message, wakes.Message} {
+		if m, err := d.Message(d.ctx, "t", id); err != nil || m.State != mailroom.Done {
+			t.Errorf("message %s: %+v, %v", id, m, err)
+		}
+	}
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 
 import { Transcript } from '../mailroom.js';
@@ -128,6 +129,15 @@ test('live text of a message whose entry was seen, or of an older attempt, is dr
   live(t, 'r1', 1, 'r1.1-2', 0, 'late');
   assert.deepEqual(texts(t), ['one', 'done']);
 });
+
+// The server's transcript is tested with the same logs.
+for (const { name, entries, read } of JSON.parse(readFileSync(new URL('../../../testdata/reading.json', import.meta.url), 'utf8'))) {
+  test(`read in order: ${name}`, () => {
+    const t = fold(entries.map((entry, i) => ({ thread: 't', seq: i + 1, at: '2026-11-21T10:00:00Z', ...entry })));
+    assert.deepEqual(t.read.filter(({ kind }) => kind === 'message').map(({ text }) => text), read);
+    assert.deepEqual(t.unread, []);
+  });
+}
 
 test('what an attempt left behind is marked when another one begins anew', () => {
   const l = log();
