@@ -9,7 +9,7 @@ import (
 )
 
 // shareVersion is the version of the tables since due threads are found by owner.
-const shareVersion = 8
+const shareVersion = 9
 
 const shareColumns = `
 ALTER TABLE thread ADD COLUMN due_owner TEXT; -- NULL: not due for an agent
