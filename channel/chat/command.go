@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/display"
 )
 
 // command does what somebody who may asks for. It was not answered yet.
@@ -172,11 +173,7 @@ const maxSummary = 200
 
 // summary is what a ticket asks, in one line.
 func summary(k *mailroom.Ticket) string {
-	text := strings.Join(strings.Fields(strings.TrimSpace(k.Prompt+" "+k.Action)), " ")
-	if runes := []rune(text); len(runes) > maxSummary {
-		text = string(runes[:maxSummary]) + "…"
-	}
-	return text
+	return display.Cut(display.Line(strings.Join(strings.Fields(k.Prompt+" "+k.Action), " ")), maxSummary)
 }
 
 // decided says what was decided of a ticket, whoever asks: never more than its row.
@@ -184,9 +181,9 @@ func decided(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
 		word := map[mailroom.Verdict]string{mailroom.Approve: "Approved", mailroom.Deny: "Denied", mailroom.Answer: "Answered"}[k.Decision]
-		words := word + " by " + who(k.DecidedBy) + ": " + summary(k)
+		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + summary(k)
 		if k.Reason != "" {
-			words += "\nReason: " + k.Reason
+			words += "\nReason: " + display.Line(display.Cut(k.Reason, mostShown))
 		}
 		return words
 	case mailroom.TicketExpired:

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/display"
 )
 
 // tapped decides what a button is about, and then has it redrawn.
@@ -49,12 +50,12 @@ func (in *inbound) toast(e *Event, words string) {
 	case !in.traits.Buttons:
 		return
 	case e.Told != nil:
-		e.Told(words)
+		e.Told(display.Text(words))
 		return
 	}
 	tap := *e
 	told := in.beside(asideTimeout, func(ctx context.Context) {
-		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, tap, words) })
+		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, tap, display.Line(words)) })
 		if err != nil {
 			in.link.Log().Debug("a user who pressed a button could not be told", "error", err)
 		}

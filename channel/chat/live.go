@@ -11,6 +11,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/display"
 	"mailroom/stream"
 )
 
@@ -284,7 +285,7 @@ func (v *viewer) pace(ctx context.Context, over <-chan struct{}) {
 // look shows what a run writes, or that it works.
 func (v *viewer) look(ctx context.Context, run, message, text string) error {
 	v.last = run
-	shown := head(text, v.traits, unfinished)
+	shown := head(display.Text(text), v.traits, unfinished)
 	if !v.traits.Edits || !v.options.Previews || shown == "" {
 		if !v.traits.Types || time.Since(v.typed) < typingEvery {
 			return nil

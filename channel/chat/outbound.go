@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/display"
 )
 
 // Kinds of the entries that a delivery writes beside those of its effects.
@@ -140,9 +141,9 @@ func (x *sending) compose(ctx context.Context) (text string, buttons []Button, w
 	switch {
 	case d.Ended:
 		said, err := x.lastWords(ctx)
-		return x.ending(d.Run, said), nil, "", err
+		return display.Text(x.ending(d.Run, said)), nil, "", err
 	case d.Ticket == nil:
-		return d.Text, nil, "", nil
+		return display.Text(d.Text), nil, "", nil
 	case d.Ticket.Kind != mailroom.Approval && d.Ticket.Kind != mailroom.Question:
 		return "", nil, "it waits for something that nobody decides", nil
 	}

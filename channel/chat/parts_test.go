@@ -49,7 +49,7 @@ func TestFilesAreHandedOnAsFarAsTheyCanBe(t *testing.T) {
 		"too large":               {File{Name: "a.zip", Size: 101 << 10, URI: "x:1", Open: holds("hi")}, mailroom.Part{Type: "file", URI: "x:1", Name: "a.zip"}, mailroom.Part{}},
 		"too large, and nowhere":  {File{Name: "a.zip", Size: 101 << 10, Open: holds("hi")}, note("(a file a.zip was sent, which is not here: it has 103424 bytes, and up to 102400 are kept)"), note("(a file a.zip was sent, which is not here: it is no text)")},
 		"larger than it says":     {File{Name: "a.zip", Size: 1, Open: holds(strings.Repeat("x", 101<<10))}, note("(a file a.zip was sent, which is not here: it has more than 102400 bytes)"), note("(a file a.zip was sent, which is not here: it is no text)")},
-		"what cannot be fetched":  {File{Name: "a\n.md", Size: 1, Open: fails}, note("(a file a.md was sent, which is not here: it could not be fetched)"), mailroom.Part{}},
+		"what cannot be fetched":  {File{Name: "a\n.md", Size: 1, Open: fails}, note("(a file a .md was sent, which is not here: it could not be fetched)"), mailroom.Part{}},
 		"what is not handed out":  {File{Name: "a.md", Size: 1}, note("(a file a.md was sent, which is not here: the platform does not hand it out)"), mailroom.Part{}},
 		"an address with a break": {File{Name: "a.zip", Size: 1, URI: "x:\x00\xff"}, mailroom.Part{Type: "file", URI: "x:\ufffd", Name: "a.zip"}, mailroom.Part{}},
 	} {

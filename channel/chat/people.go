@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"mailroom"
+	"mailroom/internal/display"
 )
 
 // Limits of pairing.
@@ -218,16 +219,10 @@ func (p *people) revoke(user string) bool {
 	return len(p.Paired)+len(p.Requests) < n
 }
 
-// oneLine is what is shown of a name that somebody chose: nothing that moves a
-// cursor, turns the writing around or begins a line.
+// oneLine renders a name that a user chose on one line of at most maxName characters. See
+// [display.Line].
 func oneLine(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r == ' ' || unicode.IsPrint(r) && r != unicode.ReplacementChar {
-			return r
-		}
-		return -1
-	}, name)
-	name = strings.Join(strings.Fields(name), " ")
+	name = strings.Join(strings.Fields(display.Line(strings.ToValidUTF8(name, "\ufffd"))), " ")
 	if runes := []rune(name); len(runes) > maxName {
 		name = string(runes[:maxName]) + "…"
 	}

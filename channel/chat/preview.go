@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"mailroom"
+	"mailroom/internal/display"
 )
 
 // mostTries bounds the attempts to learn what became of a preview. The text that
@@ -107,5 +108,5 @@ func (x *sending) previewText(ctx context.Context, run string, doubt bool) strin
 	if err != nil || over {
 		return ""
 	}
-	return head(x.showing(run).text, x.traits, unfinished)
+	return head(display.Text(x.showing(run).text), x.traits, unfinished)
 }

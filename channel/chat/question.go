@@ -9,16 +9,18 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/display"
 )
 
-// mostShown is how much of a question's arguments is sent, in bytes. Who allows
-// something is to see what, so it is more than people like to read.
+// mostShown is how much of a question's prompt, and of its arguments, is sent, in
+// characters. It is more than people like to read, because an approver has to see what is
+// asked.
 const mostShown = 8000
 
 // question is what people read of a ticket, and the buttons for it.
 func (o *outbound) question(d channel.Delivery, at Room) (string, []Button) {
 	k := d.Ticket
-	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, strings.TrimSpace(k.Prompt))}
+	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), mostShown)))}
 	if k.Action != "" || hasArguments(k.Arguments) {
 		lines = append(lines, o.exactly(k))
 	}
@@ -54,18 +56,18 @@ func hasArguments(arguments json.RawMessage) bool {
 
 // exactly is what a ticket is about, and the beginning of its digest.
 func (o *outbound) exactly(k *mailroom.Ticket) string {
-	text := strings.TrimSpace(k.Action)
+	text := display.Text(display.Cut(strings.TrimSpace(k.Action), mostShown))
 	if hasArguments(k.Arguments) {
 		shown := string(k.Arguments)
 		var b bytes.Buffer
 		if !o.traits.Line && json.Indent(&b, k.Arguments, "", "  ") == nil {
 			shown = b.String()
 		}
-		if len(shown) > mostShown {
-			shown = fmt.Sprintf("%s… (cut: %d bytes in all, to be read on the server with `%s tickets`)",
-				bytes.ToValidUTF8([]byte(shown[:mostShown]), nil), len(k.Arguments), o.options.Command)
+		cut := display.Cut(shown, mostShown)
+		if cut != shown {
+			cut += fmt.Sprintf("\nAll of it is on the server: `%s tickets`", o.options.Command)
 		}
-		text = strings.TrimSpace(text + "\n" + shown)
+		text = strings.TrimSpace(text + "\n" + display.Text(cut))
 	}
 	if !o.traits.Line {
 		mark := "```"
@@ -112,10 +114,7 @@ func (o *outbound) ending(run *mailroom.Run, said string) string {
 func firstLine(s string) string {
 	const most = 300
 	s, _, _ = strings.Cut(s, "\n")
-	if len(s) > most {
-		s = string(bytes.ToValidUTF8([]byte(s[:most]), nil)) + "…"
-	}
-	return s
+	return display.Line(display.Cut(s, most))
 }
 
 // soon is when a delivery that has said enough for now goes on.

@@ -1,15 +1,15 @@
 package poll
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/display"
 )
 
-// maxShown bounds how much of a question's arguments is sent, in bytes.
+// maxShown bounds how much of a question's prompt, action and arguments is sent, in characters.
 const maxShown = 2000
 
 // question is what a person reads of a ticket; "" for one that nobody decides.
@@ -18,9 +18,9 @@ func (b *Bridge) question(d channel.Delivery) string {
 	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
 		return ""
 	}
-	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent, strings.TrimSpace(k.Prompt))}
+	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
 	if k.Action != "" {
-		lines = append(lines, strings.TrimSpace(k.Action+" "+shown(k.Arguments)))
+		lines = append(lines, display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+display.Cut(string(k.Arguments), maxShown))))
 	}
 	switch {
 	case k.Kind == mailroom.Question && d.Origin.Metadata[labelKind] == kindCanvas:
@@ -32,11 +32,4 @@ func (b *Bridge) question(d channel.Delivery) string {
 			"To refuse it: "+b.options.Command+" deny "+k.ID)
 	}
 	return strings.Join(lines, "\n")
-}
-
-func shown(arguments []byte) string {
-	if len(arguments) <= maxShown {
-		return string(arguments)
-	}
-	return string(bytes.ToValidUTF8(arguments[:maxShown], nil)) + "… (cut)"
 }

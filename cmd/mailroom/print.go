@@ -7,7 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/dustin/go-humanize"
 
@@ -15,20 +14,18 @@ import (
 	"mailroom/client"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/internal/display"
 )
 
-// say prints a line of talk. That it cannot be printed changes no outcome, so
-// its error is dropped here and nowhere else.
+// say prints a line of talk, rendered for a person: see [display.Text]. That it cannot be
+// printed changes no outcome, so its error is dropped here and nowhere else.
 func (m *Main) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(m.Stderr, format+"\n", args...)
+	_, _ = io.WriteString(m.Stderr, display.Text(fmt.Sprintf(format, args...))+"\n")
 }
 
 func (m *Main) printRefusal(message, hint string) {
 	if hint != "" && !strings.HasPrefix(hint, "\n") {
 		hint = ": " + hint
-	}
-	if terminal(m.Stderr) {
-		message = harmless(message)
 	}
 	m.say("mailroom: %s%s", message, hint)
 }
@@ -267,51 +264,17 @@ func (m *Main) when(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// shown is text as it may go to Stdout: in a terminal without the control
-// characters by which an agent's text could move the cursor or set the title,
-// and with a mark in place of those by which it could look like another text.
+// shown is text as it may go to Stdout: rendered for a person in a terminal, unchanged for a
+// program. See [display.Text].
 func (m *Main) shown(text string) string {
 	if !terminal(m.Stdout) {
 		return text
 	}
-	return harmless(text)
-}
-
-func harmless(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return -1
-		}
-		return undisguised(r)
-	}, text)
-}
-
-// undisguised puts a visible mark in place of a character that changes how the
-// text around it looks: one that reverses its direction, breaks its line or
-// hides in it. Marks of direction and joiners, which some scripts need, stay.
-func undisguised(r rune) rune {
-	switch {
-	case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, // embeddings, overrides, isolates
-		r == 0x2028, r == 0x2029, // separators of lines and paragraphs
-		r >= 0xe0000 && r <= 0xe007f,          // tags
-		r == 0x200b, r == 0x2060, r == 0xfeff: // without a width
-		return unicode.ReplacementChar
-	}
-	return r
+	return display.Text(text)
 }
 
 // oneLine makes text fit for a line of talk or a cell of a table.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case unicode.IsControl(r):
-			return -1
-		}
-		return undisguised(r)
-	}, text)
-}
+func oneLine(text string) string { return display.Line(text) }
 
 // cut shortens text to at most n characters.
 func cut(text string, n int) string {

@@ -6,6 +6,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/display"
 )
 
 // replyPrinter prints a stream: the text of replies as it is written, and the
@@ -23,6 +24,7 @@ type replyPrinter struct {
 	message string // its id, "" between two messages
 	attempt int
 	printed int // bytes of its text on Stdout
+	shown   display.Stream
 }
 
 func (m *Main) newReplyPrinter(output format) *replyPrinter {
@@ -100,13 +102,19 @@ func (p *replyPrinter) write(text string) error {
 		return nil
 	}
 	p.main.within = !strings.HasSuffix(text, "\n")
-	_, err := io.WriteString(p.main.Stdout, p.main.shown(text))
+	if terminal(p.main.Stdout) {
+		text = p.shown.Add(text)
+	}
+	_, err := io.WriteString(p.main.Stdout, text)
 	return printed(err)
 }
 
 // close ends the message being written and its line.
 func (p *replyPrinter) close() error {
 	p.message, p.attempt, p.printed = "", 0, 0
+	if _, err := io.WriteString(p.main.Stdout, p.shown.End()); err != nil {
+		return printed(err)
+	}
 	if p.main.within {
 		if err := p.write("\n"); err != nil {
 			return err

@@ -120,6 +120,11 @@ func render(s string, line bool) string {
 	}
 	p := printer{}
 	p.Grow(len(s) + len(s)/8)
+	p.render(s, line)
+	return p.String()
+}
+
+func (p *printer) render(s string, line bool) {
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		rest := s[i+size:]
@@ -147,7 +152,6 @@ func render(s string, line bool) string {
 		}
 		i += size
 	}
-	return p.String()
 }
 
 func isBreak(r rune) bool { return r == '\n' || r == '\r' || r == '\t' }

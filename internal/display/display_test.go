@@ -157,7 +157,7 @@ func TestSharedCases(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, made); diff != "" {
-		t.Errorf("the shared cases are not what this package does; if it is right, go test ./internal/display -update (-shared +now):\n%s", diff)
+		t.Errorf("the shared cases differ from what this package does (-shared +now); if it is right, run go test ./internal/display -update:\n%s", diff)
 	}
 }
 
@@ -233,6 +233,14 @@ func FuzzText(f *testing.F) {
 		}
 		if len(text) > 12*len(s) {
 			t.Errorf("Text(%+q) has %d bytes for %d", s, len(text), len(s))
+		}
+		var stream display.Stream
+		var streamed strings.Builder
+		for i := range len(s) {
+			streamed.WriteString(stream.Add(s[i : i+1]))
+		}
+		if streamed.WriteString(stream.End()); streamed.String() != text {
+			t.Errorf("%+q in chunks is %+q, want %+q", s, streamed.String(), text)
 		}
 		n := len(s) % 7
 		cut := display.Cut(s, n)

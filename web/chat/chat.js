@@ -1,11 +1,11 @@
 // The chat page: one thread at a time, whose id is the hash of the address.
 
 import { Account } from './account.js';
-import { Mailroom, Transcript } from './client/mailroom.js';
+import { displayLine, Mailroom, Transcript } from './client/mailroom.js';
 import { Composer } from './composer.js';
 import { Outbox } from './outbox.js';
 import { Recent, nameOf } from './recent.js';
-import { cut } from './text.js';
+import { cut, tell } from './text.js';
 import { View } from './view.js';
 
 const PAGE = 200; // entries that are loaded at once
@@ -111,7 +111,7 @@ class Page {
     this.#recent.stop();
     this.#transcript = new Transcript();
     this.#view.show(this.#transcript, () => []);
-    $('door-why').textContent = why;
+    tell($('door-why'), why);
     $('door-why').hidden = !why;
     $('token').value = '';
     if (!$('door').open) $('door').showModal();
@@ -210,8 +210,8 @@ class Page {
   // Says aloud what is new, once it is whole.
   #heard({ kind, body }) {
     if (/^(run|ticket)\./.test(kind)) this.#recent.soon();
-    if (kind === 'message' && body.role === 'assistant' && body.visibility !== 'internal') $('said').textContent = `${body.sender}: ${body.text}`;
-    if (kind === 'ticket.opened' && body.prompt) $('said').textContent = `It asks: ${body.prompt}`;
+    if (kind === 'message' && body.role === 'assistant' && body.visibility !== 'internal') tell($('said'), `${body.sender}: ${body.text}`);
+    if (kind === 'ticket.opened' && body.prompt) tell($('said'), `It asks: ${body.prompt}`);
   }
 
   // A message can have waited so long that it is older than what is loaded.
@@ -312,7 +312,7 @@ class Page {
   #link(state, error) {
     const words = { none: '', connecting: 'Connecting', live: 'Live', waiting: navigator.onLine === false ? 'Offline' : 'Reconnecting' };
     $('link').dataset.state = state;
-    $('link').title = error ? error.detail : '';
+    $('link').title = error ? displayLine(error.detail) : '';
     document.body.classList.toggle('cut-off', state === 'waiting');
     this.#view.later();
     if (state === 'waiting' || $('link-text').textContent === 'Reconnecting') $('said').textContent = words[state];
@@ -322,9 +322,9 @@ class Page {
   #tell() {
     const transcript = this.#transcript;
     const name = this.#id === null ? 'New thread' : nameOf(this.#recent.thread(this.#id) ?? this.#row ?? { id: this.#id });
-    $('title').textContent = name;
+    tell($('title'), name);
     const asks = [...transcript.tickets.values()].some(({ ticket }) => ticket.state === 'open');
-    document.title = `${asks ? '● ' : ''}${name} · Mailroom`;
+    document.title = displayLine(`${asks ? '● ' : ''}${name} · Mailroom`);
     $('older').hidden = !this.#row || transcript.firstSeq === 0 || transcript.firstSeq <= this.#row.oldest_seq;
     const empty = transcript.items.length === 0 && this.#outbox.items(this.#id, transcript).length === 0;
     $('empty').hidden = !empty || !this.#client;

@@ -1,6 +1,6 @@
 // Where messages are written, and what is said about what is under way.
 
-import { el, when } from './text.js';
+import { el, tell, when } from './text.js';
 
 const $ = (id) => document.getElementById(id);
 const draft = (id) => `mailroom.draft ${id ?? ''}`;
@@ -85,7 +85,7 @@ export class Composer {
   }
 
   refuse(why) {
-    $('refused').textContent = why;
+    tell($('refused'), why);
     $('refused').hidden = !why;
   }
 

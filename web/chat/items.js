@@ -1,7 +1,7 @@
 // How each kind of item of a transcript looks. An item's element is made once and
 // brought up to date when the item changes, so that nothing jumps or loses focus.
 
-import { cut, el, plain, showText, when } from './text.js';
+import { cut, el, plain, showText, tell, when } from './text.js';
 
 /** The element of an item. act has what its buttons do: retry(run), decide(ticket, decision), open(thread). */
 export function make(item, act) {
@@ -26,10 +26,10 @@ function message(node, first) {
     node.classList.toggle('aside', Boolean(item.aside));
     node.classList.toggle('pale', item.again || item.state !== 'read');
     node.setAttribute('aria-busy', String(item.live));
-    if (own) body.textContent = item.text;
+    if (own) tell(body, item.text);
     else showText(body, item.text);
     attach(body, item.parts);
-    remark.textContent = remarkOn(item);
+    tell(remark, remarkOn(item));
   };
 }
 
@@ -118,7 +118,7 @@ function ticket(node, first, act) {
   return ({ ticket: now }) => {
     node.dataset.state = now.state;
     form.hidden = small.hidden = now.state !== 'open';
-    outcome.textContent = outcomeOf(now, answers);
+    tell(outcome, outcomeOf(now, answers));
   };
 }
 

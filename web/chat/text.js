@@ -1,15 +1,23 @@
 // Text as nodes. Nothing of it is ever read as HTML: what somebody wrote becomes
 // text nodes, in elements that are chosen here.
 
+import { displayLine, displayText } from './client/mailroom.js';
+
+// Attributes that people read.
+const SEEN = new Set(['title', 'aria-label', 'alt', 'placeholder']);
+
+/** Puts text into an element, rendered so that nothing in it hides or deceives. */
+export function tell(node, text) { node.textContent = displayText(text); }
+
 /** Makes an element with attributes, properties that begin with "on", and children. */
 export function el(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith('on')) node[key] = value;
     else if (value === true) node.setAttribute(key, '');
-    else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
+    else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, SEEN.has(key) ? displayLine(value) : value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined && child !== ''));
+  node.append(...children.filter((child) => child !== null && child !== undefined && child !== '').map((child) => (child instanceof Node ? child : displayText(child))));
   return node;
 }
 
@@ -19,7 +27,7 @@ export function el(name, attributes = {}, ...children) {
  * Called again with a longer text it touches only what is new.
  */
 export function showText(node, text) {
-  const blocks = split(text);
+  const blocks = split(displayText(text));
   const shown = node.blocks ??= [];
   blocks.forEach((block, i) => {
     const old = shown[i];
@@ -116,7 +124,7 @@ export function plain(value) {
 
 /** The first n characters of text on one line. */
 export function cut(text, n) {
-  const line = String(text).replace(/\s+/g, ' ').trim();
+  const line = displayLine(text).replace(/\s+/g, ' ').trim();
   const characters = [...line];
   return characters.length > n ? `${characters.slice(0, n).join('')}…` : line;
 }

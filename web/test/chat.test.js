@@ -262,6 +262,17 @@ describe('the chat page', () => {
     assert.match(headers.get('content-security-policy'), /default-src 'none'.*script-src 'self'.*frame-ancestors 'none'/);
   });
 
+  test('what hides in a text is shown', async (t) => {
+    const { person } = await arrive(t);
+    await person.enter('hidden');
+    await person.say('run a\u202etxt.exe \u200b`b\u2066c` 👩\u200d👧 می\u200cخواهم');
+    const seen = 'run a⟦U+202E⟧txt.exe ⟦U+200B⟧';
+    await person.rest();
+    const [own, answer] = await person.shown();
+    assert.equal(own, `${seen}\`b⟦U+2066⟧c\` 👩\u200d👧 می\u200cخواهم`);
+    assert.equal(answer, `${seen}b⟦U+2066⟧c 👩\u200d👧 می\u200cخواهم`);
+  });
+
   test('messages wait in line, join what runs, or take its place', async (t) => {
     const { person, client } = await arrive(t);
     await person.enter('line');

@@ -1,0 +1,55 @@
+package display
+
+import "unicode/utf8"
+
+// Stream renders a text that comes in chunks, as [Text] renders the whole. The zero value is
+// ready. What a chunk ends with is held back if it depends on what follows.
+type Stream struct {
+	p    printer
+	held string
+}
+
+// Add returns what can be printed once chunk has come.
+func (s *Stream) Add(chunk string) string {
+	text := s.held + chunk
+	at := undecided(text)
+	s.held = text[at:]
+	return s.print(text[:at])
+}
+
+// End returns what was held back. The next chunk begins a new text.
+func (s *Stream) End() string {
+	text := s.print(s.held)
+	*s = Stream{}
+	return text
+}
+
+func (s *Stream) print(text string) string {
+	s.p.render(text, false)
+	defer s.p.Reset()
+	return s.p.String()
+}
+
+// undecided returns where the end of s begins that depends on what follows: at the first
+// hidden character among the last ones that a rule looks at together.
+func undecided(s string) int {
+	at := len(s)
+	for i, n := len(s), 0; i > 0 && n < nearby+5; n++ {
+		r, size := utf8.DecodeLastRuneInString(s[:i])
+		i -= size
+		if isHidden(r) && r != '\n' && r != '\t' || r == blackFlag || r == utf8.RuneError && size == 1 {
+			at = i
+		}
+	}
+	for n := 0; at < len(s) && n < 6; n++ { // not within the tags of a flag
+		r, _ := utf8.DecodeRuneInString(s[at:])
+		before, size := utf8.DecodeLastRuneInString(s[:at])
+		if !isTag(r) || !isTag(before) && before != blackFlag {
+			break
+		}
+		at -= size
+	}
+	return at
+}
+
+func isTag(r rune) bool { return r >= 0xe0000 && r <= cancelTag }
