@@ -223,15 +223,11 @@ func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.
 	} else {
 		files = withhold(files)
 	}
-	return attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, in.attributed(e, text), files)
-}
-
-// attributed says in a group that shares a conversation who is speaking.
-func (in *inbound) attributed(e *Event, text string) string {
-	if !e.Room.Group || in.options.Talk.PerUser || e.User.Name == "" || strings.TrimSpace(text) == "" {
-		return text
+	parts := attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, text, files)
+	if e.Room.Group && !in.options.Talk.PerUser {
+		return spoken(in.sender(e), e.User.Name, parts)
 	}
-	return e.User.Name + ": " + text
+	return parts
 }
 
 // sender is who said it, as the ledger has it.

@@ -49,6 +49,6 @@ func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
 	group("/status@otherbot", true)
 	group("/status@mailbot", false)
 	w.awaitSettled()
-	wantEqual(t, "told", w.heard(3), []string{"X: one", "X: two", "X: three"})
+	wantEqual(t, "told", w.heard(3), []string{"From tg:x (calls themselves \"X\"):\n> one", "From tg:x (calls themselves \"X\"):\n> two", "From tg:x (calls themselves \"X\"):\n> three"})
 	wantEqual(t, "sent", len(w.platform.Sent()), 4)
 }

@@ -161,7 +161,7 @@ func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
 	bob.Says(thread, "!status")
 	bob.Says(thread, bot+" !deny")
 	dc.Until(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
-	if m := thread.Replies(); m[0].Text != "You said: Bob: what about this?" || m[0].Answers == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
+	if m := thread.Replies(); m[0].Text != "You said: From dc:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" || m[0].Answers == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
 		t.Errorf("the thread reads %q", thread.Texts())
 	}
 	mu.Lock()

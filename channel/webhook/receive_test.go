@@ -30,7 +30,7 @@ func TestWhatIsPostedIsAnsweredThere(t *testing.T) {
 		"room": "team", "topic": "deploys", "group": true, "user": map[string]string{"id": "bob", "name": "Bob"}, "text": "and this?",
 		"files": []map[string]any{{"name": "a.log", "uri": "https://files.example.org/a.log", "mime_type": "text/plain", "size": 12}},
 	}), 202)
-	o.texts("hello", "Bob: and this?") // a group shares its conversation
+	o.texts("hello", "From ops:bob (calls themselves \"Bob\"):\n> and this?") // a group shares its conversation
 	posts := o.Posts()
 	first, second := posts[0].Body, posts[1].Body
 	if first.Kind != "message" || first.Channel != "ops" || first.Room != "lobby" || first.Topic != "" || first.ReplyTo != "" || first.Key != posts[0].ID {
@@ -355,7 +355,7 @@ func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
 	}
 	say("between-you-and-me", false)
 	say("agent", true)
-	o.texts("agent")
+	o.texts("From ops:u:\n> agent")
 }
 
 func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
