@@ -21,6 +21,7 @@ import (
 type listener interface {
 	Heard()
 	Trouble(err error)
+	Show(p channel.Progress)
 	Log() *slog.Logger
 }
 
@@ -32,7 +33,7 @@ type connection struct {
 	link     listener
 	made     time.Time     // part of the keys of messages that have none
 	server   about         // set by welcome
-	channels []ircChan     // to be in
+	channels []*membership // to be in
 	slot     chan struct{} // taken by who asks the server something
 	tokens   atomic.Int64  // numbers of PINGs
 
@@ -46,9 +47,6 @@ type connection struct {
 	known  map[string]person // by id, who has spoken
 	asking *question         // under way; nil: none
 }
-
-// ircChan is a channel to be in.
-type ircChan struct{ name, key string }
 
 // person is where somebody was heard last.
 type person struct {
@@ -71,7 +69,7 @@ func newConnection(o Options, w *wire, l listener) *connection {
 	}
 	for _, entry := range o.Join {
 		name, key, _ := strings.Cut(entry, " ")
-		c.channels = append(c.channels, ircChan{name: name, key: key})
+		c.channels = append(c.channels, &membership{name: name, key: key})
 	}
 	return c
 }
@@ -81,22 +79,6 @@ func (c *connection) welcome(r *registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server, c.self = r.server, r.self
-}
-
-// join asks for the channels that the bot is not in.
-func (c *connection) join() error {
-	c.mu.Lock()
-	var lines []string
-	for _, ch := range c.channels {
-		if !c.in[c.fold(ch.name)] {
-			lines = append(lines, strings.TrimSpace("JOIN "+ch.name+" "+ch.key))
-		}
-	}
-	c.mu.Unlock()
-	if len(lines) == 0 {
-		return nil
-	}
-	return c.wire.write(lines...)
 }
 
 func (c *connection) fold(name string) string { return fold(name, c.server.mapping) }
@@ -195,16 +177,18 @@ func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) 
 	case "396": // the host that others see from now on
 		c.self.host = m.Param(1)[strings.IndexByte(m.Param(1), '@')+1:]
 	case "JOIN", "PART", "KICK":
-		c.moved(m, own)
+		return nil, c.moved(m, own, now)
 	case "QUIT":
 		c.forget(m.Prefix.Name)
-	case "403", "405", "437", "471", "473", "474", "475", "476", "477", "489", "520":
-		c.notLetIn(m)
 	case "PRIVMSG":
 		if own {
 			return nil, nil // its echo
 		}
 		return c.said(m, now), nil
+	default:
+		if joinRefusal(m.Command) {
+			c.notLetIn(m, now)
+		}
 	}
 	return nil, nil
 }
@@ -231,26 +215,16 @@ func (c *connection) renamed(m *irc.Message, own bool) {
 }
 
 // moved follows who comes and goes; within mu.
-func (c *connection) moved(m *irc.Message, own bool) {
-	channel := c.fold(m.Param(0))
+func (c *connection) moved(m *irc.Message, own bool, now time.Time) error {
 	switch {
 	case m.Command == "JOIN" && own:
-		c.in[channel] = true
+		return c.came(m.Param(0), now)
 	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.Param(1)) == c.fold(c.self.nick):
-		delete(c.in, channel)
-		c.link.Trouble(fmt.Errorf("the bot was put out of %s: %s", m.Param(0), words(m)))
+		c.left(m.Param(0), words(m), now)
 	case m.Command == "JOIN":
 		c.forget(m.Prefix.Name) // whoever it is now
 	}
-}
-
-// notLetIn says that a channel does not let the bot in; within mu. It is tried again.
-func (c *connection) notLetIn(m *irc.Message) {
-	for _, ch := range c.channels {
-		if name := c.fold(ch.name); name == c.fold(m.Param(1)) && !c.in[name] {
-			c.link.Trouble(fmt.Errorf("the channel %s does not let the bot in (%s): %s", ch.name, m.Command, words(m)))
-		}
-	}
+	return nil
 }
 
 // heardOf remembers where somebody is; within mu. Who had the nick before has it no
@@ -302,7 +276,7 @@ func (c *connection) Tend(ctx context.Context) error {
 		if err := c.wire.write(lines...); err != nil {
 			return fmt.Errorf("ask the server whether it is there: %w", err)
 		}
-		if err := c.join(); err != nil {
+		if err := c.join(time.Now()); err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
 	}

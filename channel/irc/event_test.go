@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"mailroom/channel"
 	"mailroom/channel/chat"
 )
 
@@ -22,6 +23,7 @@ type link struct {
 	mu      sync.Mutex
 	heard   int
 	trouble []string
+	held    string
 }
 
 func (l *link) Heard() {
@@ -34,6 +36,12 @@ func (l *link) Trouble(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trouble = append(l.trouble, err.Error())
+}
+
+func (l *link) Show(p channel.Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = p.Held
 }
 
 func (l *link) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -234,6 +242,81 @@ func TestTheBotFollowsItsNickItsHostAndItsChannels(t *testing.T) {
 	handled(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
 	if trouble := c.link.(*link).troubles(); c.in["#dev"] || !strings.Contains(trouble, "put out of #dev: flood") || !strings.Contains(trouble, "#ops does not let the bot in (474)") {
 		t.Errorf("in is %v, the trouble %s", c.in, trouble)
+	}
+}
+
+// TestAChannelThatRefusesIsAskedEverMoreRarely, shows why, and concerns no other.
+func TestAChannelThatRefusesIsAskedEverMoreRarely(t *testing.T) {
+	for name, x := range map[string]struct {
+		answer string
+		waits  []time.Duration
+		shown  string
+	}{
+		"full":       {":s 471 bot #ops :Cannot join channel (+l)", []time.Duration{15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600}, "#ops: Cannot join channel (+l) (471)"},
+		"invited":    {":s 473 bot #ops :Cannot join channel (+i)", []time.Duration{15, 30, 60}, "(473)"},
+		"banned":     {":s 474 bot #ops :Cannot join channel (+b)", []time.Duration{15, 30, 60}, "(474)"},
+		"a key":      {":s 475 bot #ops :Cannot join channel (+k)", []time.Duration{15, 30, 60}, "(475)"},
+		"too many":   {":s 405 bot #ops :You have joined too many channels", []time.Duration{15, 30, 60}, "(405)"},
+		"for now":    {":s 437 bot #ops :Nick/channel is temporarily unavailable", []time.Duration{15, 30, 60}, "(437)"},
+		"a forward":  {":s 470 bot #ops ##overflow :Forwarding to another channel", []time.Duration{3600, 3600}, "#ops: forwards to ##overflow (470)"},
+		"a bad name": {":s 479 bot #ops :Illegal channel name", []time.Duration{3600, 3600}, "(479)"},
+		"no answer":  {"", []time.Duration{15, 30, 60}, ""},
+		"put out":    {":op!o@h KICK #ops bot :no bots", []time.Duration{15, 30, 60, 120}, "#ops: was put out: no bots"},
+	} {
+		c := quiet(t)
+		now := time.Unix(1_800_000_000, 0)
+		if err := c.join(now); err != nil {
+			t.Fatal(err)
+		}
+		handledAt(t, c, now, ":bot!~bot@h JOIN #dev")
+		for i, wait := range x.waits {
+			if x.answer != "" {
+				if strings.Contains(x.answer, "KICK") {
+					handledAt(t, c, now, ":bot!~bot@h JOIN #ops")
+				}
+				handledAt(t, c, now, x.answer)
+			}
+			ops := c.membership("#ops")
+			if got := ops.next.Sub(now); got != wait*time.Second {
+				t.Errorf("%s: after refusal %d it is asked again in %s, want %s", name, i+1, got, wait*time.Second)
+			}
+			if held := c.link.(*link).held; !strings.Contains(held, x.shown) || strings.Contains(held, "#dev") {
+				t.Errorf("%s: shown is %q, want %q", name, held, x.shown)
+			}
+			before := ops.refusals
+			if err := c.join(ops.next.Add(-1)); err != nil || ops.refusals != before {
+				t.Errorf("%s: it is asked sooner: %v", name, err)
+			}
+			now = ops.next
+			if err := c.join(now); err != nil || ops.refusals != before+1 {
+				t.Errorf("%s: it is not asked again: %v", name, err)
+			}
+		}
+		if n := len(c.link.(*link).trouble); x.answer != "" && n != 1 && !strings.Contains(x.answer, "KICK") {
+			t.Errorf("%s: the same refusal is told %d times", name, n)
+		}
+		handledAt(t, c, now, ":bot!~bot@h JOIN #ops")
+		if held := c.link.(*link).held; held != "" {
+			t.Errorf("%s: in, it still shows %q", name, held)
+		}
+		handledAt(t, c, now, ":bot!~bot@h JOIN ##overflow", ":al!a@h PRIVMSG ##overflow :bot: hi")
+		if c.in["##overflow"] {
+			t.Errorf("%s: the bot is where it was forwarded to", name)
+		}
+	}
+}
+
+// handledAt has a connection handle lines at a moment.
+func handledAt(t *testing.T, c *connection, now time.Time, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		m, ok := parse(line)
+		if !ok {
+			t.Fatalf("%q is no line", line)
+		}
+		if _, err := c.handle(m, now); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -234,9 +234,10 @@ func Try(ctx context.Context, o Options) (nick string, err error) {
 // unheard listens to nothing.
 type unheard struct{}
 
-func (unheard) Heard()            {}
-func (unheard) Trouble(error)     {}
-func (unheard) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func (unheard) Heard()                {}
+func (unheard) Trouble(error)         {}
+func (unheard) Show(channel.Progress) {}
+func (unheard) Log() *slog.Logger     { return slog.New(slog.DiscardHandler) }
 
 // traits are of the connection as it is now.
 func (c *connection) traits() chat.Traits {

@@ -317,5 +317,5 @@ func (c *connection) register(ctx context.Context, s Secrets) error {
 		}
 	}
 	c.welcome(r)
-	return c.join()
+	return c.join(time.Now())
 }
