@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -23,12 +24,37 @@ const (
 	maxAnswer = 32 << 20 // bytes of an answer
 	maxQuote  = 200      // bytes of an answer that an error quotes
 	maxWait   = 24 * time.Hour
-	// userAgent has the form that the platform asks of bots.
-	userAgent = "DiscordBot (mailroom, 1)"
 )
+
+// userAgent has the form that Discord wants, DiscordBot ($url, $versionNumber)
+// (https://docs.discord.com/developers/reference#user-agent). Without an address of its
+// own the program names one that is reserved for what has none (RFC 2606), rather than
+// that of another project.
+func userAgent(about string) string {
+	if about == "" {
+		about = noAddress
+	}
+	version := "0.0.0"
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
+		version = strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return "DiscordBot (" + about + ", " + version + ")"
+}
+
+const noAddress = "https://mailroom.invalid"
+
+// CheckAbout refuses what cannot be the address in a User-Agent.
+func CheckAbout(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || len(s) > 200 || strings.ContainsAny(s, "(), \"") {
+		return errors.New("it is not an address such as https://example.org/our-bot, without brackets and commas in it")
+	}
+	return nil
+}
 
 // client calls the HTTP API.
 type client struct {
+	agent  string // User-Agent
 	base   *url.URL
 	token  string
 	http   *http.Client
@@ -62,7 +88,7 @@ func newClient(o Options, l *limits) (*client, error) {
 	transport.MaxIdleConnsPerHost = 16
 	// A connection that the platform has closed meanwhile makes a send an unknown one.
 	transport.IdleConnTimeout = 20 * time.Second
-	return &client{base: base, token: token, limits: l, http: &http.Client{
+	return &client{agent: userAgent(o.About), base: base, token: token, limits: l, http: &http.Client{
 		Transport: transport,
 		// A redirect would take the token to where nobody said that it should go.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -219,7 +245,7 @@ func (c *client) exchange(ctx context.Context, k call, body io.Reader) (*http.Re
 	if err != nil {
 		return nil, c.away(ctx, k.what, err, false)
 	}
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", c.agent)
 	if !k.bare {
 		req.Header.Set("Authorization", "Bot "+c.token)
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	Token func() (string, error)
 	API   string        // address of the platform, with the version; "" is DefaultAPI
 	Beat  time.Duration // between two heartbeats, unless the platform wants less; 0 is DefaultBeat
+	// About is the address of a page about the bot, for the User-Agent; "" for none.
+	About string
 	// Gap and EditGap are those of the traits; 0 is 1 s and 2 s.
 	Gap, EditGap time.Duration
 }

@@ -57,7 +57,7 @@ func (c *client) fetch(ctx context.Context, at string) (io.ReadCloser, error) {
 		cancel()
 		return nil, permanent(errors.New("fetch a file: " + c.plain(err)))
 	}
-	req.Header.Set("User-Agent", userAgent)
+	req.Header.Set("User-Agent", c.agent)
 	a, err := c.http.Do(req)
 	if err != nil {
 		cancel()

@@ -86,7 +86,7 @@ func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
-		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {userAgent}},
+		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {c.agent}},
 	})
 	if err != nil {
 		return nil, &lost{what: "connect to the gateway", why: c.plain(err), cause: ctx.Err()}
@@ -142,7 +142,7 @@ func (c *connection) open(ctx context.Context) error {
 			return nil
 		}
 		if errors.Is(err, errInvalid) || stale(err) {
-			c.memory.forget()
+			c.memory.invalidate(time.Now())
 		} else if !c.memory.hopeless() {
 			return err
 		}
@@ -153,6 +153,9 @@ func (c *connection) open(ctx context.Context) error {
 		return err
 	}
 	c.memory.forget()
+	if err := c.memory.awaitIdentify(ctx); err != nil {
+		return &lost{what: "begin a session", why: "it was broken off", cause: err}
+	}
 	err = c.enter(ctx, at, opIdentify, map[string]any{
 		"token": c.client.token, "intents": intents,
 		"properties": map[string]string{"os": runtime.GOOS, "browser": "mailroom", "device": "mailroom"},
@@ -175,6 +178,14 @@ func (c *connection) open(ctx context.Context) error {
 func stale(err error) bool {
 	e, ok := errors.AsType[*closed](err)
 	return ok && (e.code == 4007 || e.code == 4009)
+}
+
+// identifyPause is between an Invalid Session and the Identify that follows: Discord
+// wants "a random amount of time, between 1 and 5 seconds" (Gateway, Resuming, in
+// https://github.com/discord/discord-api-docs, docs/topics/Gateway.md). random is from 0
+// to 1.
+func identifyPause(random float64) time.Duration {
+	return time.Second + time.Duration(random*float64(4*time.Second))
 }
 
 // gateway asks where the gateway is, and whether a session may be begun.

@@ -74,7 +74,7 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 			return errReconnect
 		case opInvalid:
 			if string(f.Data) != "true" {
-				c.memory.forget()
+				c.memory.invalidate(time.Now())
 			}
 			return errInvalid
 		case opEvent:

@@ -1,9 +1,11 @@
 package discord
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -35,6 +37,7 @@ type memory struct {
 	owner   *connection       // the only one that may change the session
 	session session           // as its last event has left it
 	failed  int               // tries to resume it that came to nothing, in a row
+	after   time.Time         // no session is begun before
 	threads map[string]string // the channel that a thread is of, by the thread
 	roles   map[string]string // the bot's own role, by the server
 	sent    map[string]string // messages of the bot, by their nonce
@@ -111,6 +114,32 @@ func (m *memory) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.session, m.failed = session{}, 0
+}
+
+// invalidate has the next connection begin a session of its own, after a pause.
+func (m *memory) invalidate(now time.Time) {
+	m.forget()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.after = now.Add(identifyPause(rand.Float64()))
+}
+
+// awaitIdentify waits until a session may be begun.
+func (m *memory) awaitIdentify(ctx context.Context) error {
+	m.mu.Lock()
+	wait := time.Until(m.after)
+	m.mu.Unlock()
+	if wait <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // learn notes of which channel a thread is.

@@ -1,9 +1,12 @@
 package discord
 
 import (
+	"context"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -69,4 +72,43 @@ func TestALimitIsOfAKindOfCallAboutAChannel(t *testing.T) {
 	if n := len(l.routes); n > mostRoutes+1 {
 		t.Errorf("%d routes are remembered", n)
 	}
+}
+
+func TestTheUserAgentHasTheDocumentedForm(t *testing.T) {
+	form := regexp.MustCompile(`^DiscordBot \(https?://[^ ,()]+, [0-9]+\.[0-9]+\.[0-9]+[^ ,()]*\)$`)
+	for _, about := range []string{"", "https://example.org/our-bot"} {
+		if got := userAgent(about); !form.MatchString(got) || !strings.Contains(got, about) {
+			t.Errorf("with %q it is %q", about, got)
+		}
+	}
+	for _, bad := range []string{"example.org", "ftp://example.org", "https://me:pw@example.org", "https://example.org/a,b", "https://example.org/(x)", "https://example.org/a b"} {
+		if CheckAbout(bad) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+func TestBetweenAnInvalidSessionAndTheNextIsTheDocumentedPause(t *testing.T) {
+	for random, want := range map[float64]time.Duration{0: time.Second, 0.5: 3 * time.Second, 1: 5 * time.Second} {
+		if got := identifyPause(random); got != want {
+			t.Errorf("%v: %s, want %s", random, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		began := time.Now()
+		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) != 0 {
+			t.Errorf("the first session waits %s, %v", time.Since(began), err)
+		}
+		m.invalidate(time.Now())
+		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) < time.Second || time.Since(began) > 5*time.Second {
+			t.Errorf("it waits %s, %v", time.Since(began), err)
+		}
+		m.invalidate(time.Now())
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := m.awaitIdentify(ctx); err == nil {
+			t.Error("it goes on without a connection")
+		}
+	})
 }

@@ -13,8 +13,9 @@ const KindDiscord = discord.Kind
 
 // Discord is a bot.
 type Discord struct {
-	API  string
-	Beat time.Duration
+	API   string
+	Beat  time.Duration
+	About string
 }
 
 func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: discord.DefaultBeat} }
@@ -22,14 +23,20 @@ func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: disc
 func (d *Discord) settings() []setting {
 	return []setting{
 		{"api", "Address of the HTTP API, with its version. The gateway is where it says.", platform(&d.API)},
+		{"about", "Address of a page about your bot, for the User-Agent that Discord asks of bots; empty is one that says that there is none.", about(&d.About)},
 		{"beat", "Longest time between two heartbeats; the platform asks for one about every 41s. An acknowledgement is evidence for that long and up to 15s more.", duration(&d.Beat, 100*time.Millisecond, 10*time.Minute)},
 	}
+}
+
+// about is an address for a User-Agent, or empty.
+func about(p *string) value {
+	return checked(p, `an address, such as "https://example.org/our-bot", or ""`, func(s string) bool { return s == "" || discord.CheckAbout(s) == nil })
 }
 
 func (d *Discord) missing(c *Channel) string { return missingToken(c) }
 
 // Dial implements [ChatPlatform].
 func (d *Discord) Dial(c *Channel) (chat.Dial, channel.Pace) {
-	o := discord.Options{Token: c.Token.Get, API: d.API, Beat: d.Beat}
+	o := discord.Options{Token: c.Token.Get, API: d.API, Beat: d.Beat, About: d.About}
 	return o.Dialer(), o.Pace()
 }
