@@ -76,6 +76,17 @@ func (t *Token) Check() error {
 	return nil
 }
 
+// Declared are the agents that tokens which are good name for their workers: runs
+// for them wait until such a worker comes.
+func Declared(tokens []*Token) (agents []string) {
+	for _, t := range tokens {
+		if t.RevokedAt.IsZero() && t.Has(MayWork) {
+			agents = append(agents, t.Agents...)
+		}
+	}
+	return agents
+}
+
 // Acting is the token that what a thread's runs do is judged by: they may do
 // what its owner may in threads of its own.
 func Acting(owner string) *Token {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,6 +33,10 @@ type Stop struct {
 // keepDead is how long the row of a dead worker tells which agents it served;
 // one from elsewhere may come back within that time.
 const keepDead = 24 * time.Hour
+
+// keepAnswers is how long the row of a dead worker stays although another one tells
+// the same: for that long the worker hears that its lease was lost.
+const keepAnswers = 10 * time.Minute
 
 // frees is how many claims of a lost worker one operation takes away.
 const frees = 100
@@ -151,11 +156,59 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range workers {
-		if !w.Dead {
-			continue
-		}
+	for _, w := range l.unfreed(workers) {
 		if err := l.free(ctx, w); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.freed[w.ID] = true
+		l.mu.Unlock()
+	}
+	return l.forgetWorkers(ctx, workers)
+}
+
+// unfreed are the dead workers that may have claims. One that was freed once has
+// none for good.
+func (l *Ledger) unfreed(workers []*mailroom.Worker) (dead []*mailroom.Worker) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	freed := map[string]bool{}
+	for _, w := range workers {
+		switch {
+		case !w.Dead:
+		case l.freed[w.ID]:
+			freed[w.ID] = true
+		default:
+			dead = append(dead, w)
+		}
+	}
+	l.freed = freed // without those that are gone
+	return dead
+}
+
+// forgetWorkers drops the rows of dead workers that tell nothing any more.
+func (l *Ledger) forgetWorkers(ctx context.Context, workers []*mailroom.Worker) error {
+	now := time.Now()
+	newest := map[string]*mailroom.Worker{} // by what they tell
+	same := func(w *mailroom.Worker) string { return fmt.Sprintf("%q %q", w.Owner, w.Agents) }
+	for _, w := range workers {
+		if n := newest[same(w)]; n == nil || n.Dead && (!w.Dead || w.LeaseUntil.After(n.LeaseUntil)) {
+			newest[same(w)] = w
+		}
+	}
+	var old []string
+	for _, w := range workers {
+		if age := now.Sub(w.LeaseUntil); w.Dead && (age >= keepDead || age >= keepAnswers && newest[same(w)] != w) {
+			old = append(old, w.ID)
+		}
+	}
+	for some := range slices.Chunk(old, frees) {
+		o := op{name: "forget", rank: rankRenew, workers: some}
+		_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
+			b.changes.DropWorkers = append(b.changes.DropWorkers, some...)
+			return struct{}{}, nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -205,8 +258,7 @@ func (l *Ledger) bury(ctx context.Context, id string, ended func(*mailroom.Worke
 	return err
 }
 
-// free takes a dead worker's claims away, some at a time, and drops its row
-// when nobody needs it any more.
+// free takes a dead worker's claims away, some at a time.
 func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
 	for {
 		threads, err := l.claimed(ctx, w.ID, frees)
@@ -214,22 +266,13 @@ func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
 			return err
 		}
 		if len(threads) == 0 {
-			break
+			return nil
 		}
 		o := op{name: "expire", rank: rankPlain, threads: threads}
 		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w.ID, threads) }); err != nil {
 			return err
 		}
 	}
-	if time.Since(w.LeaseUntil) < keepDead {
-		return nil
-	}
-	o := op{name: "forget", rank: rankRenew, workers: []string{w.ID}}
-	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		b.changes.DropWorkers = append(b.changes.DropWorkers, w.ID)
-		return struct{}{}, nil
-	})
-	return err
 }
 
 func (b *batch) expire(worker string, threads []string) error {
@@ -253,7 +296,8 @@ func (b *batch) expire(worker string, threads []string) error {
 // Orphans fails what has been due for at least grace for agents that nobody
 // serves: not served (by the caller's configuration), and by no worker that is
 // alive or was within grace, or within a day if it is one from elsewhere: a
-// laptop that is closed comes back. A node alone never judges: the caller must
+// laptop that is closed comes back. What a token names for its workers waits for
+// them. A node alone never judges: the caller must
 // have been up for grace itself.
 func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Duration) error {
 	var lost []string
@@ -266,6 +310,11 @@ func (l *Ledger) Orphans(ctx context.Context, configured []string, grace time.Du
 		if err != nil {
 			return err
 		}
+		tokens, err := r.Tokens()
+		if err != nil {
+			return err
+		}
+		configured := slices.Concat(configured, mailroom.Declared(tokens))
 		for _, t := range due {
 			if a := t.Due.Agent; a != "" && !slices.Contains(configured, a) && !servedSince(workers, a, time.Now(), grace) {
 				lost = append(lost, a)

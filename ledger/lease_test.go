@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -336,4 +337,73 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 		wantEqual(t, "log", d.kinds("of left"), "message, run.queued, run.failed")
 		wantEqual(t, "due", d.thread("of nobody").Due, mailroom.Due{})
 	})
+}
+
+func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, nil, ledger.Options{})
+		must(d.CreateToken(d.ctx, mailroom.Token{
+			Name: "laptop", Sum: "1", Scopes: []mailroom.Permission{mailroom.MayWork}, Agents: []string{"far"},
+		}))(t)
+		in := text("t", "hello")
+		in.Agent, in.SetAgent = "far", true
+		run := d.submit(in).Run
+		judge := func() mailroom.Status {
+			<-time.After(time.Hour)
+			if err := d.Orphans(d.ctx, nil, time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			return d.run(run).Status
+		}
+		wantEqual(t, "while the token is good", judge(), mailroom.Queued)
+		if err := d.RevokeToken(d.ctx, "laptop"); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "when it was revoked", judge(), mailroom.Failed)
+	})
+}
+
+func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New()
+		views := 0
+		d := open(t, viewed{store, &views}, ledger.Options{})
+		for i := range 500 {
+			d.register(fmt.Sprint("w", i))
+		}
+		must(d.Register(d.ctx, mailroom.Worker{ID: "other", Agents: []string{"coder"}}))(t)
+		<-time.After(16 * time.Second)
+		d.sweep()
+		views = 0
+		d.sweep()
+		if views > 3 {
+			t.Errorf("a sweep looks %d times at the store for 501 dead workers", views)
+		}
+		rows := func() (n int) {
+			d.view(func(r mailroom.Reader) error {
+				all, err := r.Workers()
+				n = len(all)
+				return err
+			})
+			return n
+		}
+		wantEqual(t, "rows", rows(), 501)
+		<-time.After(10 * time.Minute)
+		d.sweep()
+		wantEqual(t, "rows after a while", rows(), 2)
+		if _, err := d.Renew(d.ctx, ledger.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.LeaseLost {
+			t.Errorf("a worker without a row renews: %v", err)
+		}
+	})
+}
+
+// viewed counts the views of a store.
+type viewed struct {
+	mailroom.Store
+	n *int
+}
+
+func (s viewed) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	*s.n++
+	return s.Store.View(ctx, f)
 }

@@ -55,9 +55,10 @@ type Ledger struct {
 
 	// Owned by mu.
 	mu     sync.Mutex
-	queue  []*op // operations that are in no batch yet
-	claims []*op // standing claims, oldest first
-	closed error // set once: no further operation is taken
+	queue  []*op           // operations that are in no batch yet
+	claims []*op           // standing claims, oldest first
+	closed error           // set once: no further operation is taken
+	freed  map[string]bool // dead workers that have no claims any more
 
 	wake chan struct{} // one slot: the queue or the claims changed
 
@@ -108,7 +109,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 		store: store, options: o,
 		wake: make(chan struct{}, 1),
 		idle: map[mailroom.Want]time.Time{},
-		rest: newResting(),
+		rest: newResting(), freed: map[string]bool{},
 		held: holding{},
 	}
 }

@@ -93,7 +93,7 @@ func agentName(s string) bool {
 }
 
 // servedElsewhere are the agents that workers from elsewhere serve, or have
-// served lately.
+// served lately, and those that tokens name for theirs.
 func (s *Server) servedElsewhere(ctx context.Context) (names []string, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Workers()
@@ -103,6 +103,11 @@ func (s *Server) servedElsewhere(ctx context.Context) (names []string, err error
 				names = append(names, w.Agents...)
 			}
 		}
+		if err != nil {
+			return err
+		}
+		tokens, err := rd.Tokens()
+		names = append(names, mailroom.Declared(tokens)...)
 		return err
 	})
 	return names, err

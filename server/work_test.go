@@ -392,7 +392,6 @@ func TestATokenWorksForItsAgentsAlone(t *testing.T) {
 	coder := f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
 	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.Forbidden)
 	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.Conflict)
-	f.wantCode("nobody knows it", f.call("POST /v1/messages", `{"text":"x","agent":"coder"}`), 422, mailroom.Invalid)
 	claims := askAs[client.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
@@ -483,4 +482,15 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 	if after := f.written(); after != before {
 		t.Errorf("it has changed:\n%s\nbefore:\n%s", after, before)
 	}
+}
+
+func TestAnAgentThatATokenNamesIsKnownBeforeItsWorkerComes(t *testing.T) {
+	f := start(t)
+	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.Invalid)
+	f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
+	f.sendFar("t", "hi")
+	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
+		t.Fatalf("revoke: %d %s", a.status, a.body)
+	}
+	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.Invalid)
 }
