@@ -1,5 +1,5 @@
 // Package recovery keeps a panic from ending the process. Each goroutine of the product begins with a deferred call of
-// [Error], [Log] or [Handle]; internal/archtest fails on one that does not. A panic then ends the work of that goroutine
+// [Log], [Error] or [Handle]; internal/archtest fails on one that does not. A panic then ends the work of that goroutine
 // alone, and its owner hears of it as an error.
 package recovery
 
@@ -17,49 +17,54 @@ const (
 	maxStack = 16 << 10
 )
 
-// Panic is a recovered panic as an error. Its text has the stack, so it is for logs and not for callers.
+// Panic is a recovered panic as an error. Its text has no stack, so that callers may see it where errors of code internal
+// are shown.
 type Panic struct {
 	Value string // what was panicked with: quoted unless it is plain text, at most 1 KiB
 	Stack string // of the goroutine, at most 16 KiB
 }
 
-func (p *Panic) Error() string { return "panic: " + p.Value + "\n" + p.Stack }
+func (p *Panic) Error() string { return "panic: " + p.Value }
 
-// LogValue makes a logged panic two attributes.
-func (p *Panic) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("panic", p.Value), slog.String("stack", p.Stack))
-}
-
-// Of describes what recover returned. A deferred function calls it, as the stack is still that of the panic there.
+// Of describes what recover returned. Only the deferred function that called recover still sees the stack of the panic.
 func Of(value any) *Panic {
 	return &Panic{Value: quoted(describe(value)), Stack: cut(string(debug.Stack()), maxStack)}
 }
 
-// Error stores a panic in *err, in place of what is there. Defer it first in a function with the named result err.
-func Error(err *error) {
-	if v := recover(); v != nil {
-		*err = Of(v)
-	}
-}
-
-// Log logs a panic; what names the goroutine's work in some words. Defer it first in a goroutine that can end, or skip a
-// turn, without harm to what goes on.
+// Log logs a panic; what names the goroutine's work in some words. A nil log is the default one. Defer it first in a
+// goroutine that may end early without harm to what goes on.
 func Log(log *slog.Logger, what string) {
 	if v := recover(); v != nil {
-		Report(log, what, Of(v))
+		Of(v).log(log, what)
 	}
 }
 
-// Handle calls f with a panic, after everything deferred later has run. Defer it first in a goroutine whose owner waits for
-// more than its end.
-func Handle(f func(*Panic)) {
+// Error logs a panic as Log does and stores it in *err, in place of what is there. Defer it first in a function whose owner
+// hears of its error.
+func Error(log *slog.Logger, what string, err *error) {
 	if v := recover(); v != nil {
-		f(Of(v))
+		p := Of(v)
+		p.log(log, what)
+		*err = p
 	}
 }
 
-// Report writes the line of the log about a recovered panic. A nil log is the default one.
-func Report(log *slog.Logger, what string, p *Panic) {
+// Handle logs a panic as Log does and calls f with it. Deferred first, it calls f after everything that was deferred later.
+func Handle(log *slog.Logger, what string, f func(*Panic)) {
+	if v := recover(); v != nil {
+		p := Of(v)
+		p.log(log, what)
+		f(p)
+	}
+}
+
+// Call calls f and returns its error, or its panic as Error would.
+func Call(log *slog.Logger, what string, f func() error) (err error) {
+	defer Error(log, what, &err)
+	return f()
+}
+
+func (p *Panic) log(log *slog.Logger, what string) {
 	if log == nil {
 		log = slog.Default()
 	}

@@ -143,8 +143,7 @@ func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
 // library runs each call on a goroutine of its own, where nothing else recovers.
 func (o *Options) recovered(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, q sdk.Request) (result sdk.Result, err error) {
-		defer recovery.Handle(func(p *recovery.Panic) {
-			recovery.Report(o.Log, "a call of MCP", p)
+		defer recovery.Handle(o.Log, "a call of MCP", func(*recovery.Panic) {
 			result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "internal: the call failed; the log says why"}
 		})
 		return next(ctx, method, q)
