@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // life is one adapter, from the call of Connect to the return of Close.
@@ -30,9 +31,12 @@ func (r *Runner) begin(ctx context.Context, adapter int) *life {
 	l := &life{adapter: adapter, retire: retire, ended: make(chan struct{})}
 	l.link = &Link{runner: r, adapter: adapter, life: ctx, log: r.log.With("adapter", adapter)}
 	go func() {
-		r.live(ctx, l)
+		defer recovery.Log(r.log, "the end of a channel's adapter")
+		defer close(l.ended)
+		if err := recovery.Call(r.log, "a channel's adapter", func() error { r.live(ctx, l); return nil }); err != nil {
+			r.broke(adapter, err)
+		}
 		r.tell(event{what: ended, adapter: adapter})
-		close(l.ended)
 	}()
 	return l
 }
@@ -49,6 +53,7 @@ func (r *Runner) live(ctx context.Context, l *life) {
 	r.opened(l, a)
 	var both sync.WaitGroup
 	both.Go(func() {
+		defer recovery.Log(r.log, "what receives for a channel")
 		err := guarded(func() error { return a.Receive(ctx) })
 		if err == nil {
 			err = errors.New("the platform's adapter stopped receiving")
@@ -56,12 +61,13 @@ func (r *Runner) live(ctx context.Context, l *life) {
 		r.ends(ctx, l, err)
 	})
 	both.Go(func() {
+		defer recovery.Log(r.log, "what tends a channel")
 		if err := guarded(func() error { return a.Tend(ctx) }); err != nil {
 			r.ends(ctx, l, err)
 		}
 	})
 	<-ctx.Done()
-	l.lastDeliveries(r.options.Pace.Close / 2)
+	r.lastDeliveries(l, r.options.Pace.Close/2)
 	if err := guarded(a.Close); err != nil {
 		r.log.Warn("the channel's adapter did not close well", "adapter", l.adapter, "error", short(err))
 	}
@@ -97,9 +103,10 @@ func (r *Runner) ends(ctx context.Context, l *life, err error) {
 }
 
 // lastDeliveries waits for those under way, no longer than within.
-func (l *life) lastDeliveries(within time.Duration) {
+func (r *Runner) lastDeliveries(l *life, within time.Duration) {
 	done := make(chan struct{})
 	go func() { // ends with the deliveries, which their engine ends
+		defer recovery.Log(r.log, "the wait for deliveries")
 		l.deliveries.Wait()
 		close(done)
 	}()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Options are one channel. Name, Connect and Ledger are needed.
@@ -232,20 +233,27 @@ func (r *Runner) broke(adapter int, err error) {
 func (r *Runner) Run(ctx context.Context) {
 	var parts sync.WaitGroup
 	keeping, enough := context.WithCancel(ctx)
-	parts.Go(func() { r.keep(keeping) })
+	parts.Go(func() {
+		defer recovery.Log(r.log, "what keeps a channel's changes")
+		r.keep(keeping)
+	})
 	r.tell(event{what: begun})
 	for ctx.Err() == nil {
-		r.mu.Lock()
-		if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
-			r.life = r.begin(ctx, r.standing.adapter)
-		}
-		wake := r.standing.wake()
-		r.mu.Unlock()
-		r.wait(ctx, wake)
+		r.wait(ctx, r.turn(ctx))
 	}
 	r.finish()
 	enough()
 	parts.Wait()
+}
+
+// turn begins a new adapter if it is time for one, and returns when something is to be done next.
+func (r *Runner) turn(ctx context.Context) (wake time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
+		r.life = r.begin(ctx, r.standing.adapter)
+	}
+	return r.standing.wake()
 }
 
 // wait waits until there is something to do, or a moment comes.
@@ -293,7 +301,7 @@ func (r *Runner) keep(ctx context.Context) {
 			r.log.Warn("changes of the channel are not in its log: they came faster than they were written", "changes", lost)
 		}
 		for _, c := range changes {
-			if err := r.kept(ctx, c); err != nil {
+			if err := recovery.Call(r.log, "a change of a channel", func() error { return r.kept(ctx, c) }); err != nil {
 				r.log.Warn("a change of the channel is not in its log", "state", string(c.State), "error", err)
 				if ctx.Err() != nil {
 					return

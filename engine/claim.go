@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // stand has the ledger serve the slots until the claiming ends.
@@ -16,6 +17,7 @@ func (e *Engine) stand(ctx context.Context) {
 	e.standing = true
 	leave := e.leave
 	e.crew.Go(func() {
+		defer recovery.Handle(e.options.Log, "the standing claim", func(p *recovery.Panic) { e.stood <- p })
 		defer leave()
 		e.stood <- e.ledger.Stand(ctx, e.slots)
 	})
@@ -80,7 +82,10 @@ func (e *Engine) take(life context.Context, c claimed) {
 		e.start(s)
 	}
 	if len(unread) > 0 {
-		e.crew.Go(func() { e.read(life, unread) })
+		e.crew.Go(func() {
+			defer recovery.Log(e.options.Log, "what reads the input of runs")
+			e.read(life, unread)
+		})
 	}
 	if c.err == nil || e.closed(c.err) {
 		return
@@ -94,6 +99,10 @@ func (e *Engine) take(life context.Context, c claimed) {
 
 func (e *Engine) start(s *session) {
 	e.crew.Go(func() {
+		defer recovery.Handle(e.options.Log, "a run", func(*recovery.Panic) {
+			s.free()
+			e.results <- s // the next renewal does not name its claim, which releases it
+		})
 		s.work()
 		e.results <- s
 	})
@@ -107,7 +116,11 @@ func (e *Engine) read(life context.Context, unread []*session) {
 	for i, s := range unread {
 		runs[i] = s.Run()
 	}
-	inputs, err := e.ledger.Inputs(life, runs)
+	var inputs [][]mailroom.Message
+	err := recovery.Call(e.options.Log, "what reads the input of runs", func() (err error) {
+		inputs, err = e.ledger.Inputs(life, runs)
+		return err
+	})
 	for i, s := range unread {
 		if err == nil {
 			s.input = inputs[i]

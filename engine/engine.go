@@ -16,6 +16,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/internal/recovery"
 )
 
 // Agent is one agent that the engine serves.
@@ -141,14 +142,18 @@ func (e *Engine) Ready() error { return e.state.ready() }
 
 // Run serves the agents until ctx ends. Then it claims nothing more, lets runs
 // finish for ShutdownGrace, releases the rest, and gives up its lease. It
-// returns an error if the store closed: then every run is cancelled, and none
-// can be settled any more. An agent that does not return when it should is left
+// returns an error if the store closed, or if its own code panicked: then every
+// run is cancelled, and none can be settled any more. An agent that does not return when it should is left
 // behind; its claim ends with the lease.
 func (e *Engine) Run(ctx context.Context) error {
 	work := context.WithoutCancel(ctx)
 	life, end := context.WithCancel(work)
 	defer end()
-	e.loop(ctx, life)
+	if err := recovery.Call(e.options.Log, "the engine", func() error { e.loop(ctx, life); return nil }); err != nil {
+		e.fatal = fmt.Errorf("the engine failed: %w", err)
+		e.stop()
+		e.cancelAll(mailroom.ErrReleased)
+	}
 	end()
 	e.crew.Wait()
 	left := len(e.active) + e.tooLate()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
 
@@ -70,12 +71,15 @@ func (e *Engine) renew(ctx context.Context) {
 		return
 	}
 	e.lease.renewing, e.lease.again = true, nil
-	call := e.renewal()
-	if e.lease.worker == "" {
+	call, worker := e.renewal(), e.lease.worker
+	if worker == "" {
 		call = e.registration()
 	}
 	sent := time.Now()
 	e.crew.Go(func() {
+		defer recovery.Handle(e.options.Log, "a renewal", func(p *recovery.Panic) {
+			e.renewed <- renewal{worker: worker, sent: sent, err: p}
+		})
 		ctx, cancel := context.WithTimeout(ctx, e.options.Lease)
 		defer cancel()
 		r := call(ctx)

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
 
@@ -110,7 +111,10 @@ func (s *session) Stream(ctx context.Context, text string) error {
 	s.engine.bus.Publish(bus.Notice{Thread: s.claim.Thread, Delta: &d})
 	if !s.started {
 		s.started = true
-		s.flusher.Go(s.flushLoop)
+		s.flusher.Go(func() {
+			defer recovery.Log(s.engine.options.Log, "what flushes streamed text")
+			s.flushLoop()
+		})
 	}
 	return nil
 }

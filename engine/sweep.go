@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 // sweep looks for lost workers, after a renewal if ours is old: a machine that
@@ -20,6 +22,7 @@ func (e *Engine) sweep(ctx context.Context) {
 	orphans := e.judges()
 	worker, agents, grace := e.lease.worker, e.agentNames(), e.options.AgentGrace
 	e.crew.Go(func() {
+		defer recovery.Handle(e.options.Log, "a sweep", func(p *recovery.Panic) { e.swept <- p })
 		err := e.ledger.Sweep(ctx, worker)
 		if err == nil && orphans {
 			err = e.ledger.Orphans(ctx, agents, grace)

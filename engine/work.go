@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"time"
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/internal/recovery"
 )
 
 // work runs the agent once and settles. It returns when the agent has returned,
@@ -35,6 +35,7 @@ func (s *session) work() {
 	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.taken.Due, Claimed: s.taken.At, Entered: time.Now()})
 	done := make(chan error, 1)
 	go func() { // waited for below, as long as the engine lives
+		defer recovery.Log(s.engine.options.Log, "an agent")
 		err := errors.New("the agent ended its goroutine")
 		defer func() { done <- err }()
 		err = call(ctx, agent.Agent, s)
@@ -141,8 +142,9 @@ func (s *session) await(ctx context.Context, limit time.Duration, done <-chan er
 // call enters the agent; a panic is its error, with the stack.
 func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error) {
 	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		if v := recover(); v != nil {
+			p := recovery.Of(v)
+			err = fmt.Errorf("%w\n%s", p, p.Stack)
 		}
 	}()
 	return a.Run(ctx, s)

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -39,7 +39,7 @@ func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 		}
 	}
 	ops = slices.Clone(l.queue[:n])
-	l.queue = slices.Delete(l.queue, 0, n)
+	l.queue, l.hand = slices.Delete(l.queue, 0, n), ops
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
 		if o.begun != nil {
@@ -392,12 +392,13 @@ func (b *batch) apply(o *op) (fatal error) {
 		took := time.Since(begin)
 		b.applied += took
 		b.l.slow(o.name, took)
-		if p := recover(); p != nil {
+		if v := recover(); v != nil {
+			p := recovery.Of(v)
 			b.culprit = o
 			fatal = &mailroom.Error{
 				Code:    mailroom.Internal,
 				Message: "operation " + o.name + " failed",
-				Cause:   fmt.Errorf("panic: %v\n%s", p, debug.Stack()),
+				Cause:   fmt.Errorf("%w\n%s", p, p.Stack),
 			}
 		}
 	}()

@@ -6,6 +6,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Options configure a Ledger. The zero value works.
@@ -63,6 +65,7 @@ type Ledger struct {
 	wake chan struct{} // one slot: the queue or the claims changed
 
 	// Owned by the goroutine of Run.
+	hand []*op                       // of the batch under way; answered at once if the committer panics
 	idle map[mailroom.Want]time.Time // nothing is due for the want before then
 	poll time.Time                   // when idle is forgotten
 	// guests is when owners without a run are looked for again, should there be no
@@ -253,9 +256,14 @@ func without(ops []*op, o *op) []*op {
 
 // Run is the committer: it takes what has gathered, commits it, and answers. It
 // returns nil after ctx ended and what was taken is answered, or the error that
-// closed the store.
+// closed the store. A panic of its own code ends it like such an error: what it
+// holds in memory cannot be trusted any more, and a restart reads it again.
 func (l *Ledger) Run(ctx context.Context) error {
-	err := l.loop(ctx)
+	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
+	if p, ok := errors.AsType[*recovery.Panic](err); ok {
+		err = fmt.Errorf("the committer failed: %w: %w", p, mailroom.ErrStoreClosed)
+		l.refuse(l.hand, mailroom.Errorf(mailroom.Unavailable, "the outcome is unknown: %w", err))
+	}
 	l.mu.Lock()
 	l.closed = err
 	if l.closed == nil {
@@ -284,6 +292,7 @@ func (l *Ledger) loop(ctx context.Context) error {
 			if err := l.commit(work, ops, claims); err != nil {
 				return err
 			}
+			l.hand = nil
 			continue
 		}
 		if ctx.Err() != nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Observe is told what the ledger does, for metrics. Its functions must be quick
@@ -51,6 +52,7 @@ func (l *Ledger) slow(operation string, took time.Duration) {
 
 // observe tells about a batch that is durable.
 func (b *batch) observe(took time.Duration) {
+	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {
 		if r.Status.Finished() && r.FinishedAt.Equal(b.now) {

@@ -7,6 +7,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -62,7 +63,10 @@ func (l *Ledger) Run(ctx context.Context) {
 				case calls < liveCalls:
 					calls++
 					c, in := p.claim, p.next()
-					crew.Go(func() { sent <- sentText{run, l.show(ctx, c, in)} })
+					crew.Go(func() {
+						defer recovery.Handle(l.options.Log, "what sends live text", func(p *recovery.Panic) { sent <- sentText{run, p} })
+						sent <- sentText{run, l.show(ctx, c, in)}
+					})
 				}
 			}
 		}

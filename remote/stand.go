@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
 
@@ -107,6 +108,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRe
 	}
 	answered := make(chan answer, 1)
 	go func() { // ends with ctx; waited for below
+		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
 		out, err := l.client.Claim(ctx, client.ClaimRequest{
 			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, Alone: &round.Alone,
 		}, l.options.Wait)

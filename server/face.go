@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"mailroom/internal/recovery"
 )
 
 // Face is another protocol over the same operations, or a route of one. What it does
@@ -189,6 +191,10 @@ func (i inside) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := &spoken{header: http.Header{}, begun: make(chan struct{}), body: writer}
 	served := make(chan struct{})
 	go func() {
+		defer recovery.Handle(i.server.log, "a request of a face", func(*recovery.Panic) {
+			a.WriteHeader(http.StatusInternalServerError)
+			a.end(io.ErrUnexpectedEOF)
+		})
 		defer close(served)
 		defer gone()
 		a.end(i.exchange(a, i.request(ctx, r)))

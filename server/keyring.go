@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // rereadEvery bounds how long a token that another process revoked is good here,
@@ -126,10 +127,10 @@ func (k *keyring) keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := k.read(ctx); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.read(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
 		}
-		if err := k.note(ctx); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.note(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "the last use of tokens could not be written", "error", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -42,7 +43,8 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(retryAtOnce)
 	for _, thread := range threads {
-		group.Go(func() error {
+		group.Go(func() (err error) {
+			defer recovery.Error(s.log, "a retry of runs", &err)
 			for _, id := range byThread[thread] {
 				_, err := s.options.Ledger.Retry(ctx, mailroom.Retry{Run: id, By: by})
 				switch mailroom.CodeOf(err) {

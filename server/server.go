@@ -23,6 +23,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/internal/metrics"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/stream"
 )
@@ -264,6 +265,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	keeping, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
 	go func() {
+		defer recovery.Log(s.log, "the keeper of tokens")
 		defer close(kept)
 		s.keys.keep(keeping)
 	}()
@@ -277,6 +279,7 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	defer s.close()
 	served := make(chan error, 1)
 	go func() {
+		defer recovery.Handle(s.log, "the listener", func(p *recovery.Panic) { served <- p })
 		if hs.TLSConfig != nil {
 			served <- hs.ServeTLS(ln, "", "")
 			return
@@ -313,6 +316,7 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 func (s *Server) socketsEnded(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
+		defer recovery.Log(s.log, "the wait for sockets")
 		s.sockets.Wait()
 		close(ended)
 	}()

@@ -18,6 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Close codes beside those of the protocol.
@@ -160,12 +161,19 @@ func (s *Server) enterSocket(r *http.Request) (leave func(), err error) {
 // serve blocks until the socket has ended, and all that belongs to it.
 func (k *socket) serve() {
 	defer context.AfterFunc(k.server.closing, func() {
+		defer recovery.Log(k.server.log, "the end of a socket")
 		k.end(&ending{websocket.StatusGoingAway, "the server is shutting down"})
 	})()
 	k.heard.Store(time.Now().UnixNano())
 	var own sync.WaitGroup
-	own.Go(func() { k.end(k.guarded(k.readFrames)) })
-	own.Go(k.heartbeat)
+	own.Go(func() {
+		defer recovery.Handle(k.server.log, "a reader of frames", func(p *recovery.Panic) { k.end(p) })
+		k.end(k.guarded(k.readFrames))
+	})
+	own.Go(func() {
+		defer recovery.Handle(k.server.log, "a socket's heartbeat", func(p *recovery.Panic) { k.end(p) })
+		k.heartbeat()
+	})
 	<-k.ctx.Done()
 	k.close(context.Cause(k.ctx))
 	own.Wait()
@@ -217,6 +225,7 @@ func (k *socket) readFrames() error {
 		}
 	} else {
 		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
+			defer recovery.Log(k.server.log, "the end of a socket")
 			k.end(&ending{closeUnauthenticated, "no token came in time"})
 		})
 		defer late.Stop()

@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
 
@@ -167,18 +168,19 @@ func (a *reply) WriteHeader(status int) {
 func (k *socket) exchange(r *http.Request) (a *reply) {
 	a = &reply{header: http.Header{}}
 	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler: // it was answered in part, and is logged
-			raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.Internal}))
-			if err != nil {
-				panic(err) // a problem of constants
-			}
-			a = &reply{status: http.StatusInternalServerError}
-			a.body.Write(raw)
-		default:
-			panic(p)
+		p := recover()
+		if p == nil {
+			return
 		}
+		if p != http.ErrAbortHandler { // else it was answered in part, and is logged
+			recovery.Of(p).Log(k.server.log, "a request of a socket")
+		}
+		raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.Internal}))
+		if err != nil {
+			panic(err) // a problem of constants
+		}
+		a = &reply{header: http.Header{}, status: http.StatusInternalServerError}
+		a.body.Write(raw)
 	}()
 	k.server.ServeHTTP(a, r)
 	return a
@@ -275,7 +277,10 @@ func (k *socket) trust(header string, g *grant) error {
 		k.loose()
 	}
 	k.header, k.grant = header, g
-	k.loose = context.AfterFunc(g.ctx, func() { k.end(context.Cause(g.ctx)) })
+	k.loose = context.AfterFunc(g.ctx, func() {
+		defer recovery.Log(k.server.log, "the end of a socket")
+		k.end(context.Cause(g.ctx))
+	})
 	return nil
 }
 

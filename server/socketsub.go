@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
 
@@ -63,6 +64,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	}
 	var refused *reply
 	go func() {
+		defer recovery.Handle(k.server.log, "a subscription", func(p *recovery.Panic) { k.end(p) })
 		defer k.leave(sub)
 		defer stop(nil)
 		a := k.exchange(r.WithContext(context.WithValue(ctx, subscriptionKey{}, sub)))

@@ -17,6 +17,7 @@ import (
 	"mailroom"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
 
@@ -186,6 +187,7 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	}
 	beats := make(chan struct{})
 	go func() {
+		defer recovery.Handle(s.log, "a stream's heartbeat", func(p *recovery.Panic) { stop(p) })
 		defer close(beats)
 		w.heartbeat(ctx, stop, s.options.Heartbeat)
 	}()

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Tracker is the set of issues of a file. Its methods are for one goroutine.
@@ -104,11 +105,22 @@ func InParts(n int, work func(from, to int)) {
 	const least = 256 // lines: a goroutine costs more than so few
 	parts := min(runtime.GOMAXPROCS(0), n/least+1)
 	var group sync.WaitGroup
+	failed := make([]*recovery.Panic, parts)
 	for i := 1; i < parts; i++ {
-		group.Go(func() { work(i*n/parts, (i+1)*n/parts) })
+		group.Go(func() {
+			defer recovery.Handle(nil, "a part of a tracker's work", func(p *recovery.Panic) { failed[i] = p })
+			work(i*n/parts, (i+1)*n/parts)
+		})
 	}
+	defer func() {
+		group.Wait()
+		for _, p := range failed {
+			if p != nil {
+				panic(p) // on the goroutine of who asked, which may recover
+			}
+		}
+	}()
 	work(0, n/parts)
-	group.Wait()
 }
 
 // Text is the file: a line for each issue, by id.

@@ -11,6 +11,7 @@ import (
 	"mailroom"
 	"mailroom/agent/exec/program"
 	"mailroom/internal/proc"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -71,7 +72,10 @@ func (t *attempt) take(ctx context.Context, p plan) (*live, error) {
 	var steering sync.WaitGroup
 	over, quit := context.WithCancel(ctx)
 	if l.open {
-		steering.Go(func() { l.steer(over) })
+		steering.Go(func() {
+			defer recovery.Handle(nil, "what steers a program", func(p *recovery.Panic) { cancel(p) })
+			l.steer(over)
+		})
 	} else {
 		l.input.Close()
 	}

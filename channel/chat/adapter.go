@@ -8,6 +8,7 @@ import (
 
 	"mailroom"
 	"mailroom/channel"
+	"mailroom/internal/recovery"
 )
 
 // Options are how people talk to one agent through a platform. Agent is needed.
@@ -80,6 +81,7 @@ func (a *adapter) Tend(ctx context.Context) error {
 	var errs [2]error
 	for i, f := range []func(context.Context) error{a.platform.Tend, a.out.tend} {
 		parts.Go(func() {
+			defer recovery.Log(a.out.link.Log(), "a part of a channel")
 			if errs[i] = guarded(func() error { return f(ctx) }); errs[i] != nil {
 				cancel()
 			}

@@ -12,6 +12,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/internal/display"
+	"mailroom/internal/recovery"
 	"mailroom/stream"
 )
 
@@ -139,6 +140,7 @@ func (o *outbound) tend(ctx context.Context) error {
 		watched[w.thread] = nil
 		o.keep(w, false)
 		all.Go(func() {
+			defer recovery.Log(o.link.Log(), "what shows a conversation")
 			if err := guarded(func() error { return o.show(ctx, w) }); err != nil && ctx.Err() == nil {
 				o.link.Log().Debug("a conversation is not shown while it goes on", "thread", w.thread, "error", err)
 			}
@@ -152,6 +154,7 @@ func (o *outbound) tend(ctx context.Context) error {
 		begin(w)
 	}
 	all.Go(func() {
+		defer recovery.Log(o.link.Log(), "what redraws questions")
 		if err := guarded(func() error { o.heed(ctx); return nil }); err != nil {
 			o.link.Log().Error("questions are redrawn with the next delivery alone", "error", err)
 		}
@@ -221,6 +224,7 @@ func (o *outbound) show(ctx context.Context, w watch) error {
 		}
 	}()
 	beside.Go(func() {
+		defer recovery.Log(o.link.Log(), "what shows a conversation")
 		if err := guarded(func() error { v.pace(ctx, following.Done()); return nil }); err != nil {
 			o.link.Log().Error("a conversation is not shown any more", "thread", w.thread, "error", err)
 		}

@@ -3,12 +3,12 @@ package discord
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/internal/recovery"
 )
 
 // ahead is how many frames are read before they are taken.
@@ -28,6 +28,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
+		defer recovery.Log(c.link.Log(), "a reader of Discord")
 		defer close(frames)
 		failed = c.read(ctx, frames)
 	})
@@ -49,11 +50,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 
 // read hands on events until the connection fails or ctx ends.
 func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
+	defer recovery.Error(c.link.Log(), "a reader of Discord", &err)
 	for {
 		f, err := c.socket.read(ctx)
 		if err != nil {
@@ -101,11 +98,7 @@ func (c *connection) Tend(ctx context.Context) error {
 	defer beside.Wait()
 	defer cancel()
 	beside.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				c.end(fmt.Errorf("panic: %v", p))
-			}
-		}()
+		defer recovery.Handle(c.link.Log(), "acknowledgements of Discord", func(p *recovery.Panic) { c.end(p) })
 		c.acknowledge(ctx)
 	})
 	return c.hearts(ctx)

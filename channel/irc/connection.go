@@ -15,6 +15,7 @@ import (
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
+	"mailroom/internal/recovery"
 )
 
 // listener is what the connection says of itself: a [channel.Link].
@@ -92,6 +93,7 @@ const ahead = 1000
 func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
+		defer recovery.Log(c.link.Log(), "the end of a connection")
 		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
 	})
 	defer stop()
@@ -100,6 +102,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
+		defer recovery.Log(c.link.Log(), "a reader of IRC")
 		defer close(events)
 		if failed = c.read(ctx, events); ctx.Err() == nil {
 			failed = errors.Join(failed, c.wire.close()) // no receipt is read any more
@@ -117,11 +120,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 
 // read hands on what is said until the connection fails or ctx ends.
 func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
+	defer recovery.Error(c.link.Log(), "a reader of IRC", &err)
 	for {
 		m, err := c.wire.read()
 		if ctx.Err() != nil {

@@ -13,6 +13,7 @@ import (
 	irc "gopkg.in/irc.v4"
 
 	"mailroom/channel"
+	"mailroom/internal/recovery"
 )
 
 // capabilities are what is asked for, where the server offers it: ids and times of
@@ -294,6 +295,7 @@ func userHost(answer string) (user, host string) {
 // register lets the connection in, and asks for the channels.
 func (c *connection) register(ctx context.Context, s Secrets) error {
 	stop := context.AfterFunc(ctx, func() {
+		defer recovery.Log(c.link.Log(), "the end of a registration")
 		_ = c.wire.conn.SetDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
 	})
 	defer stop()

@@ -3,11 +3,11 @@ package slack
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -75,11 +75,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 // goes has something go on beside the loop. A panic of it is the end of the connection.
 func (in *receiving) goes(f func()) {
 	in.beside.Go(func() {
-		defer func() {
-			if p := recover(); p != nil {
-				in.end(fmt.Errorf("panic: %v", p))
-			}
-		}()
+		defer recovery.Handle(in.link.Log(), "what goes on beside a channel of Slack", func(p *recovery.Panic) { in.end(p) })
 		f()
 	})
 }

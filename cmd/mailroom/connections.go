@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"mailroom/channel"
+	"mailroom/internal/recovery"
 )
 
 // How often it is looked whether all channels are down, and whether a secret has
@@ -24,18 +25,23 @@ func (all connections) run(ctx context.Context, watched []*secret, exits bool) e
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range watched {
 		group.Go(func() error {
+			defer recovery.Log(nil, "what watches a secret")
 			s.watch(ctx, lookAtSecrets)
 			return nil
 		})
 	}
 	for _, c := range all {
-		group.Go(func() error {
+		group.Go(func() (err error) {
+			defer recovery.Error(nil, "a channel", &err) // a channel that only looks alive helps less than a restart: the server ends
 			c.Run(ctx)
 			return nil
 		})
 	}
 	if exits && len(all) > 0 {
-		group.Go(func() error { return all.untilDown(ctx) })
+		group.Go(func() (err error) {
+			defer recovery.Error(nil, "what looks at the channels", &err)
+			return all.untilDown(ctx)
+		})
 	}
 	return group.Wait()
 }

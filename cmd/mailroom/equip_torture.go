@@ -22,6 +22,7 @@ import (
 	"mailroom/cmd/mailroom/internal/doom"
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/engine"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/store/sqlite"
 )
@@ -101,8 +102,12 @@ func (m *Main) besideServer(ctx context.Context, dir folder.Folder, c *config.Co
 	m.say("working as process %d", os.Getpid())
 	group := &errgroup.Group{}
 	ledgerCtx, end := context.WithCancel(context.WithoutCancel(ctx))
-	group.Go(func() error { return l.Run(ledgerCtx) })
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Error(log, "the ledger", &err)
+		return l.Run(ledgerCtx)
+	})
+	group.Go(func() (err error) {
+		defer recovery.Error(log, "the engine", &err)
 		defer end()
 		return e.Run(ctx)
 	})

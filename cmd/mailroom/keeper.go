@@ -9,6 +9,7 @@ import (
 
 	"mailroom"
 	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 )
 
@@ -38,7 +39,7 @@ func (k *keeper) run(ctx context.Context) {
 	turn := time.NewTicker(min(max(k.retention/10, time.Second), time.Hour))
 	defer turn.Stop()
 	for {
-		if err := k.purge(ctx); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper", func() error { return k.purge(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.Warn("old entries were not purged", "error", err)
 		}
 		if _, err := k.files.Drop(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {

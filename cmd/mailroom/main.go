@@ -4,10 +4,13 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"mailroom/internal/recovery"
 )
 
 func main() { os.Exit(run()) }
@@ -20,6 +23,7 @@ const gcPercent = 400
 // run ends the context of the command at the first signal. By then the default
 // is restored, by which the second one ends the process at once.
 func run() int {
+	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -28,6 +32,7 @@ func run() int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer context.AfterFunc(signalled, func() {
+		defer recovery.Log(nil, "the end of a command")
 		stop()
 		cancel()
 	})()

@@ -19,6 +19,7 @@ import (
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/engine"
 	"mailroom/internal/metrics"
+	"mailroom/internal/recovery"
 	"mailroom/ledger"
 	"mailroom/server"
 	"mailroom/stream"
@@ -32,6 +33,7 @@ type node struct {
 	server *server.Server
 	keeper *keeper
 	roster *roster
+	log    *slog.Logger
 
 	channels connections
 	secrets  []*secret
@@ -59,7 +61,7 @@ func newNode(ctx context.Context, store mailroom.Store, files folder.Files, c *c
 // assemble puts the parts together around the agents of a roster.
 func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster *roster, token string, secure *tls.Config, log *slog.Logger) *node {
 	agents := roster.agents
-	n := &node{roster: roster, exits: c.WhenAllDown == config.Exit}
+	n := &node{roster: roster, log: log, exits: c.WhenAllDown == config.Exit}
 	b, numbers := bus.New(), metrics.New()
 	n.ledger = ledger.New(store, ledger.Options{
 		DefaultAgent: c.DefaultAgent,
@@ -128,7 +130,10 @@ func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, n
 func (n *node) work(ctx context.Context) error {
 	all, ctx := errgroup.WithContext(ctx)
 	for _, e := range n.engines {
-		all.Go(func() error { return e.Run(ctx) })
+		all.Go(func() (err error) {
+			defer recovery.Error(n.log, "an engine", &err)
+			return e.Run(ctx)
+		})
 	}
 	return all.Wait()
 }
@@ -153,7 +158,7 @@ func anyIfZero(n int) int {
 // run serves ln until ctx ends or a part fails; then the parts end in order:
 // the server takes nothing more, the engine settles or releases its runs, and
 // the ledger commits what was handed in. lost receives why the store ended by
-// itself.
+// itself. A part whose own code panics has failed.
 func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	engineCtx, stopEngine := context.WithCancel(context.WithoutCancel(ctx))
@@ -161,7 +166,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 	defer stopEngine()
 	defer stopLedger()
 	prepared := make(chan struct{})
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "the server", &err)
 		defer stopEngine()
 		select {
 		case <-prepared:
@@ -170,7 +176,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		}
 		return n.server.Serve(ctx, ln)
 	})
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "the engines", &err)
 		defer stopLedger()
 		if err := n.prepare(context.WithoutCancel(ctx)); err != nil {
 			return err
@@ -178,7 +185,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		close(prepared)
 		return n.work(engineCtx)
 	})
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Log(n.log, "the keeper") // what it throws away can wait for the next start
 		select {
 		case <-prepared:
 			n.roster.programs.ask(ctx)
@@ -187,7 +195,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 		}
 		return nil
 	})
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "the channels", &err)
 		select {
 		case <-prepared:
 			return n.channels.run(ctx, n.secrets, n.exits)
@@ -195,7 +204,8 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 			return nil
 		}
 	})
-	group.Go(func() error {
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "the watch on the store", &err)
 		select {
 		case err := <-lost:
 			return err
@@ -203,7 +213,10 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 			return nil
 		}
 	})
-	group.Go(func() error { return n.ledger.Run(ledgerCtx) })
+	group.Go(func() (err error) {
+		defer recovery.Error(n.log, "the ledger", &err)
+		return n.ledger.Run(ledgerCtx)
+	})
 	return group.Wait()
 }
 

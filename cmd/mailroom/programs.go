@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"mailroom/agent/exec"
+	"mailroom/internal/recovery"
 	"mailroom/server"
 )
 
@@ -74,6 +75,7 @@ func (p *programs) ask(ctx context.Context) {
 			continue // which is what is shown
 		}
 		all.Go(func() {
+			defer recovery.Log(p.log, "a program's version")
 			version, err := exec.Version(ctx, o)
 			if ctx.Err() != nil {
 				return

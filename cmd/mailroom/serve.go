@@ -12,6 +12,7 @@ import (
 	"mailroom/agent/exec"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/internal/recovery"
 	"mailroom/store/sqlite"
 )
 
@@ -137,7 +138,10 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if c.Exposed() && !c.TLS() {
 		m.printExposed()
 	}
-	defer context.AfterFunc(ctx, m.printStopping)()
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(log, "the end of a command")
+		m.printStopping()
+	})()
 	return n.run(ctx, ln, store.Failed())
 }
 

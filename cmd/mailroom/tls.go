@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/internal/recovery"
 )
 
 // guard refuses an address that others could reach without anything that
@@ -102,8 +103,9 @@ func pinnedTo(file string) *http.Client {
 	}
 	return over(&tls.Config{
 		InsecureSkipVerify: true, // VerifyConnection is stricter
-		VerifyConnection: func(state tls.ConnectionState) error {
-			data, err := os.ReadFile(file) // again for each connection: it may have been renewed
+		VerifyConnection: func(state tls.ConnectionState) (err error) {
+			defer recovery.Error(nil, "the check of a certificate", &err) // a transport dials on goroutines of its own
+			data, err := os.ReadFile(file)                                // again for each connection: it may have been renewed
 			if err != nil {
 				return fmt.Errorf("read the server's certificate: %w", err)
 			}

@@ -20,6 +20,7 @@ import (
 	"mailroom/bus"
 	"mailroom/client"
 	"mailroom/engine"
+	"mailroom/internal/recovery"
 	"mailroom/remote"
 )
 
@@ -153,11 +154,17 @@ func (m *Main) work(ctx context.Context, w working) error {
 		Agents: map[string]engine.Agent{w.agent: {Agent: agent}}, Runs: w.runs, Host: w.name, Log: log,
 		Lease: l.LeaseTime(), Renew: min(workRenew, l.LeaseTime()/3),
 	})
-	defer context.AfterFunc(ctx, m.printStopping)()
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(log, "the end of a command")
+		m.printStopping()
+	})()
 	m.say("serving agent %s of %s", w.agent, d.url)
 	live, quit := context.WithCancel(context.WithoutCancel(ctx))
 	var showing sync.WaitGroup
-	showing.Go(func() { l.Run(live) })
+	showing.Go(func() {
+		defer recovery.Log(log, "what sends live text")
+		l.Run(live)
+	})
 	err = e.Run(ctx)
 	quit()
 	showing.Wait()

@@ -49,7 +49,10 @@ var floors = map[string]int{
 // concrete stores are named by commands and tests only.
 var concrete = []string{"store/memory", "store/sqlite", "store/postgres"}
 
-const leaf = -1 // the floor of internal: anybody may use it, it uses only the root
+const leaf = -1 // the floor of internal: anybody may use it, it uses only the root and internal/recovery
+
+// ground is below all floors but the root's rule: it uses the standard library only.
+const ground = "internal/recovery"
 
 func floor(folder string) (int, bool) {
 	if within(folder, "internal") {
@@ -117,8 +120,12 @@ func forbidden(from string, at int, to string) string {
 	switch {
 	case !ok:
 		return "it has no floor"
+	case from == ground:
+		return "it uses the standard library only"
+	case to == ground && from != ".":
+		return ""
 	case at == leaf && to != ".":
-		return "what is internal uses only the root"
+		return "what is internal uses only the root and " + ground
 	case at == leaf, below == leaf:
 		return ""
 	case within(to, from) && from != ".":
@@ -148,6 +155,8 @@ func TestImportRulesSeeWhatIsWrong(t *testing.T) {
 		{"internal", "agent/exec/x.go", imports("mailroom/internal/proc"), 0},
 		{"internal uses the root", "internal/filter/x.go", imports("mailroom"), 0},
 		{"internal uses more", "internal/filter/x.go", imports("mailroom/bus"), 1},
+		{"internal uses the guard", "internal/filter/x.go", imports("mailroom/internal/recovery"), 0},
+		{"the guard uses the root", "internal/recovery/x.go", imports("mailroom"), 1},
 		{"no floor", "attic/x.go", "package x", 1},
 		{"from nowhere", "server/x.go", imports("mailroom/attic"), 1},
 	} {

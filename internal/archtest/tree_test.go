@@ -123,6 +123,7 @@ func TestTheHouseRulesHold(t *testing.T) {
 		"functions are short":               checkFunctionSize,
 		"interfaces are small":              checkInterfaceSize,
 		"no package variable is changeable": checkVariables,
+		"each goroutine has a guard":        checkGoroutines,
 		"package names name things":         checkNames,
 		"no test sleeps":                    checkSleep,
 	} {

@@ -1,9 +1,12 @@
 package metrics
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"mailroom/internal/recovery"
 )
 
 // Channel is what there is to count of one channel.
@@ -55,6 +58,10 @@ func (c *channels) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *channels) Collect(to chan<- prometheus.Metric) {
+	// The library calls it on a goroutine of its own.
+	defer recovery.Handle(nil, "the numbers of channels", func(*recovery.Panic) {
+		to <- prometheus.NewInvalidMetric(c.state, errors.New("the numbers of channels could not be collected"))
+	})
 	for _, n := range c.look() {
 		tell := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, more ...string) {
 			to <- prometheus.MustNewConstMetric(d, kind, value, append([]string{n.Name}, more...)...)

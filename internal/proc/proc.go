@@ -26,6 +26,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 // ID names one process for good, also after its pid was given to another.
@@ -131,7 +133,10 @@ func Start(spec Spec) (*Child, error) {
 	if spec.Isolation != nil {
 		own = c.ownShim
 	}
-	c.owner.Go(func() { own(cmd, started) })
+	c.owner.Go(func() {
+		defer recovery.Log(nil, "the owner of a program")
+		own(cmd, started)
+	})
 	err = <-started
 	closeAll(theirs)
 	if err != nil {

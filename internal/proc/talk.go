@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -96,13 +98,18 @@ func (c *Child) listen(in *Input) *talk {
 		stderr: &tail{max: c.spec.Limits.Stderr}, in: in,
 	}
 	if in != nil {
-		t.pipes.Go(func() { in.pump(c.stdin) })
+		t.pipes.Go(func() {
+			defer recovery.Log(nil, "the input of a program")
+			in.pump(c.stdin)
+		})
 	}
 	t.pipes.Go(func() {
+		defer recovery.Log(nil, "the output of a program")
 		defer close(t.out)
 		read(c.stdout, func(b []byte) { t.out <- append([]byte(nil), b...) })
 	})
 	t.pipes.Go(func() {
+		defer recovery.Log(nil, "the errors of a program")
 		read(c.stderr, func(b []byte) {
 			t.stderr.add(b)
 			if c.spec.Limits.StdoutOnly {
@@ -229,6 +236,7 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 	stopped := make(chan *LeftError, 1)
 	ladder := c.ladder(why)
 	t.pipes.Go(func() {
+		defer recovery.Handle(nil, "the end of a program", func(*recovery.Panic) { c.hangUp(t); stopped <- nil })
 		left, _ := errors.AsType[*LeftError](c.tree.climb(context.Background(), ladder, c.exited)) // its only error
 		if left == nil {
 			left = c.endShim()
@@ -238,7 +246,11 @@ func (c *Child) finish(ctx context.Context, t *talk, why error, emit Emit) (Exit
 	})
 	gone := make(chan struct{})
 	var closing sync.WaitGroup
-	closing.Go(func() { t.pipes.Wait(); close(gone) })
+	closing.Go(func() {
+		defer recovery.Log(nil, "the end of a program")
+		defer close(gone)
+		t.pipes.Wait()
+	})
 	out, deaf := t.out, false
 	for open := true; open; {
 		select {

@@ -35,7 +35,7 @@ func Of(value any) *Panic {
 // goroutine that may end early without harm to what goes on.
 func Log(log *slog.Logger, what string) {
 	if v := recover(); v != nil {
-		Of(v).log(log, what)
+		Of(v).Log(log, what)
 	}
 }
 
@@ -44,7 +44,7 @@ func Log(log *slog.Logger, what string) {
 func Error(log *slog.Logger, what string, err *error) {
 	if v := recover(); v != nil {
 		p := Of(v)
-		p.log(log, what)
+		p.Log(log, what)
 		*err = p
 	}
 }
@@ -53,7 +53,7 @@ func Error(log *slog.Logger, what string, err *error) {
 func Handle(log *slog.Logger, what string, f func(*Panic)) {
 	if v := recover(); v != nil {
 		p := Of(v)
-		p.log(log, what)
+		p.Log(log, what)
 		f(p)
 	}
 }
@@ -64,7 +64,7 @@ func Call(log *slog.Logger, what string, f func() error) (err error) {
 	return f()
 }
 
-func (p *Panic) log(log *slog.Logger, what string) {
+func (p *Panic) Log(log *slog.Logger, what string) {
 	if log == nil {
 		log = slog.Default()
 	}

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 // ErrRefused says that an address is none to connect to. Nothing was sent there.
@@ -114,7 +116,8 @@ func (p Policy) Transport() *http.Transport {
 }
 
 // control is asked about each address before it is connected to.
-func (p Policy) control(_ context.Context, network, address string, _ syscall.RawConn) error {
+func (p Policy) control(_ context.Context, network, address string, _ syscall.RawConn) (err error) {
+	defer recovery.Error(nil, "the check of an address", &err) // a transport dials on goroutines of its own
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%w: %s is not TCP", ErrRefused, network)
 	}

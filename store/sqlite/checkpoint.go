@@ -5,6 +5,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 // The WAL is checkpointed when it is longer than walIdle and nobody wants to
@@ -31,17 +33,23 @@ func (s *Store) keep() {
 		}
 		select {
 		case s.turn <- struct{}{}: // nobody writes or waits to
-			s.keepUp(walIdle)
+			s.keepTurn(walIdle)
 		default: // in line with the others
 			select {
 			case s.turn <- struct{}{}:
-				s.keepUp(walBusy)
+				s.keepTurn(walBusy)
 			case <-s.closing:
 				return
 			}
 		}
-		<-s.turn
 	}
+}
+
+// keepTurn is keepUp, and gives the turn back whatever happens.
+func (s *Store) keepTurn(pages int) {
+	defer recovery.Log(nil, "a checkpoint")
+	defer func() { <-s.turn }()
+	s.keepUp(pages)
 }
 
 // keepUp checkpoints a WAL that is longer than so many pages. The caller holds

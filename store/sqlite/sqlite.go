@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 // Options of a store. The zero value is right for most.
@@ -97,7 +98,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 		_ = s.closeSessions()
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	s.keeper.Go(s.keep)
+	s.keeper.Go(func() {
+		defer recovery.Log(nil, "the store's keeper")
+		s.keep()
+	})
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package bd
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"mailroom/internal/recovery"
 	"mailroom/tracker"
 )
 
@@ -114,11 +116,14 @@ func (m *Main) printShapes(t *tracker.Tracker, found []*tracker.Issue, more func
 	pieces := make(chan chan []byte, runtime.GOMAXPROCS(0))
 	spare := make(chan []byte, cap(pieces)) // pieces that were printed: fresh memory costs more than filling it
 	go func() {
+		defer recovery.Log(nil, "the printing of issues")
+		defer close(pieces)
 		for at := 0; at < len(found); at += piece {
 			some := found[at:min(at+piece, len(found))]
 			done := make(chan []byte, 1)
 			pieces <- done // waits while enough are on their way
 			go func() {
+				defer recovery.Handle(nil, "the printing of issues", func(*recovery.Panic) { done <- nil })
 				var room []byte
 				select {
 				case room = <-spare:
@@ -127,11 +132,13 @@ func (m *Main) printShapes(t *tracker.Tracker, found []*tracker.Issue, more func
 				done <- laidOut(room, t, some, at == 0, more)
 			}()
 		}
-		close(pieces)
 	}()
 	var failed error
 	for done := range pieces { // to the end, whatever fails: until then others are at work
 		text := <-done
+		if text == nil && failed == nil {
+			failed = errors.New("some issues could not be printed")
+		}
 		if failed == nil {
 			_, failed = m.Stdout.Write(text)
 		}
