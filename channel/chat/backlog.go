@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/internal/recovery"
 )
 
 // backlog holds the events that wait for files. A file can take minutes, and must not hold
@@ -220,6 +221,7 @@ func (b *backlog) start(in *inbound, lane string, k keptEvent, e Event, bytes in
 	b.bytes += bytes
 	if len(b.lanes[lane]) == 1 {
 		in.wg.Go(func() {
+			defer recovery.Handle(in.link.Log(), "a lane of a channel", func(p *recovery.Panic) { in.end(p) })
 			if err := guarded(func() error { return b.work(in, lane) }); err != nil {
 				in.end(err)
 			}
@@ -367,6 +369,7 @@ func (r *receiving) beside(timeout time.Duration, f func(ctx context.Context)) b
 		return false
 	}
 	r.wg.Go(func() {
+		defer recovery.Handle(nil, "what goes on beside receiving", func(p *recovery.Panic) { r.end(p) })
 		defer func() { <-r.aside }()
 		ctx, cancel := context.WithTimeout(r.ctx, timeout)
 		defer cancel()
