@@ -98,7 +98,7 @@ func shim() int {
 		endDescendants()
 		return 125
 	}
-	go func() {
+	go func() { // archtest: this is the shim's own process, which is to end with this.
 		_, _ = io.Copy(io.Discard, reader) // its end is what matters
 		endDescendants()
 		os.Exit(125)

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"mailroom/internal/recovery"
 )
 
 // ownShim is own for an isolated child: it starts a shim, which starts the child
@@ -164,7 +166,10 @@ func Try(ctx context.Context, kind Kind) (err error) {
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { closeAll(s.pipes) })()
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(nil, "the end of a shim")
+		closeAll(s.pipes)
+	})()
 	_, err = io.Copy(io.Discard, s.pipes[1])
 	return errors.Join(err, s.wait())
 }
