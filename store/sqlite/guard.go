@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"mailroom"
+	"mailroom/internal/recovery"
 )
 
 const (
@@ -176,6 +177,7 @@ func (s *Store) quickCheck(ctx context.Context) error {
 	done := make(chan error, 1)
 	late := make(chan struct{}) // closed when Open no longer waits
 	s.keeper.Go(func() {
+		defer recovery.Log(nil, "the end of a check")
 		select {
 		case <-s.closing:
 		case <-life.Done():
@@ -183,6 +185,12 @@ func (s *Store) quickCheck(ctx context.Context) error {
 		end() // interrupts the check
 	})
 	s.keeper.Go(func() {
+		defer recovery.Handle(nil, "the check of the store", func(p *recovery.Panic) {
+			select {
+			case done <- p:
+			default: // it was told how the check ended
+			}
+		})
 		defer end()
 		err := s.examine(life)
 		done <- err

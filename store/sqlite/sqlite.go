@@ -135,7 +135,10 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 			return err
 		}
 	}
-	s.keeper.Go(s.watch)
+	s.keeper.Go(func() {
+		defer recovery.Handle(nil, "the watch on the store's files", func(p *recovery.Panic) { s.fail(p) })
+		s.watch()
+	})
 	return nil
 }
 
