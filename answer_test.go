@@ -2,6 +2,7 @@ package mailroom_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -240,6 +241,20 @@ func TestWhatIsSaidIsDeliveredAndNothingBlank(t *testing.T) {
 		r := mailroom.Run{ID: sent.Run, Parent: sent.Parent, SubmitKey: sent.Key}
 		wantEqual(t, "is a delivery", r.Delivery(), true)
 	}
+}
+
+func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
+	w := newWorld(t)
+	w.row.DeliverTo = "chat"
+	w.must(in("", "x"))
+	w.mustStart("x")
+	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "I begin."}})
+	w.end(failed(mailroom.Permanent))
+	if len(w.sent) != 2 {
+		t.Fatalf("%d deliveries, want what it said and that it failed", len(w.sent))
+	}
+	wantEqual(t, "the first is text", w.sent[0].Messages[0].Parts[0].Type, "text")
+	wantEqual(t, "the second tells the end", strings.Contains(string(w.sent[1].Messages[0].Parts[0].Data), `"status":"failed"`), true)
 }
 
 func TestHopsEnd(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 type Dir struct {
 	root *os.Root
 	path string
+	sync func(*os.File) error // how files and the folder reach stable storage
 }
 
 // Open opens the folder at path. A path whose last element is a link is refused:
@@ -51,7 +52,7 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return &Dir{root: root, path: path}, nil
+	return &Dir{root: root, path: path, sync: (*os.File).Sync}, nil
 }
 
 // Make creates the folder at path, and the folders above it, if they are missing,
@@ -215,7 +216,7 @@ func (d *Dir) Sync() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return errors.Join(d.sync(dir), dir.Close())
 }
 
 // Path is where a file of the folder is.

@@ -228,7 +228,7 @@ func (l *Lock) Replace(name string, perm fs.FileMode, write func(io.Writer) erro
 		return err
 	}
 	err = write(file)
-	err = errors.Join(err, file.Sync(), file.Close())
+	err = errors.Join(err, l.dir.sync(file), file.Close())
 	if err == nil && ready != nil {
 		err = ready()
 	}

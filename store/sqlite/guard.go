@@ -8,6 +8,8 @@ import (
 	"os"
 	"time"
 
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"mailroom"
 	"mailroom/internal/recovery"
 )
@@ -227,12 +229,16 @@ func (s *Store) examine(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, session.close()) }()
-	return session.query(ctx, "PRAGMA quick_check(1)", nil, func(row []driver.Value) (bool, error) {
+	err = session.query(ctx, "PRAGMA quick_check(1)", nil, func(row []driver.Value) (bool, error) {
 		if said := fmt.Sprint(row[0]); said != "ok" {
 			return false, fmt.Errorf("the store is damaged: %s", said)
 		}
 		return true, nil
 	})
+	if s.driver.kind(err) == sqlite3.SQLITE_CORRUPT {
+		return fmt.Errorf("the store is damaged: %w", err)
+	}
+	return err
 }
 
 // breakDown makes every later Update fail as Unavailable. The caller has the turn.

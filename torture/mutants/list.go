@@ -1,0 +1,45 @@
+package main
+
+// mutant is one change of the source that breaks a guarantee, and the test that
+// must notice.
+type mutant struct {
+	breaks   string // what the change breaks
+	file     string // from the root of the module, with slashes
+	old, new string // old stands in the file once
+	pkg      string // folder of the test
+	test     string // pattern, as go test -run takes it
+}
+
+func mutants() []mutant {
+	return []mutant{
+		{"a restart waits for the leases of the process before", "cmd/mailroom/node.go",
+			"if err := n.ledger.EndLocal(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
+			"cmd/mailroom", "^TestSessions$/^restart$"},
+		{"a failure after words is reported nowhere", "deliver.go",
+			` || r.Status == Failed`, ``, ".", "^TestARunThatSpokeAndThenFailedIsReported$"},
+		{"a file of the tracker is not synced", "internal/projectdir/lock.go",
+			"errors.Join(err, l.dir.sync(file), file.Close())", "errors.Join(err, file.Close())",
+			"internal/projectdir", "^TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter$"},
+		{"the folder of the tracker is not synced", "internal/projectdir/dir.go",
+			"errors.Join(d.sync(dir), dir.Close())", "dir.Close()",
+			"internal/projectdir", "^TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter$"},
+		{"a backup is not synced", "store/sqlite/backup.go",
+			"err = f.sync(made)", "err = nil", "store/sqlite", "^TestABackupIsSyncedBeforeItHasItsName$"},
+		{"the folder of a backup is not synced", "store/sqlite/backup.go",
+			"errors.Join(f.sync(dir), dir.Close())", "dir.Close()", "store/sqlite", "^TestABackupIsSyncedBeforeItHasItsName$"},
+		{"commits are not synced", "store/sqlite/open.go",
+			`"synchronous(full)"`, `"synchronous(normal)"`, "store/sqlite", "^TestWhatIsCommittedIsSynced$"},
+		{"lost commits are not noticed", "store/sqlite/guard.go",
+			"if known && g.commits < last.Commits {", "if false {", "store/sqlite", "^TestCommitsThatTheWALLostAreNoticed$"},
+		{"commits into a removed file are acknowledged", "store/sqlite/guard.go",
+			"	err := s.guard.inPlace()\n	if err == nil {", "	var err error\n	if err == nil {",
+			"store/sqlite", "^TestAStoreWhoseFilesAreGoneAcknowledgesNothing$"},
+		{"a damaged file is not checked", "store/sqlite/sqlite.go",
+			"	if unclean {", "	if false && unclean {", "store/sqlite", "^TestADamagedFileIsRefusedUnlessItWasClosedInOrder$"},
+		{"an emptied store is taken for a new one", "cmd/mailroom/internal/folder/lock.go",
+			"if err != nil || info.Size() == 0 {", "if false && (err != nil || info.Size() == 0) {", "cmd/mailroom/internal/folder", "^TestAFolderThatHasLostItsStoreIsRefused$"},
+		{"a second server starts where the lock file was removed", "cmd/mailroom/internal/folder/lock.go",
+			"		flock.New(string(f), flock.SetFlag(os.O_RDONLY)), // the lock file may be removed by hand\n", "",
+			"cmd/mailroom/internal/folder", "^TestAFolderWhoseLockFileWasRemovedIsStillHeld$"},
+	}
+}
