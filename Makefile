@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture mutants chaos fuzz bench peers cover compiler browser ircd clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench peers cover compiler browser ircd clean
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ torture: build ## random histories, faults, power cuts, then kill -9 over and ov
 	$(GO) test ./ledger -count 1 -run CanBeRepeatedWhatever -all
 	cd store/sqlite/powercut && $(GO) test -count 1 -timeout 30m -v . -cuts $(or $(CUTS),300)
 	bin/torture -cycles $(or $(CYCLES),100) $(if $(SEED),-seed "$$SEED") $(if $(DATA),-data "$$DATA")
+
+attack: build ## do to a server what hostile clients could; ONLY=name SERVER=program JUDGE=false
+	$(GO) build -trimpath -o bin/attack ./torture/attack
+	bin/attack -server $(or $(SERVER),bin/mailroom) $(if $(ONLY),-only "$$ONLY") $(if $(JUDGE),-judge=$(JUDGE))
 
 mutants: ## break a guarantee in the source, one after the other; its test must notice; ONLY=path
 	$(GO) run ./torture/mutants $(if $(ONLY),-only "$$ONLY")

@@ -1,0 +1,288 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// target is a server in a process of its own.
+type target struct {
+	binary string
+	data   string
+	cmd    *exec.Cmd
+	exited chan struct{}
+	url    string
+	addr   string
+	token  string // of the attacker: read, submit, decide, work
+	other  string // of the token that is watched
+	client *http.Client
+	last   int64 // the peak of memory that was read last
+	spent  time.Duration
+}
+
+const settings = `
+log_level = "error"
+tls_cert = "cert.pem"
+tls_key = "key.pem"
+[channels.hook]
+kind = "webhook"
+agent = "echo"
+token_env = "HOOK_SECRET"
+`
+
+// start runs a server with TLS on a new data folder.
+func start(ctx context.Context, binary string) (t *target, err error) {
+	t = &target{binary: binary, exited: make(chan struct{})}
+	if t.data, err = os.MkdirTemp("", "attack-*"); err != nil {
+		return nil, err
+	}
+	if err := t.open(ctx); err != nil {
+		t.end()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (t *target) open(ctx context.Context) (err error) {
+	if err := certificate(t.data); err != nil {
+		return err
+	}
+	config := strings.NewReplacer("cert.pem", filepath.Join(t.data, "cert.pem"), "key.pem", filepath.Join(t.data, "key.pem")).Replace(settings)
+	if err := os.WriteFile(filepath.Join(t.data, "mailroom.toml"), []byte(config), 0o600); err != nil {
+		return err
+	}
+	if err := t.launch(ctx); err != nil {
+		return err
+	}
+	t.client = client()
+	if t.token, err = t.command(ctx, "token", "create", "mallory", "--scope", "read,submit,decide,work"); err != nil {
+		return err
+	}
+	t.other, err = t.command(ctx, "token", "create", "ann", "--scope", "read,submit")
+	return err
+}
+
+func (t *target) launch(ctx context.Context) error {
+	t.cmd = exec.CommandContext(ctx, t.binary, "serve", "--data", t.data, "--listen", "127.0.0.1:0")
+	t.cmd.Env = append(os.Environ(), "HOOK_SECRET=whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	errs, err := t.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	if err := t.cmd.Start(); err != nil {
+		close(t.exited)
+		return fmt.Errorf("start %s: %w", t.binary, err)
+	}
+	ready, said := make(chan string, 1), &bytes.Buffer{}
+	go func() { // ends with the process; end waits for it
+		defer close(t.exited)
+		lines := bufio.NewScanner(errs)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if said.Len() < 1<<16 {
+				fmt.Fprintln(said, lines.Text())
+			}
+			if _, url, ok := strings.Cut(lines.Text(), "listening on "); ok {
+				url, _, _ = strings.Cut(url, ",")
+				select {
+				case ready <- url:
+				default:
+				}
+			}
+		}
+		_ = t.cmd.Wait()
+		if file := os.Getenv("ATTACK_LOG"); file != "" {
+			_ = os.WriteFile(file, said.Bytes(), 0o600)
+		}
+	}()
+	select {
+	case t.url = <-ready:
+		t.addr = strings.TrimPrefix(t.url, "https://")
+		return nil
+	case <-t.exited:
+		return fmt.Errorf("the server ended: %.500s", said)
+	case <-time.After(30 * time.Second):
+		return errors.New("the server does not listen after 30 s")
+	}
+}
+
+func (t *target) command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, t.binary, append(args, "--data", t.data)...)
+	said := &bytes.Buffer{}
+	cmd.Stderr = said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %.500s", strings.Join(args, " "), err, said)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+func client() *http.Client {
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 64, // the server's own certificate, on loopback
+	}}
+}
+
+// end kills the server and removes its data.
+func (t *target) end() {
+	if t.cmd != nil && t.cmd.Process != nil {
+		_ = t.cmd.Process.Kill() // it may have ended by itself
+		<-t.exited
+	}
+	_ = os.RemoveAll(t.data) // in the folder for temporary files
+}
+
+func (t *target) gone() bool {
+	select {
+	case <-t.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// cpu returns the user and system time of the server (proc(5), fields 14 and 15 of
+// stat, in ticks of 10 ms), and the last known one when it has ended.
+func (t *target) cpu() time.Duration {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(t.cmd.Process.Pid), "stat"))
+	if err != nil {
+		return t.spent
+	}
+	fields := strings.Fields(string(raw[bytes.LastIndexByte(raw, ')')+1:]))
+	if len(fields) < 13 {
+		return t.spent
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	t.spent = time.Duration(user+system) * 10 * time.Millisecond
+	return t.spent
+}
+
+// peak returns the largest resident size so far, in bytes.
+func (t *target) peak() int64 {
+	raw, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(t.cmd.Process.Pid), "status"))
+	if err != nil {
+		return t.last
+	}
+	for line := range strings.Lines(string(raw)) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			if n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err == nil {
+				t.last = n << 10
+			}
+		}
+	}
+	return t.last
+}
+
+// probe submits one message after the other as the other token, for so long or
+// until ended and a second more, and returns the longest wait.
+func probe(ctx context.Context, t *target, length time.Duration, ended <-chan error) (longest time.Duration, err error) {
+	over := make(<-chan time.Time)
+	if ended == nil {
+		over = time.After(length)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return longest, context.Cause(ctx)
+		case <-t.exited:
+			return longest, nil
+		case err := <-ended:
+			if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+				return longest, err
+			}
+			ended, over = nil, time.After(time.Second)
+			continue
+		case <-over:
+			return longest, nil
+		case <-tick.C:
+		}
+		begin := time.Now()
+		status, err := t.do(ctx, t.other, "POST", "/v1/threads/probe-"+strconv.Itoa(n%8)+"/messages", strings.NewReader(`{"text":"hello"}`))
+		if took := time.Since(begin); took > longest {
+			longest = took
+		}
+		t.peak()
+		t.cpu()
+		if err == nil && status != http.StatusAccepted && status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+			return longest, fmt.Errorf("the submit of another token was answered with %d", status)
+		}
+	}
+}
+
+// do makes one request and reads its answer.
+func (t *target) do(ctx context.Context, token, method, path string, body io.Reader, headers ...string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, t.url+path, body)
+	if err != nil {
+		return 0, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := t.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}
+
+// dial opens a connection, with TLS, for protocols (HTTP/1.1 if none are named).
+func (t *target) dial(ctx context.Context, protocols ...string) (net.Conn, error) {
+	if len(protocols) == 0 {
+		protocols = []string{"http/1.1"}
+	}
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}} // its own certificate, on loopback
+	return d.DialContext(ctx, "tcp", t.addr)
+}
+
+// certificate writes cert.pem and key.pem for 127.0.0.1.
+func certificate(dir string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(dir, "cert.pem"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}), 0o600))
+}
