@@ -99,6 +99,10 @@ type Traits struct {
 	// Repeats says what becomes of a message that is sent again with its key after a
 	// crash, for docs and logs: "recognised for some minutes", "sent twice".
 	Repeats string
+	// Patience is for how long a message that the platform refuses, other than with
+	// ErrGone, is tried again before it is a dead letter; 0: not at all, for a platform
+	// whose refusals are documented.
+	Patience time.Duration
 	// Known is for how long the platform recognises the key of a message; 0: it does
 	// not. Within it, sending again is harmless.
 	Known time.Duration

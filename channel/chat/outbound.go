@@ -17,6 +17,8 @@ const (
 	KindRepeated = "x.chat.repeated"
 	// KindUnsent: there was nothing to send, or nowhere to send it.
 	KindUnsent = "x.chat.unsent"
+	// KindRefused: the platform has refused a message for the first time.
+	KindRefused = "x.chat.refused"
 )
 
 // Note is the body of these entries.
@@ -96,6 +98,9 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	}
 	if errors.Is(err, ErrGone) {
 		return x.bury(ctx, err)
+	}
+	if err != nil && x.traits.Patience > 0 && mailroom.AsFailure(err).Class == mailroom.Permanent {
+		return x.link.Refused(ctx, x.session, KindRefused, x.traits.Patience, err)
 	}
 	if err != nil {
 		return err

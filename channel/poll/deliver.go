@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"mailroom"
 	"mailroom/channel"
@@ -65,39 +64,9 @@ func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom
 		return nil
 	}
 	if _, refused := errors.AsType[*refusal](err); refused && mailroom.AsFailure(err).Class == mailroom.Permanent {
-		return c.refused(ctx, s, err)
+		return c.link.Refused(ctx, s, KindRefused, c.options.Patience, err)
 	}
 	return err
-}
-
-// refused decides what a refusal means for a delivery. While a platform is deployed
-// anew it may answer a good request with 404 or 400, so a refusal is an outage until
-// one comes that is Options.Patience later than the first. That first one is an entry
-// of the delivery; a delivery that a person retries begins again.
-func (c *connection) refused(ctx context.Context, s mailroom.Session, refusal error) error {
-	run := s.Run()
-	var first time.Time
-	err := c.link.View(ctx, func(r mailroom.Reader) error {
-		entries, err := r.Entries(mailroom.EntryQuery{
-			Thread: run.Thread, Run: run.ID, After: run.FirstSeq - 1, Backward: true, Limit: 1,
-			Kinds: []string{KindRefused, mailroom.KindRetried},
-		})
-		if len(entries) > 0 && entries[0].Kind == KindRefused {
-			first = entries[0].At
-		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return err
-	case first.IsZero():
-		if err := note(ctx, s, KindRefused, refusal.Error()); err != nil {
-			return err
-		}
-	case time.Since(first) >= c.options.Patience:
-		return refusal
-	}
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: mailroom.AsFailure(refusal).RetryAfter, Err: refusal}
 }
 
 // sendFailure gives an error of a send its class. One after which nobody knows

@@ -53,16 +53,23 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 		"too many, without a time": {webhooktest.Fault{Code: 429}, 2, false, "answered 429"},
 		"too slow":                 {webhooktest.Fault{Code: 408}, 2, false, "answered 408"},
 		"a connection cut":         {webhooktest.Fault{Reset: true}, 2, false, "EOF"},
-		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 1, true, "answered 400 Bad Request: no such room"},
-		"who are you":              {webhooktest.Fault{Code: 401}, 1, true, "answered 401"},
-		"not here":                 {webhooktest.Fault{Code: 404}, 1, true, "answered 404"},
-		"over there":               {webhooktest.Fault{Code: 307, Location: "/there"}, 1, true, "redirects are not followed"},
+		"no":                       {webhooktest.Fault{Code: 400, Body: "no such\nroom"}, 2, false, "answered 400 Bad Request: no such room"},
+		"who are you":              {webhooktest.Fault{Code: 401}, 2, false, "answered 401"},
+		"not here":                 {webhooktest.Fault{Code: 404}, 2, false, "answered 404"},
+		"over there":               {webhooktest.Fault{Code: 307, Location: "/there"}, 2, false, "redirects are not followed"},
+		"no, for long":             {webhooktest.Fault{Code: 400}, 2, true, "answered 400"},
+		"not here, for long":       {webhooktest.Fault{Code: 404}, 2, true, "answered 404"},
+		"over there, for long":     {webhooktest.Fault{Code: 307, Location: "/there"}, 2, true, "redirects are not followed"},
 		"nobody":                   {webhooktest.Fault{Code: 410}, 1, true, "nobody is there any more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newOffice(t)
 			o.Fail(c.fault)
+			if c.dead && c.tries > 1 { // longer than a receiver is waited for
+				o.options.Patience = time.Nanosecond
+				o.Fail(c.fault)
+			}
 			o.start()
 			o.says("1", "r", "one")
 			o.Until(t, "the request", func() bool { return len(o.Posts()) >= c.tries })

@@ -29,6 +29,9 @@ import (
 // Kind is the name of this platform in configurations.
 const Kind = "webhook"
 
+// patience is the default of [Options].Patience.
+const patience = 5 * time.Minute
+
 // Options are one program. Secret and Hooks are needed.
 type Options struct {
 	// Secret returns the secrets, with white space between them: each request that comes
@@ -48,6 +51,11 @@ type Options struct {
 	// Gap and EditGap are those of the traits; 0 is none, and 1 s.
 	Gap, EditGap time.Duration
 	CallTime     time.Duration // for one request; 0 is 20 s
+	// Patience is for how long a message is posted again that the receiver refuses with
+	// 4xx or 3xx, other than 410. Standard Webhooks counts each answer but 2xx as a
+	// failure that is retried (https://www.standardwebhooks.com); a reply holds up those
+	// behind it, so it is not for days here. 0 is 5 min.
+	Patience time.Duration
 }
 
 // Pace is how this platform is kept going: nothing has to be heard.
@@ -134,7 +142,7 @@ func (c *connection) traits() chat.Traits {
 		Platform: Kind, Bot: Kind, Most: mailroom.MaxText, Units: func(text string) int { return len(text) },
 		Edits: c.options.Edits, Buttons: true, Gap: c.options.Gap, EditGap: cmp.Or(c.options.EditGap, time.Second),
 		Repeats: "sent again with the same webhook-id, by which the receiver is to know it",
-		Known:   math.MaxInt64,
+		Known:   math.MaxInt64, Patience: cmp.Or(c.options.Patience, patience),
 	}
 	if c.address == nil {
 		t.Mute = "the channel has no url"

@@ -112,6 +112,8 @@ func (p Policy) Transport() *http.Transport {
 		IdleConnTimeout:       20 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
+		// No answer needs more. The default is 10 MiB for each request under way.
+		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
 

@@ -147,3 +147,20 @@ func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {
 		t.Error("it asks for a proxy")
 	}
 }
+
+// TestAnAnswerWithALongHeaderIsBrokenOff long before what the standard library allows.
+func TestAnAnswerWithALongHeaderIsBrokenOff(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 16 {
+			w.Header().Add("X-Long", strings.Repeat("x", 16<<10))
+		}
+	}))
+	defer s.Close()
+	client := &http.Client{Transport: vet.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}.Transport()}
+	defer client.CloseIdleConnections()
+	a, err := client.Get(s.URL)
+	if err == nil {
+		_ = a.Body.Close() // it should not be there
+		t.Errorf("a header of 256 KiB is read: %s", a.Status)
+	}
+}

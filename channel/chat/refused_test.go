@@ -1,0 +1,61 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/chat"
+	"mailroom/channel/chat/chattest"
+)
+
+// TestARefusalCountsOnceItHasLasted: a platform that may refuse good messages for a while
+// is asked again for its patience, also over a restart. Then the message is a dead
+// letter, and the next one goes out.
+func TestARefusalCountsOnceItHasLasted(t *testing.T) {
+	const patience = 5 * time.Minute
+	refused := &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("404 Not Found")}
+	inOffice(t, echo, func(o *office) {
+		o.platform.Traits.Patience = patience
+		began := time.Now()
+		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+			if strings.Contains(c.Message.Text, "poison") || time.Since(began) < 4*time.Minute {
+				return refused
+			}
+			c.Do()
+			return nil
+		})
+		o.start()
+		o.platform.Say("ann", "one")
+		<-time.After(2 * time.Minute)
+		o.stop()
+		o.start()
+		o.settled(1)
+		o.has("one")
+		if n := len(o.notes(chat.KindRefused)); n != 1 {
+			o.t.Errorf("the first refusal is noted %d times", n)
+		}
+		began = time.Now().Add(-time.Hour) // the platform is there again
+		told := time.Now()
+		o.platform.Say("ann", "poison")
+		o.platform.Say("ann", "two")
+		runs := o.settled(3)
+		o.has("one", "two")
+		dead := runs[1]
+		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.Failed || dead.Error.Class != mailroom.Permanent || lasted < patience || lasted > 3*patience {
+			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
+		}
+	})
+	inOffice(t, echo, func(o *office) { // a platform whose refusals are documented
+		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error { return refused })
+		o.start()
+		told := time.Now()
+		o.platform.Say("ann", "one")
+		if run := o.settled(1)[0]; run.Status != mailroom.Failed || run.FinishedAt.Sub(told) > time.Minute {
+			o.t.Errorf("it is %s after %s", run.Status, run.FinishedAt.Sub(told))
+		}
+	})
+}
