@@ -73,6 +73,7 @@ type Agent struct {
 	Kind      *string `json:"kind" doc:"null if it is served elsewhere only."`
 	Version   *string `json:"version" doc:"Of its present definition, where that is known."`
 	Program   *string `json:"program" doc:"Version of the program behind it, where there is one that told it."`
+	Isolation *string `json:"isolation" doc:"What keeps its program from the server's data: namespace, landlock, a user, or none; null of an agent that is no program of this server."`
 	Available bool    `json:"available" doc:"Its runs are started."`
 	Reason    *string `json:"reason" doc:"Why it is not available."`
 	Workers   int     `json:"workers" doc:"Live workers that serve it."`

@@ -87,6 +87,7 @@ func (s *Server) described(name string) *client.Agent {
 	d := s.options.Describe(name)
 	return &client.Agent{
 		Name: name, Kind: given(d.Kind), Version: given(d.Version), Program: given(d.Program), Reason: given(d.Problem),
+		Isolation: given(d.Isolation),
 	}
 }
 

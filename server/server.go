@@ -142,6 +142,8 @@ type Description struct {
 	Program string // version of the program behind it, in that one's words
 	Problem string // why it cannot run now
 	Barred  bool   // submits to it are refused, with the problem
+	// Isolation is what keeps its program from the data of this process.
+	Isolation string
 }
 
 func (o *Options) fill() {

@@ -49,6 +49,13 @@ type Options struct {
 	// of a process that used the same mark and was killed.
 	Mark string
 
+	// Isolation keeps the command from what it hides; see package proc. nil
+	// starts it as it is.
+	Isolation *proc.Isolation
+	// Files is a folder that Isolation hides. Of what is in it, the command can
+	// read the files that the messages of its thread name.
+	Files string
+
 	// StartTimeout is for the first byte of output on stdout or stderr, and
 	// IdleTimeout for the silence between two of them (before the first too, if
 	// there is no StartTimeout). TotalTimeout is for the whole command. 0 is
@@ -178,7 +185,11 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 		return cause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
 	}
 	env, secrets := a.environment(run)
-	child, err := proc.Start(a.spec(run, env, secrets))
+	shown, err := a.shown(input)
+	if err != nil {
+		return err
+	}
+	child, err := proc.Start(a.spec(run, env, secrets, shown))
 	if err != nil {
 		return startFailure(err)
 	}
@@ -200,10 +211,11 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	return conclude(ctx, s, e, a.verdict(e), mailroom.Step{})
 }
 
-func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret) proc.Spec {
+// spec describes the process of an attempt, which can read the files in shown.
+func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []string) proc.Spec {
 	o := a.options
 	return proc.Spec{
-		Command: o.Command, Dir: o.Dir, Env: env,
+		Command: o.Command, Dir: o.Dir, Env: env, Isolation: a.isolation(shown),
 		Belongs: func(lookup func(string) (string, bool)) bool {
 			attempt, ok := marked(run, lookup)
 			return ok && attempt == run.Attempt

@@ -38,7 +38,7 @@ func Usable(o ProgramOptions) error {
 		allowed = EnvAllow(o.Profile)
 	}
 	why := o.Profile.Unfit(program.Place{
-		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0,
+		Mode: cmp.Or(o.Permissions, o.Profile.Modes[0]), Root: os.Geteuid() == 0 && (o.Isolation == nil || o.Isolation.User == nil),
 		Lookup: func(name string) (value string, ok bool) {
 			for _, e := range o.Env {
 				if n, v, _ := strings.Cut(e, "="); n == name {
@@ -75,7 +75,7 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 		env = append(env, envMark+"="+o.Mark)
 	}
 	child, err := proc.Start(proc.Spec{
-		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir,
+		Command: append([]string{cmp.Or(o.Program, o.Profile.Program)}, o.Profile.Version...), Env: env, Dir: o.Dir, Isolation: o.Isolation,
 		Limits: proc.Limits{Total: versionTime, Output: 64 << 10, Interrupt: time.Second, Terminate: time.Second},
 	})
 	if err != nil {

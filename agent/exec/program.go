@@ -29,6 +29,9 @@ type ProgramOptions struct {
 	EnvAllow []string // nil is DefaultEnvAllow and what the profile names
 	Mark     string   // as in Options
 
+	Isolation *proc.Isolation // as in Options
+	Files     string          // as in Options
+
 	// As in Options, but that 0 is a minute for StartTimeout, ten for
 	// IdleTimeout and no limit for TotalTimeout, and less than 0 no limit. A
 	// sign of life is a line that says more than that there is trouble.
@@ -67,7 +70,7 @@ func NewProgram(o ProgramOptions) (mailroom.Agent, error) {
 	}
 	base, err := newAgent(Options{
 		Command: []string{cmp.Or(o.Program, o.Profile.Program)}, Dir: o.Dir, EnvAllow: o.EnvAllow,
-		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark,
+		Env: slices.Concat(o.Profile.Env, o.Env), Mark: o.Mark, Isolation: o.Isolation, Files: o.Files,
 		StartTimeout: limit(o.StartTimeout, DefaultStartTimeout), IdleTimeout: limit(o.IdleTimeout, DefaultIdleTimeout),
 		TotalTimeout: limit(o.TotalTimeout, 0), KillGrace: o.KillGrace, MaxOutput: cmp.Or(o.MaxOutput, defaultProgramOutput),
 	})
@@ -271,7 +274,11 @@ func total(texts []string) (n int) {
 func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 	turn := t.agent.turn
 	turn.Session, turn.Resume = p.session, p.resume
-	spec := t.agent.spec(t.run, t.env, t.secrets)
+	shown, err := t.shown(ctx)
+	if err != nil {
+		return nil, err
+	}
+	spec := t.agent.spec(t.run, t.env, t.secrets, shown)
 	spec.Command = append(slices.Clone(spec.Command), t.agent.profile.Args(turn)...)
 	spec.Limits.StdoutOnly = true
 	spec.Urgent = func(why error) bool { return lost(why) || errors.Is(why, errGone) }

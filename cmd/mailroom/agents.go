@@ -23,6 +23,7 @@ type roster struct {
 	agents   map[string]engine.Agent
 	kinds    map[string]string
 	programs *programs
+	sandbox  *sandbox
 	present  []mailroom.Definition // by agent
 	old      []mailroom.Definition // kept, but not present
 }
@@ -31,14 +32,14 @@ type roster struct {
 // versions that runs may still be pinned to. One that cannot be rebuilt is left
 // out: its runs fail for good, naming it.
 func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (*roster, error) {
-	mark := c.Mark
-	r := &roster{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log)}
+	r := &roster{agents: map[string]engine.Agent{}, kinds: map[string]string{}, programs: newPrograms(log), sandbox: newSandbox(c, log)}
 	configured := maps.Clone(c.Agents)
 	for _, p := range program.All() {
 		if configured[p.Name] != nil {
 			continue // whatever it is there
 		}
-		if offered := c.Offered(p); r.programs.offer(p.Name, programOptions(p, offered, mark)) {
+		offered := c.Offered(p)
+		if r.programs.offer(p.Name, programOptions(p, offered, c.Mark, confined{})) {
 			configured[p.Name] = offered
 		}
 	}
@@ -52,19 +53,12 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 		if err != nil {
 			return nil, err
 		}
-		built, err := buildAgent(a, mark)
-		if err != nil {
+		if err := r.build(name, a, c.Mark, version); err != nil {
 			return nil, fmt.Errorf("agent %s: %w", name, err)
 		}
-		if p := program.Find(a.Kind); p != nil {
-			r.programs.add(name, programOptions(p, a, mark))
-		}
-		r.agents[name] = engine.Agent{
-			Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Kept: map[string]mailroom.Agent{},
-		}
-		r.kinds[name] = a.Kind
 		r.present = append(r.present, mailroom.Definition{Agent: name, Version: version, Body: body})
 	}
+	r.sandbox.warn()
 	for _, d := range kept {
 		a, present := r.agents[d.Agent]
 		if present && a.Version == d.Version {
@@ -74,7 +68,7 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 		if !present {
 			continue // due runs of it fail as of an agent that nobody has
 		}
-		built, err := rebuildAgent(d, configured[d.Agent], mark)
+		built, err := r.rebuild(d, configured[d.Agent], c.Mark)
 		if err != nil {
 			log.Warn("an older version of an agent cannot be kept; runs that are pinned to it will fail", "agent", d.Agent, "version", d.Version, "error", err)
 			continue
@@ -84,17 +78,47 @@ func newRoster(c *config.Config, kept []mailroom.Definition, log *slog.Logger) (
 	return r, nil
 }
 
-func rebuildAgent(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
+// build adds a present agent.
+func (r *roster) build(name string, a *config.Agent, mark, version string) error {
+	var around confined
+	if a.IsProgram() {
+		var err error
+		if around, err = r.sandbox.confine(name, a); err != nil {
+			return err
+		}
+	}
+	built, err := buildAgent(a, mark, around)
+	if err != nil {
+		return err
+	}
+	if p := program.Find(a.Kind); p != nil {
+		r.programs.add(name, programOptions(p, a, mark, around))
+	}
+	r.agents[name] = engine.Agent{
+		Agent: built, Version: version, Limit: a.Limit, Deadline: a.Deadline, Kept: map[string]mailroom.Agent{},
+	}
+	r.kinds[name] = a.Kind
+	return nil
+}
+
+// rebuild makes an agent of a kept definition.
+func (r *roster) rebuild(d mailroom.Definition, present *config.Agent, mark string) (mailroom.Agent, error) {
 	a, err := config.Rebuild(d.Body, present)
 	if err != nil {
 		return nil, err
 	}
-	return buildAgent(a, mark)
+	var around confined
+	if a.IsProgram() {
+		if around, err = r.sandbox.confine("", a); err != nil {
+			return nil, err
+		}
+	}
+	return buildAgent(a, mark, around)
 }
 
-func buildAgent(a *config.Agent, mark string) (mailroom.Agent, error) {
+func buildAgent(a *config.Agent, mark string, around confined) (mailroom.Agent, error) {
 	if p := program.Find(a.Kind); p != nil {
-		return exec.NewProgram(programOptions(p, a, mark))
+		return exec.NewProgram(programOptions(p, a, mark, around))
 	}
 	switch a.Kind {
 	case config.KindEcho:
@@ -105,15 +129,16 @@ func buildAgent(a *config.Agent, mark string) (mailroom.Agent, error) {
 		return tour.New(tour.Options{Pace: a.Pace}), nil
 	case config.KindExec:
 		return exec.New(exec.Options{
-			Command: a.Command, Dir: a.Dir, Env: variables(a.Env), EnvAllow: a.EnvAllow,
+			Command: a.Command, Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow,
 			StartTimeout: a.StartTimeout, IdleTimeout: a.IdleTimeout, TotalTimeout: a.TotalTimeout, Mark: mark,
+			Isolation: around.isolation, Files: around.files,
 		})
 	}
 	return nil, fmt.Errorf("nothing can run the kind %q", a.Kind)
 }
 
 // programOptions are the settings of a program. A time of 0s is no limit.
-func programOptions(p *program.Profile, a *config.Agent, mark string) exec.ProgramOptions {
+func programOptions(p *program.Profile, a *config.Agent, mark string, around confined) exec.ProgramOptions {
 	noneIfZero := func(d time.Duration) time.Duration {
 		if d == 0 {
 			return -1
@@ -122,7 +147,8 @@ func programOptions(p *program.Profile, a *config.Agent, mark string) exec.Progr
 	}
 	return exec.ProgramOptions{
 		Profile: p, Program: a.Program, Model: a.Model, Args: a.Args, Permissions: program.Mode(a.Permissions),
-		Dir: a.Dir, Env: variables(a.Env), EnvAllow: a.EnvAllow, Mark: mark,
+		Dir: around.dir, Env: append(around.env, variables(a.Env)...), EnvAllow: a.EnvAllow, Mark: mark,
+		Isolation: around.isolation, Files: around.files,
 		StartTimeout: noneIfZero(a.StartTimeout), IdleTimeout: noneIfZero(a.IdleTimeout), TotalTimeout: noneIfZero(a.TotalTimeout),
 	}
 }

@@ -30,7 +30,7 @@ type bridged struct {
 
 func newBridged(t *testing.T, settings string) *bridged {
 	t.Helper()
-	return &bridged{home: newHome(t, settings), platform: polltest.New(t)}
+	return &bridged{home: newHome(t, "isolation = \"none\"\n"+settings), platform: polltest.New(t)}
 }
 
 // told is the file in which the agent notes what it was told, a line each.

@@ -30,6 +30,9 @@ type home struct {
 func newHome(t *testing.T, settings string) *home {
 	t.Helper()
 	h := &home{t: t, folder: folder.Folder(t.TempDir())}
+	if strings.Contains(settings, `kind = "exec"`) {
+		settings = "isolation = \"none\"\n" + settings // they wait for the pipe in the folder
+	}
 	if err := os.WriteFile(h.folder.Config(), []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}

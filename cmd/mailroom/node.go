@@ -96,7 +96,9 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Agents: func() []string { return names },
 		Absent: roster.programs.missing,
 		Describe: func(name string) server.Description {
-			return roster.programs.describe(name, server.Description{Kind: roster.kinds[name], Version: agents[name].Version})
+			return roster.programs.describe(name, server.Description{
+				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.of(name),
+			})
 		},
 		Faces:    faces(hooks, log),
 		Channels: n.channels, Pairings: newDoors(c, n.ledger),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,6 +167,9 @@ func scriptField(ts *testscript.TestScript, _ bool, args []string) {
 
 // process is a server in a process of its own. It belongs to one test.
 type process struct {
+	program string               // path; "" finds mailroom
+	attr    *syscall.SysProcAttr // of the process; nil: none
+
 	cmd    *exec.Cmd // nil: there is none
 	url    string
 	talk   *transcript
@@ -183,7 +187,8 @@ func (p *process) start(dir string, env []string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("mailroom", append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd := exec.Command(cmp.Or(p.program, "mailroom"), append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.SysProcAttr = p.attr
 	p.talk, p.exited = &transcript{log: log, grown: make(chan struct{}, 1)}, make(chan struct{})
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, p.talk
 	if err := cmd.Start(); err != nil {

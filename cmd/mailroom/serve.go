@@ -95,6 +95,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if c.Mark, err = held.MakeMark(); err != nil {
 		return err
 	}
+	c.Data = string(dir)
 	if err := reap(ctx, c.Mark, log); err != nil {
 		return err
 	}

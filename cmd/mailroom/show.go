@@ -66,13 +66,13 @@ func (m *Main) printAgents(agents []client.Agent, output format) error {
 	if output == asJSON {
 		return m.printJSON(client.Page[client.Agent]{Items: agents})
 	}
-	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING"}}
+	rows := [][]string{{"AGENT", "KIND", "VERSION", "PROGRAM", "AVAILABLE", "WORKERS", "RUNNING", "ISOLATION"}}
 	for _, a := range agents {
 		available := "yes"
 		if !a.Available {
 			available = "no: " + text(a.Reason)
 		}
-		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running)})
+		rows = append(rows, []string{a.Name, orDash(a.Kind), orDash(a.Version), orDash(a.Program), available, fmt.Sprint(a.Workers), fmt.Sprint(a.Running), orDash(a.Isolation)})
 	}
 	return m.printList(rows, nil, "no agents")
 }

@@ -19,6 +19,7 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/bus"
 	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/engine"
 	"mailroom/internal/recovery"
 	"mailroom/remote"
@@ -98,9 +99,16 @@ rest; a second one ends it at once.`,
 }
 
 // build makes the agent that is served.
-func (w working) build() (mailroom.Agent, error) {
+func (w working) build(s *sandbox) (mailroom.Agent, error) {
+	around, err := s.confine(w.agent, &config.Agent{EnvAllow: w.env, Confinement: config.Confinement{Isolation: config.IsolationAuto}})
+	if err != nil {
+		return nil, err
+	}
+	s.warn()
 	if w.profile == "" {
-		return exec.New(exec.Options{Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...)})
+		return exec.New(exec.Options{
+			Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...), Isolation: around.isolation, Files: around.files,
+		})
 	}
 	p := program.Find(w.profile)
 	if p == nil {
@@ -112,6 +120,7 @@ func (w working) build() (mailroom.Agent, error) {
 	}
 	o := exec.ProgramOptions{
 		Profile: p, Args: w.command, Permissions: program.Mode(w.permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
+		Isolation: around.isolation, Files: around.files,
 	}
 	if err := exec.Usable(o); err != nil {
 		return nil, err
@@ -121,7 +130,8 @@ func (w working) build() (mailroom.Agent, error) {
 
 // work serves an agent until ctx ends.
 func (m *Main) work(ctx context.Context, w working) error {
-	agent, err := w.build()
+	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
+	agent, err := w.build(m.sandboxOfWork(w.tokenFile, log))
 	if err != nil {
 		return refusal(exitUsage, "", "%w", err)
 	}
@@ -138,7 +148,6 @@ func (m *Main) work(ctx context.Context, w working) error {
 	if u, err := url.Parse(d.url); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 		m.say("nothing encrypts what goes to %s, the token neither", d.url)
 	}
-	log := slog.New(slog.NewTextHandler(m.Stderr, nil))
 	b := bus.New()
 	l, err := remote.Dial(ctx, client.New(d.url, d.token, client.WithHTTPClient(keptAlive(d.web)), client.WithTimeout(workTry)), b, remote.Options{
 		Agents: []string{w.agent}, Host: w.name, PID: os.Getpid(), Log: log,

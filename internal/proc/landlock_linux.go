@@ -70,6 +70,9 @@ func (p *plan) restrict() error {
 			return &opError{"allow what is shown", err}
 		}
 	}
+	if err := p.dropCapabilities(); err != nil {
+		return err
+	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return &opError{"use Landlock", err}
 	}

@@ -5,19 +5,34 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// capabilities that a shim needs to prepare a namespace, where it is not root.
+// Capabilities that a shim needs to prepare a namespace, where it is not root.
 const (
-	capSetPCap   = 8
-	capSysPtrace = 19
-	capSysAdmin  = 21
-	lastCap      = 63 // more than any kernel has
+	capSetPCap  = 8
+	capSysAdmin = 21
+	lastCap     = 63 // more than any kernel has
 )
+
+// rootless are the capabilities that the programs of a server that is root do not
+// get: those with which one reads the memory or the mounts of other processes, or
+// devices and the kernel itself.
+func rootless() []uintptr {
+	return []uintptr{
+		16, // CAP_SYS_MODULE
+		17, // CAP_SYS_RAWIO
+		19, // CAP_SYS_PTRACE
+		capSysAdmin,
+		27, // CAP_MKNOD
+		38, // CAP_PERFMON
+		39, // CAP_BPF
+	}
+}
 
 // namespaceAttributes adds to a process's attributes the namespaces of a shim.
 // As root all users are themselves in it, so that files belong to whom they
@@ -94,11 +109,12 @@ func mapSelf(uid, gid int) error {
 // dropCapabilities bounds what the child can have. The shim keeps its own, and
 // so the child cannot trace it.
 func (p *plan) dropCapabilities() error {
-	if p.User != nil {
-		return nil // another user has none
+	if p.User != nil || p.Kind == Landlock && os.Geteuid() != 0 {
+		return nil // it has none
 	}
+	some := rootless()
 	for c := range uintptr(lastCap + 1) {
-		if os.Geteuid() == 0 && c != capSysAdmin && c != capSysPtrace {
+		if os.Geteuid() == 0 && !slices.Contains(some, c) {
 			continue
 		}
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)

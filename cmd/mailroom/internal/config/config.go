@@ -13,6 +13,7 @@ import (
 	"mailroom/agent/exec/program"
 	"mailroom/agent/tour"
 	"mailroom/internal/nearest"
+	"mailroom/internal/proc"
 )
 
 // Config are the settings of a server. Every one of them has a default, so an
@@ -39,6 +40,7 @@ type Config struct {
 	AgentGrace    time.Duration // before due runs of an agent that nobody has fail
 	MaxQueued     int           // runs in the queue of one thread; 0: any number
 	Retention     time.Duration // of entries; 0: for ever
+	Isolation     string        // of agents that say nothing else
 
 	Agents   map[string]*Agent
 	Channels map[string]*Channel
@@ -53,6 +55,9 @@ type Config struct {
 	// Mark is what processes of agents are marked with, so that they can be
 	// found after this one was killed. The data folder gives it, no file does.
 	Mark string
+
+	// Data is the data folder, which is hidden from programs; no file gives it.
+	Data string
 
 	file string          // it was read from, or ""
 	set  map[string]bool // dotted keys that the file or a flag gave
@@ -83,6 +88,37 @@ type Agent struct {
 	StartTimeout time.Duration // to its first output; 0: none
 	IdleTimeout  time.Duration // between two outputs; 0: none
 	TotalTimeout time.Duration // 0: none but the deadline
+	Confinement
+}
+
+// Confinement is what a program is kept from. It is no part of an agent's
+// definition: an older version of the agent runs with the present one.
+type Confinement struct {
+	Isolation    string // one of the values below
+	User         string // of the system; "" is the server's own
+	MaxProcesses int    // of that user; 0: as many as the server's
+	MaxOpenFiles int    // 0: as many as the server's
+	MaxFileSize  int    // bytes; 0: any
+}
+
+// Values of isolation. Others name one mechanism, which must be there.
+const (
+	IsolationAuto     = "auto"     // the best that the machine has
+	IsolationRequired = "required" // that, and no start without any
+)
+
+func isolations() []string {
+	return []string{IsolationAuto, IsolationRequired, string(proc.Namespace), string(proc.Landlock), string(proc.None)}
+}
+
+func (c *Confinement) settings() []setting {
+	return []setting{
+		{"isolation", "What keeps it from the server's data: auto is the best that this machine has, required too but no start without any, else namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
+		{"user", "User of the system that it runs as, for a server that runs as root; empty is the server's own.", text(&c.User)},
+		{"max_processes", "Processes of its user, at most; 0 leaves that to the system.", number(&c.MaxProcesses, 0, 10_000_000)},
+		{"max_open_files", "Files that one of its processes may have open; 0 leaves that to the system.", number(&c.MaxOpenFiles, 0, 10_000_000)},
+		{"max_file_size", "Largest file that it may write; 0B is any size.", size(&c.MaxFileSize, 0, 1<<30)},
+	}
 }
 
 // Kinds of agents.
@@ -108,14 +144,20 @@ func newAgent(kind string) *Agent {
 		a.Program, a.Permissions, a.EnvAllow = p.Program, string(p.Modes[0]), exec.EnvAllow(p)
 		a.StartTimeout, a.IdleTimeout = exec.DefaultStartTimeout, exec.DefaultIdleTimeout
 	}
+	if a.IsProgram() {
+		a.Isolation = IsolationAuto
+	}
 	return a
 }
+
+// IsProgram reports whether the agent starts a program of the system.
+func (a *Agent) IsProgram() bool { return a.Kind == KindExec || program.Find(a.Kind) != nil }
 
 // Offered returns the settings of an agent that nobody has configured: of a
 // program that was found.
 func (c *Config) Offered(p *program.Profile) *Agent {
 	a := newAgent(p.Name)
-	a.Limit, a.Deadline = c.Runs, c.RunDeadline
+	a.Limit, a.Deadline, a.Isolation = c.Runs, c.RunDeadline, c.Isolation
 	return a
 }
 
@@ -148,6 +190,7 @@ func Default() *Config {
 		Channels:      map[string]*Channel{},
 		Pace:          defaultPace(),
 		WhenAllDown:   Stay,
+		Isolation:     IsolationAuto,
 		set:           map[string]bool{},
 	}
 	c.inherit()
@@ -175,6 +218,7 @@ func (c *Config) settings() []setting {
 		{"run_deadline", "Longest time of one attempt of a run.", duration(&c.RunDeadline, 10*time.Millisecond, most)},
 		{"agent_grace", "After this time, due runs of an agent that no worker has fail.", duration(&c.AgentGrace, time.Millisecond, most)},
 		{"max_queued", "Runs in the queue of one thread, at most; 0 is any number.", number(&c.MaxQueued, 0, 100_000_000)},
+		{"isolation", "isolation of agents that are programs and set none: auto, required, namespace, landlock or none.", oneOf(&c.Isolation, isolations()...)},
 		{"retention", "How long entries are kept after their run has ended; 0s keeps them for ever.", duration(&c.Retention, 0, 100*most)},
 	}
 }
@@ -211,6 +255,7 @@ func (a *Agent) settings() []setting {
 			setting{"idle_timeout", "Longest time between two outputs; 0s is no limit.", duration(&a.IdleTimeout, 0, most)},
 			setting{"total_timeout", "Longest time in all; 0s leaves it to deadline.", duration(&a.TotalTimeout, 0, most)},
 		)
+		all = append(all, a.Confinement.settings()...)
 	}
 	return all
 }

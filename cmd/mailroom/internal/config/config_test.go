@@ -63,6 +63,7 @@ func TestAgentsTakeWhatTheyDoNotSet(t *testing.T) {
 		"coder": {
 			Kind: KindExec, Limit: 2, Deadline: 2 * time.Minute, Command: []string{"cat", "-u"}, Dir: "/tmp",
 			Env: map[string]string{"MODEL": "small"}, EnvAllow: []string{"PATH", "HOME"}, IdleTimeout: 90 * time.Second,
+			Confinement: Confinement{Isolation: IsolationAuto},
 		},
 	}
 	if diff := cmp.Diff(want, got.Agents); diff != "" {

@@ -94,6 +94,9 @@ func bytesOf(s string) (n int, ok bool) {
 }
 
 func sized(n int) string {
+	if n == 0 {
+		return "0B"
+	}
 	for _, u := range units() {
 		if n%u.bytes == 0 {
 			return strconv.Itoa(n/u.bytes) + u.name

@@ -55,7 +55,7 @@ func TestOnlyLoopbackAddressesAreNotExposed(t *testing.T) {
 }
 
 const topLevel = "limits, agents, channels, tracker, listen, default_agent, log_level, tls_cert, tls_key, behind_proxy, hosts, origins, runs, lease, renew, sweep, " +
-	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, retention"
+	"stop_grace, shutdown_grace, run_deadline, agent_grace, max_queued, isolation, retention"
 
 func TestWhatIsWrongWithALimitIsNamed(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{

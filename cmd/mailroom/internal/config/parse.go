@@ -212,6 +212,9 @@ func (c *Config) inherit() {
 		if !c.set["agents."+name+".deadline"] {
 			a.Deadline = c.RunDeadline
 		}
+		if a.IsProgram() && !c.set["agents."+name+".isolation"] {
+			a.Isolation = c.Isolation
+		}
 	}
 	for name, ch := range c.Channels {
 		c.pauses(name, ch)

@@ -9,17 +9,22 @@ import (
 )
 
 // Definition returns what decides what a run of the agent does, as JSON with
-// sorted keys, which can be kept and given to [Rebuild]. limit and deadline say
-// when and how long it may run, not what it does, and are not in it. Of the
+// sorted keys, which can be kept and given to [Rebuild]. limit, deadline and the
+// keys of Confinement say when, how long and how closed in it may run, not what it
+// does, and are not in it. Of the
 // variables of env it has the names, and digests instead of the values, because
 // they hold secrets; a secret that is changed often is better passed through
 // env_allow, which counts by name.
 func (a *Agent) Definition() (json.RawMessage, error) {
 	definition := map[string]any{}
+	outside := map[string]bool{"limit": true, "deadline": true}
+	for _, s := range a.Confinement.settings() {
+		outside[s.key] = true
+	}
 	for _, s := range a.settings() {
-		switch s.key {
-		case "limit", "deadline":
-		case "env":
+		switch {
+		case outside[s.key]:
+		case s.key == "env":
 			digests := map[string]string{}
 			for name, value := range a.Env {
 				digests[name] = envDigest(name, value)
@@ -55,7 +60,7 @@ func envDigest(name, value string) string {
 }
 
 // Rebuild makes the agent of a kept definition. The values of its variables,
-// its limit and its deadline are those of the present agent of that name; a
+// its limit, deadline and confinement are those of the present agent of that name; a
 // variable that has another value now, or is gone, is an error that names it.
 func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	var given map[string]any
@@ -68,6 +73,9 @@ func Rebuild(definition json.RawMessage, present *Agent) (*Agent, error) {
 	}
 	a := newAgent(kind)
 	a.Limit, a.Deadline = present.Limit, present.Deadline
+	if a.IsProgram() && present.IsProgram() {
+		a.Confinement = present.Confinement
+	}
 	known := map[string]setting{}
 	for _, s := range a.settings() {
 		known[s.key] = s

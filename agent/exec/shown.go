@@ -1,0 +1,92 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"mailroom"
+	"mailroom/internal/proc"
+)
+
+// maxShown is how many files of a thread a command can read, the latest ones.
+const maxShown = 500
+
+// isolation is that of an attempt, which can read the files in shown.
+func (a *agent) isolation(shown []string) *proc.Isolation {
+	if a.options.Isolation == nil {
+		return nil
+	}
+	i := *a.options.Isolation
+	i.Show = shown
+	return &i
+}
+
+// hidesFiles reports whether files that messages name have to be shown.
+func (a *agent) hidesFiles() bool {
+	i := a.options.Isolation
+	if i == nil || a.options.Files == "" || i.Kind == proc.None {
+		return false
+	}
+	_, err := os.Stat(a.options.Files) // it is made for the first file
+	return err == nil
+}
+
+// shown returns the paths of the files of messages that are in the folder Files.
+// What a message names is not trusted: a path that leads elsewhere is left out.
+func (a *agent) shown(messages []mailroom.Message) (paths []string, err error) {
+	if !a.hidesFiles() {
+		return nil, nil
+	}
+	for i := len(messages) - 1; i >= 0; i-- {
+		for _, p := range messages[i].Parts {
+			path := where(p.URI)
+			if p.Type != "file" || !filepath.IsAbs(path) || filepath.Clean(path) != path || len(paths) == maxShown {
+				continue
+			}
+			if name, err := filepath.Rel(a.options.Files, path); err != nil || !filepath.IsLocal(name) || name == "." {
+				continue
+			}
+			if err := a.open(path); err != nil {
+				return nil, err
+			}
+			paths = append(paths, path)
+		}
+	}
+	return paths, nil
+}
+
+// open lets another user read a file. The folder that it is in keeps all others
+// from it; the command gets it in a place of its own.
+func (a *agent) open(path string) error {
+	if a.options.Isolation.User == nil {
+		return nil
+	}
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil // it is not shown
+	}
+	if err == nil && info.Mode().Perm()&0o004 == 0 {
+		err = os.Chmod(path, info.Mode().Perm()|0o044)
+	}
+	if err != nil {
+		return fmt.Errorf("let the user of the agent read a file: %w", err)
+	}
+	return nil
+}
+
+// shown returns the files of the thread that the program can read: a session
+// remembers files of earlier turns.
+func (t *attempt) shown(ctx context.Context) ([]string, error) {
+	if !t.agent.hidesFiles() {
+		return nil, nil
+	}
+	messages, err := t.session.Transcript(ctx, maxHistory)
+	if err != nil {
+		return nil, fmt.Errorf("read the transcript: %w", err)
+	}
+	return t.agent.shown(append(messages, t.input...))
+}

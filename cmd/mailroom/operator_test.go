@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/internal/proc"
+)
+
+// attempts are what an agent tries that wants to be the operator, each a shell
+// command that succeeds if it gets there. A command that is missing here gets
+// nowhere. The last one is what every agent may do.
+func attempts() [][2]string {
+	return [][2]string{
+		{"read the token", `grep -q . "$DATA/token"`},
+		{"read the store", `grep -q . "$DATA/mailroom.db"`},
+		{"read another thread's file", `grep -q theirs "$THEIRS"`},
+		{"read the token through another process", `grep -q . /proc/[0-9]*/root"$DATA/token"`},
+		{"read the token past the mount", `umount "$DATA"; unshare -m umount "$DATA"; nsenter -t "$PPID" -m grep -q . "$DATA/token" || grep -q . "$DATA/token"`},
+		{"read a secret of the server's environment", `cat /proc/[0-9]*/environ | grep -aq hush-from-the-server`},
+		{"change the configuration", `: >>"$DATA/mailroom.toml"`},
+		{"approve a ticket", `"$MAILROOM" --data "$DATA" approve asks`},
+		{"read a file sent to its thread", `grep -q mine "$MINE"`},
+	}
+}
+
+// stage is a machine's user, as whom a server runs, and an isolation of its
+// agent, with what the agent gets.
+type stage struct {
+	server    string // "root" or "ordinary"
+	isolation string
+	user      string // of the agent
+	shown     string // by mailroom agents
+	own       bool   // it can read what was sent to its own thread
+	open      bool   // nothing is refused
+}
+
+// An ordinary user of the machine, who need not be in its list of users.
+const ordinaryUID = 54321
+
+func TestAnAgentIsNotTheOperator(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		if kind, err := proc.Probe(t.Context()); kind != proc.None || err == nil {
+			t.Errorf("programs are isolated by %s, %v", kind, err)
+		}
+		return
+	}
+	var table bytes.Buffer
+	out := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "SERVER\tISOLATION\tTHE AGENT TRIES TO\tOUTCOME")
+	for _, s := range stages(t) {
+		got := s.play(t)
+		for i, a := range attempts() {
+			outcome := "refused"
+			if got[a[0]] {
+				outcome = "POSSIBLE"
+			}
+			fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", s.server, s.shown, a[0], outcome)
+			last := i == len(attempts())-1
+			switch {
+			case last && got[a[0]] != (s.own || s.open):
+				t.Errorf("server of %s, %s: the agent reads its own file: %v", s.server, s.shown, got[a[0]])
+			case !last && got[a[0]] && !s.open:
+				t.Errorf("server of %s, %s: the agent can %s", s.server, s.shown, a[0])
+			}
+		}
+		// The table says the truth only if the agent would have got there.
+		if s.open && (!got["read the token"] || !got["approve a ticket"]) {
+			t.Errorf("server of %s without isolation: the agent got %v; the test proves nothing", s.server, got)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("what an agent gets that wants to be the operator:\n%s", table.String())
+}
+
+// stages are those that this machine has.
+func stages(t *testing.T) (all []stage) {
+	servers := []string{"ordinary"}
+	if os.Geteuid() == 0 {
+		servers = append(servers, "root")
+	}
+	for _, server := range servers {
+		all = append(all, stage{server: server, isolation: "none", shown: "none", open: true})
+		for _, kind := range []proc.Kind{proc.Landlock, proc.Namespace} {
+			if why := proc.Try(t.Context(), kind); why != nil {
+				t.Logf("this machine has no %s: %v", kind, why)
+				continue
+			}
+			all = append(all, stage{server: server, isolation: string(kind), shown: string(kind), own: true})
+			if server == "root" && kind == proc.Namespace {
+				all = append(all, stage{server: server, isolation: string(kind), user: "nobody", shown: "namespace, user nobody", own: true})
+			}
+		}
+		if server == "root" {
+			all = append(all, stage{server: server, isolation: "none", user: "nobody", shown: "user nobody"})
+		}
+	}
+	return all
+}
+
+// play starts a server and lets its agent try everything.
+func (s stage) play(t *testing.T) map[string]bool {
+	t.Helper()
+	base := t.TempDir()
+	data := filepath.Join(base, "data")
+	program := filepath.Join(base, "mailroom")
+	mine, theirs := filepath.Join(data, "files", "ab", "mine.txt"), filepath.Join(data, "files", "cd", "theirs.txt")
+	var script strings.Builder
+	script.WriteString("#!/bin/sh\nexec 2>/dev/null\n")
+	for i, a := range attempts() {
+		fmt.Fprintf(&script, "if (%s) >/dev/null; then echo %d; fi\n", a[1], i)
+	}
+	script.WriteString("echo done\n")
+	settings := fmt.Sprintf("[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
+		"env = { DATA = %q, MINE = %q, THEIRS = %q, MAILROOM = %q }\n[agents.tour]\npace = \"0s\"\n",
+		filepath.Join(base, "script"), s.isolation, s.user, data, mine, theirs, program)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string][]byte{
+		program: binary, filepath.Join(base, "script"): []byte(script.String()), filepath.Join(data, "mailroom.toml"): []byte(settings),
+		mine: []byte("mine"), theirs: []byte("theirs"),
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := &process{program: program}
+	if os.Geteuid() == 0 {
+		// The folder is its server's alone; the way to it is open.
+		err = errors.Join(os.Chmod(filepath.Dir(base), 0o755), os.Chmod(data, 0o700))
+		if s.server == "ordinary" {
+			p.attr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUID, Gid: ordinaryUID}}
+			err = errors.Join(err, os.Chown(base, ordinaryUID, ordinaryUID), filepath.WalkDir(data, func(path string, _ fs.DirEntry, e error) error {
+				return errors.Join(e, os.Chown(path, ordinaryUID, ordinaryUID))
+			}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := append(os.Environ(), "MAILROOM_DATA="+data, "HOME="+base, "MAILROOM_TOKEN=hush-from-the-server")
+	if err := p.start(base, env); err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	said, shown := s.ask(t, folder.Folder(data), p.url, mine)
+	if shown != s.shown {
+		t.Errorf("server of %s: the isolation is shown as %q, want %q", s.server, shown, s.shown)
+	}
+	got := map[string]bool{}
+	for i, a := range attempts() {
+		got[a[0]] = strings.Contains(said, fmt.Sprintf("%d\n", i))
+	}
+	if !strings.HasSuffix(said, "done\n") {
+		t.Errorf("server of %s, %s: the agent said %q", s.server, s.shown, said)
+	}
+	return got
+}
+
+// ask makes a ticket, and has the agent work with a file that was sent to its
+// thread. It returns what the agent said, and how its isolation is shown.
+func (s stage) ask(t *testing.T, data folder.Folder, url, mine string) (said, shown string) {
+	t.Helper()
+	token, err := data.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c := client.New(url, token)
+	if _, err := c.Submit(ctx, client.Submit{Thread: "asks", Agent: "tour", Text: "go"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := await(data, "asks", "run.waiting"); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := c.Submit(ctx, client.Submit{Thread: "probing", Agent: "probe", Parts: []mailroom.Part{
+		{Type: "text", Text: "look"}, {Type: "file", Name: "mine.txt", URI: "file://" + mine},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := c.WaitRun(ctx, sent.Run, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Status != mailroom.Completed || run.Reply == nil {
+		t.Fatalf("server of %s, %s: the run is %+v", s.server, s.shown, run)
+	}
+	agents, err := c.Agents(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range agents {
+		if a.Name == "probe" && a.Isolation != nil {
+			shown = *a.Isolation
+		}
+	}
+	return *run.Reply, shown
+}

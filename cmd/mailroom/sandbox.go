@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mailroom/cmd/mailroom/internal/config"
+	"mailroom/cmd/mailroom/internal/folder"
+	"mailroom/internal/proc"
+)
+
+// sandbox decides what keeps the programs of agents from what is the server's:
+// its data folder, and the files with its secrets.
+type sandbox struct {
+	off     bool     // programs are started as they are
+	data    string   // the data folder; "": there is none
+	hide    []string // it and the other files
+	secrets []string // variables that programs do not get
+	log     *slog.Logger
+
+	// Filled while agents are built.
+	tried  map[proc.Kind]error
+	chosen map[string]string // by agent, as it is shown
+	open   []string          // agents with nothing that keeps them away
+	reason error             // why, of the last one that did not choose it
+}
+
+// confined is how the programs of one agent are started.
+type confined struct {
+	isolation *proc.Isolation
+	files     string
+	dir       string
+	env       []string // who it is; what the configuration sets comes behind
+}
+
+// newSandbox finds what is to be hidden. It tries nothing yet.
+func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
+	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
+	if c.Data == "" { // it is not served
+		s.off = true
+		return s
+	}
+	s.data = resolved(c.Data)
+	s.hide = []string{s.data}
+	s.conceal(c.File(), c.TLSKey)
+	for _, channel := range c.ChannelNames() {
+		for _, secret := range c.Channels[channel].Secrets() {
+			s.conceal(secret.File)
+		}
+	}
+	return s
+}
+
+// conceal adds files that are not in the data folder.
+func (s *sandbox) conceal(paths ...string) {
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if path = resolved(path); (s.data == "" || !inside(path, s.data)) && !slices.Contains(s.hide, path) {
+			s.hide = append(s.hide, path)
+		}
+	}
+}
+
+// resolved is a path without links, as far as it is there.
+func resolved(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+func inside(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
+}
+
+// confine decides for an agent, and refuses what it asks for and cannot have.
+func (s *sandbox) confine(name string, a *config.Agent) (confined, error) {
+	c := confined{dir: a.Dir}
+	if s.off {
+		return c, nil
+	}
+	if s.data != "" {
+		c.files = filepath.Join(s.data, "files")
+	}
+	c.isolation = &proc.Isolation{Hide: s.hide, Resources: proc.Resources{
+		Processes: uint64(a.MaxProcesses), OpenFiles: uint64(a.MaxOpenFiles), FileSize: uint64(a.MaxFileSize),
+	}}
+	home := os.Getenv("HOME")
+	if a.User != "" {
+		u, err := s.become(&c, a.User)
+		if err != nil {
+			return c, err
+		}
+		home = u.HomeDir
+	}
+	if h, ok := a.Env["HOME"]; ok {
+		home = h
+	}
+	unfit := s.keep(&c, home)
+	kind, why := s.kind(a.Isolation, unfit)
+	private := kind == proc.None && a.User != "" && s.private() == nil
+	switch {
+	case kind != proc.None, private, a.Isolation == config.IsolationAuto, a.Isolation == string(proc.None):
+	default:
+		return c, fmt.Errorf("isolation is %q, and it cannot be had: %w", a.Isolation, why)
+	}
+	c.isolation.Kind = kind
+	s.note(name, a, kind, private, why)
+	return c, nil
+}
+
+// become makes another user of the system run the program.
+func (s *sandbox) become(c *confined, name string) (*user.User, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("user %q: %w", name, err)
+	}
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("user is %q, but only a server that runs as root can start programs as another user", name)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("groups of user %q: %w", name, err)
+	}
+	var ids []uint32
+	for _, id := range append([]string{u.Uid, u.Gid}, groups...) {
+		n, err := strconv.ParseUint(id, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("user %q: id %q is no number", name, id)
+		}
+		ids = append(ids, uint32(n))
+	}
+	if ids[0] == 0 {
+		return nil, fmt.Errorf("user %q is root itself; name another", name)
+	}
+	c.isolation.User = &proc.User{UID: ids[0], GID: ids[1], Groups: ids[2:]}
+	c.env = []string{"HOME=" + u.HomeDir, "USER=" + u.Username, "LOGNAME=" + u.Username}
+	if c.dir == "" {
+		c.dir = u.HomeDir
+	}
+	return u, nil
+}
+
+// keep leaves the folder in which a program works, and its home, as they are
+// where they are inside the data folder. One that is the data folder cannot be
+// hidden from it, which is the error.
+func (s *sandbox) keep(c *confined, home string) error {
+	if s.data == "" {
+		return nil
+	}
+	for what, path := range map[string]string{"works in": c.dir, "has as its HOME": home} {
+		if path == "" && what != "works in" {
+			continue
+		}
+		path = resolved(path)
+		switch {
+		case path == s.data:
+			return fmt.Errorf("it %s the data folder itself", what)
+		case inside(path, s.data):
+			c.isolation.Keep = append(c.isolation.Keep, path)
+		}
+	}
+	slices.Sort(c.isolation.Keep)
+	return nil
+}
+
+// kind returns what a value of isolation means on this machine, and why that is
+// None although something else was asked for.
+func (s *sandbox) kind(asked string, unfit error) (proc.Kind, error) {
+	kinds := []proc.Kind{proc.Namespace, proc.Landlock}
+	switch asked {
+	case string(proc.None):
+		return proc.None, nil
+	case config.IsolationAuto, config.IsolationRequired:
+	default:
+		kinds = []proc.Kind{proc.Kind(asked)}
+	}
+	if unfit != nil {
+		return proc.None, unfit
+	}
+	var why error
+	for _, kind := range kinds {
+		err, known := s.tried[kind]
+		if !known {
+			err = proc.Try(context.Background(), kind)
+			s.tried[kind] = err
+		}
+		if err == nil {
+			return kind, nil
+		}
+		why = errors.Join(why, fmt.Errorf("%s: %w", kind, err))
+	}
+	return proc.None, why
+}
+
+// private reports, as an error, whom the mode of the data folder lets in.
+func (s *sandbox) private() error {
+	info, err := os.Stat(s.data)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("others may enter the data folder: chmod 700 %s", s.data)
+	}
+	return err
+}
+
+// note keeps what was chosen for a present agent, for those who ask and for the
+// log.
+func (s *sandbox) note(name string, a *config.Agent, kind proc.Kind, private bool, why error) {
+	if name == "" {
+		return
+	}
+	for _, variable := range a.EnvAllow {
+		if slices.Contains(s.secrets, variable) {
+			s.log.Warn("env_allow names a variable with a secret of the server; the agent does not get it", "agent", name, "variable", variable)
+		}
+	}
+	switch {
+	case a.User != "" && kind == proc.None:
+		s.chosen[name] = "user " + a.User
+	case a.User != "":
+		s.chosen[name] = string(kind) + ", user " + a.User
+	default:
+		s.chosen[name] = string(kind)
+	}
+	if kind == proc.None && !private {
+		s.chosen[name] = string(proc.None)
+		s.open = append(s.open, name)
+		if why != nil {
+			s.reason = why
+		}
+	}
+}
+
+// of returns what keeps the programs of an agent away, as it is shown; "" for one
+// that has none.
+func (s *sandbox) of(agent string) string {
+	if s == nil {
+		return ""
+	}
+	return s.chosen[agent]
+}
+
+// warn says which agents are not kept away, once.
+func (s *sandbox) warn() {
+	if len(s.open) == 0 {
+		return
+	}
+	args := []any{"agents", strings.Join(s.open, ", ")}
+	if s.reason != nil {
+		args = append(args, "reason", strings.ReplaceAll(s.reason.Error(), "\n", "; "))
+	}
+	s.log.Warn("nothing keeps the programs of agents from the server's data and tokens", args...)
+}
+
+// sandboxOfWork is that of mailroom work, whose machine may have a data folder too.
+func (m *Main) sandboxOfWork(tokenFile string, log *slog.Logger) *sandbox {
+	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: []string{"MAILROOM_TOKEN"}}
+	if dir, err := folder.Find(m.data, m.Env); err == nil {
+		if _, err := os.Stat(string(dir)); err == nil {
+			s.data = resolved(string(dir))
+			s.hide = []string{s.data}
+		}
+	}
+	s.conceal(tokenFile)
+	return s
+}
