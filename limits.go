@@ -8,6 +8,7 @@ const (
 	MaxSubmitKey  = 200 // characters
 	MaxMessages   = 100 // in one submit
 	MaxText       = 1 << 20
+	MaxPage       = 4 << 20 // bytes of one page of a list, unless its first item is larger
 	MaxOptions    = 64 << 10
 	MaxMetadata   = 16 << 10
 	MaxCheckpoint = 256 << 10

@@ -16,12 +16,12 @@ func (c *Client) Reserve(ctx context.Context, in Reserve) (Reserved, error) {
 // Reservations returns those that hold now: of a project, or with "" of all that
 // the token sees.
 func (c *Client) Reservations(ctx context.Context, project string) ([]Reservation, error) {
-	q := url.Values{}
-	if project != "" {
-		q.Set("project", project)
-	}
-	page, err := get[Page[Reservation]](ctx, c, "/v1/reservations", q)
-	return page.Items, err
+	return Collect(ctx, func(ctx context.Context, q ListQuery) (Page[Reservation], error) {
+		v := url.Values{}
+		put(v, "project", project)
+		put(v, "cursor", q.Cursor)
+		return get[Page[Reservation]](ctx, c, "/v1/reservations", v)
+	}, ListQuery{})
 }
 
 // RenewReservation lets a reservation last longer. One that has ended is NotFound.

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 )
 
 // CreateToken makes an account. Its secret is in the answer, and nowhere else: if
@@ -14,8 +15,11 @@ func (c *Client) CreateToken(ctx context.Context, in NewToken) (CreatedToken, er
 
 // Tokens returns all accounts, by name.
 func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
-	page, err := get[Page[Token]](ctx, c, "/v1/tokens", nil)
-	return page.Items, err
+	return Collect(ctx, func(ctx context.Context, q ListQuery) (Page[Token], error) {
+		v := url.Values{}
+		put(v, "cursor", q.Cursor)
+		return get[Page[Token]](ctx, c, "/v1/tokens", v)
+	}, ListQuery{})
 }
 
 // RevokeToken ends what the holder of a token may do, and the streams and waits

@@ -121,20 +121,33 @@ func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error)
 	if len(runs) == 0 || runs[0].Thread != thread {
 		return m, missing
 	}
-	said, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{mailroom.KindMessage}})
-	if err != nil {
-		return m, err
+	said := mailroom.EntryQuery{Thread: thread, After: runs[0].FirstSeq - 1, Run: run, Kinds: []string{mailroom.KindMessage}}
+	err = eachEntry(r, said, func(e mailroom.Entry) (more bool, err error) {
+		err = e.Decode(&m)
+		return m.ID != id, err
+	})
+	if err == nil && m.ID != id {
+		return mailroom.Message{}, missing
 	}
-	for _, e := range said {
-		var m mailroom.Message
-		if err := e.Decode(&m); err != nil {
-			return m, err
+	return m, err
+}
+
+// eachEntry calls f for each entry that q selects, in pages, for as long as it
+// wants more. Not more than a page of entries is held at a time.
+func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry) (more bool, err error)) error {
+	q.Limit, q.Bytes = 200, mailroom.MaxPage
+	for {
+		page, err := r.Entries(q)
+		if err != nil || len(page) == 0 {
+			return err
 		}
-		if m.ID == id {
-			return m, nil
+		for _, e := range page {
+			if more, err := f(e); err != nil || !more {
+				return err
+			}
+			q.After = e.Seq
 		}
 	}
-	return m, missing
 }
 
 // findSubmitted reads the message whose first entry is seq, with its present
@@ -161,18 +174,17 @@ func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Me
 			return messageAt(r, thread, in.Seq)
 		}
 	}
-	reads, err := r.Entries(mailroom.EntryQuery{
-		Thread: thread, After: seq, Run: m.Run, Kinds: mailroom.ReadKinds(),
-	})
-	if err != nil {
-		return m, err
-	}
-	for _, e := range reads {
-		if read, err := readBy(r, e, id, seq); err != nil || read.ID == id {
-			return read, err
+	reads := mailroom.EntryQuery{Thread: thread, After: seq, Run: m.Run, Kinds: mailroom.ReadKinds()}
+	now := m
+	err = eachEntry(r, reads, func(e mailroom.Entry) (more bool, err error) {
+		read, err := readBy(r, e, id, seq)
+		if err != nil || read.ID != id {
+			return true, err
 		}
-	}
-	return m, nil
+		now = read
+		return false, nil
+	})
+	return now, err
 }
 
 // readBy returns the message of that id, first at seq, with the content that an
@@ -258,30 +270,32 @@ func (l *Ledger) Effects(ctx context.Context, run *mailroom.Run) (states map[str
 // outlived returns what the log has of a message whose run was purged: a run
 // goes with its first entry, and messages that joined it later may be kept.
 func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, state string, err error) {
-	entries, err := r.Entries(mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
+	after := mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
 		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,
-	}})
+	}}
 	now, state = *m, mailroom.Read
-	for _, e := range entries {
+	err = eachEntry(r, after, func(e mailroom.Entry) (more bool, err error) {
 		var body struct {
 			Message string `json:"message"`
 		}
 		if err := e.Decode(&body); err != nil {
-			return now, state, err
+			return false, err
 		}
 		mine := slices.Contains(holders(m), e.Run)
 		switch {
 		case e.Kind == mailroom.KindEdited && body.Message == m.ID:
 			if now, err = messageAt(r, m.Thread, e.Seq); err != nil {
-				return now, state, err
+				return false, err
 			}
 		case e.Kind == mailroom.KindRetracted && body.Message == m.ID:
-			return now, mailroom.Retracted, nil
+			state = mailroom.Retracted
+			return false, nil
 		case e.Kind == mailroom.KindCompleted && mine:
 			state = mailroom.Done
 		case e.Kind == mailroom.KindCancelled && mine && e.Attempt == 0:
 			state = mailroom.Superseded
 		}
-	}
+		return true, nil
+	})
 	return now, state, err
 }

@@ -161,8 +161,9 @@ func unread(r mailroom.Reader, thread, agent string, box mailroom.Inbox, limit i
 	if err != nil || len(rows) == 0 {
 		return nil, 0, err
 	}
+	size := 0
 	for after := box.Read; ; {
-		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage})
+		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return nil, 0, err
 		}
@@ -171,15 +172,19 @@ func unread(r mailroom.Reader, thread, agent string, box mailroom.Inbox, limit i
 			if err := e.Decode(&one.Notification); err != nil {
 				return nil, 0, err
 			}
-			after = e.Seq
 			if !box.Unread(agent, e.Seq, &one.Notification) {
+				after = e.Seq
 				continue
 			}
+			if size += len(e.JSON()); size > mailroom.MaxPage && len(found) > 0 {
+				return found, after, nil
+			}
+			after = e.Seq
 			if found = append(found, one); len(found) == limit {
 				return found, after, nil
 			}
 		}
-		if len(page) < unreadPage {
+		if len(page) == 0 {
 			return found, rows[0].LastSeq, nil
 		}
 	}

@@ -3,8 +3,12 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"mailroom"
 )
@@ -15,7 +19,8 @@ type TranscriptQuery struct {
 	Thread     string
 	Key        int64 // of the thread's row, if it may be no other under this id; 0: whichever is there
 	Before     string
-	Limit      int    // 0: 100; a group of messages that were read together is not split
+	Limit      int    // 0: 100; messages that were read together are not split by it, but by Bytes
+	Bytes      int    // of the messages' JSON together, unless the first has more; 0: mailroom.MaxPage
 	Visibility string // "" is all there are
 	All        bool   // also superseded, retracted and unread messages, where they arrived
 }
@@ -29,21 +34,19 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	before := int64(0)
-	if q.Before != "" {
-		if before, err = strconv.ParseInt(q.Before, 10, 64); err != nil || before < 1 {
-			return nil, "", &mailroom.Error{
-				Code: mailroom.Invalid, Message: "before: is not a cursor of this list",
-				Fields: []mailroom.Field{{Location: "before", Message: "is not a cursor of this list", Value: q.Before}},
-			}
-		}
+	if q.Bytes == 0 {
+		q.Bytes = mailroom.MaxPage
+	}
+	before, skip, err := transcriptCursor(q.Before)
+	if err != nil {
+		return nil, "", err
 	}
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		if err := sameThread(r, q); err != nil {
 			return err
 		}
-		w := walk{r: r, q: q, seen: map[string]bool{}}
-		if err := w.back(before); err != nil {
+		w := walk{r: r, q: q, seen: map[string]bool{}, cut: before - 1, skip: skip}
+		if err := w.back(before); err != nil && !errors.Is(err, errFull) {
 			return err
 		}
 		slices.Reverse(w.out)
@@ -51,6 +54,27 @@ func (l *Ledger) Transcript(ctx context.Context, q TranscriptQuery) (items []mai
 		return nil
 	})
 	return items, next, err
+}
+
+// transcriptCursor reads SEQ, the entry that a page goes on before, or SEQ:N, when
+// the page before ended within the messages that the last entry before SEQ names:
+// N of them were in it.
+func transcriptCursor(text string) (before int64, skip int, err error) {
+	if text == "" {
+		return 0, 0, nil
+	}
+	seq, n, within := strings.Cut(text, ":")
+	before, err = strconv.ParseInt(seq, 10, 64)
+	if err == nil && within {
+		skip, err = strconv.Atoi(n)
+	}
+	if err != nil || before < 1 || skip < 0 {
+		return 0, 0, &mailroom.Error{
+			Code: mailroom.Invalid, Message: "before: is not a cursor of this list",
+			Fields: []mailroom.Field{{Location: "before", Message: "is not a cursor of this list", Value: text}},
+		}
+	}
+	return before, skip, nil
 }
 
 func sameThread(r mailroom.Reader, q TranscriptQuery) error {
@@ -71,16 +95,28 @@ type walk struct {
 	seen map[string]bool // messages that were read at a later entry
 	out  []mailroom.Message
 	next string
+
+	cut    int64 // the entry within whose messages the page before ended
+	skip   int   // how many of them it had
+	bytes  int   // of out
+	looked int   // entries so far
 }
+
+// lookMost bounds the entries that one page looks at. A page that ends there is
+// short and has a next.
+const lookMost = 20_000
+
+// errFull ends a walk that has taken what fits. next is set.
+var errFull = errors.New("the page is full")
 
 func (w *walk) back(before int64) error {
 	for {
-		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200})
+		page, err := w.r.Entries(mailroom.EntryQuery{Thread: w.q.Thread, Before: before, Backward: true, Limit: 200, Bytes: mailroom.MaxPage})
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		for _, e := range page {
-			if len(w.out) >= w.q.Limit {
+			if w.looked++; len(w.out) >= w.q.Limit || w.looked > lookMost {
 				w.next = strconv.FormatInt(e.Seq+1, 10)
 				return nil
 			}
@@ -113,13 +149,17 @@ func (w *walk) entry(e mailroom.Entry) error {
 	if err != nil {
 		return err
 	}
-	return w.read(seqs...)
+	return w.read(e.Seq, seqs...)
 }
 
-// read emits the messages at these entries, the last one first. What was read
-// late may have been purged before the entry which says that it was read.
-func (w *walk) read(seqs ...int64) error {
-	for _, seq := range slices.Backward(seqs) {
+// read emits the messages that the entry at names, the last one first. What was
+// read late may have been purged before the entry which says that it was read.
+func (w *walk) read(at int64, seqs ...int64) error {
+	for i, seq := range slices.Backward(seqs) {
+		done := len(seqs) - 1 - i
+		if at == w.cut && done < w.skip {
+			continue // the page before has it
+		}
 		m, err := messageAt(w.r, w.q.Thread, seq)
 		if mailroom.CodeOf(err) == mailroom.NotFound {
 			purged, other := w.purged()
@@ -132,7 +172,7 @@ func (w *walk) read(seqs ...int64) error {
 			return err
 		}
 		w.seen[m.ID] = true
-		if err := w.emit(m); err != nil {
+		if err := w.emit(m, fmt.Sprintf("%d:%d", at+1, done)); err != nil {
 			return err
 		}
 	}
@@ -152,7 +192,7 @@ func (w *walk) message(m mailroom.Message) error {
 				return err
 			}
 		}
-		return w.emit(m)
+		return w.emit(m, strconv.FormatInt(m.Seq+1, 10))
 	}
 	if !w.q.All || w.seen[m.ID] {
 		return nil
@@ -165,22 +205,34 @@ func (w *walk) message(m mailroom.Message) error {
 	case err != nil:
 		return err
 	case state == mailroom.Accepted, state == mailroom.Superseded, state == mailroom.Retracted:
-		return w.emit(now)
+		return w.emit(now, strconv.FormatInt(m.Seq+1, 10))
 	}
 	return nil
 }
 
-func (w *walk) emit(m mailroom.Message) (err error) {
+// emit takes a message into the page, or ends the page before it: here is the
+// cursor of a page that begins with it.
+func (w *walk) emit(m mailroom.Message, here string) (err error) {
 	if w.q.Visibility != "" && m.Visibility != w.q.Visibility {
 		return nil
 	}
-	m.State, err = messageState(w.r, &m)
+	if m.State, err = messageState(w.r, &m); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if w.bytes += len(raw); w.bytes > w.q.Bytes && len(w.out) > 0 {
+		w.next = here
+		return errFull
+	}
 	w.out = append(w.out, m)
-	return err
+	return nil
 }
 
-// Before returns the last messages, at most limit, that were read before the
-// run's input, in order of reading.
+// Before returns the last messages that were read before the run's input, in order
+// of reading: at most limit, and no more than mailroom.MaxPage bytes of them.
 func (l *Ledger) Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error) {
 	before, err := l.FirstStart(ctx, run)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 
 	"mailroom"
 	"mailroom/client"
@@ -25,6 +26,8 @@ const (
 	// scanMost bounds the rows that one request looks at. A page that ends
 	// there is short and has a next.
 	scanMost = 50_000
+	// scanBytes bounds, as the store counts them, the rows that one view reads.
+	scanBytes = 2 * mailroom.MaxPage
 )
 
 // list reads rows R, newest first, and shows them as W.
@@ -48,13 +51,14 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 		return nil, err
 	}
 	out := client.Page[W]{Items: []W{}}
-	for scanned := 0; ; {
-		part, err := l.scan(ctx, s, from, p.Limit-len(out.Items))
+	for scanned, room := 0, mailroom.MaxPage; ; {
+		part, err := l.scan(ctx, s, from, p.Limit-len(out.Items), room)
 		if err != nil {
 			return nil, err
 		}
 		out.Items = append(out.Items, part.shown...)
 		scanned += part.scanned
+		room -= part.bytes
 		from = part.last
 		full := part.more || scanned >= scanMost
 		if full && !part.end {
@@ -70,14 +74,16 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 // part is what one view gave.
 type part[W any] struct {
 	shown   []W
+	bytes   int // of them as JSON; more than there was room for only if the first alone is
 	scanned int
 	last    int64 // key of the last row that was looked at and taken or left out
 	more    bool  // a row that matches follows last
 	end     bool  // no row follows last
 }
 
-// scan looks at one page of rows and shows at most want of those that match.
-func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (part[W], error) {
+// scan looks at one page of rows and shows at most want of those that match, as far
+// as there is room for them.
+func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room int) (part[W], error) {
 	out := part[W]{last: from}
 	who := requestOf(ctx).who
 	size := scanPage
@@ -89,7 +95,7 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (
 		if err != nil {
 			return err
 		}
-		out.end, out.scanned = len(rows) < size, len(rows)
+		out.end, out.scanned = len(rows) == 0, len(rows) // a page may be short because it is large
 		visible, err := l.visible(rd, who, rows)
 		if err != nil {
 			return err
@@ -111,10 +117,36 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want int) (
 			}
 			out.last = l.key(row)
 		}
-		out.shown, err = l.show(rd, taken)
+		if out.shown, err = l.show(rd, taken); err != nil {
+			return err
+		}
+		fits, err := out.fit(room)
+		if fits < len(taken) {
+			out.more, out.end, out.last = true, false, from
+			if fits > 0 {
+				out.last = l.key(taken[fits-1])
+			}
+		}
 		return err
 	})
 	return out, err
+}
+
+// fit keeps what there is room for, and at least one in an empty page, so that every
+// page leads on. It returns how many that are.
+func (p *part[W]) fit(room int) (n int, err error) {
+	for n = range p.shown {
+		raw, err := json.Marshal(p.shown[n])
+		if err != nil {
+			return n, err
+		}
+		if p.bytes+len(raw) > room && (n > 0 || room < mailroom.MaxPage) {
+			p.shown = p.shown[:n]
+			return n, nil
+		}
+		p.bytes += len(raw)
+	}
+	return len(p.shown), nil
 }
 
 // visible tells of which threads of a page's rows who may know.
@@ -152,6 +184,33 @@ func (l list[R, W]) parse(s *Server, who *mailroom.Token, cursor string) (int64,
 }
 
 func (l list[R, W]) of(who *mailroom.Token) []byte { return []byte(l.name + "\x00" + who.Name) }
+
+// pageAfter is a page of a list that is read whole: what comes after a cursor, as far
+// as it fits. place says where an item stands; places grow with the list.
+func pageAfter[T any](items []T, cursor string, place func(T) string) (*body[client.Page[T]], error) {
+	after, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return nil, wrong("query.cursor", "is not the next of a page of this list", cursor)
+	}
+	out := client.Page[T]{Items: []T{}}
+	size := 0
+	for _, item := range items {
+		if cursor != "" && place(item) <= string(after) {
+			continue
+		}
+		raw, err := json.Marshal(item)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(raw); size > mailroom.MaxPage && len(out.Items) > 0 {
+			next := base64.RawURLEncoding.EncodeToString([]byte(place(out.Items[len(out.Items)-1])))
+			out.Next = &next
+			break
+		}
+		out.Items = append(out.Items, item)
+	}
+	return &body[client.Page[T]]{out}, nil
+}
 
 // newCursors makes what seals cursors. They outlive the process, as long as the
 // operator's secret stays.

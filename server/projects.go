@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"mailroom"
@@ -75,6 +76,7 @@ func showReservations(rows []mailroom.Reservation) []client.Reservation {
 }
 
 type listReservationsInput struct {
+	Cursor  string `query:"cursor" doc:"The next of the page before."`
 	Project string `query:"project" doc:"Default: all that the token sees."`
 }
 
@@ -83,7 +85,8 @@ func (s *Server) listReservations(ctx context.Context, in *listReservationsInput
 	if err != nil {
 		return nil, within("query.", err)
 	}
-	return &body[client.Page[client.Reservation]]{client.Page[client.Reservation]{Items: showReservations(rows)}}, nil
+	items := showReservations(rows)
+	return pageAfter(items, in.Cursor, func(r client.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
 }
 
 // ReservationPath is the reservation in a path.

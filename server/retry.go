@@ -83,7 +83,7 @@ func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, m
 	if !slices.Contains(ended, q.Statuses[0]) {
 		return nil, 0, nil
 	}
-	q.Limit = scanPage
+	q.Limit, q.Bytes = scanPage, scanBytes
 	for {
 		var rows []*mailroom.Run
 		var visible map[string]bool
@@ -108,10 +108,10 @@ func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, m
 				oldest = append(oldest, runRef{r.ID, r.Thread})
 			}
 		}
-		if n := len(oldest); n > 2*retryMost || len(rows) < scanPage {
+		if n := len(oldest); n > 2*retryMost || len(rows) == 0 {
 			oldest = slices.Clone(oldest[max(0, n-retryMost):]) // newer ones come first
 		}
-		if len(rows) < scanPage {
+		if len(rows) == 0 {
 			slices.Reverse(oldest)
 			return oldest, matched, nil
 		}

@@ -64,7 +64,7 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.
 		thread: func(r *mailroom.Run) string { return r.Thread },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Run, error) {
 			q := q
-			q.From, q.Limit = from, limit
+			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			return rd.Runs(q)
 		},
 	}

@@ -46,7 +46,7 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 		thread: func(t *mailroom.Thread) string { return t.ID },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
 			q := q
-			q.From, q.Limit = from, limit
+			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			if id, ok := f.Exact("id"); ok {
 				return onlyBelow(rd, id, from)
 			}
@@ -197,24 +197,18 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 	}
 	q := mailroom.EntryQuery{
 		Thread: id, After: in.After, Before: in.Before, Kinds: kinds(in.Kind), Run: in.Run,
-		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1,
+		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: mailroom.MaxPage,
 	}
-	var found []mailroom.Entry
+	out := client.Page[mailroom.Entry]{}
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		_, err := seeThread(rd, requestOf(ctx).who, id)
+		t, err := seeThread(rd, requestOf(ctx).who, id)
 		if err == nil {
-			found, err = rd.Entries(q)
+			out, err = entriesPage(rd, t, q)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, err
-	}
-	out := client.Page[mailroom.Entry]{Items: found}
-	if len(found) > in.Limit {
-		out.Items = found[:in.Limit]
-		next := strconv.FormatInt(out.Items[in.Limit-1].Seq, 10)
-		out.Next = &next
 	}
 	if q.Backward {
 		slices.Reverse(out.Items)
@@ -223,6 +217,40 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 		out.Items = []mailroom.Entry{}
 	}
 	return &body[client.Page[mailroom.Entry]]{out}, nil
+}
+
+// entriesMost bounds the entries of a log that one request looks at for those that
+// it asks for. A page that ends there is short and has a next.
+const entriesMost = 50_000
+
+// entriesPage reads one page of q, of one entry fewer than its Limit.
+func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out client.Page[mailroom.Entry], err error) {
+	end := int64(0) // of what is looked at, if it is not the end of what was asked for
+	switch low, high := max(q.After+1, t.FirstSeq), t.LastSeq; {
+	case q.Backward && min(q.Before-1, high)-low >= entriesMost:
+		q.After = min(q.Before-1, high) - entriesMost
+		end = q.After + 1
+	case !q.Backward && (q.Before == 0 || q.Before-low > entriesMost) && high-low >= entriesMost:
+		q.Before = low + entriesMost
+		end = q.Before - 1
+	}
+	found, err := rd.Entries(q)
+	if err != nil {
+		return out, err
+	}
+	var more bool
+	out.Items, more = mailroom.FirstEntries(found, q.Bytes)
+	if len(out.Items) == q.Limit {
+		out.Items, more = out.Items[:q.Limit-1], true
+	}
+	if more {
+		end = out.Items[len(out.Items)-1].Seq
+	}
+	if end != 0 {
+		next := strconv.FormatInt(end, 10)
+		out.Next = &next
+	}
+	return out, nil
 }
 
 func kinds(given []string) []string {

@@ -53,7 +53,7 @@ func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[c
 		thread: func(k *mailroom.Ticket) string { return k.Thread },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Ticket, error) {
 			q := q
-			q.From, q.Limit = from, limit
+			q.From, q.Limit, q.Bytes = from, limit, scanBytes
 			return rd.Tickets(q)
 		},
 	}

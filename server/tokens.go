@@ -46,13 +46,20 @@ func newSecret() string {
 	return secretPrefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(raw))
 }
 
-func (s *Server) listTokens(ctx context.Context, _ *none) (*body[client.Page[client.Token]], error) {
+type listTokensInput struct {
+	Cursor string `query:"cursor" doc:"The next of the page before."`
+}
+
+func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[client.Page[client.Token]], error) {
 	rows, err := s.options.Ledger.Tokens(ctx)
-	out := client.Page[client.Token]{Items: []client.Token{}}
-	for _, t := range rows {
-		out.Items = append(out.Items, showToken(t))
+	if err != nil {
+		return nil, err
 	}
-	return &body[client.Page[client.Token]]{out}, err
+	items := make([]client.Token, 0, len(rows))
+	for _, t := range rows {
+		items = append(items, showToken(t))
+	}
+	return pageAfter(items, in.Cursor, func(t client.Token) string { return t.Name })
 }
 
 type revokeTokenInput struct {

@@ -89,12 +89,8 @@ func beginning(ctx context.Context, c *client.Client, t client.Thread) (string, 
 	if run == nil { // nothing has started: what comes is all there is
 		return fmt.Sprint(t.LastSeq), nil
 	}
-	first, err := c.Entries(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{mailroom.KindStarted}, Limit: 1})
-	if err != nil {
-		return "", err
+	for first, err := range c.EachEntry(ctx, t.ID, client.EntriesQuery{Run: *run, Kinds: []string{mailroom.KindStarted}, Limit: 1}) {
+		return fmt.Sprint(first.Seq - 1), err
 	}
-	if len(first.Items) == 0 { // cancelled before it started
-		return fmt.Sprint(t.LastSeq), nil
-	}
-	return fmt.Sprint(first.Items[0].Seq - 1), nil
+	return fmt.Sprint(t.LastSeq), nil // cancelled before it started
 }

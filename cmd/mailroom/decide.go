@@ -39,11 +39,11 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 		return k, err
 	}
 	for _, key := range []string{"run", "thread"} {
-		page, err := c.Tickets(ctx, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
+		all, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: fmt.Sprintf("state:open %s:%s", key, client.Quote(id)), Limit: 500})
 		if err != nil {
 			return k, err
 		}
-		open := slices.DeleteFunc(page.Items, func(k client.Ticket) bool { return !takes(k, v) })
+		open := slices.DeleteFunc(all, func(k client.Ticket) bool { return !takes(k, v) })
 		switch len(open) {
 		case 0:
 		case 1:
@@ -87,11 +87,11 @@ func (e *waitsError) Error() string { return "run " + e.run + " waits for a deci
 // has said how to decide; nil if nobody can do anything for the run, or for the
 // runs that it waits for.
 func (m *Main) undecided(ctx context.Context, c *client.Client, run string) error {
-	open, err := c.Tickets(ctx, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
+	open, err := client.Collect(ctx, c.Tickets, client.ListQuery{Q: "state:open run:" + client.Quote(run), Limit: 500})
 	if err != nil {
 		return err
 	}
-	mine := slices.DeleteFunc(slices.Clone(open.Items), func(k client.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
+	mine := slices.DeleteFunc(slices.Clone(open), func(k client.Ticket) bool { return len(verdicts(k)) == 0 || k.Holds })
 	if len(mine) > 0 {
 		m.say("run %s waits for a decision:", run)
 		for _, k := range mine {
@@ -99,14 +99,13 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 		}
 		return &waitsError{run: run}
 	}
-	if !slices.ContainsFunc(open.Items, func(k client.Ticket) bool { return k.Kind == mailroom.Child }) {
+	if !slices.ContainsFunc(open, func(k client.Ticket) bool { return k.Kind == mailroom.Child }) {
 		return nil
 	}
-	children, err := c.Runs(ctx, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500})
-	if err != nil {
-		return err
-	}
-	for _, child := range children.Items {
+	for child, err := range client.Each(ctx, c.Runs, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500}) {
+		if err != nil {
+			return err
+		}
 		if err := m.undecided(ctx, c, child.ID); err != nil {
 			return err
 		}

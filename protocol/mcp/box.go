@@ -88,11 +88,10 @@ func tooLong(n int) error {
 
 // head is the ticket of the message at the head, nil if there is none.
 func (b *box) head(ctx context.Context) (*client.Ticket, error) {
-	open, err := b.c.Tickets(ctx, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500})
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range open.Items {
+	for k, err := range client.Each(ctx, b.c.Tickets, client.ListQuery{Q: "state:open kind:event thread:" + client.Quote(b.thread), Limit: 500}) {
+		if err != nil {
+			return nil, err
+		}
 		if k.Action != nil && *k.Action == inbox.Action {
 			return &k, nil
 		}

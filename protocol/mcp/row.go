@@ -92,12 +92,11 @@ func (b *box) added(ctx context.Context, r client.Run, known []mailroom.Message)
 	if len(known) > 0 {
 		q.After = known[0].Seq - 1
 	}
-	page, err := b.c.Entries(ctx, b.thread, q)
-	if err != nil {
-		return nil, err
-	}
 	var ids []string
-	for _, e := range page.Items {
+	for e, err := range b.c.EachEntry(ctx, b.thread, q) {
+		if err != nil {
+			return nil, err
+		}
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
 			return nil, mailroom.Errorf(mailroom.Internal, "read entry %d of thread %q: %w", e.Seq, b.thread, err)
@@ -225,20 +224,13 @@ func (b *box) peek(ctx context.Context, limit int) (Rows, error) {
 func (b *box) queue(ctx context.Context) ([]client.Run, error) {
 	var all []client.Run
 	q := client.ListQuery{Q: "status:queued thread:" + client.Quote(b.thread), Limit: 500}
-	for {
-		page, err := b.c.Runs(ctx, q)
+	for r, err := range client.Each(ctx, b.c.Runs, q) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range page.Items {
-			if r.Attempt == 0 && !later(r) && !inbox.IsCommand(r.Options) {
-				all = append(all, r)
-			}
+		if r.Attempt == 0 && !later(r) && !inbox.IsCommand(r.Options) {
+			all = append(all, r)
 		}
-		if page.Next == nil {
-			break
-		}
-		q.Cursor = *page.Next
 	}
 	slices.SortStableFunc(all, func(a, b client.Run) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place))

@@ -1,0 +1,132 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// everyPage follows the next of a list to its end. Each page must be as small as said,
+// and each item, known by what name returns, must come once.
+func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) string) (items []string, pages int) {
+	f.t.Helper()
+	seen := map[string]bool{}
+	for next := ""; ; pages++ {
+		route := "GET " + path
+		if next != "" {
+			route += "&" + param + "=" + url.QueryEscape(next)
+		}
+		a := f.call(route, "")
+		var page client.Page[json.RawMessage]
+		if err := json.Unmarshal([]byte(a.body), &page); err != nil || a.status != 200 {
+			f.t.Fatalf("%s: %d %.200s, %v", route, a.status, a.body, err)
+		}
+		if len(a.body) > mailroom.MaxPage+200 && len(page.Items) != 1 {
+			f.t.Errorf("%s: %d bytes of %d items, want at most %d", route, len(a.body), len(page.Items), mailroom.MaxPage)
+		}
+		for _, item := range page.Items {
+			n := name(item)
+			if seen[n] {
+				f.t.Fatalf("%s: %s comes again", route, n)
+			}
+			seen[n] = true
+			items = append(items, n)
+		}
+		if page.Next == nil {
+			return items, pages + 1
+		}
+		next = *page.Next
+	}
+}
+
+func named(field string) func(json.RawMessage) string {
+	return func(item json.RawMessage) string {
+		var fields map[string]json.RawMessage
+		if json.Unmarshal(item, &fields) != nil || fields[field] == nil {
+			return "?"
+		}
+		return string(fields[field])
+	}
+}
+
+// TestPagesEndAtTheirBytes has lists of large items: no page has more than it may, and
+// its next leads to the others.
+func TestPagesEndAtTheirBytes(t *testing.T) {
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // of usual buffers
+	large := strings.Repeat("x", 900<<10)
+	for i := range 6 {
+		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
+	}
+	for i := range 3 { // one commit, one row of the store, and more than a page
+		f.call("POST /v1/threads/u/messages", fmt.Sprintf(`{"mode":"collect","key":"%d","messages":[{"role":"user","text":%q},{"role":"user","text":%q}]}`, i, large, large))
+	}
+	f.claim() // reads what was collected, or the first message
+	f.claim()
+	for i := range 70 {
+		f.call("POST /v1/threads/v/messages", fmt.Sprintf(`{"text":"a","key":"%d","options":%q}`, i, large[:60<<10]))
+	}
+	for _, c := range []struct {
+		path, param, field string
+		items, pages       int
+	}{
+		{"/v1/threads/t/entries?limit=500", "after", "seq", 13, 2},
+		{"/v1/threads/t/entries?limit=500&kind=message", "after", "seq", 6, 2},
+		{"/v1/threads/t/messages?limit=500&all=true", "before", "id", 6, 2},
+		{"/v1/threads/u/messages?limit=500", "before", "id", 6, 2},
+		{"/v1/threads/u/messages?limit=500&all=true", "before", "id", 6, 2},
+		{"/v1/runs?limit=500", "cursor", "id", 77, 2},
+		{"/v1/runs?limit=500&q=mode:queue", "cursor", "id", 76, 2},
+	} {
+		items, pages := f.everyPage(c.path, c.param, named(c.field))
+		if len(items) != c.items || pages < c.pages {
+			t.Errorf("%s: %d items on %d pages, want %d on at least %d: %v", c.path, len(items), pages, c.items, c.pages, items)
+		}
+	}
+	var back []string
+	for before := "1000"; ; {
+		page := ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?limit=500&before="+before, "")
+		for i := len(page.Items) - 1; i >= 0; i-- {
+			back = append(back, fmt.Sprint(page.Items[i].Seq))
+		}
+		if page.Next == nil {
+			break
+		}
+		before = *page.Next
+	}
+	if got, want := strings.Join(back, " "), "13 12 11 10 9 8 7 6 5 4 3 2 1"; got != want {
+		t.Errorf("backward: %s, want %s", got, want)
+	}
+}
+
+func TestAnInboxEndsAtItsBytes(t *testing.T) {
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // of usual buffers
+	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)
+	data := strings.Repeat("x", 60<<10)
+	for range 80 {
+		f.call("POST /v1/notifications", fmt.Sprintf(`{"from":"bob","to":["ann"],"event":"done","data":%q}`, data))
+	}
+	if a := f.call("GET /v1/notifications?agent=ann&limit=500", ""); a.status != 200 || len(a.body) > mailroom.MaxPage+200 {
+		t.Errorf("%d, %d bytes", a.status, len(a.body))
+	}
+	total := 0
+	for {
+		a := f.call("POST /v1/notifications/take", `{"agent":"ann","limit":500}`)
+		var page client.Page[client.Notification]
+		if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(a.body) > mailroom.MaxPage+200 {
+			t.Fatalf("%d bytes of %d, %v", len(a.body), len(page.Items), err)
+		}
+		if len(page.Items) == 0 {
+			break
+		}
+		total += len(page.Items)
+	}
+	if total != 80 {
+		t.Errorf("%d were taken, want 80", total)
+	}
+}
