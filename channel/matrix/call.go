@@ -84,6 +84,18 @@ func (e *refused) Error() string {
 	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.what, e.code, e.name, e.words)
 }
 
+// refusedHere reports whether an error is a refusal that concerns the room or the event
+// it was asked about, and nothing else: a 4xx that is about neither the account nor the
+// moment (https://spec.matrix.org/latest/client-server-api/#standard-error-response). An
+// errcode that is not known is taken for one.
+func refusedHere(err error) bool {
+	e, ok := errors.AsType[*refused](err)
+	if !ok || e.code < 400 || e.code >= 500 || fatal(err) {
+		return false
+	}
+	return e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests && e.name != "M_USER_SUSPENDED" && e.name != "M_LIMIT_EXCEEDED"
+}
+
 // lost is a call without an answer of the homeserver's.
 type lost struct {
 	what    string

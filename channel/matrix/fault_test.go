@@ -180,3 +180,28 @@ func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 		t.Error("it is not told")
 	}
 }
+
+// TestAHistoryThatIsRefusedConcernsItsRoomAlone: what the homeserver says of one room
+// takes neither the connection nor what is said elsewhere.
+func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []matrixtest.Fault{
+		{Code: 403, Name: "M_FORBIDDEN"}, {Code: 404, Name: "M_NOT_FOUND"}, {Code: 400, Name: "M_UNKNOWN"}, {Code: 400, Name: "M_INVALID_PARAM"},
+		{Code: 400, Name: "M_BAD_STATE"}, {Code: 403, Name: "ORG.EXAMPLE.NEW"},
+	} {
+		w := newAlone(t, matrixtest.Start(t).URL)
+		w.bot.Says(w.private, "its own")
+		for range 60 { // more than a timeline has
+			w.ann.Says(w.private, "still there")
+		}
+		w.way.Fail("messages", fault)
+		w.run()
+		w.connected()
+		matrixtest.Until(t, "what the timeline has", func() bool { return len(w.taken()) > 0 })
+		if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+			t.Errorf("%s: the channel is %+v", fault.Name, s)
+		}
+		w.ann.Says(w.private, "after")
+		matrixtest.Until(t, "what is said after", func() bool { return strings.HasSuffix(w.texts(), "after") })
+	}
+}

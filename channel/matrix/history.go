@@ -68,7 +68,7 @@ func (r *receiver) whole(ctx context.Context, room string, t timeline) ([]event,
 			return events, nil
 		}
 		p, err := r.page(ctx, room, from, to, "{"+eventTypes+"}", r.hear)
-		if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+		if refusedHere(err) {
 			return events, nil // it is not there any more
 		}
 		if err != nil {

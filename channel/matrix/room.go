@@ -23,7 +23,7 @@ func (c *connection) members(ctx context.Context, room string) (people, error) {
 		} `json:"joined"`
 	}
 	err := c.hear(ctx, request{what: "ask who is in a room", method: http.MethodGet, path: []string{"rooms", room, "joined_members"}}, &in, callTime)
-	if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+	if refusedHere(err) {
 		return nil, nil // the bot is not there any more
 	}
 	if err != nil {
