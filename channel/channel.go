@@ -22,6 +22,10 @@ import (
 	"mailroom"
 )
 
+// MaxDeliveries is how many deliveries of a channel run at once. It is more than a platform
+// takes, so that chats in which a send hangs do not hold all of them.
+const MaxDeliveries = 128
+
 // Connect makes an adapter that is connected, or fails. It is called for every try
 // anew, never while an earlier adapter of the channel is known to live.
 //

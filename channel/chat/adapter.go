@@ -53,7 +53,7 @@ func Connect(o Options, dial Dial) channel.Connect {
 		if err != nil {
 			return nil, err
 		}
-		a := &adapter{options: o, link: l, platform: p, traits: traits}
+		a := &adapter{options: o, link: l, platform: timed{p}, traits: traits}
 		a.out = newOutbound(a, all)
 		return a, nil
 	}

@@ -93,6 +93,7 @@ type Traits struct {
 	Sign     string        // before a command, as people are told; "" is a slash
 	Gap      time.Duration // between two messages to one room, at least
 	EditGap  time.Duration // between two edits of a preview, at least
+	GapOfAll time.Duration // between two messages or edits of this bot, to whatever room
 	// Mute says why nothing can be sent; "" if it can. What a chat would be told is then
 	// in the log of its delivery thread only.
 	Mute string
@@ -151,8 +152,11 @@ type Event struct {
 	// it. In private everything is. Text may begin with the name; where the sign of a
 	// command is enough to address a bot, it is for the platform to say so.
 	Addressed bool
-	Of        string // id of the message that was edited, deleted, or had the button
-	Data      string // of the button
+	// Unplaced says of a tap that the platform does not tell its topic: it is that of the
+	// ticket, if that was asked in the same chat.
+	Unplaced bool
+	Of       string // id of the message that was edited, deleted, or had the button
+	Data     string // of the button
 	// Accept of an invitation goes into the room. It is called if whoever invites may
 	// talk there or, to be let in by pairing, somebody in private.
 	Accept func(ctx context.Context) error
@@ -180,6 +184,7 @@ type File struct {
 // in its own way, and sends it as it is where it cannot.
 type Message struct {
 	Text    string
+	Notice  bool     // the bot says it by itself, in answer to a command: it needs nobody's attention
 	Buttons []Button // in one row
 	Reply   string   // id of the message that it answers, "" for none
 }

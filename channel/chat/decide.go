@@ -21,6 +21,11 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	var k *mailroom.Ticket
 	if ok {
 		var err error
+		if e.Unplaced {
+			if err := in.place(ctx, e, d.Ticket); err != nil {
+				return err
+			}
+		}
 		if k, err = in.ticketHere(ctx, in.delivery(e), d.Ticket); err != nil {
 			return err
 		}
@@ -101,6 +106,25 @@ func (in *inbound) tickets(ctx context.Context, q mailroom.TicketQuery) (found [
 		return err
 	})
 	return found, err
+}
+
+// place finds the topic of a tap: that of the room to which the ticket's conversation is
+// delivered. Another chat is never the place of a tap.
+func (in *inbound) place(ctx context.Context, e *Event, id string) error {
+	return in.link.View(ctx, func(r mailroom.Reader) error {
+		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{found[0].Thread}})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		if at, ok := roomOfThread(in.link.Name(), in.traits.Bot, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
+			e.Room.Topic = at.Topic
+		}
+		return nil
+	})
 }
 
 // ticketHere is an approval of a conversation that is delivered to a room; nil if

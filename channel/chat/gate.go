@@ -25,6 +25,17 @@ const (
 // longer comes again.
 const moment = time.Second
 
+const (
+	// slowAfter is how long a call takes that fails before its room counts as slow, and
+	// slowFor how long that lasts unless a call succeeds.
+	slowAfter = 5 * time.Second
+	slowFor   = 10 * time.Minute
+	// maxSlow bounds the deliveries to slow rooms at once: the others keep the rest of
+	// [channel.MaxDeliveries]. One more comes again after slowPause.
+	maxSlow   = 16
+	slowPause = 5 * time.Second
+)
+
 // longest is the most that a platform is believed when it asks for patience.
 const longest = 24 * time.Hour
 
@@ -41,7 +52,8 @@ type gate struct {
 	edits    time.Time // no edit goes before
 	// wanted: until then an edit leaves room for a delivery that was put off.
 	wanted time.Time
-	inside int // deliveries that have come, and not gone
+	inside int       // deliveries that have come, and not gone
+	slow   time.Time // until then the room is slow, see slowAfter
 }
 
 // wait is how long r must wait at now; what is no delivery must not, and is told
@@ -99,7 +111,7 @@ func (g *gate) close(until time.Time) {
 
 // idle reports whether the gate says nothing that a new one would not.
 func (g *gate) idle(now time.Time) bool {
-	return g.inside == 0 && !now.Before(g.open) && !now.Before(g.edits) && !now.Before(g.wanted)
+	return g.inside == 0 && !now.Before(g.slow) && !now.Before(g.open) && !now.Before(g.edits) && !now.Before(g.wanted)
 }
 
 // gates are those of a channel's rooms. They outlive its connections: what a
@@ -109,6 +121,8 @@ type gates struct {
 	mu     sync.Mutex
 	rooms  map[string]*turnstile
 	closed time.Time // all of them, until then
+	next   time.Time // no message goes before, to any room
+	slow   int       // deliveries at slow rooms
 	sweep  int       // how many rooms there are when the idle ones are forgotten
 }
 
@@ -137,6 +151,11 @@ func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(cont
 	if r <= asking {
 		g.come(p, 1)
 		defer g.come(p, -1)
+		slow, ok := g.enter(p)
+		if !ok {
+			return g.putOff(p, slowPause)
+		}
+		defer g.exit(slow)
 	} else if _, ok := g.ask(p, r); !ok {
 		return errLater
 	}
@@ -160,7 +179,14 @@ func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(cont
 		case !ok:
 			return errLater
 		case wait == 0:
-			return g.call(ctx, p, t, r, f)
+			if wait = g.reserve(t, r); wait == 0 {
+				return g.call(ctx, p, t, r, f)
+			}
+			if r == editing {
+				return errLater
+			}
+		}
+		switch {
 		case wait > moment:
 			return g.putOff(p, wait)
 		}
@@ -180,8 +206,48 @@ func (g *gates) putOff(p *turnstile, wait time.Duration) error {
 	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: wait, Err: fmt.Errorf("%w for %s", errPutOff, wait.Round(time.Second))}
 }
 
+// enter lets a delivery to a room, unless the room is slow and as many others are at slow
+// rooms as may be. It reports whether the room is slow.
+func (g *gates) enter(p *turnstile) (slow, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	slow = time.Now().Before(p.slow)
+	if slow && g.slow >= maxSlow {
+		return slow, false
+	}
+	if slow {
+		g.slow++
+	}
+	return slow, true
+}
+
+func (g *gates) exit(slow bool) {
+	if slow {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.slow--
+	}
+}
+
+// reserve takes the next place among the messages to all rooms, or returns how long none
+// is free.
+func (g *gates) reserve(t Traits, r rank) time.Duration {
+	if t.GapOfAll == 0 || r > editing {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if wait := g.next.Sub(now); wait > 0 {
+		return wait
+	}
+	g.next = now.Add(t.GapOfAll)
+	return 0
+}
+
 // call calls f and notes what the platform asks for.
 func (g *gates) call(ctx context.Context, p *turnstile, t Traits, r rank, f func(context.Context) error) error {
+	began := time.Now()
 	err := f(ctx)
 	var after time.Duration
 	if err != nil {
@@ -191,6 +257,12 @@ func (g *gates) call(ctx context.Context, p *turnstile, t Traits, r rank, f func
 	defer g.mu.Unlock()
 	now := time.Now()
 	p.passed(r, t, after, now)
+	switch {
+	case err == nil:
+		p.slow = time.Time{}
+	case now.Sub(began) >= slowAfter:
+		p.slow = now.Add(slowFor)
+	}
 	if until := now.Add(after); errors.Is(err, ErrEverywhere) && until.After(g.closed) {
 		g.closed = until
 	}

@@ -249,3 +249,68 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 		})
 	}
 }
+
+// TestSlowRoomsLeavePlacesForOthers has the platform hang for more rooms than may be slow at
+// once.
+func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, room := newGates(), func(n int) Room { return Room{Chat: fmt.Sprint(n)} }
+		hang := func(context.Context) error {
+			<-time.After(slowAfter)
+			return errors.New("no answer")
+		}
+		const rooms = 3 * maxSlow
+		all := func() (put, failed int) {
+			var mu sync.Mutex
+			var each sync.WaitGroup
+			for n := range rooms {
+				each.Go(func() {
+					err := g.pass(t.Context(), room(n), Traits{}, saying, hang)
+					mu.Lock()
+					defer mu.Unlock()
+					if errors.Is(err, errPutOff) && mailroom.AsFailure(err).RetryAfter == slowPause {
+						put++
+					} else if err != nil {
+						failed++
+					}
+				})
+			}
+			each.Wait()
+			return put, failed
+		}
+		if put, failed := all(); put != 0 || failed != rooms {
+			t.Errorf("at first %d are put off and %d fail", put, failed)
+		}
+		if put, failed := all(); put != rooms-maxSlow || failed != maxSlow {
+			t.Errorf("of slow rooms %d are put off and %d fail, want %d to fail", put, failed, maxSlow)
+		}
+		works := func(context.Context) error { return nil }
+		for range 2 { // one that has answered is slow no more
+			if err := g.pass(t.Context(), room(0), Traits{}, saying, works); err != nil || g.slow != 0 {
+				t.Errorf("a room that answers again: %v, with %d slow", err, g.slow)
+			}
+		}
+		if err := g.pass(t.Context(), room(rooms), Traits{}, saying, works); err != nil {
+			t.Errorf("another room: %v", err)
+		}
+	})
+}
+
+func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, began := newGates(), time.Now()
+		var each sync.WaitGroup
+		for n := range 31 {
+			each.Go(func() {
+				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Traits{GapOfAll: time.Second / 30}, saying, func(context.Context) error { return nil })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		each.Wait()
+		if took := time.Since(began).Round(time.Millisecond); took != time.Second {
+			t.Errorf("31 messages to 31 chats take %s", took)
+		}
+	})
+}

@@ -370,6 +370,9 @@ func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
 // stranger takes what somebody said who may not talk: at most a request to be let in
 // comes of it, in private.
 func (in *inbound) stranger(ctx context.Context, e *Event) error {
+	if e.Kind == Tapped { // a platform waits for an answer, and shows that it does
+		in.toast(e, "You may not decide this.")
+	}
 	if e.Kind != Said || e.Room.Group || e.User.ID == "" || !in.options.Talk.Pairing {
 		return in.pass(ctx, e, "whoever says it may not talk")
 	}
@@ -405,7 +408,7 @@ func (in *inbound) tellCode(ctx context.Context, e *Event, code string, salt []b
 	text := fmt.Sprintf("I do not know you. To let you talk to me, somebody runs this where the server is:\n%s pair approve %s\nThe code is good for %s.",
 		in.options.Command, showCode(code), "one hour")
 	err := in.out.gates.pass(ctx, e.Room, in.traits, asking, func(ctx context.Context) error {
-		_, err := in.platform.Send(ctx, e.Room, Message{Text: text}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
+		_, err := in.platform.Send(ctx, e.Room, Message{Text: text, Notice: true}, mailroom.DeriveID("pair", in.link.Name(), e.Key, code))
 		return err
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (x *sending) say(ctx context.Context, text string, buttons []Button) error 
 			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: soon, Err: errors.New("the rest of a long text comes next")}
 		}
 		m := message{n: n, piece: rest[0], rank: saying}
-		m.Text = rest[0].text
+		m.Text, m.Notice = rest[0].text, x.of.Origin != nil && x.of.Origin == x.of.Run
 		if n == 1 {
 			m.Reply, m.over = x.reply, x.over()
 		}

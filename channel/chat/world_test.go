@@ -83,7 +83,7 @@ func (w *world) start() *world {
 		Pace:    channel.Pace{First: time.Millisecond, Most: time.Millisecond, Attempts: -1, Fresh: 20 * time.Second},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
-		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},
+		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
 		Local:  true, ShutdownGrace: 20 * time.Millisecond, Log: log,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

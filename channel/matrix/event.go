@@ -14,6 +14,7 @@ const (
 	typeEncrypted = "m.room.encrypted"
 	typeRedaction = "m.room.redaction"
 	typeMember    = "m.room.member"
+	typeNotice    = "m.notice"
 
 	relReplace = "m.replace"
 	relThread  = "m.thread"
@@ -167,7 +168,7 @@ func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok
 		r.remember(e.Key, rel.Event)
 	}
 	switch said.Type {
-	case "", "m.notice", "m.key.verification.request":
+	case "", typeNotice, "m.key.verification.request":
 		return false, nil
 	case "m.image", "m.file", "m.audio", "m.video":
 		e.Text = said.caption()

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"mailroom/channel/chat"
 )
 
 // FuzzEvent: whatever a homeserver hands out is read without a panic, nothing is in a
@@ -59,7 +61,7 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		text = strings.ToValidUTF8(text, "?")
-		said := textOf(text)
+		said := textOf(chat.Message{Text: text})
 		if said.Body != text {
 			t.Errorf("%q is sent as %q", text, said.Body)
 		}

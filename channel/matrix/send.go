@@ -16,7 +16,7 @@ import (
 
 // Send implements [chat.Platform].
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
-	said := textOf(m.Text)
+	said := textOf(m)
 	said.Key = key
 	said.Relates = relates(to, m.Reply)
 	return c.put(ctx, "send a message", to, said, mailroom.DeriveID(Kind, key))
@@ -24,8 +24,8 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 
 // Edit implements [chat.Platform]. An edit that comes twice does no harm.
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
-	now := textOf(m.Text)
-	said := content{Type: "m.text", Body: "* " + m.Text, New: &now, Relates: &relation{Type: relReplace, Event: id}}
+	now := textOf(m)
+	said := content{Type: now.Type, Body: "* " + m.Text, New: &now, Mentions: &mentions{}, Relates: &relation{Type: relReplace, Event: id}}
 	_, err := c.put(ctx, "edit a message", to, said, rand.Text())
 	return err
 }
@@ -44,8 +44,16 @@ func (c *connection) put(ctx context.Context, what string, to chat.Room, said co
 }
 
 // textOf is a text as it is sent, with HTML where it has marks.
-func textOf(s string) content {
-	said := content{Type: "m.text", Body: s}
+//
+// It mentions nobody: without m.mentions, a display name or "@room" in the text notifies
+// people (Client-Server API, "User and room mentions"). What the bot says by itself is an
+// m.notice, which other bots do not answer (Client-Server API, "m.notice").
+func textOf(m chat.Message) content {
+	s := m.Text
+	said := content{Type: "m.text", Body: s, Mentions: &mentions{}}
+	if m.Notice {
+		said.Type = typeNotice
+	}
 	shown := markdown.HTML(s, markdown.Style{Strike: "del", Schemes: []string{"https://", "http://", "mailto:"}})
 	if plain := html.UnescapeString(strings.ReplaceAll(shown, "<br>", "\n")); shown != "" && plain != s && units(shown) <= mostHTML {
 		said.Format, said.HTML = "org.matrix.custom.html", shown

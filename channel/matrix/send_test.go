@@ -51,6 +51,36 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	})
 }
 
+// TestWhatIsSentNotifiesNobody who is named in it, and tells what the bot says by itself.
+func TestWhatIsSentNotifiesNobody(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string) {
+		w := newAlone(t, url)
+		p := w.run().connected()
+		to := chat.Room{Chat: w.private}
+		id, err := p.Send(t.Context(), to, chat.Message{Text: "@room: Ann, look"}, "one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "Nothing is running.", Notice: true}, "two"); err != nil {
+			t.Fatal(err)
+		}
+		got := w.ann.Said(w.private, w.bot)
+		for i, kind := range []string{"m.text", "m.notice"} {
+			mentions, there := got[i].Content["m.mentions"].(map[string]any)
+			if !there || len(mentions) != 0 || got[i].Content["msgtype"] != kind {
+				t.Errorf("sent was %+v, want an %s that mentions nobody", got[i].Content, kind)
+			}
+		}
+		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "@room: Ann, look again"}); err != nil {
+			t.Fatal(err)
+		}
+		now := w.ann.Said(w.private, w.bot)[0].Content
+		if mentions, there := now["m.mentions"].(map[string]any); !there || len(mentions) != 0 {
+			t.Errorf("edited it is %+v", now)
+		}
+	})
+}
+
 // TestAKeyIsOneMessage while the homeserver remembers it, and in the history after
 // that.
 func TestAKeyIsOneMessage(t *testing.T) {

@@ -77,7 +77,13 @@ func (c *connection) take(ctx context.Context, raw json.RawMessage, take chat.Ta
 		c.link.Log().Warn("a group has become another one: its id in the configuration is to be changed, and it has a new thread",
 			"was", m.Chat.ID, "is", m.Migrated)
 	}
-	e, ok := u.event(c.bot)
+	bot := c.bot
+	for _, m := range []*message{u.Message, u.Edited} {
+		if m.plainCommand() && !bot.ReadsAll {
+			bot.ReadsAll = !c.inPrivacyMode(ctx, m.Chat.ID)
+		}
+	}
+	e, ok := u.event(bot)
 	if !ok {
 		return number.ID, nil
 	}

@@ -137,6 +137,29 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	}
 }
 
+func TestAnAdminIsNotMeantByABareCommand(t *testing.T) {
+	tg := telegramtest.New(t)
+	w := newAlone(t, tg).run()
+	ann, member, admin := tg.Person("Ann"), tg.Group("member"), tg.Group("admin")
+	admin.Admin()
+	for range 2 { // it is asked once
+		ann.Says(member, "/stop")
+		ann.Says(admin, "/stop")
+		ann.Says(admin, "/stop@Mailroom_bot")
+	}
+	tg.Until(t, "all of them", func() bool { return len(w.taken()) == 6 })
+	var got []bool
+	for _, e := range w.taken() {
+		got = append(got, e.Addressed)
+	}
+	if diff := cmp.Diff([]bool{true, false, true, true, false, true}, got); diff != "" {
+		t.Errorf("addressed (-want +got):\n%s", diff)
+	}
+	if n := len(tg.Calls("getChatMember")); n != 2 {
+		t.Errorf("it is asked %d times what the bot is", n)
+	}
+}
+
 func TestABotThatReadsAllIsNotMeantByABareCommand(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"mailroom"
 	"mailroom/channel/chat"
@@ -111,10 +112,30 @@ func (c *connection) write(ctx context.Context, what, method string, to chat.Roo
 		case ok && e.migrated != "" && c.follow(to.Chat, e.migrated):
 		case ok && !plain && e.code == http.StatusBadRequest && e.says("can't parse"):
 			plain = true
+		case ok && e.code == http.StatusTooManyRequests && c.floods(to.Chat, e.after, time.Now()):
+			return fmt.Errorf("%w: %w", chat.ErrEverywhere, err)
 		default:
 			return err
 		}
 	}
+}
+
+// flooded is a chat for which the platform asked for patience.
+type flooded struct {
+	chat  string
+	until time.Time
+}
+
+// floods notes that the platform asked for patience for a chat, and reports whether that
+// concerns the whole bot. A refusal does not say which limit was hit (Bot API,
+// "ResponseParameters"), so a second chat that is refused while a first one has to wait
+// means the bot's.
+func (c *connection) floods(chat string, after time.Duration, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	other := c.flooded.chat != "" && c.flooded.chat != chat && now.Before(c.flooded.until)
+	c.flooded = flooded{chat, now.Add(after)}
+	return other
 }
 
 // now is the id that a chat has by now.

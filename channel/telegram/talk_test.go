@@ -97,9 +97,9 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
 	meddled := bob.Taps(group, q.ID, approve.Words)
-	tg.Until(t, "Bob's tap confirmed", func() bool { return tg.Pending() == 0 })
-	if words, times := meddled.Answer(tg); times > 0 || asked() == nil {
-		t.Errorf("a stranger's tap was answered %q", words)
+	tg.Until(t, "Bob's tap answered", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
+	if words, times := meddled.Answer(tg); words != "You may not decide this." || times != 1 || asked() == nil {
+		t.Errorf("a stranger's tap was answered %q, %d times", words, times)
 	}
 	tap := ann.Taps(group, q.ID, deny.Words)
 	tg.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
@@ -116,6 +116,38 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 	}
 	if tg.Commands() != 1 {
 		t.Errorf("the menu has %d commands", tg.Commands())
+	}
+}
+
+// TestAnOldApprovalInATopicIsDecided has a button pressed of a message that is too old for the
+// bot to see: the tap does not tell the topic.
+func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann := tg.Person("Ann")
+	forum, other := tg.Group("forum"), tg.Group("other")
+	topic := forum.Topic()
+	talks(t, tg, ann, asks)
+	ann.Says(forum, "@mailroom_bot clean up", telegramtest.Said{Topic: topic})
+	var q telegramtest.Message
+	tg.Until(t, "the question", func() bool {
+		for _, m := range forum.Replies() {
+			if len(m.Buttons) > 0 {
+				q = m
+			}
+		}
+		return q.ID != 0
+	})
+	elsewhere := ann.TapsOldData(other, q.Buttons[0].Data) // the same data in another chat
+	tg.Until(t, "the tap elsewhere answered", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
+	if words, _ := elsewhere.Answer(tg); !strings.Contains(words, "nothing that is known here") {
+		t.Errorf("a tap in another chat was answered %q", words)
+	}
+	tap := ann.TapsOld(forum, q.ID, q.Buttons[0].Words)
+	tg.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
+	tg.Until(t, "the tap answered", func() bool { _, n := tap.Answer(tg); return n > 0 })
+	if words, _ := tap.Answer(tg); !strings.HasPrefix(words, "Approved by ") {
+		t.Errorf("the tap was answered %q", words)
 	}
 }
 

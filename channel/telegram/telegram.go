@@ -39,7 +39,10 @@ const (
 	mostFile   = 20 << 20         // bytes: the platform hands out no larger files
 	callTime   = 20 * time.Second // for any call but a poll
 	patience   = 15 * time.Second // for the answer of a poll, once it is due
-	otherPoll  = 10 * time.Second // a poll of somebody else lives that long after it was due
+	// gapOfAll keeps the bot below "30 messages per second or so" (Bots FAQ, "My bot is
+	// hitting limits, how do I avoid this?").
+	gapOfAll  = time.Second / 28
+	otherPoll = 10 * time.Second // a poll of somebody else lives that long after it was due
 )
 
 // Command is one that the menu of the bot offers.
@@ -116,7 +119,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{
-		options: o, client: c, bot: bot, link: l, life: life, end: end, moved: map[string]string{},
+		options: o, client: c, bot: bot, link: l, life: life, end: end, moved: map[string]string{}, privacy: map[int64]privacy{},
 	}
 	return conn, conn.traits(), nil
 }
@@ -158,16 +161,19 @@ type connection struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
+	privacy map[int64]privacy // by chat; owned by Receive
+
 	// Owned by mu.
-	mu    sync.Mutex
-	moved map[string]string // groups that have become others, by their old ids
+	mu      sync.Mutex
+	moved   map[string]string // groups that have become others, by their old ids
+	flooded flooded           // the last chat for which the platform asked for patience
 }
 
 func (c *connection) traits() chat.Traits {
 	return chat.Traits{
 		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
 		Most: Most, Units: units, Edits: true, Buttons: true, Types: true,
-		Gap: c.options.Gap, EditGap: c.options.EditGap,
+		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: gapOfAll,
 		Repeats: "at least once; a message may come twice after a crash, and is marked",
 	}
 }

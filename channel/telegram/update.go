@@ -50,6 +50,7 @@ type message struct {
 	From     *user    `json:"from"`
 	As       *room    `json:"sender_chat"` // in whose name: a group's admin, or a channel
 	Chat     room     `json:"chat"`
+	Date     int64    `json:"date"` // 0: the bot cannot see the message any more
 	Edited   int64    `json:"edit_date"`
 	Posted   bool     `json:"is_automatic_forward"` // of a channel, into its group
 	Answers  *message `json:"reply_to_message"`
@@ -99,7 +100,9 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 		}
 		return chat.Event{
 			Kind: chat.Tapped, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.user(), Addressed: true,
-			Of: messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
+			// An InaccessibleMessage has a chat, an id and the date 0 (Bot API, "InaccessibleMessage").
+			Unplaced: q.Message.Date == 0 && q.Message.Chat.Type != "private",
+			Of:       messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
 		}, true
 	case u.Message != nil:
 		e, ok = u.Message.said(bot)
@@ -178,7 +181,7 @@ func addressed(text string, marks []entity, bot Bot) (string, bool) {
 				}
 			case !directed && e.Offset == 0 && !bot.ReadsAll:
 				// In privacy mode the platform hands one out only if it takes it to be
-				// for this bot.
+				// for this bot; admins get all messages, see [connection.inPrivacyMode].
 				named = true
 			}
 		}
@@ -216,6 +219,16 @@ func units(text string) (n int) {
 		n += max(utf16.RuneLen(r), 1)
 	}
 	return n
+}
+
+// plainCommand reports whether a message of a group begins with a command that names no bot.
+func (m *message) plainCommand() bool {
+	if m == nil || m.Chat.Type == "private" || m.Chat.Type == "channel" || len(m.Entities) == 0 {
+		return false
+	}
+	e := m.Entities[0]
+	words, ok := cut16(m.Text, e.Offset, e.Length)
+	return ok && e.Type == "bot_command" && e.Offset == 0 && !strings.Contains(words, "@")
 }
 
 // files are what came with a message. URI holds the platform's id of the file, which

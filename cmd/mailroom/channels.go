@@ -216,7 +216,7 @@ func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {
 func couriers(channels connections) map[string]engine.Agent {
 	all := map[string]engine.Agent{}
 	for _, c := range channels {
-		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: deliveries}
+		all[channel.AgentName(c.Name())] = engine.Agent{Agent: c.Agent(), Ready: c.Connected, Deadline: deliveryDeadline, Limit: channel.MaxDeliveries}
 	}
 	return all
 }

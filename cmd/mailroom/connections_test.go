@@ -104,8 +104,8 @@ func TestABridgeWhoseTokenIsRefusedEndsToBeMended(t *testing.T) {
 func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 	slow, quick := polltest.New(t), polltest.New(t)
 	hold := make(chan struct{})
-	slow.Fail(polltest.Delegate, slices.Repeat([]polltest.Fault{{Hold: hold}}, deliveries+1)...)
-	for i := range deliveries + 1 {
+	slow.Fail(polltest.Delegate, slices.Repeat([]polltest.Fault{{Hold: hold}}, channel.MaxDeliveries+1)...)
+	for i := range channel.MaxDeliveries + 1 {
 		slow.Add(polltest.Peer(fmt.Sprint("p-", i), fmt.Sprint("peer-", i), "hello"))
 	}
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -117,14 +117,14 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
 	}
 	newHome(t, settings).process(&process{})
-	slow.Until(t, "as many replies as may be sent at once", func(s polltest.Seen) bool { return s.Calls[polltest.Delegate] == deliveries })
+	slow.Until(t, "as many replies as may be sent at once", func(s polltest.Seen) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
 	quick.Add(polltest.Canvas("c-1", "hello"))
 	quick.UntilAcked(t, 1)
-	if n := slow.Seen().Calls[polltest.Delegate]; n != deliveries {
+	if n := slow.Seen().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
 		t.Errorf("by then the slow one was sent to %d times", n)
 	}
 	close(hold)
-	slow.Until(t, "the last reply", func(s polltest.Seen) bool { return len(s.Replies) == deliveries+1 })
+	slow.Until(t, "the last reply", func(s polltest.Seen) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
 }
 
 // becomes waits until a channel has a state.

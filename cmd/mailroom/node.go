@@ -15,6 +15,7 @@ import (
 
 	"mailroom"
 	"mailroom/bus"
+	"mailroom/channel"
 	"mailroom/cmd/mailroom/internal/config"
 	"mailroom/cmd/mailroom/internal/folder"
 	"mailroom/engine"
@@ -89,7 +90,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 	if len(n.channels) > 0 {
 		// Deliveries have room of their own: agents that work for hours must not
 		// keep what was said from going out.
-		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), deliveries*len(n.channels), numbers, log)))
+		n.engines = append(n.engines, engine.New(n.ledger, b, engineOptions(c, couriers(n.channels), channel.MaxDeliveries*len(n.channels), numbers, log)))
 	}
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: streams, Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
@@ -112,9 +113,6 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 	})
 	return n
 }
-
-// deliveries is how many replies a channel sends at once.
-const deliveries = 32
 
 // engineOptions are those of an engine of this process.
 func engineOptions(c *config.Config, agents map[string]engine.Agent, runs int, numbers *metrics.Metrics, log *slog.Logger) engine.Options {

@@ -42,6 +42,16 @@ func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refus
 		return true, nil
 	case "answerCallbackQuery":
 		return p.answerCallbackQuery(in)
+	case "getChatMember":
+		c := p.chats[integer(in["chat_id"])]
+		if c == nil || integer(in["user_id"]) != b.id {
+			return nil, no(400, "Bad Request: chat not found")
+		}
+		status := "member"
+		if c.admin {
+			status = "administrator"
+		}
+		return map[string]any{"status": status, "user": map[string]any{"id": b.id, "is_bot": true}}, nil
 	case "getFile":
 		f, ok := p.files[fmt.Sprint(in["file_id"])]
 		switch {

@@ -24,6 +24,7 @@ type Chat struct {
 	refuses  string // why nothing can be sent there, as the platform says it; "" if it can
 	code     int    // of that
 	topics   []int64
+	admin    bool  // the bot is one
 	moved    int64 // the group that this one has become
 	last     queued
 }
@@ -230,6 +231,32 @@ func (p *Person) TapsData(c *Chat, id int64, data string) *Tap {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	return p.tap(c, c.find(id), data)
+}
+
+// TapsOld presses a button of a message that the bot cannot see any more: the tap has an
+// InaccessibleMessage.
+func (p *Person) TapsOld(c *Chat, id int64, words string) *Tap {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	m := *c.find(id)
+	m.body = map[string]any{"chat": m.body["chat"], "message_id": id, "date": 0}
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
+	return p.tap(c, &m, m.Buttons[i].Data)
+}
+
+// TapsOldData presses a button with this data of a message that the bot cannot see.
+func (p *Person) TapsOldData(c *Chat, data string) *Tap {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	chat := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
+	return p.tap(c, &Message{body: map[string]any{"chat": chat, "message_id": 1, "date": 0}}, data)
+}
+
+// Admin makes the bot an admin of the group: it gets all messages then.
+func (c *Chat) Admin() {
+	c.platform.mu.Lock()
+	defer c.platform.mu.Unlock()
+	c.admin = true
 }
 
 func (p *Person) tap(c *Chat, m *Message, data string) *Tap {

@@ -1,0 +1,36 @@
+package chat_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"mailroom/channel/chat/chattest"
+)
+
+// TestAChatIsAnsweredWhileOthersHang has the platform take nothing for 40 chats, and not
+// say so.
+func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
+	w := newWorld(t)
+	w.talk.Anybody = true
+	hanging := make(chan string, 40)
+	w.platform.Hook(chattest.Send, func(ctx context.Context, c chattest.Calling) error {
+		if strings.HasPrefix(c.Room.Chat, "with-deaf") {
+			hanging <- c.Room.Chat
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		c.Do()
+		return nil
+	})
+	w.start()
+	for i := range 40 {
+		w.platform.Say(fmt.Sprint("deaf ", i), "hello")
+	}
+	for range 40 {
+		<-hanging
+	}
+	w.platform.Say(boss, "quick")
+	w.awaitText("quick!")
+}

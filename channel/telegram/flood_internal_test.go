@@ -1,0 +1,25 @@
+package telegram
+
+import (
+	"testing"
+	"time"
+)
+
+func TestASecondChatThatIsRefusedMeansTheWholeBot(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	c := &connection{}
+	for i, s := range []struct {
+		at   time.Duration
+		chat string
+		want bool
+	}{
+		{0, "a", false},
+		{time.Second, "a", false},
+		{2 * time.Second, "b", true},
+		{20 * time.Second, "c", false}, // the others were over
+	} {
+		if got := c.floods(s.chat, 10*time.Second, now.Add(s.at)); got != s.want {
+			t.Errorf("step %d: it is the whole bot %t, want %t", i, got, s.want)
+		}
+	}
+}
