@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -26,12 +27,28 @@ import (
 // an admin, until the test ends.
 func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
 	t.Helper()
+	talk := chat.Talk{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
+	talksTo(t, tg, chat.Options{Agent: "codex", Talk: talk, Previews: true}, agent)
+}
+
+// nowhere keeps files by forgetting them.
+type nowhere struct{}
+
+func (nowhere) Keep(_ context.Context, name string, r io.Reader) (string, error) {
+	_, err := io.Copy(io.Discard, r)
+	return "nowhere:" + name, err
+}
+
+// talksTo is [talks] with options; Follow is set.
+func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agent mailroom.AgentFunc) {
+	t.Helper()
 	record := &logs{}
 	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
+	options.Follow = stream.New(l, b)
 	o := telegram.Options{
 		API: tg.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
 		Token:    func() (string, error) { return telegramtest.Token, nil },
@@ -39,9 +56,7 @@ func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, ag
 	}
 	runner := channel.New(channel.Options{
 		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
-		Connect: chat.Connect(chat.Options{
-			Agent: "codex", Talk: chat.Talk{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
-		}, o.Dial),
+		Connect: chat.Connect(options, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: agent}, channel.AgentName("tg"): {Agent: runner.Agent(), Ready: runner.Connected}},

@@ -77,6 +77,9 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	for _, warning := range c.ReadTokens(m.Env) {
 		log.Warn(warning)
 	}
+	if err := c.CheckTokens(); err != nil {
+		return refusal(exitMend, "", "%w", err)
+	}
 	if err := m.keepSecrets(secretVariables(c)); err != nil {
 		return err
 	}

@@ -45,19 +45,21 @@ type Platform struct {
 	server *http.Server
 
 	// Owned by mu.
-	mu      sync.Mutex
-	changed chan struct{} // closed when something has happened
-	quit    context.CancelFunc
-	bots    map[string]*bot // by token
-	chats   map[int64]*Chat
-	people  int64
-	files   map[string]stored // by id
-	calls   []Call
-	faults  map[string][]Fault // by method
-	frozen  chan struct{}      // closed when what is half-open is so no more; nil if nothing is
-	limits  map[int64]time.Time
-	taps    map[string]*Tap // by the id of the query
-	nextTap int
+	mu        sync.Mutex
+	changed   chan struct{} // closed when something has happened
+	quit      context.CancelFunc
+	bots      map[string]*bot // by token
+	chats     map[int64]*Chat
+	people    int64
+	files     map[string]stored // by id
+	held      chan struct{}     // closed when files come to their end; nil: at once
+	downloads int
+	calls     []Call
+	faults    map[string][]Fault // by method
+	frozen    chan struct{}      // closed when what is half-open is so no more; nil if nothing is
+	limits    map[int64]time.Time
+	taps      map[string]*Tap // by the id of the query
+	nextTap   int
 }
 
 // bot is one of the bots there are.
@@ -260,6 +262,22 @@ func (p *Platform) Webhook() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.bots[Token].webhook
+}
+
+// HoldFiles has each download stop in the middle until release.
+func (p *Platform) HoldFiles() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held = held
+	return func() { close(held) }
+}
+
+// Downloads is how many files were asked for.
+func (p *Platform) Downloads() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.downloads
 }
 
 // Calls are those of a method; of all methods with "".

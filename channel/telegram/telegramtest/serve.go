@@ -33,7 +33,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 		case len(words) == 2 && strings.HasPrefix(words[0], "bot"):
 			p.serve(ctx, w, r, strings.TrimPrefix(words[0], "bot"), words[1])
 		case len(words) == 3 && words[0] == "file" && strings.HasPrefix(words[1], "bot"):
-			p.download(w, strings.TrimPrefix(words[1], "bot"), words[2])
+			p.download(r.Context(), w, strings.TrimPrefix(words[1], "bot"), words[2])
 		default:
 			answer(w, nil, no(404, "Not Found"))
 		}
@@ -260,7 +260,7 @@ func allowed(u queued, in map[string]any) bool {
 	return false
 }
 
-func (p *Platform) download(w http.ResponseWriter, token, path string) {
+func (p *Platform) download(ctx context.Context, w http.ResponseWriter, token, path string) {
 	p.mu.Lock()
 	b := p.bots[token]
 	var found []byte
@@ -269,10 +269,23 @@ func (p *Platform) download(w http.ResponseWriter, token, path string) {
 			found = f.content
 		}
 	}
+	held := p.held
+	p.downloads++
 	p.mu.Unlock()
 	if found == nil {
 		answer(w, nil, no(404, "Not Found"))
 		return
 	}
-	_, _ = w.Write(found) // who asked may have gone
+	_, _ = w.Write(found[:len(found)/2]) // a client that asked may have gone
+	if f, ok := w.(http.Flusher); ok {
+		f.Flush()
+	}
+	if held != nil {
+		select {
+		case <-held:
+		case <-ctx.Done():
+			return
+		}
+	}
+	_, _ = w.Write(found[len(found)/2:]) // as above
 }

@@ -162,6 +162,30 @@ func (c *Channel) lacks() string {
 	return c.Platform.missing(c)
 }
 
+// CheckTokens refuses two channels of one kind that would receive the messages of one bot: a
+// platform hands each message to one of its connections, or to both. It needs ReadTokens.
+func (c *Config) CheckTokens() error {
+	first := map[string]string{} // names of channels by kind and token
+	for _, name := range c.ChannelNames() {
+		ch := c.Channels[name]
+		switch ch.Kind {
+		case KindDiscord, KindMatrix, KindSlack, KindTelegram:
+		default:
+			continue // a password can be that of several networks
+		}
+		token, err := ch.Token.Get()
+		if err != nil {
+			continue // the channel says so when it connects
+		}
+		key := ch.Kind + " " + token
+		if other := first[key]; other != "" {
+			return fmt.Errorf("channels %s and %s have the same token: each needs a bot of its own, or remove one of them", other, name)
+		}
+		first[key] = name
+	}
+	return nil
+}
+
 // ReadTokens takes the tokens of the channels from the environment, and returns what
 // is to be warned of.
 func (c *Config) ReadTokens(env func(string) string) (warnings []string) {

@@ -128,3 +128,32 @@ func TestAChannelIsKeptGoingAsItsTableSaysElseAsThatOfAllElseAsItsKindIsBest(t *
 		})
 	}
 }
+
+func TestTwoChannelsCannotHaveOneToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("123456:secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := func(name string) string {
+		return map[string]string{"ONE": "123456:secret", "OTHER": "123457:secret"}[name]
+	}
+	for name, c := range map[string]struct{ a, b, want string }{
+		"one variable":       {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"telegram\"\ntoken_env = \"ONE\"", "channels a and b have the same token"},
+		"a variable, a file": {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"telegram\"\ntoken_file = \"" + file + "\"", "channels a and b have the same token"},
+		"two tokens":         {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"telegram\"\ntoken_env = \"OTHER\"", ""},
+		"two kinds":          {"kind = \"telegram\"\ntoken_env = \"ONE\"", "kind = \"discord\"\ntoken_env = \"ONE\"", ""},
+		"none that is there": {"kind = \"telegram\"\ntoken_env = \"NONE\"", "kind = \"telegram\"\ntoken_env = \"NONE\"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parsed, err := Parse("f.toml", []byte("[channels.a]\nagent = \"echo\"\n"+c.a+"\n[channels.b]\nagent = \"echo\"\n"+c.b+"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			parsed.ReadTokens(env)
+			err = parsed.CheckTokens()
+			if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("it says %v, want %q", err, c.want)
+			}
+		})
+	}
+}
