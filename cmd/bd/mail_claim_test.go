@@ -267,6 +267,7 @@ func TestWithoutAnAddressNobodyIsAsked(t *testing.T) {
 	}
 	// The file in the tracker's folder names one too.
 	ann.write("config.toml", fmt.Sprintf("[mail]\nurl = %q\nproject = \"roof\"\n", s.URL))
+	ann.must("ann", "trust")
 	ann.must("ann", "update", "x-2", "--claim")
 	if len(s.notices) != 1 || s.notices[0].Project != "roof" {
 		t.Errorf("notices %v, want one of the project roof", s.notices)
@@ -297,6 +298,7 @@ func TestWrongSettingsStopNobody(t *testing.T) {
 		if c.config != "" {
 			a.env = map[string]string{"AGENT_MAIL_URL": "", "AGENT_MAIL_TOKEN": secret}
 			a.write("config.toml", c.config)
+			a.do("ann", "trust") // which is refused if it is wrong
 		}
 		for _, args := range [][]string{{"create", "one", "--id", "x-1"}, {"update", "x-1", "--claim"}, {"close", "x-1"}} {
 			got := a.do("ann", args...)

@@ -236,6 +236,7 @@ type agent struct {
 	timeout string            // in seconds; "" is long enough for anything that answers
 	env     map[string]string // instead of what variable says
 	kept    bool              // something is kept for the server
+	home    string            // the folder of the user, made when it is asked for
 }
 
 // said is what became of one command.
@@ -297,6 +298,11 @@ func (a *agent) variable(name, variable string) string {
 		return cmp.Or(a.timeout, "60")
 	case "BEADS_AGENT_NAME", "BD_ACTOR":
 		return name
+	case "HOME":
+		if a.home == "" {
+			a.home = a.t.TempDir()
+		}
+		return a.home
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,14 +62,8 @@ func (m *Main) mailbox() *mail.Box {
 		return nil // the command says so
 	}
 	set := mail.Settings{URL: m.Env("AGENT_MAIL_URL"), Project: m.Env("AGENT_MAIL_PROJECT")}
-	if of := m.settings(dir).Mail; of != nil {
-		if set.URL == "" {
-			set.URL = of.URL
-		}
-		if set.Project == "" {
-			set.Project = of.Project
-		}
-	}
+	named := m.trustedMail(dir)
+	set.URL, set.Project = cmp.Or(set.URL, named.URL), cmp.Or(set.Project, named.Project)
 	if set.URL == "" {
 		return nil
 	}

@@ -122,7 +122,7 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
 		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.epicCommand(),
 		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
-		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.primeCommand(), m.versionCommand(),
+		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
 	)
 	return root
 }
@@ -259,12 +259,16 @@ func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracke
 	return m.changeWith(ctx, tracker.Folder.UpdateAll, f)
 }
 
+func errReadonly() error {
+	return mailroom.Errorf(mailroom.Forbidden, "nothing is changed under --readonly")
+}
+
 // update is how a folder is changed.
 type update func(dir tracker.Folder, ctx context.Context, f func(*tracker.Tracker) error) ([]tracker.Stray, error)
 
 func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.Tracker) error) error {
 	if m.readonly {
-		return mailroom.Errorf(mailroom.Forbidden, "nothing is changed under --readonly")
+		return errReadonly()
 	}
 	dir, err := m.folder()
 	if err != nil {

@@ -3,6 +3,8 @@ package bd
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +20,8 @@ import (
 type settings struct {
 	Prefix string        `toml:"prefix,omitempty"` // of new ids
 	Mail   *mailSettings `toml:"mail,omitempty"`
+
+	digest string // of the file; "": there is none
 }
 
 // mailSettings name the server that commands ask. A token has no place in a file
@@ -40,6 +44,7 @@ func readSettings(dir tracker.Folder) (s settings, err error) {
 		return s, nil
 	}
 	if err == nil {
+		s.digest = digestOf(raw)
 		err = toml.NewDecoder(bytes.NewReader(raw)).DisallowUnknownFields().Decode(&s)
 	}
 	if err == nil {
@@ -78,11 +83,20 @@ func (m *Main) settings(dir tracker.Folder) settings {
 	return s
 }
 
-// writeSettings replaces the settings.
+func digestOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// writeSettings replaces the settings. Those that the user trusts stay trusted.
 func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings) error {
+	was := m.trusts(dir, set)
 	raw, err := toml.Marshal(set)
 	if err == nil {
 		err = m.waiting(dir).WriteFile(ctx, settingsFile, raw)
+	}
+	if err == nil && was {
+		err = m.trust(ctx, dir, digestOf(raw))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s of the tracker: %w", settingsFile, err)

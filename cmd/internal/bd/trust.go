@@ -1,0 +1,193 @@
+package bd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/internal/projectdir"
+	"mailroom/tracker"
+)
+
+// A repository's settings can name a server that hears of the work and gets the user's
+// token. They count once the user has trusted them: that is kept outside of the
+// repository, for one folder and one content of the settings.
+
+const (
+	trustFile = "trust.json"
+	trustLock = "trust.lock"
+	maxTrust  = 4 << 20 // bytes
+)
+
+// trusted are the digests of settings that the user trusts, by folder.
+type trusted map[string]string
+
+// trustDir is the folder of the user in which that is kept.
+func (m *Main) trustDir() (string, error) {
+	dir := m.Env("XDG_CONFIG_HOME")
+	if !filepath.IsAbs(dir) { // as the XDG specification has it
+		if dir = m.Env("HOME"); !filepath.IsAbs(dir) {
+			return "", mailroom.Errorf(mailroom.Invalid, "there is no folder for your settings; set HOME or XDG_CONFIG_HOME")
+		}
+		dir = filepath.Join(dir, ".config")
+	}
+	dir = filepath.Join(dir, "bd")
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real // the user's own link
+	}
+	return dir, nil
+}
+
+func readTrusted(dir *projectdir.Dir) (trusted, error) {
+	list := trusted{}
+	raw, err := dir.Read(trustFile, maxTrust)
+	if errors.Is(err, fs.ErrNotExist) {
+		return list, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &list)
+	}
+	if err != nil {
+		return trusted{}, fmt.Errorf("read %s: %w", dir.Path(trustFile), err)
+	}
+	return list, nil
+}
+
+// trusts reports whether the user trusts these settings of a tracker.
+func (m *Main) trusts(tr tracker.Folder, set settings) bool {
+	path, err := m.trustDir()
+	if err != nil {
+		return false
+	}
+	dir, err := projectdir.Open(path)
+	if err != nil {
+		return false // nothing was trusted yet
+	}
+	defer dir.Close() // it is only read: nothing can be lost
+	list, err := readTrusted(dir)
+	return err == nil && set.digest != "" && list[real(tr)] == set.digest
+}
+
+// real is the path of a tracker without links, so that a folder has one name.
+func real(tr tracker.Folder) string {
+	path, err := filepath.Abs(tr.Path())
+	if err != nil {
+		path = tr.Path()
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	return path
+}
+
+// trust keeps which settings of a tracker the user trusts; a digest of "" revokes it.
+func (m *Main) trust(ctx context.Context, tr tracker.Folder, digest string) (err error) {
+	path, err := m.trustDir()
+	if err != nil {
+		return err
+	}
+	dir, err := projectdir.Make(path)
+	if err != nil {
+		return fmt.Errorf("keep what is trusted: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(ctx, trustLock, trustFile, projectdir.Wait{Command: m.command, Most: m.patience})
+	if err != nil {
+		return fmt.Errorf("keep what is trusted: %w", err)
+	}
+	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	list, err := readTrusted(dir)
+	if err != nil {
+		return err
+	}
+	if list[real(tr)] = digest; digest == "" {
+		delete(list, real(tr))
+	}
+	return lock.Replace(trustFile, 0o600, func(to io.Writer) error {
+		e := json.NewEncoder(to)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	}, nil)
+}
+
+// trustedMail returns the mail settings of a tracker, none as long as the user does not
+// trust them, which is told once.
+func (m *Main) trustedMail(dir tracker.Folder) mailSettings {
+	set := m.settings(dir)
+	if set.Mail == nil || *set.Mail == (mailSettings{}) {
+		return mailSettings{}
+	}
+	if !m.trusts(dir, set) {
+		m.say("Warning: %s names a server of agent mail and is not trusted; its settings are ignored (see them with: bd trust --show; use them with: bd trust)", settingsFile)
+		return mailSettings{}
+	}
+	return *set.Mail
+}
+
+func (m *Main) trustCommand() *cobra.Command {
+	var show, revoke bool
+	cmd := &cobra.Command{
+		Use: "trust", Short: "Trust the mail settings of this repository", Args: noArgs,
+		Long: `Trust the mail settings of this repository.
+
+.beads/config.toml can name the server that commands tell of their work, and that gets
+AGENT_MAIL_TOKEN if it is on this machine. A repository that you cloned chose that server,
+so the settings are ignored until you trust them. Trust is for this folder and these
+settings: a change of the file needs it again. It is kept in your own settings, in
+$XDG_CONFIG_HOME/bd.`,
+		Example: "  bd trust --show\n  bd trust",
+	}
+	cmd.Flags().BoolVar(&show, "show", false, "show the settings and whether they are trusted")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "trust them no longer")
+	cmd.MarkFlagsMutuallyExclusive("show", "revoke")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := m.folder()
+		if err != nil {
+			return err
+		}
+		set, err := readSettings(dir)
+		if err != nil && !revoke {
+			return err // what is not understood cannot be trusted
+		}
+		if !show {
+			if m.readonly {
+				return errReadonly()
+			}
+			digest := set.digest
+			if revoke {
+				digest = ""
+			}
+			if err := m.trust(cmd.Context(), dir, digest); err != nil {
+				return err
+			}
+		}
+		return m.printTrust(dir, set)
+	}
+	return cmd
+}
+
+func (m *Main) printTrust(dir tracker.Folder, set settings) error {
+	named, is := mailSettings{}, m.trusts(dir, set)
+	if set.Mail != nil {
+		named = *set.Mail
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"folder": real(dir), "trusted": is, "url": named.URL, "project": named.Project})
+	}
+	state := "not trusted: its mail settings are ignored"
+	if is {
+		state = "trusted"
+	}
+	if named == (mailSettings{}) {
+		state = strings.TrimSuffix(state, ": its mail settings are ignored") + "; it names no server"
+	}
+	return m.printRows([][]shown{cells("folder", real(dir)), cells("server", named.URL), cells("project", named.Project), cells("state", state)})
+}
