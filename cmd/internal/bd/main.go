@@ -56,6 +56,7 @@ type Main struct {
 const (
 	exitDone   = 0
 	exitFailed = 1
+	exitUsage  = 2 // the command line was not understood, and nothing was done
 )
 
 // Run runs the command that args name and returns its exit code.
@@ -72,12 +73,17 @@ func (m *Main) Run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	hint := ""
-	if !m.entered {
-		hint = "see: " + cmd.CommandPath() + " --help"
-		m.json = m.json || slices.Contains(args, "--json") // which may come after what is wrong
+	if wrong, ok := errors.AsType[usageError](err); ok {
+		m.refuse(wrong.error, "")
+		return exitUsage
 	}
-	return m.refuse(err, hint)
+	if m.entered {
+		m.refuse(err, "")
+		return exitFailed
+	}
+	m.json = m.json || slices.Contains(args, "--json") // which may come after what is wrong
+	m.refuse(err, "see: "+cmd.CommandPath()+" --help")
+	return exitUsage
 }
 
 // Command is the tree of commands.
@@ -124,12 +130,15 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
 		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
 	)
+	root.SetHelpCommand(m.helpCommand(root))
+	root.InitDefaultCompletionCmd()
+	m.strict(root)
 	return root
 }
 
 // refuse says what is wrong: one line to stderr, and under --json an object to
 // stdout.
-func (m *Main) refuse(err error, hint string) int {
+func (m *Main) refuse(err error, hint string) {
 	message := err.Error()
 	if e, ok := errors.AsType[*mailroom.Error](err); ok {
 		message = e.Message
@@ -151,7 +160,6 @@ func (m *Main) refuse(err error, hint string) int {
 			m.say("%v", err)
 		}
 	}
-	return exitFailed
 }
 
 // noArgs refuses words that a command has no use for.
@@ -329,7 +337,8 @@ func Started(ctx context.Context, name, version string) int {
 	dir, err := os.Getwd()
 	m := &Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Env: os.Getenv, Dir: dir, Name: name, Version: version}
 	if err != nil {
-		return m.refuse(err, "")
+		m.refuse(err, "")
+		return exitFailed
 	}
 	return m.Run(ctx, os.Args[1:])
 }

@@ -1,0 +1,74 @@
+package bd
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/internal/nearest"
+)
+
+// usageError is a command line that was not understood.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error {
+	return usageError{mailroom.Errorf(mailroom.Invalid, format, args...)}
+}
+
+// strict makes every group of commands refuse a word that is none of its commands, and
+// a call without a word. Help is printed for those who ask for it.
+func (m *Main) strict(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		m.strict(sub)
+	}
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		if cmd.HasParent() || m.json {
+			return usage("%s needs a command: %s; see: %s --help", cmd.CommandPath(), strings.Join(commandNames(cmd), ", "), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+}
+
+func unknownCommand(group *cobra.Command, word string) error {
+	names := commandNames(group)
+	if near := nearest.Word(word, names); near != "" {
+		return usage("unknown command %q for %q; did you mean %q?", word, group.CommandPath(), near)
+	}
+	return usage("unknown command %q for %q; see: %s --help", word, group.CommandPath(), group.CommandPath())
+}
+
+func commandNames(group *cobra.Command) (names []string) {
+	for _, sub := range group.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// helpCommand prints the help of a command.
+func (m *Main) helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Show the help of a command", RunE: func(_ *cobra.Command, words []string) error {
+		cmd := root
+		for _, word := range words {
+			at := slices.IndexFunc(cmd.Commands(), func(c *cobra.Command) bool { return c.Name() == word || c.HasAlias(word) })
+			if at < 0 {
+				return unknownCommand(cmd, word)
+			}
+			cmd = cmd.Commands()[at]
+		}
+		return cmd.Help()
+	}}
+}
