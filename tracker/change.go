@@ -28,7 +28,7 @@ type Draft struct {
 // Create adds an issue.
 func (t *Tracker) Create(d Draft, by By) (*Issue, error) {
 	it := d.Issue
-	it.CreatedAt, it.UpdatedAt = by.At, by.At
+	it.CreatedAt, it.UpdatedAt, it.CreatedBy = by.At, by.At, by.Actor
 	if it.Status == "" {
 		it.Status = Open
 	}
@@ -90,7 +90,7 @@ func (it *Issue) check() error {
 		return mailroom.Errorf(mailroom.Invalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
 	}
 	if !it.Status.Known() || it.Status == Tombstone {
-		return mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, closed", it.Status)
+		return mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
 	}
 	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
 		if !utf8.ValidString(s) {
@@ -274,6 +274,32 @@ func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
 		it.Dependencies = append(it.Dependencies, Dependency{On: other.ID, Type: kind, CreatedAt: by.At, CreatedBy: by.Actor})
 		return nil
 	})
+}
+
+// SetParent makes an issue a child of another one, and of no other; "" of none.
+func (t *Tracker) SetParent(id, parent string, by By) (*Issue, error) {
+	it, err := t.living(id)
+	if err != nil {
+		return nil, err
+	}
+	if parent != "" {
+		other, err := t.living(parent)
+		if err != nil {
+			return nil, err
+		}
+		parent = other.ID
+	}
+	if it.Parent() == parent {
+		return it, nil
+	}
+	it, err = t.Update(it.ID, by, func(it *Issue) error {
+		it.Dependencies = slices.DeleteFunc(it.Dependencies, func(d Dependency) bool { return d.Type == ParentChild })
+		return nil
+	})
+	if err != nil || parent == "" {
+		return it, err
+	}
+	return t.Depend(it.ID, parent, ParentChild, by)
 }
 
 // reaches reports whether one issue leads to another by dependencies of a type.

@@ -264,6 +264,17 @@ func write(file io.Writer, lines []string) error {
 	return out.Flush()
 }
 
+// Conflicted reports whether git has marked conflicts in the file.
+func (f Folder) Conflicted() (bool, error) {
+	dir, err := f.open()
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close() // it is only read: nothing can be lost
+	text, _, err := f.read(dir)
+	return conflictsOf(text).marked, err
+}
+
 // ReadFile returns another file of the folder, of at most max bytes. A missing one is
 // [fs.ErrNotExist].
 func (f Folder) ReadFile(name string, max int64) ([]byte, error) {

@@ -62,9 +62,9 @@ func (t *Tracker) Stats(now time.Time) (s Stats) {
 		case Closed:
 			s.Closed++
 			lead += it.ClosedAt.Sub(it.CreatedAt)
-		case "deferred":
+		case Deferred:
 			s.Deferred++
-		case "pinned":
+		case Pinned:
 			s.Pinned++
 		case Tombstone:
 			s.Tombstones++

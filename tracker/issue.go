@@ -15,6 +15,9 @@ const (
 	InProgress Status = "in_progress"
 	Blocked    Status = "blocked"
 	Closed     Status = "closed"
+	Deferred   Status = "deferred" // not before later
+	Pinned     Status = "pinned"   // stays open for reference
+	Hooked     Status = "hooked"   // on the hook of an agent, which other programs set: it is work in progress
 	// Tombstone is what is left of a deleted issue, so that a copy which still
 	// has it does not bring it back.
 	Tombstone Status = "tombstone"
@@ -22,7 +25,7 @@ const (
 
 // Known reports whether a status is one that a command may name.
 func (s Status) Known() bool {
-	return slices.Contains([]Status{Open, InProgress, Blocked, "deferred", "pinned", Closed, Tombstone}, s)
+	return slices.Contains([]Status{Open, InProgress, Blocked, Deferred, Pinned, Hooked, Closed, Tombstone}, s)
 }
 
 // Priorities, the most urgent first.
@@ -43,9 +46,12 @@ type Issue struct {
 	Assignee                  string
 	EstimatedMinutes          *int
 	CreatedAt, UpdatedAt      time.Time
+	CreatedBy                 string
 	ClosedAt                  time.Time // zero unless Closed
 	CloseReason               string
 	ExternalRef               string
+	DueAt                     time.Time
+	DeferUntil                time.Time // not ready before
 	DeletedAt                 time.Time // with DeletedBy, DeleteReason and OriginalType: of a Tombstone
 	DeletedBy, DeleteReason   string
 	OriginalType              string

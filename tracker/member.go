@@ -43,10 +43,13 @@ func members() []member {
 				return x == y || x != nil && y != nil && *x == *y
 			}},
 		momentMember("created_at", true, func(it *Issue) *time.Time { return &it.CreatedAt }),
+		text("created_by", func(it *Issue) *string { return &it.CreatedBy }),
 		momentMember("updated_at", true, func(it *Issue) *time.Time { return &it.UpdatedAt }),
 		momentMember("closed_at", false, func(it *Issue) *time.Time { return &it.ClosedAt }),
 		text("close_reason", func(it *Issue) *string { return &it.CloseReason }),
 		text("external_ref", func(it *Issue) *string { return &it.ExternalRef }),
+		momentMember("due_at", false, func(it *Issue) *time.Time { return &it.DueAt }),
+		momentMember("defer_until", false, func(it *Issue) *time.Time { return &it.DeferUntil }),
 		momentMember("deleted_at", false, func(it *Issue) *time.Time { return &it.DeletedAt }),
 		text("deleted_by", func(it *Issue) *string { return &it.DeletedBy }),
 		text("delete_reason", func(it *Issue) *string { return &it.DeleteReason }),

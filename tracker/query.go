@@ -28,7 +28,13 @@ type Filter struct {
 	Text     string   // part of its id, title, description or notes, in any case
 	Parent   string   // its parent's whole id
 
-	CreatedAfter, CreatedBefore, UpdatedAfter, UpdatedBefore time.Time
+	Unlabelled    bool   // without labels
+	Undescribed   bool   // without a description
+	Orphans       bool   // without a parent
+	InDescription string // part of the description, in any case
+	InNotes       string // part of the notes, in any case
+
+	CreatedAfter, CreatedBefore, UpdatedAfter, UpdatedBefore, ClosedAfter, ClosedBefore time.Time
 }
 
 // matches reports whether an issue is selected. Tombstones are only by name.
@@ -51,7 +57,14 @@ func (f *Filter) matches(it *Issue) bool {
 		!f.CreatedAfter.IsZero() && !it.CreatedAt.After(f.CreatedAfter),
 		!f.CreatedBefore.IsZero() && !it.CreatedAt.Before(f.CreatedBefore),
 		!f.UpdatedAfter.IsZero() && !it.UpdatedAt.After(f.UpdatedAfter),
-		!f.UpdatedBefore.IsZero() && !it.UpdatedAt.Before(f.UpdatedBefore):
+		!f.UpdatedBefore.IsZero() && !it.UpdatedAt.Before(f.UpdatedBefore),
+		!f.ClosedAfter.IsZero() && !it.ClosedAt.After(f.ClosedAfter),
+		!f.ClosedBefore.IsZero() && (it.ClosedAt.IsZero() || !it.ClosedAt.Before(f.ClosedBefore)),
+		f.Unlabelled && len(it.Labels) > 0,
+		f.Undescribed && it.Description != "",
+		f.Orphans && it.Parent() != "",
+		f.InDescription != "" && !holds(it.Description, f.InDescription),
+		f.InNotes != "" && !holds(it.Notes, f.InNotes):
 		return false
 	}
 	return f.Text == "" || holds(it.ID, f.Text) || holds(it.Title, f.Text) || holds(it.Description, f.Text) || holds(it.Notes, f.Text)
@@ -135,7 +148,7 @@ func sorted(found []*Issue, of func(*Issue) rank) []*Issue {
 
 // holdsUp reports whether an issue keeps those that it blocks from being ready.
 func holdsUp(it *Issue) bool {
-	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked)
+	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked || it.Status == Hooked)
 }
 
 // holders are the issues that hold one up, itself or a parent of it.
@@ -191,11 +204,17 @@ const (
 // recent is for how long an issue counts as new in the order hybrid.
 const recent = 48 * time.Hour
 
-// Ready returns the open issues that nothing keeps from being worked on.
+// awaited reports whether an issue is put off to a time that has not come.
+func (it *Issue) awaited(now time.Time) bool { return it.DeferUntil.After(now) }
+
+// Ready returns the open issues that nothing keeps from being worked on. An issue that
+// was deferred until a time is open again when that time has come.
 func (t *Tracker) Ready(f Filter, order Order, now time.Time) []*Issue {
 	t.issues.index()
-	f.Statuses = []Status{Open}
-	found := t.pick(func(it *Issue) bool { return f.matches(it) && !t.held(it) })
+	f.Statuses = []Status{Open, Deferred}
+	found := t.pick(func(it *Issue) bool {
+		return f.matches(it) && (it.Status == Open || !it.DeferUntil.IsZero()) && !it.awaited(now) && !t.held(it)
+	})
 	since := now.Add(-recent)
 	return sorted(found, func(it *Issue) rank {
 		r := rank{group: it.Priority, seconds: it.CreatedAt.Unix(), nanos: it.CreatedAt.Nanosecond()}

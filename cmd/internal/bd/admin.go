@@ -210,11 +210,15 @@ func (m *Main) side(name string, base bool) (*tracker.Tracker, error) {
 // syncCommand is there for those who are used to it: the file is always in sync.
 func (m *Main) syncCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "sync", Short: "Merge what git has marked in the file; there is nothing else to keep in step", Args: noArgs}
-	for _, name := range []string{"flush-only", "import-only", "no-push", "no-pull", "dry-run"} {
-		cmd.Flags().Bool(name, false, "accepted; it means nothing here")
-	}
+	var status bool
+	cmd.Flags().BoolVar(&status, "status", false, "only say whether git has marked conflicts in the file")
+	idle(cmd, "flush-only", "import-only", "no-push", "no-pull", "from-main", "full", "merge", "rename-on-import", "dry-run")
 	cmd.Flags().StringP("message", "m", "", "accepted; nothing is committed")
+	_ = cmd.Flags().MarkHidden("message") // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if status || cmd.Flags().Changed("dry-run") {
+			return m.syncStatus()
+		}
 		if err := m.change(cmd.Context(), func(*tracker.Tracker) error { return nil }); err != nil {
 			return err
 		}
@@ -224,6 +228,25 @@ func (m *Main) syncCommand() *cobra.Command {
 		return m.tell("The file is the only copy there is, and whole. Commit it with git when you like.")
 	}
 	return cmd
+}
+
+// syncStatus says whether sync has anything to do.
+func (m *Main) syncStatus() error {
+	dir, err := m.folder()
+	if err != nil {
+		return err
+	}
+	marked, err := dir.Conflicted()
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(map[string]any{"status": "synced", "conflicts": marked})
+	}
+	if marked {
+		return m.tell("git has marked conflicts in the file: bd sync merges them.")
+	}
+	return m.tell("The file has no conflicts, and is the only copy there is.")
 }
 
 func (m *Main) compactCommand() *cobra.Command {
@@ -250,34 +273,52 @@ func (m *Main) compactCommand() *cobra.Command {
 }
 
 func (m *Main) renameCommand() *cobra.Command {
-	return &cobra.Command{Use: "rename-prefix NEW", Short: "Give all ids another beginning", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
-		dir, err := m.folder()
+	var dry bool
+	cmd := &cobra.Command{Use: "rename-prefix NEW", Short: "Give all ids another beginning", Args: cobra.ExactArgs(1)}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show how many")
+	idle(cmd, "repair")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		to := strings.TrimSuffix(args[0], "-") // with or without the hyphen that follows it
+		from, n, err := m.rename(cmd.Context(), to, dry)
 		if err != nil {
-			return err
-		}
-		set, err := readSettings(dir)
-		if err != nil {
-			return err // it is to be written: what is not understood would be lost
-		}
-		var from string
-		var n int
-		err = m.change(cmd.Context(), func(t *tracker.Tracker) (err error) {
-			from = t.Prefix()
-			n, err = t.Rename(from, args[0], m.now())
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		set.Prefix = args[0]
-		if err := m.writeSettings(cmd.Context(), dir, set); err != nil {
 			return err
 		}
 		if m.json {
-			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": args[0], "issues_updated": n})
+			return m.printJSON(map[string]any{"old_prefix": from, "new_prefix": to, "issues_updated": n, "dry_run": dry})
 		}
-		return m.tell("%d issues begin with %s- now.", n, args[0])
-	}}
+		if dry {
+			return m.tell("%d issues would begin with %s- instead of %s-.", n, to, from)
+		}
+		return m.tell("%d issues begin with %s- now.", n, to)
+	}
+	return cmd
+}
+
+// rename gives all ids another prefix, also those to come.
+func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n int, err error) {
+	dir, err := m.folder()
+	if err != nil {
+		return "", 0, err
+	}
+	set, err := readSettings(dir)
+	if err != nil {
+		return "", 0, err // it is to be written: what is not understood would be lost
+	}
+	do := func(t *tracker.Tracker) (err error) {
+		from = t.Prefix()
+		n, err = t.Rename(from, to, m.now())
+		return err
+	}
+	if dry {
+		err = m.read(do)
+		return from, n, err
+	}
+	if err = m.change(ctx, do); err != nil {
+		return "", 0, err
+	}
+	trusted := m.trusts(dir, set)
+	set.Prefix = to
+	return from, n, m.writeSettings(ctx, dir, set, trusted)
 }
 
 func (m *Main) doctorCommand() *cobra.Command {
@@ -341,26 +382,3 @@ func (m *Main) versionCommand() *cobra.Command {
 		return err
 	}}
 }
-
-func (m *Main) primeCommand() *cobra.Command {
-	return &cobra.Command{Use: "prime", Short: "Print what an agent should know of this tracker", Args: noArgs, RunE: func(*cobra.Command, []string) error {
-		if m.json {
-			return m.printJSON(map[string]string{"text": primer})
-		}
-		_, err := io.WriteString(m.Stdout, primer)
-		return err
-	}}
-}
-
-const primer = `# Issues of this repository
-
-They are in .beads/issues.jsonl. Use bd to read and change them; add --json for answers that programs read.
-
-1. bd ready --json             what can be worked on now
-2. bd update ID --claim --json make one yours; exit 1 names the holder if somebody was quicker
-3. bd show ID --json           all it says
-4. bd create "TITLE" --deps discovered-from:ID --json   what you find on the way
-5. bd comments add ID "TEXT"   what the next one should know
-6. bd close ID --reason "WHY" --json
-7. commit .beads/issues.jsonl together with your work
-`

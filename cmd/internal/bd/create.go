@@ -1,14 +1,15 @@
 package bd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,6 +81,8 @@ func fitting(name string) string {
 type fields struct {
 	title, description, design, acceptance, notes, assignee string
 	kind, priority, status, external                        string
+	due, deferred, bodyFile, appendNotes                    string
+	stdin                                                   bool
 	estimate                                                int
 }
 
@@ -94,14 +97,38 @@ func (f *fields) bind(cmd *cobra.Command) {
 	flags.StringVarP(&f.priority, "priority", "p", "", "0 (critical) to 4 (backlog), or P0 to P4")
 	flags.StringVar(&f.external, "external-ref", "", "its name elsewhere, such as gh-9")
 	flags.IntVarP(&f.estimate, "estimate", "e", 0, "minutes that it may take")
+	flags.StringVar(&f.bodyFile, "body-file", "", "a file with the description; - is stdin")
+	flags.StringVar(&f.due, "due", "", "when it is due: 2026-01-31, +2w, tomorrow; empty is never")
+	flags.StringVar(&f.deferred, "defer", "", "when it can be ready at the earliest; written like --due")
+	flags.StringVar(&f.appendNotes, "append-notes", "", "text to add below the notes")
+	flags.BoolVar(&f.stdin, "stdin", false, "read the description from stdin, as --body-file - does")
+	_ = flags.MarkHidden("stdin") // the flag is there
+	alias(cmd, "description", "body", "message")
+	alias(cmd, "body-file", "description-file")
+	alias(cmd, "acceptance", "acceptance-criteria")
 }
 
 // load reads texts that are not on the command line. It is called before anything is
 // locked or reserved, because input may take its time.
-func (f *fields) load(m *Main) (err error) {
-	if f.description == "-" {
-		f.description, err = m.input("the description")
+func (f *fields) load(cmd *cobra.Command, m *Main) (err error) {
+	given, sources := cmd.Flags().Changed, 0
+	for _, is := range []bool{given("description"), given("body-file"), f.stdin} {
+		if is {
+			sources++
+		}
 	}
+	if sources > 1 {
+		return usage("give the description once: with --description, --body-file or --stdin")
+	}
+	switch {
+	case given("body-file"):
+		f.description, err = m.inputFile(f.bodyFile, "the description")
+	case f.stdin, f.description == "-":
+		f.description, err = m.input("the description")
+	default:
+		return nil
+	}
+	cmd.Flags().Lookup("description").Changed = true
 	return err
 }
 
@@ -119,6 +146,22 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 		if given(text.flag) {
 			*text.to = text.value
 		}
+	}
+	if f.appendNotes != "" {
+		it.Notes = strings.TrimLeft(it.Notes+"\n"+f.appendNotes, "\n")
+	}
+	for _, when := range []struct {
+		flag, value string
+		to          *time.Time
+	}{{"due", f.due, &it.DueAt}, {"defer", f.deferred, &it.DeferUntil}} {
+		if !given(when.flag) {
+			continue
+		}
+		at, err := moment(when.value)
+		if err != nil {
+			return err
+		}
+		*when.to = at
 	}
 	if given("status") {
 		it.Status = tracker.Status(f.status)
@@ -151,8 +194,8 @@ func priority(s string) (int, error) {
 func (m *Main) createCommand() *cobra.Command {
 	var f fields
 	var labels, deps []string
-	var id, parent, title string
-	var silent bool
+	var id, parent, title, plan string
+	var silent, dry bool
 	cmd := &cobra.Command{Use: "create TITLE", Aliases: []string{"new"}, Short: "Create an issue", Args: cobra.MaximumNArgs(1)}
 	f.bind(cmd)
 	flags := cmd.Flags()
@@ -162,9 +205,15 @@ func (m *Main) createCommand() *cobra.Command {
 	flags.StringVar(&parent, "parent", "", "the issue that it is a child of")
 	flags.StringVar(&id, "id", "", "its id, instead of a new one")
 	flags.BoolVar(&silent, "silent", false, "print its id only")
-	flags.Bool("force", false, "accepted; it means nothing here")
+	flags.StringVarP(&plan, "file", "f", "", "a Markdown file: an issue for each heading of the second level")
+	flags.BoolVar(&dry, "dry-run", false, "only show what would be created")
+	alias(cmd, "labels", "label")
+	idle(cmd, "force", "no-inherit-labels", "validate")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.load(m); err != nil {
+		if plan != "" {
+			return m.createPlan(cmd.Context(), plan, dry)
+		}
+		if err := f.load(cmd, m); err != nil {
 			return err
 		}
 		d := tracker.Draft{Issue: tracker.Issue{ID: id, Priority: tracker.Normal, Labels: labels}, Parent: parent}
@@ -172,17 +221,13 @@ func (m *Main) createCommand() *cobra.Command {
 			return err
 		}
 		d.Title = strings.Join(append(args, title), "")
-		for _, dep := range deps {
-			kind, on, found := strings.Cut(dep, ":")
-			if !found {
-				kind, on = tracker.Blocks, dep
-			}
-			d.Dependencies = append(d.Dependencies, tracker.Dependency{On: strings.TrimSpace(on), Type: strings.TrimSpace(kind)})
-		}
-		return m.create(cmd.Context(), d, func(t *tracker.Tracker, it *tracker.Issue) error {
+		d.Dependencies = dependencies(deps)
+		return m.create(cmd.Context(), d, dry, func(t *tracker.Tracker, it *tracker.Issue) error {
 			switch {
 			case m.json:
 				return m.printJSON(shape(t, it))
+			case dry:
+				return m.tell("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
 			case silent:
 				return m.printID(it)
 			}
@@ -192,6 +237,18 @@ func (m *Main) createCommand() *cobra.Command {
 	return cmd
 }
 
+// dependencies reads "ID" and "TYPE:ID".
+func dependencies(deps []string) (list []tracker.Dependency) {
+	for _, dep := range trimmed(deps) {
+		kind, on, found := strings.Cut(dep, ":")
+		if !found {
+			kind, on = tracker.Blocks, dep
+		}
+		list = append(list, tracker.Dependency{On: strings.TrimSpace(on), Type: strings.TrimSpace(kind)})
+	}
+	return list
+}
+
 func (m *Main) quickCommand() *cobra.Command {
 	var f fields
 	var labels []string
@@ -199,7 +256,7 @@ func (m *Main) quickCommand() *cobra.Command {
 	f.bind(cmd)
 	cmd.Flags().StringSliceVarP(&labels, "labels", "l", nil, "labels, with commas between")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := f.load(m); err != nil {
+		if err := f.load(cmd, m); err != nil {
 			return err
 		}
 		d := tracker.Draft{Issue: tracker.Issue{Priority: tracker.Normal, Labels: labels}}
@@ -207,7 +264,7 @@ func (m *Main) quickCommand() *cobra.Command {
 			return err
 		}
 		d.Title = strings.Join(args, " ")
-		return m.create(cmd.Context(), d, func(t *tracker.Tracker, it *tracker.Issue) error {
+		return m.create(cmd.Context(), d, false, func(t *tracker.Tracker, it *tracker.Issue) error {
 			if m.json {
 				return m.printJSON(shape(t, it))
 			}
@@ -222,32 +279,52 @@ func (m *Main) printID(it *tracker.Issue) error {
 }
 
 // create adds an issue, and prints it once it is on the disk.
-func (m *Main) create(ctx context.Context, d tracker.Draft, print func(*tracker.Tracker, *tracker.Issue) error) error {
-	for i, l := range d.Labels {
-		d.Labels[i] = strings.TrimSpace(l)
+func (m *Main) create(ctx context.Context, d tracker.Draft, dry bool, print func(*tracker.Tracker, *tracker.Issue) error) error {
+	made, after, err := m.createAll(ctx, []tracker.Draft{d}, dry)
+	if err != nil {
+		return err
 	}
-	d.Labels = slices.DeleteFunc(d.Labels, func(l string) bool { return l == "" })
+	return print(after, made[0])
+}
+
+// createAll adds issues, all or none, or with dry only makes them.
+func (m *Main) createAll(ctx context.Context, drafts []tracker.Draft, dry bool) (made []*tracker.Issue, after *tracker.Tracker, err error) {
 	dir, err := m.folder()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	set := m.settings(dir)
-	var made *tracker.Issue
-	var after *tracker.Tracker
 	by := m.by(ctx)
-	err = m.change(ctx, func(t *tracker.Tracker) (err error) {
-		if d.Prefix = set.Prefix; d.Prefix == "" {
-			d.Prefix = t.Prefix()
+	do := func(t *tracker.Tracker) error {
+		made, after = nil, t
+		for _, d := range drafts {
+			d.Labels = trimmed(d.Labels)
+			if d.Prefix = cmp.Or(set.Prefix, t.Prefix()); d.Prefix == "" {
+				d.Prefix = fitting(filepath.Base(filepath.Dir(dir.Path())))
+			}
+			it, err := t.Create(d, by)
+			if err != nil {
+				return err
+			}
+			made = append(made, it)
 		}
-		if d.Prefix == "" {
-			d.Prefix = fitting(filepath.Base(filepath.Dir(dir.Path())))
-		}
-		made, err = t.Create(d, by)
-		after = t
-		return err
-	})
-	if err != nil {
-		return err
+		return nil
 	}
-	return print(after, made)
+	if dry {
+		err = m.read(do)
+	} else {
+		err = m.change(ctx, do)
+	}
+	return made, after, err
+}
+
+// trimmed are texts without blanks around them, and without empty ones.
+func trimmed(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
 }

@@ -1,18 +1,35 @@
 package bd
 
 import (
+	"context"
 	"slices"
 	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mailroom"
 	"mailroom/tracker"
 )
 
 func (m *Main) depCommand() *cobra.Command {
+	var blocked string
 	cmd := &cobra.Command{Use: "dep", Short: "What issues depend on"}
-	cmd.AddCommand(m.depAddCommand(), m.depRemoveCommand(), m.depTreeCommand(), m.depCyclesCommand())
+	cmd.AddCommand(m.depAddCommand(), m.depRemoveCommand(), m.depListCommand(), m.depTreeCommand(), m.depCyclesCommand(),
+		m.relateCommand("relate"), m.relateCommand("unrelate"))
+	cmd.Flags().StringVarP(&blocked, "blocks", "b", "", "the issue that the named one blocks, as in: bd dep ID --blocks OTHER")
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		switch {
+		case len(ids) == 0:
+			return needsCommand(cmd)
+		case blocked == "":
+			return unknownCommand(cmd, ids[0])
+		case len(ids) > 1:
+			return usage("--blocks takes one issue, not %d; see: %s --help", len(ids), cmd.CommandPath())
+		}
+		return m.depend(cmd.Context(), blocked, ids[0], tracker.Blocks)
+	}
 	return cmd
 }
 
@@ -25,20 +42,75 @@ type tie struct {
 }
 
 func (m *Main) depAddCommand() *cobra.Command {
-	var kind string
-	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.ExactArgs(2)}
+	var kind, other, alike string
+	cmd := &cobra.Command{Use: "add ISSUE OTHER", Short: "Make an issue depend on another", Args: cobra.RangeArgs(1, 2)}
 	cmd.Flags().StringVarP(&kind, "type", "t", tracker.Blocks, "blocks, related, parent-child, discovered-from, or another word")
+	cmd.Flags().StringVar(&other, "blocked-by", "", "the other issue, instead of the argument")
+	cmd.Flags().StringVar(&alike, "depends-on", "", "the same as --blocked-by")
+	_ = cmd.Flags().MarkHidden("depends-on") // the flag is there
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		on := trimmed(append(append([]string{}, ids[1:]...), other, alike))
+		if len(on) != 1 {
+			return usage("name one issue that %s depends on; see: %s --help", ids[0], cmd.CommandPath())
+		}
+		return m.depend(cmd.Context(), ids[0], on[0], kind)
+	}
+	return cmd
+}
+
+// depend makes an issue depend on another, and prints that.
+func (m *Main) depend(ctx context.Context, id, on, kind string) error {
+	var out tie
+	by := m.by(ctx)
+	err := m.change(ctx, func(t *tracker.Tracker) error {
+		it, err := t.Depend(id, on, kind, by)
+		if err != nil {
+			return err
+		}
+		other, err := t.Find(on)
+		out = tie{it.ID, other.ID, "added", kind}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(out)
+	}
+	return m.tell("%s depends on %s (%s)", out.Issue, out.On, out.Type)
+}
+
+// relateCommand links two issues in both directions, or ends that.
+func (m *Main) relateCommand(name string) *cobra.Command {
+	const kind = "relates-to"
+	short, status := "Link two issues that have to do with each other", "added"
+	if name == "unrelate" {
+		short, status = "End such a link", "removed"
+	}
+	return &cobra.Command{Use: name + " ISSUE OTHER", Short: short, Args: cobra.ExactArgs(2), RunE: func(cmd *cobra.Command, ids []string) error {
 		var out tie
 		by := m.by(cmd.Context())
 		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-			it, err := t.Depend(ids[0], ids[1], kind, by)
+			one, err := t.Find(ids[0])
 			if err != nil {
 				return err
 			}
-			on, err := t.Find(ids[1])
-			out = tie{it.ID, on.ID, "added", kind}
-			return err
+			other, err := t.Find(ids[1])
+			if err != nil {
+				return err
+			}
+			out = tie{one.ID, other.ID, status, kind}
+			for _, pair := range [][2]string{{one.ID, other.ID}, {other.ID, one.ID}} {
+				if name == "relate" {
+					_, err = t.Depend(pair[0], pair[1], kind, by)
+				} else {
+					_, _, err = t.Undepend(pair[0], pair[1], kind, by)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		if err != nil {
 			return err
@@ -46,7 +118,66 @@ func (m *Main) depAddCommand() *cobra.Command {
 		if m.json {
 			return m.printJSON(out)
 		}
-		return m.tell("%s depends on %s (%s)", out.Issue, out.On, out.Type)
+		if name == "unrelate" {
+			return m.tell("%s and %s are not related any more", out.Issue, out.On)
+		}
+		return m.tell("%s and %s are related", out.Issue, out.On)
+	}}
+}
+
+// direction reports whether dependents are meant, instead of dependencies.
+func direction(text string) (up bool, err error) {
+	if text != "" && text != "up" && text != "down" {
+		return false, mailroom.Errorf(mailroom.Invalid, "direction %q is not up or down", text)
+	}
+	return text == "up", nil
+}
+
+func (m *Main) depListCommand() *cobra.Command {
+	var way, kind string
+	cmd := &cobra.Command{Use: "list ID", Short: "List what an issue depends on", Args: cobra.ExactArgs(1)}
+	cmd.Flags().StringVar(&way, "direction", "down", "down, or up for the issues that depend on it")
+	cmd.Flags().StringVarP(&kind, "type", "t", "", "only dependencies of this type")
+	cmd.RunE = func(_ *cobra.Command, ids []string) error {
+		up, err := direction(way)
+		if err != nil {
+			return err
+		}
+		return m.read(func(t *tracker.Tracker) error {
+			it, err := t.Find(ids[0])
+			if err != nil {
+				return err
+			}
+			list, rows := []any{}, [][]shown{}
+			add := func(other *tracker.Issue, d tracker.Dependency) {
+				if kind == "" || d.Type == kind {
+					list = append(list, related(t, other, d.Type))
+					rows = append(rows, []shown{line(other.ID), line(d.Type), m.status(other.Status), line(other.Title)})
+				}
+			}
+			if up {
+				for _, other := range t.Dependents(it.ID) {
+					for _, d := range other.Dependencies {
+						if d.On == it.ID {
+							add(other, d)
+						}
+					}
+				}
+			} else {
+				for _, d := range it.Dependencies {
+					if on, err := t.Find(d.On); err == nil && on.ID == d.On {
+						add(on, d)
+					}
+				}
+			}
+			if m.json {
+				return m.printJSON(list)
+			}
+			if len(rows) == 0 {
+				return m.tell("None.")
+			}
+			return m.printRows(rows)
+		})
 	}
 	return cmd
 }
@@ -76,10 +207,18 @@ func (m *Main) depRemoveCommand() *cobra.Command {
 func (m *Main) depTreeCommand() *cobra.Command {
 	var depth int
 	var up bool
+	var way string
 	cmd := &cobra.Command{Use: "tree ID", Short: "Draw what an issue depends on", Args: cobra.ExactArgs(1)}
 	cmd.Flags().IntVarP(&depth, "max-depth", "d", 50, "levels to follow")
 	cmd.Flags().BoolVar(&up, "reverse", false, "what depends on it, instead")
+	cmd.Flags().StringVar(&way, "direction", "", "down, or up for what depends on it")
+	alias(cmd, "max-depth", "depth")
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
+		upward, err := direction(way)
+		if err != nil {
+			return err
+		}
+		up = up || upward
 		return m.read(func(t *tracker.Tracker) error {
 			nodes, err := t.Tree(ids[0], depth, up)
 			if err != nil {
@@ -215,7 +354,7 @@ func remarkOf(issue string, c tracker.Comment) remark {
 }
 
 func (m *Main) commentsCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "comments ID", Aliases: []string{"comment"}, Short: "Show what was said about an issue", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "comments ID", Short: "Show what was said about an issue", Args: cobra.ExactArgs(1)}
 	cmd.RunE = func(_ *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			it, err := t.Find(ids[0])
@@ -232,34 +371,80 @@ func (m *Main) commentsCommand() *cobra.Command {
 			return m.printComments(it)
 		})
 	}
-	var author string
-	add := &cobra.Command{Use: "add ID TEXT", Short: "Say something about an issue", Args: cobra.MinimumNArgs(2)}
-	add.Flags().StringVarP(&author, "author", "a", "", "who says it")
-	add.RunE = func(cmd *cobra.Command, args []string) error {
-		by := m.now()
-		if by.Actor = author; author == "" {
-			by = m.by(cmd.Context())
+	cmd.AddCommand(m.sayCommand("add ID TEXT", "Say something about an issue", 1))
+	return cmd
+}
+
+// commentCommand is a comment in one word: what was said, or with a text "comments add".
+func (m *Main) commentCommand() *cobra.Command {
+	cmd := m.sayCommand("comment ID TEXT", "Say something about an issue, as comments add does", 0)
+	cmd.Hidden = true
+	say, show := cmd.RunE, m.commentsCommand()
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		flags := cmd.Flags()
+		switch {
+		case len(args) > 1 && args[0] == "add":
+			return say(cmd, args[1:])
+		case len(args) == 0:
+			return usage("name an issue; see: %s --help", cmd.CommandPath())
+		case len(args) == 1 && !flags.Changed("file") && !flags.Changed("stdin"):
+			return show.RunE(cmd, args)
 		}
-		var out remark
-		err := m.change(cmd.Context(), func(t *tracker.Tracker) error {
-			it, err := t.Find(args[0])
-			if err != nil {
+		return say(cmd, args)
+	}
+	return cmd
+}
+
+// sayCommand adds a comment.
+func (m *Main) sayCommand(use, short string, least int) *cobra.Command {
+	var author, file string
+	var stdin bool
+	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.MinimumNArgs(least)}
+	cmd.Flags().StringVarP(&author, "author", "a", "", "who says it")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "a file with the text; - is stdin")
+	cmd.Flags().BoolVar(&stdin, "stdin", false, "read the text from stdin")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		text := strings.Join(args[1:], " ")
+		if stdin {
+			file = "-"
+		}
+		switch {
+		case file != "" && text != "":
+			return usage("give the text once: as an argument, with --file or --stdin")
+		case file != "":
+			if text, err = m.inputFile(file, "the comment"); err != nil {
 				return err
 			}
-			c, err := t.Say(it.ID, strings.Join(args[1:], " "), by)
-			out = remarkOf(it.ID, c)
-			return err
-		})
+		case text == "":
+			return usage("%s needs a text; see: %s --help", cmd.CommandPath(), cmd.CommandPath())
+		}
+		return m.addComment(cmd.Context(), args[0], text, author)
+	}
+	return cmd
+}
+
+func (m *Main) addComment(ctx context.Context, id, text, author string) error {
+	by := m.now()
+	if by.Actor = author; author == "" {
+		by = m.by(ctx)
+	}
+	var out remark
+	err := m.change(ctx, func(t *tracker.Tracker) error {
+		it, err := t.Find(id)
 		if err != nil {
 			return err
 		}
-		if m.json {
-			return m.printJSON(out)
-		}
-		return m.tell("Said about %s.", out.Issue)
+		c, err := t.Say(it.ID, text, by)
+		out = remarkOf(it.ID, c)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	cmd.AddCommand(add)
-	return cmd
+	if m.json {
+		return m.printJSON(out)
+	}
+	return m.tell("Said about %s.", out.Issue)
 }
 
 func (m *Main) epicCommand() *cobra.Command {

@@ -42,12 +42,12 @@ func (v move) closed() bool {
 // left reports whether whoever had the issue reserved does not work on it any more.
 func (v move) left() bool {
 	switch v.is.Status {
-	case tracker.InProgress, tracker.Blocked:
+	case tracker.InProgress, tracker.Hooked, tracker.Blocked:
 		return false
 	case tracker.Closed, tracker.Tombstone:
 		return v.was == nil || v.was.Status != v.is.Status
 	}
-	return v.was != nil && slices.Contains([]tracker.Status{tracker.InProgress, tracker.Blocked, tracker.Closed}, v.was.Status)
+	return v.was != nil && slices.Contains([]tracker.Status{tracker.InProgress, tracker.Hooked, tracker.Blocked, tracker.Closed}, v.was.Status)
 }
 
 // mailbox is the mail of the command, nil if no server is named or what names it

@@ -118,7 +118,7 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 	flags.DurationVar(&m.patience, "lock-timeout", m.lockTimeout(), "how long to wait for another command that writes (default $BD_LOCK_TIMEOUT, 30s)")
 	flags.Lookup("lock-timeout").DefValue = "" // it is in the text
 	flags.BoolVar(&m.readonly, "readonly", false, "refuse to change anything")
-	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox"} {
+	for _, name := range []string{"no-daemon", "no-auto-flush", "no-auto-import", "no-db", "sandbox", "allow-stale"} {
 		flags.Bool(name, false, "accepted; it means nothing here")
 		_ = flags.MarkHidden(name) // the flag is there
 	}
@@ -126,10 +126,12 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 	root.AddCommand(
 		m.initCommand(), m.createCommand(), m.quickCommand(), m.updateCommand(), m.closeCommand(), m.reopenCommand(), m.deleteCommand(),
 		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
-		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.epicCommand(),
+		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.commentCommand(), m.epicCommand(),
 		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
 		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
 	)
+	root.AddCommand(m.everydayCommands()...)
+	root.AddCommand(m.foreignCommands()...)
 	root.SetHelpCommand(m.helpCommand(root))
 	root.InitDefaultCompletionCmd()
 	m.strict(root)

@@ -17,8 +17,9 @@ import (
 type filters struct {
 	status, kind, assignee, priority, least, most, title, parent string
 	createdAfter, createdBefore, updatedAfter, updatedBefore     string
+	closedAfter, closedBefore, inDescription, inNotes            string
 	labels, anyLabel, ids                                        []string
-	all, free                                                    bool
+	all, free, unlabelled, undescribed, orphans                  bool
 	limit                                                        int
 }
 
@@ -40,13 +41,22 @@ func (f *filters) bind(cmd *cobra.Command) {
 	flags.StringVar(&f.createdBefore, "created-before", "", "created before it")
 	flags.StringVar(&f.updatedAfter, "updated-after", "", "changed after this day or time")
 	flags.StringVar(&f.updatedBefore, "updated-before", "", "changed before it")
+	flags.StringVar(&f.closedAfter, "closed-after", "", "closed after this day or time")
+	flags.StringVar(&f.closedBefore, "closed-before", "", "closed before it")
+	flags.StringVar(&f.inDescription, "desc-contains", "", "with this in the description")
+	flags.StringVar(&f.inNotes, "notes-contains", "", "with this in the notes")
+	flags.BoolVar(&f.unlabelled, "no-labels", false, "without labels")
+	flags.BoolVar(&f.undescribed, "empty-description", false, "without a description")
+	flags.BoolVar(&f.orphans, "no-parent", false, "that are no children")
 	flags.IntVarP(&f.limit, "limit", "n", 0, "at most so many; 0 is all")
+	alias(cmd, "title", "title-contains")
 }
 
 // filter reads the flags.
 func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	out = tracker.Filter{
 		All: f.all, Type: f.kind, Assignee: f.assignee, Free: f.free, Labels: f.labels, AnyLabel: f.anyLabel, Title: f.title,
+		Unlabelled: f.unlabelled, Undescribed: f.undescribed, Orphans: f.orphans, InDescription: f.inDescription, InNotes: f.inNotes,
 	}
 	for _, s := range strings.Split(f.status, ",") {
 		switch s = strings.TrimSpace(s); s {
@@ -55,7 +65,7 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 			out.All = true
 		default:
 			if !tracker.Status(s).Known() {
-				return out, mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, closed", s)
+				return out, mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", s)
 			}
 			out.Statuses = append(out.Statuses, tracker.Status(s))
 		}
@@ -78,11 +88,13 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	}{
 		{f.createdAfter, &out.CreatedAfter}, {f.createdBefore, &out.CreatedBefore},
 		{f.updatedAfter, &out.UpdatedAfter}, {f.updatedBefore, &out.UpdatedBefore},
+		{f.closedAfter, &out.ClosedAfter}, {f.closedBefore, &out.ClosedBefore},
 	} {
 		if *at.to, err = moment(at.text); err != nil {
 			return out, err
 		}
 	}
+	out.All = out.All || f.closedAfter != "" || f.closedBefore != "" // else none would be left
 	for _, id := range f.ids {
 		it, err := t.Find(id)
 		if err != nil {
@@ -100,18 +112,6 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 	return out, nil
 }
 
-func moment(text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateOnly} {
-		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
-			return at, nil
-		}
-	}
-	return time.Time{}, mailroom.Errorf(mailroom.Invalid, "%q is no time; write 2026-01-31 or 2026-01-31T15:04:05Z", text)
-}
-
 func first[T any](list []T, n int) []T {
 	if n > 0 && len(list) > n {
 		return list[:n]
@@ -121,17 +121,30 @@ func first[T any](list []T, n int) []T {
 
 func (m *Main) listCommand() *cobra.Command {
 	var f filters
+	var order sorting
+	var tree bool
 	cmd := &cobra.Command{Use: "list", Short: "List issues that are not closed", Args: noArgs}
 	f.bind(cmd)
+	order.bind(cmd)
 	cmd.Flags().BoolVar(&f.all, "all", false, "closed ones too")
-	cmd.Flags().Bool("long", false, "accepted; it means nothing here")
+	cmd.Flags().BoolVar(&tree, "pretty", false, "as a tree, children below their parents")
+	alias(cmd, "pretty", "tree")
+	idle(cmd, "long", "flat", "no-pager")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			what, err := f.filter(t)
 			if err != nil {
 				return err
 			}
-			return m.printList(t, first(t.List(what), f.limit))
+			found := t.List(what)
+			if err := order.sort(found); err != nil {
+				return err
+			}
+			found = first(found, f.limit)
+			if tree && !m.json {
+				return m.printTree(family(found))
+			}
+			return m.printList(t, found)
 		})
 	}
 	return cmd
@@ -332,7 +345,9 @@ func (m *Main) staleCommand() *cobra.Command {
 }
 
 func (m *Main) showCommand() *cobra.Command {
+	var short bool
 	cmd := &cobra.Command{Use: "show ID…", Short: "Show issues with all they say", Args: cobra.MinimumNArgs(1)}
+	cmd.Flags().BoolVar(&short, "short", false, "one line for each")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return m.read(func(t *tracker.Tracker) error {
 			var found []*tracker.Issue
@@ -342,6 +357,9 @@ func (m *Main) showCommand() *cobra.Command {
 					return err
 				}
 				found = append(found, it)
+			}
+			if !m.json && short {
+				return m.printTable(found)
 			}
 			if !m.json {
 				return m.printIssues(cmd.Context(), t, found)

@@ -88,14 +88,13 @@ func digestOf(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeSettings replaces the settings. Those that the user trusts stay trusted.
-func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings) error {
-	was := m.trusts(dir, set)
+// writeSettings replaces the settings, and with trust keeps that the user trusts them.
+func (m *Main) writeSettings(ctx context.Context, dir tracker.Folder, set settings, trust bool) error {
 	raw, err := toml.Marshal(set)
 	if err == nil {
 		err = m.waiting(dir).WriteFile(ctx, settingsFile, raw)
 	}
-	if err == nil && was {
+	if err == nil && trust {
 		err = m.trust(ctx, dir, digestOf(raw))
 	}
 	if err != nil {

@@ -76,7 +76,7 @@ func (m *Main) status(s tracker.Status) shown {
 	switch s {
 	case tracker.Open:
 		code = green
-	case tracker.InProgress:
+	case tracker.InProgress, tracker.Hooked:
 		code = yellow
 	case tracker.Blocked:
 		code = red

@@ -2,8 +2,10 @@ package bd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,6 +17,7 @@ func (m *Main) updateCommand() *cobra.Command {
 	var f fields
 	var add, remove, set []string
 	var claim bool
+	var parent string
 	cmd := &cobra.Command{Use: "update ID…", Short: "Change issues, or claim them", Args: cobra.MinimumNArgs(1)}
 	f.bind(cmd)
 	flags := cmd.Flags()
@@ -23,16 +26,17 @@ func (m *Main) updateCommand() *cobra.Command {
 	flags.StringSliceVar(&add, "add-label", nil, "label to add; may be repeated")
 	flags.StringSliceVar(&remove, "remove-label", nil, "label to remove; may be repeated")
 	flags.StringSliceVar(&set, "set-labels", nil, "labels instead of those there are")
+	flags.StringVar(&parent, "parent", "", "the issue that it becomes a child of; empty is none")
 	flags.BoolVar(&claim, "claim", false, "make it yours and put it in progress, unless somebody has it")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
 			return mailroom.Errorf(mailroom.Invalid, "nothing is to be changed; name what, such as --status in_progress")
 		}
-		if err := f.load(m); err != nil {
+		if err := f.load(cmd, m); err != nil {
 			return err
 		}
 		by := m.now()
-		if claim {
+		if claim || parent != "" {
 			by = m.by(cmd.Context())
 		}
 		starts := claim || flags.Changed("status") && tracker.Status(f.status) == tracker.InProgress
@@ -56,6 +60,11 @@ func (m *Main) updateCommand() *cobra.Command {
 					return nil, err
 				}
 			}
+			if flags.Changed("parent") {
+				if _, err := t.SetParent(id, parent, by); err != nil {
+					return nil, err
+				}
+			}
 			return t.Update(id, by, func(it *tracker.Issue) error { return f.set(cmd, it) })
 		})
 	}
@@ -66,7 +75,7 @@ func (m *Main) updateCommand() *cobra.Command {
 func anySet(cmd *cobra.Command) bool {
 	for _, name := range []string{
 		"title", "status", "description", "design", "acceptance", "notes", "assignee", "type", "priority", "external-ref", "estimate",
-		"add-label", "remove-label", "set-labels", "claim",
+		"add-label", "remove-label", "set-labels", "claim", "parent", "due", "defer", "append-notes", "body-file", "stdin",
 	} {
 		if cmd.Flags().Changed(name) {
 			return true
@@ -78,6 +87,17 @@ func anySet(cmd *cobra.Command) bool {
 // each does the same to several issues, all or none of them. What starts issues
 // reserves them first.
 func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done string, starts bool, f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error)) error {
+	return m.eachThen(ctx, ids, by, done, starts, f, func(*tracker.Tracker, []*tracker.Issue) error { return errAsUsual })
+}
+
+// errAsUsual has eachThen print what it always prints.
+var errAsUsual = errors.New("print as usual")
+
+// eachThen is each, with print for what has changed.
+func (m *Main) eachThen(
+	ctx context.Context, ids []string, by tracker.By, done string, starts bool,
+	f func(*tracker.Tracker, string, tracker.By) (*tracker.Issue, error), print func(after *tracker.Tracker, changed []*tracker.Issue) error,
+) error {
 	var changed []*tracker.Issue
 	var moves []move
 	var after *tracker.Tracker
@@ -106,6 +126,9 @@ func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done strin
 		return err
 	}
 	m.tellMail(ctx, moves)
+	if err := print(after, changed); !errors.Is(err, errAsUsual) {
+		return err
+	}
 	if m.json {
 		return m.printJSON(shapes(after, changed, nil))
 	}
@@ -119,12 +142,41 @@ func (m *Main) each(ctx context.Context, ids []string, by tracker.By, done strin
 
 func (m *Main) closeCommand() *cobra.Command {
 	var reason string
+	var next bool
 	cmd := &cobra.Command{Use: "close ID…", Aliases: []string{"done"}, Short: "Close issues", Args: cobra.MinimumNArgs(1)}
 	cmd.Flags().StringVarP(&reason, "reason", "r", "Closed", "why, or how")
+	cmd.Flags().BoolVar(&next, "suggest-next", false, "show which issues are ready because of it")
+	cmd.Flags().BoolP("force", "f", false, "accepted; nothing keeps an issue from being closed")
+	_ = cmd.Flags().MarkHidden("force") // the flag is there
+	idle(cmd, "no-auto", "continue")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return m.each(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+		var before map[string]bool
+		var freed []*tracker.Issue
+		err := m.eachThen(cmd.Context(), ids, m.now(), "Closed", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
+			if next && before == nil {
+				before = map[string]bool{}
+				for _, it := range t.Ready(tracker.Filter{}, tracker.ByPriority, by.At) {
+					before[it.ID] = true
+				}
+			}
 			return t.Close(id, reason, by)
+		}, func(after *tracker.Tracker, closed []*tracker.Issue) error {
+			if !next {
+				return errAsUsual
+			}
+			freed = slices.DeleteFunc(after.Ready(tracker.Filter{}, tracker.ByPriority, time.Now()), func(it *tracker.Issue) bool { return before[it.ID] })
+			if m.json {
+				return m.printJSON(map[string]any{"closed": shapes(after, closed, nil), "unblocked": shapes(after, freed, nil)})
+			}
+			return errAsUsual
 		})
+		if err != nil || len(freed) == 0 || m.json || m.quiet {
+			return err
+		}
+		if err := m.tell("Ready now:"); err != nil {
+			return err
+		}
+		return m.printTable(freed)
 	}
 	return cmd
 }

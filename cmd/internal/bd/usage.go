@@ -34,10 +34,14 @@ func (m *Main) strict(cmd *cobra.Command) {
 			return unknownCommand(cmd, args[0])
 		}
 		if cmd.HasParent() || m.json {
-			return usage("%s needs a command: %s; see: %s --help", cmd.CommandPath(), strings.Join(commandNames(cmd), ", "), cmd.CommandPath())
+			return needsCommand(cmd)
 		}
 		return cmd.Help()
 	}
+}
+
+func needsCommand(group *cobra.Command) error {
+	return usage("%s needs a command: %s; see: %s --help", group.CommandPath(), strings.Join(commandNames(group), ", "), group.CommandPath())
 }
 
 func unknownCommand(group *cobra.Command, word string) error {

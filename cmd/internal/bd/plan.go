@@ -1,0 +1,126 @@
+package bd
+
+import (
+	"context"
+	"strings"
+
+	"mailroom"
+	"mailroom/tracker"
+)
+
+// createPlan creates the issues of a Markdown file, all or none.
+func (m *Main) createPlan(ctx context.Context, name string, dry bool) error {
+	text, err := m.inputFile(name, "the plan")
+	if err != nil {
+		return err
+	}
+	drafts, err := planned(text)
+	if err != nil {
+		return err
+	}
+	made, after, err := m.createAll(ctx, drafts, dry)
+	if err != nil {
+		return err
+	}
+	if m.json {
+		return m.printJSON(shapes(after, made, nil))
+	}
+	for _, it := range made {
+		if dry {
+			err = m.tell("This would create: %s (P%d %s)", it.Title, it.Priority, it.Type)
+		} else {
+			err = m.tell("Created %s: %s (P%d %s)", it.ID, it.Title, it.Priority, it.Type)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// planned reads a plan: "## Title" begins an issue, "### Section" a part of it, such as
+// Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria
+// and Notes. Text without a section is the description.
+func planned(text string) (drafts []tracker.Draft, err error) {
+	var draft *tracker.Draft
+	section := ""
+	parts := map[string]string{}
+	end := func() error {
+		if draft == nil {
+			return nil
+		}
+		if err := fill(draft, parts); err != nil {
+			return err
+		}
+		drafts = append(drafts, *draft)
+		parts = map[string]string{}
+		return nil
+	}
+	fenced := false // a block of code can have lines like headings
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+		}
+		title, is := strings.CutPrefix(line, "## ")
+		name, sub := strings.CutPrefix(line, "### ")
+		switch {
+		case is && !fenced:
+			if err := end(); err != nil {
+				return nil, err
+			}
+			draft, section = &tracker.Draft{Issue: tracker.Issue{Title: strings.TrimSpace(title), Priority: tracker.Normal}}, ""
+		case draft == nil: // what comes before the first issue
+		case sub && !fenced:
+			section = strings.ToLower(strings.TrimSpace(name))
+		default:
+			parts[section] += line + "\n"
+		}
+	}
+	if err := end(); err != nil {
+		return nil, err
+	}
+	if len(drafts) == 0 {
+		return nil, mailroom.Errorf(mailroom.Invalid, "the plan has no issue; begin each with a line such as: ## Fix the roof")
+	}
+	return drafts, nil
+}
+
+// fill sets what the sections of an issue say.
+func fill(d *tracker.Draft, parts map[string]string) error {
+	words := func(text string) []string {
+		return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' })
+	}
+	for name, text := range parts {
+		text = strings.TrimSpace(text)
+		switch name {
+		case "":
+			d.Description = strings.TrimSpace(text + "\n\n" + d.Description)
+		case "description":
+			d.Description = strings.TrimSpace(d.Description + "\n\n" + text)
+		case "design":
+			d.Design = text
+		case "acceptance criteria", "acceptance":
+			d.Acceptance = text
+		case "notes":
+			d.Notes = text
+		case "assignee":
+			d.Assignee = text
+		case "type":
+			d.Type = text
+		case "labels":
+			d.Labels = words(text)
+		case "dependencies":
+			d.Dependencies = dependencies(words(text))
+		case "priority":
+			p, err := priority(text)
+			if err != nil {
+				return err
+			}
+			d.Priority = p
+		default:
+			return mailroom.Errorf(mailroom.Invalid, "unknown section %q of %q; known are Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria, Notes", name, d.Title)
+		}
+	}
+	return nil
+}
