@@ -168,10 +168,13 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 	}{
 		"it says nothing": {func(context.Context, mailroom.Session) error { return nil }, []string{"(codex has ended without a word.)"}},
 		"it fails": {func(context.Context, mailroom.Session) error { return errors.New("no such file\nat line 1") },
-			[]string{"(codex has failed: no such file)", "To try it again, say it again, or on the server: mailroom run retry "}},
+			[]string{"(codex has failed: exhausted)", "To try it again, say it again, or on the server: mailroom run retry "}},
 		"it fails in the middle": {func(ctx context.Context, s mailroom.Session) error {
 			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
-		}, []string{"I have half of\n", "(codex has failed: no more)"}},
+		}, []string{"I have half of\n", "(codex has failed: exhausted)"}},
+		"its program fails, with a key and a path in what it wrote": {func(context.Context, mailroom.Session) error {
+			return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
+		}, []string{"(codex has failed: permanent, exit status 3)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, c.agent, func(o *office) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -95,11 +96,7 @@ func (o *outbound) ending(run *mailroom.Run, said string) string {
 	case run.Status == mailroom.Cancelled:
 		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
 	default:
-		reason := "nobody knows why"
-		if run.Error != nil {
-			reason = strings.TrimSpace(run.Error.Message)
-		}
-		why = fmt.Sprintf("(%s has failed: %s)", run.Agent, firstLine(reason))
+		why = fmt.Sprintf("(%s has failed: %s)", run.Agent, failure(run.Error))
 	}
 	var lines []string
 	for _, l := range []string{strings.TrimRight(said, " \t\r\n"), why, again} {
@@ -110,11 +107,21 @@ func (o *outbound) ending(run *mailroom.Run, said string) string {
 	return strings.Join(lines, "\n")
 }
 
-// firstLine keeps an error short: the rest of it is in the log.
-func firstLine(s string) string {
-	const most = 300
-	s, _, _ = strings.Cut(s, "\n")
-	return display.Line(display.Cut(s, most))
+// ended is how the error of a program begins, before what the program wrote.
+var ended = regexp.MustCompile(`^\S+(?: \S+)? ended with (exit status [0-9]{1,3}|signal: [a-z ]{1,32})(?::|$)`)
+
+// failure is what a chat is told of an error: its class, and how the program
+// exited. The message of the error may quote what the program wrote, with paths
+// and keys of the server: who may read the run finds it there.
+func failure(e *mailroom.RunError) string {
+	if e == nil {
+		return "no reason is known"
+	}
+	line, _, _ := strings.Cut(e.Message, "\n")
+	if m := ended.FindStringSubmatch(line); m != nil {
+		return string(e.Class) + ", " + m[1]
+	}
+	return string(e.Class)
 }
 
 // soon is when a delivery that has said enough for now goes on.
