@@ -121,12 +121,12 @@ func (n *network) told() []string {
 	return strings.Fields(string(raw))
 }
 
-// shout is an agent that notes what it is told, waits at its gate in its first
+// shout is an agent that reads who speaks and what, notes that it began, waits at its gate in its first
 // attempt, and answers in capitals.
 const shout = `
 [agents.shout]
 kind = "exec"
-command = ["sh", "-c", "read -r text; echo begun >>told; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
+command = ["sh", "-c", "read -r from; read -r text; text=${text#> }; echo begun >>told; test $MAILROOM_ATTEMPT != 1 || cat gate >/dev/null; echo \"$text\" | tr a-z A-Z"]
 `
 
 // The threads of #dev.
