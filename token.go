@@ -20,12 +20,14 @@ const (
 	MaySubmit Permission = "submit" // send messages, and change, stop or retry what became of them
 	MayDecide Permission = "decide" // answer tickets
 	MayWork   Permission = "work"   // run agents for all threads, from another process
-	MayAdmin  Permission = "admin"  // everything, in all threads
+	// MayMeasure reads the metrics, which count the work of all tokens.
+	MayMeasure Permission = "metrics"
+	MayAdmin   Permission = "admin" // everything, in all threads
 )
 
 // Permissions are all there are, the least first.
 func Permissions() []Permission {
-	return []Permission{MayRead, MaySubmit, MayDecide, MayWork, MayAdmin}
+	return []Permission{MayRead, MaySubmit, MayDecide, MayWork, MayMeasure, MayAdmin}
 }
 
 // Token is the row of an account: a name, and what the holder of its secret may
@@ -57,7 +59,7 @@ func (t *Token) Check() error {
 	case t.Name == Operator:
 		return invalid("name", "is the name of who runs the server", t.Name)
 	case len(t.Scopes) == 0:
-		return invalid("scopes", "are missing: give at least one of read, submit, decide, work, admin", nil)
+		return invalid("scopes", "are missing: give at least one of read, submit, decide, work, metrics, admin", nil)
 	case t.Namespace != "" && t.Has(MayWork):
 		return invalid("namespace", "does not go with the scope work: a worker gets the runs of all threads", t.Namespace)
 	case len(t.Agents) > 0 && !t.Has(MayWork):
@@ -65,7 +67,7 @@ func (t *Token) Check() error {
 	}
 	for _, s := range t.Scopes {
 		if !slices.Contains(Permissions(), s) {
-			return invalid("scopes", "must be read, submit, decide, work or admin", string(s))
+			return invalid("scopes", "must be read, submit, decide, work, metrics or admin", string(s))
 		}
 	}
 	if t.Namespace != "" {

@@ -10,7 +10,7 @@ import (
 // not known or does not apply is null.
 type Token struct {
 	Name      string                `json:"name" doc:"Owns the threads that it makes, and is the sender of its messages."`
-	Scopes    []mailroom.Permission `json:"scopes" enum:"read,submit,decide,work,admin"`
+	Scopes    []mailroom.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
 	Namespace *string               `json:"namespace" doc:"Threads whose id begins with it are visible beside its own."`
 	Agents    []string              `json:"agents" doc:"Those that it may work for, with the scope work; none: all that the server does not run itself."`
 	CreatedAt time.Time             `json:"created_at"`
@@ -21,7 +21,7 @@ type Token struct {
 // NewToken asks for an account.
 type NewToken struct {
 	Name      string                `json:"name" example:"laptop" doc:"1 to 64 letters, digits or any of . _ - @"`
-	Scopes    []mailroom.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,admin"`
+	Scopes    []mailroom.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
 	Namespace string                `json:"namespace,omitempty" doc:"Threads whose id begins with it become visible too."`
 	Agents    []string              `json:"agents,omitempty" nullable:"false" doc:"Those that it may work for, with the scope work."`
 }

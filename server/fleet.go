@@ -18,9 +18,9 @@ import (
 func (f face) fleet() {
 	s := f.server
 	handle(f, f.op(mailroom.MayRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/workers", "list-workers", "All workers that have a lease, by id"), s.listWorkers)
+	handle(f, f.op(mailroom.MayRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
 	handle(f, f.op(mailroom.MayRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
-	op := f.op(mailroom.MayRead, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+	op := f.op(mailroom.MayMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	f.api.OpenAPI().AddOperation(&op)
@@ -59,13 +59,7 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 				agents[name] = s.described(name)
 			}
 		}
-		for name, a := range agents {
-			a.Running, err = rd.CountRuns(mailroom.RunQuery{Agent: name, Statuses: []mailroom.Status{mailroom.Running}})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return countRunning(rd, requestOf(ctx).who, workers, agents)
 	})
 	if err != nil {
 		return nil, err
@@ -80,6 +74,36 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 		out.Items = append(out.Items, *a)
 	}
 	return &body[client.Page[client.Agent]]{out}, nil
+}
+
+// countRunning counts the runs that workers hold, for each agent, in the threads that
+// who sees. It reads what is held, whatever else there is.
+func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.Worker, agents map[string]*client.Agent) error {
+	for _, w := range workers {
+		held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
+		if err != nil {
+			return err
+		}
+		var ids []string
+		for _, t := range held {
+			if who.Sees(t) {
+				ids = append(ids, t.Current)
+			}
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		runs, err := rd.Runs(mailroom.RunQuery{IDs: ids})
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			if a := agents[r.Agent]; a != nil && r.Status == mailroom.Running {
+				a.Running++
+			}
+		}
+	}
+	return nil
 }
 
 // described is what this process knows of an agent.
@@ -99,6 +123,9 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 			return err
 		}
 		for _, w := range rows {
+			if who := requestOf(ctx).who; !who.Has(mailroom.MayAdmin) && w.Owner != who.Name {
+				continue
+			}
 			held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
 			if err != nil {
 				return err

@@ -132,3 +132,28 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.Invalid)
 	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.Unauthenticated)
 }
+
+// TestATokenIsNotToldAboutTheWorkOfOthers has a run of another token under way.
+func TestATokenIsNotToldAboutTheWorkOfOthers(t *testing.T) {
+	f := start(t)
+	f.call("POST /v1/threads/t/messages", `{"text":"a","agent":"echo"}`)
+	f.claim()
+	running := func(f *fixture) (n int) {
+		for _, a := range ask[client.Page[client.Agent]](f, "GET /v1/agents", "").Items {
+			n += a.Running
+		}
+		return n
+	}
+	workers := func(f *fixture) int { return len(ask[client.Page[client.Worker]](f, "GET /v1/workers", "").Items) }
+	if r, w := running(f), workers(f); r != 1 || w != 1 {
+		t.Fatalf("the operator sees %d runs and %d workers, want one of each", r, w)
+	}
+	reader := f.as(f.token("reader", "", mailroom.MayRead))
+	if r, w := running(reader), workers(reader); r != 0 || w != 0 {
+		t.Errorf("another token sees %d runs and %d workers, want none", r, w)
+	}
+	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.Forbidden)
+	if a := f.as(f.token("prometheus", "", mailroom.MayMeasure)).call("GET /metrics", ""); a.status != 200 {
+		t.Errorf("metrics with their scope: %d %s", a.status, a.body)
+	}
+}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"mailroom"
 	"mailroom/client"
 	"mailroom/ledger"
@@ -16,22 +14,16 @@ func (f face) messages() {
 	s := f.server
 	submit := f.op(mailroom.MaySubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
 	submit.DefaultStatus = 202
-	handle(f, f.paced(submit), s.submit)
+	handle(f, submit, s.submit)
 	submitTo := f.op(mailroom.MaySubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
-	handle(f, f.paced(submitTo), s.submitTo)
+	handle(f, submitTo, s.submitTo)
 	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
 	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
 	handle(f, f.op(mailroom.MaySubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
 	retract := f.op(mailroom.MaySubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
 	retract.DefaultStatus = 204
 	handle(f, retract, s.retractMessage)
-}
-
-// paced lets the gates count the operation as a submit of its token.
-func (f face) paced(op huma.Operation) huma.Operation {
-	f.server.submits[op.Method+" "+op.Path] = true
-	return op
 }
 
 // SubmitInput is a submit with its key, which may come as a header.

@@ -11,23 +11,26 @@ import (
 	"mailroom"
 )
 
-// paced refuses submits of a token that hands in more than it may, before
-// anything of them is read.
+// paced refuses writes of a token that writes more often than it may, before
+// anything of them is read. What a worker does for the runs that it holds is bounded
+// by the runs.
 func (s *Server) paced(_ *response, r *http.Request) error {
-	if r.Method != http.MethodPost || s.options.Submits < 0 {
+	q := requestOf(r.Context())
+	switch {
+	case s.options.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
 		return nil
 	}
-	q := requestOf(r.Context())
-	if !s.submits[q.route] {
+	switch need := s.mux.needs[q.route]; need {
+	case anybody, inFrames, requests, mailroom.MayWork: // nobody's yet, or counted with what it asks for
 		return nil
 	}
 	return s.paces.take(q.who.Name, time.Now())
 }
 
-// paces bounds how often each token submits.
+// paces bounds how often each token writes.
 type paces struct {
 	// set by New
-	every rate.Limit // submits a second
+	every rate.Limit // writes a second
 	burst int
 
 	mu      sync.Mutex
@@ -54,10 +57,10 @@ func (p *paces) take(who string, now time.Time) error {
 	if wait == 0 {
 		return nil
 	}
-	next.CancelAt(now) // a refused submit costs nothing
+	next.CancelAt(now) // a refused write costs nothing
 	return &mailroom.Error{
 		Code: mailroom.RateLimited, RetryAfter: wait,
-		Message: fmt.Sprintf("this token submits more than %g messages a second: slow down, or let the operator raise limits.submits", float64(p.every)),
+		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(p.every)),
 	}
 }
 

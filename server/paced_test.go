@@ -37,11 +37,22 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 	if after := f.written(); after != before {
 		t.Errorf("refused submits wrote %s", after)
 	}
-	for _, route := range []string{"GET /v1/threads/t/messages", "POST /v1/threads/t/interrupt"} {
-		if a := f.call(route, ""); a.status != 200 {
-			t.Errorf("%s: %d %s, want 200: it submits nothing", route, a.status, a.body)
+	for _, route := range []string{
+		"POST /v1/threads/t/interrupt", "PATCH /v1/threads/t", "DELETE /v1/threads/t", "POST /v1/runs/x/cancel", "POST /v1/reservations",
+		"POST /v1/notifications/take", "POST /v1/tickets/x", "POST /v1/tokens",
+	} {
+		f.wantCode(route, f.call(route, `{}`), 429, mailroom.RateLimited)
+	}
+	for _, frame := range []string{`{"op":"interrupt","id":3,"thread":"t"}`, `{"op":"cancel","id":4,"run":"x"}`} {
+		p.say("%s", frame)
+		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited {
+			t.Errorf("%s: %s, want rate_limited", frame, got)
 		}
 	}
+	if a := f.call("GET /v1/threads/t/messages", ""); a.status != 200 {
+		t.Errorf("a read: %d %s, want 200: it writes nothing", a.status, a.body)
+	}
+	f.wantCode("a worker's call", f.call("POST /v1/claims/x/settle", `{}`), 422, mailroom.Invalid)
 }
 
 func TestSocketsOfATokenAreCounted(t *testing.T) {

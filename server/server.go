@@ -130,7 +130,7 @@ type Options struct {
 	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
 	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
 	MaxFrame      int           // bytes of one frame from a WebSocket: MaxBody and 64 KiB
-	Submits       float64       // of one token in a second, on average: 1,000; below 0 any number
+	Submits       float64       // and other writes of one token in a second, on average: 1,000; below 0 any number
 	SubmitBurst   int           // of one token at once: 2,000
 }
 
@@ -211,7 +211,6 @@ type Server struct {
 	stranger *grant // of who has shown no token
 	cursors  cipher.AEAD
 	origins  *http.CrossOriginProtection
-	submits  map[string]bool // routes that hand in a message
 
 	// closing ends with close: streams and waits end, and none begins.
 	closing context.Context
@@ -243,7 +242,6 @@ func New(o Options) *Server {
 		readers: slots{max: o.MaxStreams, what: "streams and waits", taken: map[string]int{}},
 		lines:   slots{max: o.MaxStreams, what: "sockets", taken: map[string]int{}},
 		rounds:  rounds{standing: map[string]*standing{}},
-		submits: map[string]bool{},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 	}
 	for _, origin := range o.Origins {

@@ -43,7 +43,7 @@ whose id begins so, and with admin all.`,
 		Args: cobra.ExactArgs(1),
 	}
 	output := formatFlag(cmd)
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do: read, submit, decide, work, admin")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also see the threads whose id begins with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with the scope work: the agents that it may run (default all that the server does not run)")
 	return m.calling(cmd, func(c *client.Client, args []string) error {
@@ -52,7 +52,7 @@ whose id begins so, and with admin all.`,
 			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
 		}
 		if len(in.Scopes) == 0 {
-			return refusal(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work and admin", "a token without scopes may do nothing")
+			return refusal(exitUsage, "add --scope read,submit,decide, or what it needs of read, submit, decide, work, metrics and admin", "a token without scopes may do nothing")
 		}
 		t, err := c.CreateToken(cmd.Context(), in)
 		if err != nil {

@@ -53,8 +53,8 @@ func (l *Limits) settings() []setting {
 		{"write_timeout", "Longest time to take a piece of an answer or of a stream.", duration(&l.WriteTimeout, 100*time.Millisecond, time.Hour)},
 		{"idle_timeout", "How long a connection is kept between two requests.", duration(&l.IdleTimeout, 100*time.Millisecond, 24*time.Hour)},
 		{"streams", "Streams and waits of one token at a time.", number(&l.Streams, 1, 100_000)},
-		{"submits", "Submits of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
-		{"submit_burst", "Submits of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
+		{"submits", "Submits and other writes of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
+		{"submit_burst", "Submits and other writes of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
 	}
 }
 
