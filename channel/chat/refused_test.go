@@ -48,6 +48,16 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.Failed || dead.Error.Class != mailroom.Permanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
+		if _, err := o.ledger.Retry(o.t.Context(), mailroom.Retry{Run: dead.ID, By: "ann"}); err != nil {
+			o.t.Fatal(err)
+		}
+		<-time.After(patience / 2) // a retry by hand has a patience of its own
+		for _, r := range o.deliveries() {
+			if r.ID == dead.ID && r.Status.Finished() {
+				o.t.Errorf("retried, it is %s at the first refusal", r.Status)
+			}
+		}
+		o.settled(3)
 	})
 	inOffice(t, echo, func(o *office) { // a platform whose refusals are documented
 		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error { return refused })

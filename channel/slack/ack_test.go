@@ -132,6 +132,60 @@ func TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash(t *testing.T) 
 	}
 }
 
+// TestAHistoryThatFailsMovesNoPosition: what has waited for it is taken all the same, and
+// what it would have told is read later.
+func TestAHistoryThatFailsMovesNoPosition(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann := sl.Person("Ann")
+	first := ann.Says(ann.Private(), "before")
+	ann.Says(ann.Private(), "missed")
+	sl.Forget()
+	slow := make(chan struct{})
+	sl.Fail("conversations.history", slacktest.Fault{Hold: slow, Error: "internal_error"})
+	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
+	one := newAlone(t, sl).starts(at).run()
+	one.connected()
+	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	ann.Says(ann.Private(), "live")
+	sl.Until(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	close(slow)
+	one.wait(1)
+	saved := one.taken()[0].Position
+	if !strings.Contains(saved, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
+		t.Errorf("the position has passed over what was not read: %s", saved)
+	}
+	one.crash()
+	two := newAlone(t, sl).starts(saved).run()
+	two.connected()
+	two.wait(2)
+	if got := two.texts(); got != "missed, live" {
+		t.Errorf("after the crash taken was %q", got)
+	}
+}
+
+// TestAThreadIsKnownOnceItsBeginningIsTaken: a crash after a message of a history was
+// taken, and before its replies were read, loses none of them.
+func TestAThreadIsKnownOnceItsBeginningIsTaken(t *testing.T) {
+	t.Parallel()
+	sl := slacktest.New(t)
+	ann, dev := sl.Person("Ann"), sl.Channel("dev")
+	first := ann.Says(dev, "before")
+	root := ann.Says(dev, "a thread, not to the bot")
+	ann.Says(dev, mention+" but this is", slacktest.Said{Thread: root})
+	sl.Forget()
+	sl.Fail("conversations.replies", slacktest.Fault{Hold: make(chan struct{})})
+	one := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, dev.ID, first)).run()
+	one.connected()
+	saved := one.wait(1)[0].Position
+	one.crash()
+	two := newAlone(t, sl).starts(saved).run()
+	two.connected()
+	if got := two.wait(1); got[0].Text != "@mailroom but this is" {
+		t.Errorf("after the crash taken was %+v", got)
+	}
+}
+
 // TestEnvelopesAreAcknowledgedBesideSlowNames: a name that does not come costs an envelope
 // a second, and not one second for each envelope before it.
 func TestEnvelopesAreAcknowledgedBesideSlowNames(t *testing.T) {
