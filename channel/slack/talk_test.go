@@ -110,8 +110,8 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 	approve, deny := q.Buttons[0], q.Buttons[1]
 	sl.Until(t, "the question acknowledged", func() bool { return sl.Pending() == 0 })
 	bob.Taps(dev, q.TS, approve.Words)
-	sl.Until(t, "Bob's tap acknowledged", func() bool { return sl.Pending() == 0 })
-	if told := dev.Told(bob); len(told) > 0 || question(dev) == nil {
+	sl.Until(t, "Bob told", func() bool { return len(dev.Told(bob)) > 0 })
+	if told := dev.Told(bob); len(told) != 1 || told[0] != "You may not decide this." || question(dev) == nil {
 		t.Errorf("a stranger's tap was answered %q", told)
 	}
 	ann.Taps(dev, q.TS, deny.Words)
