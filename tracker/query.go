@@ -151,13 +151,17 @@ func holdsUp(it *Issue) bool {
 	return it != nil && (it.Status == Open || it.Status == InProgress || it.Status == Blocked || it.Status == Hooked)
 }
 
+// maxAncestors bounds how far up parents are followed: a file from elsewhere can have a
+// chain of any length.
+const maxAncestors = 50
+
 // holders are the issues that hold one up, itself or a parent of it.
 func (t *Tracker) holders(it *Issue) iter.Seq[*Issue] {
 	return func(yield func(*Issue) bool) {
 		const few = 8
 		var room [few]*Issue
 		seen := room[:0] // files that were merged can have circles of parents
-		for ; it != nil && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
+		for ; it != nil && len(seen) <= maxAncestors && !slices.Contains(seen, it); it = t.issues.get(it.Parent()) {
 			seen = append(seen, it)
 			for _, d := range it.Dependencies {
 				if d.Type != Blocks {

@@ -1,0 +1,26 @@
+package tracker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestALongChainOfParentsCostsNoMoreThanItsLength has a file that a stranger wrote: each
+// issue is a child of the next one. Followed to its end for each issue, the chain would
+// keep a command busy for days.
+func TestALongChainOfParentsCostsNoMoreThanItsLength(t *testing.T) {
+	const n = 50_000
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `{"id":"x-%06d","title":"t","status":"open","dependencies":[{"depends_on_id":"x-%06d","type":"parent-child"}]}`+"\n", i, i+1)
+	}
+	tr, strays := Parse(text.String())
+	if found := tr.Ready(Filter{}, ByPriority, time.Now()); len(found) != n || len(strays) > 0 {
+		t.Errorf("%d issues are ready, want %d", len(found), n)
+	}
+	if found := tr.Waiting(); len(found) > 0 {
+		t.Errorf("%d issues wait", len(found))
+	}
+}
