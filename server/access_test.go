@@ -33,7 +33,7 @@ func accesses() map[string]access {
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]access{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":                         {need: mailroom.MayMeasure},
+		"GET /metrics":                         {need: mailroom.MayMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
 		"GET /v1/channels":                     {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume":      {need: admin},
