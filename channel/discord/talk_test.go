@@ -108,7 +108,7 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 			t.Errorf("%s was answered %q, %d times", name, words, times)
 		}
 	}
-	if words, times := meddled.Answer(dc); times > 0 {
+	if words, times := meddled.Answer(dc); times != 1 || words != "You may not decide this." {
 		t.Errorf("a stranger's tap was answered %q", words)
 	}
 	if all := strings.Join(dev.Texts(), "\n"); strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 {
