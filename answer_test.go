@@ -25,11 +25,7 @@ func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
 		}
 		k := w.ticket("q")
 		wantTicket(t, k, mailroom.TicketDecided)
-		var answer struct{ Message, Text string }
-		if err := json.Unmarshal(k.Answer, &answer); err != nil {
-			t.Fatal(err)
-		}
-		wantEqual(t, "answer", answer.Text, "say n")
+		wantEqual(t, "answer", string(k.Answer), `"say n"`) // as an answer to the ticket itself is
 		w.mustStart("x")
 		resumed := body[mailroom.RunStarted](t, w.last())
 		wantEqual(t, "messages read", len(resumed.Messages), 1)
@@ -284,4 +280,56 @@ func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
 		}}}})
 		wantCode(t, err, mailroom.Invalid)
 	}
+}
+
+func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
+	w := newWorld(t)
+	w.park(false, ask("q", mailroom.Question), ask("may", mailroom.Approval))
+	first := w.must(in("", "n")) // the run goes on waiting for the approval
+	later := w.must(in(mailroom.ModeSteer, "later"))
+	for state, do := range map[string]func() error{
+		"edited": func() error { return w.edit(first.Message, "other words") }, "retracted": func() error { return w.retract(first.Message) },
+	} {
+		if err := do(); mailroom.CodeOf(err) != mailroom.Conflict || !strings.Contains(err.Error(), "has answered a ticket") {
+			t.Errorf("%s: %v", state, err)
+		}
+	}
+	if err := w.edit(later.Message, "this one has answered nothing"); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.decide(w.decision("may", mailroom.Approve)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.edit(first.Message, "other words"); mailroom.CodeOf(err) != mailroom.Conflict {
+		t.Errorf("edited before the claim: %v", err)
+	}
+	w.mustStart("x")
+	if got := len(body[mailroom.RunStarted](t, w.last()).Messages); got != 2 {
+		t.Errorf("%d messages read", got)
+	}
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
+	if r := w.runs["x"]; len(r.Spent) != 0 {
+		t.Errorf("after a step that covers it: %v", r.Spent)
+	}
+}
+
+func TestARepeatedSettleAsksTheSame(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	c := w.mustStart("x")
+	first := parked(false, ask("q", mailroom.Question))
+	first.Claim, first.Number = c, 1
+	w.end(first)
+	again := parked(false, ask("q", mailroom.Question))
+	again.Claim, again.Number = c, 1
+	if _, err := w.settle(again); err != nil {
+		t.Errorf("the same again: %v", err)
+	}
+	other := parked(false, ask("q", mailroom.Question))
+	other.Asks = append(other.Asks, ask("p", mailroom.Question))
+	other.Claim, other.Number = c, 1
+	if _, err := w.settle(other); mailroom.CodeOf(err) != mailroom.Conflict && mailroom.CodeOf(err) != mailroom.LeaseLost {
+		t.Errorf("with another ticket: %v", err)
+	}
+	wantEqual(t, "tickets", len(w.asks), 1)
 }

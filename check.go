@@ -175,6 +175,9 @@ func checkParts(at string, parts []Part) error {
 		if !cleanText(p.URI + p.Name + p.MimeType) {
 			return invalid(where, "must be valid UTF-8 without NUL", "")
 		}
+		if len(p.Data) > MaxText {
+			return tooLarge(where+".data", fmt.Sprintf("is larger than %d bytes", MaxText), len(p.Data))
+		}
 		if len(p.Data) > 0 || p.Type == "data" {
 			if err := checkJSON(where+".data", p.Data, MaxText); err != nil {
 				return err
@@ -199,7 +202,7 @@ func checkParts(at string, parts []Part) error {
 		return invalid(at+"text", "is empty; give text, parts or messages", "")
 	}
 	if size > MaxText {
-		return invalid(at+"text", fmt.Sprintf("is longer than %d bytes", MaxText), size)
+		return tooLarge(at+"text", fmt.Sprintf("is longer than %d bytes", MaxText), size)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -119,6 +120,9 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 		}
 		if state != Accepted {
 			return nil, nil, tooLate(message, state)
+		}
+		if slices.Contains(r.Spent, message) {
+			return nil, nil, Errorf(Conflict, "message %s has answered a ticket; send another message instead of changing it", message)
 		}
 		for i := range r.Steers {
 			if s := &r.Steers[i]; s.Message == message {

@@ -67,7 +67,11 @@ func (p Part) appendJSON(b []byte) []byte {
 
 func (q RunQueued) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "agent"), q.Agent)
-	b = appendString(appendName(b, "agent_version"), q.AgentVersion)
+	if b = appendName(b, "agent_version"); q.AgentVersion == "" {
+		b = append(b, "null"...) // not known
+	} else {
+		b = appendString(b, q.AgentVersion)
+	}
 	b = appendString(appendName(b, "mode"), string(q.Mode))
 	b = strconv.AppendInt(appendName(b, "priority"), int64(q.Priority), 10)
 	b = appendTime(appendName(b, "available_at"), q.AvailableAt)
@@ -78,6 +82,9 @@ func (q RunQueued) appendJSON(b []byte) []byte {
 	b = appendFilled(b, "request_id", q.Origin.RequestID)
 	return append(b, '}', '}')
 }
+
+// MarshalJSON returns the body as entries have it.
+func (q RunQueued) MarshalJSON() ([]byte, error) { return q.appendJSON(nil), nil }
 
 func (s RunStarted) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "worker"), s.Worker)
@@ -96,12 +103,15 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 		b = appendString(b, *c.Reply)
 	}
 	b = strconv.AppendInt(appendName(b, "steps"), int64(c.Steps), 10)
-	b = appendName(b, "usage")
-	if c.Usage == (Usage{}) {
-		return append(b, "{}}"...)
-	}
-	return append(appendAny(b, c.Usage), '}')
+	b = append(appendName(b, "usage"), '{') // with zeros: it is a total
+	b = strconv.AppendInt(appendName(b, "input_tokens"), c.Usage.InputTokens, 10)
+	b = strconv.AppendInt(appendName(b, "output_tokens"), c.Usage.OutputTokens, 10)
+	b = appendAny(appendName(b, "cost_usd"), c.Usage.CostUSD)
+	return append(b, '}', '}')
 }
+
+// MarshalJSON returns the body as entries have it.
+func (c RunCompleted) MarshalJSON() ([]byte, error) { return c.appendJSON(nil), nil }
 
 func (s settled) appendJSON(b []byte) []byte {
 	b = appendString(appendName(append(b, '{'), "Outcome"), string(s.Outcome))
@@ -116,9 +126,14 @@ func (s settled) appendJSON(b []byte) []byte {
 	b = appendString(appendName(b, "Failure"), s.Failure)
 	b = appendName(b, "Wait")
 	if s.Wait == nil {
-		return append(b, "null}"...)
+		b = append(b, "null"...)
+	} else {
+		b = appendAny(b, s.Wait)
 	}
-	return append(appendAny(b, s.Wait), '}')
+	if len(s.Asks) > 0 {
+		b = appendAny(appendName(b, "Asks"), s.Asks)
+	}
+	return append(b, '}')
 }
 
 // appendName begins a field of an object.

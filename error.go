@@ -77,6 +77,12 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
+func tooLarge(location, message string, value any) *Error {
+	e := invalid(location, message, value)
+	e.Code = TooLarge
+	return e
+}
+
 func invalid(location, message string, value any) *Error {
 	return &Error{
 		Code:    Invalid,

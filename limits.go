@@ -18,7 +18,9 @@ const (
 	MaxState      = 16 << 10
 	MaxPosition   = 1 << 20 // of a channel's cursor
 	MaxEffect     = 1 << 20 // of a remembered value
-	MaxQueued     = 10_000  // runs in one thread's queue, by default
+	MaxQueued     = 1000    // runs in one thread's queue, by default
+	MaxSteers     = 200     // messages handed to a run that no step covers yet
+	MaxSteersSize = 1 << 20 // options and labels of the runs that they become
 
 	DefaultPriority = 128
 	DefaultAttempts = 5

@@ -74,7 +74,10 @@ func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	out := t.steer(in, now)
 	if kind == Question {
 		if k := t.firstQuestion(c, now); k != nil {
-			t.decide(k, Decision{Verdict: Answer, Answer: messageAnswer(out.Message, in), By: in.Sender}, now)
+			for _, s := range c.Steers[len(c.Steers)-len(in.Messages):] {
+				c.Spent = append(slices.Clone(c.Spent), s.Message)
+			}
+			t.decide(k, Decision{Verdict: Answer, Answer: messageAnswer(in), By: in.Sender}, now)
 		}
 	} else {
 		t.requeue(c, now)
@@ -92,9 +95,9 @@ func (t *Loaded) firstQuestion(r *Run, now time.Time) *Ticket {
 	return nil
 }
 
-// messageAnswer is what a ticket that was answered by a message says: its id
-// and as much of its text as fits.
-func messageAnswer(id string, in *Submit) json.RawMessage {
+// messageAnswer is the answer of a ticket that was answered by a message: as much of
+// its text as fits, in the form of an answer that was given to the ticket itself.
+func messageAnswer(in *Submit) json.RawMessage {
 	text := ""
 	for _, d := range in.Messages {
 		text = JoinText(append(Text(text), d.Parts...))
@@ -102,7 +105,7 @@ func messageAnswer(id string, in *Submit) json.RawMessage {
 	if len(in.Messages) == 1 {
 		text = JoinText(in.Messages[0].Parts)
 	}
-	return mustJSON(map[string]string{"message": id, "text": cut(text, MaxAnswer/2)})
+	return mustJSON(cut(text, MaxAnswer/2))
 }
 
 // mayTake refuses a submit whose decisions do not fit, or that finds no room.
@@ -118,25 +121,28 @@ func (t *Loaded) mayTake(in *Submit, now time.Time) error {
 			}
 		}
 	}
-	if in.MaxQueued > 0 && in.Queued >= in.MaxQueued && t.lengthens(in, now) {
-		return &Error{
-			Code: RateLimited, RetryAfter: time.Second,
-			Message: fmt.Sprintf("thread %q has %d runs in its queue, which is the most", t.ID, in.Queued),
-		}
+	if n := in.Queued + t.unreadSteers(); in.MaxQueued > 0 && n >= in.MaxQueued && t.lengthens(in, now) {
+		return tooMany("thread %q has %d runs in its queue, which is the most", t.ID, n)
+	}
+	if t.steers(in, now) {
+		return t.current().maySteer(in)
 	}
 	return nil
 }
 
-// lengthens reports whether the submit makes the queue longer. One that clears
-// the queue, or that a run takes in, does not.
+func tooMany(format string, args ...any) error {
+	return &Error{Code: RateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
+}
+
+// lengthens reports whether the submit makes the queue longer, or what a current run
+// has not read, which becomes runs of the queue if it ends. One that clears the
+// queue, or resumes a run, does not.
 func (t *Loaded) lengthens(in *Submit, now time.Time) bool {
 	switch {
 	case len(in.Messages) == 0, t.resumedBy(in, now) != "":
 		return false
 	case in.Mode == ModeInterrupt, in.Mode == ModeLatest:
 		return false
-	case in.Mode == ModeSteer:
-		return !t.steerable(in, now)
 	case in.Mode == ModeCollect:
 		return t.collectable(in) == nil
 	}

@@ -98,6 +98,9 @@ type Run struct {
 	Joined   map[string]string `json:",omitempty"`
 	Usage    Usage
 	Progress float64 // 0 to 1, as far as its agent said; 1 when completed
+	// Spent are the messages among Steers that have answered one of its tickets:
+	// they are no longer edited or retracted.
+	Spent []string `json:",omitempty"`
 
 	Reply  *string // text of its last complete assistant message
 	Error  *RunError

@@ -31,6 +31,9 @@ type Settle struct {
 	Forced  bool     // the agent did not stop in time and is cut off
 
 	sum string // digest, once checked
+	// old is the digest that did not cover Asks: a settle stored under it may still
+	// be repeated. It is not written any more.
+	old string
 }
 
 // Check refuses a Settle that breaks a rule by itself.
@@ -56,7 +59,7 @@ func (s *Settle) Check() error {
 	if err := s.Message.check(); err != nil {
 		return err
 	}
-	s.sum = s.digest()
+	s.sum, s.old = s.digest(s.Asks), s.digest(nil)
 	return nil
 }
 
@@ -66,14 +69,15 @@ type settled struct {
 	Message *Said
 	Failure string
 	Wait    *Wait
+	Asks    []Ask `json:",omitempty"`
 }
 
-func (s *Settle) digest() string {
+func (s *Settle) digest(asks []Ask) string {
 	why := ""
 	if s.Failure != nil {
 		why = s.Failure.Error()
 	}
-	return digest(settled{s.Outcome, s.Message, why, s.Wait})
+	return digest(settled{s.Outcome, s.Message, why, s.Wait, asks})
 }
 
 // Settle ends an attempt and returns the run as it is then. A repeat of the
@@ -86,7 +90,11 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 		}
 	}
 	if r := t.runs[s.Run]; r != nil {
-		repeat, err := r.numbered(s.Claim, s.Number, s.sum)
+		sum := s.sum
+		if r.LastStep.Digest == s.old {
+			sum = s.old
+		}
+		repeat, err := r.numbered(s.Claim, s.Number, sum)
 		if repeat {
 			return r, nil
 		}
@@ -225,6 +233,7 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
 		return s.Read && status == Completed // else a retry by hand gets it again
 	})
+	r.forgetSpent()
 	t.touch(r)
 }
 

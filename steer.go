@@ -1,11 +1,54 @@
 package mailroom
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // steerable: the current run can still take the message in.
 func (t *Loaded) steerable(in *Submit, now time.Time) bool {
 	c := t.current()
 	return c != nil && c.Stop == "" && (c.Status != Waiting || t.lapsed(c, now) || t.waitsFor(c, now) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+}
+
+// steers reports whether the submit is handed to the current run.
+func (t *Loaded) steers(in *Submit, now time.Time) bool {
+	return in.Mode == ModeSteer && len(in.Messages) > 0 && t.resumedBy(in, now) == "" && t.steerable(in, now)
+}
+
+// unreadSteers counts the runs that unread steered messages would become.
+func (t *Loaded) unreadSteers() int {
+	n := 0
+	if c := t.current(); c != nil {
+		for _, s := range c.Steers {
+			if s.Own != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// maySteer refuses more messages than a run can hold: all of them are written again
+// with each one. One that answers a question is always taken: it is read next.
+func (r *Run) maySteer(in *Submit) error {
+	size := len(in.Options)
+	for k, v := range in.Metadata {
+		size += len(k) + len(v)
+	}
+	for _, s := range r.Steers {
+		if s.Own == nil {
+			continue
+		}
+		size += len(s.Own.Options)
+		for k, v := range s.Own.Metadata {
+			size += len(k) + len(v)
+		}
+	}
+	if len(r.Steers)+len(in.Messages) > MaxSteers || size > MaxSteersSize {
+		return tooMany("run %s has %d steered messages that it has not worked into a step, which is the most: submit with mode queue, or wait", r.ID, len(r.Steers))
+	}
+	return nil
 }
 
 // steer hands the messages to the current run. They keep the run they become,
@@ -67,6 +110,21 @@ func (r *Run) cover(seq int64) {
 		}
 	}
 	r.Steers = kept
+	r.forgetSpent()
+}
+
+// forgetSpent keeps in Spent what is among Steers.
+func (r *Run) forgetSpent() {
+	if len(r.Spent) == 0 {
+		return
+	}
+	var spent []string
+	for _, s := range r.Steers {
+		if slices.Contains(r.Spent, s.Message) {
+			spent = append(spent, s.Message)
+		}
+	}
+	r.Spent = spent
 }
 
 // disinherit takes unread steered messages away from r and returns the runs
@@ -108,6 +166,7 @@ func (t *Loaded) supersedeSteers(these func(*Run) bool, by string, now time.Time
 		return ids
 	}
 	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" && these(own) }) {
+		t.append(KindQueued, own, now, own.queuedBody()) // so that the log names it before its end
 		own.Reason = BySupersede
 		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
 		ids = append(ids, own.ID)

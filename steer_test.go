@@ -1,6 +1,9 @@
 package mailroom_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,4 +187,48 @@ func TestAReadSteerCanNotBeChanged(t *testing.T) {
 	wantCode(t, w.retract(s.Message), mailroom.Conflict)
 	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: s.Seq})
 	wantCode(t, w.edit(s.Message, "late"), mailroom.Conflict)
+}
+
+// All that a run has not worked into a step is written again with each message.
+func TestARunHoldsSoManySteeredMessages(t *testing.T) {
+	w, _ := steering(t)
+	for i := range mailroom.MaxSteers - 1 {
+		if i == 100 {
+			w.steered() // read, and covered by no step
+		}
+		w.must(in(mailroom.ModeSteer, fmt.Sprint("n", i)))
+	}
+	if _, err := w.submit(in(mailroom.ModeSteer, "more")); mailroom.CodeOf(err) != mailroom.RateLimited {
+		t.Errorf("one more: %v", err)
+	}
+	w.must(in("", "behind"))
+	w.steered()
+	w.step(mailroom.Append{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
+	w.must(in(mailroom.ModeSteer, "again"))
+
+	w, _ = steering(t)
+	large := in(mailroom.ModeSteer, "large")
+	large.Options = json.RawMessage(`"` + strings.Repeat("o", mailroom.MaxOptions-2) + `"`)
+	for i := range mailroom.MaxSteersSize / mailroom.MaxOptions {
+		large.Run = fmt.Sprint("l", i)
+		w.must(large)
+	}
+	large.Run = "more"
+	if _, err := w.submit(large); mailroom.CodeOf(err) != mailroom.RateLimited {
+		t.Errorf("one more of %d bytes: %v", mailroom.MaxOptions, err)
+	}
+}
+
+func TestSteeredMessagesCountInTheQueue(t *testing.T) {
+	w, _ := steering(t)
+	s := in("", "q")
+	s.MaxQueued, s.Queued = 3, 1
+	w.must(s)
+	s = in(mailroom.ModeSteer, "s2")
+	s.MaxQueued, s.Queued = 3, 2
+	if _, err := w.submit(s); mailroom.CodeOf(err) != mailroom.RateLimited {
+		t.Errorf("two in the queue and one unread: %v", err)
+	}
+	s.MaxQueued = 4
+	w.must(s)
 }

@@ -137,6 +137,13 @@ func TestAnInterruptSupersedesUnreadSteers(t *testing.T) {
 			out := w.must(in(mailroom.ModeInterrupt, "n"))
 			wantEqual(t, "superseded", out.Superseded, []string{"a", "b", "s"})
 			wantEqual(t, "run of the steer", w.state("s"), "cancelled/superseded")
+			var named []string
+			for _, e := range w.log {
+				if e.Run == "s" {
+					named = append(named, e.Kind)
+				}
+			}
+			wantEqual(t, "entries of it", named, []string{mailroom.KindQueued, mailroom.KindCancelled})
 			if state == "running" {
 				w.end(released())
 			}

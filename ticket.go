@@ -271,9 +271,18 @@ func (t *Loaded) lapsed(r *Run, now time.Time) bool {
 	return r.Wait.Over(func(name string) bool { return t.tickets[TicketID(r.ID, name)].takesAt(now) })
 }
 
+// StateAt is what the ticket's state is at now: an open one whose time has passed has
+// expired, although no transition has come by to write it.
+func (k *Ticket) StateAt(now time.Time) TicketState {
+	if k.State == TicketOpen && k.ExpiresAt != nil && !k.ExpiresAt.After(now) {
+		return TicketExpired
+	}
+	return k.State
+}
+
 // takesAt reports whether the ticket is open and may still be decided at now.
 func (k *Ticket) takesAt(now time.Time) bool {
-	return k != nil && k.State == TicketOpen && (k.ExpiresAt == nil || k.ExpiresAt.After(now))
+	return k != nil && k.StateAt(now) == TicketOpen
 }
 
 // waitsFor is what a parked run's open tickets make it: Question if it can be

@@ -214,11 +214,14 @@ func present(raw []byte) []byte {
 func (c Claim) Mailroom() *mailroom.Run {
 	r := c.Run
 	out := &mailroom.Run{
-		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: r.AgentVersion, Status: r.Status, Mode: r.Mode,
+		ID: r.ID, Thread: r.Thread, Agent: r.Agent, Status: r.Status, Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place, Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, Lost: c.Lost,
 		MaxAttempts: r.MaxAttempts, AvailableAt: r.AvailableAt, Origin: r.Origin, Options: present(r.Options),
 		Metadata: r.Metadata, Reply: r.Reply, Error: r.Error, Step: r.Steps, Progress: r.Progress,
 		Checkpoint: present(c.Checkpoint), Started: true, Asked: len(c.Tickets), CreatedAt: r.CreatedAt,
+	}
+	if r.AgentVersion != nil {
+		out.AgentVersion = *r.AgentVersion
 	}
 	for _, s := range []struct {
 		to   *string

@@ -13,7 +13,7 @@ type Run struct {
 	ID           string             `json:"id"`
 	Thread       string             `json:"thread"`
 	Agent        string             `json:"agent"`
-	AgentVersion string             `json:"agent_version"`
+	AgentVersion *string            `json:"agent_version" doc:"null while it is not known."`
 	Status       mailroom.Status    `json:"status" enum:"queued,running,waiting,completed,failed,cancelled"`
 	Stopping     bool               `json:"stopping" doc:"It was asked to stop and has not ended yet."`
 	Mode         mailroom.Mode      `json:"mode"`
@@ -94,7 +94,7 @@ const (
 // none of them with Decisions.
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
-	Text         string            `json:"text,omitempty" example:"What is new?"`
+	Text         string            `json:"text,omitempty" example:"What is new?" doc:"At most 1 MiB of UTF-8, over all text parts of a message; more is too_large."`
 	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
 	Messages     []Draft           `json:"messages,omitempty" nullable:"false" maxItems:"100"`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
@@ -115,14 +115,14 @@ type Submit struct {
 // Draft is one of several messages of a submit. Either Text or Parts is given.
 type Draft struct {
 	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
-	Text       string          `json:"text,omitempty"`
+	Text       string          `json:"text,omitempty" doc:"At most 1 MiB of UTF-8; more is too_large."`
 	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 	Visibility string          `json:"visibility,omitempty" doc:"all (the default) or internal."`
 }
 
 // Edit replaces the content of a message. Either Text or Parts is given.
 type Edit struct {
-	Text  string          `json:"text,omitempty" example:"What is old?"`
+	Text  string          `json:"text,omitempty" example:"What is old?" doc:"At most 1 MiB of UTF-8; more is too_large."`
 	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 }
 

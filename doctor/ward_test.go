@@ -33,7 +33,7 @@ type ward struct {
 func newWard(t *testing.T) *ward {
 	t.Helper()
 	w := &ward{t: t, store: memory.New(), worker: "w"}
-	w.Ledger = ledger.New(w.store, ledger.Options{DefaultAgent: "a"})
+	w.Ledger = ledger.New(w.store, ledger.Options{DefaultAgent: "a", MaxQueued: -1})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }() // the cleanup waits for it

@@ -37,7 +37,7 @@ type Options struct {
 	// Poll is how often a standing claim looks for due work that nobody
 	// announced; 0 is 1 s.
 	Poll time.Duration
-	// MaxQueued bounds the runs in one thread's queue; 0 is 10,000, less is
+	// MaxQueued bounds the runs in one thread's queue; 0 is 1,000, less is
 	// any number.
 	MaxQueued int
 	// Reserved are beginnings of thread ids: only the operator makes such

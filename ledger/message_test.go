@@ -60,11 +60,11 @@ func TestASteeredMessageOverItsLife(t *testing.T) {
 	wantEqual(t, "still retracted", d.message(two), []string{"two", mailroom.Retracted})
 }
 
-func TestAnAnswerThatWasEditedBeforeItWasRead(t *testing.T) {
+func TestAMessageThatWokeARunAndWasEditedBeforeItWasRead(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	d.submit(text("t", "go"))
-	d.settle(park(d.claimOne("w").Claim, nil, mailroom.Ask{Name: "q", Kind: mailroom.Question}))
+	d.settle(park(d.claimOne("w").Claim, nil, mailroom.Ask{Name: "q", Kind: mailroom.Event}))
 	answer := d.submit(text("t", "yes")).Message
 	must(d.Edit(t.Context(), "t", answer, mailroom.Text("no")))(t)
 	wantEqual(t, "edited", d.message(answer), []string{"no", mailroom.Accepted})

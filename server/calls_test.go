@@ -58,9 +58,9 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	sent := ask[mailroom.Submitted](f, "POST /v1/threads/t/messages", `{"messages":[{"role":"system","text":"be kind"},{"text":"hello"}],
 		"key":"k","priority":7,"options":{"depth":1.50},"metadata":{"team":"a"},"sender":"ada","max_attempts":2}`)
 	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
-	key := "k"
+	key, version := "k", "0123456789ab"
 	want := client.Run{
-		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: "0123456789ab", Status: mailroom.Queued, Mode: mailroom.ModeQueue,
+		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.Queued, Mode: mailroom.ModeQueue,
 		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
 		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},

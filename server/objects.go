@@ -64,7 +64,7 @@ func claims(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Work
 
 func showRun(r *mailroom.Run) client.Run {
 	out := client.Run{
-		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: r.AgentVersion,
+		ID: r.ID, Thread: r.Thread, Agent: r.Agent, AgentVersion: given(r.AgentVersion),
 		Status: r.Status, Stopping: r.Stop != "" && !r.Status.Finished(), Mode: r.Mode,
 		Priority: r.Priority, Place: r.Place,
 		Attempt: r.Attempt, Failures: r.Failures, Crashes: r.Crashes, MaxAttempts: r.MaxAttempts,

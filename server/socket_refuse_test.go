@@ -96,7 +96,7 @@ func TestAFrameThatIsTooLargeClosesTheSocket(t *testing.T) {
 	f := start(t)
 	p := f.join()
 	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 1<<20+1))
-	p.want("error 1 invalid body.text") // it is read, and longer than a message may be
+	p.want("error 1 too_large body.text") // it is read, and longer than a message may be
 	p.say(`{"op":"submit","id":1,"thread":"t","text":"%s"}`, strings.Repeat("x", 5<<20))
 	if got := p.closed(); got.Code != 4413 {
 		t.Errorf("a frame of 5 MiB: %v, want 4413", got)

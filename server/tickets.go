@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"time"
 
 	"mailroom"
 	"mailroom/client"
@@ -87,7 +88,7 @@ func showTicket(k *mailroom.Ticket) client.Ticket {
 	return client.Ticket{
 		ID: k.ID, Thread: k.Thread, Run: k.Run, Name: k.Name, Kind: k.Kind,
 		Prompt: given(k.Prompt), Action: given(k.Action), Arguments: k.Arguments, Digest: k.Digest,
-		State: k.State, ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
+		State: k.StateAt(time.Now()), ExpiresAt: k.ExpiresAt, Answers: k.Answers, Holds: k.Holds,
 		Decision: given(k.Decision), Answer: k.Answer, Reason: given(k.Reason),
 		DecidedBy: given(k.DecidedBy), DecidedAt: k.DecidedAt,
 	}

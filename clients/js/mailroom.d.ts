@@ -129,7 +129,7 @@ export interface Run {
   id: string;
   thread: string;
   agent: string;
-  agent_version: string;
+  agent_version: string | null;
   status: RunStatus;
   stopping: boolean;
   attempt: number;

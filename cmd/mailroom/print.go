@@ -152,7 +152,7 @@ func (m *Main) printRun(r client.Run, output format) error {
 		return m.printJSON(r)
 	}
 	return m.printTable([][]string{
-		{"run", r.ID}, {"thread", r.Thread}, {"agent", r.Agent + " " + r.AgentVersion}, {"status", status(r)},
+		{"run", r.ID}, {"thread", r.Thread}, {"agent", named(r.Agent, r.AgentVersion)}, {"status", status(r)},
 		{"attempt", fmt.Sprint(r.Attempt)}, {"failures", fmt.Sprintf("%d of %d", r.Failures, r.MaxAttempts)}, {"crashes", fmt.Sprint(r.Crashes)},
 		{"worker", orDash(r.Worker)}, {"key", orDash(r.Key)}, {"parent", orDash(r.Parent)}, {"via", r.Origin.Via},
 		{"steps", fmt.Sprint(r.Steps)}, {"progress", percent(r.Progress)}, {"waits for", waitsFor(r)}, {"usage", usage(r.Usage)},
@@ -344,4 +344,12 @@ func content(msg mailroom.Message) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// named is an agent with its version, if that is known.
+func named(agent string, version *string) string {
+	if version == nil {
+		return agent
+	}
+	return agent + " " + *version
 }

@@ -47,6 +47,7 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 	c.Caller = copyOf(r.Caller)
 	c.Joined = maps.Clone(r.Joined)
 	c.Lineage = slices.Clone(r.Lineage)
+	c.Spent = slices.Clone(r.Spent)
 	if c.Wait = copyOf(r.Wait); c.Wait != nil {
 		c.Wait.Names = slices.Clone(r.Wait.Names)
 	}

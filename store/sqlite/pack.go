@@ -127,6 +127,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.flag(&r.Once)
 	p.time(&r.ClaimEnds)
 	number(p, &r.StopGrace)
+	list(p, &r.Spent, text[string])
 }
 
 func (p *packer) origin(o *mailroom.Origin) {

@@ -103,6 +103,7 @@ func spoilRun(r *mailroom.Run) {
 	clear(r.Joined)
 	clear(r.Inputs)
 	clear(r.Lineage)
+	clear(r.Spent)
 	if r.Caller != nil {
 		r.Caller.Name = "spoiled"
 	}

@@ -1,0 +1,56 @@
+package mailroom
+
+import (
+	"testing"
+	"time"
+)
+
+// A store may hold the digest of a settle that was made before digests covered the
+// tickets. Its repeat is recognised.
+func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	s := Settle{Claim: Claim{Thread: "t", Run: "r", Attempt: 1}, Number: 1, Outcome: Park,
+		Asks: []Ask{{Name: "q", Kind: Question}}, Wait: &Wait{Names: []string{"q"}}}
+	// It was made of the outcome, the message, the failure and the wait.
+	const old = "{\"Outcome\":\"wait\",\"Message\":null,\"Failure\":\"\",\"Wait\":{\"names\":[\"q\"]}}"
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if s.old != digest(rawBody(old)) || s.old == s.sum {
+		t.Fatalf("digests %s and %s, want %s for the old one", s.old, s.sum, digest(rawBody(old)))
+	}
+	l := Load(&Thread{ID: "t", Key: 1, Current: "r"})
+	l.Adopt(&Run{Key: 1, ID: "r", Thread: "t", Status: Waiting, Attempt: 1, LastStep: StepMark{Attempt: 1, Step: 1, Digest: s.old}})
+	if r, err := l.Settle(&s, now); err != nil || r.ID != "r" || l.Changed() {
+		t.Errorf("got %v, %v", r, err)
+	}
+}
+
+// rawBody is a body that is encoded already.
+type rawBody string
+
+func (b rawBody) appendJSON(to []byte) []byte { return append(to, b...) }
+
+func TestATicketThatIsReadAfterItsTimeHasExpired(t *testing.T) {
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for state, want := range map[TicketState]TicketState{TicketOpen: TicketExpired, TicketDecided: TicketDecided, TicketVoid: TicketVoid} {
+		k := Ticket{State: state, ExpiresAt: &at}
+		if got := k.StateAt(at.Add(-1)); got != state {
+			t.Errorf("%s before its time: %s", state, got)
+		}
+		if got := k.StateAt(at); got != want {
+			t.Errorf("%s at its time: %s, want %s", state, got, want)
+		}
+	}
+}
+
+func TestWhatIsNotKnownIsNullAndATotalHasZeros(t *testing.T) {
+	for want, body := range map[string]any{
+		`{"reply":null,"steps":0,"usage":{"input_tokens":0,"output_tokens":0,"cost_usd":0}}`:                                                              RunCompleted{},
+		`{"agent":"a","agent_version":null,"mode":"","priority":0,"available_at":"0001-01-01T00:00:00Z","messages":null,"origin":{"via":"","sender":""}}`: RunQueued{Agent: "a"},
+	} {
+		if e, err := NewEntry("t", 1, "k", "r", 0, time.Time{}, body); err != nil || string(e.Body) != want {
+			t.Errorf("got %s, %v, want %s", e.Body, err, want)
+		}
+	}
+}
