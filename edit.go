@@ -202,9 +202,10 @@ func (t *Loaded) Deletable() error {
 	return nil
 }
 
-// Purge forgets the entries below seq.
-func (t *Loaded) Purge(seq int64) {
+// Purge forgets the entries below seq, which have so many bytes.
+func (t *Loaded) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
+	t.Bytes -= bytes
 	t.change()
 }
 

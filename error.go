@@ -15,6 +15,7 @@ const (
 	Invalid         Code = "invalid"         // the input breaks a rule
 	Unauthenticated Code = "unauthenticated" // no identity, or a wrong one
 	Forbidden       Code = "forbidden"       // known, but not allowed to
+	QuotaExceeded   Code = "quota"           // its owner has all it may have
 	NotFound        Code = "not_found"       // no such thing, or not yours
 	Conflict        Code = "conflict"        // contradicts what is already written
 	Busy            Code = "busy"            // mode reject met a busy thread

@@ -132,6 +132,12 @@ func (t *Loaded) Know(k SubmitKey) {
 	}
 }
 
+// Knows reports whether the row of a submit key was added or made.
+func (t *Loaded) Knows(key string) bool {
+	_, ok := t.known[key]
+	return ok
+}
+
 // Entries are the entries collected so far.
 func (t *Loaded) Entries() []Entry { return t.entries }
 
@@ -254,6 +260,7 @@ func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
 		panic(err) // bodies are our own structs, or JSON that was checked
 	}
 	t.LastSeq++
+	t.Bytes += int64(len(e.JSON()))
 	t.UpdatedAt = now
 	t.change()
 	t.entries = append(t.entries, e)

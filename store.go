@@ -83,8 +83,9 @@ type Reader interface {
 	// Workers returns all worker rows by ID.
 	Workers() ([]*Worker, error)
 	Tickets(q TicketQuery) ([]*Ticket, error)
-	// Tokens returns all token rows by Name, of which each has one.
-	Tokens() ([]*Token, error)
+	// Tokens returns the token rows of these names, or all, by Name, of which each
+	// has one.
+	Tokens(names ...string) ([]*Token, error)
 	// Definitions returns the kept versions of agents, by Agent and Version.
 	Definitions() ([]Definition, error)
 	// Cursors returns the cursors of a channel, "" for all of them, by Channel and

@@ -17,7 +17,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	wantEqual(t, "row", w.row, mailroom.Thread{
 		Key: 1, Revision: 1, ID: "t", Agent: "echo", Owner: "ann", Parent: "p",
 		Due:      mailroom.Due{At: w.now, Agent: "echo", Priority: 128},
-		FirstSeq: 1, LastSeq: 2, NextPlace: 2, CreatedAt: w.now, UpdatedAt: w.now,
+		FirstSeq: 1, LastSeq: 2, NextPlace: 2, Bytes: int64(len(w.log[0].JSON()) + len(w.log[1].JSON())), CreatedAt: w.now, UpdatedAt: w.now,
 	})
 	r := *w.runs["a"]
 	wantEqual(t, "run", r, mailroom.Run{

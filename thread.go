@@ -31,6 +31,7 @@ type Thread struct {
 	FirstSeq  int64 // of the entries still kept; 1 until something is purged
 	LastSeq   int64 // 0: nothing yet
 	NextPlace int64 // place of the next submit, from 1
+	Bytes     int64 // of the JSON of the entries still kept
 
 	CreatedAt time.Time
 	UpdatedAt time.Time

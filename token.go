@@ -40,6 +40,8 @@ type Token struct {
 	Scopes    []Permission
 	Namespace string   // threads whose id begins with it are visible; "" adds none
 	Agents    []string // those that it may work for; none: all that the server does not run itself
+	Quotas    Quotas   // of its name, where they differ from the server's
+	Used      Use      // what its name has: threads, bytes and workers, summed up with their rows
 	CreatedAt time.Time
 	UsedAt    time.Time // the last time, to the minute; zero: never
 	RevokedAt time.Time // zero: it is good
@@ -69,6 +71,9 @@ func (t *Token) Check() error {
 		if !slices.Contains(Permissions(), s) {
 			return invalid("scopes", "must be read, submit, decide, work, metrics or admin", string(s))
 		}
+	}
+	if err := t.Quotas.Check(); err != nil {
+		return err
 	}
 	if t.Namespace != "" {
 		if id, err := CheckThreadID(t.Namespace); err != nil || id != t.Namespace {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+
+	"mailroom"
 )
 
 // CreateToken makes an account. Its secret is in the answer, and nowhere else: if
@@ -20,6 +22,12 @@ func (c *Client) Tokens(ctx context.Context) ([]Token, error) {
 		put(v, "cursor", q.Cursor)
 		return get[Page[Token]](ctx, c, "/v1/tokens", v)
 	}, ListQuery{})
+}
+
+// SetQuotas replaces what the name of a token may have instead of the server's
+// limits.
+func (c *Client) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (Token, error) {
+	return ask[Token](ctx, c, request{method: http.MethodPatch, path: path("v1", "tokens", name), body: TokenPatch{Quotas: q}})
 }
 
 // RevokeToken ends what the holder of a token may do, and the streams and waits

@@ -51,6 +51,7 @@ func mappings() []mapping {
 		{mailroom.Invalid, http.StatusUnsupportedMediaType},
 		{mailroom.Unauthenticated, http.StatusUnauthorized},
 		{mailroom.Forbidden, http.StatusForbidden},
+		{mailroom.QuotaExceeded, http.StatusForbidden},
 		{mailroom.NotFound, http.StatusNotFound},
 		{mailroom.Conflict, http.StatusConflict},
 		{mailroom.Busy, http.StatusConflict},

@@ -37,6 +37,7 @@ const (
 	Partial Invariant = "partial" // only a running run has flushed text, in pieces that abut
 	Reserve Invariant = "reserve" // what is reserved was taken and has not ended, and nobody else holds it
 	Owner   Invariant = "owner"   // a thread belongs to somebody: else nobody may see it
+	Use     Invariant = "use"     // a thread and a token say how much they have
 	Limit   Invariant = "limit"   // rows are within the limits of the system
 	File    Invariant = "file"    // the database itself is sound; found by the store, not by Check
 	Lost    Invariant = "lost"    // the database has every commit that was acknowledged; likewise
@@ -90,7 +91,8 @@ func (r *Report) Add(f Finding) {
 }
 
 // Check verifies the invariants of every thread. Others may write meanwhile: it
-// reads views of about a page, and whatever it compares is of one view. A thread
+// reads views of about a page, but for the sums of what owners have, and whatever it
+// compares is of one view. A thread
 // that is made after it began may be left out. An error means that the store
 // could not be read; the report has what was found by then.
 func Check(ctx context.Context, v Viewer) (Report, error) {
@@ -100,5 +102,5 @@ func Check(ctx context.Context, v Viewer) (Report, error) {
 			return *w.report, err
 		}
 	}
-	return *w.report, nil
+	return *w.report, v.View(ctx, w.use)
 }

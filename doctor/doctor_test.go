@@ -119,6 +119,7 @@ func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
 			}
 		}
 		r.Entries, r.thread("t").FirstSeq = kept, first
+		r.measure("t")
 		found := check(t, r.store()).Findings
 		if len(found) > 0 != gone.found {
 			t.Errorf("from run %s on: %v", gone.first, found)
@@ -143,6 +144,7 @@ func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
 	r.dropRun("old")
 	r.Entries = slices.DeleteFunc(r.Entries, func(list []mailroom.Entry) bool { return list[0].Seq < first })
 	r.thread("t").FirstSeq = first
+	r.measure("t")
 	for _, f := range check(t, r.store()).Findings {
 		t.Error(f)
 	}

@@ -24,6 +24,7 @@ type story struct {
 	open    string             // the run that has started and not ended
 	queue   queue              // runs that wait for their first start, in order
 	places  map[int64]string   // the run that has a place
+	bytes   int64              // of all entries so far
 	sent    []sent             // by the page that is told
 	holds   map[string]int64   // ids of reservations that were taken and have not ended, and their fences
 	seed    maphash.Seed
@@ -68,6 +69,7 @@ func (s *story) read() (cost int, err error) {
 			s.bad(Seq, "entry %d says that it belongs to thread %q", e.Seq, e.Thread)
 		}
 		s.after = max(s.after, e.Seq)
+		s.bytes += int64(len(e.JSON()))
 		s.entry(e)
 	}
 	s.report.Entries += len(page)

@@ -48,6 +48,7 @@ func (p *patient) whole() error {
 	if err := p.reservations(); err != nil {
 		return err
 	}
+	p.bytes()
 	var current *mailroom.Run
 	if p.t.Current != "" {
 		rows, err := p.r.Runs(mailroom.RunQuery{IDs: []string{p.t.Current}, Thread: p.t.ID})

@@ -312,3 +312,16 @@ func check(t *testing.T, v doctor.Viewer) doctor.Report {
 	}
 	return report
 }
+
+// measure sets how long the log of a thread is.
+func (r *rows) measure(thread string) {
+	row := r.thread(thread)
+	row.Bytes = 0
+	for _, list := range r.Entries {
+		for _, e := range list {
+			if e.Thread == thread {
+				row.Bytes += int64(len(e.JSON()))
+			}
+		}
+	}
+}

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -42,11 +44,32 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		}
 		row := plainToken(&in)
 		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
+		row.Used = mailroom.Use{}
 		if there != nil {
-			row.Key = there.Key
+			row.Key, row.Used = there.Key, there.Used
 		}
 		b.saveToken(row)
 		return plainToken(row), nil
+	})
+}
+
+// SetQuotas replaces what the name of a token may have instead of the defaults.
+func (l *Ledger) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error) {
+	if err := q.Check(); err != nil {
+		return nil, err
+	}
+	o := op{name: "set quotas", rank: rankPlain}
+	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
+		there, err := b.token(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case there == nil:
+			return nil, mailroom.Errorf(mailroom.NotFound, "no token %q", name)
+		}
+		there.Quotas = maps.Clone(q)
+		b.saveToken(there)
+		return plainToken(there), nil
 	})
 }
 
@@ -94,22 +117,48 @@ func (b *batch) accounts() ([]*mailroom.Token, error) {
 		if err != nil {
 			return nil, err
 		}
-		b.tokens = append([]*mailroom.Token{}, rows...)
+		b.tokens = []*mailroom.Token{}
+		for _, t := range rows {
+			if b.some[t.Name] == nil {
+				b.tokens = append(b.tokens, t)
+			}
+		}
+		for _, t := range b.some {
+			if t != nil {
+				b.tokens = append(b.tokens, t)
+			}
+		}
+		slices.SortFunc(b.tokens, func(x, y *mailroom.Token) int { return strings.Compare(x.Name, y.Name) })
 	}
 	return b.tokens, nil
 }
 
 // token returns the row of a name, nil if there is none.
 func (b *batch) token(name string) (*mailroom.Token, error) {
-	rows, err := b.accounts()
-	if i := slices.IndexFunc(rows, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
-		return rows[i], err
+	if i := slices.IndexFunc(b.tokens, func(t *mailroom.Token) bool { return t.Name == name }); i >= 0 {
+		return b.tokens[i], nil
 	}
-	return nil, err
+	if t, ok := b.some[name]; ok || b.tokens != nil {
+		return t, nil
+	}
+	rows, err := b.tx.Tokens(name)
+	if err != nil {
+		return nil, err
+	}
+	b.some[name] = nil
+	if len(rows) > 0 {
+		b.some[name] = rows[0]
+	}
+	return b.some[name], nil
 }
 
 func (b *batch) saveToken(row *mailroom.Token) {
-	for _, list := range []*[]*mailroom.Token{&b.tokens, &b.changes.Tokens} {
+	b.some[row.Name] = row
+	lists := []*[]*mailroom.Token{&b.changes.Tokens}
+	if b.tokens != nil {
+		lists = append(lists, &b.tokens)
+	}
+	for _, list := range lists {
 		i := slices.IndexFunc(*list, func(t *mailroom.Token) bool { return t.Name == row.Name })
 		if i < 0 {
 			*list = append(*list, row)
@@ -123,6 +172,6 @@ func (b *batch) saveToken(row *mailroom.Token) {
 // store has not given it its key yet.
 func plainToken(t *mailroom.Token) *mailroom.Token {
 	c := *t
-	c.Key, c.Scopes, c.Agents = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents)
+	c.Key, c.Scopes, c.Agents, c.Quotas = 0, slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
 	return &c
 }

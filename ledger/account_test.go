@@ -17,7 +17,7 @@ import (
 // account makes, revokes or uses a token, and checks that the good ones are those
 // that the model knows.
 func (m *model) account(t *rapid.T) {
-	name := one(t, []string{"ann", "bob"}, "name")
+	name := one(t, []string{"amy", "ben"}, "name") // who own no thread yet
 	known, good := m.tokens[name]
 	switch number(t, 0, 2, "of a token") {
 	case 0:
@@ -128,9 +128,9 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 		create := func(name, sum string) func() error {
 			return func() error { _, err := d.CreateToken(d.ctx, account(name, sum)); return err }
 		}
-		errs := gathered(t, d, f, create("ann", "one"), create("ann", "two"),
-			func() error { return d.RevokeToken(d.ctx, "ann") },
-			create("ann", "three"), create("bob", "four"),
+		errs := gathered(t, d, f, create("amy", "one"), create("amy", "two"),
+			func() error { return d.RevokeToken(d.ctx, "amy") },
+			create("amy", "three"), create("bob", "four"),
 			func() error {
 				return d.TokensUsed(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
 			},
@@ -141,6 +141,6 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 		for _, row := range d.tokens() {
 			got = append(got, row.Name+" "+row.Sum+" "+row.UsedAt.UTC().Format(time.TimeOnly))
 		}
-		wantEqual(t, "tokens", got, []string{"ann three 00:01:00", "bob four 00:02:00"})
+		wantEqual(t, "tokens", got, []string{"amy three 00:01:00", "bob four 00:02:00"})
 	})
 }

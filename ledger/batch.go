@@ -189,6 +189,12 @@ type batch struct {
 	wasDue  map[string]mailroom.Due // of the rows as they were locked
 	workers map[string]*mailroom.Worker
 	tokens  []*mailroom.Token // all there are, once an operation asked for them
+	// had are the rows of threads as they were locked, dropped those that are no
+	// longer there, and workersMore what became of the owners' workers.
+	had         map[string]had
+	dropped     map[string]bool
+	workersMore map[string]mailroom.Use
+	some        map[string]*mailroom.Token // those asked for by name; nil: there is none
 	// Those that an operation asked for, by thread.
 	projects map[string]*mailroom.Project
 	locked   map[string]revision // of the projects' threads, as they were locked
@@ -208,6 +214,8 @@ func (b *batch) run(tx mailroom.Tx) error {
 	b.workers = map[string]*mailroom.Worker{}
 	b.projects = map[string]*mailroom.Project{}
 	b.locked = map[string]revision{}
+	b.had, b.dropped = map[string]had{}, map[string]bool{}
+	b.workersMore, b.some = map[string]mailroom.Use{}, map[string]*mailroom.Token{}
 	if err := b.lock(); err != nil {
 		return err
 	}
@@ -220,6 +228,9 @@ func (b *batch) run(tx mailroom.Tx) error {
 		if err := b.apply(o); err != nil {
 			return err
 		}
+	}
+	if err := b.saveUse(); err != nil {
+		return err
 	}
 	for _, t := range b.order {
 		t.Collect(&b.changes)
@@ -278,6 +289,7 @@ func (b *batch) load(rows []*mailroom.Thread) error {
 		if _, ok := mailroom.ProjectOf(row.ID); ok {
 			b.locked[row.ID] = revisionOf(row)
 		}
+		b.had[row.ID] = useOf(row, row.Key != 0)
 		if row.Current != "" && t.Run(row.Current) == nil {
 			runs = append(runs, row.Current)
 		}

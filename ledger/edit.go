@@ -198,6 +198,7 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 func (b *batch) forget(t *mailroom.Loaded) {
 	fresh := mailroom.Load(&mailroom.Thread{ID: t.ID})
 	b.threads[t.ID] = fresh
+	b.dropped[t.ID] = true
 	b.order[slices.Index(b.order, t)] = fresh
 }
 

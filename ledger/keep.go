@@ -31,7 +31,11 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 			if next <= t.FirstSeq {
 				return false, nil
 			}
-			t.Purge(next)
+			bytes, err := b.bytesBelow(t, next)
+			if err != nil {
+				return false, err
+			}
+			t.Purge(next, bytes)
 			b.changes.DropEntries = append(b.changes.DropEntries, mailroom.Prefix{Thread: thread, Seq: next})
 			return next < upto, nil
 		})
@@ -39,6 +43,20 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 			return err
 		}
 	}
+}
+
+// bytesBelow is how long the entries of a thread below seq are.
+func (b *batch) bytesBelow(t *mailroom.Loaded, seq int64) (bytes int64, err error) {
+	for after := t.FirstSeq - 1; after < seq-1; {
+		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
+		if err != nil || len(page) == 0 {
+			return bytes, err
+		}
+		for _, e := range page {
+			bytes, after = bytes+int64(len(e.JSON())), e.Seq
+		}
+	}
+	return bytes, nil
 }
 
 // keepOpen lowers upto to the oldest open run as it is in the transaction. A

@@ -52,6 +52,11 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 		if b.workers[w.ID] != nil {
 			return time.Time{}, mailroom.Errorf(mailroom.Conflict, "worker id %s was used before", w.ID)
 		}
+		one := mailroom.Use{Workers: 1}
+		if err := b.admit(w.Owner, one); err != nil {
+			return time.Time{}, err
+		}
+		b.workersMore[w.Owner] = b.workersMore[w.Owner].Plus(one)
 		row := w
 		row.StartedAt, row.LeaseUntil = b.now, b.now.Add(b.l.options.Lease)
 		b.saveWorker(&row)
@@ -248,6 +253,7 @@ func (l *Ledger) bury(ctx context.Context, id string, ended func(*mailroom.Worke
 		w := b.workers[id]
 		if w != nil && !w.Dead && ended(w, b.now) {
 			w.Dead = true
+			b.workersMore[w.Owner] = b.workersMore[w.Owner].Minus(mailroom.Use{Workers: 1})
 			if w.LeaseUntil.After(b.now) {
 				w.LeaseUntil = b.now
 			}

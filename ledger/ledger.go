@@ -40,6 +40,9 @@ type Options struct {
 	// MaxQueued bounds the runs in one thread's queue; 0 is 1,000, less is
 	// any number.
 	MaxQueued int
+	// Quotas bound what owners may have, but for the operator, where their tokens
+	// say nothing else; nil is no bound.
+	Quotas mailroom.Quotas
 	// Reserved are beginnings of thread ids: only the operator makes such
 	// threads, or somebody could wait in one for what arrives there.
 	Reserved []string

@@ -186,7 +186,7 @@ func tokenOperations() []operation {
 		}
 	}
 	return []operation{
-		{name: "create token", do: create(account("ann", "a secret"))},
+		{name: "create token", do: create(account("amy", "a secret"))},
 		{name: "create token again", do: create(account("former", "a new secret"))},
 		{name: "revoke token", do: func(ctx context.Context, l *ledger.Ledger) (any, error) { return nil, l.RevokeToken(ctx, "bob") }},
 		{name: "tokens used", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {

@@ -46,11 +46,18 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 		}
 		o.runs = runs
 	}
-	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) { return b.submit(in) })
+	return run(ctx, l, o, func(b *batch) (mailroom.Submitted, error) {
+		return b.submitAs(in, b.admitSubmit)
+	})
 }
 
 // submit is one submit within a batch; its thread is locked.
 func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
+	return b.submitAs(in, func(*mailroom.Submit) error { return nil })
+}
+
+// submitAs is submit for who is admitted.
+func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error) (mailroom.Submitted, error) {
 	t := b.thread(in.Thread)
 	if !in.SetAgent {
 		if in.Agent = t.Agent; in.Agent == "" {
@@ -61,6 +68,9 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 		in.AgentVersion = b.l.options.Version(in.Agent)
 	}
 	if err := b.know(t, in.Key); err != nil {
+		return mailroom.Submitted{}, err
+	}
+	if err := admit(&in); err != nil {
 		return mailroom.Submitted{}, err
 	}
 	if err := b.ensure(t, in.Scope(&t.Thread)); err != nil {

@@ -95,6 +95,7 @@ func accesses() map[string]access {
 		"POST /v1/tokens":          {need: admin, body: `{"name":"x","scopes":["read"]}`},
 		"GET /v1/tokens":           {need: admin},
 		"DELETE /v1/tokens/{name}": {need: admin},
+		"PATCH /v1/tokens/{name}":  {need: admin},
 	}
 }
 

@@ -535,7 +535,7 @@ func TestTheDescriptionKnowsEveryRoute(t *testing.T) {
 		"GET /v1/stats", "GET /v1/stream", "GET /v1/threads", "GET /v1/threads/{thread}", "GET /v1/threads/{thread}/entries", "GET /v1/threads/{thread}/messages",
 		"GET /v1/threads/{thread}/messages/{message}", "GET /v1/threads/{thread}/stream",
 		"GET /v1/tickets", "GET /v1/tickets/{ticket}", "GET /v1/tokens", "GET /v1/workers", "GET /v1/ws",
-		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}",
+		"PATCH /v1/threads/{thread}", "PATCH /v1/threads/{thread}/messages/{message}", "PATCH /v1/tokens/{name}",
 		"GET /v1/claims/{claim}/effects", "GET /v1/claims/{claim}/input", "GET /v1/claims/{claim}/run",
 		"GET /v1/claims/{claim}/tickets", "GET /v1/claims/{claim}/transcript", "POST /v1/claims", "POST /v1/claims/{claim}/deltas",
 		"POST /v1/claims/{claim}/entries", "POST /v1/claims/{claim}/settle", "POST /v1/claims/{claim}/steered",

@@ -59,6 +59,8 @@ type Accounts interface {
 	Tokens(ctx context.Context) ([]*mailroom.Token, error)
 	CreateToken(ctx context.Context, t mailroom.Token) (*mailroom.Token, error)
 	RevokeToken(ctx context.Context, name string) error
+	// SetQuotas replaces what a token may have instead of the defaults.
+	SetQuotas(ctx context.Context, name string, q mailroom.Quotas) (*mailroom.Token, error)
 	TokensUsed(ctx context.Context, used map[string]time.Time) error
 }
 
@@ -76,6 +78,9 @@ type Options struct {
 	// Token is the operator's secret: who has it is [mailroom.Operator]. With
 	// "" there are only the tokens of accounts.
 	Token string
+	// Quotas are what tokens may have that say nothing else, to be shown; the ledger
+	// keeps to them.
+	Quotas mailroom.Quotas
 	// Hosts are the names and addresses, without port, that requests may be
 	// addressed to beside the loopback ones. An unspecified address (0.0.0.0
 	// or ::) stands for every IP address.

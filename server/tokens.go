@@ -18,6 +18,7 @@ func (f face) tokens() {
 	creation.DefaultStatus = 201
 	handle(f, creation, s.createToken)
 	handle(f, f.op(mailroom.MayAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
+	handle(f, f.op(mailroom.MayAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
 	revocation := f.op(mailroom.MayAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
 	revocation.DefaultStatus = 204
 	handle(f, revocation, s.revokeToken)
@@ -31,12 +32,13 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[c
 	hash := sha256.Sum256([]byte(secret))
 	row, err := s.options.Ledger.CreateToken(ctx, mailroom.Token{
 		Name: b.Name, Sum: hex.EncodeToString(hash[:]), Scopes: b.Scopes, Namespace: b.Namespace, Agents: b.Agents,
+		Quotas: b.Quotas,
 	})
 	if err != nil {
 		return nil, within("body.", err)
 	}
 	s.reread(ctx)
-	return &body[client.CreatedToken]{client.CreatedToken{Token: showToken(row), Secret: secret}}, nil
+	return &body[client.CreatedToken]{client.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
 }
 
 // newSecret is 256 random bits, as letters and digits.
@@ -57,7 +59,7 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[cli
 	}
 	items := make([]client.Token, 0, len(rows))
 	for _, t := range rows {
-		items = append(items, showToken(t))
+		items = append(items, s.showToken(t))
 	}
 	return pageAfter(items, in.Cursor, func(t client.Token) string { return t.Name })
 }
@@ -83,9 +85,22 @@ func (s *Server) reread(ctx context.Context) {
 	}
 }
 
-func showToken(t *mailroom.Token) client.Token {
+type setQuotasInput struct {
+	Name string `path:"name" doc:"Name of a token."`
+	Body client.TokenPatch
+}
+
+func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[client.Token], error) {
+	row, err := s.options.Ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
+	if err != nil {
+		return nil, within("body.", err)
+	}
+	return &body[client.Token]{s.showToken(row)}, nil
+}
+
+func (s *Server) showToken(t *mailroom.Token) client.Token {
 	return client.Token{
 		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.options.Quotas), Used: t.Used, CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}
 }

@@ -148,7 +148,7 @@ func (r *reading) do(ctx context.Context, c Command, next *mailroom.Ask) (refuse
 // is in it, and will be again: the reader is told, and the message stays.
 func mayRefuse(code mailroom.Code) bool {
 	switch code {
-	case mailroom.Invalid, mailroom.NotFound, mailroom.Forbidden, mailroom.Conflict, mailroom.TooLarge, mailroom.RateLimited, mailroom.Gone, mailroom.Busy:
+	case mailroom.Invalid, mailroom.NotFound, mailroom.Forbidden, mailroom.QuotaExceeded, mailroom.Conflict, mailroom.TooLarge, mailroom.RateLimited, mailroom.Gone, mailroom.Busy:
 		return true
 	}
 	return false

@@ -188,7 +188,7 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 		in.out.watch(taken.Thread, e.Room, taken.Seq)
 	case mailroom.Conflict: // taken before, with other content: what was done then stands
 		return in.pass(ctx, e, "it was taken before")
-	case mailroom.Invalid, mailroom.TooLarge, mailroom.RateLimited, mailroom.Forbidden, mailroom.NotFound:
+	case mailroom.Invalid, mailroom.TooLarge, mailroom.RateLimited, mailroom.Forbidden, mailroom.QuotaExceeded, mailroom.NotFound:
 		in.link.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
 		return in.answer(ctx, e, "Your message was not taken: "+reason(err)+".", nil)
 	}

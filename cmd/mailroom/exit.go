@@ -100,7 +100,7 @@ func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
 		}
 	case mailroom.Unauthenticated:
 		code, hint = exitServer, "MAILROOM_TOKEN, or --data with the server's data folder, gives the token"
-	case mailroom.Forbidden:
+	case mailroom.Forbidden, mailroom.QuotaExceeded:
 		code = exitServer
 	case mailroom.Unavailable:
 		code = exitServer

@@ -73,6 +73,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Lease:     c.Lease,
 		Deadline:  func(agent string) time.Duration { return cmp.Or(agents[agent].Deadline, c.RunDeadline) },
 		StopGrace: c.StopGrace,
+		Quotas:    quotas(c),
 		MaxQueued: anyIfZero(c.MaxQueued),
 		Reserved:  reserved(c),
 		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
@@ -108,7 +109,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
 		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
-		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams,
+		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: quotas(c),
 		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n
@@ -145,6 +146,14 @@ func definitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Def
 		return err
 	})
 	return kept, err
+}
+
+// quotas are those of tokens that say nothing else.
+func quotas(c *config.Config) mailroom.Quotas {
+	return mailroom.Quotas{
+		mailroom.QuotaThreads: int64(c.Limits.Threads), mailroom.QuotaBytes: int64(c.Limits.Stored),
+		mailroom.QuotaWorkers: int64(c.Limits.Workers),
+	}
 }
 
 // anyIfZero is the bound of the ledger, to which 0 is its default.

@@ -14,13 +14,13 @@ import (
 func (m *Main) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Create, list or revoke tokens",
+		Short: "Create, list or revoke tokens, and bound what they may have",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a token? create, list or revoke")}
+			return &usageError{command: cmd.CommandPath(), err: errors.New("what to do with a token? create, list, revoke or quota")}
 		},
 	}
-	cmd.AddCommand(m.tokenCreateCommand(), m.tokenListCommand(), m.tokenRevokeCommand())
+	cmd.AddCommand(m.tokenCreateCommand(), m.tokenListCommand(), m.tokenRevokeCommand(), m.tokenQuotaCommand())
 	return cmd
 }
 
@@ -46,7 +46,12 @@ whose id begins so, and with admin all.`,
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it may do: read, submit, decide, work, metrics, admin")
 	cmd.Flags().StringVar(&in.Namespace, "namespace", "", "also see the threads whose id begins with this")
 	cmd.Flags().StringSliceVar(&in.Agents, "agent", nil, "with the scope work: the agents that it may run (default all that the server does not run)")
+	quotas := quotaFlag(cmd)
 	return m.calling(cmd, func(c *client.Client, args []string) error {
+		var err error
+		if in.Quotas, err = quotas(); err != nil {
+			return err
+		}
 		in.Name, in.Scopes = args[0], []mailroom.Permission{}
 		for _, s := range scopes {
 			in.Scopes = append(in.Scopes, mailroom.Permission(strings.TrimSpace(s)))
@@ -112,10 +117,11 @@ func (m *Main) printTokens(tokens []client.Token, f format) error {
 	if f == asJSON {
 		return m.printJSON(client.Page[client.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "CREATED", "USED", "REVOKED"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "CREATED", "USED", "REVOKED"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joined(t.Scopes), orDash(t.Namespace), words(t.Agents),
+			usedOf(t, mailroom.QuotaThreads, t.Used.Threads), usedOf(t, mailroom.QuotaBytes, t.Used.Bytes), usedOf(t, mailroom.QuotaWorkers, t.Used.Workers),
 			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
 		})
 	}

@@ -68,7 +68,7 @@ func copyWorker(w *mailroom.Worker) *mailroom.Worker {
 
 func copyToken(t *mailroom.Token) *mailroom.Token {
 	c := *t
-	c.Scopes, c.Agents = slices.Clone(t.Scopes), slices.Clone(t.Agents)
+	c.Scopes, c.Agents, c.Quotas = slices.Clone(t.Scopes), slices.Clone(t.Agents), maps.Clone(t.Quotas)
 	return &c
 }
 

@@ -181,9 +181,13 @@ func (r reader) Tickets(q mailroom.TicketQuery) ([]*mailroom.Ticket, error) {
 	return found, err
 }
 
-func (r reader) Tokens() ([]*mailroom.Token, error) {
+func (r reader) Tokens(names ...string) ([]*mailroom.Token, error) {
 	var found []*mailroom.Token
-	for _, t := range r.tokens.all() {
+	rows := r.tokens.all()
+	if len(names) > 0 {
+		rows = r.tokens.some(names)
+	}
+	for _, t := range rows {
 		found = append(found, copyToken(t))
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Token) int { return strings.Compare(a.Name, b.Name) })

@@ -134,8 +134,8 @@ func packRuns(ctx context.Context, tx *sql.Tx) error {
 }
 
 // eachRow calls each with the rows of a query.
-func eachRow(ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error) (err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT "+query)
+func eachRow(ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error, args ...any) (err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+query, args...)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"database/sql"
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -33,7 +34,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		t.Fatal(err)
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +211,37 @@ func TestWorkersOfBeforeThereWereTokensAreTheServersOwn(t *testing.T) {
 		tokens, err := tx.Tokens()
 		if diff := cmp.Diff([]*mailroom.Token{token}, tokens); diff != "" {
 			t.Errorf("tokens (-want +got):\n%s", diff)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestThreadsAndTokensSayWhatTheyHadBefore(t *testing.T) {
+	body := func(row mailroom.Thread) string { return fmt.Sprintf("x'%x'", pack(nil, &row, (*packer).thread)) }
+	thread := "INSERT INTO thread (key, id, agent, body) VALUES "
+	s := openAt(t, oldFile(t, useVersion-1,
+		thread+"(1, 't', 'echo', "+body(mailroom.Thread{ID: "t", Owner: "ann", Agent: "echo", LastSeq: 3})+")",
+		thread+"(2, 'empty', 'echo', "+body(mailroom.Thread{ID: "empty", Owner: "ann", Agent: "echo"})+")",
+		thread+"(3, 'other', 'echo', "+body(mailroom.Thread{ID: "other", Owner: "bob", Agent: "echo"})+")",
+		"INSERT INTO entry (thread, last_seq, first_seq, lines) VALUES (1, 2, 1, CAST('{\"ä\":1}'||char(10)||'{\"b\":2}' AS BLOB))",
+		"INSERT INTO entry (thread, last_seq, first_seq, lines) VALUES (1, 3, 3, CAST('{}' AS BLOB))",
+		"INSERT INTO token (name, sum, namespace) VALUES ('ann', '1', ''), ('bob', '2', ''), ('new', '3', '')",
+		"INSERT INTO worker (id, host, pid, local, dead, owner) VALUES ('w', '', 1, 0, 0, 'bob'), ('x', '', 1, 0, 1, 'bob')",
+	), Options{})
+	const bytes = 8 + 7 + 2
+	err := s.View(t.Context(), func(r mailroom.Reader) error {
+		rows, err := r.Tokens()
+		for i, want := range []mailroom.Use{{Threads: 2, Bytes: bytes}, {Threads: 1, Workers: 1}, {}} {
+			if err == nil && rows[i].Used != want {
+				t.Errorf("%s has %+v, want %+v", rows[i].Name, rows[i].Used, want)
+			}
+		}
+		threads, err := r.Threads(mailroom.ThreadQuery{IDs: []string{"t"}})
+		if err == nil && threads[0].Bytes != bytes {
+			t.Errorf("the log has %d bytes, want %d", threads[0].Bytes, bytes)
 		}
 		return err
 	})

@@ -74,6 +74,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	text(p, &t.Metadata)
 	pairs(p, &t.State)
 	text(p, &t.DeliverTo)
+	number(p, &t.Bytes)
 }
 
 func (p *packer) run(r *mailroom.Run) {

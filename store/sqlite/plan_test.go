@@ -123,6 +123,7 @@ func queries(tx mailroom.Tx) []func() error {
 			func() error { _, err := tx.Runs(q); return err },
 			func() error { _, err := tx.CountRuns(q); return err })
 	}
+	list = append(list, func() error { _, err := tx.Tokens("a"); return err })
 	open := []mailroom.TicketState{mailroom.TicketOpen}
 	for _, q := range []mailroom.TicketQuery{
 		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},

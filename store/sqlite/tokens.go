@@ -2,37 +2,59 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"encoding/json"
+	"slices"
+	"strings"
 
 	"mailroom"
 )
 
 const (
-	readTokens = `SELECT key, name, sum, scopes, namespace, agents, created_at, used_at, revoked_at
-		FROM token ORDER BY name`
-	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, created_at, used_at, revoked_at, name)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
-	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, created_at = ?, used_at = ?,
-		revoked_at = ? WHERE name = ? AND key = ?`
+	readTokens = `SELECT key, name, sum, scopes, namespace, agents, quotas, threads, bytes, workers,
+		created_at, used_at, revoked_at FROM token `
+	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers,
+		created_at, used_at, revoked_at, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?, threads = ?,
+		bytes = ?, workers = ?, created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
 )
 
-func (r reader) Tokens() ([]*mailroom.Token, error) {
-	var found []*mailroom.Token
-	err := r.query("read tokens", readTokens, nil, func(row []driver.Value) (bool, error) {
+func (r reader) Tokens(names ...string) (found []*mailroom.Token, err error) {
+	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		t := &mailroom.Token{Key: c.int64(), Name: c.text(), Sum: c.text()}
 		c.json(&t.Scopes)
 		t.Namespace = c.text()
 		c.json(&t.Agents)
+		c.json(&t.Quotas)
+		t.Used = mailroom.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64()}
 		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
 		found = append(found, t)
 		return true, c.err
-	})
-	return found, err
+	}
+	if len(names) == 0 {
+		return found, r.query("read tokens", readTokens+"ORDER BY name", nil, add)
+	}
+	for args := range inLists(names) {
+		if err := r.query("read tokens", readTokens+"WHERE name "+in(args)+" ORDER BY name", args, add); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b *mailroom.Token) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
 }
 
 func (t *tx) writeToken(row *mailroom.Token) error {
+	var quotas any
+	if len(row.Quotas) > 0 {
+		raw, err := json.Marshal(row.Quotas)
+		if err != nil {
+			return err
+		}
+		quotas = string(raw)
+	}
 	args := []any{
-		row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents),
+		row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents), quotas,
+		row.Used.Threads, row.Used.Bytes, row.Used.Workers,
 		micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), row.Name,
 	}
 	if row.Key != 0 {

@@ -20,6 +20,10 @@ func tokenCases() []testCase {
 			s.write(&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "c"}, {Name: "a"}, {Name: "B"}}},
 				&mailroom.Changes{Tokens: []*mailroom.Token{{Name: "b"}}})
 			wantSame(t, "names", tokenNames(s.everything().Tokens), []string{"B", "a", "b", "c"})
+			s.update(func(tx mailroom.Tx) {
+				wantSame(t, "some", tokenNames(get(tx.Tokens("c", "nobody", "a"))(t)), []string{"a", "c"})
+				wantSame(t, "one that is not there", tokenNames(get(tx.Tokens("nobody"))(t)), []string(nil))
+			})
 		}},
 		{"an update writes all fields", func(t *testing.T, s *store) {
 			c := fullChanges()

@@ -28,6 +28,9 @@ type Limits struct {
 	Streams       int // streams and waits of a token at a time
 	Submits       int // of a token in a second; 0: any number
 	SubmitBurst   int // of a token at once
+	Threads       int // of the name of a token; 0: any number, as the next two
+	Stored        int // bytes of their logs
+	Workers       int // alive at a time
 }
 
 func defaultLimits() Limits {
@@ -37,6 +40,7 @@ func defaultLimits() Limits {
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
 		Streams: 256, Submits: 1000, SubmitBurst: 2000,
+		Threads: 100_000, Stored: 10 << 30, Workers: 100,
 	}
 }
 
@@ -55,6 +59,9 @@ func (l *Limits) settings() []setting {
 		{"streams", "Streams and waits of one token at a time.", number(&l.Streams, 1, 100_000)},
 		{"submits", "Submits and other writes of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
 		{"submit_burst", "Submits and other writes of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
+		{"threads", "Threads of one token; 0 is any number.", number(&l.Threads, 0, 1_000_000_000)},
+		{"stored", "Size of the logs of one token's threads; 0B is any.", size(&l.Stored, 0, 1<<50)},
+		{"workers", "Workers of one token that are alive; 0 is any number.", number(&l.Workers, 0, 1_000_000)},
 	}
 }
 

@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"fmt"
+
+	"mailroom"
+)
+
+// use: what a token says that its name has is what the rows add up to. It reads
+// the rows of all threads in one view, and no log: those were added up before.
+func (w *walk) use(r mailroom.Reader) error {
+	tokens, err := r.Tokens()
+	if err != nil || len(tokens) == 0 {
+		return err
+	}
+	sums := map[string]mailroom.Use{}
+	for from := int64(0); ; {
+		rows, err := r.Threads(mailroom.ThreadQuery{From: from, Oldest: true, Limit: batch})
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		for _, t := range rows {
+			from = t.Key
+			sums[t.Owner] = sums[t.Owner].Plus(mailroom.Use{Threads: 1, Bytes: t.Bytes})
+		}
+	}
+	workers, err := r.Workers()
+	if err != nil {
+		return err
+	}
+	for _, row := range workers {
+		if !row.Dead {
+			sums[row.Owner] = sums[row.Owner].Plus(mailroom.Use{Workers: 1})
+		}
+	}
+	for _, t := range tokens {
+		if want := sums[t.Name]; t.Used != want {
+			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %d threads of %d bytes and %d workers, by its row %d threads of %d bytes and %d workers",
+				t.Name, want.Threads, want.Bytes, want.Workers, t.Used.Threads, t.Used.Bytes, t.Used.Workers)})
+		}
+	}
+	return nil
+}
+
+// bytes: the row of a thread says how long its log is. A log of which something
+// was purged while it was read was added up for nothing.
+func (p *patient) bytes() {
+	if p.story.first == p.t.FirstSeq && p.story.bytes != p.t.Bytes {
+		p.bad(Use, "its log has %d bytes, by its row %d", p.story.bytes, p.t.Bytes)
+	}
+}

@@ -1,0 +1,94 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"mailroom"
+)
+
+// had is what a thread was when the batch locked it.
+type had struct {
+	owner string
+	use   mailroom.Use
+}
+
+func useOf(t *mailroom.Thread, there bool) had {
+	h := had{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}}
+	if there {
+		h.use.Threads = 1
+	}
+	return h
+}
+
+// counted returns the row that sums up what an owner has; nil for the operator,
+// whose use nothing bounds, and for a name without a token.
+func (b *batch) counted(owner string) (*mailroom.Token, error) {
+	if owner == "" || owner == mailroom.Operator {
+		return nil, nil
+	}
+	return b.token(owner)
+}
+
+// more is what this batch has changed so far of what owners have.
+func (b *batch) more() map[string]mailroom.Use {
+	sums := maps.Clone(b.workersMore)
+	if sums == nil {
+		sums = map[string]mailroom.Use{}
+	}
+	for id, h := range b.had {
+		if t := b.threads[id]; t.Changed() || b.dropped[id] {
+			sums[h.owner] = sums[h.owner].Minus(h.use)
+		}
+	}
+	for _, t := range b.threads {
+		if t.Changed() {
+			now := useOf(&t.Thread, true)
+			sums[now.owner] = sums[now.owner].Plus(now.use)
+		}
+	}
+	return sums
+}
+
+// saveUse writes what owners have with the rows that it sums up.
+func (b *batch) saveUse() error {
+	sums := b.more()
+	for _, owner := range slices.Sorted(maps.Keys(sums)) {
+		if sums[owner] == (mailroom.Use{}) {
+			continue
+		}
+		row, err := b.counted(owner)
+		if err != nil {
+			return err
+		}
+		if row != nil {
+			row.Used = row.Used.Plus(sums[owner])
+			b.saveToken(row)
+		}
+	}
+	return nil
+}
+
+// admit refuses what a caller begins if the owner that it counts for has all it
+// may have.
+func (b *batch) admit(owner string, add mailroom.Use) error {
+	row, err := b.counted(owner)
+	if row == nil || err != nil {
+		return err
+	}
+	return row.Quotas.Over(b.l.options.Quotas).Admit(owner, row.Used.Plus(b.more()[owner]), add)
+}
+
+// admitSubmit is admit for a submit, whose thread pays. One whose key is known
+// adds nothing; what was known of it was loaded.
+func (b *batch) admitSubmit(in *mailroom.Submit) error {
+	t := b.thread(in.Thread)
+	if t.Knows(in.Key) {
+		return nil
+	}
+	owner, add := t.Owner, mailroom.Use{Bytes: int64(in.Size())}
+	if t.CreatedAt.IsZero() {
+		owner, add.Threads = in.Owner, 1
+	}
+	return b.admit(owner, add)
+}

@@ -1,0 +1,117 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+)
+
+// limited starts a ledger with a token ann that may have so much.
+func limited(t *testing.T, q mailroom.Quotas) *desk {
+	t.Helper()
+	d := open(t, nil, ledger.Options{Quotas: mailroom.Quotas{"threads": 1000}})
+	in := account("ann", "sum")
+	in.Quotas = q
+	must(d.CreateToken(d.ctx, in))(t)
+	return d
+}
+
+func (d *desk) used() mailroom.Use { d.t.Helper(); return d.tokens()[0].Used }
+
+func (d *desk) size(threads ...string) (n int64) {
+	for _, thread := range threads {
+		for _, e := range d.log(thread) {
+			n += int64(len(e.JSON()))
+		}
+	}
+	return n
+}
+
+func TestATokenSaysWhatItsNameHas(t *testing.T) {
+	d := limited(t, nil)
+	d.submit(text("a", "one"))
+	d.submit(text("b", "two"))
+	wantEqual(t, "used", d.used(), mailroom.Use{Threads: 2, Bytes: d.size("a", "b")})
+	d.register("w")
+	d.serve("w")
+	wantEqual(t, "after the runs", d.used(), mailroom.Use{Threads: 2, Bytes: d.size("a", "b")})
+	if err := d.DeleteThread(d.ctx, "a", ann()); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "after one was deleted", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+	if err := d.Purge(d.ctx, "b", -time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	wantEqual(t, "after the other was purged", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
+	must(d.CreateToken(d.ctx, account("ann", "another")))(t)
+	wantEqual(t, "of the next token of the name", d.used(), mailroom.Use{Threads: 1, Bytes: d.size("b")})
+}
+
+func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
+	d := limited(t, mailroom.Quotas{"threads": 1, "bytes": 2000})
+	in := text("t", "one")
+	in.Key = "k"
+	first := d.submit(in)
+	_, err := d.Submit(d.ctx, text("u", "a second thread"))
+	wantCode(t, err, mailroom.QuotaExceeded)
+	d.register("w")
+	c := d.claimOne("w").Claim
+	must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Message: &mailroom.Said{ID: said(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	d.settle(mailroom.Settle{Claim: c, Number: 2, Outcome: mailroom.Complete})
+	_, err = d.Submit(d.ctx, text("t", "two"))
+	wantCode(t, err, mailroom.QuotaExceeded)
+	wantEqual(t, "a repeat", d.submit(in).Run, first.Run)
+	other := text("of the operator", "free")
+	other.Owner = mailroom.Operator
+	d.submit(other)
+	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"bytes": 0}))(t)
+	d.submit(text("u", "now there is room"))
+}
+
+func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{Quotas: mailroom.Quotas{"threads": 4}})
+		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+		var all []func() error
+		for i := range 5 {
+			all = append(all, func() error { _, err := d.Submit(d.ctx, text(fmt.Sprint("t", i), "hello")); return err })
+		}
+		errs := gathered(t, d, f, all...)
+		refused := 0
+		for _, err := range errs {
+			if mailroom.CodeOf(err) == mailroom.QuotaExceeded {
+				refused++
+			}
+		}
+		if got := d.used().Threads; got != 4 || refused == 0 {
+			t.Errorf("%d threads were made and %d refused, want 4 threads", got, refused)
+		}
+	})
+}
+
+func TestATokenHasSoManyWorkersAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := limited(t, mailroom.Quotas{"workers": 2})
+		begin := func(id string) error {
+			_, err := d.Register(d.ctx, mailroom.Worker{ID: id, Owner: "ann", Agents: []string{"far"}})
+			return err
+		}
+		wantCode(t, begin("w1"), "")
+		wantCode(t, begin("w2"), "")
+		wantCode(t, begin("w3"), mailroom.QuotaExceeded)
+		wantEqual(t, "used", d.used().Workers, 2)
+		d.leave("w1")
+		wantCode(t, begin("w4"), "")
+		<-time.After(16 * time.Second)
+		d.sweep()
+		wantEqual(t, "after their leases", d.used().Workers, 0)
+	})
+}

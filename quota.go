@@ -1,0 +1,92 @@
+package mailroom
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Quota names one thing that an owner may have so much of.
+type Quota string
+
+const (
+	QuotaThreads Quota = "threads" // threads that belong to it
+	QuotaBytes   Quota = "bytes"   // of the logs of its threads
+	QuotaWorkers Quota = "workers" // its workers whose lease has not ended
+)
+
+// AllQuotas are all there are.
+func AllQuotas() []Quota { return []Quota{QuotaThreads, QuotaBytes, QuotaWorkers} }
+
+// Use is what an owner has: sums of rows, written with them. See [Token.Used].
+type Use struct {
+	Threads int64 `json:"threads"`
+	Bytes   int64 `json:"bytes"`
+	Workers int64 `json:"workers"`
+}
+
+// Plus adds two uses up.
+func (u Use) Plus(v Use) Use {
+	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers}
+}
+
+// Minus is u without v.
+func (u Use) Minus(v Use) Use {
+	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers}
+}
+
+// of is the use of one quota.
+func (u Use) of(q Quota) int64 {
+	switch q {
+	case QuotaThreads:
+		return u.Threads
+	case QuotaBytes:
+		return u.Bytes
+	}
+	return u.Workers
+}
+
+// Quotas bound a Use: what is not in them has the server's default, and 0 is no
+// bound.
+type Quotas map[Quota]int64
+
+// Over returns q with the defaults for what is not in it.
+func (q Quotas) Over(defaults Quotas) Quotas {
+	all := Quotas{}
+	for _, name := range AllQuotas() {
+		all[name] = defaults[name]
+	}
+	maps.Copy(all, q)
+	return all
+}
+
+// Check refuses what is no quota.
+func (q Quotas) Check() error {
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		if !slices.Contains(AllQuotas(), name) {
+			return invalid("quotas", "must name threads, bytes or workers", string(name))
+		}
+		if q[name] < 0 {
+			return invalid("quotas."+string(name), "must be 0, for no bound, or more", q[name])
+		}
+	}
+	return nil
+}
+
+// Admit refuses what would make more of a Use than q allows. What is there already
+// stays, also if a quota was lowered below it.
+func (q Quotas) Admit(owner string, have, more Use) error {
+	for _, name := range AllQuotas() {
+		limit, used, add := q[name], have.of(name), more.of(name)
+		if limit == 0 || add <= 0 || used+add <= limit {
+			continue
+		}
+		return &Error{
+			Code:    QuotaExceeded,
+			Message: fmt.Sprintf("%s has %d of %d %s: remove some, or ask the operator for more", owner, used, limit, name),
+			Fields:  []Field{{Location: strings.Join([]string{"quota", string(name)}, "."), Message: fmt.Sprintf("limit %d, used %d", limit, used), Value: used}},
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+package mailroom_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"mailroom"
+)
+
+func TestAQuotaRefusesWhatIsMore(t *testing.T) {
+	type use = mailroom.Use
+	for _, c := range []struct {
+		name      string
+		quotas    mailroom.Quotas
+		have, add use
+		want      string // in the message; "": admitted
+	}{
+		{"none", nil, use{Threads: 1 << 40}, use{Threads: 1}, ""},
+		{"no bound", mailroom.Quotas{"threads": 0}, use{Threads: 1 << 40}, use{Threads: 1}, ""},
+		{"room for one", mailroom.Quotas{"threads": 3}, use{Threads: 2}, use{Threads: 1}, ""},
+		{"all there are", mailroom.Quotas{"threads": 3}, use{Threads: 3}, use{Threads: 1}, "ann has 3 of 3 threads"},
+		{"more than there may be", mailroom.Quotas{"threads": 3}, use{Threads: 9}, use{Threads: 1}, "ann has 9 of 3 threads"},
+		{"nothing more", mailroom.Quotas{"threads": 3}, use{Threads: 9}, use{}, ""},
+		{"bytes that do not fit", mailroom.Quotas{"bytes": 100}, use{Bytes: 60}, use{Bytes: 41}, "60 of 100 bytes"},
+		{"another quota is full", mailroom.Quotas{"threads": 1, "bytes": 100}, use{Threads: 1, Bytes: 1}, use{Bytes: 9}, ""},
+		{"a worker", mailroom.Quotas{"workers": 1}, use{Workers: 1}, use{Workers: 1}, "1 of 1 workers"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.quotas.Admit("ann", c.have, c.add)
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			e, ok := errors.AsType[*mailroom.Error](err)
+			if !ok || e.Code != mailroom.QuotaExceeded || !strings.Contains(e.Message, c.want) || len(e.Fields) != 1 {
+				t.Errorf("got %#v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
+	got := mailroom.Quotas{"threads": 0, "bytes": 7}.Over(mailroom.Quotas{"threads": 5, "workers": 2})
+	wantEqual(t, "quotas", got, mailroom.Quotas{"threads": 0, "bytes": 7, "workers": 2})
+	for name, q := range map[string]mailroom.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {
+		if err := q.Check(); mailroom.CodeOf(err) != mailroom.Invalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

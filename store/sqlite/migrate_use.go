@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/pressly/goose/v3"
+
+	"mailroom"
+)
+
+// useVersion is the version of the tables since threads and tokens say how much
+// they have.
+const useVersion = 10
+
+const useColumns = `
+ALTER TABLE token ADD COLUMN quotas  TEXT; -- JSON
+ALTER TABLE token ADD COLUMN threads INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE token ADD COLUMN bytes   INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE token ADD COLUMN workers INTEGER NOT NULL DEFAULT 0;
+`
+
+// sumUse computes what threads and owners have.
+func sumUse() *goose.Migration {
+	return goose.NewGoMigration(useVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, useColumns); err != nil {
+			return err
+		}
+		used, err := sumThreads(ctx, tx)
+		if err != nil {
+			return err
+		}
+		err = eachRow(ctx, tx, "owner FROM worker WHERE dead = 0", func(row []driver.Value) error {
+			c := columns{row: row}
+			owner := c.text()
+			used[owner] = used[owner].Plus(mailroom.Use{Workers: 1})
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		for owner, u := range used {
+			if _, err := tx.ExecContext(ctx, "UPDATE token SET threads = ?, bytes = ?, workers = ? WHERE name = ?",
+				u.Threads, u.Bytes, u.Workers, owner); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil)
+}
+
+// sumThreads writes to each thread how long its log is, and returns the sums by
+// owner.
+func sumThreads(ctx context.Context, tx *sql.Tx) (map[string]mailroom.Use, error) {
+	// Between the lines of a row is one byte each.
+	const sums = `t.key, t.body, coalesce((SELECT sum(length(CAST(e.lines AS BLOB)) - (e.last_seq - e.first_seq))
+		FROM entry e WHERE e.thread = t.key), 0) FROM thread t WHERE t.key > ? ORDER BY t.key LIMIT 1000`
+	used := map[string]mailroom.Use{}
+	for last := int64(0); ; {
+		var page []*mailroom.Thread
+		err := eachRow(ctx, tx, sums, func(row []driver.Value) error {
+			t, err := scanThread(row[:2])
+			t.Bytes, _ = row[2].(int64)
+			used[t.Owner] = used[t.Owner].Plus(mailroom.Use{Threads: 1, Bytes: t.Bytes})
+			page = append(page, t)
+			return err
+		}, last)
+		if err != nil || len(page) == 0 {
+			return used, err
+		}
+		for _, t := range page {
+			last = t.Key
+			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", pack(nil, t, (*packer).thread), t.Key); err != nil {
+				return used, err
+			}
+		}
+	}
+}
