@@ -99,11 +99,11 @@ func (e *Engine) take(life context.Context, c claimed) {
 
 func (e *Engine) start(s *session) {
 	e.crew.Go(func() {
-		defer recovery.Handle(e.options.Log, "a run", func(*recovery.Panic) {
+		defer recovery.Handle(e.options.Log, "the end of a run", func(*recovery.Panic) {
 			s.free()
 			e.results <- s // the next renewal does not name its claim, which releases it
 		})
-		s.work()
+		s.attempt()
 		e.results <- s
 	})
 }

@@ -33,6 +33,8 @@ type session struct {
 	closed  atomic.Bool                  // no call does anything any more; set within turn
 	kick    chan struct{}                // one slot: somebody wants the text flushed
 
+	agentDone <-chan error // work's: from an agent that was entered and has not been seen to return; else nil
+
 	// The gates let one through at a time; taken in this order, so that no
 	// flushed piece is written behind its message.
 	flushing gate // a flush, or what must come after it

@@ -13,6 +13,21 @@ import (
 	"mailroom/internal/recovery"
 )
 
+// attempt works. A panic outside the agent settles as a failure: it counts, so that one that comes each time ends the
+// run. The context that the agent got has ended by then; the slot stays taken until the agent has returned.
+func (s *session) attempt() {
+	begin := time.Now()
+	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
+		left := s.agentDone != nil
+		failure := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the attempt failed outside the agent: %w", p)}
+		s.settle(mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Failure: failure, Forced: left}, p, begin)
+		if left {
+			s.awaitLeft()
+		}
+	})
+	s.work()
+}
+
 // work runs the agent once and settles. It returns when the agent has returned,
 // which for one that was cut off is after its run went on without it, or when
 // the engine's life has ended.
@@ -34,6 +49,7 @@ func (s *session) work() {
 	}
 	s.engine.options.Observe.Started(Start{Run: s.Run(), Due: s.taken.Due, Claimed: s.taken.At, Entered: time.Now()})
 	done := make(chan error, 1)
+	s.agentDone = done
 	go func() { // waited for below, as long as the engine lives
 		defer recovery.Log(s.engine.options.Log, "an agent")
 		err := errors.New("the agent ended its goroutine")
@@ -41,19 +57,27 @@ func (s *session) work() {
 		err = call(ctx, agent.Agent, s)
 	}()
 	err, forced := s.await(ctx, limit, done)
+	if !forced {
+		s.agentDone = nil
+	}
 	out := outcome(ctx, err, limit, forced)
 	if out.Outcome != mailroom.Release && !forced {
 		s.parkInstead(&out)
 	}
 	s.settle(out, err, begin)
 	if forced {
-		select { // the slot stays taken
-		case <-done:
-		case <-s.life.Done():
-		}
-		s.free()
-		s.engine.ledger.Wake()
+		s.awaitLeft()
 	}
+}
+
+// awaitLeft keeps the slot until an agent that was left behind has returned.
+func (s *session) awaitLeft() {
+	select {
+	case <-s.agentDone:
+	case <-s.life.Done():
+	}
+	s.free()
+	s.engine.ledger.Wake()
 }
 
 // free gives the slot back, once.

@@ -1,0 +1,144 @@
+package engine_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/bus"
+	"mailroom/engine"
+)
+
+// rigged is an error whose chain cannot be read: it panics where the engine asks for its class.
+type rigged struct{}
+
+func (rigged) Error() string { return "rigged" }
+func (rigged) Unwrap() error { panic("bomb") }
+
+// TestAPanicOfTheEnginesOwnCodeCountsAsAFailure has attempts panic before their agent is entered and after it has returned:
+// each time they are counted, and the run ends with its last attempt; the engine serves on.
+func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
+	for name, c := range map[string]struct {
+		started func(engine.Start)
+		agent   mailroom.AgentFunc
+	}{
+		"before the agent": {
+			started: func(s engine.Start) {
+				if s.Run.Thread == "bad" {
+					panic("bomb")
+				}
+			},
+			agent: say("done"),
+		},
+		"after the agent": {
+			agent: func(ctx context.Context, s mailroom.Session) error {
+				if s.Run().Thread == "bad" {
+					return rigged{}
+				}
+				return s.Stream(ctx, "done")
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inside(t, func(h *house) {
+				o := serving(c.agent)
+				o.Runs, o.Observe.Started = 1, c.started
+				h.start(o)
+				bad := h.send("bad", "x")
+				h.wait(time.Minute)
+				r := h.status(bad.Run, mailroom.Failed)
+				if r.Attempt != mailroom.DefaultAttempts || r.Error == nil || r.Error.Class != mailroom.Exhausted || !strings.Contains(r.Error.Message, "panic: bomb") {
+					t.Errorf("got %d attempts and error %v, want %d and the panic", r.Attempt, r.Error, mailroom.DefaultAttempts)
+				}
+				good := h.send("good", "x")
+				h.wait(time.Second)
+				h.status(good.Run, mailroom.Completed)
+			})
+		})
+	}
+}
+
+// TestAPanicBesideAnAgentKeepsItsSlot has the engine panic while the agent works: its context ends, the attempt fails,
+// and its slot is given back only once the agent has returned.
+func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
+	inside(t, func(h *house) {
+		p := h.newProcess()
+		h.others = append(h.others, p)
+		var inAgent, most atomic.Int32
+		leave := make(chan struct{})
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			most.Store(max(most.Load(), inAgent.Add(1)))
+			defer inAgent.Add(-1)
+			if s.Run().Attempt > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			<-leave
+			return nil
+		})
+		o.Runs, o.Local = 1, true // nothing is looked up before the agent is entered
+		o.Observe.Started = func(s engine.Start) {
+			for range 10_000 * (2 - s.Run.Attempt) { // more hints than are kept: the session looks its run up
+				p.bus.Publish(bus.Notice{Thread: "t", Entries: []mailroom.Entry{{}}})
+			}
+		}
+		p.engines = append(p.engines, p.begin(bombed{p.ledger}, p.bus, o))
+		out := h.send("t", "x")
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.Queued); r.Failures != 1 || most.Load() != 1 {
+			t.Errorf("while the agent stays, got %d failures and %d agents at once, want 1 and 1", r.Failures, most.Load())
+		}
+		close(leave)
+		h.wait(time.Minute)
+		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || most.Load() != 1 {
+			t.Errorf("got %d attempts and %d agents at once, want 2 and 1", r.Attempt, most.Load())
+		}
+	})
+}
+
+// bombed is a ledger that panics when a run is looked up.
+type bombed struct{ engine.Ledger }
+
+func (bombed) Claimed(context.Context, mailroom.Claim) (*mailroom.Run, error) { panic("bomb") }
+
+// TestAPanicOfTheLoopEndsTheEngineInOrder has what is told of renewals panic: Run returns an error, and another engine
+// finishes what was running.
+func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
+	inside(t, func(h *house) {
+		var renewals atomic.Int32
+		var cause atomic.Value
+		o := serving(func(ctx context.Context, s mailroom.Session) error {
+			<-ctx.Done()
+			cause.Store(context.Cause(ctx))
+			return ctx.Err()
+		})
+		o.Observe.Renewal = func(error) {
+			if renewals.Add(1) == 2 {
+				panic("bomb")
+			}
+		}
+		w := h.within(o)
+		out := h.send("t", "x")
+		h.wait(10 * time.Second)
+		select {
+		case <-w.done:
+		default:
+			t.Fatal("the engine goes on, want it ended")
+		}
+		if w.err == nil || !strings.Contains(w.err.Error(), "panic: bomb") {
+			t.Errorf("Run returned %v, want the panic", w.err)
+		}
+		if err := w.Ready(); err == nil {
+			t.Error("the engine says that it is ready")
+		}
+		if cause.Load() == nil {
+			t.Error("the agent's context has not ended")
+		}
+		h.serve(say("done"))
+		h.wait(time.Minute)
+		h.status(out.Run, mailroom.Completed)
+	})
+}
