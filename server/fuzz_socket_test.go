@@ -1,0 +1,68 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+)
+
+// FuzzSocket: any first message of a socket, of one with a token or without, is answered or ends the socket with a close
+// frame, without a panic; and the next socket is served.
+func FuzzSocket(f *testing.F) {
+	for i, frame := range []string{
+		`{"op":"auth","id":1,"token":"wrong"}`, `{"op":"auth","id":1,"token":"` + token + `"}`,
+		`{"op":"submit","id":"a","thread":"t","text":"hello","agent":"echo"}`, `{"op":"submit","id":"a","messages":[{"parts":[null]}]}`,
+		`{"op":"subscribe","id":2,"thread":"t","after":"12:40"}`, `{"op":"subscribe","id":2,"thread":"t","run":"r","after":"-1"}`,
+		`{"op":"unsubscribe","id":2,"sub":"x"}`, `{"op":"resume","id":"x","thread":"t","run":"r"}`, `{"op":"cancel","id":"x","run":"r","children":true}`,
+		`{"op":"decide","id":0,"ticket":"k","decision":"answer","answer":{"a":null}}`, `{"op":"ping","id":"last"}`, `{"op":"no","id":1}`,
+		`{"op":"ping"}`, `{"op":1,"id":[]}`, `null`, `[]`, `{`, ``, "\xff", strings.Repeat("[", 10001), strings.Repeat(" ", 3<<20),
+	} {
+		f.Add(i%2 == 0, false, []byte(frame))
+		f.Add(true, i%3 == 0, []byte(frame))
+	}
+	f.Fuzz(func(t *testing.T, known, binary bool, frame []byte) {
+		s := start(t)
+		var headers []string
+		if known {
+			headers = append(headers, "Authorization: Bearer "+token)
+		}
+		p := s.dial(headers...)
+		kind := websocket.MessageText
+		if binary {
+			kind = websocket.MessageBinary
+		}
+		// The server may close the socket before it has read all of it: then the loop below reads why.
+		_ = p.conn.Write(p.ctx, kind, frame)
+		_ = p.conn.Write(p.ctx, websocket.MessageText, []byte(`{"op":"ping","id":"last"}`))
+		for {
+			_, raw, err := p.conn.Read(p.ctx)
+			if err != nil {
+				if end, ok := errors.AsType[websocket.CloseError](err); !ok || end.Code == websocket.StatusInternalError {
+					t.Errorf("%.200q ends the socket with %v, want a close frame that says what was wrong", frame, err)
+				}
+				break
+			}
+			var h heard
+			if err := json.Unmarshal(raw, &h); err != nil {
+				t.Fatalf("%.200q is answered with %.200q: %v", frame, raw, err)
+			}
+			if h.Error != nil && h.Error.Code == "internal" {
+				t.Errorf("%.200q is refused with %s", frame, raw)
+			}
+			if string(h.ID) == `"last"` {
+				break
+			}
+		}
+		next := s.join()
+		next.say(`{"op":"ping","id":"next"}`)
+		if got := next.hear(); string(got.ID) != `"next"` || got.Error != nil {
+			t.Errorf("after %.200q the next socket hears %v", frame, got)
+		}
+		if said := s.log.String(); strings.Contains(said, "panic recovered") {
+			t.Errorf("%.200q panics: %s", frame, said)
+		}
+	})
+}
