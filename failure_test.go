@@ -204,6 +204,23 @@ func TestThreeCrashesInARowAreADeadLetter(t *testing.T) {
 	w.mustStart("next")
 }
 
+func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "a"))
+	for lost := 1; lost <= mailroom.MaxLost; lost++ {
+		w.mustStart("a")
+		if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+			l.Expire(&mailroom.Worker{ID: "w1", Uncharged: true}, nil, w.now)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "crashes and lost claims", []int{w.runs["a"].Crashes, w.runs["a"].Lost}, []int{0, lost})
+	}
+	wantEqual(t, "state", w.state("a"), "failed") // the bound of lost claims holds all the same
+	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.Crashed)
+}
+
 func TestAStepForgivesTheCrashesBefore(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -256,7 +273,7 @@ func TestOnlyItsOwnWorkerLosesAClaim(t *testing.T) {
 	w.must(in("", "a"))
 	w.mustStart("a")
 	l := w.load(mailroom.ScopeHead, "")
-	l.Expire("w2", nil, w.now)
+	l.Expire(&mailroom.Worker{ID: "w2"}, nil, w.now)
 	wantEqual(t, "changed", l.Changed(), false)
 }
 

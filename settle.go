@@ -239,9 +239,9 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 
 // Expire takes the claim of a lost worker away. said is the flushed text of the
 // message that the run was writing.
-func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
+func (t *Loaded) Expire(worker *Worker, said *Said, now time.Time) {
 	r := t.current()
-	if r == nil || r.Status != Running || t.Worker != worker {
+	if r == nil || r.Status != Running || t.Worker != worker.ID {
 		return
 	}
 	t.promote(now)
@@ -249,7 +249,7 @@ func (t *Loaded) Expire(worker string, said *Said, now time.Time) {
 	if r.Stop != "" {
 		t.endStopped(r, false, now) // the loss counts for nothing any more
 	} else {
-		t.lose(r, now)
+		t.lose(r, !worker.Uncharged, now)
 	}
 	t.schedule(now)
 }
@@ -294,9 +294,12 @@ func (t *Loaded) unclaim(r *Run) {
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
 }
 
-// lose counts a lost claim and decides what it means for the run.
-func (t *Loaded) lose(r *Run, now time.Time) {
-	r.Crashes++
+// lose counts a lost claim, and a crash if the run is charged with one, and decides
+// what that means for the run.
+func (t *Loaded) lose(r *Run, charged bool, now time.Time) {
+	if charged {
+		r.Crashes++
+	}
 	r.Lost++
 	if r.Crashes >= MaxCrashes || r.Lost >= MaxLost {
 		t.die(r, RunError{Class: Crashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)

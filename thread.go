@@ -75,6 +75,7 @@ type Worker struct {
 	StartedAt  time.Time
 	LeaseUntil time.Time
 	Dead       bool // expired: it cannot be renewed, its claims are being freed
+	Uncharged  bool // dead by a crash that no run caused: its claims count as lost, not as crashes
 }
 
 // Partial is a flushed piece of the message that a run is writing. Offset is in

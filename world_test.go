@@ -370,7 +370,7 @@ func (w *world) interrupt() (out mailroom.Interrupted) {
 func (w *world) expire() {
 	w.t.Helper()
 	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
-		l.Expire("w1", l.Unfinished(l.Current, w.part[l.Current]), w.now)
+		l.Expire(&mailroom.Worker{ID: "w1"}, l.Unfinished(l.Current, w.part[l.Current]), w.now)
 		return nil
 	})
 	if err != nil {

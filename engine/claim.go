@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"runtime/pprof"
 	"time"
 
 	"mailroom"
@@ -103,6 +104,7 @@ func (e *Engine) start(s *session) {
 			s.free()
 			e.results <- s // the next renewal does not name its claim, which releases it
 		})
+		pprof.SetGoroutineLabels(s.ctx) // a crash of it, or of what it starts, is the run's
 		s.attempt()
 		e.results <- s
 	})

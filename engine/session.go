@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,7 @@ type session struct {
 	agent  string
 	taken  ledger.Work     // as it was claimed
 	life   context.Context // the engine's: what must be written is tried until it ends
-	ctx    context.Context // the attempt's, cancelled with the reason why it must end
+	ctx    context.Context // the attempt's, with its label of goroutines; cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
 	hints  *bus.Subscription // to its thread, from right behind the claim
 
@@ -61,7 +62,8 @@ func (e *Engine) newSession(life context.Context, worker string, w ledger.Work, 
 		hints: hints,
 		kick:  make(chan struct{}, 1), flushing: newGate(), turn: newGate(),
 	}
-	s.ctx, s.cancel = context.WithCancelCause(life)
+	labelled := pprof.WithLabels(life, pprof.Labels(recovery.RunLabel, w.Claim.Run))
+	s.ctx, s.cancel = context.WithCancelCause(labelled)
 	s.row.Store(w.Run)
 	s.steered.Store(len(w.Run.Steers) > 0)
 	s.input = w.Input

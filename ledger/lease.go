@@ -134,13 +134,15 @@ func (l *Ledger) claimed(ctx context.Context, worker string, limit int) ([]strin
 // Leave ends a worker's lease. Claims that it still has are taken away by the
 // next sweep.
 func (l *Ledger) Leave(ctx context.Context, worker string) error {
-	return l.bury(ctx, worker, func(*mailroom.Worker, time.Time) bool { return true })
+	return l.bury(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
 }
 
 // EndLocal ends the leases of the workers that lived in a process which owned
-// this store before: a restart does not wait for a lease.
-func (l *Ledger) EndLocal(ctx context.Context) error {
-	return l.buryAll(ctx, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
+// this store before: a restart does not wait for a lease. uncharged says that the
+// process crashed and that no run caused it: no claim of these workers counts as a
+// crash then.
+func (l *Ledger) EndLocal(ctx context.Context, uncharged bool) error {
+	return l.buryAll(ctx, uncharged, func(w *mailroom.Worker, _ time.Time) bool { return w.Local })
 }
 
 // Sweep takes away the claims of workers whose lease has run out, strictly
@@ -148,7 +150,7 @@ func (l *Ledger) EndLocal(ctx context.Context) error {
 // It also ends claims that outlived their deadline or a stop, of every worker
 // but self, which ends its own.
 func (l *Ledger) Sweep(ctx context.Context, self string) error {
-	err := l.buryAll(ctx, func(w *mailroom.Worker, now time.Time) bool {
+	err := l.buryAll(ctx, false, func(w *mailroom.Worker, now time.Time) bool {
 		return w.ID != self && now.After(w.LeaseUntil)
 	})
 	if err != nil {
@@ -229,7 +231,7 @@ func (l *Ledger) workers(ctx context.Context) (workers []*mailroom.Worker, err e
 }
 
 // buryAll marks the live workers dead for which ended holds.
-func (l *Ledger) buryAll(ctx context.Context, ended func(*mailroom.Worker, time.Time) bool) error {
+func (l *Ledger) buryAll(ctx context.Context, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	workers, err := l.workers(ctx)
 	if err != nil {
 		return err
@@ -237,7 +239,7 @@ func (l *Ledger) buryAll(ctx context.Context, ended func(*mailroom.Worker, time.
 	now := time.Now()
 	for _, w := range workers {
 		if !w.Dead && ended(w, now) {
-			if err := l.bury(ctx, w.ID, ended); err != nil {
+			if err := l.bury(ctx, w.ID, uncharged, ended); err != nil {
 				return err
 			}
 		}
@@ -247,12 +249,12 @@ func (l *Ledger) buryAll(ctx context.Context, ended func(*mailroom.Worker, time.
 
 // bury marks one worker dead before its claims are freed, so that it cannot
 // renew in between.
-func (l *Ledger) bury(ctx context.Context, id string, ended func(*mailroom.Worker, time.Time) bool) error {
+func (l *Ledger) bury(ctx context.Context, id string, uncharged bool, ended func(*mailroom.Worker, time.Time) bool) error {
 	o := op{name: "bury", rank: rankRenew, workers: []string{id}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		w := b.workers[id]
 		if w != nil && !w.Dead && ended(w, b.now) {
-			w.Dead = true
+			w.Dead, w.Uncharged = true, uncharged
 			b.workersMore[w.Owner] = b.workersMore[w.Owner].Minus(mailroom.Use{Workers: 1})
 			if w.LeaseUntil.After(b.now) {
 				w.LeaseUntil = b.now
@@ -275,16 +277,18 @@ func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
 			return nil
 		}
 		o := op{name: "expire", rank: rankPlain, threads: threads}
-		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w.ID, threads) }); err != nil {
+		if _, err := run(ctx, l, o, func(b *batch) (struct{}, error) { return struct{}{}, b.expire(w, threads) }); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *batch) expire(worker string, threads []string) error {
+// expire takes the claims on threads away from a worker that is dead, after which its
+// row does not change.
+func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 	for _, id := range threads {
 		t := b.thread(id)
-		if t.Worker != worker {
+		if t.Worker != worker.ID {
 			continue
 		}
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {

@@ -268,7 +268,7 @@ func TestARestartDoesNotWaitForTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = open(t, s, ledger.Options{})
-	if err := d.EndLocal(t.Context()); err != nil {
+	if err := d.EndLocal(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
 	d.register("w")
@@ -276,6 +276,41 @@ func TestARestartDoesNotWaitForTheLease(t *testing.T) {
 	again := d.claimOne("w").Claim
 	wantEqual(t, "claim", again, mailroom.Claim{Thread: mine.Thread, Run: mine.Run, Attempt: 2})
 	d.settle(complete(theirs, "a remote worker keeps its claim"))
+}
+
+func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
+	s := memory.New()
+	d := open(t, s, ledger.Options{})
+	id := d.submit(text("a", "hello")).Run
+	die := func(uncharged bool) {
+		t.Helper()
+		worker := ledger.NewID()
+		must(d.Register(t.Context(), mailroom.Worker{ID: worker, Local: true}))(t)
+		d.claimOne(worker)
+		if err := d.close(); err != nil { // as if killed: nothing is released
+			t.Fatal(err)
+		}
+		d = start(t, s, ledger.Options{})
+		if err := d.EndLocal(t.Context(), uncharged); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.close(); err != nil { // killed before the sweep: the verdict is in the store
+			t.Fatal(err)
+		}
+		d = start(t, s, ledger.Options{})
+		if err := d.EndLocal(t.Context(), !uncharged); err != nil { // and no later one changes it
+			t.Fatal(err)
+		}
+		d.sweep()
+	}
+	for range mailroom.MaxCrashes {
+		die(true)
+	}
+	r := d.run(id)
+	wantEqual(t, "status, crashes, lost", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.Queued, 0, mailroom.MaxCrashes})
+	die(false)
+	r = d.run(id)
+	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.Queued, 1, mailroom.MaxCrashes + 1})
 }
 
 func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {

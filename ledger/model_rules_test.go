@@ -167,13 +167,15 @@ func (m *model) leave(t *rapid.T) {
 	delete(m.workers, id)
 }
 
-// sweep: after it no dead worker holds anything, and no lease that lasts is dead.
+// sweep: after it no dead worker holds anything, no lease that lasts is dead, and
+// no run is charged with the end of an uncharged worker.
 func (m *model) sweep(t *rapid.T) {
 	if err := m.do(t, "sweep", func(l *ledger.Ledger) error { return l.Sweep(m.ctx, "") }); err != nil {
 		t.Fatalf("sweep: %v", err)
 	}
-	alive := map[string]bool{}
+	alive, uncharged := map[string]bool{}, map[string]bool{}
 	for _, w := range m.after.Workers {
+		uncharged[w.ID] = w.Uncharged
 		alive[w.ID] = !w.Dead
 		if over := m.clock.read().After(w.LeaseUntil); over != w.Dead && over {
 			t.Fatalf("worker %s is dead: %v, its lease until %v at %v", w.ID, w.Dead, w.LeaseUntil, m.clock.read())
@@ -182,6 +184,11 @@ func (m *model) sweep(t *rapid.T) {
 	for thread, row := range m.after.Threads {
 		if row.Worker != "" && !alive[row.Worker] {
 			t.Fatalf("thread %s is still held by worker %s", thread, row.Worker)
+		}
+		if was := m.before.Threads[thread]; was != nil && uncharged[was.Worker] {
+			if before, now := m.before.Runs[was.Current], m.after.Runs[was.Current]; now.Crashes > before.Crashes {
+				t.Fatalf("run %s has %d crashes, %d before its uncharged worker %s was swept", now.ID, now.Crashes, before.Crashes, was.Worker)
+			}
 		}
 	}
 }
@@ -220,12 +227,20 @@ func (m *model) reopen(t *rapid.T) {
 	if diff := difference(was, m.after); diff != "" {
 		t.Fatalf("after reopening (-before +after):\n%s", diff)
 	}
-	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocal(m.ctx) }); err != nil {
+	live := map[string]bool{}
+	for _, w := range m.after.Workers {
+		live[w.ID] = !w.Dead
+	}
+	uncharged := m.n%2 == 0 // of the names given so far: a draw would change the histories that the reach test is about
+	if err := m.do(t, "end local", func(l *ledger.Ledger) error { return l.EndLocal(m.ctx, uncharged) }); err != nil {
 		t.Fatalf("end local: %v", err)
 	}
 	for _, w := range m.after.Workers {
 		if w.Local && !w.Dead {
 			t.Fatalf("worker %s lives on after a restart", w.ID)
+		}
+		if live[w.ID] && w.Dead && w.Uncharged != uncharged {
+			t.Fatalf("worker %s, ended by a restart: uncharged %v, want %v", w.ID, w.Uncharged, uncharged)
 		}
 	}
 }

@@ -237,7 +237,7 @@ func threadOperations() []operation {
 			return l.Renew(ctx, ledger.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
 		}},
 		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Leave(ctx, "w") })},
-		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocal(ctx) })},
+		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocal(ctx, false) })},
 		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Sweep(ctx, "") })},
 		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			return l.Orphans(ctx, []string{"echo"}, time.Minute)

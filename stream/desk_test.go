@@ -230,7 +230,7 @@ func (d *desk) expire() {
 	}
 	d.claim = mailroom.Claim{}
 	d.change(func(l *mailroom.Loaded, now time.Time) error {
-		l.Expire(worker, said, now)
+		l.Expire(&mailroom.Worker{ID: worker}, said, now)
 		return nil
 	})
 }

@@ -78,7 +78,7 @@ func (o *office) start() *office {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = o.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	if err := o.ledger.EndLocal(ctx); err != nil {
+	if err := o.ledger.EndLocal(ctx, false); err != nil {
 		o.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -102,7 +102,7 @@ func (w *world) start() *world {
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = w.ledger.Run(ledgerCtx) }) // what it cannot write, nobody waits for
-	if err := w.ledger.EndLocal(ctx); err != nil {
+	if err := w.ledger.EndLocal(ctx, false); err != nil {
 		w.t.Fatal(err)
 	}
 	parts.Go(func() { _ = e.Run(ctx) }) // as above

@@ -35,6 +35,7 @@ type node struct {
 	keeper *keeper
 	roster *roster
 	log    *slog.Logger
+	held   *folder.Held // keeps the crash reports; nil: none are kept
 
 	channels connections
 	secrets  []*secret
@@ -232,8 +233,21 @@ func (n *node) run(ctx context.Context, ln net.Listener, lost <-chan error) erro
 // prepare takes the store over from the process before, and keeps the present
 // versions of agents before a run can be pinned to them.
 func (n *node) prepare(ctx context.Context) error {
-	if err := n.ledger.EndLocal(ctx); err != nil {
+	var report []byte
+	if n.held != nil {
+		var err error
+		if report, err = n.held.CrashReport(); err != nil {
+			return err
+		}
+	}
+	uncharged := recovery.OfNoRun(report)
+	if err := n.ledger.EndLocal(ctx, uncharged); err != nil {
 		return fmt.Errorf("end the leases of the process before: %w", err)
+	}
+	if n.held != nil {
+		if err := n.keepCrash(report, uncharged); err != nil {
+			return err
+		}
 	}
 	if err := n.ledger.Define(ctx, n.roster.present); err != nil {
 		return fmt.Errorf("keep the present versions of agents: %w", err)

@@ -126,6 +126,7 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err != nil {
 		return err
 	}
+	n.held = held
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return refusal(exitFailed, "choose another address with --listen", "%w", err)
@@ -134,6 +135,16 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if err := held.Announce(url, cert); err != nil {
 		return errors.Join(err, ln.Close())
 	}
+	m.printStarted(url, dir, c, bridge)
+	defer context.AfterFunc(ctx, func() {
+		defer recovery.Log(log, "the end of a command")
+		m.printStopping()
+	})()
+	return n.run(ctx, ln, store.Failed())
+}
+
+// printStarted says where the server is, and warns if others can reach it without TLS.
+func (m *Main) printStarted(url string, dir folder.Folder, c *config.Config, bridge bool) {
 	if bridge {
 		m.printBridging(url, dir)
 	} else {
@@ -142,11 +153,6 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 	if c.Exposed() && !c.TLS() {
 		m.printExposed()
 	}
-	defer context.AfterFunc(ctx, func() {
-		defer recovery.Log(log, "the end of a command")
-		m.printStopping()
-	})()
-	return n.run(ctx, ln, store.Failed())
 }
 
 // brake waits before a server goes on of which too many have ended just now.

@@ -65,8 +65,13 @@ func (h *home) begun(text, seen string) (run string) {
 
 func (h *home) begunIn(thread, text, seen string) (run string) {
 	h.t.Helper()
+	return h.begunBy("far", thread, text, seen)
+}
+
+func (h *home) begunBy(agent, thread, text, seen string) (run string) {
+	h.t.Helper()
 	var out bytes.Buffer
-	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", "far", "--detach", "-o", "json", text)
+	code, stderr := h.run(h.t.Context(), &out, "send", "--thread", thread, "--agent", agent, "--detach", "-o", "json", text)
 	var sent mailroom.Submitted
 	if err := json.Unmarshal(out.Bytes(), &sent); code != exitDone || err != nil {
 		h.t.Fatalf("send: exit code %d, %v: %s", code, err, stderr)

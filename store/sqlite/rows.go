@@ -20,12 +20,12 @@ const (
 	updateRun = `UPDATE run SET agent = ?, parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 
-	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner`
+	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged`
 
-	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+	putWorker = `INSERT INTO worker (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (id) DO UPDATE SET host = excluded.host, pid = excluded.pid, local = excluded.local,
 		agents = excluded.agents, started_at = excluded.started_at, lease_until = excluded.lease_until,
-		dead = excluded.dead, owner = excluded.owner`
+		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged`
 )
 
 // bindThread appends the values of both statements but the key and the id.
@@ -84,6 +84,6 @@ func scanWorker(row []driver.Value) (*mailroom.Worker, error) {
 	c := columns{row: row}
 	w := &mailroom.Worker{ID: c.text(), Host: c.text(), PID: c.int(), Local: c.bool()}
 	c.json(&w.Agents)
-	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner = c.time(), c.time(), c.bool(), c.text()
+	w.StartedAt, w.LeaseUntil, w.Dead, w.Owner, w.Uncharged = c.time(), c.time(), c.bool(), c.text(), c.bool()
 	return w, c.err
 }

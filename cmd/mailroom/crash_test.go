@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"mailroom"
+	"mailroom/client"
+)
+
+// crashVariable makes the program of the tests crash when the first run has ended: "run" in a goroutine that a run's starts,
+// "server" in one of no run.
+const crashVariable = "MAILROOM_TEST_CRASH"
+
+// fallible is the program of the tests.
+func fallible() {
+	of := os.Getenv(crashVariable)
+	if of == "" {
+		main()
+		return
+	}
+	said := &crasher{Writer: os.Stderr, ended: make(chan struct{})}
+	if of == "run" {
+		// It is named like a goroutine of no run.
+		said.crash = func() { panic("broken\n\ngoroutine 1 [running]:\nmain.main()\n") }
+	} else {
+		go func() { // ends the process
+			<-said.ended
+			panic("broken\n\ngoroutine 1 [running, labels:{\"run\": \"r1\"}]:\nmain.main()\n")
+		}()
+	}
+	m := Main{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: said, Env: os.Getenv, Forget: os.Unsetenv, Name: "mailroom"}
+	os.Exit(m.Run(context.Background(), os.Args[1:]))
+}
+
+// crasher is a standard error that crashes the process when the log says that a run has ended, which the engine writes in the
+// goroutine of the run.
+type crasher struct {
+	io.Writer
+	ended chan struct{}
+	crash func() // in a goroutine that the one which logs starts; nil: ended is closed
+}
+
+func (c *crasher) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	if strings.Contains(string(b), "attempt ended") {
+		if c.crash != nil {
+			go c.crash() // ends the process
+		} else {
+			close(c.ended)
+		}
+		select {}
+	}
+	return n, err
+}
+
+func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
+	h := newHome(t, gated+"[agents.echo]\nkind = \"echo\"\n")
+	t.Setenv("GODEBUG", "tracebacklabels=0") // the server needs them all the same
+	var bystander string
+	attempt := 0
+	// running waits until the next process has claimed the bystander.
+	running := func() client.Run {
+		t.Helper()
+		attempt++
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		for ev, err := range h.client().Follow(ctx, client.FollowQuery{Thread: "held"}) {
+			h.must(err)
+			if ev.Entry != nil && ev.Entry.Kind == mailroom.KindStarted && ev.Entry.Attempt == attempt {
+				break
+			}
+		}
+		r, err := h.client().Run(t.Context(), bystander)
+		h.must(err)
+		if r.Status != mailroom.Running || r.Attempt != attempt {
+			t.Fatalf("the other run is %s in attempt %d with %d crashes, want it to run in attempt %d", r.Status, r.Attempt, r.Crashes, attempt)
+		}
+		return r
+	}
+	crash := func(of string) {
+		t.Helper()
+		t.Setenv(crashVariable, of)
+		p := &process{}
+		h.process(p)
+		if bystander == "" {
+			bystander = h.begunBy("gated", "held", "hello", mailroom.KindStarted)
+		}
+		running()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { // ends with the server
+			<-p.exited
+			cancel()
+		}()
+		h.run(ctx, io.Discard, "send", "--agent", "echo", "--detach", "hello") // the crash may come before the answer
+		<-ctx.Done()
+		if p.exit == nil || !strings.Contains(p.talk.all(), "panic: broken") {
+			t.Fatalf("the server ended with %v, want a crash", p.exit)
+		}
+	}
+	for range mailroom.MaxCrashes {
+		crash("server")
+	}
+	crash("run")
+	t.Setenv(crashVariable, "")
+	p := &process{}
+	h.process(p)
+	if r := running(); r.Crashes != 1 {
+		t.Errorf("the other run has %d crashes, want one: that of a run", r.Crashes)
+	}
+	h.wantReports(p)
+	p.kill()
+	h.process(&process{})
+	if r := running(); r.Crashes != 2 {
+		t.Errorf("after a kill, which leaves no report: %d crashes, want one more", r.Crashes)
+	}
+}
+
+// wantReports checks the crash reports in the folder and what the server p said of the last one.
+func (h *home) wantReports(p *process) {
+	h.t.Helper()
+	reports, err := filepath.Glob(filepath.Join(string(h.folder), "crash-*.txt"))
+	h.must(err)
+	if len(reports) != 3 {
+		h.t.Fatalf("reports %q, want the last three", reports)
+	}
+	last := reports[2]
+	line, err := p.until("the server crashed before this start")
+	h.must(err)
+	if !strings.Contains(line, "level=WARN") || !strings.Contains(line, "report="+last) || !strings.Contains(line, "charged_to_runs=true") {
+		h.t.Errorf("the log says %q, want the name of %s", line, last)
+	}
+	text, err := os.ReadFile(last)
+	h.must(err)
+	if !strings.HasPrefix(string(text), "panic: broken\n") {
+		h.t.Errorf("the report is %q", text)
+	}
+	for _, name := range append(reports, filepath.Join(string(h.folder), "crash.txt")) {
+		if info, err := os.Stat(name); err != nil || info.Mode() != 0o600 {
+			h.t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package folder
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+const (
+	// crashFile takes the crash report of the running server. It is empty unless that server crashed.
+	crashFile = "crash.txt"
+	// keptCrash is the name of a report that is kept, with the time of the crash.
+	keptCrash = "crash-%s.txt"
+	// keptCrashes is how many reports are kept.
+	keptCrashes = 3
+	// maxCrash bounds a report, in bytes.
+	maxCrash = 256 << 10
+)
+
+// CrashReport reads the report of the folder's last server, at most 256 KiB. It is empty if that server did not crash. The
+// answer stays the same until KeepCrash is called.
+func (h *Held) CrashReport() (report []byte, err error) {
+	f, err := os.Open(h.Folder.path(crashFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		report, err = io.ReadAll(io.LimitReader(f, maxCrash))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the crash report of the last server: %w", err)
+	}
+	return report, nil
+}
+
+// KeepCrash gives the report of the last server a name of its own, cuts it to 256 KiB and removes all but the last three
+// reports. It returns the report's path.
+func (h *Held) KeepCrash() (path string, err error) {
+	path, err = h.keepCrash()
+	if err != nil {
+		return "", fmt.Errorf("keep the crash report of the last server: %w", err)
+	}
+	return path, nil
+}
+
+func (h *Held) keepCrash() (string, error) {
+	from := h.Folder.path(crashFile)
+	info, err := os.Stat(from)
+	if err != nil {
+		return "", err
+	}
+	if info.Size() > maxCrash {
+		if err := os.Truncate(from, maxCrash); err != nil {
+			return "", err
+		}
+	}
+	path := h.Folder.path(fmt.Sprintf(keptCrash, info.ModTime().UTC().Format("20060102T150405.000000000Z")))
+	if err := os.Rename(from, path); err != nil {
+		return "", err
+	}
+	kept, err := filepath.Glob(h.Folder.path(fmt.Sprintf(keptCrash, "*")))
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(kept)
+	for _, old := range kept[:max(0, len(kept)-keptCrashes)] {
+		if err := os.Remove(old); err != nil {
+			return "", err
+		}
+	}
+	return path, nil
+}
+
+// CrashOutput opens the empty file that takes the report of this process if it crashes. The report of the last server must
+// have been kept. Only the owner of the folder may read the file.
+func (h *Held) CrashOutput() (*os.File, error) {
+	return os.OpenFile(h.Folder.path(crashFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+}
