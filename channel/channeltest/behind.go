@@ -122,12 +122,14 @@ func halfOpen(w Weather) func(o *office) {
 // forgotten has a connection that nobody hears of any more, on a network that is well.
 func forgotten(o *office) {
 	o.begin()
-	first := o.State().Adapter
+	before := o.State()
 	o.net.Lose()
 	if o.p.Pace.Fresh > 0 {
-		o.until("it is connected anew", func() bool {
+		// What meets the lost connection may be an acknowledgement of a platform that is
+		// polled: its failure is noted, and the adapter goes on with another connection.
+		o.until("the loss is noticed, and it is connected", func() bool {
 			s := o.State()
-			return s.Condition == channel.Connected && s.Adapter > first
+			return s.Condition == channel.Connected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
 		})
 	}
 	o.p.Say("2", "two")

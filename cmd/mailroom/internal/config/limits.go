@@ -93,8 +93,8 @@ func size(p *int, least, most int) value {
 func bytesOf(s string) (n int, ok bool) {
 	for _, u := range units() {
 		if digits, found := strings.CutSuffix(s, u.name); found {
-			n, err := strconv.ParseUint(digits, 10, 31)
-			return int(n) * u.bytes, err == nil && n <= 1<<30/uint64(u.bytes)
+			n, err := strconv.ParseUint(digits, 10, 63)
+			return int(n) * u.bytes, err == nil && n <= 1<<50/uint64(u.bytes)
 		}
 	}
 	return 0, false
