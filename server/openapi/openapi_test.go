@@ -62,6 +62,9 @@ func (f *fixture) world(operation string, n int) map[string]string {
 	case "revoke-token":
 		w["name"] = "phone"
 		f.call("POST /v1/tokens", `{"name":"phone","scopes":["read"]}`)
+	case "set-quotas":
+		w["name"] = "tablet"
+		f.call("POST /v1/tokens", `{"name":"tablet","scopes":["submit"]}`)
 	case "release", "renew-reservation":
 		held := ask[client.Reserved](f, "POST /v1/reservations", fmt.Sprintf(`{"names":["text %d"],"holder":"x"}`, n))
 		w["reservation"] = held.Granted[0].ID
