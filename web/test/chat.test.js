@@ -74,7 +74,7 @@ class Person {
   halfway() { return this.answer(20); }
 
   /** Lets it go on. */
-  release() { return writeFile(`${this.house.folder}/gate`, ''); }
+  release() { return writeFile(`${this.house.shared}/gate`, ''); }
 
   /** The text of the last answer, once it has n words or more. */
   answer(n) {

@@ -3,19 +3,23 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const binary = fileURLToPath(new URL('../../../bin/mailroom', import.meta.url));
 
-/** Makes a folder and a server on it, which the test's end stops. config is a mailroom.toml, or gives one for a folder. */
+/**
+ * Makes a data folder and a server on it, which the test's end stops. config is a mailroom.toml, or gives one for a folder
+ * beside the data: the server's programs cannot see the data folder.
+ */
 export async function open(t, config = '') {
   if (!existsSync(binary)) throw new Error('bin/mailroom is not there: make build');
   const house = new House(await mkdtemp(join(tmpdir(), 'mailroom-js-')));
   t.after(() => house.close());
-  await writeFile(join(house.folder, 'mailroom.toml'), typeof config === 'function' ? config(house.folder) : config);
+  await Promise.all([mkdir(house.shared), mkdir(house.folder, { mode: 0o700 })]);
+  await writeFile(join(house.folder, 'mailroom.toml'), typeof config === 'function' ? config(house.shared) : config);
   await house.start();
   house.token = (await readFile(join(house.folder, 'token'), 'utf8')).trim();
   return house;
@@ -25,7 +29,7 @@ class House {
   url = null; // the same again after a restart
   #process = null;
 
-  constructor(folder) { this.folder = folder; }
+  constructor(base) { [this.base, this.shared, this.folder] = [base, join(base, 'shared'), join(base, 'data')]; }
 
   async start() {
     const listen = this.url ? new URL(this.url).host : '127.0.0.1:0';
@@ -61,6 +65,6 @@ class House {
 
   async close() {
     if (this.#process.exitCode === null && this.#process.signalCode === null) await this.kill();
-    await rm(this.folder, { recursive: true });
+    await rm(this.base, { recursive: true });
   }
 }
