@@ -15,11 +15,24 @@ import (
 
 const mebibyte = 1 << 20
 
-// nested is JSON of about n bytes, as deep as it can be.
-func nested(n int) string { return strings.Repeat("[", n/2) + strings.Repeat("]", n/2) }
+// depth is how deep the bodies of attacks are nested: less than what is refused at the
+// first look.
+const depth = 50
 
-// objects is JSON of about n bytes: objects in objects.
-func objects(n int) string { return strings.Repeat(`{"a":`, n/6) + "1" + strings.Repeat("}", n/6) }
+// nested is JSON of at most n bytes: arrays in arrays, as many as fit.
+func nested(n int) string {
+	return "[" + fill(n-2, strings.Repeat("[", depth)+strings.Repeat("]", depth)) + "]"
+}
+
+// objects is JSON of at most n bytes: objects in objects, as many as fit.
+func objects(n int) string {
+	return `{"a":[` + fill(n-8, strings.Repeat(`{"a":`, depth)+"1"+strings.Repeat("}", depth)) + "]}"
+}
+
+// fill joins a piece with itself by commas, to at most n bytes.
+func fill(n int, piece string) string {
+	return strings.TrimSuffix(strings.Repeat(piece+",", n/(len(piece)+1)), ",")
+}
 
 // many repeats a request, so many at once. %d in path is the number of the request.
 func (t *target) many(ctx context.Context, count, atOnce int, token, method, path string, body func(i int) string, headers ...string) error {

@@ -80,6 +80,13 @@ func connections() []attack {
 				}
 			})
 		}},
+		{"150 such bodies for a hook", func(ctx context.Context, t *target) error {
+			return t.hold(ctx, 150, 3*time.Second, func(_ context.Context, c net.Conn, _ int) {
+				if send(c, strings.Replace(head, "/v1/messages", "/v1/hooks/nothing", 1)+fmt.Sprintf("Content-Length: %d\r\n\r\n", len(body)+1)) {
+					send(c, body)
+				}
+			})
+		}},
 		{"150 such bodies with a token", func(ctx context.Context, t *target) error {
 			return t.hold(ctx, 150, 3*time.Second, func(_ context.Context, c net.Conn, _ int) {
 				if send(c, head+fmt.Sprintf("Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", t.token, len(body)+1)) {

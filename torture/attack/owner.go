@@ -60,7 +60,9 @@ func projects() []attack {
 	}
 	return []attack{
 		{"globs of 500 characters", func(ctx context.Context, t *target) error {
-			return t.many(ctx, 4, 2, t.token, http.MethodPost, "/v1/reservations", same(`{"holder":"m","names":[`+globs.String()+`]}`))
+			return t.many(ctx, 4, 2, t.token, http.MethodPost, "/v1/reservations", func(i int) string {
+				return fmt.Sprintf(`{"holder":"m%d","advisory":true,"names":[%s]}`, i, globs.String())
+			})
 		}},
 		{"a release of 300,000 names", func(ctx context.Context, t *target) error {
 			if err := reserve(ctx, t, "1h"); err != nil {
