@@ -16,7 +16,7 @@ type Refusal struct {
 
 // Refused decides what it means for a delivery that the platform has refused it: an
 // outage, until a refusal comes that is patience later than the first one. While a
-// platform is deployed anew it may refuse good requests (404, 400, 401). The first refusal
+// platform is redeployed it may refuse good requests (404, 400, 401). The first refusal
 // is an entry of a kind in the delivery's log, so that a restart changes nothing; a
 // delivery that is retried by hand begins again.
 func (l *Link) Refused(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {

@@ -25,7 +25,7 @@ type Pace struct {
 	// tried every Most at the latest.
 	Polled bool
 	// Patience is for how long errors that are fatal are retried like others, if the
-	// channel was connected before: a platform that is deployed anew may refuse good
+	// channel was connected before: a platform that is redeployed may refuse good
 	// credentials for a while. 0: not at all.
 	Patience time.Duration
 

@@ -101,7 +101,7 @@ func newBacklog() *backlog {
 	return &backlog{slots: make(chan struct{}, maxFetching), lanes: map[string][]*waiting{}, changed: make(chan struct{})}
 }
 
-// waits has an event wait if its files are to be fetched, or if an earlier event of its
+// waits makes an event wait if its files must be fetched, or if an earlier event of its
 // conversation waits; false if it can be handled now.
 func (in *inbound) waits(ctx context.Context, e *Event, tier Tier) (bool, error) {
 	stops, ordered := in.ordered(e, tier)
@@ -210,7 +210,8 @@ func (b *backlog) add(ctx context.Context, in *inbound, lane string, e *Event) (
 	}
 }
 
-// start puts an event that is kept into its lane, and has somebody take it.
+// start puts an event that is kept into its lane, and starts the lane's goroutine if
+// none runs.
 func (b *backlog) start(in *inbound, lane string, k keptEvent, e Event, bytes int) {
 	w := &waiting{event: e, kept: k, bytes: bytes}
 	w.fetching, w.leave = context.WithCancel(in.ctx)

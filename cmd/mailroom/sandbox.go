@@ -41,7 +41,7 @@ type confined struct {
 	env       []string // who it is; what the configuration sets comes behind
 }
 
-// newSandbox finds what is to be hidden. It tries nothing yet.
+// newSandbox finds what must be hidden. It tries nothing yet.
 func newSandbox(c *config.Config, log *slog.Logger) *sandbox {
 	s := &sandbox{log: log, tried: map[proc.Kind]error{}, chosen: map[string]string{}, secrets: secretVariables(c)}
 	if c.Data == "" { // it is not served

@@ -27,7 +27,7 @@ const (
 type guard struct {
 	path     string
 	files    []guardedFile // as they were when the store was opened
-	revision *revisionFile // owned by whoever has the store's turn
+	revision *revisionFile // owned by the holder of the store's turn
 	commits  int64         // likewise: the revision of the last commit
 }
 
@@ -175,6 +175,7 @@ func (s *Store) Failed() <-chan error { return s.failed }
 // quickCheck lets SQLite examine the structure of the file, in a snapshot of its
 // own. It reads all of it, so Open waits for checkWait at most.
 func (s *Store) quickCheck(ctx context.Context) error {
+	s.unchecked = true
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan error, 1)
 	late := make(chan struct{}) // closed when Open no longer waits
@@ -195,6 +196,7 @@ func (s *Store) quickCheck(ctx context.Context) error {
 		})
 		defer end()
 		err := s.examine(life)
+		s.unchecked = err != nil
 		done <- err
 		select {
 		case <-late:

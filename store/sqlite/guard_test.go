@@ -191,6 +191,19 @@ func TestAnIdleStoreTellsThatItsFileWasRemoved(t *testing.T) {
 	}
 }
 
+func TestAStoreThatWasNotCheckedToItsEndIsCheckedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.db")
+	s := openAt(t, path, Options{Guard: true})
+	mustPut(t, s, "t")
+	s.unchecked = true // as while the check of a large file goes on
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if last, _, err := ReadRevision(path); err != nil || last.Closed {
+		t.Errorf("got %+v, %v, want a store that counts as not closed in order", last, err)
+	}
+}
+
 func TestADamagedFileIsRefusedUnlessItWasClosedInOrder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.db")
 	s := openAt(t, path, Options{Guard: true})

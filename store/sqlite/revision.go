@@ -46,7 +46,7 @@ const (
 	recordCount = 2
 )
 
-// revisionFile writes a revision file. Whoever holds the store's turn owns it.
+// revisionFile writes a revision file. The holder of the store's turn owns it.
 type revisionFile struct {
 	file   *os.File
 	serial int64 // of the last record

@@ -52,6 +52,10 @@ type Store struct {
 	broken   error  // why nothing may be written any more
 	guard    *guard // nil without Options.Guard
 
+	// unchecked is set until the check of a file that was not closed in order has
+	// found nothing. Owned by the keeper, and by Close once the keeper has ended.
+	unchecked bool
+
 	failed chan error // one slot: why broken was set, if no Update was told
 
 	// One for every View that runs. A View takes the reader that was free
@@ -333,7 +337,7 @@ func (s *Store) closeSessions() error {
 		note(s.writer.close())
 	}
 	if s.guard != nil {
-		note(s.guard.close(s.broken == nil && first == nil))
+		note(s.guard.close(s.broken == nil && first == nil && !s.unchecked))
 	}
 	return first
 }

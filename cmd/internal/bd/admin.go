@@ -302,7 +302,7 @@ func (m *Main) rename(ctx context.Context, to string, dry bool) (from string, n 
 	}
 	set, err := readSettings(dir)
 	if err != nil {
-		return "", 0, err // it is to be written: what is not understood would be lost
+		return "", 0, err // the file is written next: what is not understood would be lost
 	}
 	do := func(t *tracker.Tracker) (err error) {
 		from = t.Prefix()

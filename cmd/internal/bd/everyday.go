@@ -292,7 +292,7 @@ func (m *Main) configure(ctx context.Context, key, value string) error {
 	}
 	set, err := readSettings(dir)
 	if err != nil {
-		return err // it is to be written: what is not understood would be lost
+		return err // the file is written next: what is not understood would be lost
 	}
 	was := set
 	if set.Mail != nil {
