@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	irc "gopkg.in/irc.v4"
-
 	"mailroom"
 	"mailroom/channel"
 	"mailroom/channel/chat"
@@ -59,8 +57,8 @@ type person struct {
 // question is something that the server was asked, until its PONG.
 type question struct {
 	token  string
-	answer func(m *irc.Message) // gets what arrives before; within mu
-	done   chan struct{}        // closed with the PONG
+	answer func(m *message) // gets what arrives before; within mu
+	done   chan struct{}    // closed with the PONG
 }
 
 func newConnection(o Options, w *wire, l listener) *connection {
@@ -147,10 +145,10 @@ func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err e
 
 // handle does what a message is for, and returns what somebody said in it, if
 // anybody did.
-func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) {
+func (c *connection) handle(m *message, now time.Time) (*chat.Event, error) {
 	switch m.Command {
 	case "PING":
-		return nil, c.wire.write("PONG :" + m.Trailing())
+		return nil, c.wire.write("PONG :" + m.trailing())
 	case "ERROR":
 		return nil, fmt.Errorf("the server closed the connection: %s", words(m))
 	case "465":
@@ -158,12 +156,12 @@ func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	own := m.Prefix.Name != "" && c.fold(m.Prefix.Name) == c.fold(c.self.nick)
-	if own && m.Prefix.User != "" && m.Prefix.Host != "" {
-		c.self.user, c.self.host = m.Prefix.User, m.Prefix.Host
+	own := m.from.Name != "" && c.fold(m.from.Name) == c.fold(c.self.nick)
+	if own && m.from.User != "" && m.from.Host != "" {
+		c.self.user, c.self.host = m.from.User, m.from.Host
 	}
 	if q := c.asking; q != nil {
-		if m.Command == "PONG" && m.Trailing() == q.token {
+		if m.Command == "PONG" && m.trailing() == q.token {
 			c.asking = nil
 			close(q.done)
 			return nil, nil
@@ -174,11 +172,11 @@ func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) 
 	case "NICK":
 		c.renamed(m, own)
 	case "396": // the host that others see from now on
-		c.self.host = m.Param(1)[strings.IndexByte(m.Param(1), '@')+1:]
+		c.self.host = m.param(1)[strings.IndexByte(m.param(1), '@')+1:]
 	case "JOIN", "PART", "KICK":
 		return nil, c.moved(m, own, now)
 	case "QUIT":
-		c.forget(m.Prefix.Name)
+		c.forget(m.from.Name)
 	case "PRIVMSG":
 		if own {
 			return nil, nil // its echo
@@ -193,13 +191,13 @@ func (c *connection) handle(m *irc.Message, now time.Time) (*chat.Event, error) 
 }
 
 // renamed follows a change of a nick; within mu.
-func (c *connection) renamed(m *irc.Message, own bool) {
+func (c *connection) renamed(m *message, own bool) {
 	if own {
-		c.self.nick = m.Param(0)
+		c.self.nick = m.param(0)
 		c.link.Log().Info("the bot has another nick", "nick", c.self.nick)
 		return
 	}
-	before := c.fold(m.Prefix.Name)
+	before := c.fold(m.from.Name)
 	for id, p := range c.known {
 		if p.folded != before {
 			continue
@@ -207,21 +205,21 @@ func (c *connection) renamed(m *irc.Message, own bool) {
 		if strings.Contains(id, "!") {
 			delete(c.known, id) // the nick is part of who it is
 		} else {
-			p.nick, p.folded = m.Param(0), c.fold(m.Param(0))
+			p.nick, p.folded = m.param(0), c.fold(m.param(0))
 			c.known[id] = p
 		}
 	}
 }
 
 // moved follows who comes and goes; within mu.
-func (c *connection) moved(m *irc.Message, own bool, now time.Time) error {
+func (c *connection) moved(m *message, own bool, now time.Time) error {
 	switch {
 	case m.Command == "JOIN" && own:
-		return c.came(m.Param(0), now)
-	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.Param(1)) == c.fold(c.self.nick):
-		c.left(m.Param(0), words(m), now)
+		return c.came(m.param(0), now)
+	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.param(1)) == c.fold(c.self.nick):
+		c.left(m.param(0), words(m), now)
 	case m.Command == "JOIN":
-		c.forget(m.Prefix.Name) // whoever it is now
+		c.forget(m.from.Name) // whoever it is now
 	}
 	return nil
 }

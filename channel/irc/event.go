@@ -5,16 +5,14 @@ import (
 	"strings"
 	"time"
 
-	irc "gopkg.in/irc.v4"
-
 	"mailroom"
 	"mailroom/channel/chat"
 )
 
 // said makes an event of a PRIVMSG, nil if it is none for us; within mu.
-func (c *connection) said(m *irc.Message, now time.Time) *chat.Event {
-	target, raw := m.Param(0), m.Trailing()
-	if len(m.Params) < 2 || m.Prefix.User == "" || ctcp(raw) {
+func (c *connection) said(m *message, now time.Time) *chat.Event {
+	target, raw := m.param(0), m.trailing()
+	if len(m.Params) < 2 || m.from.User == "" || ctcp(raw) {
 		return nil // a server's, or a program's
 	}
 	c.heard++
@@ -23,7 +21,7 @@ func (c *connection) said(m *irc.Message, now time.Time) *chat.Event {
 		Kind: chat.Said, Key: c.key(m, now), User: c.user(m), Text: text,
 		Position: at(m, now).UTC().Format(time.RFC3339Nano),
 	}
-	c.heardOf(e.User.ID, m.Prefix.Name, now)
+	c.heardOf(e.User.ID, m.from.Name, now)
 	switch {
 	case c.fold(target) == c.fold(c.self.nick):
 		e.Room, e.Addressed = chat.Room{Chat: e.User.ID}, true
@@ -48,9 +46,9 @@ func (c *connection) isChannel(name string) bool {
 
 // user is who spoke: the account where the server says it, which is theirs alone.
 // Else nick!user@host, which is as good as the network makes it.
-func (c *connection) user(m *irc.Message) chat.User {
-	u := chat.User{ID: c.fold(m.Prefix.Name + "!" + m.Prefix.User + "@" + m.Prefix.Host), Name: plain(m.Prefix.Name)}
-	if account := m.Tags["account"]; c.server.has("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
+func (c *connection) user(m *message) chat.User {
+	u := chat.User{ID: c.fold(m.from.Name + "!" + m.from.User + "@" + m.from.Host), Name: plain(m.from.Name)}
+	if account := m.tag("account"); c.server.has("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
 		u.ID = c.fold(account)
 	}
 	u.ID = strings.ToValidUTF8(u.ID, "?")
@@ -60,21 +58,21 @@ func (c *connection) user(m *irc.Message) chat.User {
 // key is of a message. Where the server gives none it is made of when and as the
 // how-manieth it arrived over this connection: then a message that came twice would
 // be two, but no server sends one twice by itself.
-func (c *connection) key(m *irc.Message, now time.Time) string {
+func (c *connection) key(m *message, now time.Time) string {
 	const most = 200
-	if id := m.Tags["msgid"]; id != "" && c.server.has("message-tags") {
+	if id := m.tag("msgid"); id != "" && c.server.has("message-tags") {
 		if key := "msgid:" + strings.ToValidUTF8(id, "?"); len(key) <= most {
 			return key
 		}
 		return mailroom.DeriveID("irc", "msgid", id)
 	}
 	return mailroom.DeriveID("irc", c.made.Format(time.RFC3339Nano), strconv.Itoa(c.heard),
-		now.Format(time.RFC3339Nano), m.Prefix.String(), m.Param(0), m.Trailing())
+		now.Format(time.RFC3339Nano), m.from.Canonical(), m.param(0), m.trailing())
 }
 
 // at is when something was said.
-func at(m *irc.Message, now time.Time) time.Time {
-	if t, err := time.Parse(time.RFC3339Nano, m.Tags["time"]); err == nil {
+func at(m *message, now time.Time) time.Time {
+	if t, err := time.Parse(time.RFC3339Nano, m.tag("time")); err == nil {
 		return t
 	}
 	return now

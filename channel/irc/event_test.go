@@ -125,10 +125,11 @@ func handled(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 func TestWhatIsSaidIsAnEvent(t *testing.T) {
 	al := chat.User{ID: "al!~al@host.example", Name: "Al"}
 	for line, want := range map[string]*chat.Event{
-		":Al!~al@host.example PRIVMSG bot :hello there":     {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
-		":Al!~al@host.example PRIVMSG BOT hello":            {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
-		":Al!~al@host.example PRIVMSG #Dev :bot: do it":     {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
-		":Al!~al@host.example PRIVMSG #dev :the bot is new": {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
+		":Al!~al@host.example PRIVMSG bot :hello there":                                         {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
+		":Al!~al@host.example PRIVMSG BOT hello":                                                {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
+		":Al!~al@host.example PRIVMSG #Dev :bot: do it":                                         {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
+		":Al!~al@host.example PRIVMSG #dev :the bot is new":                                     {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
+		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
 		// What nobody said to us, and what must not be answered.
 		":Al!~al@host.example NOTICE bot :hello":              nil,
 		":Al!~al@host.example NOTICE #dev :bot: hello":        nil,

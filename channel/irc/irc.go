@@ -6,7 +6,7 @@
 // client in their order, so the PONG to a PING that follows a message says that the
 // server has taken it, or an error before it that it has not.
 //
-// Lines are taken apart by gopkg.in/irc.v4. Connecting, registering, keeping alive and
+// Lines are taken apart by github.com/ergochat/irc-go. Connecting, registering, keeping alive and
 // sending are done here, because the supervisor of channels connects again, and nothing
 // else may.
 package irc

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	irc "gopkg.in/irc.v4"
-
 	"mailroom/channel"
 )
 
@@ -116,15 +114,15 @@ func (c *connection) left(channel, why string, now time.Time) {
 }
 
 // notLetIn notes that a channel does not let the bot in; within mu.
-func (c *connection) notLetIn(m *irc.Message, now time.Time) {
-	of := c.membership(m.Param(1))
+func (c *connection) notLetIn(m *message, now time.Time) {
+	of := c.membership(m.param(1))
 	if of == nil || c.in[c.fold(of.name)] {
 		return
 	}
 	of.next = now.Add(joinPause(c.options.Fresh/2, of.refusals, m.Command))
 	why := fmt.Sprintf("%s (%s)", words(m), m.Command)
 	if m.Command == "470" {
-		why = fmt.Sprintf("forwards to %s (470), which join does not name", plain(m.Param(2)))
+		why = fmt.Sprintf("forwards to %s (470), which join does not name", plain(m.param(2)))
 	}
 	if of.why != why { // the same refusal again is no news
 		c.link.Trouble(fmt.Errorf("the channel %s does not let the bot in (%s): %s", of.name, m.Command, why))

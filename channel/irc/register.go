@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	irc "gopkg.in/irc.v4"
-
 	"mailroom/channel"
 	"mailroom/internal/recovery"
 )
@@ -119,16 +117,16 @@ func userOf(nick string) string {
 }
 
 // take decides on one message: what to say to it, or why the bot is not let in.
-func (r *registration) take(m *irc.Message) (say []string, err error) {
+func (r *registration) take(m *message) (say []string, err error) {
 	switch m.Command {
 	case "PING":
-		return []string{"PONG :" + m.Trailing()}, nil
+		return []string{"PONG :" + m.trailing()}, nil
 	case "ERROR":
 		return nil, notLetIn(m)
 	case "CAP":
 		return r.capability(m)
 	case "AUTHENTICATE":
-		if m.Param(0) != "+" {
+		if m.param(0) != "+" {
 			return nil, channel.Fatal(errors.New("the server asks for something else than SASL PLAIN"))
 		}
 		return plainly(r.options.Account, r.secrets.Account), nil
@@ -139,7 +137,7 @@ func (r *registration) take(m *irc.Message) (say []string, err error) {
 		if r.options.Account != "" && !r.signed {
 			return nil, fmt.Errorf("the server let the bot in without its account %s", r.options.Account)
 		}
-		r.self.nick = m.Param(0)
+		r.self.nick = m.param(0)
 	case "005":
 		if len(m.Params) > 2 {
 			r.server.supports(m.Params[1 : len(m.Params)-1])
@@ -147,7 +145,7 @@ func (r *registration) take(m *irc.Message) (say []string, err error) {
 	case "376", "422": // the message of the day has ended, or there is none
 		return []string{"USERHOST " + r.self.nick}, nil
 	case "302":
-		r.self.user, r.self.host = userHost(m.Trailing())
+		r.self.user, r.self.host = userHost(m.trailing())
 		r.done = true
 	case "433", "436", "437", "432":
 		return r.nickTaken(m)
@@ -159,9 +157,9 @@ func (r *registration) take(m *irc.Message) (say []string, err error) {
 
 // capability takes what the server says of its capabilities. Each is asked for by
 // itself, because a server grants all of a line or none.
-func (r *registration) capability(m *irc.Message) (say []string, err error) {
-	offered := strings.Fields(m.Trailing())
-	switch m.Param(1) {
+func (r *registration) capability(m *message) (say []string, err error) {
+	offered := strings.Fields(m.trailing())
+	switch m.param(1) {
 	case "LS":
 		for _, o := range offered {
 			name, how, limited := strings.Cut(o, "=")
@@ -173,7 +171,7 @@ func (r *registration) capability(m *irc.Message) (say []string, err error) {
 			}
 		}
 		r.asked += len(say)
-		if m.Param(2) == "*" && len(m.Params) > 3 {
+		if m.param(2) == "*" && len(m.Params) > 3 {
 			return say, nil // more follows
 		}
 		if r.options.Account != "" {
@@ -220,7 +218,7 @@ func plainly(account, password string) (say []string) {
 
 // nickTaken tries a similar nick. One that the server never takes is of no use to
 // try again.
-func (r *registration) nickTaken(m *irc.Message) (say []string, err error) {
+func (r *registration) nickTaken(m *message) (say []string, err error) {
 	if m.Command == "432" && r.self.nick == r.options.Nick {
 		return nil, channel.Fatal(fmt.Errorf("the server does not take the nick %s: %s", r.options.Nick, words(m)))
 	}
@@ -232,8 +230,8 @@ func (r *registration) nickTaken(m *irc.Message) (say []string, err error) {
 }
 
 // unknown takes that a server does not know a command.
-func (r *registration) unknown(m *irc.Message) (say []string, err error) {
-	switch m.Param(1) {
+func (r *registration) unknown(m *message) (say []string, err error) {
+	switch m.param(1) {
 	case "CAP", "AUTHENTICATE":
 		if r.options.Account != "" {
 			return nil, channel.Fatal(fmt.Errorf("the server has no SASL: take the account %s out", r.options.Account))
@@ -245,7 +243,7 @@ func (r *registration) unknown(m *irc.Message) (say []string, err error) {
 }
 
 // refused is why a server does not let anybody in, nil if it does not say so.
-func refused(m *irc.Message) error {
+func refused(m *message) error {
 	switch m.Command {
 	case "464":
 		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
@@ -261,8 +259,8 @@ func refused(m *irc.Message) error {
 
 // notLetIn is why a server closes the connection before it has let the bot in. Some
 // have no number for it, and say it to people alone.
-func notLetIn(m *irc.Message) error {
-	said := strings.ToLower(m.Trailing())
+func notLetIn(m *message) error {
+	said := strings.ToLower(m.trailing())
 	switch {
 	case strings.Contains(said, "bad password"), strings.Contains(said, "password mismatch"), strings.Contains(said, "invalid password"):
 		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
@@ -273,8 +271,8 @@ func notLetIn(m *irc.Message) error {
 }
 
 // words are what a server says to people.
-func words(m *irc.Message) string {
-	s := plain(m.Trailing())
+func words(m *message) string {
+	s := plain(m.trailing())
 	if s == "" {
 		s = "no reason given"
 	}

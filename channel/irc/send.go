@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	irc "gopkg.in/irc.v4"
-
 	"mailroom"
 	"mailroom/channel/chat"
 )
@@ -64,10 +62,10 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 // say sends one line.
 func (c *connection) say(ctx context.Context, target, line string) (id string, err error) {
 	var refusal error
-	err = c.ask(ctx, "PRIVMSG "+target+" :"+line, func(m *irc.Message) {
+	err = c.ask(ctx, "PRIVMSG "+target+" :"+line, func(m *message) {
 		switch {
-		case m.Command == "PRIVMSG" && c.fold(m.Prefix.Name) == c.fold(c.self.nick) && c.fold(m.Param(0)) == c.fold(target):
-			id = m.Tags["msgid"]
+		case m.Command == "PRIVMSG" && c.fold(m.from.Name) == c.fold(c.self.nick) && c.fold(m.param(0)) == c.fold(target):
+			id = m.tag("msgid")
 		case refusal == nil:
 			refusal = c.refusal(m, target)
 		}
@@ -97,7 +95,7 @@ func (c *connection) enter(ctx context.Context) (leave func(), err error) {
 
 // ask sends a line, hands what arrives until the server's PONG to answer, within mu,
 // and returns then. Another end of it is unknown, unless nothing was sent.
-func (c *connection) ask(ctx context.Context, line string, answer func(m *irc.Message)) error {
+func (c *connection) ask(ctx context.Context, line string, answer func(m *message)) error {
 	q := &question{token: "q" + strconv.FormatInt(c.tokens.Add(1), 10), answer: answer, done: make(chan struct{})}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -167,16 +165,16 @@ func (c *connection) find(ctx context.Context, id string) (nick string, err erro
 		return "", permanent("%q is nobody on IRC", id)
 	}
 	var there, same bool
-	err = c.ask(ctx, "WHOIS "+p.nick, func(m *irc.Message) {
-		if c.fold(m.Param(1)) != c.fold(p.nick) {
+	err = c.ask(ctx, "WHOIS "+p.nick, func(m *message) {
+		if c.fold(m.param(1)) != c.fold(p.nick) {
 			return
 		}
 		switch m.Command {
 		case "311": // nick user host * :name
 			there = true
-			same = same || id == c.fold(m.Param(1)+"!"+m.Param(2)+"@"+m.Param(3))
+			same = same || id == c.fold(m.param(1)+"!"+m.param(2)+"@"+m.param(3))
 		case "330": // nick account :is logged in as
-			same = same || id == c.fold(m.Param(2))
+			same = same || id == c.fold(m.param(2))
 		}
 	})
 	switch {
@@ -206,8 +204,8 @@ func (c *connection) room(target int) int {
 
 // refusal is what an error of the server means for what was sent to a target, nil if
 // it is none.
-func (c *connection) refusal(m *irc.Message, target string) error {
-	if c.fold(m.Param(1)) != c.fold(target) {
+func (c *connection) refusal(m *message, target string) error {
+	if c.fold(m.param(1)) != c.fold(target) {
 		return nil
 	}
 	switch m.Command {

@@ -105,7 +105,7 @@ func FuzzParse(f *testing.F) {
 		if !ok {
 			return
 		}
-		if m.Command == "" || m.Prefix == nil {
+		if m.Command == "" {
 			t.Errorf("%q has no command: %+v", line, m)
 		}
 		r := newRegistration(Options{Nick: "bot"}, Secrets{})

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	irc "gopkg.in/irc.v4"
+	"github.com/ergochat/irc-go/ircmsg"
 )
 
 const (
@@ -40,7 +40,7 @@ func newWire(c net.Conn) *wire {
 }
 
 // read returns the next message. Lines that are none are passed over.
-func (w *wire) read() (*irc.Message, error) {
+func (w *wire) read() (*message, error) {
 	for {
 		line, err := w.reader.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -55,18 +55,42 @@ func (w *wire) read() (*irc.Message, error) {
 	}
 }
 
-// parse takes a line apart; the library does not expect one that ends with its tags.
-func parse(line string) (*irc.Message, bool) {
-	line = strings.TrimRight(line, "\r\n")
-	if tags, rest, found := strings.Cut(line, " "); strings.HasPrefix(tags, "@") {
-		rest = strings.TrimLeft(rest, " ")
-		if !found || rest == "" {
-			return nil, false
-		}
-		line = tags + " " + rest
+// message is a line of the server. A line without a source has an empty from.
+type message struct {
+	ircmsg.Message
+	from ircmsg.NUH
+}
+
+// parse reports false for a line that is no message. A tag whose value is not valid
+// costs a message its tags, never its text.
+func parse(line string) (*message, bool) {
+	m, err := ircmsg.ParseLine(line)
+	if errors.Is(err, ircmsg.ErrorInvalidTagContent) {
+		_, line, _ = strings.Cut(line, " ")
+		m, err = ircmsg.ParseLine(line)
 	}
-	m, err := irc.ParseMessage(line)
-	return m, err == nil
+	if err != nil {
+		return nil, false
+	}
+	from, _ := m.NUH() // fails without a source only
+	return &message{Message: m, from: from}, true
+}
+
+// param returns the parameter at i, counted from 0, or "" when there are fewer.
+func (m *message) param(i int) string {
+	if i >= len(m.Params) {
+		return ""
+	}
+	return m.Params[i]
+}
+
+// trailing returns the last parameter, or "" when there is none.
+func (m *message) trailing() string { return m.param(max(len(m.Params)-1, 0)) }
+
+// tag returns the value of a tag, or "" when it is missing.
+func (m *message) tag(name string) string {
+	_, value := m.GetTag(name)
+	return value
 }
 
 // write sends lines, each of which must be one.
