@@ -152,7 +152,8 @@ type connection struct {
 	acked    atomic.Bool  // the last heartbeat was acknowledged
 
 	// Owned by Receive.
-	at reading
+	at   reading
+	past past
 
 	// Owned by mu.
 	mu   sync.Mutex

@@ -2,7 +2,6 @@ package discord
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"strings"
 	"unicode/utf16"
@@ -147,16 +146,18 @@ func (m *message) nonce() string {
 	return text
 }
 
-// spoken is what a person says in a message; false of all others.
-func (c *connection) spoken(ctx context.Context, m *message) (e chat.Event, ok bool, err error) {
+// byPerson reports whether a person has written a message.
+func (m *message) byPerson() bool {
 	who := m.Author
-	if m.ID == "" || m.Channel == "" || who == nil || who.Bot || who.System || m.Webhook != "" || m.Type != messageSaid && m.Type != messageReply {
-		return e, false, nil
+	return m.ID != "" && m.Channel != "" && who != nil && !who.Bot && !who.System && m.Webhook == "" && (m.Type == messageSaid || m.Type == messageReply)
+}
+
+// spoken is what a person says in a message; false of all others.
+func (c *connection) spoken(m *message) (e chat.Event, ok bool) {
+	if !m.byPerson() {
+		return e, false
 	}
-	if e.Room, ok, err = c.where(ctx, m); err != nil || !ok {
-		return e, false, err
-	}
-	e.User = who.user(m.Member)
+	e.Room, e.User = c.room(m.Server, m.Channel, ""), m.Author.user(m.Member)
 	text := ""
 	if m.Content != nil {
 		text = *m.Content
@@ -171,7 +172,7 @@ func (c *connection) spoken(ctx context.Context, m *message) (e chat.Event, ok b
 	role := c.memory.role(m.Server)
 	e.Text = withoutMention(text, c.bot, role)
 	e.Addressed = !e.Room.Group || m.names(c.bot, role)
-	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != "", nil
+	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != ""
 }
 
 // names reports whether a message names the bot or its role, or answers it.
@@ -211,29 +212,8 @@ func withoutMention(text string, bot Bot, role string) string {
 	return text
 }
 
-// where is the room of a message. Which channel a thread is of is asked for if it is
-// not known; false if it is not there any more.
-func (c *connection) where(ctx context.Context, m *message) (at chat.Room, ok bool, err error) {
-	parent := ""
-	if m.RoomType != nil {
-		r := room{ID: m.Channel, Type: *m.RoomType}
-		if r.thread() && c.memory.parent(m.Channel) == "" {
-			if err := c.client.call(ctx, call{what: "ask for a thread", path: "/channels/" + m.Channel, out: &r}); err != nil {
-				if unreadable(err) {
-					c.link.Log().Warn("a message is left out: its thread is not there", "message", m.ID, "error", err)
-					return at, false, nil
-				}
-				return at, false, outage(c.refusedToken(ctx, err))
-			}
-			parent = r.Parent
-			c.learnThreads(r)
-		}
-	}
-	return c.room(m.Server, m.Channel, parent), true, nil
-}
-
 // room is where something in a channel or a thread is said. parent is the channel of a
-// thread, "" if it is known or there is none.
+// thread, "" if the memory has it or there is none.
 func (c *connection) room(server, channel, parent string) chat.Room {
 	if parent = cmp.Or(parent, c.memory.parent(channel)); parent != "" {
 		return chat.Room{Chat: parent, Topic: channel, Group: true}

@@ -269,7 +269,7 @@ func (c *connection) begun(f *frame) error {
 		return &lost{what: "begin a session", why: "the platform does not say whose it is"}
 	}
 	c.bot = ready.User
-	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaited: map[string]bool{}}
+	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaited: map[string]bool{}, behind: map[string]gap{}}
 	for _, s := range ready.Servers {
 		c.session.awaited[s.ID] = true
 	}

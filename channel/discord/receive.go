@@ -24,6 +24,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	c.link.Heard() // it was let in
+	c.past = newPast()
 	frames := make(chan *frame, ahead)
 	var reading sync.WaitGroup
 	var failed error
@@ -33,19 +34,40 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 		failed = c.read(ctx, frames)
 	})
 	defer reading.Wait()
+	defer c.past.beside.Wait()
 	defer cancel()
-	if err := c.handle(ctx, c.first, take); err != nil {
+	if err := c.loop(ctx, frames, take); err != nil {
 		return c.because(err)
-	}
-	for f := range frames {
-		if err := c.handle(ctx, f, take); err != nil {
-			return c.because(err)
-		}
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return trouble(failed)
+}
+
+// loop takes events, and what readers bring of histories, until there are no more frames.
+func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.Take) error {
+	if err := c.handle(ctx, c.first, take); err != nil {
+		return err
+	}
+	for {
+		due := c.readPast(ctx)
+		select {
+		case f, ok := <-frames:
+			if !ok {
+				return nil
+			}
+			if err := c.handle(ctx, f, take); err != nil {
+				return err
+			}
+		case p := <-c.past.told:
+			if err := c.takePast(ctx, p, take); err != nil {
+				return err
+			}
+			c.memory.save(c, c.session)
+		case <-due:
+		}
+	}
 }
 
 // read hands on events until the connection fails or ctx ends.
@@ -154,8 +176,10 @@ func (c *connection) beat(ctx context.Context) error {
 
 // handle takes one event in, and what it leads to. The session is resumed after it.
 func (c *connection) handle(ctx context.Context, f *frame, take chat.Take) error {
-	if err := c.event(ctx, f, take); err != nil {
-		return err
+	if !c.waits(f) {
+		if err := c.event(ctx, f, take); err != nil {
+			return err
+		}
 	}
 	if f.Seq != 0 {
 		c.session.seq = f.Seq
@@ -169,9 +193,12 @@ func (c *connection) handle(ctx context.Context, f *frame, take chat.Take) error
 func (c *connection) event(ctx context.Context, f *frame, take chat.Take) error {
 	switch f.Type {
 	case "READY":
-		return c.catchUpPrivate(ctx, take)
+		c.catchUpPrivate()
 	case "GUILD_CREATE":
-		return understood(c, f, func(s *server) error { return c.server(ctx, s, take) })
+		return understood(c, f, func(s *server) error {
+			c.server(s)
+			return nil
+		})
 	case "GUILD_DELETE":
 		return understood(c, f, func(s *server) error {
 			c.away(s)
@@ -220,9 +247,9 @@ func (c *connection) said(ctx context.Context, m *message, take chat.Take) error
 		c.memory.saw(m.nonce(), m.ID)
 		return nil
 	}
-	e, ok, err := c.spoken(ctx, m)
-	if !ok || err != nil {
-		return err
+	e, ok := c.spoken(m)
+	if !ok {
+		return nil
 	}
 	e.Kind, e.Key = chat.Said, m.ID
 	if !e.Room.Group {
@@ -237,9 +264,9 @@ func (c *connection) edited(ctx context.Context, m *message, take chat.Take) err
 	if m.Edited == "" || m.Content == nil {
 		return nil
 	}
-	e, ok, err := c.spoken(ctx, m)
-	if !ok || err != nil {
-		return err
+	e, ok := c.spoken(m)
+	if !ok {
+		return nil
 	}
 	e.Kind, e.Of, e.Key = chat.Edited, m.ID, "edit:"+m.ID+":"+m.Edited
 	return c.hand(ctx, e, "", take)
@@ -284,6 +311,6 @@ func (c *connection) tapped(ctx context.Context, i *interaction, take chat.Take)
 // hand takes an event in. id is that of a message that is new, "" if there is none.
 func (c *connection) hand(ctx context.Context, e chat.Event, id string, take chat.Take) error {
 	c.at.at = max(c.at.at, snowflake(id))
-	e.Position = c.at.position(len(c.session.awaited) > 0)
+	e.Position = c.at.position(c.lags())
 	return take(ctx, e)
 }

@@ -24,6 +24,17 @@ type session struct {
 	// awaited are the servers whose history is still to be looked at, since the time
 	// that the reading began with.
 	awaited map[string]bool
+	behind  map[string]gap // rooms whose history goes before their events, by their ids
+}
+
+// clone is a session whose maps and queues are its own.
+func (s session) clone() session {
+	s.awaited, s.behind = maps.Clone(s.awaited), maps.Clone(s.behind)
+	for id, g := range s.behind {
+		g.waiting = slices.Clip(g.waiting)
+		s.behind[id] = g
+	}
+	return s
 }
 
 // memory is what the connections of one bot share. It outlives them, and not the
@@ -84,8 +95,7 @@ func (m *memory) resumable(token string) (s session, ok bool) {
 	if m.session.token != token {
 		m.session, m.failed = session{}, 0
 	}
-	s = m.session
-	s.awaited = maps.Clone(s.awaited)
+	s = m.session.clone()
 	return s, s.id != ""
 }
 
@@ -104,8 +114,7 @@ func (m *memory) save(c *connection, s session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.owner == c {
-		s.awaited = maps.Clone(s.awaited)
-		m.session = s
+		m.session = s.clone()
 	}
 }
 

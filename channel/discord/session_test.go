@@ -303,3 +303,60 @@ func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
 		t.Errorf("the state is %+v", s)
 	}
 }
+
+// TestAHistoryThatFailsConcernsItsRoomAlone: other rooms go on, what is said in the room
+// waits in its order, and neither a lost connection nor another process skips anything.
+func TestAHistoryThatFailsConcernsItsRoomAlone(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]func(w *alone, dc *discordtest.Platform){
+		"an answer at last": func(*alone, *discordtest.Platform) {},
+		"a lost connection": func(w *alone, dc *discordtest.Platform) {
+			dc.Cut()
+			w.untilState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+		},
+		"another process": func(w *alone, _ *discordtest.Platform) {
+			w.stop()
+			w.run().connected()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dc := discordtest.New(t)
+			ann, dev, ops := dc.Person("Ann"), dc.Channel("dev"), dc.Channel("ops")
+			w := newAlone(t, dc).run()
+			w.connected()
+			ann.Says(dev, "one")
+			w.reads("one")
+			w.stop()
+			ann.Says(dev, "two")
+			hold := make(chan struct{})
+			dc.Fail(discordtest.History,
+				discordtest.Fault{Status: 500, Words: "Internal Server Error"},
+				discordtest.Fault{Status: 502, Raw: "<html>"},
+				discordtest.Fault{Status: 403, Code: 40333, Words: "internal network error"},
+				discordtest.Fault{Hold: hold},
+			)
+			w.run().connected()
+			until(t, "a history that is slow", func() bool { return len(dc.Calls(discordtest.History)) == 4 })
+			three := ann.Says(dev, "three")
+			ann.Edits(dev, three, "three, changed")
+			ann.Says(dev, "four")
+			ann.Says(ops, "elsewhere")
+			w.reads("one, elsewhere")
+			if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+				t.Errorf("the channel is %+v", s)
+			}
+			after(w, dc)
+			close(hold)
+			want := map[string]string{
+				"an answer at last": "one, elsewhere, two, three, three, changed, four",
+				// The history has it as it is then, and the change that has waited follows.
+				"a lost connection": "one, elsewhere, two, three, changed, four, three, changed",
+				"another process":   "one, elsewhere, two, three, changed, four",
+			}[name]
+			w.reads(want)
+			ann.Says(dev, "five")
+			w.reads(want + ", five")
+		})
+	}
+}
