@@ -149,6 +149,17 @@ func (t *tally) add(name, reason string) {
 	}
 }
 
+// Adds is how many bytes the names have that in takes and the agent does not hold:
+// 0 if all of them are renewed.
+func (p *Project) Adds(in *Reserve, now time.Time) (bytes int) {
+	for _, name := range in.Names {
+		if r := p.held.held(name, in.Holder, in.By.Name); r == nil || !r.Live(now) {
+			bytes += len(name) + len(in.Reason)
+		}
+	}
+	return bytes
+}
+
 // room refuses more than a project can have: a new name is compared with all that
 // there are.
 func (p *Project) room(in *Reserve, now time.Time) error {

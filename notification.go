@@ -54,6 +54,9 @@ func (in *Notify) Check() error {
 	return checkJSON("data", in.Data, MaxData)
 }
 
+// Size is how many bytes it carries.
+func (in *Notify) Size() int { return len(in.Event) + len(in.Data) }
+
 // Notify writes it into the project's log and returns its seq. Who knows the
 // project's inboxes must have those of the names in To made before. A Key seen
 // before answers with the first seq.

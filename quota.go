@@ -14,37 +14,42 @@ const (
 	QuotaThreads Quota = "threads" // threads that belong to it
 	QuotaBytes   Quota = "bytes"   // of the logs of its threads
 	QuotaWorkers Quota = "workers" // its workers whose lease has not ended
+	QuotaStreams Quota = "streams" // its streams and waits that are open, and as many sockets
 )
 
 // AllQuotas are all there are.
-func AllQuotas() []Quota { return []Quota{QuotaThreads, QuotaBytes, QuotaWorkers} }
+func AllQuotas() []Quota { return []Quota{QuotaThreads, QuotaBytes, QuotaWorkers, QuotaStreams} }
 
 // Use is what an owner has: sums of rows, written with them. See [Token.Used].
+// Streams is none of them: the server that has them open counts them in memory.
 type Use struct {
 	Threads int64 `json:"threads"`
 	Bytes   int64 `json:"bytes"`
 	Workers int64 `json:"workers"`
+	Streams int64 `json:"streams"`
 }
 
 // Plus adds two uses up.
 func (u Use) Plus(v Use) Use {
-	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers}
+	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers, u.Streams + v.Streams}
 }
 
 // Minus is u without v.
 func (u Use) Minus(v Use) Use {
-	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers}
+	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers, u.Streams - v.Streams}
 }
 
-// of is the use of one quota.
-func (u Use) of(q Quota) int64 {
+// Of is the use of one quota.
+func (u Use) Of(q Quota) int64 {
 	switch q {
 	case QuotaThreads:
 		return u.Threads
 	case QuotaBytes:
 		return u.Bytes
+	case QuotaWorkers:
+		return u.Workers
 	}
-	return u.Workers
+	return u.Streams
 }
 
 // Quotas bound a Use: what is not in them has the server's default, and 0 is no
@@ -65,7 +70,7 @@ func (q Quotas) Over(defaults Quotas) Quotas {
 func (q Quotas) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		if !slices.Contains(AllQuotas(), name) {
-			return invalid("quotas", "must name threads, bytes or workers", string(name))
+			return invalid("quotas", "must name threads, bytes, workers or streams", string(name))
 		}
 		if q[name] < 0 {
 			return invalid("quotas."+string(name), "must be 0, for no bound, or more", q[name])
@@ -78,7 +83,7 @@ func (q Quotas) Check() error {
 // stays, also if a quota was lowered below it.
 func (q Quotas) Admit(owner string, have, more Use) error {
 	for _, name := range AllQuotas() {
-		limit, used, add := q[name], have.of(name), more.of(name)
+		limit, used, add := q[name], have.Of(name), more.Of(name)
 		if limit == 0 || add <= 0 || used+add <= limit {
 			continue
 		}

@@ -44,7 +44,7 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 
 func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
 	got := mailroom.Quotas{"threads": 0, "bytes": 7}.Over(mailroom.Quotas{"threads": 5, "workers": 2})
-	wantEqual(t, "quotas", got, mailroom.Quotas{"threads": 0, "bytes": 7, "workers": 2})
+	wantEqual(t, "quotas", got, mailroom.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0})
 	for name, q := range map[string]mailroom.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {
 		if err := q.Check(); mailroom.CodeOf(err) != mailroom.Invalid {
 			t.Errorf("%s: %v", name, err)

@@ -85,9 +85,15 @@ const (
 func (in *Submit) Size() int {
 	n := len(in.Options)
 	for _, d := range in.Messages {
-		for _, p := range d.Parts {
-			n += len(p.Text) + len(p.Data)
-		}
+		n += PartsSize(d.Parts)
+	}
+	return n
+}
+
+// PartsSize is how many bytes parts carry.
+func PartsSize(parts []Part) (n int) {
+	for _, p := range parts {
+		n += len(p.Text) + len(p.Data)
 	}
 	return n
 }

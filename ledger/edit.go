@@ -75,6 +75,9 @@ func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64
 // Edit replaces the content of a message that nobody has read yet.
 func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
 	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.Loaded) error {
+		if err := b.admit(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
+			return err
+		}
 		return t.Edit(message, parts, b.now)
 	})
 	if err != nil {

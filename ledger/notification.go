@@ -25,6 +25,11 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 		if err := b.know(p.Loaded, in.Key); err != nil {
 			return Notified{}, err
 		}
+		if !p.Knows(in.Key) {
+			if err := b.admitIn(p.Loaded, in.By, in.Size()); err != nil {
+				return Notified{}, err
+			}
+		}
 		before := p.LastSeq
 		seq, err := p.Notify(in, b.now)
 		if err != nil {
@@ -202,6 +207,9 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 		if box, err = openInbox(rows[i]); err != nil || box.Owner != "" {
 			return box, err
 		}
+	}
+	if err := b.admitIn(p.Loaded, by, 0); err != nil {
+		return box, err
 	}
 	box.Owner = by.Name
 	p.Enter(by, b.now)

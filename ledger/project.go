@@ -37,6 +37,11 @@ func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff boo
 		if mayPutOff && p.Heavy(&in) {
 			return reserved{heavy: true}, nil
 		}
+		if adds := p.Adds(&in, b.now); adds > 0 {
+			if err := b.admitIn(p.Loaded, in.By, adds); err != nil {
+				return reserved{}, err
+			}
+		}
 		out, err := p.Reserve(in, b.now)
 		if err == nil {
 			_, err = b.inbox(p, in.Holder, in.By)

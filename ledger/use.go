@@ -79,6 +79,16 @@ func (b *batch) admit(owner string, add mailroom.Use) error {
 	return row.Quotas.Over(b.l.options.Quotas).Admit(owner, row.Used.Plus(b.more()[owner]), add)
 }
 
+// admitIn is admit for what a caller writes into the log of t, whose owner pays: so
+// many bytes, and the thread if by makes it.
+func (b *batch) admitIn(t *mailroom.Loaded, by *mailroom.Token, bytes int) error {
+	owner, add := t.Owner, mailroom.Use{Bytes: int64(bytes)}
+	if t.CreatedAt.IsZero() {
+		owner, add.Threads = by.Name, 1
+	}
+	return b.admit(owner, add)
+}
+
 // admitSubmit is admit for a submit, whose thread pays. One whose key is known
 // adds nothing; what was known of it was loaded.
 func (b *batch) admitSubmit(in *mailroom.Submit) error {

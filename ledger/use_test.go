@@ -115,3 +115,32 @@ func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 		wantEqual(t, "after their leases", d.used().Workers, 0)
 	})
 }
+
+func TestAQuotaBindsNotesReservationsAndEditsToo(t *testing.T) {
+	d := limited(t, mailroom.Quotas{"bytes": 1000, "threads": 2})
+	in := text("t", "one")
+	message := d.submit(in).Message
+	notify := func(event, key string) error {
+		_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", Key: key, By: ann(), Notification: mailroom.Notification{From: "a", Event: event}})
+		return err
+	}
+	wantCode(t, notify("done", "k"), "")
+	held := must(d.Reserve(d.ctx, reserve("a", "src/**")))(t).Granted[0]
+	_, err := d.Edit(d.ctx, "t", message, mailroom.Text(fmt.Sprintf("%1000d", 1)))
+	wantCode(t, err, mailroom.QuotaExceeded)
+	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
+	wantCode(t, notify("again", ""), mailroom.QuotaExceeded)
+	wantCode(t, notify("done", "k"), "") // a repeat adds nothing
+	_, err = d.Reserve(d.ctx, reserve("a", "doc/**"))
+	wantCode(t, err, mailroom.QuotaExceeded)
+	must(d.Reserve(d.ctx, reserve("a", "src/**")))(t) // a renewal adds nothing either
+	must(d.Release(d.ctx, held.ID, ann(), false))(t)
+	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"threads": 2}))(t)
+	other := reserve("a", "src/**")
+	other.Project = "another"
+	_, err = d.Reserve(d.ctx, other)
+	wantCode(t, err, mailroom.QuotaExceeded)
+	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
+	wantCode(t, err, mailroom.QuotaExceeded)
+	wantEqual(t, "threads", d.used().Threads, 2)
+}

@@ -12,6 +12,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/internal/metrics"
 )
 
 // fleet registers what tells about the agents, the workers and the work there is.
@@ -218,13 +219,37 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
 	err := onlyKnown(r.URL.Query(), nil)
 	var runs map[mailroom.Status]int
+	var tokens []*mailroom.Token
 	if err == nil {
 		runs, err = s.countRuns(r.Context(), true)
+	}
+	if err == nil {
+		tokens, err = s.options.Ledger.Tokens(r.Context())
 	}
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
 	s.options.Metrics.Present(runs, s.readers.open())
+	s.options.Metrics.Uses(s.levels(tokens))
 	s.options.Metrics.ServeHTTP(out, r)
+}
+
+// levels tell how much of each quota all tokens together use, and the one that is
+// nearest to its own. No number is of one token: their names are as many as the
+// operator makes.
+func (s *Server) levels(tokens []*mailroom.Token) map[mailroom.Quota]metrics.Level {
+	all := map[mailroom.Quota]metrics.Level{}
+	for _, q := range mailroom.AllQuotas() {
+		var l metrics.Level
+		for _, t := range tokens {
+			used := s.usedBy(t).Of(q)
+			l.Used += used
+			if limit := t.Quotas.Over(s.defaultQuotas())[q]; limit > 0 {
+				l.Fullest = max(l.Fullest, float64(used)/float64(limit))
+			}
+		}
+		all[q] = l
+	}
+	return all
 }

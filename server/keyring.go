@@ -20,6 +20,15 @@ import (
 // and how long a use of one goes unwritten.
 const rereadEvery = 500 * time.Millisecond
 
+// quota is what the name of a token may have of one thing, which is
+// others for names that have none of their own.
+func (k *keyring) quota(name string, q mailroom.Quota, others int64) int64 {
+	if n, ok := (*k.quotas.Load())[name][q]; ok {
+		return n
+	}
+	return others
+}
+
 // sum is the SHA-256 of a secret.
 type sum [sha256.Size]byte
 
@@ -36,6 +45,9 @@ type keyring struct {
 	// read first never replaces what was read later.
 	reading sync.Mutex
 	good    atomic.Pointer[map[sum]*grant] // of the rows; never changed in place
+	// quotas are those of the names that have some of their own; never changed in
+	// place. No grant ends when they change.
+	quotas atomic.Pointer[map[string]mailroom.Quotas]
 }
 
 // grant is what one token allows, for as long as it does.
@@ -61,6 +73,7 @@ func newKeyring(accounts Accounts, secret string, log *slog.Logger) *keyring {
 		k.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.Acting(mailroom.Operator))
 	}
 	k.good.Store(&map[sum]*grant{})
+	k.quotas.Store(&map[string]mailroom.Quotas{})
 	return k
 }
 
@@ -93,7 +106,11 @@ func (k *keyring) read(ctx context.Context) error {
 	}
 	before := *k.good.Load()
 	now := make(map[sum]*grant, len(rows))
+	quotas := map[string]mailroom.Quotas{}
 	for _, t := range rows {
+		if len(t.Quotas) > 0 {
+			quotas[t.Name] = t.Quotas
+		}
 		var s sum
 		if n, err := hex.Decode(s[:], []byte(t.Sum)); !t.RevokedAt.IsZero() || err != nil || n != len(s) {
 			continue
@@ -103,6 +120,7 @@ func (k *keyring) read(ctx context.Context) error {
 		}
 	}
 	k.good.Store(&now)
+	k.quotas.Store(&quotas)
 	for s, g := range before {
 		if now[s] != g {
 			g.end(errRevoked())

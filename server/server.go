@@ -244,11 +244,12 @@ func New(o Options) *Server {
 		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),
-		readers: slots{max: o.MaxStreams, what: "streams and waits", taken: map[string]int{}},
-		lines:   slots{max: o.MaxStreams, what: "sockets", taken: map[string]int{}},
+		readers: slots{what: "streams and waits", taken: map[string]int{}},
+		lines:   slots{what: "sockets", taken: map[string]int{}},
 		rounds:  rounds{standing: map[string]*standing{}},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 	}
+	s.readers.most, s.lines.most = s.mostStreams, s.mostStreams
 	for _, origin := range o.Origins {
 		// What is no origin matches none: welcome has the last word anyway.
 		_ = s.origins.AddTrustedOrigin(origin)

@@ -315,7 +315,7 @@ func (w *eventWriter) flush() error {
 
 // slots bounds how many of something one token has open.
 type slots struct {
-	max  int
+	most func(who string) int64 // 0: any number
 	what string
 
 	mu    sync.Mutex
@@ -333,13 +333,23 @@ func (s *slots) open() int {
 	return n
 }
 
-func (s *slots) enter(who string) (leave func(), err error) {
+// of is how many a token has taken.
+func (s *slots) of(who string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken[who] >= s.max {
+	return s.taken[who]
+}
+
+// enter takes one. The refusal is no [mailroom.QuotaExceeded]: what is open ends, and
+// then there is room for one who waits.
+func (s *slots) enter(who string) (leave func(), err error) {
+	most := s.most(who)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used := s.taken[who]; most > 0 && int64(used) >= most {
 		return nil, &mailroom.Error{
 			Code: mailroom.RateLimited, RetryAfter: time.Second,
-			Message: fmt.Sprintf("this token has %d %s open, which is the most: close some", s.max, s.what),
+			Message: fmt.Sprintf("this token has %d of %d %s open: close some", used, most, s.what),
 		}
 	}
 	s.taken[who]++

@@ -188,6 +188,32 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 	}
 }
 
+func TestATokenHasSoManyStreamsAsItsQuotaSays(t *testing.T) {
+	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
+	f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit)
+	bob := f.as(f.token("bob", "", mailroom.MayRead, mailroom.MaySubmit))
+	if _, err := f.client.SetQuotas(t.Context(), "bob", mailroom.Quotas{mailroom.QuotaStreams: 2}); err != nil {
+		t.Fatal(err)
+	}
+	bob.submit("t", "one")
+	bob.open(200, "/v1/threads/t/stream")
+	bob.open(200, "/v1/threads/t/stream")
+	a := bob.call("GET /v1/threads/t/stream", "")
+	if p := a.problem(t); a.status != 429 || !strings.Contains(p.Detail, "2 of 2 streams and waits") {
+		t.Errorf("%d %s, want 429 with limit and use", a.status, a.body)
+	}
+	tokens, err := f.client.Tokens(t.Context())
+	if err != nil || tokens[1].Used.Streams != 2 || tokens[1].Quotas[mailroom.QuotaStreams] != 2 || tokens[0].Quotas[mailroom.QuotaStreams] != 1 {
+		t.Errorf("tokens: %+v, %v, want use and limits of streams", tokens, err)
+	}
+	told := f.call("GET /metrics", "").body
+	for _, want := range []string{`mailroom_quota_used{quota="threads"} 1`, `mailroom_quota_used{quota="streams"} 2`, `mailroom_quota_fullest_ratio{quota="streams"} 1`} {
+		if !strings.Contains(told, "\n"+want+"\n") {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
 func TestAReaderThatStopsReadingIsCutOff(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.WriteTimeout = 50 * time.Millisecond })
 	text := strings.Repeat("x", 64<<10)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
+	"maps"
 	"strings"
 
 	"mailroom"
@@ -85,6 +86,25 @@ func (s *Server) reread(ctx context.Context) {
 	}
 }
 
+// defaultQuotas are those of tokens that say nothing else.
+func (s *Server) defaultQuotas() mailroom.Quotas {
+	all := mailroom.Quotas{mailroom.QuotaStreams: int64(s.options.MaxStreams)}
+	maps.Copy(all, s.options.Quotas)
+	return all
+}
+
+// usedBy is what the name of a token has, with what is open at this server.
+func (s *Server) usedBy(t *mailroom.Token) mailroom.Use {
+	used := t.Used
+	used.Streams = int64(max(s.readers.of(t.Name), s.lines.of(t.Name)))
+	return used
+}
+
+// mostStreams is how many streams and waits a token may have open at a time.
+func (s *Server) mostStreams(name string) int64 {
+	return s.keys.quota(name, mailroom.QuotaStreams, int64(s.options.MaxStreams))
+}
+
 type setQuotasInput struct {
 	Name string `path:"name" doc:"Name of a token."`
 	Body client.TokenPatch
@@ -95,12 +115,13 @@ func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[clien
 	if err != nil {
 		return nil, within("body.", err)
 	}
+	s.reread(ctx)
 	return &body[client.Token]{s.showToken(row)}, nil
 }
 
 func (s *Server) showToken(t *mailroom.Token) client.Token {
 	return client.Token{
 		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.options.Quotas), Used: t.Used, CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.defaultQuotas()), Used: s.usedBy(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}
 }

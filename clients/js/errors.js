@@ -3,7 +3,7 @@
 /**
  * Why a call or a stream failed. code is one of the server's: invalid,
  * unauthenticated, forbidden, not_found, conflict, busy, lease_lost, gone,
- * too_large, rate_limited, internal, unavailable. "unavailable" means that the
+ * quota, too_large, rate_limited, internal, unavailable. "unavailable" means that the
  * outcome is not known, "internal" also stands for an answer nobody expected.
  */
 export class MailroomError extends Error {

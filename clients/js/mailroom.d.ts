@@ -1,7 +1,7 @@
 // Types of mailroom.js. What the server sends is described at /openapi.json.
 
 export type Code =
-  | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone'
+  | 'invalid' | 'unauthenticated' | 'forbidden' | 'not_found' | 'conflict' | 'busy' | 'lease_lost' | 'gone' | 'quota'
   | 'too_large' | 'rate_limited' | 'internal' | 'unavailable';
 
 export type RunStatus = 'queued' | 'running' | 'waiting' | 'completed' | 'failed' | 'cancelled';

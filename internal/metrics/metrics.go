@@ -39,6 +39,8 @@ type Metrics struct {
 
 	runs        *prometheus.GaugeVec // status
 	subscribers prometheus.Gauge
+
+	used, fullest *prometheus.GaugeVec // quota
 }
 
 // New makes Metrics with nothing counted yet.
@@ -80,7 +82,13 @@ func New() *Metrics {
 		Help: "From the call of an operation to its answer; not of claims that stood until something was due.",
 	}, []string{"operation"})
 	m.operationSeconds = newFamily(1, took.WithLabelValues)
-	r.MustRegister(took, m.runs, m.subscribers)
+	m.used = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "quota_used", Help: "What all tokens together have of what quotas bound, without the operator.",
+	}, []string{"quota"})
+	m.fullest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "quota_fullest_ratio", Help: "Use by limit of the token that is nearest to its quota, 0 without limits.",
+	}, []string{"quota"})
+	r.MustRegister(took, m.runs, m.subscribers, m.used, m.fullest)
 	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -152,6 +160,20 @@ func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int) {
 		m.runs.WithLabelValues(string(status)).Set(float64(n))
 	}
 	m.subscribers.Set(float64(subscribers))
+}
+
+// Level is how much of what one quota bounds is used.
+type Level struct {
+	Used    int64   // by all tokens
+	Fullest float64 // use by limit of the token nearest to its limit
+}
+
+// Uses sets what tokens use, which is looked up when somebody asks.
+func (m *Metrics) Uses(levels map[mailroom.Quota]Level) {
+	for q, l := range levels {
+		m.used.WithLabelValues(string(q)).Set(float64(l.Used))
+		m.fullest.WithLabelValues(string(q)).Set(l.Fullest)
+	}
 }
 
 // ServeHTTP answers with all numbers in the text format of Prometheus.

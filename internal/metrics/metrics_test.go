@@ -41,6 +41,8 @@ func TestWhatIsToldIsCounted(t *testing.T) {
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.Cancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
 	m.Present(map[mailroom.Status]int{mailroom.Queued: 7}, 2)
 
+	m.Uses(map[mailroom.Quota]Level{mailroom.QuotaThreads: {Used: 12, Fullest: 0.5}})
+
 	got := scrape(t, m)
 	for name, want := range map[string]string{
 		`mailroom_operations_total{operation="submit",result="ok"}`:       "1",
@@ -64,6 +66,8 @@ func TestWhatIsToldIsCounted(t *testing.T) {
 		`mailroom_lease_renewals_total{result="ok"}`:                      "1",
 		`mailroom_lease_renewals_total{result="lease_lost"}`:              "1",
 		`mailroom_runs{status="queued"}`:                                  "7",
+		`mailroom_quota_used{quota="threads"}`:                            "12",
+		`mailroom_quota_fullest_ratio{quota="threads"}`:                   "0.5",
 		`mailroom_stream_subscribers`:                                     "2",
 	} {
 		if got[name] != want {
