@@ -106,7 +106,7 @@ func (in *Submit) checkOptions() error {
 		}
 	}
 	if size > MaxMetadata {
-		return invalid("metadata", fmt.Sprintf("is larger than %d bytes", MaxMetadata), size)
+		return tooLarge("metadata", fmt.Sprintf("is larger than %d bytes", MaxMetadata), size)
 	}
 	return nil
 }
@@ -166,6 +166,9 @@ func (in *Submit) checkDrafts() error {
 }
 
 func checkParts(at string, parts []Part) error {
+	if len(parts) > MaxParts {
+		return invalid(at+"parts", fmt.Sprintf("are more than %d", MaxParts), len(parts))
+	}
 	size, empty := 0, true
 	for i, p := range parts {
 		where := fmt.Sprintf("%sparts[%d]", at, i)
@@ -175,8 +178,8 @@ func checkParts(at string, parts []Part) error {
 		if !cleanText(p.URI + p.Name + p.MimeType) {
 			return invalid(where, "must be valid UTF-8 without NUL", "")
 		}
-		if len(p.Data) > MaxText {
-			return tooLarge(where+".data", fmt.Sprintf("is larger than %d bytes", MaxText), len(p.Data))
+		if err := p.checkLabels(where); err != nil {
+			return err
 		}
 		if len(p.Data) > 0 || p.Type == "data" {
 			if err := checkJSON(where+".data", p.Data, MaxText); err != nil {
@@ -207,10 +210,24 @@ func checkParts(at string, parts []Part) error {
 	return nil
 }
 
+// checkLabels bounds what stands beside the content of a part.
+func (p *Part) checkLabels(where string) error {
+	for _, l := range []struct {
+		field, text string
+		most        int
+	}{{".uri", p.URI, MaxURI}, {".name", p.Name, MaxLabel}, {".mime_type", p.MimeType, MaxLabel}} {
+		if utf8.RuneCountInString(l.text) > l.most {
+			return invalid(where+l.field, fmt.Sprintf("is longer than %d characters", l.most), utf8.RuneCountInString(l.text))
+		}
+	}
+	return nil
+}
+
+// checkJSON refuses what is not JSON, or has more than limit bytes.
 func checkJSON(where string, raw json.RawMessage, limit int) error {
 	switch {
 	case len(raw) > limit:
-		return invalid(where, fmt.Sprintf("is larger than %d bytes", limit), len(raw))
+		return tooLarge(where, fmt.Sprintf("is larger than %d bytes", limit), len(raw))
 	case !json.Valid(raw) || !utf8.Valid(raw) || bytes.IndexByte(raw, 0) >= 0:
 		return invalid(where, "is not valid JSON", "")
 	}

@@ -4,10 +4,13 @@ import "time"
 
 // Limits of the system. Sizes are bytes.
 const (
-	MaxThreadID   = 200 // characters
-	MaxSubmitKey  = 200 // characters
-	MaxMessages   = 100 // in one submit
+	MaxThreadID   = 200  // characters
+	MaxSubmitKey  = 200  // characters
+	MaxMessages   = 100  // in one submit
+	MaxParts      = 1000 // of one message
 	MaxText       = 1 << 20
+	MaxURI        = 8192    // characters, of a part
+	MaxLabel      = 1000    // characters of a name that is shown: of a file, a step, an effect
 	MaxPage       = 4 << 20 // bytes of one page of a list, unless its first item is larger
 	MaxOptions    = 64 << 10
 	MaxMetadata   = 16 << 10

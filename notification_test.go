@@ -48,7 +48,11 @@ func TestWhatIsNoNotification(t *testing.T) {
 		"larger":  {From: "x", Event: "e", Data: json.RawMessage(`"` + strings.Repeat("d", MaxData) + `"`)},
 	} {
 		_, err := a.Notify(Notify{Project: "p", By: owner(), Notification: n}, a.now)
-		if CodeOf(err) != Invalid || !strings.Contains(err.Error(), strings.TrimRight(location, ": ")) {
+		want := Invalid
+		if location == "larger" {
+			location, want = "data: is larger", TooLarge
+		}
+		if CodeOf(err) != want || !strings.Contains(err.Error(), strings.TrimRight(location, ": ")) {
 			t.Errorf("%s: got %v", location, err)
 		}
 	}

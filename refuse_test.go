@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,18 +27,24 @@ func badSubmits() map[string]func(s *mailroom.Submit) {
 		"blank text":            part(mailroom.Part{Type: "text", Text: " \n\t"}),
 		"text that is not":      part(mailroom.Part{Type: "text", Text: "a\xff"}),
 		"text with NUL":         part(mailroom.Part{Type: "text", Text: "a\x00"}),
-		"long text":             part(mailroom.Part{Type: "text", Text: strings.Repeat("a", mailroom.MaxText+1)}),
+		"large text":            part(mailroom.Part{Type: "text", Text: strings.Repeat("a", mailroom.MaxText+1)}),
 		"unknown part":          part(mailroom.Part{Type: "image", URI: "x:y"}),
 		"data without data":     part(mailroom.Part{Type: "data"}),
 		"data that is not":      part(mailroom.Part{Type: "data", Data: json.RawMessage(`{`)}),
 		"data that is not text": part(mailroom.Part{Type: "data", Data: json.RawMessage("\"\xff\"")}),
-		"long data":             part(mailroom.Part{Type: "data", Data: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxText) + `"`)}),
+		"large data":            part(mailroom.Part{Type: "data", Data: json.RawMessage(`"` + strings.Repeat("a", mailroom.MaxText) + `"`)}),
 		"bad data elsewhere":    part(mailroom.Part{Type: "text", Text: "a", Data: json.RawMessage(`{`)}),
 		"file without uri":      part(mailroom.Part{Type: "file", Name: "a"}),
-		"file with NUL":         part(mailroom.Part{Type: "file", URI: "x:y", Name: "\x00"}),
-		"name of a text":        part(mailroom.Part{Type: "text", Text: "a", Name: "\xff"}),
-		"role assistant":        func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.Assistant },
-		"unknown visibility":    func(s *mailroom.Submit) { s.Messages[0].Visibility = "some" },
+		"long uri":              part(mailroom.Part{Type: "file", URI: strings.Repeat("é", mailroom.MaxURI+1)}),
+		"long file name":        part(mailroom.Part{Type: "file", URI: "x:y", Name: strings.Repeat("é", mailroom.MaxLabel+1)}),
+		"long mime type":        part(mailroom.Part{Type: "file", URI: "x:y", MimeType: strings.Repeat("é", mailroom.MaxLabel+1)}),
+		"1001 parts": func(s *mailroom.Submit) {
+			s.Messages[0].Parts = slices.Repeat(mailroom.Text("a"), mailroom.MaxParts+1)
+		},
+		"file with NUL":      part(mailroom.Part{Type: "file", URI: "x:y", Name: "\x00"}),
+		"name of a text":     part(mailroom.Part{Type: "text", Text: "a", Name: "\xff"}),
+		"role assistant":     func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.Assistant },
+		"unknown visibility": func(s *mailroom.Submit) { s.Messages[0].Visibility = "some" },
 		"101 messages": func(s *mailroom.Submit) {
 			for range 100 {
 				s.Messages = append(s.Messages, s.Messages[0])
@@ -74,6 +81,15 @@ func badSubmits() map[string]func(s *mailroom.Submit) {
 	}
 }
 
+// codeOfCase is the code of a refusal by the name of its case: what is large has more
+// bytes than it may.
+func codeOfCase(name string) mailroom.Code {
+	if strings.HasPrefix(name, "large ") && name != "large jitter" {
+		return mailroom.TooLarge
+	}
+	return mailroom.Invalid
+}
+
 func TestABadSubmitIsRefused(t *testing.T) {
 	for name, spoil := range badSubmits() {
 		t.Run(name, func(t *testing.T) {
@@ -84,11 +100,7 @@ func TestABadSubmitIsRefused(t *testing.T) {
 				s.Key = "k"
 				spoil(&s)
 				_, err := w.submit(s)
-				want := mailroom.Invalid
-				if name == "long text" || name == "long data" {
-					want = mailroom.TooLarge
-				}
-				if mailroom.CodeOf(err) != want {
+				if want := codeOfCase(name); mailroom.CodeOf(err) != want {
 					t.Errorf("%s: got error %v, want %s", state, err, want)
 				}
 				var e *mailroom.Error
@@ -167,14 +179,14 @@ func TestABadStepIsRefused(t *testing.T) {
 		"send of bad data":       {Step: send(func(s *mailroom.Send) { s.Parts = []mailroom.Part{{Type: "data", Data: json.RawMessage(`{`)}} })},
 		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
 		"message with NUL":       {Message: said("\x00")},
-		"long message":           {Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"large message":          {Message: said(strings.Repeat("a", mailroom.MaxText+1))},
 		"message with a bad id":  {Message: &mailroom.Said{ID: "\xff", Text: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			states["running"](w)
 			_, err := w.append(a)
-			wantCode(t, err, mailroom.Invalid)
+			wantCode(t, err, codeOfCase(name))
 		})
 	}
 }
@@ -199,14 +211,14 @@ func TestABadSettleIsRefused(t *testing.T) {
 		"large jitter":           {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: 1.1},
 		"jitter without measure": {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
 		"message with NUL":       {Outcome: mailroom.Complete, Message: said("\x00")},
-		"long message":           {Outcome: mailroom.Release, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"large message":          {Outcome: mailroom.Release, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, state := range []string{"running", "stopping"} {
 				w := newWorld(t)
 				states[state](w)
 				_, err := w.settle(s)
-				wantCode(t, err, mailroom.Invalid)
+				wantCode(t, err, codeOfCase(name))
 			}
 		})
 	}
@@ -217,13 +229,13 @@ func TestABadFlushIsRefused(t *testing.T) {
 		"half a character": {Text: "\xc3"},
 		"NUL":              {Text: "\x00"},
 		"before the start": {Offset: -1, Text: "a"},
-		"beyond the end":   {Offset: mailroom.MaxText, Text: "a"},
+		"large offset":     {Offset: mailroom.MaxText, Text: "a"},
 	} {
 		w := newWorld(t)
 		states["running"](w)
 		err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error { return l.Flush(w.claim(), p) })
-		if mailroom.CodeOf(err) != mailroom.Invalid {
-			t.Errorf("%s: got error %v, want invalid", name, err)
+		if want := codeOfCase(name); mailroom.CodeOf(err) != want {
+			t.Errorf("%s: got error %v, want %s", name, err, want)
 		}
 	}
 }

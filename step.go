@@ -98,8 +98,10 @@ func (s *Said) check() error {
 	switch {
 	case s == nil:
 		return nil
-	case !cleanText(s.Text) || len(s.Text) > MaxText:
-		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL, at most %d bytes", MaxText), len(s.Text))
+	case len(s.Text) > MaxText:
+		return tooLarge("text", fmt.Sprintf("is longer than %d bytes", MaxText), len(s.Text))
+	case !cleanText(s.Text):
+		return invalid("text", "must be valid UTF-8 without NUL", len(s.Text))
 	case !cleanText(s.ID):
 		return invalid("message", "must be valid UTF-8 without NUL", s.ID)
 	}
@@ -282,8 +284,11 @@ func (t *Loaded) Flush(c Claim, p Partial) error {
 	if err != nil {
 		return err
 	}
-	if !cleanText(p.Text) || p.Offset < 0 || p.Offset+len(p.Text) > MaxText {
-		return invalid("text", fmt.Sprintf("must be valid UTF-8 without NUL within the first %d bytes", MaxText), p.Offset)
+	if p.Offset > MaxText-len(p.Text) {
+		return tooLarge("text", fmt.Sprintf("ends behind the first %d bytes of its message", MaxText), p.Offset)
+	}
+	if !cleanText(p.Text) || p.Offset < 0 {
+		return invalid("text", "must be valid UTF-8 without NUL, from an offset of 0 or more", p.Offset)
 	}
 	t.pieces = slices.DeleteFunc(t.pieces, func(old Partial) bool { return old.Run == p.Run && old.Offset == p.Offset })
 	t.pieces = append(t.pieces, p)

@@ -138,7 +138,7 @@ func (a *Ask) Check() error {
 		return invalid("tickets", "need a name, and text without NUL", a.Name)
 	}
 	if n := len(a.Name) + len(a.Prompt) + len(a.Action); n > MaxAnswer {
-		return invalid("tickets", fmt.Sprintf("have more than %d bytes of text", MaxAnswer), n)
+		return tooLarge("tickets", fmt.Sprintf("have more than %d bytes of text", MaxAnswer), n)
 	}
 	for _, at := range []time.Time{a.Expires, a.Expires.UTC()} { // it is written as given, and as shown
 		if _, err := at.MarshalJSON(); err != nil || at.Year() < 1 {
@@ -386,6 +386,9 @@ func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, 
 		if err := checkJSON("answer", d.Answer, MaxAnswer); err != nil {
 			return nil, false, err
 		}
+	}
+	if len(d.Reason) > MaxAnswer {
+		return nil, false, tooLarge("reason", fmt.Sprintf("is larger than %d bytes", MaxAnswer), len(d.Reason))
 	}
 	if !cleanText(d.Reason) {
 		return nil, false, invalid("reason", "must be valid UTF-8 without NUL", "")

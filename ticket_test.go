@@ -69,7 +69,8 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Answer = json.RawMessage(`{`) }, mailroom.Invalid},
 		{"q", mailroom.Answer, func(d *mailroom.Decision) {
 			d.Answer = json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxAnswer) + `"`)
-		}, mailroom.Invalid},
+		}, mailroom.TooLarge},
+		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Reason = strings.Repeat("x", mailroom.MaxAnswer+1) }, mailroom.TooLarge},
 		{"q", mailroom.Approve, nil, mailroom.Invalid},
 		{"hook", mailroom.Answer, nil, ""},
 		{"later", mailroom.Answer, nil, mailroom.Invalid},
@@ -85,7 +86,7 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 		}
 		_, err := w.decide(d)
 		if got := mailroom.CodeOf(err); got != c.want {
-			t.Errorf("%s of %q with %+v: got %v, want %q", c.verdict, c.name, d, err, c.want)
+			t.Errorf("%s of %q with %.200s: got %v, want %q", c.verdict, c.name, fmt.Sprint(d), err, c.want)
 		}
 	}
 }
@@ -206,10 +207,14 @@ func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
+		want := mailroom.Invalid
+		if len(a.Prompt) >= mailroom.MaxAnswer {
+			want = mailroom.TooLarge
+		}
 		_, err := w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
-		wantCode(t, err, mailroom.Invalid)
+		wantCode(t, err, want)
 		_, err = w.settle(parked(false, a))
-		wantCode(t, err, mailroom.Invalid)
+		wantCode(t, err, want)
 	}
 	w := newWorld(t)
 	w.must(in("", "x"))

@@ -161,7 +161,11 @@ func (r *Runner) logged(s standing, what occasion) {
 	}
 	switch s.condition {
 	case Failed, GaveUp:
-		r.log.Error("channel failed and is not tried again", args...)
+		text := "channel failed and is not tried again"
+		if !s.due.IsZero() { // its supervisor panicked
+			text = "channel failed and is tried again"
+		}
+		r.log.Error(text, args...)
 	case Parked:
 		r.log.Error("channel keeps failing and needs attention; it is tried now and then", args...)
 	default:
@@ -237,13 +241,47 @@ func (r *Runner) Run(ctx context.Context) {
 		defer recovery.Log(r.log, "what keeps a channel's changes")
 		r.keep(keeping)
 	})
-	r.tell(event{what: begun})
 	for ctx.Err() == nil {
-		r.wait(ctx, r.turn(ctx))
+		err := recovery.Call(r.log, "a channel's supervisor", func() error { r.supervise(ctx); return nil })
+		if err != nil {
+			r.restart(ctx, err)
+		}
 	}
 	r.finish()
 	enough()
 	parts.Wait()
+}
+
+// supervise keeps the channel going until ctx ends.
+func (r *Runner) supervise(ctx context.Context) {
+	r.tell(event{what: begun})
+	for ctx.Err() == nil {
+		r.wait(ctx, r.turn(ctx))
+	}
+}
+
+// restart notes a panic of supervise, so that the channel shows as failed and its next
+// adapter comes after a pause. If that panics as well, it is the pause itself: a
+// supervisor that always panics must not take a whole processor.
+func (r *Runner) restart(ctx context.Context, why error) {
+	err := recovery.Call(r.log, "a channel's supervisor", func() error {
+		r.mu.Lock()
+		if r.standing.phase == opening && (r.life == nil || r.life.adapter != r.standing.adapter) {
+			r.standing.phase, r.standing.by = absent, time.Time{} // it was never begun
+		}
+		r.mu.Unlock()
+		r.tell(event{what: crashed, reason: "the channel's supervisor failed: " + short(why)})
+		return nil
+	})
+	if err == nil {
+		return
+	}
+	pause := time.NewTimer(r.options.Pace.First)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
 }
 
 // turn begins a new adapter if it is time for one, and returns when something is to be done next.

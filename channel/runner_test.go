@@ -31,7 +31,8 @@ type platform struct {
 	deliver   func(ctx context.Context, l *channel.Link) error
 	delivered func(d channel.Delivery) // before deliver
 	close     func() error
-	unkept    error // what becomes of notes
+	unkept    error       // what becomes of notes
+	bomb      atomic.Bool // the next step of the channel panics, once
 
 	mu    sync.Mutex
 	tries []time.Time // of Connect
@@ -183,7 +184,12 @@ func begin(t *testing.T, name string, pace channel.Pace, prepare func(p *platfor
 	prepare(b.p)
 	b.notes.fail = b.p.unkept
 	b.Runner = channel.New(channel.Options{
-		Name: name, Kind: "k", Connect: b.p.Connect, Pace: pace, Ledger: b.notes, Jitter: func() float64 { return 0 },
+		Name: name, Kind: "k", Connect: b.p.Connect, Pace: pace, Ledger: b.notes, Jitter: func() float64 {
+			if b.p.bomb.CompareAndSwap(true, false) {
+				panic("bomb")
+			}
+			return 0
+		},
 		Log: slog.New(slog.NewTextHandler(b.log, nil)),
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -545,6 +551,31 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 		p.receive = func(ctx context.Context, l *channel.Link) error {
 			l.Heard()
 			<-ctx.Done()
+			return nil
+		}
+	})
+}
+
+// TestAPanicOfASupervisorRestartsIt has the supervisor of a channel panic while it notices that nothing was heard: Run goes
+// on, the channel shows as failed, and the next adapter connects after a pause.
+func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
+	pace := channel.Pace{First: time.Minute, Fresh: 30 * time.Second}
+	running(t, pace, func(b *bubble) {
+		b.is(channel.Connected, "")
+		b.p.bomb.Store(true)
+		b.after(31 * time.Second)
+		s := b.is(channel.Failed, "the channel's supervisor failed: panic: bomb")
+		if s.NextTry.IsZero() || s.Attempts != 1 {
+			t.Errorf("next try %v after %d attempts, want one after 1", s.NextTry, s.Attempts)
+		}
+		if log := b.log.String(); !strings.Contains(log, "panic recovered") || !strings.Contains(log, "channel.(*Runner).supervise") {
+			t.Errorf("the log has no stack: %s", log)
+		}
+		b.after(time.Minute)
+		b.is(channel.Connected, "")
+	}, func(p *platform) {
+		p.connect = func(_ context.Context, l *channel.Link) error {
+			l.Heard()
 			return nil
 		}
 	})

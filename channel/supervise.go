@@ -117,6 +117,7 @@ const (
 	ticked           // time has passed
 	resumed          // somebody wants it tried now
 	changed          // its configuration is another
+	crashed          // the supervisor itself panicked
 )
 
 // event is an occasion, with what it brings.
@@ -174,6 +175,22 @@ func (p Pace) next(s standing, e event) (standing, action) {
 		return p.tick(s, e)
 	case resumed, changed:
 		return p.resume(s, e)
+	case crashed:
+		return p.crash(s, e)
+	}
+	return s, nothing
+}
+
+// crash takes a panic of the supervisor. The adapter ends, because what it has reported
+// may be lost. Unlike other failed channels, this one is tried again after a pause.
+func (p Pace) crash(s standing, e event) (standing, action) {
+	s.attempts++
+	s.due = e.at.Add(p.pause(s.attempts, e.jitter))
+	if s = s.to(Failed, e.reason, e.at); s.phase.live() {
+		return p.retire(s, e.at), closeIt
+	}
+	if s.downSince.IsZero() {
+		s.downSince = e.at
 	}
 	return s, nothing
 }

@@ -7,7 +7,7 @@ import "time"
 type Channel struct {
 	Name   string     `json:"name"`
 	Kind   string     `json:"kind" doc:"Of its platform."`
-	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed" doc:"connected only while its last success is fresh; silent and queued are tried again at next_try; parked too, but somebody should look; gave_up and failed only when resumed."`
+	State  string     `json:"state" enum:"starting,connected,silent,queued,parked,gave_up,failed" doc:"connected only while its last success is fresh; silent and queued are tried again at next_try; parked too, but somebody should look; gave_up and failed only when resumed, or at next_try where there is one."`
 	Since  *time.Time `json:"since" doc:"Of the state."`
 	Reason *string    `json:"reason" doc:"Why it is not connected, or what holds it up."`
 

@@ -61,6 +61,34 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 	}
 }
 
+// TestAPanicOfASettleCountsAsAFailure has each settle panic that carries a message, before it is committed.
+func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
+	inside(t, func(h *house) {
+		p := h.newProcess()
+		h.others = append(h.others, p)
+		o := serving(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, s.Run().Thread) })
+		p.engines = append(p.engines, p.begin(unsettled{p.ledger}, p.bus, o))
+		bad := h.send("bad", "x")
+		good := h.send("good", "x")
+		h.wait(time.Minute)
+		r := h.status(bad.Run, mailroom.Failed)
+		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil || !strings.Contains(r.Error.Message, "panic: bomb") {
+			t.Errorf("got %d failures, %d lost claims and error %v, want %d, 0 and the panic", r.Failures, r.Lost, r.Error, mailroom.DefaultAttempts)
+		}
+		h.status(good.Run, mailroom.Completed)
+	})
+}
+
+// unsettled is a ledger that panics over the message "bad" of a settle.
+type unsettled struct{ engine.Ledger }
+
+func (l unsettled) SettleFreeing(ctx context.Context, in mailroom.Settle, free func()) (*mailroom.Run, error) {
+	if in.Message != nil && in.Message.Text == "bad" {
+		panic("bomb")
+	}
+	return l.Ledger.SettleFreeing(ctx, in, free)
+}
+
 // TestAPanicBesideAnAgentKeepsItsSlot has the engine panic while the agent works: its context ends, the attempt fails,
 // and its slot is given back only once the agent has returned.
 func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {

@@ -242,13 +242,19 @@ func (s *session) lost(err error) error {
 // close ends the session: no call does anything from here on. It returns the
 // text that was being written, and the number of the settle.
 func (s *session) close() (*mailroom.Said, int) {
-	s.flushing.lock()
-	s.turn.lock()
-	s.closed.Store(true)
-	said, number := s.text.said(), s.step+1
-	s.turn.leave()
-	s.flushing.leave()
+	said, number := s.last()
 	s.wantFlush() // the flusher sees that it is over
 	s.flusher.Wait()
 	return said, number
+}
+
+// last closes the session for steps and returns what the last one would have: the
+// message being written, and its number.
+func (s *session) last() (*mailroom.Said, int) {
+	s.flushing.lock()
+	defer s.flushing.leave()
+	s.turn.lock()
+	defer s.turn.leave()
+	s.closed.Store(true)
+	return s.text.said(), s.step + 1
 }

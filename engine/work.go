@@ -20,7 +20,11 @@ func (s *session) attempt() {
 	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
 		left := s.agentDone != nil
 		failure := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the attempt failed outside the agent: %w", p)}
-		s.settle(mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Failure: failure, Forced: left}, p, begin)
+		out := mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Failure: failure, Forced: left}
+		// Where the settle itself is what panics, what was being written may be the cause: the failure counts without it.
+		if recovery.Call(s.engine.options.Log, "the end of an attempt", func() error { s.settle(out, p, begin); return nil }) != nil {
+			s.settleBare(out, p, begin)
+		}
 		if left {
 			s.awaitLeft()
 		}
@@ -207,8 +211,20 @@ func (s *session) parkInstead(out *mailroom.Settle) {
 // claim itself says when that is pointless. An end that the store refuses
 // becomes a failure, so that it is counted and seen.
 func (s *session) settle(in mailroom.Settle, cause error, begin time.Time) {
-	in.Claim = s.claim
 	in.Message, in.Number = s.close()
+	s.settleAs(in, cause, begin)
+}
+
+// settleBare settles without the message that was being written; what was flushed of it is kept.
+func (s *session) settleBare(in mailroom.Settle, cause error, begin time.Time) {
+	s.turn.lock()
+	in.Number = s.step + 1
+	s.turn.leave()
+	s.settleAs(in, cause, begin)
+}
+
+func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
+	in.Claim = s.claim
 	if !in.Forced {
 		defer s.free() // also if no batch took it
 	}

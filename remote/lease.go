@@ -67,7 +67,7 @@ func (l *Ledger) known(worker string) (string, error) {
 // the engine asks again at once.
 func (l *Ledger) settled(ctx context.Context, err error) error {
 	switch mailroom.CodeOf(err) {
-	case mailroom.Forbidden, mailroom.Conflict, mailroom.Invalid:
+	case mailroom.Forbidden, mailroom.Conflict, mailroom.Invalid, mailroom.TooLarge:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.refuse(err)

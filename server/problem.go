@@ -163,6 +163,14 @@ func within(prefix string, err error) error {
 	return &located
 }
 
+// oversize is a refusal of one part of a request that is larger than it may be.
+func oversize(location, message string) error {
+	return &mailroom.Error{
+		Code: mailroom.TooLarge, Message: location + ": " + message,
+		Fields: []mailroom.Field{{Location: location, Message: message}},
+	}
+}
+
 // wrong is a refusal of one part of a request.
 func wrong(location, message string, value any) error {
 	return &mailroom.Error{

@@ -71,7 +71,7 @@ func badSubmits() []badInput {
 		{"POST /v1/messages", `{"text":"a","key":"` + long + `"}`, 422, "body.key", ""},
 		{"POST /v1/messages", `{"text":"a","key":"k"}`, 422, "body.key", "Idempotency-Key: other"},
 		{"POST /v1/messages", `{"text":"a","metadata":{"n":1}}`, 422, "body.metadata.n", ""},
-		{"POST /v1/messages", `{"text":"a","options":"` + strings.Repeat("x", 65<<10) + `"}`, 422, "body.options", ""},
+		{"POST /v1/messages", `{"text":"a","options":"` + strings.Repeat("x", 65<<10) + `"}`, 413, "body.options", ""},
 		{"POST /v1/messages?thread=t", `{"text":"a"}`, 422, "query.thread", ""},
 		{"POST /v1/messages?%zz", `{"text":"a"}`, 400, "query", ""},
 		{"POST /v1/messages", `text=a`, 415, "header.Content-Type", "Content-Type: application/x-www-form-urlencoded"},
@@ -172,8 +172,8 @@ func TestBadInputIsRefusedByNameAndWritesNothing(t *testing.T) {
 			continue
 		}
 		p := a.problem(t)
-		if p.Code != mailroom.Invalid {
-			t.Errorf("%s: code %q, want invalid", name, p.Code)
+		if want := client.CodeOf(tc.status); p.Code != want {
+			t.Errorf("%s: code %q, want %s", name, p.Code, want)
 		}
 		got := ""
 		if len(p.Errors) > 0 {

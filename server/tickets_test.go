@@ -166,7 +166,11 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 	} {
 		name := fmt.Sprintf("%s %.60s", tc.ticket, tc.body)
 		a := f.decide(tickets[tc.ticket].ID, tc.body)
-		f.wantCode(name, a, 422, mailroom.Invalid)
+		status := 422
+		if len(tc.body) > mailroom.MaxAnswer {
+			status = 413
+		}
+		f.wantCode(name, a, status, client.CodeOf(status))
 		if got := a.problem(t).Errors; len(got) == 0 || got[0].Location != tc.location {
 			t.Errorf("%s: %s, want the location %s", name, a.body, tc.location)
 		}

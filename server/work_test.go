@@ -252,7 +252,7 @@ func TestTextIsKeptOnceAndWithoutAHole(t *testing.T) {
 		{`{"offset":7,"text":"!","message":"` + c.Run.ID + `.1-1"}`, 200, `"offset":8`},
 		{`{"offset":0,"text":"x","message":"` + c.Run.ID + `.1-3"}`, 422, "comes after"},
 		{`{"offset":0,"text":"x","message":"elsewhere"}`, 422, "no message of this attempt"},
-		{`{"offset":1048576,"text":"x"}`, 422, "within the first"},
+		{`{"offset":1048576,"text":"x"}`, 413, "behind the first"},
 	} {
 		if a := f.on(c.Claim, "deltas", p.body); a.status != p.status || !strings.Contains(a.body, p.want) {
 			t.Errorf("%s: %d %s, want %d %s", p.body, a.status, a.body, p.status, p.want)

@@ -23,8 +23,11 @@ type writeInput struct {
 func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTaken], error) {
 	b := in.Body
 	end := b.Offset + len(b.Text)
-	if !plainText(b.Text) || end > mailroom.MaxText || end < 0 {
-		return nil, wrong("body.text", fmt.Sprintf("must be text without NUL within the first %d bytes of its message", mailroom.MaxText), nil)
+	if b.Offset > mailroom.MaxText-len(b.Text) {
+		return nil, oversize("body.text", fmt.Sprintf("ends behind the first %d bytes of its message", mailroom.MaxText))
+	}
+	if !plainText(b.Text) {
+		return nil, wrong("body.text", "must be text without NUL", nil)
 	}
 	var over bool
 	kept := ""

@@ -87,7 +87,7 @@ func (in *inbound) resolve(ctx context.Context, d mailroom.Decision, k *mailroom
 	switch mailroom.CodeOf(err) {
 	case "":
 		return now, nil
-	case mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.NotFound:
+	case mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.TooLarge, mailroom.NotFound:
 	default:
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (all connections) down() error {
 	var why []string
 	for _, c := range all {
 		s := c.State()
-		if s.Condition.Alive() {
+		if s.Condition.Alive() || !s.NextTry.IsZero() { // the second: its supervisor starts again
 			return nil
 		}
 		if s.Condition == channel.GaveUp {
