@@ -1,20 +1,12 @@
 package channeltest
 
 import (
-	"encoding/json"
+	"math/rand/v2"
 	"net"
 	"net/url"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	toxiproxy "github.com/Shopify/toxiproxy/v2"
-	toxistream "github.com/Shopify/toxiproxy/v2/stream"
-	"github.com/Shopify/toxiproxy/v2/toxics"
-	"github.com/rs/zerolog"
 )
 
 // Network is the way to a platform, on loopback. It has the weather that it is
@@ -24,24 +16,21 @@ type Network struct {
 
 	t       testing.TB
 	to      string
-	server  *toxiproxy.ApiServer
-	toxics  *toxiproxy.ToxicCollection
-	letting sync.WaitGroup // who lets connections in
-
-	change sync.Mutex // held by who changes the weather
+	accept  sync.WaitGroup // the goroutine that accepts connections
+	running sync.WaitGroup // the goroutines of connections
 
 	// Owned by mu.
 	mu       sync.Mutex
 	listener net.Listener // nil: it is down
-	open     map[*net.TCPConn]bool
-	made     int  // connections so far
-	abrupt   bool // connections end without a word
+	links    map[*link]bool
+	weather  Weather
+	changed  chan struct{} // closed and replaced when the weather changes
 }
 
 // Weather is what becomes of what passes a network. In the zero one everything
 // arrives. Cut and Reset go with nothing else.
 type Weather struct {
-	Latency, Jitter time.Duration // of each piece and way; whole milliseconds
+	Latency, Jitter time.Duration // of each piece and way
 	Rate            int           // kilobytes a second each way; 0: any
 	Slice           int           // bytes of the pieces that everything comes in; 0: as it was sent
 	Cut             int           // bytes that a connection brings from the platform before it breaks off; 0: any
@@ -50,20 +39,37 @@ type Weather struct {
 	Deaf            bool          // nothing arrives from it, and connections stay open
 }
 
+// resetAfter is how long a connection lasts that the weather resets.
+const resetAfter = 5 * time.Millisecond
+
+// link is a connection through the network: a TCP connection on each side.
+type link struct {
+	near, far *net.TCPConn
+	closed    chan struct{}
+
+	// Owned by Network.mu.
+	isClosed bool
+	lost     bool        // passes nothing on, not even its end
+	broken   bool        // lost something: it ends when the weather changes
+	brought  int         // bytes from the platform since the weather changed
+	reset    *time.Timer // nil: the weather does not reset it
+}
+
+// piece is what one read of a connection brought.
+type piece struct {
+	data []byte
+	at   time.Time
+	sway float64 // its share of the jitter, -1 to 1
+}
+
 // NewNetwork makes one in front of host:port, until the test ends.
 func NewNetwork(t testing.TB, to string) *Network {
 	t.Helper()
-	zerolog.SetGlobalLevel(zerolog.Disabled) // some of the proxy's parts know no other logger
-	register()
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	n := &Network{
-		Addr: "127.0.0.1:0", t: t, to: to, server: server, open: map[*net.TCPConn]bool{},
-		toxics: toxiproxy.NewProxy(server, t.Name(), "", to).Toxics,
-	}
+	n := &Network{Addr: "127.0.0.1:0", t: t, to: to, links: map[*link]bool{}, changed: make(chan struct{})}
 	n.Up()
 	t.Cleanup(func() {
 		n.Down()
-		n.Change(Weather{}) // what is lost ends
+		n.running.Wait()
 	})
 	return n
 }
@@ -71,84 +77,67 @@ func NewNetwork(t testing.TB, to string) *Network {
 // Change changes the weather. It holds for connections that are open and for later
 // ones. Those to which nothing passed before, or of which something was lost, end.
 func (n *Network) Change(w Weather) {
-	n.t.Helper()
-	n.change.Lock()
-	defer n.change.Unlock()
-	n.toxics.ResetToxics(n.t.Context())
-	n.ends(w.Reset)
-	both := []toxistream.Direction{toxistream.Upstream, toxistream.Downstream}
-	if w.Latency > 0 || w.Jitter > 0 {
-		n.add("latency", map[string]any{"latency": w.Latency.Milliseconds(), "jitter": w.Jitter.Milliseconds()}, both...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.weather = w
+	for l := range n.links {
+		if l.broken || l.lost {
+			n.close(l)
+			continue
+		}
+		l.brought = 0
+		n.expose(l)
 	}
-	if w.Rate > 0 {
-		n.add("bandwidth", map[string]any{"rate": w.Rate}, both...)
-	}
-	if w.Slice > 0 {
-		n.add("slicer", map[string]any{"average_size": w.Slice, "size_variation": w.Slice / 2}, both...)
-	}
-	if w.Cut > 0 {
-		n.add("limit_data", map[string]any{"bytes": w.Cut}, toxistream.Downstream)
-	}
-	if w.Reset {
-		n.add("timeout", map[string]any{"timeout": 5}, both...)
-	}
-	if w.Mute {
-		n.add("timeout", nil, toxistream.Upstream)
-	}
-	if w.Deaf {
-		n.add("timeout", nil, toxistream.Downstream)
-	}
+	n.wake()
 }
 
 // Lose has the connections that are open pass nothing on any more, without a word to
-// either side. Later ones are as the weather has them. It is to be said once between
-// two changes of it.
+// either side. Later ones are as the weather has them.
 func (n *Network) Lose() {
-	n.t.Helper()
-	n.change.Lock()
-	defer n.change.Unlock()
-	for _, added := range n.add(lostType, nil, toxistream.Upstream, toxistream.Downstream) {
-		added.Toxic.(*lost).over.Store(true)
-	}
-}
-
-// add is within change.
-func (n *Network) add(kind string, attributes map[string]any, ways ...toxistream.Direction) (all []*toxics.ToxicWrapper) {
-	n.t.Helper()
-	if attributes == nil {
-		attributes = map[string]any{}
-	}
-	for _, way := range ways {
-		raw, err := json.Marshal(map[string]any{"type": kind, "stream": way.String(), "attributes": attributes})
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		added, err := n.toxics.AddToxicJson(strings.NewReader(string(raw)))
-		if err != nil {
-			n.t.Fatalf("%s: %v", raw, err)
-		}
-		all = append(all, added)
-	}
-	return all
-}
-
-// ends says how connections end from now on.
-func (n *Network) ends(abrupt bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.abrupt = abrupt
-	for c := range n.open {
-		n.linger(c)
+	for l := range n.links {
+		l.lost = true
 	}
+	n.wake()
 }
 
-// linger is within mu.
-func (n *Network) linger(c *net.TCPConn) {
-	seconds := -1
-	if n.abrupt {
-		seconds = 0
+// wake has every waiting piece look at the weather again. The caller holds mu.
+func (n *Network) wake() {
+	close(n.changed)
+	n.changed = make(chan struct{})
+}
+
+// expose applies what concerns a connection as a whole. The caller holds mu.
+func (n *Network) expose(l *link) {
+	w := n.weather
+	l.broken = w.Mute || w.Deaf || w.Reset
+	if !w.Reset {
+		return
 	}
-	_ = c.SetLinger(seconds) // one that has ended has ended
+	for _, c := range []*net.TCPConn{l.near, l.far} {
+		_ = c.SetLinger(0) // fails when the peer has closed it
+	}
+	l.reset = time.AfterFunc(resetAfter, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.close(l)
+	})
+}
+
+// close ends a connection. The caller holds mu.
+func (n *Network) close(l *link) {
+	if l.isClosed {
+		return
+	}
+	l.isClosed = true
+	delete(n.links, l)
+	if l.reset != nil {
+		l.reset.Stop()
+	}
+	close(l.closed)
+	_ = l.near.Close() // the first close of it
+	_ = l.far.Close()
 }
 
 // Down ends all connections and refuses others.
@@ -159,11 +148,11 @@ func (n *Network) Down() {
 		n.listener = nil
 	}
 	n.mu.Unlock()
-	n.letting.Wait()
+	n.accept.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for c := range n.open {
-		_ = c.Close() // as linger
+	for l := range n.links {
+		n.close(l)
 	}
 }
 
@@ -177,11 +166,11 @@ func (n *Network) Up() {
 		n.t.Fatal(err)
 	}
 	n.listener, n.Addr = ln, ln.Addr().String()
-	n.letting.Go(func() { n.let(ln) })
+	n.accept.Go(func() { n.serve(ln) })
 }
 
-// let lets connections in until the listener is closed.
-func (n *Network) let(ln net.Listener) {
+// serve accepts connections until the listener is closed.
+func (n *Network) serve(ln net.Listener) {
 	for {
 		near, err := ln.Accept()
 		if err != nil {
@@ -189,50 +178,136 @@ func (n *Network) let(ln net.Listener) {
 		}
 		far, err := net.Dial("tcp", n.to)
 		if err != nil {
-			_ = near.Close() // there is nobody behind it
+			_ = near.Close() // the platform does not listen
 			continue
 		}
-		n.join(near.(*net.TCPConn), far.(*net.TCPConn))
+		n.join(&link{near: near.(*net.TCPConn), far: far.(*net.TCPConn), closed: make(chan struct{})})
 	}
 }
 
-// join passes on what each of them brings to the other, through the weather.
-func (n *Network) join(near, far *net.TCPConn) {
+// join passes on what each side of a connection brings to the other.
+func (n *Network) join(l *link) {
 	n.mu.Lock()
-	n.made++
-	name := strconv.Itoa(n.made)
-	for _, c := range []*net.TCPConn{near, far} {
-		n.open[c] = true
-		n.linger(c)
+	defer n.mu.Unlock()
+	n.links[l] = true
+	n.expose(l)
+	n.carry(l, l.near, l.far, false)
+	n.carry(l, l.far, l.near, true)
+}
+
+// carry starts one way of a connection. Reading goes on while pieces are on their
+// way, so that latency costs no throughput.
+func (n *Network) carry(l *link, from, to *net.TCPConn, down bool) {
+	pieces := make(chan piece, 1024)
+	n.running.Go(func() {
+		defer close(pieces)
+		for {
+			data := make([]byte, 32<<10)
+			size, err := from.Read(data)
+			if size > 0 {
+				select {
+				case pieces <- piece{data[:size], time.Now(), 2*rand.Float64() - 1}:
+				case <-l.closed:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	n.running.Go(func() {
+		for p := range pieces {
+			if !n.pass(l, p, to, down) {
+				return
+			}
+		}
+		n.ended(l)
+	})
+}
+
+// ended closes a connection of which one side has ended, once the weather lets its end
+// pass.
+func (n *Network) ended(l *link) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !l.lost && !l.broken {
+		n.close(l)
 	}
-	n.mu.Unlock()
-	n.toxics.StartLink(n.server, name+" up", near, &end{n, far, false}, toxistream.Upstream)
-	n.toxics.StartLink(n.server, name+" down", far, &end{n, near, false}, toxistream.Downstream)
 }
 
-// end is where a way of a connection ends. It takes all, also what nobody gets: the
-// proxy cannot be told otherwise while somebody waits to be rid of something.
-type end struct {
-	n    *Network
-	conn *net.TCPConn
-	gone bool
-}
-
-// Write implements [io.Writer].
-func (e *end) Write(b []byte) (int, error) {
-	if !e.gone {
-		_, err := e.conn.Write(b)
-		e.gone = err != nil
+// pass writes a piece to the other side as the weather has it, and reports whether the
+// connection goes on.
+func (n *Network) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
+	for len(p.data) > 0 {
+		n.mu.Lock()
+		w, lost, changed := n.weather, l.lost, n.changed
+		size := len(p.data)
+		if w.Slice > 0 {
+			size = min(size, max(1, w.Slice/2+rand.IntN(w.Slice)))
+		}
+		if down && w.Cut > 0 {
+			size = min(size, w.Cut-l.brought)
+		}
+		n.mu.Unlock()
+		if lost || w.Reset || w.Mute && !down || w.Deaf && down {
+			return true
+		}
+		due := p.at.Add(w.Latency + time.Duration(p.sway*float64(w.Jitter)))
+		if w.Rate > 0 {
+			due = latest(due, time.Now().Add(time.Duration(size)*time.Second/time.Duration(w.Rate*1000)))
+		}
+		if wait := time.Until(due); wait > 0 {
+			if again, open := l.wait(wait, changed); !open {
+				return false
+			} else if again {
+				continue
+			}
+		}
+		if _, err := to.Write(p.data[:size]); err != nil {
+			n.ended(l)
+			return false
+		}
+		p.data = p.data[size:]
+		if down && !n.bring(l, size) {
+			return false
+		}
 	}
-	return len(b), nil
+	return true
 }
 
-// Close implements [io.Closer].
-func (e *end) Close() error {
-	e.n.mu.Lock()
-	delete(e.n.open, e.conn)
-	e.n.mu.Unlock()
-	return e.conn.Close()
+// wait waits, and reports whether the weather changed first and whether the connection
+// is still open.
+func (l *link) wait(d time.Duration, changed <-chan struct{}) (again, open bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return false, true
+	case <-changed:
+		return true, true
+	case <-l.closed:
+		return false, false
+	}
+}
+
+// bring counts bytes from the platform, and reports false when the connection is cut.
+func (n *Network) bring(l *link, size int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l.brought += size
+	if n.weather.Cut > 0 && l.brought >= n.weather.Cut {
+		n.close(l)
+		return false
+	}
+	return true
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // through is the address of the network in the place of that which it is in front
@@ -254,44 +329,4 @@ func hostPort(addr string) string {
 		return ""
 	}
 	return addr
-}
-
-const lostType = "mailroom_lost"
-
-// register makes the toxic known by its name, once.
-var register = sync.OnceFunc(func() { toxics.Register(lostType, new(lost)) })
-
-// lost swallows all that connections bring which were open when it was added, and
-// their ends too. It passes on what later ones bring.
-type lost struct {
-	over atomic.Bool // those that come now are later ones
-}
-
-// NewState implements [toxics.StatefulToxic].
-func (l *lost) NewState() any { return !l.over.Load() }
-
-// Pipe implements [toxics.Toxic].
-func (l *lost) Pipe(stub *toxics.ToxicStub) {
-	if !stub.State.(bool) {
-		new(toxics.NoopToxic).Pipe(stub)
-		return
-	}
-	input := stub.Input
-	for {
-		select {
-		case <-stub.Interrupt:
-			return
-		case piece := <-input:
-			if piece == nil {
-				input = nil // nobody is told
-			}
-		}
-	}
-}
-
-// Cleanup implements [toxics.CleanupToxic].
-func (l *lost) Cleanup(stub *toxics.ToxicStub) {
-	if stub.State.(bool) {
-		stub.Close()
-	}
 }

@@ -28,11 +28,7 @@ import (
 	"mailroom/stream"
 )
 
-func TestMain(m *testing.M) {
-	// The fault proxy leaves a part of itself behind when it ends a connection in which
-	// something is under way.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // office is a server with a channel "ops" of a program, and what that receives.
 type office struct {
