@@ -53,7 +53,7 @@ rest:
 		$(MAKE) --no-print-directory pages; } >bin/rest.log 2>&1; code=$$?; cat bin/rest.log; exit $$code
 
 # Tests with a library that nothing else needs are modules of their own.
-MODULES = store/sqlite/powercut server/openapi
+MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo
 
 PROGRAMS = agent/exec/testdata/programs
 
@@ -91,9 +91,11 @@ pages: browser build $(MCP)/node_modules/.ready ## the JavaScript client and an 
 # so that nothing is compiled twice.
 rest lint: export GOFLAGS := $(GOFLAGS) -trimpath
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, no large file
 	@bad=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .) && if [ -n "$$bad" ]; then \
 		echo "not formatted, run gofmt -w on:" >&2; echo "$$bad" >&2; exit 1; fi
+	@large=$$(git ls-files -z 2>/dev/null | xargs -0r sh -c 'find "$$@" -prune -type f -size +256k' sh) && if [ -n "$$large" ]; then \
+		echo "over 256 KiB, too large for the repository:" >&2; echo "$$large" >&2; exit 1; fi
 	$(GO) vet ./...
 	$(GO) vet -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
 	$(STATICCHECK) ./...

@@ -1,4 +1,4 @@
-package slacktest_test
+package slackgo
 
 import (
 	"context"
