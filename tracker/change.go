@@ -276,6 +276,54 @@ func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
 	})
 }
 
+// Replace moves the ties of a duplicate to the issue that is kept: what depends on the
+// duplicate depends on keep, and keep depends on what the duplicate does. It leaves out a
+// tie of keep with itself, one that keep has, one that would close a circle, and a second
+// parent. A tie to an issue that is not there stays with the duplicate.
+func (t *Tracker) Replace(duplicate, keep string, by By) error {
+	dup, err := t.living(duplicate)
+	if err != nil {
+		return err
+	}
+	kept, err := t.living(keep)
+	if err != nil {
+		return err
+	}
+	if dup.ID == kept.ID {
+		return mailroom.Errorf(mailroom.Invalid, "%s cannot be a duplicate of itself", dup.ID)
+	}
+	type tie struct{ id, on, kind string }
+	var ties []tie
+	for _, it := range t.Dependents(dup.ID) {
+		for _, d := range it.Dependencies {
+			if d.On == dup.ID {
+				ties = append(ties, tie{it.ID, kept.ID, d.Type})
+			}
+		}
+		if _, _, err := t.Undepend(it.ID, dup.ID, "", by); err != nil {
+			return err
+		}
+	}
+	for _, d := range dup.Dependencies {
+		if other := t.issues.get(d.On); other == nil || other.Status == Tombstone {
+			continue
+		}
+		ties = append(ties, tie{kept.ID, d.On, d.Type})
+		if _, _, err := t.Undepend(dup.ID, d.On, d.Type, by); err != nil {
+			return err
+		}
+	}
+	for _, d := range ties {
+		if d.id == d.on || d.kind == ParentChild && d.id == kept.ID && t.issues.get(kept.ID).Parent() != "" {
+			continue
+		}
+		if _, err := t.Depend(d.id, d.on, d.kind, by); err != nil && mailroom.CodeOf(err) != mailroom.Conflict {
+			return err
+		}
+	}
+	return nil
+}
+
 // SetParent makes an issue a child of another one, and of no other; "" of none.
 func (t *Tracker) SetParent(id, parent string, by By) (*Issue, error) {
 	it, err := t.living(id)

@@ -129,6 +129,36 @@ func TestNothingWaitsForItself(t *testing.T) {
 	}
 }
 
+func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
+	tr := made(t, "kept", "duplicate", "waits", "waits for both", "needed", "needed by what needs it", "parent", "child")
+	for _, d := range [][3]string{
+		{"x-c", "x-b", Blocks}, {"x-d", "x-a", Blocks}, {"x-d", "x-b", Blocks}, {"x-a", "x-b", "related"},
+		{"x-b", "x-e", Blocks}, {"x-f", "x-a", Blocks}, {"x-b", "x-f", Blocks}, {"x-b", "x-g", ParentChild}, {"x-h", "x-b", ParentChild},
+	} {
+		must(tr.Depend(d[0], d[1], d[2], ann()))(t)
+	}
+	if err := tr.Replace("x-b", "x-a", ann()); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, it := range tr.All() {
+		for _, d := range it.Dependencies {
+			got[it.ID] += d.Type + " " + d.On + ", "
+		}
+	}
+	want := map[string]string{
+		"x-a": "blocks x-e, parent-child x-g, ", // x-f waits for it: it waits not for x-f
+		"x-c": "blocks x-a, ", "x-d": "blocks x-a, ", "x-f": "blocks x-a, ", "x-h": "parent-child x-a, ",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ties (-want +got):\n%s", diff)
+	}
+	if rings := tr.Cycles(); len(rings) != 0 {
+		t.Errorf("cycles %v, want none", rings)
+	}
+	wantCode(t, "itself", tr.Replace("x-a", "x-a", ann()), mailroom.Invalid)
+}
+
 func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
 	tr := made(t, "epic", "child", "blocker", "free", "closed blocker", "freed")
 	must(tr.Depend("x-a", "x-c", Blocks, ann()))(t)

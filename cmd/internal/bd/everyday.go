@@ -114,7 +114,7 @@ func (m *Main) graphCommand() *cobra.Command {
 func (m *Main) duplicatesCommand() *cobra.Command {
 	var merge, dry bool
 	cmd := &cobra.Command{Use: "duplicates", Short: "Find open issues of equal content", Args: noArgs}
-	cmd.Flags().BoolVar(&merge, "auto-merge", false, "close all but one of each group")
+	cmd.Flags().BoolVar(&merge, "auto-merge", false, "close all but one of each group, and move their dependencies to it")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only show them, as without --auto-merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var groups [][]*tracker.Issue
@@ -127,6 +127,9 @@ func (m *Main) duplicatesCommand() *cobra.Command {
 			}
 			for _, g := range groups {
 				for _, it := range g[1:] {
+					if err := t.Replace(it.ID, g[0].ID, m.now()); err != nil {
+						return err
+					}
 					done, err := t.Close(it.ID, "Duplicate of "+g[0].ID, m.now())
 					if err != nil {
 						return err
