@@ -94,6 +94,9 @@ type Traits struct {
 	Gap      time.Duration // between two messages to one room, at least
 	EditGap  time.Duration // between two edits of a preview, at least
 	GapOfAll time.Duration // between two messages or edits of this bot, to whatever room
+	// PerMinute is how many messages a group takes in a minute; 0: the platform does not
+	// say.
+	PerMinute int
 	// Mute says why nothing can be sent; "" if it can. What a chat would be told is then
 	// in the log of its delivery thread only.
 	Mute string

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,8 @@ type gate struct {
 	edits    time.Time // no edit goes before
 	// wanted: until then an edit leaves room for a delivery that was put off.
 	wanted time.Time
+	// sent are when the messages of the last minute were sent, at most Traits.PerMinute.
+	sent   []time.Time
 	inside int       // deliveries that have come, and not gone
 	slow   time.Time // until then the room is slow, see slowAfter
 }
@@ -90,6 +93,7 @@ func (g *gate) passed(r rank, t Traits, after time.Duration, now time.Time) {
 	switch {
 	case r <= asking:
 		g.wanted = time.Time{}
+		g.count(t.PerMinute, now)
 		fallthrough
 	case r == editing:
 		g.close(now.Add(t.Gap))
@@ -103,6 +107,20 @@ func (g *gate) passed(r rank, t Traits, after time.Duration, now time.Time) {
 	}
 }
 
+// count notes a message of a room that takes most messages in a minute; 0 for any number.
+// After the last of them nothing goes until the first one is a minute old. Edits are not
+// counted: no platform says that they are.
+func (g *gate) count(most int, now time.Time) {
+	if most == 0 {
+		return
+	}
+	g.sent = append(g.sent, now)
+	if over := len(g.sent) - most; over >= 0 {
+		g.close(g.sent[over].Add(time.Minute))
+		g.sent = slices.Clone(g.sent[over:])
+	}
+}
+
 func (g *gate) close(until time.Time) {
 	if until.After(g.open) {
 		g.open = until
@@ -111,6 +129,9 @@ func (g *gate) close(until time.Time) {
 
 // idle reports whether the gate says nothing that a new one would not.
 func (g *gate) idle(now time.Time) bool {
+	if n := len(g.sent); n > 0 && now.Sub(g.sent[n-1]) < time.Minute {
+		return false
+	}
 	return g.inside == 0 && !now.Before(g.slow) && !now.Before(g.open) && !now.Before(g.edits) && !now.Before(g.wanted)
 }
 
@@ -140,6 +161,9 @@ func newGates() *gates { return &gates{rooms: map[string]*turnstile{}, sweep: 64
 // Outage, to come again. All else fails with errLater rather than wait.
 // What f fails with is returned as it is, and a RetryAfter in it closes the gate.
 func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(context.Context) error) error {
+	if !at.Group {
+		t.PerMinute = 0
+	}
 	p := g.find(at)
 	defer g.leave(p)
 	if r >= typing { // it delays nobody

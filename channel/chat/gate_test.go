@@ -314,3 +314,49 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 		}
 	})
 }
+
+// TestAGroupTakesSoManyMessagesAMinute and a private chat, or another group, does not wait
+// for it. What is put off comes again in its order.
+func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, traits := newGates(), Traits{Gap: time.Second, PerMinute: 20}
+		sent := map[string][]time.Time{}
+		say := func(at Room, r rank) error {
+			return g.pass(t.Context(), at, traits, r, func(context.Context) error {
+				sent[at.Chat] = append(sent[at.Chat], time.Now())
+				return nil
+			})
+		}
+		team, other, ann := Room{Chat: "-1", Group: true}, Room{Chat: "-2", Group: true}, Room{Chat: "1"}
+		var put []time.Duration
+		for range 50 {
+			for say(team, saying) != nil {
+				f := mailroom.AsFailure(say(team, asking))
+				put = append(put, f.RetryAfter)
+				for _, at := range []Room{other, ann} {
+					if err := say(at, saying); err != nil {
+						t.Fatalf("%s waits for another chat: %v", at.Chat, err)
+					}
+				}
+				time.Sleep(f.RetryAfter)
+			}
+			at := team
+			at.Topic = "7" // which is of the same group
+			team = at
+		}
+		for range 30 {
+			if err := say(ann, saying); err != nil {
+				t.Fatalf("a private chat has a limit: %v", err)
+			}
+		}
+		all := sent["-1"]
+		for i := 20; i < len(all); i++ {
+			if all[i].Sub(all[i-20]) < time.Minute {
+				t.Errorf("message %d goes %s after the one 20 before", i, all[i].Sub(all[i-20]))
+			}
+		}
+		if len(all) != 50 || len(put) != 2 || all[19].Sub(all[0]) != 19*time.Second {
+			t.Errorf("%d went, and were put off for %s; the first 20 took %s", len(all), put, all[19].Sub(all[0]))
+		}
+	})
+}

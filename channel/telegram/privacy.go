@@ -2,6 +2,7 @@ package telegram
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -17,11 +18,12 @@ type privacy struct {
 	until time.Time
 }
 
-// inPrivacyMode reports whether the bot gets only messages of a group that are for it. "Bot
-// admins and bots with privacy mode disabled will receive all messages except messages sent
-// by other bots" (Bots FAQ, "What messages will my bot get?"), so a command there that names
-// no bot may be for another one. Where the platform does not answer, the bot counts as an
-// admin. Receive alone calls it.
+// inPrivacyMode reports whether the bot gets only messages of a group that are for it. In
+// privacy mode these are commands that name it, commands that name no bot if it was the
+// last bot to write in the group, messages sent via it, and replies to any of these; admins
+// get all messages (https://core.telegram.org/bots/features#privacy-mode). So a command
+// that names no bot is for this one in privacy mode, and may be for another one without.
+// Where the platform does not answer, the bot counts as an admin. Receive alone calls it.
 func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 	now := time.Now()
 	if p, ok := c.privacy[chat]; ok && now.Before(p.until) {
@@ -43,4 +45,25 @@ func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 	}
 	c.privacy[chat] = p
 	return p.is
+}
+
+// overhears reports whether a message shows that the bot gets all messages of its group:
+// privacy mode would not have handed it out. A bot whose privacy mode is turned on or off
+// keeps the old one in each group until it is added there again (same place), so getMe
+// does not tell.
+func (m *message) overhears() bool {
+	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.Answers != nil || m.Via != nil {
+		return false
+	}
+	return !slices.ContainsFunc(m.Entities, func(e entity) bool {
+		return e.Type == "bot_command" || e.Type == "mention" || e.Type == "text_mention"
+	})
+}
+
+// overheard notes that the bot gets all messages of a chat. Receive alone calls it.
+func (c *connection) overheard(chat int64) {
+	if len(c.privacy) >= maxPrivacy {
+		clear(c.privacy)
+	}
+	c.privacy[chat] = privacy{until: time.Now().Add(privacyKnown)}
 }

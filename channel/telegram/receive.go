@@ -79,7 +79,11 @@ func (c *connection) take(ctx context.Context, raw json.RawMessage, take chat.Ta
 	}
 	bot := c.bot
 	for _, m := range []*message{u.Message, u.Edited} {
-		if m.plainCommand() && !bot.ReadsAll {
+		switch {
+		case bot.ReadsAll:
+		case m.overhears():
+			c.overheard(m.Chat.ID)
+		case m.plainCommand():
 			bot.ReadsAll = !c.inPrivacyMode(ctx, m.Chat.ID)
 		}
 	}

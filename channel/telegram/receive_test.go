@@ -68,7 +68,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		said(chat.Event{Text: "just talking"}),
 		said(chat.Event{Text: "👋👋 what says @Mailroom_Bot to this?", Addressed: true}),
 		said(chat.Event{Text: "/status now", Addressed: true}),
-		said(chat.Event{Text: "/stop", Addressed: true}), // handed out in privacy mode only if it may be for this bot
+		said(chat.Event{Text: "/stop"}), // the bot overhears what is said there
 		said(chat.Event{Text: "/stop@other_bot"}),
 		said(chat.Event{Text: "mail@mailroom_bot is no name"}),
 		said(chat.Event{Text: "yes", Addressed: true}),
@@ -171,6 +171,31 @@ func TestABotThatReadsAllIsNotMeantByABareCommand(t *testing.T) {
 	until(t, "both", func() bool { return len(w.taken()) == 2 })
 	if got := w.taken(); got[0].Addressed || !got[1].Addressed {
 		t.Errorf("addressed are %t and %t", got[0].Addressed, got[1].Addressed)
+	}
+}
+
+// TestABotThatOverhearsIsNotMeantByABareCommand: privacy mode that was turned on changes
+// nothing in a group until the bot is added there again.
+func TestABotThatOverhearsIsNotMeantByABareCommand(t *testing.T) {
+	t.Parallel()
+	tg := telegramtest.New(t)
+	ann, talk, quiet := tg.Person("Ann"), tg.Group("talk"), tg.Group("quiet")
+	ann.Says(talk, "just talking")
+	for _, group := range []*telegramtest.Chat{talk, quiet} {
+		ann.Says(group, "/stop")
+		ann.Says(group, "/stop@Mailroom_bot")
+	}
+	w := newAlone(t, tg).run()
+	until(t, "all of them", func() bool { return len(w.taken()) == 5 })
+	var got []bool
+	for _, e := range w.taken()[1:] {
+		got = append(got, e.Addressed)
+	}
+	if diff := cmp.Diff([]bool{false, true, true, true}, got); diff != "" {
+		t.Errorf("addressed (-want +got):\n%s", diff)
+	}
+	if w.traits.PerMinute != 20 {
+		t.Errorf("a group takes %d messages a minute", w.traits.PerMinute)
 	}
 }
 

@@ -41,7 +41,13 @@ const (
 	patience   = 15 * time.Second // for the answer of a poll, once it is due
 	// gapOfAll keeps the bot below "30 messages per second or so" (Bots FAQ, "My bot is
 	// hitting limits, how do I avoid this?").
-	gapOfAll  = time.Second / 28
+	gapOfAll = time.Second / 28
+	// perMinute is how many messages a group takes: "In a group, bots are not able to send
+	// more than 20 messages per minute" (Bots FAQ, same place:
+	// https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this). It
+	// names no limit for edits and for what shows that the bot is typing: for those the
+	// 429 and its retry_after count.
+	perMinute = 20
 	otherPoll = 10 * time.Second // a poll of somebody else lives that long after it was due
 )
 
@@ -173,7 +179,7 @@ func (c *connection) traits() chat.Traits {
 	return chat.Traits{
 		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
 		Most: Most, Units: units, Edits: true, Buttons: true, Types: true,
-		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: gapOfAll,
+		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: gapOfAll, PerMinute: perMinute,
 		Repeats: "at least once; a message may come twice after a crash, and is marked",
 	}
 }

@@ -54,6 +54,7 @@ type message struct {
 	Edited   int64    `json:"edit_date"`
 	Posted   bool     `json:"is_automatic_forward"` // of a channel, into its group
 	Answers  *message `json:"reply_to_message"`
+	Via      *user    `json:"via_bot"` // which a person asked for it
 	Text     string   `json:"text"`
 	Entities []entity `json:"entities"`
 	Caption  string   `json:"caption"`
@@ -180,8 +181,8 @@ func addressed(text string, marks []entity, bot Bot) (string, bool) {
 					plain = command + text[len(words):]
 				}
 			case !directed && e.Offset == 0 && !bot.ReadsAll:
-				// In privacy mode the platform hands one out only if it takes it to be
-				// for this bot; admins get all messages, see [connection.inPrivacyMode].
+				// In privacy mode the platform hands one out only if this bot was the
+				// last one to write in the group, see [connection.inPrivacyMode].
 				named = true
 			}
 		}
