@@ -338,7 +338,7 @@ func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 						t.Fatalf("%s waits for another chat: %v", at.Chat, err)
 					}
 				}
-				time.Sleep(f.RetryAfter)
+				<-time.After(f.RetryAfter)
 			}
 			at := team
 			at.Topic = "7" // which is of the same group
