@@ -96,6 +96,9 @@ func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
 
 // event says what a message, or a change of one, is to us; false if it is nothing.
 func (c *connection) event(m message) (e chat.Event, ok bool) {
+	if m.Channel == "" {
+		return e, false
+	}
 	switch m.Subtype {
 	case "message_changed":
 		return c.changed(m)
@@ -115,7 +118,7 @@ func (c *connection) said(m message) (e chat.Event, ok bool) {
 	default:
 		return e, false
 	}
-	if m.User == "" || m.Bot != "" || m.User == c.bot.ID || m.User == slackbot || m.Channel == "" || !timeForm.MatchString(m.TS) {
+	if m.User == "" || m.Bot != "" || m.User == c.bot.ID || m.User == slackbot || !timeForm.MatchString(m.TS) {
 		return e, false // two bots would never end
 	}
 	e = chat.Event{Kind: chat.Said, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
