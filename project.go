@@ -82,10 +82,15 @@ func (p *Project) Enter(by *Token, now time.Time) { p.Make(p.agent, by.Name, now
 // its name was chosen, and is no secret. location is where the agent's name was given.
 func (p *Project) MayEnter(by *Token, location, agent string) error {
 	if p.exists() && !by.Sees(&p.Thread) {
-		name, _ := ProjectOf(p.ID)
-		return Errorf(Forbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
+		return p.Closed()
 	}
 	return checkAgentName(location, agent)
+}
+
+// Closed is the refusal of who may not take part in the project, or make it.
+func (p *Project) Closed() error {
+	name, _ := ProjectOf(p.ID)
+	return Errorf(Forbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
 }
 
 func checkAgentName(location, name string) error {

@@ -43,6 +43,7 @@ type Submit struct {
 	Cursor       *Cursor  // moves with the submit, also if its key is known
 	Queued       int      // runs in the thread's queue now
 	MaxQueued    int      // 0: any
+	Squats       bool     // the id of a new thread lies in a namespace of others, see [Token.Squats]
 	Reserved     []string // beginnings of thread ids that only the operator makes
 
 	sum string // digest, once checked

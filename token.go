@@ -163,10 +163,48 @@ func (t *Loaded) reachedBy(in *Submit) error {
 	return noThread(t.ID)
 }
 
-// mayMake refuses a thread that is for the operator to make.
+// Squats reports whether a thread made by this token under this id would lie in a
+// namespace of others alone, who make threads there: a namespace that is only looked
+// at is for anybody to fill. Ids in the form that the server gives belong to none.
+func (t *Token) Squats(id string, tokens []*Token) bool {
+	if t.Name == Operator || t.Has(MayAdmin) || isServerID(id) {
+		return false
+	}
+	squats := false
+	for _, other := range tokens {
+		within := other.Namespace != "" && strings.HasPrefix(id, other.Namespace)
+		switch {
+		case !other.RevokedAt.IsZero():
+		case other.Name == t.Name && (within || other.Has(MayAdmin)):
+			return false
+		case within && other.Has(MaySubmit):
+			squats = true
+		}
+	}
+	return squats
+}
+
+// isServerID reports whether an id is a UUID in its usual form.
+func isServerID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i, c := range []byte(id) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (c == '-') || !dash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayMake refuses a thread that is for the operator to make, or for others.
 func (in *Submit) mayMake(id string) error {
 	if in.By == nil || in.By.Name == Operator || in.By.Has(MayAdmin) {
 		return nil
+	}
+	if in.Squats {
+		return noThread(id)
 	}
 	for _, begin := range in.Reserved {
 		if strings.HasPrefix(id, begin) {

@@ -3,6 +3,7 @@ package mailroom_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"mailroom"
 )
@@ -97,6 +98,40 @@ func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case c.field != "" && (mailroom.CodeOf(err) != mailroom.Invalid || !strings.HasPrefix(err.Error(), c.field+":")):
 			t.Errorf("%s: %v, want %s to be invalid", name, err, c.field)
+		}
+	}
+}
+
+func TestAThreadInANamespaceOfOthersIsSquatted(t *testing.T) {
+	team, mate := token("team", "team-", mailroom.MaySubmit), token("mate", "team-m", mailroom.MaySubmit)
+	watch, gone := token("watch", "w-", mailroom.MayRead), token("gone", "g-", mailroom.MaySubmit)
+	gone.RevokedAt = time.Unix(1, 0)
+	ids, ann := token("ids", "0", mailroom.MaySubmit), token("ann", "", mailroom.MaySubmit)
+	ops := token("ops", "", mailroom.MayAdmin)
+	all := []*mailroom.Token{team, mate, watch, gone, ids, ann, ops}
+	for _, c := range []struct {
+		who  *mailroom.Token
+		id   string
+		want bool
+	}{
+		{ann, "team-1", true},
+		{ann, "team", false},
+		{ann, "w-1", false}, // its holder makes none there
+		{ann, "g-1", false},
+		{ann, "0", true},
+		{ann, "019ab0de-0000-7000-8000-000000000000", false}, // given by the server
+		{team, "team-1", false},
+		{team, "team-m1", false},
+		{mate, "team-m1", false},
+		{mate, "team-1", true},
+		{mailroom.Acting("team"), "team-1", false}, // its runs
+		{mailroom.Acting("ann"), "team-1", true},
+		{mailroom.Acting("ops"), "team-1", false},
+		{ops, "team-1", false},
+		{mailroom.Acting(mailroom.Operator), "team-1", false},
+	} {
+		if got := c.who.Squats(c.id, all); got != c.want {
+			t.Errorf("%s squats %q: %t, want %t", c.who.Name, c.id, got, c.want)
 		}
 	}
 }

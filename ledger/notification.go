@@ -26,7 +26,7 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 			return Notified{}, err
 		}
 		if !p.Knows(in.Key) {
-			if err := b.admitIn(p.Loaded, in.By, in.Size()); err != nil {
+			if err := b.admitIn(p, in.By, in.Size()); err != nil {
 				return Notified{}, err
 			}
 		}
@@ -208,7 +208,7 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 			return box, err
 		}
 	}
-	if err := b.admitIn(p.Loaded, by, 0); err != nil {
+	if err := b.admitIn(p, by, 0); err != nil {
 		return box, err
 	}
 	box.Owner = by.Name

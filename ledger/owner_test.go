@@ -129,3 +129,33 @@ func TestNothingArrivesInAThreadThatSomebodyElseMadeAnew(t *testing.T) {
 		})
 	}
 }
+
+func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	d.register("w")
+	for _, in := range []mailroom.Token{
+		{Name: "team", Sum: "1", Namespace: "team-", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
+		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
+		{Name: "bob", Sum: "3", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
+	} {
+		must(d.CreateToken(d.ctx, in))(t)
+	}
+	_, err := d.Submit(d.ctx, of("bob", "team-1", "mine"))
+	wantCode(t, err, mailroom.NotFound)
+	wantEqual(t, "the refusal", err.Error(), `no thread "team-1"`)
+	d.submit(of("bob", "t", "mine"))
+	work := d.claimIn("t")
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "team-1"}), mailroom.NotFound)
+	bob := &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	in := reserve("a", "src/**")
+	in.Project, in.By = "crew", bob
+	_, err = d.Reserve(d.ctx, in)
+	wantCode(t, err, mailroom.Forbidden)
+	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "crew", By: bob, Notification: mailroom.Notification{From: "a", Event: "e"}})
+	wantCode(t, err, mailroom.Forbidden)
+	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
+	wantCode(t, err, mailroom.Forbidden)
+	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
+	d.submit(of("team", "team-1", "mine"))
+	d.submit(text("team-2", "of the server itself"))
+}

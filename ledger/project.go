@@ -38,7 +38,7 @@ func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff boo
 			return reserved{heavy: true}, nil
 		}
 		if adds := p.Adds(&in, b.now); adds > 0 {
-			if err := b.admitIn(p.Loaded, in.By, adds); err != nil {
+			if err := b.admitIn(p, in.By, adds); err != nil {
 				return reserved{}, err
 			}
 		}

@@ -51,6 +51,17 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 	})
 }
 
+// squats reports whether by may not make t because its id lies in a namespace of
+// others. All accounts are looked at, once in a batch that makes threads: the operator
+// alone makes accounts.
+func (b *batch) squats(t *mailroom.Loaded, by *mailroom.Token) (bool, error) {
+	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.MayAdmin) {
+		return false, nil
+	}
+	rows, err := b.accounts()
+	return err == nil && by.Squats(t.ID, rows), err
+}
+
 // submit is one submit within a batch; its thread is locked.
 func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 	return b.submitAs(in, func(*mailroom.Submit) error { return nil })
@@ -80,6 +91,11 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 		return mailroom.Submitted{}, err
 	}
 	in.Reserved = b.l.options.Reserved
+	squats, err := b.squats(t, in.By)
+	if err != nil {
+		return mailroom.Submitted{}, err
+	}
+	in.Squats = squats
 	if in.DeliverTo != "" {
 		in.Target = &b.thread(in.DeliverTo).Thread
 	}

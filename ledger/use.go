@@ -79,12 +79,19 @@ func (b *batch) admit(owner string, add mailroom.Use) error {
 	return row.Quotas.Over(b.l.options.Quotas).Admit(owner, row.Used.Plus(b.more()[owner]), add)
 }
 
-// admitIn is admit for what a caller writes into the log of t, whose owner pays: so
-// many bytes, and the thread if by makes it.
-func (b *batch) admitIn(t *mailroom.Loaded, by *mailroom.Token, bytes int) error {
-	owner, add := t.Owner, mailroom.Use{Bytes: int64(bytes)}
-	if t.CreatedAt.IsZero() {
+// admitIn is admit for what a caller writes into the log of a project, whose owner
+// pays: so many bytes, and the thread if by makes it, which it must be allowed to.
+func (b *batch) admitIn(p *mailroom.Project, by *mailroom.Token, bytes int) error {
+	owner, add := p.Owner, mailroom.Use{Bytes: int64(bytes)}
+	if p.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
+		squats, err := b.squats(p.Loaded, by)
+		switch {
+		case err != nil:
+			return err
+		case squats:
+			return p.Closed()
+		}
 	}
 	return b.admit(owner, add)
 }

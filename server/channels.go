@@ -19,12 +19,26 @@ type Channels interface {
 // channels registers what tells about the connections to platforms.
 func (f face) channels() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/channels", "list-channels", "All channels, by name, and what is known about them"),
-		func(context.Context, *none) (*body[client.Page[client.Channel]], error) {
-			return &body[client.Page[client.Channel]]{client.Page[client.Channel]{Items: append([]client.Channel{}, s.allChannels()...)}}, nil
+	handle(f, f.op(mailroom.MayRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
+		func(ctx context.Context, _ *none) (*body[client.Page[client.Channel]], error) {
+			return &body[client.Page[client.Channel]]{client.Page[client.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
 	handle(f, f.op(mailroom.MayAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
 		s.resumeChannel)
+}
+
+// channelsFor are the channels as a token may know of them. Errors, cursors and
+// counts tell about rooms and people of others, so they are for those who may measure
+// the work of all; the others know whether a channel works.
+func (s *Server) channelsFor(who *mailroom.Token) []client.Channel {
+	all := append([]client.Channel{}, s.allChannels()...)
+	if who.Has(mailroom.MayMeasure) {
+		return all
+	}
+	for i, c := range all {
+		all[i] = client.Channel{Name: c.Name, Kind: c.Kind, State: c.State}
+	}
+	return all
 }
 
 func (s *Server) allChannels() []client.Channel {

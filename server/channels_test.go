@@ -47,6 +47,26 @@ func TestChannelsAreToldAsTheyAre(t *testing.T) {
 	}
 }
 
+func TestAReaderKnowsOfAChannelWhetherItWorks(t *testing.T) {
+	at := time.Date(2026, 11, 22, 1, 2, 3, 0, time.UTC)
+	why, seen := "room !secret answered 500", "42"
+	full := client.Channel{Name: "a", Kind: "poll", State: client.ChannelQueued, Reason: &why, LastError: &why, LastErrorAt: &at, Cursor: &seen, Unhandled: 3}
+	f := start(t, func(o *server.Options) { o.Channels = &channels{all: []client.Channel{full}} })
+	for _, c := range []struct {
+		scope mailroom.Permission
+		want  client.Channel
+	}{
+		{mailroom.MayWork, client.Channel{Name: "a", Kind: "poll", State: client.ChannelQueued}},
+		{mailroom.MayMeasure, full},
+	} {
+		secret := f.token(string(c.scope), "", mailroom.MayRead, c.scope)
+		got, err := client.New(f.url, secret).Channels(t.Context())
+		if diff := cmp.Diff([]client.Channel{c.want}, got); diff != "" || err != nil {
+			t.Errorf("with read and %s: %v %s", c.scope, err, diff)
+		}
+	}
+}
+
 func TestAChannelIsResumedByItsName(t *testing.T) {
 	c := &channels{all: []client.Channel{{Name: "a", State: client.ChannelConnected}, {Name: "b", State: client.ChannelQueued}}}
 	f := start(t, func(o *server.Options) { o.Channels = c })

@@ -98,9 +98,9 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
 	eve := f.as(f.token("eve", "", but("")...))
-	bob := f.as(f.token("bob", "project:p", mailroom.MayRead, mailroom.MaySubmit))
 	out := ask[client.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
 	ask[client.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	bob := f.as(f.token("bob", "project:p", mailroom.MayRead, mailroom.MaySubmit))
 	before := f.written()
 	for route, body := range map[string]string{
 		"POST /v1/reservations":                                 `{"project":"p","names":["b"],"holder":"e"}`,

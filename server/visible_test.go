@@ -37,7 +37,6 @@ func (f *fixture) names(list, q string, limit int) (threads []string) {
 func TestListsShowWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
-	team := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	for _, thread := range []string{"a1", "team-a", "a2"} {
 		ann.things(thread)
 	}
@@ -45,6 +44,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	f.disown("unowned")
 	f.submit("b1", "x") // the operator's
 	bob.submit("team-b", "x")
+	team := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	for _, e := range []struct {
 		who                    string
 		f                      *fixture
@@ -188,8 +188,8 @@ func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
 func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
-	lead := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	parent := ann.submit("team-a", "x").Run
+	lead := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
 	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
 	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
 	ask[client.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
@@ -204,8 +204,9 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
-	team := f.as(f.token("team", "team-", but(mailroom.MayWork)...))
 	ann.submit("team-1", "from ann")
+	team := f.as(f.token("team", "team-", but(mailroom.MayWork)...))
+	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.NotFound)
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
 		t.Errorf("a submit within the namespace: %d %s", a.status, a.body)
