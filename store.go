@@ -74,8 +74,9 @@ func (s *Share) Left(owner string) int { return s.Most - s.Held[owner] }
 type Reader interface {
 	Threads(q ThreadQuery) ([]*Thread, error)
 	Runs(q RunQuery) ([]*Run, error)
-	// CountRuns counts what Runs would return without Limit and From.
-	CountRuns(q RunQuery) (int, error)
+	// Count adds rows up. Without a Thread it must not cost by the number of
+	// threads and runs, but by that of owners and agents at most.
+	Count(q CountQuery) (Counts, error)
 	Entries(q EntryQuery) ([]Entry, error)
 	Keys(thread string, keys []string) ([]SubmitKey, error)
 	// Partials returns the pieces of a run's unfinished message, by Offset.
@@ -100,6 +101,14 @@ type ThreadQuery struct {
 	IDs    []string // these; in no promised order
 	Worker string   // claimed by this worker
 	Agent  string
+	// Deleted asks for the threads that are being deleted, which no other query
+	// finds; see [Thread.DeletedAt].
+	Deleted   bool
+	DeliverTo string // delivers to this thread
+	// Prefix asks for the threads whose ID begins with it, in the order of their IDs,
+	// after the ID After; not with others but Limit and Bytes.
+	Prefix string
+	After  string
 	Each   bool  // of each name in Due.Agent one due or later due thread, by that name; not with others
 	From   int64 // only Keys below it, or above it with Oldest; 0: from the start
 	Oldest bool
@@ -116,7 +125,8 @@ type RunQuery struct {
 	Parent   string // runs that descend from this run
 	Statuses []Status
 	Set      RunSet
-	From     int64 // only Keys below it; 0: from the newest; not with a Set
+	From     int64 // only Keys below it, or above it with Oldest; 0: from the start; not with a Set
+	Oldest   bool  // oldest first; not with a Set
 	Limit    int   // 0: all
 	// Bytes ends the list with the row that exceeds it, so that one page is never
 	// more than that and a row. Rows count as the store keeps them. 0: any number;
@@ -132,6 +142,31 @@ const (
 	QueueRuns        // never started and not held, by (Priority, Place)
 	HeldRuns         // never started and held, by (NotBefore, Place)
 )
+
+// CountQuery selects what is added up: all fields that are set must hold.
+type CountQuery struct {
+	Owner    *string // of the thread; "" is of threads that have none
+	Agent    string
+	Statuses []Status
+	Thread   string // reads the runs of this thread, or of its Set
+	Set      RunSet // with a Thread only
+}
+
+// Counts are what a CountQuery selects. Threads and Due are of queries that have no
+// field but Owner.
+type Counts struct {
+	Runs    map[Status]int // those that are not 0
+	Threads int            // also those that are being deleted
+	Due     time.Time      // the earliest due time of a thread that is due for an agent
+}
+
+// Sum is the number of runs.
+func (c Counts) Sum() (n int) {
+	for _, of := range c.Runs {
+		n += of
+	}
+	return n
+}
 
 // TicketQuery selects tickets: all fields that are set must hold. The order is
 // newest first (by Key, descending).
@@ -190,8 +225,8 @@ type Prefix struct {
 
 // Changes are the rows that one transaction writes. Entries of one thread are
 // consecutive and become one row. A thread whose entries, keys or new runs are
-// written is among Threads. The ID, Thread and FirstSeq of a run, and the ID,
-// Thread and Run of a ticket, stay as they were inserted; FirstSeq is at most
+// written is among Threads. The ID, Thread, Agent and FirstSeq of a run, and the
+// ID, Thread and Run of a ticket, stay as they were inserted; FirstSeq is at most
 // the thread's LastSeq of then. No two tokens have the same Name. What is dropped is dropped before anything is
 // written, and must cost by what it is, not by what stays.
 type Changes struct {

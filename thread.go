@@ -35,6 +35,9 @@ type Thread struct {
 
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// DeletedAt is when the thread was deleted. From then on no list has it, nothing
+	// of it changes, and its rows are dropped piece by piece. Zero: it is there.
+	DeletedAt time.Time
 }
 
 // Due are the scheduling columns of a thread. With At zero nothing is due and

@@ -38,6 +38,7 @@ const (
 	Reserve Invariant = "reserve" // what is reserved was taken and has not ended, and nobody else holds it
 	Owner   Invariant = "owner"   // a thread belongs to somebody: else nobody may see it
 	Use     Invariant = "use"     // a thread and a token say how much they have
+	Count   Invariant = "count"   // the store counts the threads and runs that there are
 	Limit   Invariant = "limit"   // rows are within the limits of the system
 	File    Invariant = "file"    // the database itself is sound; found by the store, not by Check
 	Lost    Invariant = "lost"    // the database has every commit that was acknowledged; likewise
@@ -91,7 +92,7 @@ func (r *Report) Add(f Finding) {
 }
 
 // Check verifies the invariants of every thread. Others may write meanwhile: it
-// reads views of about a page, but for the sums of what owners have, and whatever it
+// reads views of about a page, but for the sums of what owners have and for the counts, and whatever it
 // compares is of one view. A thread
 // that is made after it began may be left out. An error means that the store
 // could not be read; the report has what was found by then.
@@ -102,5 +103,8 @@ func Check(ctx context.Context, v Viewer) (Report, error) {
 			return *w.report, err
 		}
 	}
-	return *w.report, v.View(ctx, w.use)
+	if err := v.View(ctx, w.use); err != nil {
+		return *w.report, err
+	}
+	return *w.report, v.View(ctx, w.counts)
 }

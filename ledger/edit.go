@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -133,8 +134,7 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	})
 }
 
-// deliveries finds out what the rule about delivery threads looks at. The whole
-// list of threads is read, which is as rare as a new conversation of a chat.
+// deliveries finds out what the rule about delivery threads looks at.
 func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
@@ -145,23 +145,14 @@ func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
 			p.Source = &other.Thread
 		}
 	}
-	for from := int64(0); p.Source == nil; {
-		const page = 500
-		rows, err := b.tx.Threads(mailroom.ThreadQuery{From: from, Limit: page})
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			if row.DeliverTo == t.ID && b.threads[row.ID] == nil {
-				p.Source = row
-			}
-			from = row.Key
-		}
-		if len(rows) < page {
-			return nil
+	// Those of this batch are passed over, and are fewer than a page.
+	rows, err := b.tx.Threads(mailroom.ThreadQuery{DeliverTo: t.ID, Limit: len(b.order) + 1})
+	for _, row := range rows {
+		if b.threads[row.ID] == nil {
+			p.Source = cmp.Or(p.Source, row)
 		}
 	}
-	return nil
+	return err
 }
 
 // locate says which field an error about a thread's id is about.

@@ -119,11 +119,11 @@ func (b *batch) count(t *mailroom.Loaded, in *mailroom.Submit) error {
 		return nil
 	}
 	for _, set := range []mailroom.RunSet{mailroom.QueueRuns, mailroom.HeldRuns} {
-		n, err := b.tx.CountRuns(mailroom.RunQuery{Thread: t.ID, Set: set})
+		counts, err := b.tx.Count(mailroom.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
 			return err
 		}
-		in.Queued += n
+		in.Queued += counts.Sum()
 	}
 	in.Queued += t.Fresh()
 	return nil

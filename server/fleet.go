@@ -143,75 +143,102 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 	return &body[client.Page[client.Worker]]{out}, err
 }
 
-// stats counts rows that the caller may know of. Threads are read a page at a
-// time, so that no view is held for long; the parts are of different moments.
+// stats counts the rows that the caller may know of.
 func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error) {
 	who := requestOf(ctx).who
 	all := who.Has(mailroom.MayAdmin)
-	var out client.Stats
-	var err error
-	if out.Runs, err = s.countRuns(ctx, all); err != nil {
+	now := time.Now()
+	sum := sums{runs: noRuns(), due: now}
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		if !all {
+			own, err := rd.Count(mailroom.CountQuery{Owner: &who.Name})
+			sum.add(own, 1)
+			return err
+		}
+		there, err := rd.Count(mailroom.CountQuery{})
+		if err != nil {
+			return err
+		}
+		sum.add(there, 1)
+		hidden, err := rd.Count(mailroom.CountQuery{Owner: new(string)})
+		sum.add(mailroom.Counts{Threads: hidden.Threads, Runs: hidden.Runs}, -1)
+		return err
+	})
+	if err == nil && !all && who.Namespace != "" {
+		err = s.countNamespace(ctx, who, &sum)
+	}
+	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	oldest := now
-	for from, end := int64(0), false; !end; {
+	return &body[client.Stats]{client.Stats{
+		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(),
+	}}, nil
+}
+
+// countNamespace adds the threads of others that are in the namespace of who, a page
+// at a time, so that no view is held for long: the pages are of different moments.
+func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *sums) error {
+	q := mailroom.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
+	for end := false; !end; {
 		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-			rows, err := rd.Threads(mailroom.ThreadQuery{From: from, Limit: scanPage})
+			rows, err := rd.Threads(q)
+			end = len(rows) < scanPage
 			for _, t := range rows {
-				from = t.Key
-				visible := who.Sees(t)
-				if visible {
-					out.Threads++
-					if at := t.Due.At; t.Due.Agent != "" && at.Before(oldest) {
-						oldest = at
-					}
-				}
-				if visible == all { // as it was counted
+				q.After = t.ID
+				if t.Owner == who.Name || !who.Sees(t) {
 					continue
 				}
-				sign := 1
-				if all {
-					sign = -1
-				}
-				if err := addRuns(rd, out.Runs, t.ID, sign); err != nil {
+				counts, err := rd.Count(mailroom.CountQuery{Thread: t.ID})
+				if err != nil {
 					return err
 				}
+				counts.Threads = 1
+				if t.Due.Agent != "" {
+					counts.Due = t.Due.At
+				}
+				sum.add(counts, 1)
 			}
-			end = len(rows) < scanPage
 			return err
 		})
 		if err != nil {
-			return nil, err
-		}
-	}
-	out.OldestDueMS = now.Sub(oldest).Milliseconds()
-	return &body[client.Stats]{out}, nil
-}
-
-// addRuns counts the runs of one thread, or with "" of all, into runs, sign times.
-func addRuns(rd mailroom.Reader, runs map[mailroom.Status]int, thread string, sign int) error {
-	for _, status := range []mailroom.Status{
-		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
-	} {
-		n, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Statuses: []mailroom.Status{status}})
-		if err != nil {
 			return err
 		}
-		runs[status] += sign * n
 	}
 	return nil
 }
 
-// countRuns counts all runs there are, or none.
-func (s *Server) countRuns(ctx context.Context, all bool) (map[mailroom.Status]int, error) {
-	runs := map[mailroom.Status]int{
+// sums are counts that are being added up.
+type sums struct {
+	threads int
+	runs    map[mailroom.Status]int
+	due     time.Time // the earliest, not later than now
+}
+
+func (s *sums) add(c mailroom.Counts, sign int) {
+	s.threads += sign * c.Threads
+	for status, n := range c.Runs {
+		s.runs[status] += sign * n
+	}
+	if !c.Due.IsZero() && c.Due.Before(s.due) {
+		s.due = c.Due
+	}
+}
+
+func noRuns() map[mailroom.Status]int {
+	return map[mailroom.Status]int{
 		mailroom.Queued: 0, mailroom.Running: 0, mailroom.Waiting: 0, mailroom.Completed: 0, mailroom.Failed: 0, mailroom.Cancelled: 0,
 	}
-	if !all {
-		return runs, nil
-	}
-	return runs, s.options.Ledger.View(ctx, func(rd mailroom.Reader) error { return addRuns(rd, runs, "", 1) })
+}
+
+// countRuns counts all runs there are.
+func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
+	sum := sums{runs: noRuns()}
+	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
+		there, err := rd.Count(mailroom.CountQuery{})
+		sum.add(there, 1)
+		return err
+	})
+	return sum.runs, err
 }
 
 // metrics answers a scrape; what is counted in rows is counted now.
@@ -221,7 +248,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	var runs map[mailroom.Status]int
 	var tokens []*mailroom.Token
 	if err == nil {
-		runs, err = s.countRuns(r.Context(), true)
+		runs, err = s.countRuns(r.Context())
 	}
 	if err == nil {
 		tokens, err = s.options.Ledger.Tokens(r.Context())

@@ -160,12 +160,12 @@ func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
 }
 
 func countQueued(rd mailroom.Reader, thread string) (int, error) {
-	queued, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.QueueRuns})
+	queued, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
 	if err != nil {
 		return 0, err
 	}
-	held, err := rd.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.HeldRuns})
-	return queued + held, err
+	held, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.HeldRuns})
+	return queued.Sum() + held.Sum(), err
 }
 
 // threadStatus says what a thread does: the status of its current run, and

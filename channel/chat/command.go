@@ -99,7 +99,8 @@ func (in *inbound) unfinished(ctx context.Context, thread string) (s *stopping, 
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		queued, err := r.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.QueueRuns})
+		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
+		queued := counts.Sum()
 		if rows[0].Current != "" || queued > 0 {
 			s = &stopping{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
 		}
@@ -133,7 +134,8 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 			}
 		}
 		lines = append(lines, state)
-		queued, err := r.CountRuns(mailroom.RunQuery{Thread: thread, Set: mailroom.QueueRuns})
+		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
+		queued := counts.Sum()
 		if err != nil {
 			return err
 		}

@@ -261,8 +261,8 @@ func (w *world) awaitSettled() {
 	w.t.Helper()
 	w.platform.AwaitTaken()
 	w.await("everything to end", func(r mailroom.Reader) bool {
-		n, err := r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
-		return err == nil && n == 0
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+		return err == nil && counts.Sum() == 0
 	})
 }
 

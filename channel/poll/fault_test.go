@@ -181,7 +181,8 @@ func (w *world) dead() int {
 	w.t.Helper()
 	n := 0
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		n, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		n = counts.Sum()
 		return err
 	})
 	if err != nil {

@@ -373,7 +373,8 @@ func (c *connection) Tend(ctx context.Context) error {
 func (c *connection) beat(ctx context.Context) error {
 	out := beat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
 	err := c.link.View(ctx, func(r mailroom.Reader) (err error) {
-		out.ActiveTasks, err = r.CountRuns(mailroom.RunQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.Running}})
+		counts, err := r.Count(mailroom.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.Running}})
+		out.ActiveTasks = counts.Sum()
 		return err
 	})
 	if err != nil {

@@ -67,7 +67,8 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 		until(t, "everything delivered", func() bool {
 			left := 1
 			err := l.View(ctx, func(r mailroom.Reader) (err error) {
-				left, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+				counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+				left = counts.Sum()
 				return err
 			})
 			return err == nil && left == 0

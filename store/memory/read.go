@@ -25,6 +25,9 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	}
 	for _, t := range rows {
 		switch {
+		case t.DeletedAt.IsZero() == q.Deleted:
+		case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:
+		case !strings.HasPrefix(t.ID, q.Prefix) || t.ID <= q.After:
 		case q.Worker != "" && t.Worker != q.Worker:
 		case q.Agent != "" && t.Agent != q.Agent:
 		case q.From != 0 && q.Oldest && t.Key <= q.From:
@@ -34,6 +37,9 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		}
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Thread) int {
+		if q.Prefix != "" {
+			return cmp.Compare(a.ID, b.ID)
+		}
 		if q.Oldest {
 			return cmp.Compare(a.Key, b.Key)
 		}
@@ -54,9 +60,27 @@ func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return found, err
 }
 
-func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
-	q.From = 0
-	return len(r.selectRuns(q)), nil
+func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
+	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+	owned := func(t *mailroom.Thread) bool { return q.Owner == nil || *q.Owner == t.Owner }
+	for _, run := range r.selectRuns(mailroom.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+		if t, _ := r.threads.get(run.Thread); owned(t) {
+			out.Runs[run.Status]++
+		}
+	}
+	if q.Agent != "" || len(q.Statuses) > 0 || q.Thread != "" {
+		return out, nil
+	}
+	for _, t := range r.threads.all() {
+		if !owned(t) {
+			continue
+		}
+		out.Threads++
+		if at := t.Due.At; t.Due.Agent != "" && !at.IsZero() && (out.Due.IsZero() || at.Before(out.Due)) {
+			out.Due = at
+		}
+	}
+	return out, nil
 }
 
 // selectRuns returns the rows themselves, all that match, in order.
@@ -92,6 +116,9 @@ func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
 			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place),
 				cmp.Compare(a.Key, b.Key))
 		}
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
 		return cmp.Compare(b.Key, a.Key)
 	})
 	return found
@@ -103,7 +130,8 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		q.Agent != "" && run.Agent != q.Agent,
 		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
-		q.From != 0 && run.Key >= q.From:
+		q.From != 0 && q.Oldest && run.Key <= q.From,
+		q.From != 0 && !q.Oldest && run.Key >= q.From:
 		return false
 	}
 	switch q.Set {

@@ -181,7 +181,7 @@ func latest() (int64, error) {
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
 	last, err := strconv.ParseInt(number, 10, 64)
-	return max(last, packVersion, shareVersion, useVersion), err
+	return max(last, packVersion, shareVersion, useVersion, countVersion), err
 }
 
 // View calls fn with the rows of one moment, as the View of a store does.
@@ -262,18 +262,19 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 		name, text string
 		columns    func(row []driver.Value) ([]any, error)
 	}{
-		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, id FROM thread`,
+		{"thread", `SELECT key, body, agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, id,
+			owner, deliver_to, deleted FROM thread`,
 			func(row []driver.Value) ([]any, error) {
 				t, err := scanThread(row)
 				args := s.bindThread(nil, t)
-				return append(args[:len(args)-1], t.ID), err
+				return append(append(args[:len(args)-1], t.ID), moreOfThread(t)...), err
 			}},
-		{"run", `SELECT r.key, r.body, r.agent, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, t.id
+		{"run", `SELECT r.key, r.body, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, r.agent, t.id
 			FROM run r JOIN thread t ON t.key = r.thread`,
 			func(row []driver.Value) ([]any, error) {
 				r, err := scanRun(row)
 				args := s.bindRun(nil, r)
-				return append(args[:len(args)-1], r.ID, r.Thread), err
+				return append(args[:len(args)-1], r.ID, r.Agent, r.Thread), err
 			}},
 	} {
 		more := mostFaults

@@ -34,7 +34,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		t.Fatal(err)
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +242,43 @@ func TestThreadsAndTokensSayWhatTheyHadBefore(t *testing.T) {
 		threads, err := r.Threads(mailroom.ThreadQuery{IDs: []string{"t"}})
 		if err == nil && threads[0].Bytes != bytes {
 			t.Errorf("the log has %d bytes, want %d", threads[0].Bytes, bytes)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunsAndThreadsOfBeforeAreCounted(t *testing.T) {
+	thread := func(key int, row mailroom.Thread) string {
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, row.ID, pack(nil, &row, (*packer).thread))
+	}
+	run := func(key, of int, agent, status string) string {
+		row := mailroom.Run{ID: fmt.Sprint("r", key), Agent: agent, Status: mailroom.Status(status)}
+		return fmt.Sprintf("INSERT INTO run (key, id, thread, agent, status, first_seq, body) VALUES (%d, '%s', %d, '%s', '%s', 1, x'%x')",
+			key, row.ID, of, agent, status, pack(nil, &row, (*packer).run))
+	}
+	s := openAt(t, oldFile(t, countVersion-1,
+		thread(1, mailroom.Thread{ID: "t", Owner: "ann", DeliverTo: "chat"}), thread(2, mailroom.Thread{ID: "u", Owner: "bob"}),
+		thread(3, mailroom.Thread{ID: "v", Owner: "ann"}),
+		run(1, 1, "x", "completed"), run(2, 1, "x", "completed"), run(3, 1, "y", "failed"), run(4, 3, "x", "queued"), run(5, 2, "x", "completed"),
+	), Options{})
+	ann := "ann"
+	err := s.View(t.Context(), func(r mailroom.Reader) error {
+		all, err := r.Count(mailroom.CountQuery{})
+		want := mailroom.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.Completed: 3, mailroom.Failed: 1, mailroom.Queued: 1}}
+		if diff := cmp.Diff(want, all); diff != "" || err != nil {
+			t.Errorf("all (-want +got): %v %s", err, diff)
+		}
+		hers, err := r.Count(mailroom.CountQuery{Owner: &ann, Agent: "x"})
+		want = mailroom.Counts{Runs: map[mailroom.Status]int{mailroom.Completed: 2, mailroom.Queued: 1}}
+		if diff := cmp.Diff(want, hers); diff != "" || err != nil {
+			t.Errorf("of ann and x (-want +got): %v %s", err, diff)
+		}
+		sources, err := r.Threads(mailroom.ThreadQuery{DeliverTo: "chat"})
+		if len(sources) != 1 || sources[0].ID != "t" {
+			t.Errorf("%d threads deliver to the chat, want t", len(sources))
 		}
 		return err
 	})

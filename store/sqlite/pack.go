@@ -75,6 +75,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	pairs(p, &t.State)
 	text(p, &t.DeliverTo)
 	number(p, &t.Bytes)
+	p.time(&t.DeletedAt)
 }
 
 func (p *packer) run(r *mailroom.Run) {

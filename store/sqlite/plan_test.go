@@ -93,6 +93,11 @@ func usual(t *testing.T, s *Store) {
 func queries(tx mailroom.Tx) []func() error {
 	list := []func() error{
 		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Each: true}); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{DeliverTo: "t", Limit: 5}); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Deleted: true, Limit: 5}); return err },
+		func() error { _, err := tx.Threads(mailroom.ThreadQuery{Prefix: "t", Limit: 5}); return err },
+		func() error { _, err := tx.Count(mailroom.CountQuery{}); return err },
+		func() error { _, err := tx.Count(mailroom.CountQuery{Owner: new(string)}); return err },
 		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{Thread: "t"}); return err },
 		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{ID: "v"}); return err },
 		func() error { _, err := tx.Cursors("c"); return err },
@@ -115,13 +120,19 @@ func queries(tx mailroom.Tx) []func() error {
 		{Thread: "t", From: 7, Limit: 5},
 		{Statuses: []mailroom.Status{mailroom.Failed}, Limit: 5},
 		{Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}, From: 7, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.Failed, mailroom.Cancelled}, Oldest: true, From: 7, Limit: 5},
+		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
 		{Parent: "r", Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
 		{Parent: "r", Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: 5},
 	} {
 		list = append(list,
 			func() error { _, err := tx.Runs(q); return err },
-			func() error { _, err := tx.CountRuns(q); return err })
+			func() error {
+				_, err := tx.Count(mailroom.CountQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set})
+				return err
+			})
 	}
 	list = append(list, func() error { _, err := tx.Tokens("a"); return err })
 	open := []mailroom.TicketState{mailroom.TicketOpen}
@@ -227,7 +238,7 @@ func TestEveryIndexServesAQuery(t *testing.T) {
 		}
 	}
 	for _, index := range []string{
-		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_failed", "run_waiting", "entry_thread",
+		"thread_due", "thread_due_owner", "thread_worker", "run_thread", "run_queue", "run_held", "run_status", "run_agent", "thread_deliver", "thread_deleted", "entry_thread",
 		"run_parent", "run_late", "submit_key_joined",
 		"ticket_run", "ticket_thread", "ticket_open", "ticket_open_thread",
 	} {

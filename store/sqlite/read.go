@@ -86,6 +86,8 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 		return r.theseThreads(q)
 	case q.Each:
 		return r.dueEach()
+	case q.Prefix != "":
+		return r.threadsUnder(q)
 	}
 	var s sel
 	s.add("SELECT t.key, t.body FROM thread t")
@@ -94,6 +96,12 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	}
 	if q.Agent != "" {
 		s.cond("t.agent = ?", q.Agent)
+	}
+	if q.DeliverTo != "" {
+		s.cond("t.deliver_to = ?", q.DeliverTo)
+	}
+	if q.Deleted {
+		s.cond("t.deleted = 1")
 	}
 	if q.From != 0 && q.Oldest {
 		s.cond("t.key > ?", q.From)
@@ -108,10 +116,40 @@ func (r reader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read threads", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		t, err := scanThread(row)
+		if err != nil || t.DeletedAt.IsZero() == q.Deleted {
+			return true, err
+		}
 		found = append(found, t)
-		return g.add(sizeOf(row)), err
+		return g.add(sizeOf(row)), nil
 	})
 	return found, err
+}
+
+const threadsFrom = threadsWith + "t.id > ? ORDER BY t.id"
+
+// threadsUnder reads the threads whose ids begin alike, which lie together in the
+// index of ids.
+func (r reader) threadsUnder(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
+	var found []*mailroom.Thread
+	g := gauge{limit: q.Limit, budget: q.Bytes}
+	read := func(row []driver.Value) (bool, error) {
+		t, err := scanThread(row)
+		switch {
+		case err != nil || !strings.HasPrefix(t.ID, q.Prefix):
+			return false, err
+		case !t.DeletedAt.IsZero():
+			return true, nil
+		}
+		found = append(found, t)
+		return g.add(sizeOf(row)), nil
+	}
+	if q.After < q.Prefix { // the one with this very id comes first
+		err := r.query("read a thread", threadsWith+"t.id = ?", []any{q.Prefix}, read)
+		if err != nil || full(len(found), q.Limit) {
+			return found, err
+		}
+	}
+	return found, r.query("read threads", threadsFrom, []any{max(q.After, q.Prefix)}, read)
 }
 
 // theseThreads reads the rows that are named; they are few.
@@ -121,6 +159,8 @@ func (r reader) theseThreads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error)
 		err := r.query("read threads", threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			t, err := scanThread(row)
 			switch {
+			case err != nil || t.DeletedAt.IsZero() == q.Deleted:
+			case q.DeliverTo != "" && t.DeliverTo != q.DeliverTo:
 			case q.Worker != "" && t.Worker != q.Worker:
 			case q.Agent != "" && t.Agent != q.Agent:
 			case q.From != 0 && q.Oldest && t.Key <= q.From:

@@ -7,17 +7,17 @@ import (
 )
 
 const (
-	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body, key, id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
+		owner, deliver_to, deleted, key, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// Neither statement that updates sets the id, so that the index on it is
-	// left alone.
+	// Neither statement that updates sets the id, nor the agent of a run, so that
+	// the indexes on them are left alone.
 	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
-		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
+		due_alone = ?, due_owner = ?, body = ?, owner = ?, deliver_to = ?, deleted = ? WHERE key = ?`
 
-	insertRun = `INSERT INTO run (agent, parent, status, queue, priority, place, not_before, body,
-		key, id, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateRun = `UPDATE run SET agent = ?, parent = ?, status = ?, queue = ?, priority = ?, place = ?,
+	insertRun = `INSERT INTO run (parent, status, queue, priority, place, not_before, body,
+		key, id, agent, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 
 	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged`
@@ -28,7 +28,7 @@ const (
 		dead = excluded.dead, owner = excluded.owner, uncharged = excluded.uncharged`
 )
 
-// bindThread appends the values of both statements but the key and the id.
+// bindThread appends the values of both statements up to the body.
 func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	args = append(args, t.Agent, orNull(t.Worker))
 	if t.Due.At.IsZero() {
@@ -39,6 +39,15 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	args = append(args, dueOwner(t))
 	s.body = pack(s.body[:0], t, (*packer).thread)
 	return append(args, s.body)
+}
+
+// moreOfThread are the values of both statements from owner to deleted.
+func moreOfThread(t *mailroom.Thread) []any {
+	var deleted any
+	if !t.DeletedAt.IsZero() {
+		deleted = int64(1)
+	}
+	return []any{t.Owner, orNull(t.DeliverTo), deleted}
 }
 
 // dueOwner is set while the thread is due for an agent, so that those of an owner
@@ -57,10 +66,10 @@ func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 	return t, unpack(c.body(), t, (*packer).thread)
 }
 
-// bindRun appends the values of both statements from agent to body. What only
+// bindRun appends the values of both statements from parent to body. What only
 // the order of a queue needs is there while the run is in the queue.
 func (s *Store) bindRun(args []any, r *mailroom.Run) []any {
-	args = append(args, r.Agent, orNull(r.Parent), string(r.Status))
+	args = append(args, orNull(r.Parent), string(r.Status))
 	switch {
 	case !r.NeverStarted():
 		args = append(args, nil, nil, nil, nil)

@@ -14,6 +14,55 @@ func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	if len(q.IDs) > 0 {
 		return r.theseRuns(q)
 	}
+	parts := []mailroom.RunQuery{q}
+	if q.Thread == "" && q.Parent == "" && len(q.Statuses) > 1 {
+		// Each status is a part of an index that has the order of the list.
+		parts = parts[:0]
+		for _, status := range distinctStatuses(q.Statuses) {
+			part := q
+			part.Statuses = []mailroom.Status{status}
+			parts = append(parts, part)
+		}
+	}
+	var found []sizedRun
+	for _, part := range parts {
+		rows, err := r.runsOf(part)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, rows...)
+	}
+	if len(parts) > 1 {
+		slices.SortFunc(found, func(a, b sizedRun) int {
+			if q.Oldest {
+				return cmp.Compare(a.run.Key, b.run.Key)
+			}
+			return cmp.Compare(b.run.Key, a.run.Key)
+		})
+	}
+	var runs []*mailroom.Run
+	g := gauge{limit: q.Limit, budget: q.Bytes}
+	for _, row := range found {
+		runs = append(runs, row.run)
+		if !g.add(row.size) {
+			break
+		}
+	}
+	return runs, nil
+}
+
+func distinctStatuses(list []mailroom.Status) []mailroom.Status {
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
+// sizedRun is a run with the size of its row.
+type sizedRun struct {
+	run  *mailroom.Run
+	size int
+}
+
+// runsOf reads a list of runs in the order of an index.
+func (r reader) runsOf(q mailroom.RunQuery) ([]sizedRun, error) {
 	var s sel
 	s.add("SELECT r.key, r.body FROM run r")
 	if !s.whichRuns(q) {
@@ -25,14 +74,18 @@ func (r reader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	case mailroom.HeldRuns:
 		s.add(" ORDER BY r.not_before, r.place, r.key")
 	default:
-		s.add(" ORDER BY r.key DESC")
+		s.add(" ORDER BY r.key")
+		if !q.Oldest {
+			s.add(" DESC")
+		}
 	}
-	var runs []*mailroom.Run
+	var runs []sizedRun
 	g := gauge{limit: q.Limit, budget: q.Bytes}
 	err := r.query("read runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
 		run, err := scanRun(row)
-		runs = append(runs, run)
-		return g.add(sizeOf(row)), err
+		size := sizeOf(row)
+		runs = append(runs, sizedRun{run, size})
+		return g.add(size), err
 	})
 	return runs, err
 }
@@ -52,7 +105,12 @@ func (r reader) theseRuns(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b *mailroom.Run) int { return cmp.Compare(b.Key, a.Key) })
+	slices.SortFunc(found, func(a, b *mailroom.Run) int {
+		if q.Oldest {
+			return cmp.Compare(a.Key, b.Key)
+		}
+		return cmp.Compare(b.Key, a.Key)
+	})
 	return first(found, q.Limit), nil
 }
 
@@ -62,31 +120,12 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		q.Agent != "" && run.Agent != q.Agent,
 		q.Parent != "" && run.Parent != q.Parent,
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
-		q.From != 0 && run.Key >= q.From,
+		q.From != 0 && q.Oldest && run.Key <= q.From,
+		q.From != 0 && !q.Oldest && run.Key >= q.From,
 		q.Set != mailroom.AnyRuns && !(run.NeverStarted() && run.Held == (q.Set == mailroom.HeldRuns)):
 		return false
 	}
 	return true
-}
-
-func (r reader) CountRuns(q mailroom.RunQuery) (int, error) {
-	q.From, q.Limit = 0, 0
-	if len(q.IDs) > 0 {
-		runs, err := r.theseRuns(q)
-		return len(runs), err
-	}
-	var s sel
-	s.add("SELECT count(*) FROM run r")
-	if !s.whichRuns(q) {
-		return 0, nil
-	}
-	n := 0
-	err := r.query("count runs", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
-		c := columns{row: row}
-		n = c.int()
-		return false, nil
-	})
-	return n, err
 }
 
 // whichRuns adds the conditions of q but IDs. It reports false when no run can
@@ -101,15 +140,19 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 	if q.Parent != "" {
 		s.cond("r.parent = ?", q.Parent)
 	}
-	if q.From != 0 {
+	if q.From != 0 && q.Oldest {
+		s.cond("r.key > ?", q.From)
+	} else if q.From != 0 {
 		s.cond("r.key < ?", q.From)
 	}
-	statuses := known(q.Statuses, mailroom.Queued, mailroom.Running, mailroom.Waiting,
-		mailroom.Completed, mailroom.Failed, mailroom.Cancelled)
+	statuses := known(q.Statuses, allStatuses()...)
 	if len(q.Statuses) > 0 && statuses == "" {
 		return false
 	}
 	s.oneOf("r.status", statuses)
+	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.Completed) {
+		s.cond("r.status <> 'completed'") // as the index on it has it
+	}
 	switch q.Set {
 	case mailroom.QueueRuns:
 		s.cond("r.queue = 0")

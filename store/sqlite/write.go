@@ -187,7 +187,7 @@ func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {
-	args := t.store.bindThread(t.store.args[:0], row)
+	args := append(t.store.bindThread(t.store.args[:0], row), moreOfThread(row)...)
 	t.store.args = args
 	if row.Key == 0 {
 		t.given.thread++
@@ -218,7 +218,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	}
 	t.given.run++
 	run.Key = t.given.run
-	_, err := t.exec(insertRun, append(args, run.Key, run.ID, w.key, run.FirstSeq, late)...)
+	_, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.key, run.FirstSeq, late)...)
 	return err
 }
 

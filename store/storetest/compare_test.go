@@ -57,7 +57,7 @@ func wipe(rt *rapid.T, db *sql.DB) {
 	for _, text := range []string{
 		"DELETE FROM partial", "DELETE FROM ticket", "DELETE FROM submit_key", "DELETE FROM entry", "DELETE FROM run", "DELETE FROM reservation",
 		"DELETE FROM thread", "DELETE FROM worker", "DELETE FROM definition",
-		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
+		"DELETE FROM token", "DELETE FROM cursor", "DELETE FROM tally", "DELETE FROM sqlite_sequence WHERE name IN ('ticket', 'token')", "UPDATE given SET thread = 0, run = 0",
 	} {
 		if _, err := db.Exec(text); err != nil {
 			rt.Fatal(err)
@@ -226,7 +226,7 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 			return err
 		}
 		if old != nil {
-			run.Key, run.Thread, run.FirstSeq = old.Key, old.Thread, old.FirstSeq
+			run.Key, run.Thread, run.Agent, run.FirstSeq = old.Key, old.Thread, old.Agent, old.FirstSeq
 		} else {
 			row := c.Threads[slices.IndexFunc(c.Threads, func(t *mailroom.Thread) bool { return t.ID == run.Thread })]
 			run.FirstSeq = max(row.LastSeq-run.FirstSeq, 0)

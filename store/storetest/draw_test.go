@@ -56,6 +56,9 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 		CreatedAt: moment().Draw(t, "created"), UpdatedAt: moment().Draw(t, "updated"),
 		DeliverTo: word().Draw(t, "deliver to"), State: rapid.MapOfN(agent(), raw(), 0, 2).Draw(t, "state"),
 	}
+	if rapid.IntRange(0, 4).Draw(t, "gone") == 4 {
+		row.DeletedAt = moment().Draw(t, "deleted")
+	}
 	if at := moment().Draw(t, "due"); !at.IsZero() {
 		row.Due = mailroom.Due{
 			At: at, Agent: agent().Draw(t, "due agent"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
@@ -276,6 +279,9 @@ func drawQueries(t *rapid.T) queries {
 		},
 		keysOf: id("t", 6).Draw(t, "keys"),
 	}
+	q.threads = append(q.threads, mailroom.ThreadQuery{DeliverTo: "plain", Limit: limit.Draw(t, "delivering")},
+		mailroom.ThreadQuery{Deleted: true, Limit: limit.Draw(t, "deleted")},
+		mailroom.ThreadQuery{Prefix: rapid.SampledFrom([]string{"t", "t2"}).Draw(t, "prefix"), After: id("t", 4).Draw(t, "after id"), Limit: limit.Draw(t, "under")})
 	these := q.threads[0]
 	these.IDs, these.Limit = ids("t", 6).Draw(t, "ids"), 0
 	q.threads = append(q.threads, these)
@@ -283,8 +289,8 @@ func drawQueries(t *rapid.T) queries {
 		q.entries.Kinds = []string{mailroom.KindStep}
 	}
 	run := mailroom.RunQuery{
-		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "thread"),
-		Agent:  rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
+		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "thread"), Oldest: rapid.Bool().Draw(t, "oldest run"),
+		Agent: rapid.SampledFrom([]string{"", "a"}).Draw(t, "agent"), From: from.Draw(t, "from"),
 		Parent:   rapid.SampledFrom([]string{"", "plain"}).Draw(t, "parent"),
 		Statuses: rapid.SliceOfN(status(), 0, 2).Draw(t, "statuses"), Limit: limit.Draw(t, "limit"),
 	}
@@ -314,11 +320,21 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	for _, rq := range q.runs {
 		rows, err := r.Runs(rq)
 		note(rows, err)
-		n, err := r.CountRuns(rq)
-		note(n, err)
+		if len(rq.IDs) == 0 {
+			n, err := r.Count(mailroom.CountQuery{Thread: rq.Thread, Agent: rq.Agent, Statuses: rq.Statuses, Set: rq.Set})
+			note(n, err)
+		}
 	}
 	list, err := r.Entries(q.entries)
 	note(list, err)
+	for _, owner := range []string{"", "plain"} {
+		n, err := r.Count(mailroom.CountQuery{Owner: &owner})
+		note(n, err)
+		n, err = r.Count(mailroom.CountQuery{Owner: &owner, Agent: "a"})
+		note(n, err)
+	}
+	n, err := r.Count(mailroom.CountQuery{})
+	note(n, err)
 	for _, kq := range q.tickets {
 		rows, err := r.Tickets(kq)
 		note(rows, err)

@@ -65,7 +65,7 @@ func entries(thread string, first int64, run string, kinds ...string) []mailroom
 // fullChanges is one of everything, with every field set.
 func fullChanges() *mailroom.Changes {
 	t := filled[mailroom.Thread](1)
-	t.Key, t.ID = 0, "t"
+	t.Key, t.ID, t.DeletedAt = 0, "t", time.Time{} // so that lists have it
 	r := filled[mailroom.Run](2)
 	r.Key, r.ID, r.Thread = 0, "r", "t"
 	k := filled[mailroom.SubmitKey](3)

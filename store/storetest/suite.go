@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) mailroom.Store) {
 		{"Threads", threadCases()},
 		{"Bytes", bytesCases()},
 		{"Runs", runCases()},
+		{"Counts", countCases()},
 		{"Entries", entryCases()},
 		{"Others", otherCases()},
 		{"Tickets", ticketCases()},
@@ -169,6 +170,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Reserved: get(r.Reservations(mailroom.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
 	}
+	all.Threads = append(all.Threads, get(r.Threads(mailroom.ThreadQuery{Deleted: true}))(t)...)
 	for _, row := range all.Threads {
 		all.Entries[row.ID] = get(r.Entries(mailroom.EntryQuery{Thread: row.ID}))(t)
 	}

@@ -209,7 +209,8 @@ func (d *driver) drain(ctx context.Context) error {
 	}
 	completed := 0
 	err := d.house.store.View(ctx, func(r mailroom.Reader) (err error) {
-		completed, err = r.CountRuns(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Completed}})
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Completed}})
+		completed = counts.Sum()
 		return err
 	})
 	if err == nil && int64(completed) != d.submitted.Load() {

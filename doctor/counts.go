@@ -1,0 +1,133 @@
+package doctor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"mailroom"
+)
+
+// tally are the runs of one owner's threads, one agent and one status.
+type tally struct {
+	owner, agent string
+	status       mailroom.Status
+}
+
+// counts: what the store counts is what the rows add up to. It reads the rows of all
+// runs and threads in one view, a page at a time.
+func (w *walk) counts(r mailroom.Reader) error {
+	threads, due, err := countThreads(r)
+	if err != nil {
+		return err
+	}
+	runs, err := countRuns(r)
+	if err != nil {
+		return err
+	}
+	perOwner := map[string]int{}
+	sum := map[mailroom.Status]int{}
+	for _, k := range slices.SortedFunc(maps.Keys(runs), compareTallies) {
+		perOwner[k.owner] += runs[k]
+		sum[k.status] += runs[k]
+		got, err := r.Count(mailroom.CountQuery{Owner: &k.owner, Agent: k.agent, Statuses: []mailroom.Status{k.status}})
+		if err != nil {
+			return err
+		}
+		if got.Sum() != runs[k] {
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d %s runs of agent %q, by the store's count %d",
+				k.owner, runs[k], k.status, k.agent, got.Sum())})
+		}
+	}
+	for _, owner := range slices.Sorted(maps.Keys(threads)) {
+		got, err := r.Count(mailroom.CountQuery{Owner: &owner})
+		if err != nil {
+			return err
+		}
+		if got.Threads != threads[owner] || got.Sum() != perOwner[owner] {
+			w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("owner %q has %d threads and %d runs, by the store's counts %d and %d",
+				owner, threads[owner], perOwner[owner], got.Threads, got.Sum())})
+		}
+	}
+	return w.countAll(r, threads, sum, due)
+}
+
+// countAll compares the sums over all owners: it finds what is counted and not there.
+func (w *walk) countAll(r mailroom.Reader, threads map[string]int, runs map[mailroom.Status]int, due mailroom.Due) error {
+	got, err := r.Count(mailroom.CountQuery{})
+	if err != nil {
+		return err
+	}
+	all := 0
+	for _, n := range threads {
+		all += n
+	}
+	if got.Threads != all || !maps.Equal(got.Runs, runs) {
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("there are %d threads and the runs %v, by the store's counts %d and %v",
+			all, runs, got.Threads, got.Runs)})
+	}
+	if !got.Due.Equal(due.At) {
+		w.report.Add(Finding{Invariant: Count, Text: fmt.Sprintf("the earliest thread is due at %v, by the store's count at %v", due.At, got.Due)})
+	}
+	return nil
+}
+
+func compareTallies(a, b tally) int {
+	return slices.Compare([]string{a.owner, a.agent, string(a.status)}, []string{b.owner, b.agent, string(b.status)})
+}
+
+// countThreads counts threads by owner, and finds the one that is due first.
+func countThreads(r mailroom.Reader) (threads map[string]int, due mailroom.Due, err error) {
+	threads = map[string]int{}
+	for _, deleted := range []bool{false, true} {
+		q := mailroom.ThreadQuery{Deleted: deleted, Oldest: true, Limit: batch}
+		for {
+			rows, err := r.Threads(q)
+			if err != nil {
+				return nil, due, err
+			}
+			if len(rows) == 0 {
+				break
+			}
+			for _, t := range rows {
+				q.From = t.Key
+				threads[t.Owner]++
+				if t.Due.Agent != "" && (due.At.IsZero() || t.Due.At.Before(due.At)) {
+					due = t.Due
+				}
+			}
+		}
+	}
+	return threads, due, nil
+}
+
+func countRuns(r mailroom.Reader) (map[tally]int, error) {
+	runs := map[tally]int{}
+	q := mailroom.RunQuery{Oldest: true, Limit: batch}
+	for {
+		rows, err := r.Runs(q)
+		if err != nil || len(rows) == 0 {
+			return runs, err
+		}
+		var ids []string
+		for _, run := range rows {
+			ids = append(ids, run.Thread)
+		}
+		slices.Sort(ids)
+		ids = slices.Compact(ids)
+		owner := map[string]string{}
+		for _, deleted := range []bool{false, true} {
+			found, err := r.Threads(mailroom.ThreadQuery{IDs: ids, Deleted: deleted})
+			if err != nil {
+				return nil, err
+			}
+			for _, t := range found {
+				owner[t.ID] = t.Owner
+			}
+		}
+		for _, run := range rows {
+			q.From = run.Key
+			runs[tally{owner[run.Thread], run.Agent, run.Status}]++
+		}
+	}
+}

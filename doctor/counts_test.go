@@ -1,0 +1,91 @@
+package doctor_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/doctor"
+	"mailroom/store/memory"
+)
+
+// miscounted is a store whose counts of some queries are wrong.
+type miscounted struct {
+	mailroom.Store
+	spoil func(mailroom.CountQuery, *mailroom.Counts)
+}
+
+type miscountedReader struct {
+	mailroom.Reader
+	spoil func(mailroom.CountQuery, *mailroom.Counts)
+}
+
+func (s miscounted) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(miscountedReader{r, s.spoil}) })
+}
+
+func (r miscountedReader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
+	c, err := r.Reader.Count(q)
+	r.spoil(q, &c)
+	return c, err
+}
+
+func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
+	s := memory.New()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	c := &mailroom.Changes{
+		Threads: []*mailroom.Thread{
+			{ID: "a", Owner: "ann", FirstSeq: 1, NextPlace: 1, CreatedAt: at},
+			{ID: "b", Owner: "bob", FirstSeq: 1, NextPlace: 1, CreatedAt: at, DeletedAt: at},
+		},
+		Runs: []*mailroom.Run{
+			{ID: "r", Thread: "a", Agent: "x", Status: mailroom.Completed}, {ID: "s", Thread: "b", Agent: "x", Status: mailroom.Failed},
+		},
+	}
+	if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, want string
+		spoil      func(mailroom.CountQuery, *mailroom.Counts)
+	}{
+		{"right", "", func(mailroom.CountQuery, *mailroom.Counts) {}},
+		{"of a status", `owner "ann" has 1 completed runs of agent "x", by the store's count 2`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+			if q.Agent == "x" && *q.Owner == "ann" {
+				c.Runs[mailroom.Completed]++
+			}
+		}},
+		{"of threads", `owner "bob" has 1 threads and 1 runs, by the store's counts 0 and 1`, func(q mailroom.CountQuery, c *mailroom.Counts) {
+			if q.Agent == "" && q.Owner != nil && *q.Owner == "bob" {
+				c.Threads--
+			}
+		}},
+		{"of what is not there", "by the store's counts 2 and map[completed:1 failed:1 queued:1]", func(q mailroom.CountQuery, c *mailroom.Counts) {
+			if q.Owner == nil {
+				c.Runs[mailroom.Queued]++
+			}
+		}},
+		{"when the first is due", "by the store's count at 2026", func(q mailroom.CountQuery, c *mailroom.Counts) {
+			if q.Owner == nil {
+				c.Due = at
+			}
+		}},
+	} {
+		report, err := doctor.Check(t.Context(), miscounted{s, tc.spoil})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, f := range report.Findings {
+			if f.Invariant == doctor.Count {
+				found = append(found, f.Text)
+			}
+		}
+		got := strings.Join(found, "\n")
+		if tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got findings %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+	"math"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+const (
+	// What triggers keep, see migrate_count.go.
+	tallied       = "SELECT coalesce(sum(n), 0) FROM tally WHERE what = ?"
+	ofTallyOwner  = " AND owner = ?"
+	ofTallyAgent  = " AND agent = ?"
+	dueAgentAfter = `SELECT due_agent, due_alone FROM thread
+		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
+)
+
+// talliedThread is the row of tally that counts threads.
+const talliedThread = "thread"
+
+func allStatuses() []mailroom.Status {
+	return []mailroom.Status{
+		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+	}
+}
+
+func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
+	if q.Thread != "" {
+		return r.countThread(q)
+	}
+	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+	for _, status := range allStatuses() {
+		if len(q.Statuses) > 0 && !slices.Contains(q.Statuses, status) {
+			continue
+		}
+		n, err := r.tally(string(status), q)
+		if err != nil {
+			return mailroom.Counts{}, err
+		}
+		if n != 0 {
+			out.Runs[status] = n
+		}
+	}
+	if q.Agent != "" || len(q.Statuses) > 0 {
+		return out, nil
+	}
+	var err error
+	if out.Threads, err = r.tally(talliedThread, q); err != nil {
+		return mailroom.Counts{}, err
+	}
+	out.Due, err = r.earliestDue(q.Owner)
+	return out, err
+}
+
+// tally adds up what is kept of a status, or of threads.
+func (r reader) tally(what string, q mailroom.CountQuery) (n int, err error) {
+	text, args := tallied, []any{what}
+	if q.Owner != nil {
+		text, args = text+ofTallyOwner, append(args, *q.Owner)
+	}
+	if q.Agent != "" {
+		text, args = text+ofTallyAgent, append(args, q.Agent)
+	}
+	err = r.query("count", text, args, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		n = c.int()
+		return false, nil
+	})
+	return n, err
+}
+
+// countThread reads the runs of one thread.
+func (r reader) countThread(q mailroom.CountQuery) (mailroom.Counts, error) {
+	out := mailroom.Counts{Runs: map[mailroom.Status]int{}}
+	var s sel
+	s.add("SELECT ")
+	for i, status := range allStatuses() {
+		if i > 0 {
+			s.add(", ")
+		}
+		s.add("count(*) FILTER (WHERE r.status = '" + string(status) + "')")
+	}
+	s.add(" FROM run r")
+	if !s.whichRuns(mailroom.RunQuery{Thread: q.Thread, Agent: q.Agent, Statuses: q.Statuses, Set: q.Set}) {
+		return out, nil
+	}
+	if q.Owner != nil {
+		s.cond("(SELECT owner FROM thread WHERE id = ?) = ?", q.Thread, *q.Owner)
+	}
+	err := r.query("count the runs of a thread", s.text.String(), s.args, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		for _, status := range allStatuses() {
+			if n := c.int(); n > 0 {
+				out.Runs[status] = n
+			}
+		}
+		return false, nil
+	})
+	return out, err
+}
+
+// earliestDue steps from agent to agent and from priority to priority: each step is
+// a seek in the index of due threads.
+func (r reader) earliestDue(owner *string) (earliest time.Time, err error) {
+	for agent, alone := "", int64(1); ; {
+		found := false
+		err := r.query("read due agents", dueAgentAfter, []any{agent, alone}, func(row []driver.Value) (bool, error) {
+			c := columns{row: row}
+			agent, alone, found = c.text(), c.int64(), true
+			return false, nil
+		})
+		if err != nil || !found {
+			return earliest, err
+		}
+		text, args := dueBehind, []any{agent, alone}
+		if owner != nil {
+			text, args = dueOfOwner, append(args, *owner)
+		}
+		for behind, more := int64(math.MinInt64), true; more; {
+			more = false
+			err := r.query("read the first due threads", text, append(args[:len(args):len(args)], behind), func(row []driver.Value) (bool, error) {
+				c := columns{row: row[1:]}
+				at := c.time()
+				if earliest.IsZero() || at.Before(earliest) {
+					earliest = at
+				}
+				behind, more = c.int64(), true
+				return false, nil
+			})
+			if err != nil {
+				return time.Time{}, err
+			}
+		}
+	}
+}

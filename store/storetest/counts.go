@@ -1,0 +1,136 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+)
+
+func countCases() []testCase {
+	return []testCase{
+		{"of a random story are those of a recount", countStory},
+		{"have the earliest due time", func(t *testing.T, s *store) {
+			at := func(n int) time.Time { return time.Date(2026, 1, 2, 3, 4, n, 0, time.UTC) }
+			row := func(id, owner string, due mailroom.Due) *mailroom.Thread {
+				return &mailroom.Thread{ID: id, Owner: owner, Due: due}
+			}
+			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
+				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}), row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, Alone: true}),
+				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}), row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
+				row("e", "ann", mailroom.Due{At: at(1)}), row("f", "cid", mailroom.Due{}),
+			}})
+			for owner, want := range map[string]time.Time{"ann": at(3), "bob": at(2), "cid": {}, "": {}} {
+				if got := s.count(mailroom.CountQuery{Owner: &owner}); !got.Due.Equal(want) {
+					t.Errorf("of %q: got %v, want %v", owner, got.Due, want)
+				}
+			}
+			if got := s.count(mailroom.CountQuery{}); !got.Due.Equal(at(2)) || got.Threads != 6 {
+				t.Errorf("of all: got %d threads, the earliest due at %v, want 6 and %v", got.Threads, got.Due, at(2))
+			}
+		}},
+	}
+}
+
+// countStory writes, changes and drops rows at random, and compares what the store
+// counts with what it has.
+func countStory(t *testing.T, s *store) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	owners, agents := []string{"", "ann", "bob"}, []string{"x", "y"}
+	statuses := []mailroom.Status{
+		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+	}
+	runs := 0
+	for step := range 60 {
+		s.update(func(tx mailroom.Tx) {
+			id := fmt.Sprint("t", draw.IntN(5))
+			_, rows, err := tx.Lock(nil, []string{id})
+			must(t, err)
+			row := rows[0]
+			c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
+			switch {
+			case row.Key == 0:
+				row.Owner, row.FirstSeq = owners[draw.IntN(3)], 1
+			case draw.IntN(9) == 0:
+				must(t, tx.Write(&mailroom.Changes{DropThreads: []string{id}}))
+				return
+			case draw.IntN(6) == 0:
+				row.Owner = owners[draw.IntN(3)]
+			case draw.IntN(4) == 0:
+				c.DropEntries = []mailroom.Prefix{{Thread: id, Seq: 1 + draw.Int64N(row.LastSeq+1)}}
+			default:
+				if c.Runs, err = tx.Runs(mailroom.RunQuery{Thread: id, Limit: 3}); err != nil {
+					t.Error(err)
+				}
+				for _, r := range c.Runs {
+					r.Status = statuses[draw.IntN(6)]
+				}
+			}
+			for range draw.IntN(3) {
+				runs++
+				row.LastSeq++
+				c.Runs = append(c.Runs, &mailroom.Run{
+					ID: fmt.Sprint("r", runs), Thread: id, Agent: agents[draw.IntN(2)], FirstSeq: row.LastSeq, Status: statuses[draw.IntN(6)],
+				})
+				e, err := mailroom.NewEntry(id, row.LastSeq, mailroom.KindStep, "", 0, time.Time{}, mailroom.StepNamed{})
+				must(t, err)
+				if len(c.Entries) == 0 {
+					c.Entries = [][]mailroom.Entry{nil}
+				}
+				c.Entries[0] = append(c.Entries[0], e)
+			}
+			must(t, tx.Write(c))
+		})
+		s.recount(t, step, owners, agents, statuses)
+	}
+}
+
+// recount compares all counts with the rows.
+func (s *store) recount(t *testing.T, step int, owners, agents []string, statuses []mailroom.Status) {
+	t.Helper()
+	threads := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Thread, error) { return r.Threads(mailroom.ThreadQuery{}) })
+	rows := get1(t, s, func(r mailroom.Reader) ([]*mailroom.Run, error) { return r.Runs(mailroom.RunQuery{}) })
+	of := map[string]string{}
+	perOwner := map[string]int{}
+	for _, row := range threads {
+		of[row.ID] = row.Owner
+		perOwner[row.Owner]++
+	}
+	for _, owner := range append(owners, "*") {
+		for _, agent := range append(agents, "") {
+			want := map[mailroom.Status]int{}
+			for _, r := range rows {
+				if (owner == "*" || of[r.Thread] == owner) && (agent == "" || agent == r.Agent) {
+					want[r.Status]++
+				}
+			}
+			q := mailroom.CountQuery{Agent: agent}
+			wantThreads := len(threads)
+			if owner != "*" {
+				q.Owner, wantThreads = &owner, perOwner[owner]
+			}
+			got := s.count(q)
+			if diff := cmp.Diff(want, got.Runs); diff != "" {
+				t.Fatalf("step %d, owner %q, agent %q (-rows +counts):\n%s", step, owner, agent, diff)
+			}
+			if agent == "" && got.Threads != wantThreads {
+				t.Fatalf("step %d, owner %q: got %d threads, want %d", step, owner, got.Threads, wantThreads)
+			}
+			for _, status := range statuses {
+				q.Statuses = []mailroom.Status{status}
+				if n := s.count(q).Sum(); n != want[status] {
+					t.Fatalf("step %d, owner %q, agent %q: got %d %s, want %d", step, owner, agent, n, status, want[status])
+				}
+			}
+		}
+	}
+}
+
+func (s *store) count(q mailroom.CountQuery) mailroom.Counts {
+	s.t.Helper()
+	return get1(s.t, s, func(r mailroom.Reader) (mailroom.Counts, error) { return r.Count(q) })
+}
