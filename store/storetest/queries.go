@@ -102,17 +102,20 @@ func someRuns() *mailroom.Changes {
 	return c
 }
 
-func runCases() []testCase {
+// runCase is a list of the runs of someRuns.
+type runCase struct {
+	name  string
+	query mailroom.RunQuery
+	from  func(*mailroom.Changes) int64
+	want  []string
+	count int  // of all pages
+	any   bool // in no promised order
+}
+
+func runLists() []runCase {
 	type query = mailroom.RunQuery
 	fromHeld2 := func(c *mailroom.Changes) int64 { return c.Runs[5].Key }
-	cases := []struct {
-		name  string
-		query query
-		from  func(*mailroom.Changes) int64
-		want  []string
-		count int  // of all pages
-		any   bool // in no promised order
-	}{
+	return []runCase{
 		{name: "all, newest first", count: 13, want: []string{"waiting", "running", "qu", "held3", "held1",
 			"q1", "q3", "held2", "q2", "backoff", "cancelled", "failed", "done"}},
 		{name: "limit", query: query{Limit: 2}, count: 13, want: []string{"waiting", "running"}},
@@ -163,10 +166,13 @@ func runCases() []testCase {
 			mailroom.Running, mailroom.Failed}, Limit: 2}, count: 3, want: []string{"running", "failed"}},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
+}
+
+func runCases() []testCase {
 	return []testCase{{"by", func(t *testing.T, s *store) {
 		c := someRuns()
 		s.write(c)
-		for _, tc := range cases {
+		for _, tc := range runLists() {
 			t.Run(tc.name, func(t *testing.T) {
 				q := tc.query
 				if tc.from != nil {
