@@ -47,8 +47,8 @@ type Token struct {
 	RevokedAt time.Time // zero: it is good
 }
 
-// maxTokenName bounds names of tokens, in bytes.
-const maxTokenName = 64
+// MaxTokenName bounds names of tokens, in bytes.
+const MaxTokenName = 64
 
 // Check refuses a Token that breaks a rule by itself.
 func (t *Token) Check() error {
@@ -56,8 +56,8 @@ func (t *Token) Check() error {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-@", r))
 	}
 	switch {
-	case t.Name == "" || len(t.Name) > maxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }), t.Name == ".", t.Name == "..":
-		return invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", maxTokenName), t.Name)
+	case t.Name == "" || len(t.Name) > MaxTokenName || strings.ContainsFunc(t.Name, func(r rune) bool { return !plain(r) }), t.Name == ".", t.Name == "..":
+		return invalid("name", fmt.Sprintf("must be 1 to %d letters, digits or any of . _ - @", MaxTokenName), t.Name)
 	case t.Name == Operator:
 		return invalid("name", "is the name of who runs the server", t.Name)
 	case len(t.Scopes) == 0:

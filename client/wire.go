@@ -39,7 +39,7 @@ type Run struct {
 	Wait         *Wait              `json:"wait" doc:"What it waits for, while it is waiting."`
 	Steps        int                `json:"steps" doc:"Durable steps so far."`
 	Progress     float64            `json:"progress" doc:"How far it is as its agent says, 0 to 1; 1 when completed."`
-	Usage        *Usage             `json:"usage" doc:"What it consumed so far."`
+	Usage        *Usage             `json:"usage" doc:"What it consumed so far, over all attempts; null while its agent has told none of it."`
 	CreatedAt    time.Time          `json:"created_at"`
 	StartedAt    *time.Time         `json:"started_at"`
 	FinishedAt   *time.Time         `json:"finished_at"`
@@ -94,9 +94,9 @@ const (
 // none of them with Decisions.
 type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
-	Text         string            `json:"text,omitempty" example:"What is new?" doc:"At most 1 MiB of UTF-8, over all text parts of a message; more is too_large."`
+	Text         string            `json:"text,omitempty" example:"What is new?" doc:"Instead of one text part."`
 	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
-	Messages     []Draft           `json:"messages,omitempty" nullable:"false" maxItems:"100"`
+	Messages     []Draft           `json:"messages,omitempty" nullable:"false"`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
 	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one."`
 	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
@@ -109,20 +109,20 @@ type Submit struct {
 	Parent       string            `json:"parent,omitempty" doc:"Run that the new one descends from."`
 	Metadata     map[string]string `json:"metadata,omitempty" doc:"Labels of the run."`
 	Sender       string            `json:"sender,omitempty" doc:"Only with the scope admin."`
-	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" maxItems:"100" doc:"Made in the same transaction, on tickets of the thread."`
+	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" doc:"Made in the same transaction, on tickets of the thread."`
 }
 
 // Draft is one of several messages of a submit. Either Text or Parts is given.
 type Draft struct {
 	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
-	Text       string          `json:"text,omitempty" doc:"At most 1 MiB of UTF-8; more is too_large."`
+	Text       string          `json:"text,omitempty"`
 	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 	Visibility string          `json:"visibility,omitempty" doc:"all (the default) or internal."`
 }
 
 // Edit replaces the content of a message. Either Text or Parts is given.
 type Edit struct {
-	Text  string          `json:"text,omitempty" example:"What is old?" doc:"At most 1 MiB of UTF-8; more is too_large."`
+	Text  string          `json:"text,omitempty" example:"What is old?"`
 	Parts []mailroom.Part `json:"parts,omitempty" nullable:"false"`
 }
 

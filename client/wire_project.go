@@ -26,7 +26,7 @@ type Reservation struct {
 // holder and token renews it.
 type Reserve struct {
 	Project  string   `json:"project,omitempty" doc:"Default: default."`
-	Names    []string `json:"names" minItems:"1" maxItems:"100" doc:"Globs, of at most 16 KiB together; at most 50 of them, of 4 KiB together, have * or ?. They conflict with those that have a name in common with them."`
+	Names    []string `json:"names" minItems:"1" doc:"Globs, of at most 16 KiB together; at most 50 of them, of 4 KiB together, have * or ?. They conflict with those that have a name in common with them."`
 	Holder   string   `json:"holder" doc:"The name of the agent."`
 	Shared   bool     `json:"shared,omitempty" doc:"Goes with others that are shared."`
 	Advisory bool     `json:"advisory,omitempty" doc:"Refuses nobody and is not refused: the answer tells the conflicts."`
@@ -49,7 +49,7 @@ type ReservationRenewal struct {
 type ReleaseNames struct {
 	Project string   `json:"project,omitempty" doc:"Default: default."`
 	Holder  string   `json:"holder"`
-	Names   []string `json:"names" maxItems:"100" doc:"As they were reserved. What is not held is no error."`
+	Names   []string `json:"names" doc:"As they were reserved. What is not held is no error."`
 }
 
 // Released is the answer to a ReleaseNames.

@@ -19,7 +19,7 @@ type Ticket struct {
 	Action    *string              `json:"action" doc:"What is to be approved."`
 	Arguments json.RawMessage      `json:"arguments" doc:"Of the action."`
 	Digest    string               `json:"digest" doc:"SHA-256 of exactly what is asked, in hex. An approval sends it back."`
-	State     mailroom.TicketState `json:"state" enum:"open,decided,expired,void"`
+	State     mailroom.TicketState `json:"state" enum:"open,decided,expired,void" doc:"open until expires_at at most, then expired."`
 	ExpiresAt *time.Time           `json:"expires_at"`
 	Answers   bool                 `json:"answers" doc:"An approval that takes an answer as well."`
 	Holds     bool                 `json:"holds" doc:"An event: messages wait in the queue while it is open."`

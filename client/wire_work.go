@@ -100,7 +100,7 @@ type Step struct {
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Replaces the run's; a later attempt gets it."`
 	State      json.RawMessage `json:"state,omitempty" doc:"Replaces what the agent keeps for the thread."`
 	Tickets    []Ask           `json:"tickets,omitempty" nullable:"false" maxItems:"1000"`
-	Sends      []Send          `json:"sends,omitempty" nullable:"false" maxItems:"100"`
+	Sends      []Send          `json:"sends,omitempty" nullable:"false"`
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`
 	Progress   float64         `json:"progress,omitempty" minimum:"0" maximum:"1" doc:"How far the run is; 0 leaves it."`
 	Record     bool            `json:"record,omitempty" doc:"It notes a circumstance and is no progress."`

@@ -56,6 +56,7 @@ func (s *Server) routes() {
 	f.sockets()
 	f.faces()
 	f.honest()
+	f.bounded()
 	f.pages()
 	// Encoding takes longer than all the rest of a start, and few ask.
 	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(f.api.OpenAPI()) })

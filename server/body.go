@@ -38,15 +38,19 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if need == anybody {
 		return nil
 	}
-	limit := int64(s.options.MaxBody)
-	if strings.HasPrefix(r.URL.Path, "/v1/claims/") {
-		limit = max(limit, workBody)
-	}
-	raw, err := s.receive(out, r, limit)
+	raw, err := s.receive(out, r, int64(s.bodyLimit(r.URL.Path)))
 	if err != nil || raw == nil {
 		return err
 	}
 	return checkJSON(raw, need == requests)
+}
+
+// bodyLimit is how many bytes the body of a request to a path may have.
+func (s *Server) bodyLimit(path string) int {
+	if strings.HasPrefix(path, "/v1/claims/") {
+		return max(s.options.MaxBody, workBody)
+	}
+	return s.options.MaxBody
 }
 
 // receive reads a body of at most limit bytes and leaves it in the request, byte

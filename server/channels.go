@@ -59,5 +59,8 @@ func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body
 	}
 	all := s.allChannels()
 	i := slices.IndexFunc(all, func(c client.Channel) bool { return c.Name == in.Name })
+	if i < 0 { // it has gone with a change of the configuration
+		return nil, mailroom.Errorf(mailroom.NotFound, "no channel %q", short(in.Name))
+	}
 	return &body[client.Channel]{all[i]}, nil
 }

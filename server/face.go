@@ -46,6 +46,11 @@ type Face struct {
 	// Takes and Gives are the structs that its body and its usual answer are; nil: any
 	// JSON.
 	Takes, Gives reflect.Type
+	// MaxBody is how many bytes its body may have, where Admit says less than the server.
+	MaxBody int
+	// Bounds are how many characters the texts of Takes may have, and elements its lists,
+	// by type and field: "Inbound.text". The face refuses more.
+	Bounds map[string]int
 	// Serve answers a request. inside carries out the requests that it makes
 	// meanwhile, whatever address they name; they end with it.
 	Serve func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper)
@@ -136,13 +141,12 @@ func (f face) described(route string, one Face) {
 		answer.Content = body
 	}
 	op.Responses[strconv.Itoa(status)] = answer
-	text := &huma.Schema{Type: huma.TypeString}
 	for _, name := range one.Query {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
 	}
 	for segment := range strings.SplitSeq(op.Path, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: text})
+			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: anyText()})
 		}
 	}
 	f.api.OpenAPI().AddOperation(&op)

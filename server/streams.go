@@ -33,19 +33,21 @@ func (f face) streams() {
 	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
 }
 
+// anyText describes a text. Each place has its own, because their bounds differ.
+func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
+
 func (f face) describeStream(path, id, inPath string, query ...string) {
-	text := &huma.Schema{Type: huma.TypeString}
 	op := f.op(mailroom.MayRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
 	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
 	op.Parameters = []*huma.Param{
-		{Name: inPath, In: "path", Required: true, Schema: text},
-		{Name: "Last-Event-ID", In: "header", Schema: text, Description: "Goes on behind that event; wins over after."},
+		{Name: inPath, In: "path", Required: true, Schema: anyText()},
+		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Goes on behind that event; wins over after."},
 		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.Settled), string(stream.Waiting)}}},
 	}
 	for _, name := range append(query, "after") {
-		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: text})
+		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
 	}
-	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
+	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
 	op.Responses["204"] = &huma.Response{Description: "Nothing is left, now or later."}
 	f.api.OpenAPI().AddOperation(&op)
 }
@@ -138,6 +140,9 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 	} {
 		if from.value == "" {
 			continue
+		}
+		if len(from.value) > maxPlace {
+			return q, wrong(from.location, fmt.Sprintf("is longer than %d characters", maxPlace), nil)
 		}
 		if q.After, err = stream.ParseCursor(from.value); err != nil {
 			return q, wrong(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)

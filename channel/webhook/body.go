@@ -18,6 +18,7 @@ const (
 	mostName  = 300 // bytes of ids and names
 	mostURI   = 4096
 	mostFiles = 10
+	mostSize  = 1<<53 - 1 // bytes; what every program reads as it is
 )
 
 // Kinds of what comes in, and of what goes out.
@@ -40,6 +41,15 @@ type Inbound struct {
 	Addressed *bool  `json:"addressed,omitempty" doc:"Whether it is to the agent: in groups others are left out. true if it is not said."`
 	Of        string `json:"of,omitempty" doc:"What an edit, a delete or a tap is about: the webhook-id of a message that was posted, or the id of one that was sent and had the button."`
 	Data      string `json:"data,omitempty" doc:"Of a tap: what the button carried."`
+}
+
+// bounds are those of an Inbound, for the description of the API.
+func bounds() map[string]int {
+	return map[string]int{
+		"Inbound.room": mostName, "Inbound.topic": mostName, "Inbound.of": mostName, "Inbound.data": mostName,
+		"Inbound.text": mailroom.MaxText, "Inbound.files": mostFiles, "User.id": mostName, "User.name": mostName,
+		"File.name": mostName, "File.mime_type": mostName, "File.uri": mostURI,
+	}
 }
 
 // User is a person, or a program that speaks.
@@ -174,8 +184,8 @@ func (in *Inbound) files() error {
 		if u, err := url.Parse(f.URI); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || len(f.URI) > mostURI || strings.ContainsRune(f.URI, 0) {
 			return wrong(at+"uri", "is needed, and begins with https:// or http://")
 		}
-		if f.Size != nil && *f.Size < 0 {
-			return wrong(at+"size", "is less than nothing")
+		if f.Size != nil && (*f.Size < 0 || *f.Size > mostSize) {
+			return wrong(at+"size", "is no size in bytes")
 		}
 	}
 	return nil

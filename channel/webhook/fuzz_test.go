@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -46,6 +47,40 @@ func FuzzBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAnInboundKeepsItsBounds has each field one longer than the description of the API says.
+func TestAnInboundKeepsItsBounds(t *testing.T) {
+	const (
+		said = `{"room":"r","user":{"id":"u"},"text":"hi",%s}`
+		tap  = `{"kind":"tap","room":"r","user":{"id":"u"},%s}`
+		file = `"files":[{"uri":"https://a/b",%s}]`
+	)
+	for field, most := range bounds() {
+		name := field[strings.IndexByte(field, '.')+1:]
+		value := `"` + name + `":"` + strings.Repeat("x", most+1) + `"`
+		body := fmt.Sprintf(said, value)
+		switch {
+		case name == "files":
+			body = fmt.Sprintf(said, `"files":[`+strings.Repeat(`{"uri":"https://a/b"},`, most)+`{"uri":"https://a/b"}]`)
+		case field == "File.uri":
+			body = fmt.Sprintf(said, `"files":[{"uri":"https://a/`+strings.Repeat("x", most)+`"}]`)
+		case strings.HasPrefix(field, "File."):
+			body = fmt.Sprintf(said, fmt.Sprintf(file, value))
+		case strings.HasPrefix(field, "User."):
+			body = `{"room":"r","text":"hi","user":{"id":"u",` + value + `}}`
+		case name == "of":
+			body = fmt.Sprintf(tap, `"data":"d",`+value)
+		case name == "data":
+			body = fmt.Sprintf(tap, `"of":"m",`+value)
+		}
+		if _, err := read("id", []byte(body)); mailroom.CodeOf(err) != mailroom.Invalid || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s of more than %d: %v", field, most, err)
+		}
+	}
+	if _, err := read("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.Invalid {
+		t.Errorf("a file of 2^53 bytes: %v", err)
+	}
 }
 
 // FuzzSignature checks that nothing is verified that was not signed.

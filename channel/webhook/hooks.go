@@ -42,7 +42,8 @@ func (h *Hooks) Face() server.Face {
 	return server.Face{
 		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Open: true,
 		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, Takes: reflect.TypeFor[Inbound](), Gives: reflect.TypeFor[Accepted](),
-		Answer: func(r *http.Request) (any, error) { return h.take(r) },
+		Answer:  func(r *http.Request) (any, error) { return h.take(r) },
+		MaxBody: mostBody, Bounds: bounds(),
 	}
 }
 

@@ -51,6 +51,7 @@ type parameter struct {
 }
 
 type body struct {
+	MaxBytes int              `json:"x-max-bytes"`
 	Required bool             `json:"required"`
 	Content  map[string]media `json:"content"`
 }
@@ -73,6 +74,14 @@ type schema struct {
 	Properties map[string]*schema `json:"properties"`
 	Items      *schema            `json:"items"`
 	MinItems   int                `json:"minItems"`
+	MaxItems   *int               `json:"maxItems"`
+	MaxLength  *int               `json:"maxLength"`
+	MaxMembers *int               `json:"maxProperties"`
+	MaxBytes   *int               `json:"x-max-bytes"`
+	Minimum    any                `json:"minimum"`
+	Maximum    any                `json:"maximum"`
+	Format     string             `json:"format"`
+	Additional any                `json:"additionalProperties"` // false, or a schema
 }
 
 // describe reads a description.

@@ -1,0 +1,72 @@
+package webhook_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel/webhook"
+	"mailroom/channel/webhook/webhooktest"
+	"mailroom/client"
+)
+
+// FuzzRequest sends a whole request over HTTP: path, headers, signature and body. Only what is signed with the channel's
+// secret, now, is taken; everything else is a problem with a code and writes nothing; nothing panics, and the next request
+// is taken.
+func FuzzRequest(f *testing.F) {
+	said := webhooktest.Message("r", "ann", "hi")
+	tap := `{"kind":"tap","room":"r","user":{"id":"ann"},"of":"m","data":"approve 1 2"}`
+	for i, body := range []string{
+		said, tap, `{"kind":"edit","room":"r","user":{"id":"ann"},"text":"hi","of":"1"}`, `{"kind":"delete","room":"r","of":"1"}`,
+		`{"room":"r","user":{"id":"ann"},"files":[{"uri":"https://a/b","size":1}]}`, `{"room":"r","room":"s"}`, `{"room":"\ud800"}`,
+		`[]`, `null`, ``, `{`, strings.Repeat("[", 1000), "\xff", `{"room":"r","user":{"id":"ann"},"text":"\u0000"}`,
+	} {
+		f.Add("ops", strconv.Itoa(i), int64(0), "", true, "X-Other", "a", []byte(body))
+		f.Add("ops", strconv.Itoa(i), int64(0), "v1,AAAA v1a,", false, "Content-Type", "text/plain", []byte(body))
+	}
+	f.Add("down", "1", int64(0), "", true, "Content-Encoding", "gzip", []byte(said))
+	f.Add("none", "a.b", int64(301), "", true, "Idempotency-Key", "k", []byte(said))
+	f.Add("ops", "é", int64(-301), "", true, "Webhook-Id", "2", []byte(said))
+	f.Add("ops", "", int64(0), "v1,"+strings.Repeat("A", 44), false, "Host", "elsewhere", []byte(said))
+	f.Add("../messages", "1", int64(0), "", true, "Origin", "https://elsewhere", []byte(said))
+	f.Fuzz(func(t *testing.T, channel, id string, skew int64, signature string, signed bool, name, value string, body []byte) {
+		o := newOffice(t).start()
+		at := strconv.FormatInt(time.Now().Unix()+skew, 10)
+		if signed {
+			signature = webhooktest.Sign(webhooktest.Key, id, at, body)
+		}
+		a, err := o.program.Post(url.PathEscape(channel), "1", string(body), func(r *http.Request) {
+			r.Header.Set("webhook-id", id)
+			r.Header.Set("webhook-timestamp", at)
+			r.Header.Set("webhook-signature", signature)
+			r.Header.Set(name, value)
+		})
+		if err != nil {
+			return // the client sends no such header
+		}
+		var accepted webhook.Accepted
+		var p client.Problem
+		switch {
+		case a.Code == http.StatusAccepted:
+			if err := json.Unmarshal([]byte(a.Body), &accepted); err != nil || !signed || channel != "ops" || skew > 600 || skew < -600 {
+				t.Errorf("it is taken, signed %v for %q, %d s from now: %s, %v", signed, channel, skew, a.Body, err)
+			}
+		case a.Code >= 500 && a.Code != http.StatusServiceUnavailable || a.Code < 400:
+			t.Errorf("%q is answered with %d %s", body, a.Code, a.Body)
+		case json.Unmarshal([]byte(a.Body), &p) != nil || p.Code == "" || p.Status != a.Code:
+			t.Errorf("%q is answered with %d and no problem: %.200s", body, a.Code, a.Body)
+		}
+		if n := o.runs(mailroom.RunQuery{}); n > 0 && a.Code != http.StatusAccepted {
+			t.Errorf("%q is refused with %d, and has made %d runs", body, a.Code, n)
+		}
+		o.post("next", said, http.StatusAccepted)
+		if log := o.logs.all(); strings.Contains(log, "panic") {
+			t.Errorf("%q panics: %s", body, log)
+		}
+	})
+}
