@@ -206,8 +206,21 @@ func (s *sandbox) kind(asked string, unfit error) (proc.Kind, error) {
 	return proc.None, why
 }
 
-// private reports, as an error, whom the mode of the data folder lets in.
+// private reports, as an error, whom the mode of the data folder lets in; without one,
+// that of the files that are hidden.
 func (s *sandbox) private() error {
+	if s.data == "" {
+		for _, path := range s.hide {
+			info, err := os.Stat(path)
+			if err == nil && info.Mode().Perm()&0o077 != 0 {
+				err = fmt.Errorf("others may read the file of the token: chmod 600 %s", path)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	info, err := os.Stat(s.data)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
 		err = fmt.Errorf("others may enter the data folder: chmod 700 %s", s.data)

@@ -113,3 +113,50 @@ func TestUserOfAnAgentIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestAWorkerElsewhereHasTheIsolationOfAnAgent also where its machine has no data folder.
+func TestAWorkerElsewhereHasTheIsolationOfAnAgent(t *testing.T) {
+	base := resolved(t.TempDir())
+	token := filepath.Join(base, "token")
+	if err := os.WriteFile(token, []byte("hush"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	best, why := proc.Probe(t.Context())
+	build := func(isolation, data string) (shown, log string, err error) {
+		var said bytes.Buffer
+		m := &Main{data: data, Env: func(string) string { return "" }}
+		s := m.sandboxOfWork(token, slog.New(slog.NewTextHandler(&said, nil)))
+		_, err = working{agent: "a", command: []string{"cat"}, isolation: isolation}.build(s)
+		return s.of("a"), said.String(), err
+	}
+	if shown, log, err := build("none", base); err != nil || shown != "none" || strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "agents=a") {
+		t.Errorf("none is shown as %q, %v, and logs %q", shown, err, log)
+	}
+	if shown, _, err := build("required", base); (err == nil) != (why == nil) || err == nil && shown != string(best) {
+		t.Errorf("required is shown as %q, %v, where the best is %s", shown, err, best)
+	}
+	t.Chdir(base) // nothing can hide the folder in which the command works
+	if _, _, err := build("required", base); err == nil || !strings.Contains(err.Error(), "it works in the data folder itself") {
+		t.Errorf("required in the data folder: %v", err)
+	}
+	for isolation, want := range map[string]string{
+		"some": `unknown isolation "some"; use auto, required`, "auto,user=": "names no user", "auto,user=no-such-user-here": "unknown user no-such-user-here",
+	} {
+		if _, _, err := build(isolation, base); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", isolation, err)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	away := filepath.Join(base, "none")
+	if shown, log, err := build("none,user=nobody", away); err != nil || shown != "user nobody" || log != "" {
+		t.Errorf("another user is shown as %q, %v, and logs %q", shown, err, log)
+	}
+	if err := os.Chmod(token, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if shown, _, err := build("none,user=nobody", away); err != nil || shown != "none" {
+		t.Errorf("another user who may read the token is shown as %q, %v", shown, err)
+	}
+}

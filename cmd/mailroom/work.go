@@ -44,6 +44,7 @@ type working struct {
 	env            []string
 	profile        string
 	permissions    string
+	isolation      string   // KIND[,user=NAME]
 	command        []string // of a profile, further arguments
 }
 
@@ -70,6 +71,7 @@ While the server is away, this waits for it, and goes on with its runs if that w
 shorter than a lease. SIGINT and SIGTERM let runs finish for 30 s and give back the
 rest; a second one ends it at once.`,
 		Example: `  mailroom work --url https://mail.example.org --agent coder --profile codex --permissions edit
+  mailroom work --agent coder --isolation required,user=coder --profile claude
   MAILROOM_TOKEN=… mailroom work --url http://127.0.0.1:8420 --agent shout -- tr a-z A-Z`,
 	}
 	flags := cmd.Flags()
@@ -80,6 +82,7 @@ rest; a second one ends it at once.`,
 	flags.StringVar(&w.name, "name", "", "how this machine is called in the list of workers (default its own name)")
 	flags.StringVar(&w.profile, "profile", "", "run this program, codex or claude, instead of a command")
 	flags.StringVar(&w.permissions, "permissions", "", "what the program may do: ask, read, edit or all (default what it has)")
+	flags.StringVar(&w.isolation, "isolation", config.IsolationAuto, "what keeps the command from the token and the data folder here: auto, required, namespace, landlock or none, and ,user=NAME for another user")
 	flags.StringSliceVar(&w.env, "env", nil, "variable of ours that the command may see too; may be repeated")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		w.command = args
@@ -98,9 +101,23 @@ rest; a second one ends it at once.`,
 	return cmd
 }
 
+// confinement reads --isolation: the same settings as those of an agent of the server.
+func (w working) confinement() (config.Confinement, error) {
+	kind, name, user := strings.Cut(w.isolation, ",user=")
+	c := config.Confinement{Isolation: kind, User: name}
+	if user && name == "" {
+		return c, fmt.Errorf("--isolation %q names no user; write ,user=NAME or leave it out", w.isolation)
+	}
+	return c, config.CheckIsolation(kind)
+}
+
 // build makes the agent that is served.
 func (w working) build(s *sandbox) (mailroom.Agent, error) {
-	around, err := s.confine(w.agent, &config.Agent{EnvAllow: w.env, Confinement: config.Confinement{Isolation: config.IsolationAuto}})
+	how, err := w.confinement()
+	if err != nil {
+		return nil, err
+	}
+	around, err := s.confine(w.agent, &config.Agent{EnvAllow: w.env, Confinement: how})
 	if err != nil {
 		return nil, err
 	}
@@ -108,6 +125,7 @@ func (w working) build(s *sandbox) (mailroom.Agent, error) {
 	if w.profile == "" {
 		return exec.New(exec.Options{
 			Command: w.command, EnvAllow: append(exec.DefaultEnvAllow(), w.env...), Isolation: around.isolation, Files: around.files,
+			Env: around.env, Dir: around.dir,
 		})
 	}
 	p := program.Find(w.profile)
@@ -120,7 +138,7 @@ func (w working) build(s *sandbox) (mailroom.Agent, error) {
 	}
 	o := exec.ProgramOptions{
 		Profile: p, Args: w.command, Permissions: program.Mode(w.permissions), EnvAllow: append(exec.EnvAllow(p), w.env...),
-		Isolation: around.isolation, Files: around.files,
+		Isolation: around.isolation, Files: around.files, Env: around.env, Dir: around.dir,
 	}
 	if err := exec.Usable(o); err != nil {
 		return nil, err

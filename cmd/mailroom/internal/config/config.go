@@ -5,6 +5,8 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"mailroom"
@@ -109,6 +111,14 @@ const (
 
 func isolations() []string {
 	return []string{IsolationAuto, IsolationRequired, string(proc.Namespace), string(proc.Landlock), string(proc.None)}
+}
+
+// CheckIsolation refuses what is no value of isolation.
+func CheckIsolation(kind string) error {
+	if !slices.Contains(isolations(), kind) {
+		return fmt.Errorf("unknown isolation %q; use %s", kind, strings.Join(isolations(), ", "))
+	}
+	return nil
 }
 
 func (c *Confinement) settings() []setting {
