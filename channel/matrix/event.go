@@ -141,7 +141,7 @@ func (r *receiver) read(ctx context.Context, room string, e event) (t taken, ok 
 		if t.Kind, t.Of = chat.Deleted, e.Redacts; t.Of == "" {
 			t.Of = said.Redacts
 		}
-		t.Room.Topic = r.topics[t.Of]
+		t.Room.Topic = r.thread(t.Of)
 		ok = t.Of != ""
 	}
 	return t, ok, err
@@ -192,7 +192,7 @@ func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok
 
 // topic is the thread of a message.
 func (r *receiver) topic(ctx context.Context, room, id string) (string, error) {
-	if topic := r.topics[id]; topic != "" {
+	if topic := r.thread(id); topic != "" {
 		return topic, nil
 	}
 	e, found, err := r.event(ctx, room, id)

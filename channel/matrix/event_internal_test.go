@@ -28,7 +28,7 @@ func FuzzEvent(f *testing.F) {
 			return
 		}
 		r := &receiver{connection: &connection{bot: bot}}
-		if begin := r.begin([]event{e}); begin < -1 || begin > 1 {
+		if begin := r.begin([]event{e}, r.at); begin < -1 || begin > 1 {
 			t.Errorf("%s begins at %d", raw, begin)
 		}
 		var said content

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"mailroom/channel"
+	"mailroom/channel/chat"
 	"mailroom/channel/matrix/matrixtest"
 )
 
@@ -204,4 +205,78 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 		w.ann.Says(w.private, "after")
 		matrixtest.Until(t, "what is said after", func() bool { return strings.HasSuffix(w.texts(), "after") })
 	}
+}
+
+// TestARoomThatCannotBeReadConcernsThatRoomAlone: other rooms go on, what happens in the
+// room waits in its order, and another connection skips nothing and repeats nothing.
+func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]func(w *alone){
+		"an answer at last":  func(*alone) {},
+		"another connection": func(w *alone) { w.again() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := matrixtest.Start(t).URL
+			w := newAlone(t, url)
+			bob := matrixtest.Enter(t, url, "bob", "")
+			group := w.group(bob)
+			w.run().connected()
+			w.ann.Says(w.private, "one")
+			w.is("one")
+			asked, hold := len(w.way.Calls("joined_members")), make(chan struct{})
+			w.way.Fail("joined_members",
+				matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, matrixtest.Fault{Code: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
+			bob.Says(group, "two")
+			matrixtest.Until(t, "a room that is slow", func() bool { return len(w.way.Calls("joined_members")) == asked+3 })
+			bob.Says(group, "three")
+			w.ann.Says(w.private, "elsewhere")
+			w.is("one, elsewhere")
+			if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+				t.Errorf("the channel is %+v", s)
+			}
+			after(w)
+			close(hold)
+			w.is("one, elsewhere, two, three")
+			bob.Says(group, "four")
+			w.ann.Says(w.private, "five")
+			matrixtest.Until(t, "both", func() bool { return len(w.taken()) == 6 })
+			w.again()
+			bob.Says(group, "six")
+			matrixtest.Until(t, "the last", func() bool { return strings.HasSuffix(w.texts(), "six") })
+			if n := len(w.taken()); n != 7 {
+				t.Errorf("taken was %q", w.texts())
+			}
+		})
+	}
+}
+
+// TestARoomThatCannotBeJoinedDelaysNoOther: the bot goes on trying beside the others, also
+// over another connection.
+func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	w := newAlone(t, matrixtest.Start(t).URL)
+	w.refuses(func(e chat.Event) error {
+		if e.Accept != nil {
+			return e.Accept(t.Context())
+		}
+		return nil
+	})
+	w.run().connected()
+	broken := matrixtest.Fault{Code: 502, Name: "M_UNKNOWN", Words: "no server of this room answers"}
+	w.way.Fail("join", broken, broken, broken, broken)
+	room := w.ann.Room(true, w.bot)
+	matrixtest.Until(t, "a try", func() bool { return len(w.way.Calls("join")) > 0 })
+	w.ann.Says(w.private, "elsewhere")
+	matrixtest.Until(t, "the other room", func() bool { return strings.Contains(w.texts(), "elsewhere") })
+	if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+		t.Errorf("the channel is %+v", s)
+	}
+	w.again()
+	matrixtest.Until(t, "the room joined", func() bool {
+		calls := w.way.Calls("join")
+		return len(calls) == 5 && calls[4].Code == 200
+	})
+	w.ann.Says(room, "welcome")
+	matrixtest.Until(t, "what is said there", func() bool { return strings.HasSuffix(w.texts(), "welcome") })
 }

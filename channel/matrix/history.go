@@ -44,17 +44,17 @@ func (c *connection) page(ctx context.Context, room, from, to, filter string, as
 	return p, err
 }
 
-// whole are the events of a room since the place that was received to, with those
+// whole are the events of a room since the place that it was received to, with those
 // that the timeline leaves out. Of a room that the bot was invited to they are those
 // since then, which may be from before that place.
-func (r *receiver) whole(ctx context.Context, room string, t timeline) ([]event, error) {
+func (r *receiver) whole(ctx context.Context, room string, t timeline, at position) ([]event, error) {
 	events := r.readable(t.Events)
-	from, to := t.Prev, r.at.Since
+	from, to := t.Prev, at.Since
 	if !t.Limited {
 		from = ""
 	}
 	for pages := 0; ; pages++ {
-		begin := r.begin(events)
+		begin := r.begin(events, at)
 		if begin < 0 && to != "" && r.accepted(events) {
 			events, from, to = r.readable(t.Events), t.Prev, ""
 		}
@@ -108,19 +108,19 @@ func (r *receiver) readable(raw []json.RawMessage) []event {
 // begin is the first of some events that is to be received, len(events) if none is,
 // and -1 if others before them may be. What was said before the bot was invited, or
 // came in by itself, is not to it.
-func (r *receiver) begin(events []event) int {
+func (r *receiver) begin(events []event, at position) int {
 	oldest := time.Now().Add(-mostAge).UnixMilli()
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
 		switch {
 		case e.enters(r.bot.ID):
 			return i + 1
-		case r.at.Event != "" && e.ID == r.at.Event:
+		case at.Event != "" && e.ID == at.Event:
 			return i + 1
-		case r.at.Since != "":
+		case at.Since != "":
 		case e.At < oldest:
 			return i + 1
-		case r.at.First && e.Sender == r.bot.ID && e.Type == typeMessage:
+		case at.First && e.Sender == r.bot.ID && e.Type == typeMessage:
 			return i + 1 // somebody has spoken for the bot, and has read what was before
 		}
 	}
@@ -131,7 +131,7 @@ func (r *receiver) begin(events []event) int {
 // it.
 func (c *connection) event(ctx context.Context, room, id string) (e event, found bool, err error) {
 	err = c.hear(ctx, request{what: "read an event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTime)
-	if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusForbidden || e.code == http.StatusNotFound) {
+	if refusedHere(err) {
 		return event{}, false, nil
 	}
 	return e, err == nil, err

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"mailroom"
@@ -142,8 +143,9 @@ type connection struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
-	// Owned by the goroutine of Receive.
-	rooms  map[string]people
+	// Owned by mu.
+	mu     sync.Mutex
+	rooms  map[string]people // the people of one are owned by who reads it
 	topics map[string]string // threads of the last messages in threads, by event
 	order  []string          // the keys of topics, the oldest first
 }

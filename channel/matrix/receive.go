@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"mailroom/channel/chat"
+	"mailroom/internal/recovery"
 )
 
 // position is where receiving goes on. An event that was taken shows that the
@@ -22,6 +24,9 @@ type position struct {
 	Room  string `json:"room,omitempty"`  // of Event
 	Event string `json:"event,omitempty"` // the last one that was taken
 	First bool   `json:"first,omitempty"` // nothing was ever taken whole
+	// Behind are the rooms of which nothing was received since a place of their own.
+	Behind map[string]position `json:"behind,omitempty"`
+	Join   bool                `json:"join,omitempty"` // of Behind: the bot accepted an invitation and is not there yet
 }
 
 // readPosition reads one as it was saved. What cannot be read is no place.
@@ -66,36 +71,74 @@ type receiver struct {
 	*connection
 	hand chat.Take
 	at   position
+	late late
 }
 
 // Receive implements [chat.Platform].
 func (c *connection) Receive(ctx context.Context, saved string, take chat.Take) error {
 	ctx, done := c.within(ctx)
+	r := &receiver{connection: c, hand: take, at: readPosition(saved), late: newLate()}
+	defer r.late.beside.Wait()
 	defer done()
-	r := &receiver{connection: c, hand: take, at: readPosition(saved)}
 	if err := r.known(ctx); err != nil {
 		return over(ctx, err)
 	}
-	wait := time.Duration(0) // the first poll only proves that it is answered
-	for {
-		asked := time.Now()
-		s, err := r.poll(ctx, wait)
-		if err != nil {
-			return over(ctx, err)
-		}
-		n, err := r.take(ctx, s)
-		if err != nil {
-			return err
-		}
-		// A server that answers at once with nothing must not be asked at once again.
-		if pause := min(wait/4, time.Second) - time.Since(asked); n == 0 && pause > 0 {
+	return r.loop(ctx)
+}
+
+// answer is what became of a poll.
+type answer struct {
+	synced
+	wait    time.Duration // that it was to have
+	pause   time.Duration // after it, if nothing has happened
+	unknown bool          // the homeserver does not know the place
+	err     error
+}
+
+// loop takes answers, and what readers bring of rooms that are behind.
+func (r *receiver) loop(ctx context.Context) error {
+	polled := make(chan answer)
+	poll := func(wait, pause time.Duration) {
+		since := r.at.Since
+		r.late.beside.Go(func() {
+			defer recovery.Handle(r.link.Log(), "a poll of Matrix", func(*recovery.Panic) { r.end() })
+			a := r.poll(ctx, since, wait, pause)
 			select {
+			case polled <- a:
 			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(pause):
 			}
+		})
+	}
+	poll(0, 0) // it only proves that it is answered
+	for {
+		due := r.readLate(ctx)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-polled:
+			switch {
+			case a.unknown:
+				r.link.Log().Warn("the homeserver does not know the place that was received to: what there is, is read anew", "error", a.err)
+				r.at = position{}
+				poll(a.wait, 0)
+				continue
+			case a.err != nil:
+				return over(ctx, a.err)
+			}
+			n, err := r.take(ctx, a.synced)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				a.pause = 0
+			}
+			poll(r.options.Poll, a.pause)
+		case p := <-r.late.told:
+			if err := r.takeLate(ctx, p); err != nil {
+				return err
+			}
+		case <-due:
 		}
-		wait = c.options.Poll
 	}
 }
 
@@ -114,31 +157,57 @@ func (r *receiver) known(ctx context.Context) error {
 		return nil
 	}
 	_, found, err := r.event(ctx, r.at.Room, r.at.Event)
-	if err == nil && !found {
+	switch {
+	case err == nil && !found:
 		r.link.Log().Warn("the homeserver does not know what was received last: what there is, is read anew", "room", r.at.Room, "event", r.at.Event)
 		r.at = position{}
+	case err != nil && ctx.Err() == nil && ofRoom(err):
+		r.link.Trouble(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
+		return nil // one room keeps no others: the poll that follows tells whether it answers
 	}
 	return err
 }
 
-// poll asks once what has happened. A place that the homeserver does not know is
-// given up.
-func (r *receiver) poll(ctx context.Context, wait time.Duration) (s synced, err error) {
+// ofRoom reports whether an error may concern the room that a call is about, rather than
+// the homeserver: it was reached.
+func ofRoom(err error) bool {
+	if l, ok := errors.AsType[*lost](err); ok {
+		return l.written
+	}
+	return !fatal(err) && !limitedByServer(err)
+}
+
+// limitedByServer reports whether the account has asked too often.
+func limitedByServer(err error) bool {
+	e, ok := errors.AsType[*refused](err)
+	return ok && (e.code == http.StatusTooManyRequests || e.name == "M_LIMIT_EXCEEDED")
+}
+
+// poll waits for a pause and asks once what has happened since a place.
+func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Duration) (a answer) {
+	a.wait = wait
+	select {
+	case <-ctx.Done():
+		a.err = ctx.Err()
+		return a
+	case <-time.After(pause):
+	}
+	asked := time.Now()
 	q := url.Values{"filter": {syncFilter}, "set_presence": {"offline"}, "timeout": {strconv.FormatInt(wait.Milliseconds(), 10)}}
-	if r.at.Since != "" {
-		q.Set("since", r.at.Since)
+	if since != "" {
+		q.Set("since", since)
 	}
 	// The channel's evidence is stale before this has passed.
-	err = r.hear(ctx, request{what: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &s, wait+2*patience)
-	if e, ok := errors.AsType[*refused](err); ok && r.at.Since != "" && e.code == http.StatusBadRequest {
-		r.link.Log().Warn("the homeserver does not know the place that was received to: what there is, is read anew", "error", err)
-		r.at = position{}
-		return r.poll(ctx, wait)
+	a.err = r.hear(ctx, request{what: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.synced, wait+2*patience)
+	if e, ok := errors.AsType[*refused](a.err); ok && since != "" && e.code == http.StatusBadRequest {
+		a.unknown = true
 	}
-	if err == nil && s.Next == "" {
-		err = &lost{what: "receive", why: "the answer names no place to go on from", written: true}
+	if a.err == nil && a.Next == "" {
+		a.err = &lost{what: "receive", why: "the answer names no place to go on from", written: true}
 	}
-	return s, err
+	// A server that answers at once with nothing must not be asked at once again.
+	a.pause = max(min(wait/4, time.Second)-time.Since(asked), 0)
+	return a
 }
 
 // syncFilter leaves out what is of no use. All that changes who is in a room is in the
@@ -149,39 +218,50 @@ const syncFilter = `{"presence":{"types":[],"not_types":["*"]},"account_data":{"
 
 const eventTypes = `"types":["m.room.message","m.room.encrypted","m.room.redaction","m.room.member"]`
 
-// take hands all of an answer in, and returns how many events that were. The last one
-// has the place behind all of them; a crash before that has the others come again.
+// take hands all of an answer in, and returns how many events that were. A room that
+// cannot be read, or not soon, is left behind, and nothing of it is taken until then.
 func (r *receiver) take(ctx context.Context, s synced) (int, error) {
 	all := r.invites(s)
+	from := r.at
+	from.Behind = nil
+	behind := maps.Clone(r.at.Behind)
+	soon, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
 	for _, room := range slices.Sorted(maps.Keys(s.Rooms.Join)) {
-		events, err := r.whole(ctx, room, s.Rooms.Join[room].Timeline)
-		if err != nil {
+		if left, ok := behind[room]; ok {
+			if r.late.reading[room] || left.Join {
+				r.late.missed[room] = true
+			}
+			continue
+		}
+		within := soon
+		if len(behind) >= mostBehind {
+			within = ctx
+		}
+		said, err := r.events(within, room, s.Rooms.Join[room].Timeline, from)
+		switch {
+		case err == nil:
+			all = append(all, said...)
+			continue
+		case ctx.Err() != nil, fatal(err), len(behind) >= mostBehind:
 			return 0, over(ctx, err)
 		}
-		for _, e := range events {
-			said, ok, err := r.read(ctx, room, e)
-			if err != nil {
-				return 0, over(ctx, err)
-			}
-			if ok {
-				all = append(all, said)
-			}
+		if behind == nil {
+			behind = map[string]position{}
 		}
+		behind[room] = from
+		r.leave(room, err)
 	}
-	at := r.at
-	for i, e := range all {
-		if e.id != "" {
-			at.Room, at.Event = e.Room.Chat, e.id
-		}
-		if i == len(all)-1 {
-			at.Since, at.First = s.Next, false
-		}
-		e.Position = at.String()
-		if err := r.hand(ctx, e.Event); err != nil {
-			return 0, err
-		}
+	if err := r.handAll(ctx, all, s.Next, behind); err != nil {
+		return 0, err
 	}
-	r.at = position{Since: s.Next, Room: at.Room, Event: at.Event}
+	for room := range r.late.joining {
+		if r.at.Behind == nil {
+			r.at.Behind = map[string]position{}
+		}
+		r.at.Behind[room] = position{Since: from.Since, Join: true}
+	}
+	clear(r.late.joining)
 	return len(all), nil
 }
 

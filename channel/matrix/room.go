@@ -14,7 +14,7 @@ type people map[string]string
 
 // members are who is in a room. They are asked for once, and then followed.
 func (c *connection) members(ctx context.Context, room string) (people, error) {
-	if known := c.rooms[room]; known != nil {
+	if known := c.people(room); known != nil {
 		return known, nil
 	}
 	var in struct {
@@ -36,13 +36,22 @@ func (c *connection) members(ctx context.Context, room string) (people, error) {
 			all[id] = *one.Name
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.rooms[room] = all
 	return all, nil
 }
 
+// people are those of a room, nil if they are not known. Who reads the room owns them.
+func (c *connection) people(room string) people {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rooms[room]
+}
+
 // joins follows who is in a room.
 func (c *connection) joins(room string, e *event) {
-	known := c.rooms[room]
+	known := c.people(room)
 	if known == nil || e.StateKey == nil {
 		return
 	}
@@ -80,17 +89,31 @@ func (r *receiver) invite(room string, raw json.RawMessage) (chat.Event, bool) {
 	}, m.Membership == invited
 }
 
-// accept goes into a room. One that is not open any more is left alone.
+// accept goes into a room. One that takes long, or fails, delays no others: it is joined
+// beside them.
 func (r *receiver) accept(ctx context.Context, room string) error {
+	soon, cancel := context.WithTimeout(ctx, takeTime)
+	defer cancel()
+	err := r.join(soon, room)
+	if err == nil || ctx.Err() != nil || fatal(err) {
+		if err != nil {
+			return over(ctx, err)
+		}
+		return nil
+	}
+	r.leave(room, err)
+	r.late.joining[room] = true
+	return nil
+}
+
+// join goes into a room. One that is not open any more is left alone.
+func (r *receiver) join(ctx context.Context, room string) error {
 	err := r.hear(ctx, request{what: "go into a room", method: http.MethodPost, path: []string{"rooms", room, "join"}, in: struct{}{}}, nil, callTime)
-	if e, ok := errors.AsType[*refused](err); ok && e.code >= 400 && e.code < 500 && e.code != http.StatusTooManyRequests && !fatal(err) {
+	if refusedHere(err) {
 		r.link.Trouble(err)
 		return nil
 	}
-	if err != nil {
-		return over(ctx, err)
-	}
-	return nil
+	return err
 }
 
 // inside reports whether the bot is in a room.
@@ -106,6 +129,8 @@ func (c *connection) inside(ctx context.Context, room string) (bool, error) {
 // remember notes the thread of an event, which a deletion of it does not tell.
 func (c *connection) remember(id, topic string) {
 	const most = 1000
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if _, known := c.topics[id]; known || topic == "" {
 		return
 	}
@@ -115,4 +140,11 @@ func (c *connection) remember(id, topic string) {
 		delete(c.topics, c.order[0])
 		c.order = c.order[1:]
 	}
+}
+
+// thread is the one of an event, "" if it is not known.
+func (c *connection) thread(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.topics[id]
 }
