@@ -20,26 +20,25 @@ const (
 // AllQuotas are all there are.
 func AllQuotas() []Quota { return []Quota{QuotaThreads, QuotaBytes, QuotaWorkers, QuotaStreams} }
 
-// Use is what an owner has: sums of rows, written with them. See [Token.Used].
-// Streams is none of them: the server that has them open counts them in memory.
+// Use is what an owner has: sums of rows, written with them. See [Token.Used]. Open
+// streams are no rows: the server that has them counts them in memory.
 type Use struct {
 	Threads int64 `json:"threads"`
 	Bytes   int64 `json:"bytes"`
 	Workers int64 `json:"workers"`
-	Streams int64 `json:"streams"`
 }
 
 // Plus adds two uses up.
 func (u Use) Plus(v Use) Use {
-	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers, u.Streams + v.Streams}
+	return Use{u.Threads + v.Threads, u.Bytes + v.Bytes, u.Workers + v.Workers}
 }
 
 // Minus is u without v.
 func (u Use) Minus(v Use) Use {
-	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers, u.Streams - v.Streams}
+	return Use{u.Threads - v.Threads, u.Bytes - v.Bytes, u.Workers - v.Workers}
 }
 
-// Of is the use of one quota.
+// Of is the use of one quota, 0 of what no row tells.
 func (u Use) Of(q Quota) int64 {
 	switch q {
 	case QuotaThreads:
@@ -49,7 +48,7 @@ func (u Use) Of(q Quota) int64 {
 	case QuotaWorkers:
 		return u.Workers
 	}
-	return u.Streams
+	return 0
 }
 
 // Quotas bound a Use: what is not in them has the server's default, and 0 is no

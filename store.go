@@ -89,9 +89,7 @@ type Reader interface {
 	Tokens(names ...string) ([]*Token, error)
 	// Definitions returns the kept versions of agents, by Agent and Version.
 	Definitions() ([]Definition, error)
-	// Cursors returns the cursors of a channel, "" for all of them, by Channel and
-	// Identity.
-	Cursors(channel string) ([]Cursor, error)
+	Cursors(q CursorQuery) ([]Cursor, error)
 	Reservations(q ReservationQuery) ([]Reservation, error)
 }
 
@@ -186,6 +184,14 @@ type TicketQuery struct {
 type ReservationQuery struct {
 	ID     string // this one
 	Thread string // of this project
+}
+
+// CursorQuery selects cursors: all fields that are set must hold. The order is by
+// Channel and Identity.
+type CursorQuery struct {
+	Channel    string
+	Identities []string // these, which are different; with a Channel
+	Limit      int      // 0: all; not with Identities
 }
 
 // EntryQuery selects a slice of one thread's log, in order of Seq, or in

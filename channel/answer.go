@@ -119,7 +119,7 @@ func Keep(ctx context.Context, l Changer, channel, what string, f func(kept json
 // Kept is what a channel keeps under a name, nil if it keeps nothing there.
 func Kept(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(LogID(channel) + ":" + what)
+		rows, err := r.Cursors(mailroom.CursorQuery{Channel: LogID(channel) + ":" + what})
 		for _, c := range rows {
 			kept = c.Position
 		}

@@ -57,7 +57,7 @@ func (l *Link) View(ctx context.Context, f func(mailroom.Reader) error) error {
 func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
 	err := l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(l.Name())
+		rows, err := r.Cursors(mailroom.CursorQuery{Channel: l.Name(), Identities: []string{identity}})
 		for _, c := range rows {
 			if c.Identity == identity {
 				saved = c.Position

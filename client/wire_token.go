@@ -14,10 +14,24 @@ type Token struct {
 	Namespace *string               `json:"namespace" doc:"Threads whose id begins with it are visible beside its own."`
 	Agents    []string              `json:"agents" doc:"Those that it may work for, with the scope work; none: all that the server does not run itself."`
 	Quotas    mailroom.Quotas       `json:"quotas" doc:"Threads, bytes of their logs, workers that are alive, and streams that are open, which its name may have; 0 is any number."`
-	Used      mailroom.Use          `json:"used" doc:"What its name has of each."`
+	Used      Used                  `json:"used" doc:"What its name has of each."`
 	CreatedAt time.Time             `json:"created_at"`
 	UsedAt    *time.Time            `json:"used_at" doc:"The last time, to the minute."`
 	RevokedAt *time.Time            `json:"revoked_at" doc:"From then on it is good for nothing."`
+}
+
+// Used is what a token has, with what the server has open for it.
+type Used struct {
+	mailroom.Use
+	Streams int64 `json:"streams"`
+}
+
+// Of is the use of one quota.
+func (u Used) Of(q mailroom.Quota) int64 {
+	if q == mailroom.QuotaStreams {
+		return u.Streams
+	}
+	return u.Use.Of(q)
 }
 
 // NewToken asks for an account.

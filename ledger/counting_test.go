@@ -19,7 +19,7 @@ type counting struct {
 type counts struct {
 	Updates int // transactions that may write
 	Queries int // of readers, Lock and Due among them
-	Rows    int // threads and runs that these returned
+	Rows    int // threads, runs and cursors that these returned
 }
 
 // reset returns what was counted, and begins anew.
@@ -59,6 +59,12 @@ func (r countingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return rows, err
 }
 
+func (r countingReader) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+	rows, err := r.Reader.Cursors(q)
+	r.s.add(0, 1, len(rows))
+	return rows, err
+}
+
 func (r countingReader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {
 	rows, err := r.Reader.Threads(q)
 	r.s.add(0, 1, len(rows))
@@ -72,6 +78,10 @@ type countingTx struct {
 
 func (tx countingTx) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return countingReader{Reader: tx.Tx, s: tx.s}.Runs(q)
+}
+
+func (tx countingTx) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+	return countingReader{Reader: tx.Tx, s: tx.s}.Cursors(q)
 }
 
 func (tx countingTx) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, error) {

@@ -29,7 +29,7 @@ func (l *Ledger) MoveCursor(ctx context.Context, c mailroom.Cursor) error {
 func (l *Ledger) ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	o := op{name: "cursor", rank: rankPlain, threads: []string{under}}
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
-		rows, err := b.cursors(channel)
+		rows, err := b.cursors(mailroom.CursorQuery{Channel: channel, Identities: []string{identity}})
 		if err != nil {
 			return struct{}{}, err
 		}

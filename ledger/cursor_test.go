@@ -18,7 +18,7 @@ func (d *desk) cursors() map[string]string {
 	at := map[string]string{}
 	var rows []mailroom.Cursor
 	d.view(func(r mailroom.Reader) (err error) {
-		rows, err = r.Cursors("")
+		rows, err = r.Cursors(mailroom.CursorQuery{})
 		return err
 	})
 	for _, c := range rows {

@@ -9,7 +9,11 @@ import (
 	"mailroom"
 )
 
-// Notified is the answer to a Notify. To are the agents with an inbox that get it.
+// maxTold is how many agents the answer to a notification for all names.
+const maxTold = 1000
+
+// Notified is the answer to a Notify. To are the agents with an inbox that get it, by
+// name, of a notification for all the first maxTold.
 type Notified struct {
 	Seq int64
 	To  []string
@@ -38,7 +42,13 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 		if _, err := b.inbox(p, in.From, in.By); err != nil {
 			return Notified{}, err
 		}
-		boxes, err := b.cursors(p.ID)
+		q := mailroom.CursorQuery{Channel: p.ID, Limit: maxTold + 1}
+		if len(in.To) > 0 {
+			names := slices.Clone(in.To)
+			slices.Sort(names)
+			q = mailroom.CursorQuery{Channel: p.ID, Identities: slices.Compact(names)}
+		}
+		boxes, err := b.cursors(q)
 		if err != nil {
 			return Notified{}, err
 		}
@@ -54,6 +64,10 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 			}
 		}
 		slices.Sort(out.To)
+		out.To = slices.Compact(out.To)
+		if len(in.To) == 0 && len(out.To) > maxTold {
+			out.To = out.To[:maxTold]
+		}
 		return out, nil
 	})
 }
@@ -110,12 +124,11 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found [
 		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.Sees(rows[0]) {
 			return err
 		}
-		cursors, err := r.Cursors(thread)
-		i := slices.IndexFunc(cursors, func(c mailroom.Cursor) bool { return c.Identity == in.Agent })
-		if err != nil || i < 0 {
+		cursors, err := r.Cursors(mailroom.CursorQuery{Channel: thread, Identities: []string{in.Agent}})
+		if err != nil || len(cursors) == 0 {
 			return err
 		}
-		box, err := openInbox(cursors[i])
+		box, err := openInbox(cursors[0])
 		if err != nil || box.Owner == "" {
 			return err
 		}
@@ -198,13 +211,13 @@ func unread(r mailroom.Reader, thread, agent string, box mailroom.Inbox, limit i
 // inbox returns the inbox of an agent of a project, which has one from now on. It
 // begins with what is told next.
 func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (mailroom.Inbox, error) {
-	rows, err := b.cursors(p.ID)
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
 	if err != nil {
 		return mailroom.Inbox{}, err
 	}
 	box := mailroom.Inbox{Read: p.LastSeq}
-	if i := slices.IndexFunc(rows, func(c mailroom.Cursor) bool { return c.Identity == agent }); i >= 0 {
-		if box, err = openInbox(rows[i]); err != nil || box.Owner != "" {
+	if len(rows) > 0 {
+		if box, err = openInbox(rows[0]); err != nil || box.Owner != "" {
 			return box, err
 		}
 	}
@@ -245,15 +258,16 @@ func openInbox(c mailroom.Cursor) (box mailroom.Inbox, err error) {
 }
 
 // cursors are those of a channel as this batch has left them.
-func (b *batch) cursors(channel string) ([]mailroom.Cursor, error) {
-	rows, err := b.tx.Cursors(channel)
+func (b *batch) cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
+	channel := q.Channel
+	rows, err := b.tx.Cursors(q)
 	rows = slices.DeleteFunc(rows, func(c mailroom.Cursor) bool {
 		return slices.ContainsFunc(b.changes.DropCursors, func(gone mailroom.Cursor) bool {
 			return gone.Channel == channel && gone.Identity == c.Identity
 		})
 	})
 	for _, moved := range b.changes.Cursors {
-		if moved.Channel != channel {
+		if moved.Channel != channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, moved.Identity) {
 			continue
 		}
 		if i := slices.IndexFunc(rows, func(c mailroom.Cursor) bool { return c.Identity == moved.Identity }); i >= 0 {

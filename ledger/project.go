@@ -209,7 +209,7 @@ func (b *batch) endProject(thread string) error {
 	if err := p.Free(b.now); err != nil {
 		return err
 	}
-	boxes, err := b.cursors(thread)
+	boxes, err := b.cursors(mailroom.CursorQuery{Channel: thread})
 	if err != nil {
 		return err
 	}

@@ -272,3 +272,48 @@ func TestANoteBelongsToNoRun(t *testing.T) {
 		t.Error("it takes no messages")
 	}
 }
+
+func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
+	s := &counting{Store: memory.New()}
+	d := open(t, s, ledger.Options{})
+	d.notify("a", "e", "", "b")
+	thread, err := mailroom.ProjectThread("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many mailroom.Changes
+	for i := range 1500 {
+		many.Cursors = append(many.Cursors, mailroom.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
+	}
+	if err := s.Update(d.ctx, func(tx mailroom.Tx) error { return tx.Write(&many) }); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]func() error{
+		"reserve":     func() error { _, err := d.Reserve(d.ctx, reserve("a", "src/**")); return err },
+		"notify some": func() error { d.notify("a", "e", "", "b", "z0007"); return nil },
+		"look": func() error {
+			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "b", By: ann(), Limit: 9})
+			return err
+		},
+		"take": func() error {
+			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "b", By: ann(), Limit: 9, Consume: true})
+			return err
+		},
+		"acknowledge": func() error { return d.Acknowledge(d.ctx, "p", "b", ann(), []int64{1}) },
+	} {
+		s.reset()
+		if err := f(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if rows := s.reset().Rows; rows > 20 {
+			t.Errorf("%s reads %d rows of threads, runs and cursors", name, rows)
+		}
+	}
+	if got := len(d.notify("a", "e", "").To); got != 1000 {
+		t.Errorf("the answer to a notification for all names %d agents, want the first 1000", got)
+	}
+	got := must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t)
+	if len(got) != 1 { // the others were for b and z0007
+		t.Errorf("an agent that the answer did not name has %d notifications, want 1", len(got))
+	}
+}

@@ -266,7 +266,7 @@ func readAll(ctx context.Context, s mailroom.Store, known contents) (contents, e
 		if all.Tokens, err = r.Tokens(); err != nil {
 			return err
 		}
-		if all.Cursors, err = r.Cursors(""); err != nil {
+		if all.Cursors, err = r.Cursors(mailroom.CursorQuery{}); err != nil {
 			return err
 		}
 		if all.Reserved, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {

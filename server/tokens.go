@@ -94,10 +94,8 @@ func (s *Server) defaultQuotas() mailroom.Quotas {
 }
 
 // usedBy is what the name of a token has, with what is open at this server.
-func (s *Server) usedBy(t *mailroom.Token) mailroom.Use {
-	used := t.Used
-	used.Streams = int64(max(s.readers.of(t.Name), s.lines.of(t.Name)))
-	return used
+func (s *Server) usedBy(t *mailroom.Token) client.Used {
+	return client.Used{Use: t.Used, Streams: int64(max(s.readers.of(t.Name), s.lines.of(t.Name)))}
 }
 
 // mostStreams is how many streams and waits a token may have open at a time.

@@ -168,7 +168,7 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 					return true
 				default:
 				}
-				rows, err := r.Cursors(channel.LogID("tg") + ":backlog:" + chattest.Bot)
+				rows, err := r.Cursors(mailroom.CursorQuery{Channel: channel.LogID("tg") + ":backlog:" + chattest.Bot})
 				return err == nil && len(rows) == 1 && string(rows[0].Position) == "[]" && len(w.platform.Sent()) == 2
 			})
 			if killed = w.faults.isDead(); killed {

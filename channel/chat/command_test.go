@@ -359,7 +359,7 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 		t.Errorf("logged: %s", w.logs.all())
 	}
 	w.view(func(r mailroom.Reader) error {
-		rows, err := r.Cursors("")
+		rows, err := r.Cursors(mailroom.CursorQuery{})
 		for _, c := range rows {
 			if strings.Contains(string(c.Position), secret) || strings.Contains(string(c.Position), code) {
 				t.Errorf("kept: %s", c.Position)

@@ -247,10 +247,10 @@ func (r reader) Reservations(q mailroom.ReservationQuery) ([]mailroom.Reservatio
 	return found, nil
 }
 
-func (r reader) Cursors(channel string) ([]mailroom.Cursor, error) {
+func (r reader) Cursors(q mailroom.CursorQuery) ([]mailroom.Cursor, error) {
 	var found []mailroom.Cursor
 	for _, c := range r.cursors.all() {
-		if channel != "" && c.Channel != channel {
+		if q.Channel != "" && c.Channel != q.Channel || len(q.Identities) > 0 && !slices.Contains(q.Identities, c.Identity) {
 			continue
 		}
 		c.Position = bytes.Clone(c.Position)
@@ -259,7 +259,7 @@ func (r reader) Cursors(channel string) ([]mailroom.Cursor, error) {
 	slices.SortFunc(found, func(a, b mailroom.Cursor) int {
 		return cmp.Or(strings.Compare(a.Channel, b.Channel), strings.Compare(a.Identity, b.Identity))
 	})
-	return found, nil
+	return first(found, q.Limit), nil
 }
 
 func (r reader) Keys(thread string, keys []string) ([]mailroom.SubmitKey, error) {

@@ -2,30 +2,46 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"slices"
+	"strings"
 
 	"mailroom"
 )
 
 const (
-	readCursors = "SELECT channel, identity, position, moved_at FROM cursor ORDER BY channel, identity"
-	cursorsOf   = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? ORDER BY identity"
+	readCursors = "SELECT channel, identity, position, moved_at FROM cursor ORDER BY channel, identity LIMIT ?"
+	cursorsOf   = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? ORDER BY identity LIMIT ?"
+	cursorsWith = "SELECT channel, identity, position, moved_at FROM cursor WHERE channel = ? AND identity "
 	dropCursor  = "DELETE FROM cursor WHERE channel = ? AND identity = ?"
 	putCursor   = `INSERT INTO cursor (channel, identity, position, moved_at) VALUES (?, ?, ?, ?)
 		ON CONFLICT (channel, identity) DO UPDATE SET position = excluded.position, moved_at = excluded.moved_at`
 )
 
-func (r reader) Cursors(channel string) ([]mailroom.Cursor, error) {
-	text, args := readCursors, []any(nil)
-	if channel != "" {
-		text, args = cursorsOf, []any{channel}
-	}
-	var found []mailroom.Cursor
-	err := r.query("read cursors", text, args, func(row []driver.Value) (bool, error) {
+func (r reader) Cursors(q mailroom.CursorQuery) (found []mailroom.Cursor, err error) {
+	add := func(row []driver.Value) (bool, error) {
 		c := columns{row: row}
 		found = append(found, mailroom.Cursor{Channel: c.text(), Identity: c.text(), Position: c.raw(), MovedAt: c.time()})
 		return true, c.err
-	})
-	return found, err
+	}
+	limit := int64(-1)
+	if q.Limit > 0 {
+		limit = int64(q.Limit)
+	}
+	switch {
+	case q.Channel == "":
+		err = r.query("read cursors", readCursors, []any{limit}, add)
+		return found, err
+	case len(q.Identities) == 0:
+		err = r.query("read cursors", cursorsOf, []any{q.Channel, limit}, add)
+		return found, err
+	}
+	for args := range inLists(q.Identities) {
+		if err := r.query("read cursors", cursorsWith+in(args), append([]any{q.Channel}, args...), add); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(found, func(a, b mailroom.Cursor) int { return strings.Compare(a.Identity, b.Identity) })
+	return found, nil
 }
 
 func (t *tx) writeCursor(row *mailroom.Cursor) error {

@@ -100,7 +100,11 @@ func queries(tx mailroom.Tx) []func() error {
 		func() error { _, err := tx.Count(mailroom.CountQuery{Owner: new(string)}); return err },
 		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{Thread: "t"}); return err },
 		func() error { _, err := tx.Reservations(mailroom.ReservationQuery{ID: "v"}); return err },
-		func() error { _, err := tx.Cursors("c"); return err },
+		func() error { _, err := tx.Cursors(mailroom.CursorQuery{Channel: "c"}); return err },
+		func() error {
+			_, err := tx.Cursors(mailroom.CursorQuery{Channel: "c", Identities: []string{"x", "y"}})
+			return err
+		},
 		func() error { _, err := tx.Keys("t", []string{"k"}); return err },
 		func() error { _, err := tx.Partials("r"); return err },
 		func() error { _, err := tx.Entries(mailroom.EntryQuery{Thread: "t", Before: 5}); return err },

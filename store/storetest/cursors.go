@@ -14,7 +14,9 @@ func cursorCases() []testCase {
 			s.write(&mailroom.Changes{Cursors: []mailroom.Cursor{zero, full}})
 			want := []mailroom.Cursor{zero, full}
 			wantSame(t, "cursors", s.everything().Cursors, want)
-			s.update(func(tx mailroom.Tx) { wantSame(t, "cursors in a transaction", get(tx.Cursors(""))(t), want) })
+			s.update(func(tx mailroom.Tx) {
+				wantSame(t, "cursors in a transaction", get(tx.Cursors(mailroom.CursorQuery{}))(t), want)
+			})
 		}},
 		{"come by channel and identity, each of which has one", func(t *testing.T, s *store) {
 			at := func(channel, identity, position string) mailroom.Cursor {
@@ -26,7 +28,11 @@ func cursorCases() []testCase {
 				at("a", "x", "5"), at("a", "y", "2"), at("b", "", "3"), at("b", "x", "4"),
 			})
 			s.view(func(r mailroom.Reader) {
-				wantSame(t, "those of a channel", get(r.Cursors("a"))(t), []mailroom.Cursor{at("a", "x", "5"), at("a", "y", "2")})
+				wantSame(t, "those of a channel", get(r.Cursors(mailroom.CursorQuery{Channel: "a"}))(t), []mailroom.Cursor{at("a", "x", "5"), at("a", "y", "2")})
+				wantSame(t, "the first of a channel", get(r.Cursors(mailroom.CursorQuery{Channel: "a", Limit: 1}))(t), []mailroom.Cursor{at("a", "x", "5")})
+				wantSame(t, "the first of all", get(r.Cursors(mailroom.CursorQuery{Limit: 3}))(t), []mailroom.Cursor{at("a", "x", "5"), at("a", "y", "2"), at("b", "", "3")})
+				wantSame(t, "some of a channel", get(r.Cursors(mailroom.CursorQuery{Channel: "b", Identities: []string{"x", "y", ""}}))(t),
+					[]mailroom.Cursor{at("b", "", "3"), at("b", "x", "4")})
 			})
 			s.write(&mailroom.Changes{
 				DropCursors: []mailroom.Cursor{{Channel: "a", Identity: "x"}, {Channel: "b"}, {Channel: "c"}},

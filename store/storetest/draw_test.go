@@ -344,7 +344,7 @@ func (q queries) ask(r mailroom.Reader, said *answers) error {
 	tokens, err := r.Tokens()
 	note(tokens, err)
 	for _, channel := range []string{"", "c1"} {
-		cursors, err := r.Cursors(channel)
+		cursors, err := r.Cursors(mailroom.CursorQuery{Channel: channel})
 		note(cursors, err)
 	}
 	for _, rq := range []mailroom.ReservationQuery{{}, {Thread: "t1"}, {ID: "v1"}, {ID: "v2", Thread: "t1"}} {

@@ -166,7 +166,7 @@ func read(t *testing.T, r mailroom.Reader) contents {
 		Tickets:  get(r.Tickets(mailroom.TicketQuery{}))(t),
 		Tokens:   get(r.Tokens())(t),
 		Kept:     get(r.Definitions())(t),
-		Cursors:  get(r.Cursors(""))(t),
+		Cursors:  get(r.Cursors(mailroom.CursorQuery{}))(t),
 		Reserved: get(r.Reservations(mailroom.ReservationQuery{}))(t),
 		Agents:   dueAgents(t, r),
 	}
