@@ -58,13 +58,15 @@ type Cancel struct {
 type RetryMany struct {
 	Q      string `json:"q" minLength:"1" example:"status:failed error:\"rate limit\"" doc:"A filter as in the list of runs."`
 	DryRun bool   `json:"dry_run,omitempty" doc:"Count them only."`
+	Cursor string `json:"cursor,omitempty" maxLength:"200" doc:"The next of the answer before."`
 }
 
-// Retried is the answer to a RetryMany. One request retries at most 10,000
-// runs, the oldest: repeat it while Retried is less than Matched and not 0.
+// Retried is the answer to a RetryMany. One request looks at a bounded number of
+// runs, the oldest: repeat it with the Cursor set to Next until there is none.
 type Retried struct {
-	Matched int `json:"matched" doc:"Failed and cancelled runs that q matches."`
-	Retried int `json:"retried"`
+	Matched int     `json:"matched" doc:"Failed and cancelled runs that q matches, of those that this request looked at."`
+	Retried int     `json:"retried"`
+	Next    *string `json:"next" doc:"Where the next request goes on; null: nowhere."`
 }
 
 // Agent is a handler of runs, as the server and the live workers know it.

@@ -25,7 +25,7 @@ const (
 	scanPage = 500
 	// scanMost bounds the rows that one request looks at. A page that ends
 	// there is short and has a next.
-	scanMost = 50_000
+	scanMost = 5_000
 	// scanBytes bounds, as the store counts them, the rows that one view reads.
 	scanBytes = 2 * mailroom.MaxPage
 )

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// retryMost bounds the runs that one request retries.
-	retryMost = 10_000
+	// retryMost bounds the runs that one request looks at, to the end of a page.
+	retryMost = 5_000
 	// retryAtOnce is how many threads are worked on at a time, so that their
 	// retries share commits.
 	retryAtOnce = 64
@@ -23,11 +23,12 @@ const (
 type retryRunsInput struct{ Body client.RetryMany }
 
 // retryRuns queues dead letters again, in each thread in the order in which they
-// were submitted. A repeat finds only those that are left.
+// were submitted. One request does a bounded part and tells where the next goes on.
 func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[client.Retried], error) {
-	found, matched, err := s.retriable(ctx, in.Body.Q)
+	found, next, err := s.retriable(ctx, in.Body)
+	matched := len(found)
 	if err != nil || in.Body.DryRun {
-		return &body[client.Retried]{client.Retried{Matched: matched}}, err
+		return &body[client.Retried]{client.Retried{Matched: matched, Next: next}}, err
 	}
 	byThread := map[string][]string{}
 	var threads []string
@@ -61,30 +62,36 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 		})
 	}
 	err = group.Wait()
-	return &body[client.Retried]{client.Retried{Matched: matched, Retried: retried}}, err
+	return &body[client.Retried]{client.Retried{Matched: matched, Retried: retried, Next: next}}, err
 }
 
 type runRef struct{ id, thread string }
 
-// retriable finds the failed and cancelled runs that a filter matches: how many
-// there are, and the oldest of them, oldest first.
-func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, matched int, err error) {
-	f, q, err := runsLike("body.", text)
+// retriable finds the failed and cancelled runs that a filter matches, oldest first,
+// among as many as one request looks at. next is the cursor of the rest, nil at the end.
+func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []runRef, next *string, err error) {
+	f, q, err := runsLike("body.", in.Q)
 	if err == nil && f.Empty() {
 		err = wrong("body.q", "is empty: say which runs", nil)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
+	}
+	who := requestOf(ctx).who
+	place := list[*mailroom.Run, client.Run]{name: "retry"}
+	if q.From, err = place.parse(s, who, in.Cursor); err != nil {
+		return nil, nil, wrong("body.cursor", "is not the next of a retry", in.Cursor)
 	}
 	ended := []mailroom.Status{mailroom.Failed, mailroom.Cancelled}
-	if q.Statuses == nil {
-		q.Statuses = ended
+	switch {
+	case q.Parent != "" || q.Thread != "": // their runs are looked at one by one
+	case len(q.Statuses) == 0:
+		q.Statuses, q.Agent = ended, ""
+	case !slices.Contains(ended, q.Statuses[0]):
+		return nil, nil, nil
 	}
-	if !slices.Contains(ended, q.Statuses[0]) {
-		return nil, 0, nil
-	}
-	q.Limit, q.Bytes = scanPage, scanBytes
-	for {
+	q.Oldest, q.Limit, q.Bytes = true, scanPage, scanBytes
+	for looked := 0; looked < retryMost; {
 		var rows []*mailroom.Run
 		var visible map[string]bool
 		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
@@ -95,25 +102,20 @@ func (s *Server) retriable(ctx context.Context, text string) (oldest []runRef, m
 			for _, r := range rows {
 				threads = append(threads, r.Thread)
 			}
-			visible, err = seen(rd, requestOf(ctx).who, threads)
+			visible, err = seen(rd, who, threads)
 			return err
 		})
-		if err != nil {
-			return nil, 0, err
+		if err != nil || len(rows) == 0 {
+			return oldest, nil, err
 		}
+		looked += len(rows)
 		for _, r := range rows {
 			q.From = r.Key
-			if visible[r.Thread] && f.Match(rowOf(r)) {
-				matched++
+			if visible[r.Thread] && slices.Contains(ended, r.Status) && f.Match(rowOf(r)) {
 				oldest = append(oldest, runRef{r.ID, r.Thread})
 			}
 		}
-		if n := len(oldest); n > 2*retryMost || len(rows) == 0 {
-			oldest = slices.Clone(oldest[max(0, n-retryMost):]) // newer ones come first
-		}
-		if len(rows) == 0 {
-			slices.Reverse(oldest)
-			return oldest, matched, nil
-		}
 	}
+	c := place.cursor(s, who, q.From)
+	return oldest, &c, nil
 }

@@ -156,7 +156,7 @@ func TestARetryOfManyGoesOnBehindWhatHasChanged(t *testing.T) {
 		if a.status != status {
 			t.Errorf("%s: %d %s, want %d", code, a.status, a.body, status)
 		}
-		if want := `{"matched":2,"retried":1}` + "\n"; status == 200 && a.body != want {
+		if want := `{"matched":2,"retried":1,"next":null}` + "\n"; status == 200 && a.body != want {
 			t.Errorf("%s: %s, want %s", code, a.body, want)
 		}
 	}

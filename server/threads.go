@@ -38,15 +38,12 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 	if err != nil {
 		return nil, within("query.", err)
 	}
-	q := mailroom.ThreadQuery{}
-	q.Agent, _ = f.Exact("agent")
 	l := list[*mailroom.Thread, client.Thread]{
 		name: "threads", show: showThreads,
 		key:    func(t *mailroom.Thread) int64 { return t.Key },
 		thread: func(t *mailroom.Thread) string { return t.ID },
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
-			q := q
-			q.From, q.Limit, q.Bytes = from, limit, scanBytes
+			q := mailroom.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
 			if id, ok := f.Exact("id"); ok {
 				return onlyBelow(rd, id, from)
 			}

@@ -127,20 +127,20 @@ func (m *Main) runRetryCommand() *cobra.Command {
 	})
 }
 
-// retryMany repeats the request until all that matched at first are retried: one
-// request does a bounded part. Those that fail again meanwhile are left.
+// retryMany repeats the request until it has gone through all runs: one request does
+// a bounded part.
 func (m *Main) retryMany(ctx context.Context, c *client.Client, in client.RetryMany, output format) error {
-	all, err := c.RetryRuns(ctx, in)
-	if err != nil {
-		return err
-	}
-	for last := all.Retried; !in.DryRun && last > 0 && all.Retried < all.Matched; {
-		more, err := c.RetryRuns(ctx, in)
+	var all client.Retried
+	for {
+		part, err := c.RetryRuns(ctx, in)
 		if err != nil {
 			return err
 		}
-		last = more.Retried
-		all.Retried += more.Retried
+		all.Matched += part.Matched
+		all.Retried += part.Retried
+		if part.Next == nil {
+			return m.printRetried(all, in.DryRun, output)
+		}
+		in.Cursor = *part.Next
 	}
-	return m.printRetried(all, in.DryRun, output)
 }

@@ -1,0 +1,111 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/server"
+)
+
+// failed writes a thread with so many dead letters, of which every third has another error.
+func (f *fixture) failed(thread string, runs int) {
+	f.t.Helper()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	row := &mailroom.Thread{ID: thread, Agent: "echo", Owner: mailroom.Operator, FirstSeq: 1, NextPlace: 1, CreatedAt: at, UpdatedAt: at}
+	c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
+	for i := range runs {
+		r := &mailroom.Run{
+			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.Failed, CreatedAt: at, FinishedAt: at,
+			Error: &mailroom.RunError{Class: mailroom.Permanent, Message: "busy"},
+		}
+		if i%3 == 0 {
+			r.Error.Message = "no model"
+		}
+		c.Runs = append(c.Runs, r)
+	}
+	if err := f.store.Update(f.t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
+	const runs, most = 6000, 5000
+	f := start(t)
+	f.failed("t", runs)
+	q := client.RetryMany{Q: `error:"no model"`, DryRun: true}
+	matched, requests := 0, 0
+	for end := false; !end; requests++ {
+		got, err := f.client.RetryRuns(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Matched > most/3+1 {
+			t.Errorf("one request found %d runs, more than a third of the %d that it may look at", got.Matched, most)
+		}
+		matched += got.Matched
+		if end = got.Next == nil; !end {
+			q.Cursor = *got.Next
+		}
+	}
+	if matched != runs/3 || requests != 2 {
+		t.Errorf("got %d runs in %d requests, want %d in 2", matched, requests, runs/3)
+	}
+	a := f.call("POST /v1/runs/retry", `{"q":"status:failed","cursor":"made up"}`)
+	f.wantCode("a made up cursor", a, 422, mailroom.Invalid)
+}
+
+// asking notes the queries of runs that views make.
+type asking struct {
+	server.Ledger
+	runs *[]mailroom.RunQuery
+}
+
+type askingReader struct {
+	mailroom.Reader
+	runs *[]mailroom.RunQuery
+}
+
+func (a asking) View(ctx context.Context, f func(mailroom.Reader) error) error {
+	return a.Ledger.View(ctx, func(r mailroom.Reader) error { return f(askingReader{r, a.runs}) })
+}
+
+func (r askingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
+	*r.runs = append(*r.runs, q)
+	return r.Reader.Runs(q)
+}
+
+// A second condition would have the store pass over rows that nobody counts.
+func TestAFilterOfRunsAsksAStoreForOneIndex(t *testing.T) {
+	var asked []mailroom.RunQuery
+	f := start(t, func(o *server.Options) { o.Ledger = asking{o.Ledger, &asked} })
+	status := func(s mailroom.Status) []mailroom.Status { return []mailroom.Status{s} }
+	for q, want := range map[string]mailroom.RunQuery{
+		"":                                    {},
+		"status:failed":                       {Statuses: status(mailroom.Failed)},
+		"status:failed agent:echo":            {Statuses: status(mailroom.Failed)},
+		"status:completed agent:echo":         {Agent: "echo"},
+		"status:completed":                    {},
+		"agent:echo":                          {Agent: "echo"},
+		"thread:t agent:echo status:running":  {Thread: "t"},
+		"parent:p thread:t agent:echo mode:x": {Parent: "p"},
+	} {
+		asked = nil
+		if _, err := f.client.Runs(t.Context(), client.ListQuery{Q: q}); err != nil {
+			t.Fatal(err)
+		}
+		got := asked[0]
+		if got.Limit == 0 || got.Bytes == 0 {
+			t.Errorf("%q: asked for any number of rows: %+v", q, got)
+		}
+		got.Limit, got.Bytes = 0, 0
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", q, diff)
+		}
+	}
+}
