@@ -38,8 +38,12 @@ const keepDead = 24 * time.Hour
 // the same: for that long the worker hears that its lease was lost.
 const keepAnswers = 10 * time.Minute
 
-// frees is how many claims of a lost worker one operation takes away.
-const frees = 100
+// frees is how many claims of a lost worker one operation takes away, and freesBytes
+// how much flushed text of theirs it reads, to the end of one run's.
+const (
+	frees      = 100
+	freesBytes = 4 << 20
+)
 
 // LeaseTime is how long a worker owns its claims without renewal.
 func (l *Ledger) LeaseTime() time.Duration { return l.options.Lease }
@@ -284,9 +288,14 @@ func (l *Ledger) free(ctx context.Context, w *mailroom.Worker) error {
 }
 
 // expire takes the claims on threads away from a worker that is dead, after which its
-// row does not change.
+// row does not change. It leaves the rest to the next operation once it has read
+// enough.
 func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
+	read := 0
 	for _, id := range threads {
+		if read >= freesBytes {
+			return nil
+		}
 		t := b.thread(id)
 		if t.Worker != worker.ID {
 			continue
@@ -298,9 +307,17 @@ func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 		if err != nil {
 			return err
 		}
+		read += textBytes(stored)
 		t.Expire(worker, t.Unfinished(t.Current, stored), b.now)
 	}
 	return nil
+}
+
+func textBytes(list []mailroom.Partial) (n int) {
+	for _, p := range list {
+		n += len(p.Text)
+	}
+	return n
 }
 
 // Orphans fails what has been due for at least grace for agents that nobody

@@ -29,7 +29,8 @@ func (l *Ledger) overruns(ctx context.Context, self string) error {
 	}
 }
 
-// overrun returns how many claims were over when the batch began, frees at most.
+// overrun returns how many claims were over when the batch began, frees at most, and
+// frees if it has read enough and left some to the next operation.
 func (b *batch) overrun(self string) (int, error) {
 	rows, _, err := b.tx.Due(b.now, []mailroom.Want{{Slots: frees}})
 	if err != nil {
@@ -44,7 +45,11 @@ func (b *batch) overrun(self string) (int, error) {
 	if err := b.load(fresh); err != nil {
 		return 0, err
 	}
+	read := 0
 	for _, row := range rows {
+		if read >= freesBytes {
+			return frees, nil
+		}
 		t := b.thread(row.ID)
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return 0, err
@@ -59,6 +64,7 @@ func (b *batch) overrun(self string) (int, error) {
 			if err != nil {
 				return 0, err
 			}
+			read += textBytes(stored)
 			said = t.Unfinished(t.Current, stored)
 		}
 		t.Overrun(said, b.now)

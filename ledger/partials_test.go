@@ -1,0 +1,76 @@
+package ledger_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// reading notes how much flushed text each Update reads.
+type reading struct {
+	mailroom.Store
+	most *int
+}
+
+type readingTx struct {
+	mailroom.Tx
+	bytes *int
+}
+
+func (s reading) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	bytes := 0
+	err := s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(readingTx{tx, &bytes}) })
+	*s.most = max(*s.most, bytes)
+	return err
+}
+
+func (t readingTx) Partials(run string) ([]mailroom.Partial, error) {
+	list, err := t.Tx.Partials(run)
+	for _, p := range list {
+		*t.bytes += len(p.Text)
+	}
+	return list, err
+}
+
+// Many claims end at once, each with a long message that was being written.
+func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
+	for name, end := range map[string]func(d *desk){
+		"of a lost worker":     func(d *desk) { d.lose("w") },
+		"of claims that ended": func(d *desk) { <-time.After(3*time.Hour + 10*time.Second); d.sweep() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				most := 0
+				d := open(t, reading{memory.New(), &most}, ledger.Options{Lease: 2 * time.Hour})
+				d.register("w")
+				const runs, each, bound = 12, 1 << 20, 4 << 20
+				for i := range runs {
+					d.submit(text(fmt.Sprint("t", i), "hello"))
+				}
+				work := d.claim("w", runs)
+				for _, w := range work {
+					d.flush(w.Claim, 0, strings.Repeat("x", each))
+				}
+				end(d)
+				for _, w := range work {
+					if r := d.run(w.Run.ID); r.Status == mailroom.Running {
+						t.Errorf("run %s is still claimed", r.ID)
+					}
+					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].JSON()) < each {
+						t.Errorf("thread %s lost the text: %s", w.Run.Thread, d.kinds(w.Run.Thread))
+					}
+				}
+				if most == 0 || most > bound {
+					t.Errorf("one transaction read %d bytes of text, want at most %d", most, bound)
+				}
+			})
+		})
+	}
+}
