@@ -166,7 +166,7 @@ type agent struct {
 	name    string // how errors call what it runs
 }
 
-func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
+func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	run := s.Run()
 	last, err := readCheckpoint(run.Checkpoint)
 	if err != nil {
@@ -189,6 +189,15 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	if err != nil {
 		return err
 	}
+	input, giveBack, err := a.lend(input)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if left := giveBack(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	child, err := proc.Start(a.spec(run, env, secrets, shown))
 	if err != nil {
 		return startFailure(err)

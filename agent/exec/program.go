@@ -116,7 +116,7 @@ var (
 	errLate = errors.New("its turn had ended and it went on")
 )
 
-func (a *programAgent) Run(ctx context.Context, s mailroom.Session) error {
+func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	run := s.Run()
 	last, err := readCheckpoint(run.Checkpoint)
 	if err != nil {
@@ -135,6 +135,16 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) error {
 	if t.input, err = s.Input(ctx); err != nil {
 		return cause(ctx, err)
 	}
+	input, giveBack, err := a.lend(t.input)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if left := giveBack(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
+	t.input = input
 	if t.killed, err = killEarlier(ctx, run, last); err != nil {
 		return cause(ctx, fmt.Errorf("end what an earlier attempt left: %w", err))
 	}

@@ -34,7 +34,7 @@ func attempts() [][2]string {
 		{"read a secret of the server's environment", `cat /proc/[0-9]*/environ | grep -aq hush-from-the-server`},
 		{"change the configuration", `: >>"$DATA/mailroom.toml"`},
 		{"approve a ticket", `"$MAILROOM" --data "$DATA" approve asks`},
-		{"read a file sent to its thread", `grep -q mine "$MINE"`},
+		{"read a file sent to its thread", `grep -q mine "$(echo "$SAID" | sed -n 's/^file mine.txt //p')"`},
 	}
 }
 
@@ -108,7 +108,7 @@ func stages(t *testing.T) (all []stage) {
 			}
 		}
 		if server == "root" {
-			all = append(all, stage{server: server, isolation: "none", user: "nobody", shown: "user nobody"})
+			all = append(all, stage{server: server, isolation: "none", user: "nobody", shown: "user nobody", own: true})
 		}
 	}
 	return all
@@ -122,14 +122,14 @@ func (s stage) play(t *testing.T) map[string]bool {
 	program := filepath.Join(base, "mailroom")
 	mine, theirs := filepath.Join(data, "files", "ab", "mine.txt"), filepath.Join(data, "files", "cd", "theirs.txt")
 	var script strings.Builder
-	script.WriteString("#!/bin/sh\nexec 2>/dev/null\n")
+	script.WriteString("#!/bin/sh\nexec 2>/dev/null\nSAID=$(cat)\n")
 	for i, a := range attempts() {
 		fmt.Fprintf(&script, "if (%s) >/dev/null; then echo %d; fi\n", a[1], i)
 	}
 	script.WriteString("echo done\n")
 	settings := fmt.Sprintf("[agents.probe]\nkind = \"exec\"\ncommand = [\"/bin/sh\", %q]\ndir = \"/\"\nisolation = %q\nuser = %q\n"+
-		"env = { DATA = %q, MINE = %q, THEIRS = %q, MAILROOM = %q }\n[agents.tour]\npace = \"0s\"\n",
-		filepath.Join(base, "script"), s.isolation, s.user, data, mine, theirs, program)
+		"env = { DATA = %q, THEIRS = %q, MAILROOM = %q }\n[agents.tour]\npace = \"0s\"\n",
+		filepath.Join(base, "script"), s.isolation, s.user, data, theirs, program)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -160,12 +160,15 @@ func (s stage) play(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 	}
-	env := append(os.Environ(), "MAILROOM_DATA="+data, "HOME="+base, "MAILROOM_TOKEN=hush-from-the-server")
+	env := append(os.Environ(), "MAILROOM_DATA="+data, "HOME="+base, "MAILROOM_TOKEN=hush-from-the-server", "TMPDIR="+base)
 	if err := p.start(base, env); err != nil {
 		t.Fatal(err)
 	}
 	defer p.kill()
 	said, shown := s.ask(t, folder.Folder(data), p.url, mine)
+	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
+		t.Errorf("server of %s, %s: copies of files are left: %q, %v", s.server, s.shown, left, err)
+	}
 	if shown != s.shown {
 		t.Errorf("server of %s: the isolation is shown as %q, want %q", s.server, shown, s.shown)
 	}

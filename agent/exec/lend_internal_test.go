@@ -1,0 +1,70 @@
+package exec
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"mailroom"
+	"mailroom/internal/proc"
+)
+
+// TestAnotherUserGetsCopiesOfItsOwnFilesOnly and no file that a message names outside of
+// the folder of files, or by a link.
+func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
+	base := t.TempDir()
+	t.Setenv("TMPDIR", base)
+	files := filepath.Join(base, "data", "files")
+	mine, theirs, secret := filepath.Join(files, "ab", "mine.txt"), filepath.Join(files, "cd", "theirs.txt"), filepath.Join(base, "data", "token")
+	link, gone := filepath.Join(files, "link.txt"), filepath.Join(files, "gone.txt")
+	err := errors.Join(
+		os.MkdirAll(filepath.Dir(mine), 0o700), os.MkdirAll(filepath.Dir(theirs), 0o700), os.WriteFile(mine, []byte("mine"), 0o600),
+		os.WriteFile(theirs, []byte("theirs"), 0o600), os.WriteFile(secret, []byte("hush"), 0o600), os.Symlink(secret, link),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := &proc.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
+	a := &agent{options: Options{Files: files, Isolation: &proc.Isolation{Kind: proc.None, User: user}}}
+	named := []string{mine, secret, link, gone, files + "/../token", "/etc/passwd", "https://files.example/mine.txt"}
+	var parts []mailroom.Part
+	for _, path := range named {
+		parts = append(parts, mailroom.Part{Type: "file", Name: "f", URI: path})
+	}
+	input := []mailroom.Message{{Parts: parts}}
+	lent, giveBack, err := a.lend(input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range lent[0].Parts {
+		got = append(got, p.URI)
+	}
+	if diff := cmp.Diff(named[1:], got[1:]); diff != "" {
+		t.Errorf("paths that lead elsewhere (-want +got):\n%s", diff)
+	}
+	text, err := os.ReadFile(got[0])
+	if err != nil || string(text) != "mine" || got[0] == mine || input[0].Parts[0].URI != mine {
+		t.Errorf("the copy of %s is %s, %q, %v", mine, got[0], text, err)
+	}
+	for path, want := range map[string]os.FileMode{got[0]: 0o400, filepath.Dir(got[0]): 0o700, filepath.Dir(filepath.Dir(got[0])): 0o711} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want the mode %o", path, info.Mode(), err, want)
+		}
+	}
+	if err := giveBack(); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
+		t.Errorf("left are %q, %v", left, err)
+	}
+	for _, i := range []*proc.Isolation{nil, {Kind: proc.None}, {Kind: proc.Namespace, User: user}} {
+		a.options.Isolation = i
+		if lent, _, err := a.lend(input); err != nil || lent[0].Parts[0].URI != mine {
+			t.Errorf("%+v: lent is %v, %v", i, lent, err)
+		}
+	}
+}
