@@ -24,13 +24,20 @@ func (s *Server) paced(_ *response, r *http.Request) error {
 	case anybody, inFrames, requests, mailroom.MayWork: // nobody's yet, or counted with what it asks for
 		return nil
 	}
-	return s.paces.take(q.who.Name, time.Now())
+	wait := s.paces.wait(q.who.Name, time.Now())
+	if wait == 0 {
+		return nil
+	}
+	return &mailroom.Error{
+		Code: mailroom.RateLimited, RetryAfter: wait,
+		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(s.paces.every)),
+	}
 }
 
-// paces bounds how often each token writes.
+// paces bounds how often each token does something.
 type paces struct {
 	// set by New
-	every rate.Limit // writes a second
+	every rate.Limit // times a second
 	burst int
 
 	mu      sync.Mutex
@@ -41,7 +48,9 @@ type paces struct {
 // bucket, which is as good as none.
 const maxBuckets = 1024
 
-func (p *paces) take(who string, now time.Time) error {
+// wait counts one more and returns 0, or counts nothing and returns how long it is too
+// early.
+func (p *paces) wait(who string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bucket := p.buckets[who]
@@ -54,14 +63,10 @@ func (p *paces) take(who string, now time.Time) error {
 	}
 	next := bucket.ReserveN(now, 1)
 	wait := next.DelayFrom(now)
-	if wait == 0 {
-		return nil
+	if wait > 0 {
+		next.CancelAt(now) // what is refused costs nothing
 	}
-	next.CancelAt(now) // a refused write costs nothing
-	return &mailroom.Error{
-		Code: mailroom.RateLimited, RetryAfter: wait,
-		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(p.every)),
-	}
+	return wait
 }
 
 // empty drops what is full. p.mu is held.

@@ -227,6 +227,7 @@ type Server struct {
 	readers slots
 	lines   slots // sockets, whatever goes on over them
 	paces   paces
+	frames  paces // control frames and small fragments of sockets
 
 	// doors is held while a socket comes in, and while closing ends: none
 	// comes in after that.
@@ -248,6 +249,7 @@ func New(o Options) *Server {
 		lines:   slots{what: "sockets", taken: map[string]int{}},
 		rounds:  rounds{standing: map[string]*standing{}},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
+		frames:  paces{every: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
 	}
 	s.readers.most, s.lines.most = s.mostStreams, s.mostStreams
 	for _, origin := range o.Origins {

@@ -55,6 +55,7 @@ type socket struct {
 	upgrade *http.Request // which it began with
 	conn    *websocket.Conn
 	out     *outlet
+	meter   *frameMeter
 	ctx     context.Context // ends with an ending, or why the peer has gone
 	end     context.CancelCauseFunc
 
@@ -86,8 +87,10 @@ func (e *ending) Error() string { return e.reason }
 // the library, which does not speak in problems.
 type handshake struct {
 	*response
+	tokens  *paces // of frames
 	raw     net.Conn
-	refused int // status
+	meter   *frameMeter // of raw
+	refused int         // status
 }
 
 func (h *handshake) WriteHeader(status int) {
@@ -107,8 +110,13 @@ func (h *handshake) Write(b []byte) (int, error) {
 
 func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	raw, rw, err := h.control.Hijack()
-	h.raw = raw
-	return raw, rw, err
+	if err != nil {
+		return raw, rw, err
+	}
+	h.raw, h.meter = raw, newFrameMeter(raw, h.tokens)
+	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library takes it before it reads the connection
+	h.meter.count(early)
+	return h.meter, rw, err
 }
 
 // socket takes the connection over and serves it until it ends.
@@ -120,7 +128,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	h := &handshake{response: out}
+	h := &handshake{response: out, tokens: &s.frames}
 	// The origin was checked at the gate, as for every request.
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -133,7 +141,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	k := &socket{
-		server: s, upgrade: r, conn: conn, ctx: ctx, end: end, open: map[string]*subscription{},
+		server: s, upgrade: r, conn: conn, meter: h.meter, ctx: ctx, end: end, open: map[string]*subscription{},
 		release: func() {}, out: &outlet{conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end},
 	}
 	k.serve()
@@ -168,7 +176,11 @@ func (k *socket) serve() {
 	var own sync.WaitGroup
 	own.Go(func() {
 		defer recovery.Handle(k.server.log, "a reader of frames", func(p *recovery.Panic) { k.end(p) })
-		k.end(k.guarded(k.readFrames))
+		err := k.guarded(k.readFrames)
+		if errors.Is(err, errFlood) {
+			err = flood()
+		}
+		k.end(err)
 	})
 	own.Go(func() {
 		defer recovery.Handle(k.server.log, "a socket's heartbeat", func(p *recovery.Panic) { k.end(p) })

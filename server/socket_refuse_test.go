@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -217,5 +218,33 @@ func TestAFrameThatDoesNotEndIsNotWaitedFor(t *testing.T) {
 	}
 	if got := p.closed(); got.Code != websocket.StatusPolicyViolation {
 		t.Errorf("half a frame: %v, want 1008", got)
+	}
+}
+
+func TestASocketThatFloodsWithFramesIsClosed(t *testing.T) {
+	f := start(t)
+	for name, flood := range map[string]func(p *peer){
+		"pings": func(p *peer) {
+			for p.conn.Ping(p.ctx) == nil { // until the socket ends
+			}
+		},
+		"fragments": func(p *peer) {
+			w, err := p.conn.Writer(p.ctx, websocket.MessageText)
+			for range 2000 {
+				if err == nil {
+					_, err = w.Write([]byte(" "))
+				}
+			}
+		},
+	} {
+		p, other := f.join(), f.join()
+		var flooding sync.WaitGroup
+		flooding.Go(func() { flood(p) })
+		if got := p.closed(); got.Code != websocket.StatusPolicyViolation || !strings.Contains(got.Reason, "too many") {
+			t.Errorf("%s: %v, want 1008 that says why", name, got)
+		}
+		flooding.Wait()
+		other.say(`{"op":"ping","id":1}`)
+		other.want("pong 1")
 	}
 }

@@ -277,6 +277,7 @@ func (k *socket) trust(header string, g *grant) error {
 		k.loose()
 	}
 	k.header, k.grant = header, g
+	k.meter.who.Store(&g.token.Name)
 	k.loose = context.AfterFunc(g.ctx, func() {
 		defer recovery.Log(k.server.log, "the end of a socket")
 		k.end(context.Cause(g.ctx))
