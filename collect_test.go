@@ -1,6 +1,8 @@
 package mailroom_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +50,37 @@ func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
 	out := w.must(in(mailroom.ModeCollect, "n"))
 	wantEqual(t, "run", out.Run, "n")
 	wantEqual(t, "disposition", out.Disposition, mailroom.WasQueued)
+}
+
+func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
+	w := newWorld(t)
+	w.must(in("", "x"))
+	w.mustStart("x")
+	collect := func(run string, size int) mailroom.Submitted {
+		s := in(mailroom.ModeCollect, run)
+		s.Messages = []mailroom.Draft{{Parts: mailroom.Text(strings.Repeat("m", size))}}
+		return w.must(s)
+	}
+	for i, e := range []struct {
+		size int
+		want string
+	}{
+		{mailroom.MaxText, "a"},
+		{mailroom.MaxText * 9 / 10, "a"},
+		{mailroom.MaxText, "b"},
+		{10, "b"}, // never in a: the order would be another one
+		{mailroom.MaxText * 9 / 10, "b"},
+		{mailroom.MaxText, "c"},
+	} {
+		wantEqual(t, fmt.Sprint("run of message ", i), collect(e.want, e.size).Run, e.want)
+	}
+	for i := range mailroom.MaxMessages {
+		want := "c"
+		if i == mailroom.MaxMessages-1 {
+			want = "d"
+		}
+		wantEqual(t, fmt.Sprint("run of small message ", i), collect(want, 1).Run, want)
+	}
 }
 
 func TestARunStartsWithAllThatItCollected(t *testing.T) {

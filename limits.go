@@ -22,6 +22,7 @@ const (
 	MaxPosition   = 1 << 20 // of a channel's cursor
 	MaxEffect     = 1 << 20 // of a remembered value
 	MaxQueued     = 1000    // runs in one thread's queue, by default
+	MaxCollected  = 4 << 20 // of the entries that join a run, which a text is in twice
 	MaxSteers     = 200     // messages handed to a run that no step covers yet
 	MaxSteersSize = 1 << 20 // options and labels of the runs that they become
 

@@ -86,6 +86,7 @@ type Run struct {
 	Step       int             // durable steps so far
 	LastStep   StepMark        // recognises the repeat of the last step or settle
 	Inputs     []Input         // what it was started for
+	InputBytes int64           // of the entries with the messages that were submitted for it; 0: not known
 	Started    bool            // Inputs were listed by a run.started
 	Steers     []Steer         // handed in while it is current, not yet covered by a step
 	Checkpoint json.RawMessage // the agent's own state, at most MaxCheckpoint

@@ -272,6 +272,9 @@ func (t *Loaded) say(r *Run, run string, in *Submit, now time.Time) {
 			Visibility: d.Visibility, Run: run, State: Accepted, CreatedAt: now,
 		}
 		seq := t.append(KindMessage, &Run{ID: run}, now, m)
+		if run == r.ID {
+			r.InputBytes += int64(len(t.entries[len(t.entries)-1].JSON()))
+		}
 		t.said = append(t.said, m)
 		r.Inputs = append(r.Inputs, Input{Message: m.ID, Seq: seq})
 	}
@@ -290,7 +293,8 @@ func (r *Run) queuedBody() RunQueued {
 
 // collectable is the newest run that was never claimed and fits: same agent and
 // sender, and nobody's child. A run that was retried by hand has listed its
-// messages already, one that joined it would be in no transcript.
+// messages already, one that joined it would be in no transcript. A full one takes
+// nothing more, and older ones are passed over: the messages keep their order.
 func (t *Loaded) collectable(in *Submit) *Run {
 	var newest *Run
 	for _, w := range []*window{&t.queue, &t.held} {
@@ -300,6 +304,9 @@ func (t *Loaded) collectable(in *Submit) *Run {
 				newest = r
 			}
 		}
+	}
+	if newest == nil || len(newest.Inputs)+len(in.Messages) > MaxMessages || newest.InputBytes+2*int64(in.Size()) > MaxCollected {
+		return nil
 	}
 	return newest
 }

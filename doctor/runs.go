@@ -188,6 +188,9 @@ func (p *patient) started(r *mailroom.Run, t *tale) {
 	if r.Started && p.story.hashSeqs(seqs) != t.inputs {
 		p.badRun(Message, r.ID, "run %s was started with other messages than the entries %d", r.ID, seqs)
 	}
+	if t.begun && r.InputBytes != 0 && r.InputBytes != t.bytes {
+		p.badRun(Use, r.ID, "the messages of run %s have %d bytes in the log, by its row %d", r.ID, t.bytes, r.InputBytes)
+	}
 	if r.NeverStarted() && len(seqs) == 0 {
 		p.badRun(Message, r.ID, "run %s is queued without a message", r.ID)
 	}

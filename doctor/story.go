@@ -221,6 +221,7 @@ func (s *story) message(e mailroom.Entry) {
 	if s.runs[own] == nil {
 		s.runs[own] = s.begin()
 	}
+	s.runs[own].bytes += int64(len(e.JSON()))
 }
 
 // begin is the tale of a run that no entry has named so far. In a log whose first

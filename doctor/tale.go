@@ -50,6 +50,7 @@ type tale struct {
 	parked   bool // it was cancelled in a wait, or after it before its next attempt
 	lost     int  // claims, since it was queued or retried
 	asked    int
+	bytes    int64  // of the entries with its messages
 	inputs   uint64 // hash of the seqs that its first start lists
 	end      uint64 // hash of what its end says
 

@@ -110,6 +110,7 @@ func runViolations() []violation {
 		{"a key that answers with another run", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Run = "q1" }, doctor.Key, "answers with run q1"},
 		{"a key that answers with another entry", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Seq = 99 }, doctor.Key, "answers with entry 99"},
 		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "by its row 7"},
+		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
 		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "by its row 0 threads of 0 bytes"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},

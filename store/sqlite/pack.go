@@ -130,6 +130,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.time(&r.ClaimEnds)
 	number(p, &r.StopGrace)
 	list(p, &r.Spent, text[string])
+	number(p, &r.InputBytes)
 }
 
 func (p *packer) origin(o *mailroom.Origin) {
