@@ -1,9 +1,12 @@
 package mailroom
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 )
@@ -76,4 +79,31 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 			t.Errorf("entry\n got %s\nwant %s", e.JSON(), want)
 		}
 	})
+}
+
+func TestADigestIsThatOfTheJSON(t *testing.T) {
+	for _, v := range []any{Message{ID: "a", Text: "<ü>\n"}, struct{ Text []string }{[]string{"<ü>\n", ""}}} {
+		raw, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(raw)
+		if got, want := longDigest(v), hex.EncodeToString(sum[:]); got != want {
+			t.Errorf("%T: %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestADecodedMessageHasItsTextOnce(t *testing.T) {
+	e, err := NewEntry("t", 1, KindMessage, "r", 0, time.Time{}, Message{Text: "hello", Parts: Text("hello")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Message
+	if err := e.Decode(&m); err != nil {
+		t.Fatal(err)
+	}
+	if m.Text != "hello" || unsafe.StringData(m.Text) != unsafe.StringData(m.Parts[0].Text) {
+		t.Errorf("the text %q and its part %q are two copies", m.Text, m.Parts[0].Text)
+	}
 }

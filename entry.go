@@ -145,7 +145,7 @@ type (
 // raw JSON for the kinds of agents.
 func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.Time, body any) (Entry, error) {
 	e := Entry{Thread: thread, Seq: seq, Kind: kind, Run: run, Attempt: attempt, At: at}
-	head := e.appendHead(make([]byte, 0, 512))
+	head := e.appendHead(make([]byte, 0, 512+textOf(body)))
 	raw, err := appendBody(head, body)
 	if err != nil {
 		return Entry{}, fmt.Errorf("encode %s entry: %w", kind, err)
@@ -153,6 +153,26 @@ func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.T
 	e.raw = append(raw, '}')
 	e.Body = json.RawMessage(e.raw[len(head):len(raw):len(raw)])
 	return e, nil
+}
+
+// textOf is how long the texts of a body are that can be long, so that the entry need not
+// grow.
+func textOf(body any) int {
+	switch b := body.(type) {
+	case Message:
+		return len(b.Text) + sizeOf(b.Parts)
+	case Edited:
+		return len(b.Text) + sizeOf(b.Parts)
+	}
+	return 0
+}
+
+func sizeOf(parts []Part) int {
+	n := 0
+	for i := range parts {
+		n += len(parts[i].Text) + len(parts[i].Data)
+	}
+	return n
 }
 
 type entryFields Entry // without methods, so that encoding it does not recurse
@@ -208,10 +228,24 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// once returns text, and does not keep it beside a part that is the same.
+func once(text string, parts []Part) string {
+	if len(parts) == 1 && parts[0].Text == text {
+		return parts[0].Text
+	}
+	return text
+}
+
 // Decode reads the body of e into v.
 func (e Entry) Decode(v any) error {
 	if err := json.Unmarshal(e.Body, v); err != nil {
 		return fmt.Errorf("decode body of %s %d in %s: %w", e.Kind, e.Seq, e.Thread, err)
+	}
+	switch m := v.(type) {
+	case *Message:
+		m.Text = once(m.Text, m.Parts)
+	case *Edited:
+		m.Text = once(m.Text, m.Parts)
 	}
 	return nil
 }

@@ -1,9 +1,12 @@
 package mailroom
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 )
@@ -415,12 +418,23 @@ func byNotBefore(a, b *Run) bool {
 func digest(v any) string { return longDigest(v)[:32] }
 
 func longDigest(v any) string {
-	b, err := appendBody(make([]byte, 0, 512), v)
-	if err != nil {
+	h := sha256.New()
+	if a, ok := v.(appender); ok {
+		h.Write(a.appendJSON(make([]byte, 0, 512))) // a hash takes all
+		return hex.EncodeToString(h.Sum(nil))
+	}
+	if err := json.NewEncoder(line{h}).Encode(v); err != nil { // Marshal would copy it
 		panic(err) // only plain data and checked JSON is digested
 	}
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// line takes an encoder's line, without its end.
+type line struct{ io.Writer }
+
+func (l line) Write(b []byte) (int, error) {
+	n, err := l.Writer.Write(bytes.TrimSuffix(b, []byte{'\n'}))
+	return n + 1, err
 }
 
 // DeriveID makes an id that is the same for the same names, in the form of a
