@@ -16,43 +16,92 @@ import (
 const (
 	maxBatch = 256
 	maxBytes = 8 << 20
+	// largeOp is the size, in bytes, from which on an operation takes the time of many
+	// others.
+	largeOp  = 256 << 10
+	maxLarge = 2 << 20 // bytes of the large operations in one batch, unless the first has more
 )
+
+// load is what a batch carries while it gathers.
+type load struct {
+	count, bytes, large int
+	noLarge             bool
+	behind              map[string]bool // threads with an operation that waits for a later batch
+}
+
+// takes reports whether an operation goes into the batch. One that does not keeps the
+// others of its threads behind it.
+func (n *load) takes(o *op) bool {
+	fits := n.count < maxBatch && (n.count == 0 || n.bytes+o.size <= maxBytes)
+	if o.size >= largeOp {
+		fits = fits && !n.noLarge && (n.large == 0 || n.large+o.size <= maxLarge)
+	}
+	for _, id := range o.threads {
+		fits = fits && !n.behind[id]
+	}
+	if !fits {
+		if n.behind == nil {
+			n.behind = map[string]bool{}
+		}
+		for _, id := range o.threads {
+			n.behind[id] = true
+		}
+		return false
+	}
+	n.count++
+	n.bytes += o.size
+	if o.size >= largeOp {
+		n.large += o.size
+	}
+	return true
+}
 
 // take moves what has gathered into a batch: renewals before anything else, the
 // others as they came, and then by rank; a purge when nothing else waits, and
 // alone; and the standing claims for which
 // something may be due. Claims alone make a batch only when their time has come.
+// Large operations wait while small ones pass, and after a batch with large ones comes
+// one without, if there are others: so a small one waits for one large batch at most.
 func (l *Ledger) take(now time.Time) (ops, claims []*op) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.queue, func(a, b *op) int { return cmp.Compare(a.place(), b.place()) })
-	n, bytes := 0, 0
-	for n < len(l.queue) && n < maxBatch && (n == 0 || bytes+l.queue[n].size <= maxBytes) {
-		alone := l.queue[n].rank == rankPurge
-		if alone && n > 0 {
-			break
-		}
-		bytes += l.queue[n].size
-		n++
-		if alone {
-			break
-		}
+	if ops = l.gather(l.wasLarge); len(ops) == 0 {
+		ops = l.gather(false)
 	}
-	ops = slices.Clone(l.queue[:n])
-	l.queue, l.hand = slices.Delete(l.queue, 0, n), ops
+	l.hand = ops
 	slices.SortStableFunc(ops, func(a, b *op) int { return cmp.Compare(a.rank, b.rank) })
 	for _, o := range ops {
 		if o.begun != nil {
 			o.begun()
 		}
 	}
-	if l.ask(); n > 0 || !l.due(now).After(now) {
+	if l.ask(); len(ops) > 0 || !l.due(now).After(now) {
 		claims, l.claims = l.hungry()
 	}
 	for _, o := range append(slices.Clone(ops), claims...) {
 		o.taken = true
 	}
 	return ops, claims
+}
+
+// gather moves operations from the queue into a batch. It is within mu.
+func (l *Ledger) gather(noLarge bool) (ops []*op) {
+	n, rest := load{noLarge: noLarge}, l.queue[:0]
+	for i, o := range l.queue {
+		if o.rank == rankPurge && i > 0 || n.count == maxBatch || n.count > 0 && ops[0].rank == rankPurge {
+			rest = append(rest, l.queue[i:]...)
+			break
+		}
+		if n.takes(o) {
+			ops = append(ops, o)
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	clear(l.queue[len(rest):])
+	l.queue, l.wasLarge = rest, n.large > 0
+	return ops
 }
 
 // place of an operation in the queue: renewals before anything else, a purge

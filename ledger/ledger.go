@@ -68,9 +68,11 @@ type Ledger struct {
 	wake chan struct{} // one slot: the queue or the claims changed
 
 	// Owned by the goroutine of Run.
-	hand []*op                       // of the batch under way; answered at once if the committer panics
-	idle map[mailroom.Want]time.Time // nothing is due for the want before then
-	poll time.Time                   // when idle is forgotten
+	hand []*op // of the batch under way; answered at once if the committer panics
+	// wasLarge: the last batch had large operations.
+	wasLarge bool
+	idle     map[mailroom.Want]time.Time // nothing is due for the want before then
+	poll     time.Time                   // when idle is forgotten
 	// guests is when owners without a run are looked for again, should there be no
 	// batch before.
 	guests time.Time

@@ -32,9 +32,10 @@ func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
 		{make([]int, 256), []int{256}},
 		{make([]int, 257), []int{256, 1}},
 		{make([]int, 600), []int{256, 256, 88}},
-		{[]int{4 * mib, 4 * mib}, []int{2}},
+		{slices.Repeat([]int{200 << 10}, 50), []int{40, 10}},
+		{[]int{mib, mib, mib}, []int{2, 1}}, // 2 MiB of large ones
+		{[]int{4 * mib, 4 * mib}, []int{1, 1}},
 		{[]int{4 * mib, 4 * mib, 1}, []int{2, 1}},
-		{[]int{5 * mib, 4 * mib, 4 * mib}, []int{1, 2}},
 		{[]int{9 * mib, 1, 9 * mib}, []int{1, 1, 1}},
 	} {
 		got := takes(c.sizes...)
@@ -48,6 +49,38 @@ func TestABatchHoldsAtMost256OperationsAnd8MiB(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestASmallOperationWaitsForOneLargeBatchAtMost(t *testing.T) {
+	const large = 4 << 20
+	l := New(memory.New(), Options{})
+	add := func(name string, size int, threads ...string) {
+		l.queue = append(l.queue, &op{name: name, rank: rankPlain, size: size, threads: threads})
+	}
+	take := func(want ...string) {
+		t.Helper()
+		ops, _ := l.take(time.Now())
+		var got []string
+		for _, o := range ops {
+			got = append(got, o.name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got a batch of %q, want %q", got, want)
+		}
+	}
+	for _, name := range []string{"A", "B", "C", "D"} {
+		add(name, large, "of "+name)
+	}
+	take("A")
+	add("b", 1, "of B")
+	add("x", 1, "of x")
+	take("x") // b must not overtake what came before it in its thread
+	add("y", 1, "of y")
+	take("B", "b", "y")
+	take("C") // nothing else is there
+	add("d", 1, "of D")
+	take("D", "d") // nothing that may pass
+	take()
 }
 
 func TestAPurgeWaitsForAllElseAndIsAlone(t *testing.T) {
