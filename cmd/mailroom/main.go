@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"mailroom/internal/recovery"
@@ -15,17 +14,12 @@ import (
 
 func main() { os.Exit(run()) }
 
-// gcPercent lets a server grow to five times what it keeps before it collects:
-// it keeps little and makes much, so that is a few tens of megabytes, and saves
-// a fifth of its processor time under load.
-const gcPercent = 400
-
 // run ends the context of the command at the first signal. By then the default
 // is restored, by which the second one ends the process at once.
 func run() int {
 	slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		paceCollections()
 	}
 	signalled, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
