@@ -160,19 +160,11 @@ func NewEntry(thread string, seq int64, kind, run string, attempt int, at time.T
 func textOf(body any) int {
 	switch b := body.(type) {
 	case Message:
-		return len(b.Text) + sizeOf(b.Parts)
+		return len(b.Text) + PartsSize(b.Parts)
 	case Edited:
-		return len(b.Text) + sizeOf(b.Parts)
+		return len(b.Text) + PartsSize(b.Parts)
 	}
 	return 0
-}
-
-func sizeOf(parts []Part) int {
-	n := 0
-	for i := range parts {
-		n += len(parts[i].Text) + len(parts[i].Data)
-	}
-	return n
 }
 
 type entryFields Entry // without methods, so that encoding it does not recurse
