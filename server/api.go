@@ -123,6 +123,7 @@ func (f face) answer(t reflect.Type, text string) *huma.Response {
 // handle registers an operation whose errors become problems.
 func handle[I, O any](f face, op huma.Operation, h func(context.Context, *I) (*O, error)) {
 	huma.Register(f.api, op, func(ctx context.Context, in *I) (*O, error) {
+		requestOf(ctx).parsing.leave()
 		out, err := h(ctx, in)
 		if err != nil {
 			return nil, f.server.problemFor(ctx, err)

@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,15 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if err != nil || raw == nil {
 		return err
 	}
+	q := requestOf(r.Context())
+	if len(raw) > smallBody {
+		if err := s.parsing.enter(r.Context(), &q.parsing); err != nil {
+			return err
+		}
+	}
+	if need == requests { // a face's own requests come here too
+		defer q.parsing.leave()
+	}
 	return checkJSON(raw, need == requests)
 }
 
@@ -52,6 +62,52 @@ func (s *Server) bodyLimit(path string) int {
 	}
 	return s.options.MaxBody
 }
+
+// turns has so many large bodies parsed at a time. Each takes several times its size of
+// memory meanwhile, and a whole processor.
+type turns chan struct{}
+
+// turn is one of turns, or none.
+type turn struct{ of turns }
+
+func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// enter waits for a turn. How many wait is bounded by the bytes of bodies under way.
+func (t turns) enter(ctx context.Context, mine *turn) error {
+	select {
+	case t <- struct{}{}:
+		mine.of = t
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave gives the turn back, once.
+func (t *turn) leave() {
+	if t.of != nil {
+		<-t.of
+		t.of = nil
+	}
+}
+
+// whole is a body that was read. What is copied out of it at once is forgotten.
+type whole struct{ bytes.Reader }
+
+func newWhole(raw []byte) *whole {
+	b := &whole{}
+	b.Reset(raw)
+	return b
+}
+
+// WriteTo writes what is left, and forgets it.
+func (b *whole) WriteTo(w io.Writer) (int64, error) {
+	n, err := b.Reader.WriteTo(w)
+	b.Reset(nil)
+	return n, err
+}
+
+func (b *whole) Close() error { return nil }
 
 // receive reads a body of at most limit bytes and leaves it in the request, byte
 // for byte. It waits until there is room for it. nil: it is blank.
@@ -84,7 +140,7 @@ func (s *Server) receive(out *response, r *http.Request, limit int64) ([]byte, e
 		r.Body = http.NoBody
 		return nil, nil
 	}
-	r.Body = io.NopCloser(bytes.NewReader(raw))
+	r.Body = newWhole(raw)
 	return raw, nil
 }
 

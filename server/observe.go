@@ -24,8 +24,10 @@ type request struct {
 	grant *grant          // what who is good for, and how long
 	token string          // the secret that it came with, good or not: to be told to nobody
 	body  charge          // for the bytes of its body
-	code  mailroom.Code   // of the problem it was answered with
-	cause error           // behind that problem, for the log only
+	// parsing is its turn to have a large body parsed, until the handler begins.
+	parsing turn
+	code    mailroom.Code // of the problem it was answered with
+	cause   error         // behind that problem, for the log only
 }
 
 // nobody may do nothing and sees nothing.
@@ -61,6 +63,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
 		abort := s.recovered(recover(), out, r)
+		q.parsing.leave()                          // also if no handler was reached
 		_ = q.body.resize(context.Background(), 0) // giving back never fails
 		s.record(start, out, r)
 		out.extend() // for what is still on its way

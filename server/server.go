@@ -223,6 +223,7 @@ type Server struct {
 
 	bodies    *budget // of who is known
 	strangers *budget // of requests to open faces, which nobody has verified yet
+	parsing   turns   // of large bodies
 
 	readers slots
 	lines   slots // sockets, whatever goes on over them
@@ -247,6 +248,7 @@ func New(o Options) *Server {
 		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),
 		readers: slots{what: "streams and waits", taken: map[string]int{}},
 		lines:   slots{what: "sockets", taken: map[string]int{}},
+		parsing: newTurns(),
 		rounds:  rounds{standing: map[string]*standing{}},
 		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
 		frames:  paces{every: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},

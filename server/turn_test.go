@@ -1,0 +1,38 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestLargeBodiesAreParsedInTurn(t *testing.T) {
+	turns, held := make(turns, 1), turn{}
+	if err := turns.enter(t.Context(), &held); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	var second turn
+	if err := turns.enter(gone, &second); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second one entered: %v", err)
+	}
+	second.leave() // has none to give back
+	held.leave()
+	held.leave()
+	if err := turns.enter(t.Context(), &second); err != nil || len(turns) != 1 {
+		t.Errorf("after the first one left: %v, and %d are in, want 1", err, len(turns))
+	}
+}
+
+func TestABodyThatWasCopiedIsForgotten(t *testing.T) {
+	b, out := newWhole([]byte("hello")), &strings.Builder{}
+	if n, err := io.Copy(out, b); n != 5 || err != nil || out.String() != "hello" {
+		t.Fatalf("copied %d bytes, %q, %v", n, out, err)
+	}
+	if b.Size() != 0 {
+		t.Errorf("%d bytes are held after the copy", b.Size())
+	}
+}
