@@ -257,7 +257,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		s.refuse(out, r, err)
 		return
 	}
-	s.options.Metrics.Present(runs, s.readers.open())
+	s.options.Metrics.Present(runs, s.readers.open(), s.untaken.bytes())
 	s.options.Metrics.Uses(s.levels(tokens))
 	s.options.Metrics.ServeHTTP(out, r)
 }

@@ -81,7 +81,7 @@ func tellAll(ctx context.Context, sub *bus.Subscription, sight *sight, a audienc
 }
 
 func (w *eventWriter) dropped() error {
-	return w.write(func(b *bytes.Buffer) error {
+	return w.write(0, func(b *bytes.Buffer) error {
 		data, err := json.Marshal(client.Gap{})
 		writeEvent(b, client.EventGap, "", data)
 		return err
@@ -90,7 +90,14 @@ func (w *eventWriter) dropped() error {
 
 // notice writes the events of one notice, in one piece.
 func (w *eventWriter) notice(n bus.Notice) error {
-	return w.write(func(b *bytes.Buffer) error {
+	size := 0
+	for i := range n.Entries {
+		size += len(n.Entries[i].JSON())
+	}
+	if n.Delta != nil {
+		size += len(n.Delta.Text)
+	}
+	return w.write(size, func(b *bytes.Buffer) error {
 		for i := range n.Entries {
 			data, err := n.Entries[i].MarshalJSON()
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"mailroom"
@@ -189,7 +190,8 @@ type response struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
-	shared  bool // the connection is, with other requests
+	shared  bool        // the connection is, with other requests
+	cut     atomic.Bool // there is no time left for what is written
 
 	// Owned by whoever writes; a stream has its own lock around it.
 	status int
@@ -210,8 +212,15 @@ func (out *response) share() {
 	out.rest()
 }
 
+// cutOff ends the write that is under way, and those to come. It may be called by another
+// goroutine than the one that writes.
+func (out *response) cutOff() {
+	out.cut.Store(true)
+	_ = out.control.SetWriteDeadline(time.Now()) // as in extend
+}
+
 func (out *response) rest() {
-	if out.shared {
+	if out.shared && !out.cut.Load() {
 		_ = out.control.SetWriteDeadline(time.Time{}) // as in extend
 	}
 }
@@ -219,6 +228,9 @@ func (out *response) rest() {
 func (out *response) extend() {
 	// A writer without deadlines is a test's; a closed connection fails the write.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
+	if out.cut.Load() { // also since a moment ago
+		_ = out.control.SetWriteDeadline(time.Now()) // as above
+	}
 }
 
 func (out *response) WriteHeader(status int) {

@@ -131,6 +131,8 @@ type Options struct {
 	Connections   int           // open at a time: 4,096
 	PerAddress    int           // open at a time from one address: 512; loopback and a proxy (BehindProxy) any number
 	Bodies        int           // bytes of all request bodies under way: 64 MiB
+	Unread        int           // bytes that readers of streams and sockets have not taken: 64 MiB
+	TokenUnread   int           // of them those of one token: 16 MiB
 	MaxHeader     int           // bytes of a request's header: 64 KiB
 	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
 	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
@@ -195,6 +197,8 @@ func (o *Options) fill() {
 		{&o.Connections, 4096},
 		{&o.PerAddress, 512},
 		{&o.Bodies, 64 << 20},
+		{&o.Unread, 64 << 20},
+		{&o.TokenUnread, 16 << 20},
 		{&o.MaxHeader, 64 << 10},
 		{&o.MaxStreams, 256},
 		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and what is around it
@@ -224,6 +228,7 @@ type Server struct {
 	bodies    *budget // of who is known
 	strangers *budget // of requests to open faces, which nobody has verified yet
 	parsing   turns   // of large bodies
+	untaken   *unread // by readers of streams and sockets
 
 	readers slots
 	lines   slots // sockets, whatever goes on over them
@@ -248,10 +253,10 @@ func New(o Options) *Server {
 		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),
 		readers: slots{what: "streams and waits", taken: map[string]int{}},
 		lines:   slots{what: "sockets", taken: map[string]int{}},
-		parsing: newTurns(),
-		rounds:  rounds{standing: map[string]*standing{}},
-		paces:   paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
-		frames:  paces{every: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
+		parsing: newTurns(), untaken: newUnread(o.Unread, o.TokenUnread),
+		rounds: rounds{standing: map[string]*standing{}},
+		paces:  paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
+		frames: paces{every: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
 	}
 	s.readers.most, s.lines.most = s.mostStreams, s.mostStreams
 	for _, origin := range o.Origins {

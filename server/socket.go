@@ -142,7 +142,11 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	defer end(nil)
 	k := &socket{
 		server: s, upgrade: r, conn: conn, meter: h.meter, ctx: ctx, end: end, open: map[string]*subscription{},
-		release: func() {}, out: &outlet{conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end},
+		release: func() {},
+	}
+	k.out = &outlet{
+		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, gone: ctx.Done(), unread: s.untaken,
+		given: &pending{cut: func() { end(errTooSlow) }}, meter: h.meter,
 	}
 	k.serve()
 	k.release()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -178,6 +179,44 @@ func TestASocketThatTakesNothingIsCutOffAndHoldsUpNobody(t *testing.T) {
 	f.log.wait(t, `"cut":true`) // stuck is never read
 	other.say(`{"op":"ping","id":1}`)
 	other.want("pong 1")
+}
+
+// TestReadersThatTakeNothingStayUnderTheBound has many sockets of one token that read
+// nothing, beside one of another token that reads: their share is full long before they
+// would be cut off for their time.
+func TestReadersThatTakeNothingStayUnderTheBound(t *testing.T) {
+	const share = 512 << 10
+	f := start(t, func(o *server.Options) { o.WriteTimeout, o.Unread, o.TokenUnread = time.Minute, 4*share, share })
+	f.submit("t", "one")
+	other := f.dial("Authorization: Bearer " + f.token("ann", "t", mailroom.MayRead))
+	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err == nil {
+			err = conn.(*net.TCPConn).SetReadBuffer(16 << 10)
+		}
+		return conn, err
+	}}
+	defer tight.CloseIdleConnections()
+	roomy := f.http
+	f.http = tight
+	stuck := []*peer{f.join(), f.join(), f.join(), f.join()}
+	f.http = roomy
+	for _, p := range append(stuck, other) {
+		p.say(`{"op":"subscribe","id":1,"thread":"t","after":"2"}`)
+		p.want("ack 1 1")
+	}
+	text := strings.Repeat("x", 400<<10)
+	for i := range 8 { // more than each connection holds
+		f.submit("t", text)
+		other.want(fmt.Sprintf("entry 1 %d message", 2*i+3), fmt.Sprintf("entry 1 %d run.queued", 2*i+4))
+		if got, err := strconv.ParseFloat(f.metricOf("mailroom_stream_unread_bytes"), 64); err != nil || got > 3*share {
+			t.Errorf("%g bytes are unread (%v), of at most one entry of %d or %d", got, err, 2*len(text), share)
+		}
+	}
+	f.log.wait(t, `"cut":true`)
+	again := f.join() // who was cut off goes on from where it was
+	again.say(`{"op":"subscribe","id":1,"thread":"t","after":"4"}`)
+	again.want("ack 1 1", "entry 1 5 message", "entry 1 6 run.queued")
 }
 
 func TestASilentPeerIsFound(t *testing.T) {

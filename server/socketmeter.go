@@ -139,8 +139,16 @@ func (m *frameMeter) take(now time.Time) bool {
 	if !m.socket.AllowN(now, 1) {
 		return false
 	}
-	who := m.who.Load()
-	return who == nil || m.tokens.wait(*who, now) == 0
+	who := m.token()
+	return who == "" || m.tokens.wait(who, now) == 0
+}
+
+// token is the name of whose socket it is, "" if that is not known yet.
+func (m *frameMeter) token() string {
+	if who := m.who.Load(); who != nil {
+		return *who
+	}
+	return ""
 }
 
 // flood is the end of a socket that sent too many frames.

@@ -303,7 +303,7 @@ func (b *subscription) dropped() error {
 
 // send sends one event. cursor and thread may be "".
 func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool, err error) {
-	sent, err = b.socket.out.write(func(w *bytes.Buffer) error {
+	sent, err = b.socket.out.write(len(data), func(w *bytes.Buffer) error {
 		w.WriteString(`{"op":"` + name + `","sub":"` + b.id + `"`)
 		if cursor != "" {
 			w.WriteString(`,"cursor":"` + cursor + `"`)

@@ -17,8 +17,8 @@ import (
 // errTooSlow ends a reader that does not take what it is sent.
 var errTooSlow = errors.New("the reader is too slow")
 
-// keptBuffer is how large the buffer of a reader stays between two frames.
-const keptBuffer = 256 << 10
+// keptBuffer is how large, in bytes, the buffer of a reader stays between two frames.
+const keptBuffer = 16 << 10
 
 // outlet writes frames to a socket, whole and one at a time.
 //
@@ -31,6 +31,10 @@ type outlet struct {
 	raw     net.Conn // under conn, for deadlines
 	timeout time.Duration
 	end     context.CancelCauseFunc // of the socket
+	gone    <-chan struct{}         // closed when the socket ends
+	unread  *unread
+	given   *pending
+	meter   *frameMeter // knows whose socket it is
 
 	writing atomic.Bool // a frame is under way
 	hurried atomic.Bool // the socket ends: whoever still writes has hurryTime
@@ -38,21 +42,30 @@ type outlet struct {
 	mu    sync.Mutex
 	buf   bytes.Buffer // owned by mu
 	bytes int64        // owned by mu
-	gone  error        // owned by mu; why nothing is written any more
+	over  error        // owned by mu; why nothing is written any more
 }
 
-// write sends the frame that fill makes. sent: the reader was given all of it.
-// An error other than fill's ends the socket.
-func (o *outlet) write(fill func(*bytes.Buffer) error) (sent bool, err error) {
+// errOver: the socket ended before there was room for a frame.
+var errOver = errors.New("the socket has ended")
+
+// write sends the frame, of about size bytes, that fill makes. sent: the reader was given
+// all of it. An error other than fill's ends the socket.
+func (o *outlet) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gone != nil {
-		return false, o.gone
+	if o.over != nil {
+		return false, o.over
 	}
-	if o.buf.Cap() > keptBuffer {
-		o.buf = bytes.Buffer{}
+	if !o.unread.give(o.given, o.meter.token(), size, o.gone) {
+		return false, errOver
 	}
+	defer o.unread.take(o.given)
 	o.buf.Reset()
+	defer func() {
+		if o.buf.Cap() > keptBuffer {
+			o.buf = bytes.Buffer{}
+		}
+	}()
 	if err := fill(&o.buf); err != nil {
 		return false, err
 	}
@@ -67,17 +80,17 @@ func (o *outlet) write(fill func(*bytes.Buffer) error) (sent bool, err error) {
 	o.writing.Store(false)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > o.timeout:
-		o.gone = errTooSlow
+		o.over = errTooSlow
 	case err != nil:
-		o.gone = err
+		o.over = err
 	}
-	if o.gone != nil {
-		o.end(o.gone)
+	if o.over != nil {
+		o.end(o.over)
 	}
 	if err == nil {
 		o.bytes += int64(o.buf.Len())
 	}
-	return err == nil, o.gone
+	return err == nil, o.over
 }
 
 // hurry bounds the write that is under way, and those to come.
@@ -113,7 +126,7 @@ type answer struct {
 }
 
 func (o *outlet) say(a answer) error {
-	_, err := o.write(func(b *bytes.Buffer) error {
+	_, err := o.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
 		// Nothing is escaped that need not be: an id comes back as it was given.
 		enc := json.NewEncoder(b)
 		enc.SetEscapeHTML(false)

@@ -185,7 +185,10 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	defer stop(nil)
 	// A piece that takes long has as much time again, so that there can be
 	// said why the stream ends.
-	w := &eventWriter{out: out, patience: out.timeout}
+	w := &eventWriter{
+		out: out, patience: out.timeout, who: requestOf(ctx).who.Name, gone: ctx.Done(),
+		unread: s.untaken, given: &pending{cut: out.cutOff},
+	}
 	out.timeout *= 2
 	if err := w.flush(); err != nil {
 		return // response keeps the error for the log line
@@ -207,7 +210,12 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 // eventWriter writes events and heartbeats, whole and one at a time. A reader
 // that needs longer than patience for one is cut off.
 type eventWriter struct {
-	patience time.Duration // set once
+	// Set once.
+	patience time.Duration
+	who      string          // name of the token
+	gone     <-chan struct{} // closed when the stream ends
+	unread   *unread
+	given    *pending
 
 	mu  sync.Mutex
 	out *response    // owned by mu
@@ -223,7 +231,7 @@ func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFun
 			return
 		case <-ticker.C:
 		}
-		if err := w.write(func(b *bytes.Buffer) error { b.WriteString(": still here\n\n"); return nil }); err != nil {
+		if err := w.write(0, func(b *bytes.Buffer) error { b.WriteString(": still here\n\n"); return nil }); err != nil {
 			stop(err)
 			return
 		}
@@ -231,11 +239,11 @@ func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFun
 }
 
 func (w *eventWriter) event(e stream.Event) error {
-	return w.write(func(b *bytes.Buffer) error {
-		name, data, err := eventData(e)
-		if err != nil {
-			return err
-		}
+	name, data, err := eventData(e)
+	if err != nil {
+		return err
+	}
+	return w.write(len(data), func(b *bytes.Buffer) error {
 		writeEvent(b, name, eventID(e), data)
 		return nil
 	})
@@ -283,24 +291,37 @@ func eventData(e stream.Event) (name string, data []byte, err error) {
 	return name, data, nil
 }
 
-func (w *eventWriter) write(fill func(*bytes.Buffer) error) error {
+// write sends what fill makes, about size bytes, once there is room for it among what
+// readers have not taken.
+func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.out.failed != nil {
 		return w.out.failed
 	}
-	if w.buf.Cap() > keptBuffer {
-		w.buf = bytes.Buffer{}
+	if !w.unread.give(w.given, w.who, size, w.gone) {
+		return errOver
 	}
+	defer w.unread.take(w.given)
 	w.buf.Reset()
+	defer func() {
+		if w.buf.Cap() > keptBuffer {
+			w.buf = bytes.Buffer{}
+		}
+	}()
 	if err := fill(&w.buf); err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := w.put(w.buf.Bytes()); err != nil || time.Since(start) <= w.patience {
+	err := w.put(w.buf.Bytes())
+	switch {
+	case err != nil && w.out.cut.Load():
+		w.out.failed = errTooSlow
+		return errTooSlow
+	case err != nil || time.Since(start) <= w.patience:
 		return err
 	}
-	err := w.put([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
+	err = w.put([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
 	w.out.failed = errTooSlow
 	return cmp.Or(err, errTooSlow)
 }

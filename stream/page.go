@@ -11,7 +11,7 @@ import (
 // its events, so the size of a page bounds what a slow reader holds in memory.
 const (
 	pageSize  = 100
-	pageBytes = 256 << 10 // of entries
+	pageBytes = 64 << 10 // of entries
 )
 
 // page is what one view gave a reader.

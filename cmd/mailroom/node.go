@@ -111,6 +111,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		WriteTimeout: c.Limits.WriteTimeout, IdleTimeout: c.Limits.IdleTimeout,
 		Connections: c.Limits.Connections, PerAddress: c.Limits.PerAddress, Bodies: c.Limits.Bodies,
 		MaxHeader: c.Limits.Header, MaxBody: c.Limits.Body, MaxFrame: c.Limits.Frame, MaxStreams: c.Limits.Streams, Quotas: quotas(c),
+		Unread: c.Limits.Unread, TokenUnread: c.Limits.TokenUnread,
 		Submits: float64(anyIfZero(c.Limits.Submits)), SubmitBurst: c.Limits.SubmitBurst,
 	})
 	return n

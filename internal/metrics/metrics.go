@@ -39,6 +39,7 @@ type Metrics struct {
 
 	runs        *prometheus.GaugeVec // status
 	subscribers prometheus.Gauge
+	unread      prometheus.Gauge
 
 	used, fullest *prometheus.GaugeVec // quota
 }
@@ -76,6 +77,9 @@ func New() *Metrics {
 		subscribers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "stream_subscribers", Help: "Streams and waits that are open.",
 		}),
+		unread: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "stream_unread_bytes", Help: "Bytes that readers of streams and sockets have not taken yet.",
+		}),
 	}
 	took := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Namespace: namespace, Name: "operation_seconds", Buckets: short,
@@ -88,7 +92,7 @@ func New() *Metrics {
 	m.fullest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "quota_fullest_ratio", Help: "Use by limit of the token that is nearest to its quota, 0 without limits.",
 	}, []string{"quota"})
-	r.MustRegister(took, m.runs, m.subscribers, m.used, m.fullest)
+	r.MustRegister(took, m.runs, m.subscribers, m.unread, m.used, m.fullest)
 	m.serve = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
 }
@@ -155,11 +159,12 @@ func (m *Metrics) Attempt(agent, outcome string) { m.attempts.of(agent, outcome)
 func (m *Metrics) Renewal(err error) { m.renewals.of(result(err), "").Inc() }
 
 // Present sets the numbers that are looked up when somebody asks.
-func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int) {
+func (m *Metrics) Present(runs map[mailroom.Status]int, subscribers int, unread int64) {
 	for status, n := range runs {
 		m.runs.WithLabelValues(string(status)).Set(float64(n))
 	}
 	m.subscribers.Set(float64(subscribers))
+	m.unread.Set(float64(unread))
 }
 
 // Level is how much of what one quota bounds is used.

@@ -39,7 +39,7 @@ func TestWhatIsToldIsCounted(t *testing.T) {
 	m.Renewal(mailroom.Errorf(mailroom.LeaseLost, "gone"))
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.Completed, CreatedAt: at, StartedAt: at.Add(time.Second), FinishedAt: at.Add(4 * time.Second)})
 	m.Ended(&mailroom.Run{Agent: "echo", Status: mailroom.Cancelled, CreatedAt: at, FinishedAt: at.Add(time.Second)})
-	m.Present(map[mailroom.Status]int{mailroom.Queued: 7}, 2)
+	m.Present(map[mailroom.Status]int{mailroom.Queued: 7}, 2, 4096)
 
 	m.Uses(map[mailroom.Quota]Level{mailroom.QuotaThreads: {Used: 12, Fullest: 0.5}})
 
@@ -68,6 +68,7 @@ func TestWhatIsToldIsCounted(t *testing.T) {
 		`mailroom_runs{status="queued"}`:                                  "7",
 		`mailroom_quota_used{quota="threads"}`:                            "12",
 		`mailroom_quota_fullest_ratio{quota="threads"}`:                   "0.5",
+		`mailroom_stream_unread_bytes`:                                    "4096",
 		`mailroom_stream_subscribers`:                                     "2",
 	} {
 		if got[name] != want {

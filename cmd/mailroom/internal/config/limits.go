@@ -26,6 +26,8 @@ type Limits struct {
 	WriteTimeout  time.Duration
 	IdleTimeout   time.Duration
 	Streams       int // streams and waits of a token at a time
+	Unread        int // by readers of streams and sockets
+	TokenUnread   int // of them by those of a token
 	Submits       int // of a token in a second; 0: any number
 	SubmitBurst   int // of a token at once
 	Threads       int // of the name of a token; 0: any number, as the next two
@@ -39,7 +41,7 @@ func defaultLimits() Limits {
 		Body: 4 << 20, Header: 64 << 10, Frame: 4<<20 + 64<<10,
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
-		Streams: 256, Submits: 1000, SubmitBurst: 2000,
+		Streams: 256, Unread: 64 << 20, TokenUnread: 16 << 20, Submits: 1000, SubmitBurst: 2000,
 		Threads: 100_000, Stored: 10 << 30, Workers: 100,
 	}
 }
@@ -57,6 +59,8 @@ func (l *Limits) settings() []setting {
 		{"write_timeout", "Longest time to take a piece of an answer or of a stream.", duration(&l.WriteTimeout, 100*time.Millisecond, time.Hour)},
 		{"idle_timeout", "How long a connection is kept between two requests.", duration(&l.IdleTimeout, 100*time.Millisecond, 24*time.Hour)},
 		{"streams", "Streams and waits of one token at a time.", number(&l.Streams, 1, 100_000)},
+		{"unread", "What readers of streams and WebSockets have not taken yet, together.", size(&l.Unread, 1<<20, 16<<30)},
+		{"unread_per_token", "Of it what those of one token have not taken.", size(&l.TokenUnread, 256<<10, 16<<30)},
 		{"submits", "Submits and other writes of one token in a second, on average; 0 is any number.", number(&l.Submits, 0, 1_000_000)},
 		{"submit_burst", "Submits and other writes of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
 		{"threads", "Threads of one token; 0 is any number.", number(&l.Threads, 0, 1_000_000_000)},
