@@ -343,7 +343,13 @@ func (b *batch) load(rows []*mailroom.Thread) error {
 			runs = append(runs, row.Current)
 		}
 	}
-	return b.loadRuns(runs)
+	if err := b.loadRuns(runs); err != nil {
+		return err
+	}
+	for _, row := range rows {
+		b.threads[row.ID].FollowClock(b.now)
+	}
+	return nil
 }
 
 func (b *batch) loadRuns(ids []string) error {

@@ -90,6 +90,7 @@ func (b *batch) renew(in Renewal, threads []string, held map[string]mailroom.Cla
 	if err != nil {
 		return Renewed{}, err
 	}
+	b.noticeClock(w)
 	w.LeaseUntil = b.now.Add(b.l.options.Lease)
 	b.saveWorker(w)
 	out := Renewed{Until: w.LeaseUntil}
@@ -165,6 +166,9 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 	}
 	workers, err := l.workers(ctx)
 	if err != nil {
+		return err
+	}
+	if err := l.followClock(ctx, workers); err != nil {
 		return err
 	}
 	for _, w := range l.unfreed(workers) {
@@ -258,6 +262,7 @@ func (l *Ledger) bury(ctx context.Context, id string, uncharged bool, ended func
 	_, err := run(ctx, l, o, func(b *batch) (struct{}, error) {
 		w := b.workers[id]
 		if w != nil && !w.Dead && ended(w, b.now) {
+			b.noticeClock(w)
 			w.Dead, w.Uncharged = true, uncharged
 			b.workersMore[w.Owner] = b.workersMore[w.Owner].Minus(mailroom.Use{Workers: 1})
 			if w.LeaseUntil.After(b.now) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -64,6 +65,10 @@ type Ledger struct {
 	claims []*op           // standing claims, oldest first
 	closed error           // set once: no further operation is taken
 	freed  map[string]bool // dead workers that have no claims any more
+
+	// wentBack says that a worker's row was from later than now: the next sweep
+	// plans again what was planned by a clock that went back.
+	wentBack atomic.Bool
 
 	wake chan struct{} // one slot: the queue or the claims changed
 

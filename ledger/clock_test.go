@@ -1,0 +1,84 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// ahead writes the rows as a clock would have that was so far ahead of the present one.
+func (d *desk) ahead(s mailroom.Store, far time.Duration, thread, run string) {
+	d.t.Helper()
+	err := s.Update(d.ctx, func(tx mailroom.Tx) error {
+		_, threads, err := tx.Lock(nil, []string{thread})
+		if err != nil {
+			return err
+		}
+		runs, err := tx.Runs(mailroom.RunQuery{IDs: []string{run}})
+		if err != nil {
+			return err
+		}
+		workers, err := tx.Workers()
+		if err != nil {
+			return err
+		}
+		t, r := threads[0], runs[0]
+		t.Revision++
+		t.UpdatedAt, t.Due.At, r.AvailableAt = t.UpdatedAt.Add(far), t.Due.At.Add(far), r.AvailableAt.Add(far)
+		if !r.ClaimEnds.IsZero() {
+			r.ClaimEnds = r.ClaimEnds.Add(far)
+		}
+		for _, w := range workers {
+			w.LeaseUntil = w.LeaseUntil.Add(far)
+		}
+		return tx.Write(&mailroom.Changes{Threads: threads, Runs: runs, Workers: workers})
+	})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
+	for name, worker := range map[string]func(*desk){
+		"a worker that is lost": func(*desk) {},
+		"a worker that renews":  func(d *desk) { d.renew("w", 1) },
+		"a worker that left":    func(d *desk) { d.leave("w") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memory.New()
+				d := open(t, s, ledger.Options{})
+				d.register("w")
+				run := d.submit(text("t", "one")).Run
+				c := d.claimOne("w").Claim
+				d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Transient, Err: errors.New("busy")}})
+				delay := time.Until(d.run(run).AvailableAt)
+				d.ahead(s, time.Hour, "t", run)
+				worker(d)
+				d.sweep()
+				if left := time.Until(d.run(run).AvailableAt); left > delay {
+					t.Errorf("the retry waits %s, its delay is %s", left, delay)
+				}
+				d.view(func(r mailroom.Reader) error {
+					rows, err := r.Workers()
+					for _, w := range rows {
+						if left := time.Until(w.LeaseUntil); left > 15*time.Second {
+							t.Errorf("the lease of %s ends in %s, want within its length", w.ID, left)
+						}
+					}
+					return err
+				})
+				<-time.After(delay + time.Second)
+				d.register("x")
+				if got := d.claimOne("x").Run.ID; got != run {
+					t.Errorf("claimed %s, want %s", got, run)
+				}
+			})
+		})
+	}
+}
