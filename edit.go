@@ -209,6 +209,13 @@ func (t *Loaded) Purge(seq, bytes int64) {
 	t.change()
 }
 
+// MarkDeleted makes the thread one that is gone for every caller, before its rows are
+// dropped.
+func (t *Loaded) MarkDeleted(now time.Time) {
+	t.DeletedAt = now
+	t.change()
+}
+
 // tooLate refuses a change in the same words, whether the run that read the
 // message still holds it or has ended.
 func tooLate(message, state string) error {

@@ -121,7 +121,7 @@ func (t *Token) Need(p Permission) error {
 // namespace, and to admins. A thread whose owner is unknown is visible to nobody.
 func (t *Token) Sees(thread *Thread) bool {
 	switch {
-	case thread.Owner == "":
+	case thread.Owner == "" || !thread.DeletedAt.IsZero():
 		return false
 	case t.Has(MayAdmin):
 		return true
@@ -136,7 +136,7 @@ func (t *Loaded) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 // SeenBy refuses who may not know of the thread, in the words for one that is not
 // there. nil is the server itself.
 func (t *Loaded) SeenBy(who *Token) error {
-	if t.CreatedAt.IsZero() || who != nil && !who.Sees(&t.Thread) {
+	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.Sees(&t.Thread) {
 		return noThread(t.ID)
 	}
 	return nil

@@ -36,6 +36,9 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mai
 	o := op{name: name, rank: rankPlain, threads: []string{r.Thread}, runs: []string{id}}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(r.Thread)
+		if !t.DeletedAt.IsZero() {
+			return nil, mailroom.Errorf(mailroom.NotFound, "no run %q", id)
+		}
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
 		}
@@ -123,6 +126,9 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 	}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Thread, error) {
 		t := b.thread(thread)
+		if !t.DeletedAt.IsZero() {
+			return nil, t.SeenBy(nil)
+		}
 		if err := b.deliveries(t, &p); err != nil {
 			return nil, err
 		}
@@ -164,27 +170,6 @@ func locate(location string, err error) error {
 	located := *e
 	located.Fields = []mailroom.Field{{Location: location, Message: e.Fields[0].Message, Value: e.Fields[0].Value}}
 	return &located
-}
-
-// DeleteThread removes an idle thread that who sees, with all that belongs to it.
-func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
-	_, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
-		if err := t.Deletable(); err != nil {
-			return struct{}{}, err
-		}
-		if t.Changed() {
-			return struct{}{}, mailroom.Errorf(mailroom.Conflict, "thread %q is in use; try again", thread)
-		}
-		if _, ok := mailroom.ProjectOf(t.ID); ok {
-			if err := b.endProject(t.ID); err != nil {
-				return struct{}{}, err
-			}
-		}
-		b.forget(t)
-		b.changes.DropThreads = append(b.changes.DropThreads, t.ID)
-		return struct{}{}, nil
-	})
-	return err
 }
 
 // forget makes a deleted thread one that does not exist, for the operations

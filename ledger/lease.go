@@ -179,7 +179,10 @@ func (l *Ledger) Sweep(ctx context.Context, self string) error {
 		l.freed[w.ID] = true
 		l.mu.Unlock()
 	}
-	return l.forgetWorkers(ctx, workers)
+	if err := l.forgetWorkers(ctx, workers); err != nil {
+		return err
+	}
+	return l.dropDeleted(ctx)
 }
 
 // unfreed are the dead workers that may have claims. One that was freed once has

@@ -174,10 +174,16 @@ func run[T any](ctx context.Context, l *Ledger, o op, f func(b *batch) (T, error
 		out, err = f(b)
 		return err
 	}
-	if err := l.do(ctx, &o); err != nil {
-		return none, err
+	for {
+		once := o
+		err := l.do(ctx, &once)
+		if err == nil {
+			return out, nil
+		}
+		if !l.awaitDeleted(ctx, err) {
+			return none, err
+		}
 	}
-	return out, nil
 }
 
 func (l *Ledger) do(ctx context.Context, o *op) error {

@@ -70,6 +70,9 @@ func (b *batch) submit(in mailroom.Submit) (mailroom.Submitted, error) {
 // submitAs is submit for who is admitted.
 func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error) (mailroom.Submitted, error) {
 	t := b.thread(in.Thread)
+	if err := refuseDeleted(t, &in); err != nil {
+		return mailroom.Submitted{}, err
+	}
 	if !in.SetAgent {
 		if in.Agent = t.Agent; in.Agent == "" {
 			in.Agent = b.l.options.DefaultAgent

@@ -14,6 +14,9 @@ type had struct {
 }
 
 func useOf(t *mailroom.Thread, there bool) had {
+	if !t.DeletedAt.IsZero() {
+		return had{owner: t.Owner}
+	}
 	h := had{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}}
 	if there {
 		h.use.Threads = 1

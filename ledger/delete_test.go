@@ -1,0 +1,151 @@
+package ledger_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// dropping checks how much an Update drops, and fails those that drop when broken.
+type dropping struct {
+	mailroom.Store
+	t      *testing.T
+	broken *bool
+	steps  *int
+}
+
+type droppingTx struct {
+	mailroom.Tx
+	s dropping
+}
+
+func (s dropping) Update(ctx context.Context, f func(mailroom.Tx) error) error {
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(droppingTx{tx, s}) })
+}
+
+func (tx droppingTx) Write(c *mailroom.Changes) error {
+	before, dropped := map[string]int{}, append([]string{}, c.DropThreads...)
+	for _, p := range c.DropEntries {
+		dropped = append(dropped, p.Thread)
+	}
+	if len(dropped) > 0 && *tx.s.broken {
+		return &mailroom.Error{Code: mailroom.Unavailable, Message: "broken"}
+	}
+	for _, id := range dropped {
+		log, err := tx.Entries(mailroom.EntryQuery{Thread: id})
+		if err != nil {
+			return err
+		}
+		before[id] = len(log)
+	}
+	if err := tx.Tx.Write(c); err != nil {
+		return err
+	}
+	for id, n := range before {
+		log, err := tx.Entries(mailroom.EntryQuery{Thread: id})
+		if err != nil {
+			return err
+		}
+		*tx.s.steps++
+		if n-len(log) > 500 {
+			tx.s.t.Errorf("one transaction dropped %d entries of thread %s, want at most 500", n-len(log), id)
+		}
+	}
+	return nil
+}
+
+// long makes a thread with a log of more than n entries.
+func (d *desk) long(thread string, n int) string {
+	d.t.Helper()
+	run := d.submit(text(thread, "hello")).Run
+	c := d.claimOne("w").Claim
+	for i := range n {
+		must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: i + 1, Step: mailroom.Step{Name: "s"}}))(d.t)
+	}
+	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.Complete})
+	return run
+}
+
+func (d *desk) there(thread string) (rows, marked, entries, runs int) {
+	d.view(func(r mailroom.Reader) error {
+		seen, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		if err != nil {
+			return err
+		}
+		hidden, err := r.Threads(mailroom.ThreadQuery{Deleted: true})
+		if err != nil {
+			return err
+		}
+		log, err := r.Entries(mailroom.EntryQuery{Thread: thread})
+		if err != nil {
+			return err
+		}
+		of, err := r.Runs(mailroom.RunQuery{Thread: thread})
+		rows, marked, entries, runs = len(seen), len(hidden), len(log), len(of)
+		return err
+	})
+	return rows, marked, entries, runs
+}
+
+func TestALongThreadIsDeletedInBoundedTransactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken, steps := false, 0
+		d := open(t, dropping{memory.New(), t, &broken, &steps}, ledger.Options{})
+		d.register("w")
+		d.long("t", 1300)
+		if err := d.DeleteThread(d.ctx, "t", nil); err != nil {
+			t.Fatal(err)
+		}
+		if rows, marked, entries, runs := d.there("t"); rows+marked+entries+runs != 0 || steps != 3 {
+			t.Errorf("after %d steps there are %d threads, %d marked, %d entries and %d runs", steps, rows, marked, entries, runs)
+		}
+	})
+}
+
+// The process ends between the transactions of a deletion.
+func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
+	for name, end := range map[string]func(d *desk){
+		"by a sweep": func(d *desk) { d.sweep() },
+		"by a submit under its id": func(d *desk) {
+			sent := d.submit(text("t", "again"))
+			if got := d.thread("t"); sent.Seq != 1 || got.NextPlace != 2 {
+				d.t.Errorf("the new thread begins at %d and has place %d next, want 1 and 2", sent.Seq, got.NextPlace)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				broken, steps := true, 0
+				store := dropping{memory.New(), t, &broken, &steps}
+				d := open(t, store, ledger.Options{})
+				d.register("w")
+				run := d.long("t", 1300)
+				if err := d.DeleteThread(d.ctx, "t", nil); err != nil {
+					t.Fatal(err)
+				}
+				if rows, marked, _, _ := d.there("t"); rows != 0 || marked != 1 {
+					t.Errorf("readers find %d threads, %d are marked, want 0 and 1", rows, marked)
+				}
+				_, err := d.Retry(d.ctx, mailroom.Retry{Run: run})
+				wantCode(t, err, mailroom.NotFound)
+				wantCode(t, d.DeleteThread(d.ctx, "t", nil), mailroom.NotFound)
+				_, err = d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{})
+				wantCode(t, err, mailroom.NotFound)
+				if err := d.close(); err != nil {
+					t.Fatal(err)
+				}
+				broken = false
+				d = open(t, store, ledger.Options{})
+				end(d)
+				_, marked, entries, runs := d.there("t")
+				if fresh := d.log("t"); marked != 0 || entries > 2 || runs > 1 || len(fresh) > 0 && fresh[0].Seq != 1 {
+					t.Errorf("left: %d marked threads, %d entries, %d runs", marked, entries, runs)
+				}
+			})
+		})
+	}
+}
