@@ -1,0 +1,76 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"mailroom"
+)
+
+// BenchmarkCount adds up and lists what is in a short and in a long history: what it
+// costs must not depend on the number of runs.
+func BenchmarkCount(b *testing.B) {
+	for _, n := range []int{6_000, 120_000} {
+		s := open(b, filepath.Join(b.TempDir(), "mail.db"))
+		fillHistory(b, s, n)
+		owner := "owner-1"
+		for name, ask := range map[string]func(mailroom.Reader) error{
+			"all":   func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{}); return err },
+			"owner": func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{Owner: &owner}); return err },
+			"running": func(r mailroom.Reader) error {
+				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}, Limit: 51})
+				return err
+			},
+			"retriable": func(r mailroom.Reader) error {
+				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed, mailroom.Cancelled}, Oldest: true, Limit: 51})
+				return err
+			},
+			"agent": func(r mailroom.Reader) error {
+				_, err := r.Runs(mailroom.RunQuery{Agent: "rare", Limit: 51})
+				return err
+			},
+		} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					if err := s.View(b.Context(), ask); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// fillHistory writes runs that have ended, but for ten of each other status, and
+// fifty of a rare agent at the very beginning.
+func fillHistory(b *testing.B, s mailroom.Store, n int) {
+	b.Helper()
+	rows := make([]*mailroom.Thread, 100)
+	for i := range rows {
+		rows[i] = &mailroom.Thread{ID: fmt.Sprint("t", i), Owner: fmt.Sprint("owner-", i%5), FirstSeq: 1}
+	}
+	for from := 0; from < n; from += 1000 {
+		c := &mailroom.Changes{Threads: rows}
+		for i := from; i < from+1000; i++ {
+			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3), Status: mailroom.Completed}
+			switch {
+			case i < 50:
+				r.Agent = "rare"
+			case i < 60:
+				r.Status = mailroom.Running
+			case i < 200:
+				r.Status = mailroom.Failed
+			case i < 300:
+				r.Status = mailroom.Cancelled
+			}
+			c.Runs = append(c.Runs, r)
+		}
+		if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
