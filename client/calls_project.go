@@ -49,18 +49,27 @@ func (c *Client) Notify(ctx context.Context, in Notify) (Notified, error) {
 	return ask[Notified](ctx, c, request{method: http.MethodPost, path: "/v1/notifications", body: in})
 }
 
-// Notifications returns what an agent has not read, at most limit, the oldest first.
-// It counts as unread still.
+// Notifications returns what an agent has not read, at most limit (50 for 0), the oldest
+// first, from as many pages as that needs. It counts as unread still.
 func (c *Client) Notifications(ctx context.Context, project, agent string, limit int) ([]Notification, error) {
-	q := url.Values{"agent": {agent}}
-	if project != "" {
-		q.Set("project", project)
+	if limit <= 0 {
+		limit = 50
 	}
-	if limit > 0 {
-		q.Set("limit", strconv.Itoa(limit))
+	var all []Notification
+	for after := ""; ; {
+		q := url.Values{"agent": {agent}, "limit": {strconv.Itoa(limit - len(all))}}
+		put(q, "project", project)
+		put(q, "after", after)
+		page, err := get[Page[Notification]](ctx, c, "/v1/notifications", q)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == nil || len(all) >= limit {
+			return all, nil
+		}
+		after = *page.Next
 	}
-	page, err := get[Page[Notification]](ctx, c, "/v1/notifications", q)
-	return page.Items, err
 }
 
 // TakeNotifications returns what an agent has not read. If the answer is lost, what

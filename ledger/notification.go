@@ -86,27 +86,40 @@ type ReadInbox struct {
 	Agent   string
 	By      *mailroom.Token
 	Limit   int // at least 1
+	Bytes   int // of them together, unless the first has more; 0: mailroom.MaxPage
 	Consume bool
+	After   int64 // without Consume: only those with a greater seq
+}
+
+// Inboxed is what was read of an inbox.
+type Inboxed struct {
+	Found []Received
+	Next  int64 // the After of what may follow; 0: nothing does
 }
 
 // Inbox returns what an agent has not read. Its inbox is there from the first time
 // on that it is asked for; to look makes no project.
-func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) ([]Received, error) {
+func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) (Inboxed, error) {
+	if in.Bytes == 0 {
+		in.Bytes = mailroom.MaxPage
+	}
 	thread, err := mailroom.ProjectThread(in.Project)
 	if err != nil {
-		return nil, err
+		return Inboxed{}, err
 	}
-	if !in.Consume {
+	if in.Consume {
+		in.After = 0
+	} else {
 		if found, ok, err := l.peek(ctx, thread, in); ok || err != nil {
 			return found, err
 		}
 	}
-	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *mailroom.Project) ([]Received, error) {
+	return onProject(ctx, l, "inbox", in.Project, func(b *batch, p *mailroom.Project) (Inboxed, error) {
 		box, err := b.openedBy(p, in.Agent, in.By)
 		if err != nil {
-			return nil, err
+			return Inboxed{}, err
 		}
-		found, upto, err := unread(b.tx, thread, in.Agent, box, in.Limit)
+		found, upto, err := unread(b.tx, thread, box, in)
 		if err != nil || !in.Consume || upto <= box.Read {
 			return found, err
 		}
@@ -118,7 +131,7 @@ func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) ([]Received, error) {
 
 // peek reads an inbox that is there, and whose reader asks, without a transaction
 // that could write.
-func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found []Received, ok bool, err error) {
+func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found Inboxed, ok bool, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 		if ok = err == nil && len(rows) == 0; err != nil || ok || !in.By.Sees(rows[0]) {
@@ -136,7 +149,7 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found [
 			return err
 		}
 		ok = true
-		found, _, err = unread(r, thread, in.Agent, box, in.Limit)
+		found, _, err = unread(r, thread, box, in)
 		return err
 	})
 	return found, ok, err
@@ -157,12 +170,12 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, _, err := unread(b.tx, p.ID, agent, box, 1)
+		first, _, err := unread(b.tx, p.ID, box, ReadInbox{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
-		if len(first) > 0 {
-			box.Advance(first[0].Seq - 1)
+		if len(first.Found) > 0 {
+			box.Advance(first.Found[0].Seq - 1)
 		}
 		b.saveInbox(p.ID, agent, box)
 		return struct{}{}, nil
@@ -174,36 +187,40 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 const unreadPage = 200
 
 // unread reads an inbox. Nothing up to upto is left besides what it found.
-func unread(r mailroom.Reader, thread, agent string, box mailroom.Inbox, limit int) (found []Received, upto int64, err error) {
+func unread(r mailroom.Reader, thread string, box mailroom.Inbox, in ReadInbox) (out Inboxed, upto int64, err error) {
 	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
 	if err != nil || len(rows) == 0 {
-		return nil, 0, err
+		return out, 0, err
 	}
 	size := 0
-	for after := box.Read; ; {
-		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage, Bytes: mailroom.MaxPage})
+	for after := max(box.Read, in.After); ; {
+		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage, Bytes: in.Bytes})
 		if err != nil {
-			return nil, 0, err
+			return out, 0, err
 		}
 		for _, e := range page {
 			one := Received{Seq: e.Seq, At: e.At}
 			if err := e.Decode(&one.Notification); err != nil {
-				return nil, 0, err
+				return out, 0, err
 			}
-			if !box.Unread(agent, e.Seq, &one.Notification) {
+			if !box.Unread(in.Agent, e.Seq, &one.Notification) {
 				after = e.Seq
 				continue
 			}
-			if size += len(e.JSON()); size > mailroom.MaxPage && len(found) > 0 {
-				return found, after, nil
+			if size += len(e.JSON()); size > in.Bytes && len(out.Found) > 0 {
+				out.Next = after
+				return out, after, nil
 			}
 			after = e.Seq
-			if found = append(found, one); len(found) == limit {
-				return found, after, nil
+			if out.Found = append(out.Found, one); len(out.Found) == in.Limit {
+				if after < rows[0].LastSeq {
+					out.Next = after
+				}
+				return out, after, nil
 			}
 		}
 		if len(page) == 0 {
-			return found, rows[0].LastSeq, nil
+			return out, rows[0].LastSeq, nil
 		}
 	}
 }

@@ -142,12 +142,12 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 // inbox is what an agent reads, by the events.
 func (d *desk) inbox(agent string, consume bool, limit int) []string {
 	d.t.Helper()
-	found, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
+	read, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: agent, By: ann(), Limit: limit, Consume: consume})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	var events []string
-	for _, n := range found {
+	for _, n := range read.Found {
 		events = append(events, fmt.Sprintf("%d %s", n.Seq, n.Event))
 	}
 	return events
@@ -312,7 +312,7 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	if got := len(d.notify("a", "e", "").To); got != 1000 {
 		t.Errorf("the answer to a notification for all names %d agents, want the first 1000", got)
 	}
-	got := must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t)
+	got := must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "z1499", By: ann(), Limit: 9}))(t).Found
 	if len(got) != 1 { // the others were for b and z0007
 		t.Errorf("an agent that the answer did not name has %d notifications, want 1", len(got))
 	}

@@ -5,8 +5,6 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
-
-	"mailroom"
 )
 
 // Bounds of texts that only requests have.
@@ -61,7 +59,7 @@ func (f face) bounded() {
 	}
 	for name, s := range schemas {
 		if strings.HasPrefix(name, "Page") {
-			s.Description = fmt.Sprintf("A part of a list: at most %d bytes of JSON, unless the first item alone is larger.", mailroom.MaxPage)
+			s.Description = fmt.Sprintf("A part of a list: at most %d bytes of JSON, unless the first item alone is larger.", f.server.options.MaxPage)
 		}
 	}
 	for _, path := range f.api.OpenAPI().Paths {

@@ -10,6 +10,7 @@ import (
 
 	"mailroom"
 	"mailroom/client"
+	"mailroom/server"
 )
 
 // everyPage follows the next of a list to its end. Each page must be as small as said,
@@ -27,8 +28,8 @@ func (f *fixture) everyPage(path, param string, name func(item json.RawMessage) 
 		if err := json.Unmarshal([]byte(a.body), &page); err != nil || a.status != 200 {
 			f.t.Fatalf("%s: %d %.200s, %v", route, a.status, a.body, err)
 		}
-		if len(a.body) > mailroom.MaxPage+200 && len(page.Items) != 1 {
-			f.t.Errorf("%s: %d bytes of %d items, want at most %d", route, len(a.body), len(page.Items), mailroom.MaxPage)
+		if len(a.body) > f.page+200 && len(page.Items) != 1 {
+			f.t.Errorf("%s: %d bytes of %d items, want at most %d", route, len(a.body), len(page.Items), f.page)
 		}
 		for _, item := range page.Items {
 			n := name(item)
@@ -58,8 +59,10 @@ func named(field string) func(json.RawMessage) string {
 // TestPagesEndAtTheirBytes has lists of large items: no page has more than it may, and
 // its next leads to the others.
 func TestPagesEndAtTheirBytes(t *testing.T) {
-	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // of usual buffers
-	large := strings.Repeat("x", 900<<10)
+	const page = 256 << 10
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // of usual buffers
+	f.page = page
+	large := strings.Repeat("x", 56<<10)
 	for i := range 6 {
 		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
 	}
@@ -68,7 +71,7 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	f.claim() // reads all of a run, or the first message
 	f.claim()
 	for i := range 70 {
-		f.call("POST /v1/threads/v/messages", fmt.Sprintf(`{"text":"a","key":"%d","options":%q}`, i, large[:60<<10]))
+		f.call("POST /v1/threads/v/messages", fmt.Sprintf(`{"text":"a","key":"%d","options":%q}`, i, large[:4<<10]))
 	}
 	for _, c := range []struct {
 		path, param, field string
@@ -103,21 +106,45 @@ func TestPagesEndAtTheirBytes(t *testing.T) {
 	}
 }
 
-func TestAnInboxEndsAtItsBytes(t *testing.T) {
+// TestAPageEndsAtTheRealBytes has one list at the bound that servers have.
+func TestAPageEndsAtTheRealBytes(t *testing.T) {
 	f := startOn(t, func(ln net.Listener) net.Listener { return ln }) // of usual buffers
+	large := strings.Repeat("x", 1000<<10)
+	for i := range 5 {
+		f.call("POST /v1/threads/t/messages", fmt.Sprintf(`{"text":%q,"key":"%d"}`, large, i))
+	}
+	if items, pages := f.everyPage("/v1/threads/t/messages?limit=500&all=true", "before", named("id")); len(items) != 5 || pages < 2 {
+		t.Errorf("%d messages on %d pages, want 5 on 2 or more", len(items), pages)
+	}
+}
+
+func TestAnInboxEndsAtItsBytes(t *testing.T) {
+	const page = 256 << 10
+	f := startOn(t, func(ln net.Listener) net.Listener { return ln }, func(o *server.Options) { o.MaxPage = page }) // of usual buffers
+	f.page = page
 	f.call("POST /v1/notifications/take", `{"agent":"ann"}`)
-	data := strings.Repeat("x", 60<<10)
+	data := strings.Repeat("x", 4<<10)
 	for range 80 {
 		f.call("POST /v1/notifications", fmt.Sprintf(`{"from":"bob","to":["ann"],"event":"done","data":%q}`, data))
 	}
-	if a := f.call("GET /v1/notifications?agent=ann&limit=500", ""); a.status != 200 || len(a.body) > mailroom.MaxPage+200 {
+	if a := f.call("GET /v1/notifications?agent=ann&limit=500", ""); a.status != 200 || len(a.body) > f.page+200 {
 		t.Errorf("%d, %d bytes", a.status, len(a.body))
+	}
+	items, pages := f.everyPage("/v1/notifications?agent=ann&limit=500", "after", named("seq"))
+	if len(items) != 80 || pages != 2 {
+		t.Errorf("%d notifications on %d pages, want 80 on 2", len(items), pages)
+	}
+	if items, pages = f.everyPage("/v1/notifications?agent=ann&limit=30", "after", named("seq")); len(items) != 80 || pages != 3 {
+		t.Errorf("%d notifications on %d pages of 30, want 80 on 3", len(items), pages)
+	}
+	if all, err := f.client.Notifications(t.Context(), "", "ann", 500); err != nil || len(all) != 80 {
+		t.Errorf("the client has %d notifications, %v, want 80", len(all), err)
 	}
 	total := 0
 	for {
 		a := f.call("POST /v1/notifications/take", `{"agent":"ann","limit":500}`)
 		var page client.Page[client.Notification]
-		if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(a.body) > mailroom.MaxPage+200 {
+		if err := json.Unmarshal([]byte(a.body), &page); err != nil || len(a.body) > f.page+200 {
 			t.Fatalf("%d bytes of %d, %v", len(a.body), len(page.Items), err)
 		}
 		if len(page.Items) == 0 {
@@ -127,5 +154,13 @@ func TestAnInboxEndsAtItsBytes(t *testing.T) {
 	}
 	if total != 80 {
 		t.Errorf("%d were taken, want 80", total)
+	}
+}
+
+func TestReservationsComeInPages(t *testing.T) {
+	f := start(t)
+	f.call("POST /v1/reservations", `{"names":["a","b","c","d","e"],"holder":"x"}`)
+	if items, pages := f.everyPage("/v1/reservations?limit=2", "cursor", named("id")); len(items) != 5 || pages != 3 {
+		t.Errorf("%d reservations on %d pages, want 5 on 3", len(items), pages)
 	}
 }

@@ -42,6 +42,7 @@ type fixture struct {
 	stop    context.CancelFunc // begins the server's shutdown
 	served  chan error         // what Serve returned
 	round   int64
+	page    int // bytes of a page
 }
 
 func start(t *testing.T, change ...func(*server.Options)) *fixture {
@@ -53,7 +54,7 @@ func start(t *testing.T, change ...func(*server.Options)) *fixture {
 func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(*server.Options)) *fixture {
 	t.Helper()
 	wire := &http.Transport{}
-	f := &fixture{t: t, secret: token, store: memory.New(), bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1)}
+	f := &fixture{t: t, secret: token, store: memory.New(), bus: bus.New(), metrics: metrics.New(), http: wire, log: &logBuffer{wrote: make(chan struct{})}, served: make(chan error, 1), page: mailroom.MaxPage}
 	f.ledger = ledger.New(f.store, ledger.Options{
 		Version: func(string) string { return "0123456789ab" },
 		Publish: func(thread string, entries []mailroom.Entry) {

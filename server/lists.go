@@ -51,7 +51,7 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 		return nil, err
 	}
 	out := client.Page[W]{Items: []W{}}
-	for scanned, room := 0, mailroom.MaxPage; ; {
+	for scanned, room := 0, s.options.MaxPage; ; {
 		part, err := l.scan(ctx, s, from, p.Limit-len(out.Items), room)
 		if err != nil {
 			return nil, err
@@ -120,7 +120,7 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 		if out.shown, err = l.show(rd, taken); err != nil {
 			return err
 		}
-		fits, err := out.fit(room)
+		fits, err := out.fit(room, s.options.MaxPage)
 		if fits < len(taken) {
 			out.more, out.end, out.last = true, false, from
 			if fits > 0 {
@@ -132,15 +132,15 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 	return out, err
 }
 
-// fit keeps what there is room for, and at least one in an empty page, so that every
+// fit keeps what there is room for in a page, and at least one in an empty page, so that every
 // page leads on. It returns how many that are.
-func (p *part[W]) fit(room int) (n int, err error) {
+func (p *part[W]) fit(room, page int) (n int, err error) {
 	for n = range p.shown {
 		raw, err := json.Marshal(p.shown[n])
 		if err != nil {
 			return n, err
 		}
-		if p.bytes+len(raw) > room && (n > 0 || room < mailroom.MaxPage) {
+		if p.bytes+len(raw) > room && (n > 0 || room < page) {
 			p.shown = p.shown[:n]
 			return n, nil
 		}
@@ -185,9 +185,12 @@ func (l list[R, W]) parse(s *Server, who *mailroom.Token, cursor string) (int64,
 
 func (l list[R, W]) of(who *mailroom.Token) []byte { return []byte(l.name + "\x00" + who.Name) }
 
+// pageBound is the most that a page has: items, and bytes unless the first item alone has more.
+type pageBound struct{ items, bytes int }
+
 // pageAfter is a page of a list that is read whole: what comes after a cursor, as far
 // as it fits. place says where an item stands; places grow with the list.
-func pageAfter[T any](items []T, cursor string, place func(T) string) (*body[client.Page[T]], error) {
+func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[client.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return nil, wrong("query.cursor", "is not the next of a page of this list", cursor)
@@ -202,7 +205,7 @@ func pageAfter[T any](items []T, cursor string, place func(T) string) (*body[cli
 		if err != nil {
 			return nil, err
 		}
-		if size += len(raw); size > mailroom.MaxPage && len(out.Items) > 0 {
+		if size += len(raw); len(out.Items) == most.items || size > most.bytes && len(out.Items) > 0 {
 			next := base64.RawURLEncoding.EncodeToString([]byte(place(out.Items[len(out.Items)-1])))
 			out.Next = &next
 			break

@@ -185,7 +185,7 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 		return nil, err
 	}
 	items, next, err := s.options.Ledger.Transcript(ctx, ledger.TranscriptQuery{
-		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All,
+		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: s.options.MaxPage,
 	})
 	if err != nil {
 		return nil, within("query.", err)

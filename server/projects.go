@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"mailroom"
@@ -19,7 +20,7 @@ type Projects interface {
 	ReleaseNames(ctx context.Context, project, holder string, names []string, by *mailroom.Token) ([]mailroom.Reservation, error)
 	Reservations(ctx context.Context, project string, who *mailroom.Token) ([]mailroom.Reservation, error)
 	Notify(ctx context.Context, in mailroom.Notify) (ledger.Notified, error)
-	Inbox(ctx context.Context, in ledger.ReadInbox) ([]ledger.Received, error)
+	Inbox(ctx context.Context, in ledger.ReadInbox) (ledger.Inboxed, error)
 	Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error
 }
 
@@ -78,6 +79,7 @@ func showReservations(rows []mailroom.Reservation) []client.Reservation {
 type listReservationsInput struct {
 	Cursor  string `query:"cursor" doc:"The next of the page before."`
 	Project string `query:"project" doc:"Default: all that the token sees."`
+	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"500"`
 }
 
 func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[client.Page[client.Reservation]], error) {
@@ -86,7 +88,7 @@ func (s *Server) listReservations(ctx context.Context, in *listReservationsInput
 		return nil, within("query.", err)
 	}
 	items := showReservations(rows)
-	return pageAfter(items, in.Cursor, func(r client.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
+	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r client.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
 }
 
 // ReservationPath is the reservation in a path.
@@ -156,11 +158,12 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Noti
 type listNotificationsInput struct {
 	Project string `query:"project" default:"default"`
 	Agent   string `query:"agent" required:"true" doc:"Whose inbox it is."`
+	After   int64  `query:"after" minimum:"0" doc:"The next of the page before: only notifications with a greater seq."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 }
 
 func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[client.Page[client.Notification]], error) {
-	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit})
+	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
 	return page, within("query.", err)
 }
 
@@ -173,16 +176,20 @@ func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInp
 }
 
 func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.Page[client.Notification]], error) {
-	in.By = requestOf(ctx).who
-	found, err := s.options.Ledger.Inbox(ctx, in)
+	in.By, in.Bytes = requestOf(ctx).who, s.options.MaxPage
+	read, err := s.options.Ledger.Inbox(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	out := client.Page[client.Notification]{Items: []client.Notification{}}
-	for _, n := range found {
+	for _, n := range read.Found {
 		out.Items = append(out.Items, client.Notification{
 			Seq: n.Seq, At: n.At, From: n.From, To: append([]string{}, n.To...), Event: n.Event, Data: n.Data,
 		})
+	}
+	if read.Next > 0 && !in.Consume { // what is taken is read: the same request has the rest
+		next := strconv.FormatInt(read.Next, 10)
+		out.Next = &next
 	}
 	return &body[client.Page[client.Notification]]{out}, nil
 }

@@ -135,6 +135,7 @@ type Options struct {
 	TokenUnread   int           // of them those of one token: 16 MiB
 	MaxHeader     int           // bytes of a request's header: 64 KiB
 	MaxBody       int           // bytes of a request's body: 4 MiB, which is also the most
+	MaxPage       int           // bytes of a page of a list: 4 MiB, unless its first item is larger
 	MaxStreams    int           // streams and waits of one token at a time, and sockets: 256
 	MaxFrame      int           // bytes of one frame from a WebSocket: MaxBody and 64 KiB
 	Submits       float64       // and other writes of one token in a second, on average: 1,000; below 0 any number
@@ -200,6 +201,7 @@ func (o *Options) fill() {
 		{&o.Unread, 64 << 20},
 		{&o.TokenUnread, 16 << 20},
 		{&o.MaxHeader, 64 << 10},
+		{&o.MaxPage, mailroom.MaxPage},
 		{&o.MaxStreams, 256},
 		{&o.MaxFrame, o.MaxBody + 64<<10}, // a submit and what is around it
 		{&o.SubmitBurst, 2000},

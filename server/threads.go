@@ -194,7 +194,7 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 	}
 	q := mailroom.EntryQuery{
 		Thread: id, After: in.After, Before: in.Before, Kinds: kinds(in.Kind), Run: in.Run,
-		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: mailroom.MaxPage,
+		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: s.options.MaxPage,
 	}
 	out := client.Page[mailroom.Entry]{}
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {

@@ -62,7 +62,7 @@ func (s *Server) listTokens(ctx context.Context, in *listTokensInput) (*body[cli
 	for _, t := range rows {
 		items = append(items, s.showToken(t))
 	}
-	return pageAfter(items, in.Cursor, func(t client.Token) string { return t.Name })
+	return pageAfter(items, in.Cursor, pageBound{len(items), s.options.MaxPage}, func(t client.Token) string { return t.Name })
 }
 
 type revokeTokenInput struct {
