@@ -44,7 +44,8 @@ const (
 
 // Run is the row of one turn of an agent on a thread.
 type Run struct {
-	Key    int64 // the store's own key, growing in commit order; 0 until written
+	Key    int64  // the store's own key, growing in commit order; 0 until written
+	Stored Status // the Status that the store has; the store alone sets it, "" until written
 	ID     string
 	Thread string // the thread's id
 

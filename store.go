@@ -236,7 +236,7 @@ type Prefix struct {
 // the thread's LastSeq of then. No two tokens have the same Name. What is dropped is dropped before anything is
 // written, and must cost by what it is, not by what stays.
 type Changes struct {
-	Threads  []*Thread
+	Threads  []*Thread // the Owner of one that is there stays as it is
 	Runs     []*Run
 	Entries  [][]Entry // one slice per thread
 	Keys     []SubmitKey

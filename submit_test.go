@@ -23,7 +23,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	wantEqual(t, "run", r, mailroom.Run{
 		Key: 1, ID: "a", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
 		Origin: s.Origin, MaxAttempts: 5, FirstSeq: 1, Status: mailroom.Queued, AvailableAt: w.now,
-		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, CreatedAt: w.now,
+		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].JSON())), CreatedAt: w.now,
 	})
 	wantEqual(t, "queued", body[mailroom.RunQueued](t, w.last()), mailroom.RunQueued{
 		Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, AvailableAt: w.now, Messages: []string{"a.1"}, Origin: s.Origin,

@@ -332,7 +332,7 @@ func sameRows() cmp.Options {
 	return cmp.Options{
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
-		cmpopts.IgnoreFields(mailroom.Run{}, "Key"),
+		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
 		cmpopts.IgnoreFields(ledger.Work{}, "Input"), // only there if it was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmp.FilterValues(

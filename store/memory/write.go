@@ -273,6 +273,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*mailroom.Thread) erro
 	case !ok || old.Key != run.Key:
 		return t.fail("run %q with key %d is not there", run.ID, run.Key)
 	}
+	run.Stored = run.Status
 	t.runs.put(run.ID, copyRun(run))
 	return nil
 }

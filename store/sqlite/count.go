@@ -10,13 +10,40 @@ import (
 )
 
 const (
-	// What triggers keep, see migrate_count.go.
 	tallied       = "SELECT coalesce(sum(n), 0) FROM tally WHERE what = ?"
 	ofTallyOwner  = " AND owner = ?"
 	ofTallyAgent  = " AND agent = ?"
+	addToTally    = "INSERT INTO tally VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET n = n + excluded.n"
+	ownerOfRun    = "SELECT t.owner FROM run r JOIN thread t ON t.key = r.thread WHERE r.key = ?"
 	dueAgentAfter = `SELECT due_agent, due_alone FROM thread
 		WHERE due_at IS NOT NULL AND (due_agent, due_alone) > (?, ?) ORDER BY due_agent, due_alone LIMIT 1`
 )
+
+// tallyKey names a row of the table tally: what is counted is a status of runs, or
+// talliedThread, whose agent is "".
+type tallyKey struct{ what, owner, agent string }
+
+// tally notes that a count changes by n. The rows are written once for each Write, so a
+// batch of many runs costs a few statements. Triggers count what is dropped.
+func (t *tx) tally(what, owner, agent string, n int) {
+	if t.tallies == nil {
+		t.tallies = make(map[tallyKey]int)
+	}
+	t.tallies[tallyKey{what, owner, agent}] += n
+}
+
+func (t *tx) writeTally() error {
+	for key, n := range t.tallies {
+		if n == 0 {
+			continue
+		}
+		if _, err := t.exec(addToTally, key.what, key.owner, key.agent, int64(n)); err != nil {
+			return err
+		}
+	}
+	clear(t.tallies)
+	return nil
+}
 
 // talliedThread is the row of tally that counts threads.
 const talliedThread = "thread"
@@ -36,7 +63,7 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 		if len(q.Statuses) > 0 && !slices.Contains(q.Statuses, status) {
 			continue
 		}
-		n, err := r.tally(string(status), q)
+		n, err := r.sum(string(status), q)
 		if err != nil {
 			return mailroom.Counts{}, err
 		}
@@ -48,15 +75,15 @@ func (r reader) Count(q mailroom.CountQuery) (mailroom.Counts, error) {
 		return out, nil
 	}
 	var err error
-	if out.Threads, err = r.tally(talliedThread, q); err != nil {
+	if out.Threads, err = r.sum(talliedThread, q); err != nil {
 		return mailroom.Counts{}, err
 	}
 	out.Due, err = r.earliestDue(q.Owner)
 	return out, err
 }
 
-// tally adds up what is kept of a status, or of threads.
-func (r reader) tally(what string, q mailroom.CountQuery) (n int, err error) {
+// sum adds up the rows of what is counted.
+func (r reader) sum(what string, q mailroom.CountQuery) (n int, err error) {
 	text, args := tallied, []any{what}
 	if q.Owner != nil {
 		text, args = text+ofTallyOwner, append(args, *q.Owner)

@@ -267,13 +267,13 @@ func (f *File) contradictions(ctx context.Context, found []string) ([]string, er
 			func(row []driver.Value) ([]any, error) {
 				t, err := scanThread(row)
 				args := s.bindThread(nil, t)
-				return append(append(args[:len(args)-1], t.ID), moreOfThread(t)...), err
+				return moreOfThread(append(args[:len(args)-1], t.ID, t.Owner), t), err
 			}},
 		{"run", `SELECT r.key, r.body, r.parent, r.status, r.queue, r.priority, r.place, r.not_before, r.id, r.agent, t.id
 			FROM run r JOIN thread t ON t.key = r.thread`,
 			func(row []driver.Value) ([]any, error) {
 				r, err := scanRun(row)
-				args := s.bindRun(nil, r)
+				args := s.bindRun(nil, r, true)
 				return append(args[:len(args)-1], r.ID, r.Agent, r.Thread), err
 			}},
 	} {

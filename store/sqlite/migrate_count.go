@@ -17,8 +17,6 @@ ALTER TABLE thread ADD COLUMN deliver_to TEXT;    -- NULL: nowhere
 ALTER TABLE thread ADD COLUMN deleted    INTEGER; -- 1: its rows are being dropped
 `
 
-// The triggers run in the transaction that changes the rows, whichever statement
-// that is, and cost less than a statement of their own.
 const countTables = `
 CREATE INDEX thread_deliver ON thread (deliver_to) WHERE deliver_to IS NOT NULL;
 CREATE INDEX thread_deleted ON thread (deleted) WHERE deleted IS NOT NULL;
@@ -31,7 +29,8 @@ CREATE INDEX run_status ON run (status) WHERE status <> 'completed';
 CREATE INDEX run_agent ON run (agent);
 
 -- How many runs there are of an owner's threads, by status and agent; and how many
--- threads it has, as what = 'thread' without an agent.
+-- threads it has, as what = 'thread' without an agent. Triggers count what is
+-- dropped; the transaction that writes a row counts it.
 CREATE TABLE tally (
     what  TEXT    NOT NULL,
     owner TEXT    NOT NULL,
@@ -44,18 +43,6 @@ INSERT INTO tally SELECT r.status, t.owner, r.agent, count(*)
     FROM run r JOIN thread t ON t.key = r.thread GROUP BY r.status, t.owner, r.agent;
 INSERT INTO tally SELECT 'thread', owner, '', count(*) FROM thread GROUP BY owner;
 
-CREATE TRIGGER run_made AFTER INSERT ON run BEGIN
-    INSERT INTO tally VALUES (new.status, (SELECT owner FROM thread WHERE key = new.thread), new.agent, 1)
-        ON CONFLICT DO UPDATE SET n = n + 1;
-END;
-
-CREATE TRIGGER run_moved AFTER UPDATE OF status ON run WHEN old.status <> new.status BEGIN
-    UPDATE tally SET n = n - 1
-        WHERE what = old.status AND owner = (SELECT owner FROM thread WHERE key = old.thread) AND agent = old.agent;
-    INSERT INTO tally VALUES (new.status, (SELECT owner FROM thread WHERE key = new.thread), new.agent, 1)
-        ON CONFLICT DO UPDATE SET n = n + 1;
-END;
-
 CREATE TRIGGER run_dropped AFTER DELETE ON run BEGIN
     UPDATE tally SET n = n - 1
         WHERE what = old.status AND owner = (SELECT owner FROM thread WHERE key = old.thread) AND agent = old.agent;
@@ -64,26 +51,13 @@ CREATE TRIGGER run_dropped AFTER DELETE ON run BEGIN
         AND owner = (SELECT owner FROM thread WHERE key = old.thread) AND agent = old.agent AND n = 0;
 END;
 
-CREATE TRIGGER thread_made AFTER INSERT ON thread BEGIN
-    INSERT INTO tally VALUES ('thread', new.owner, '', 1) ON CONFLICT DO UPDATE SET n = n + 1;
-END;
-
-CREATE TRIGGER thread_moved AFTER UPDATE OF owner ON thread WHEN old.owner <> new.owner BEGIN
-    UPDATE tally SET n = n - 1 WHERE what = 'thread' AND owner = old.owner;
-    INSERT INTO tally VALUES ('thread', new.owner, '', 1) ON CONFLICT DO UPDATE SET n = n + 1;
-    UPDATE tally SET n = n - (SELECT count(*) FROM run WHERE thread = old.key AND status = what AND agent = tally.agent)
-        WHERE owner = old.owner AND what <> 'thread';
-    INSERT INTO tally SELECT status, new.owner, agent, count(*) FROM run WHERE thread = new.key GROUP BY status, agent
-        ON CONFLICT DO UPDATE SET n = n + excluded.n;
-END;
-
 CREATE TRIGGER thread_dropped AFTER DELETE ON thread BEGIN
     UPDATE tally SET n = n - 1 WHERE what = 'thread' AND owner = old.owner;
     DELETE FROM tally WHERE what = 'thread' AND owner = old.owner AND n = 0;
 END;
 `
 
-// countRuns counts what is there, and has SQLite count from then on.
+// countRuns counts what is there.
 func countRuns() *goose.Migration {
 	return goose.NewGoMigration(countVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, countColumns); err != nil {

@@ -128,7 +128,7 @@ func packRuns(ctx context.Context, tx *sql.Tx) error {
 		}
 		r.Flushed = row[n+3] == int64(1)
 		_, err = tx.ExecContext(ctx, strings.Replace(insertRun, "run", "packed_run", 1),
-			append(s.bindRun(nil, r), r.Key, r.ID, r.Agent, row[n], row[n+1], row[n+2])...)
+			append(s.bindRun(nil, r, true), r.Key, r.ID, r.Agent, row[n], row[n+1], row[n+2])...)
 		return err
 	})
 }

@@ -8,16 +8,19 @@ import (
 
 const (
 	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
-		owner, deliver_to, deleted, key, id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	// Neither statement that updates sets the id, nor the agent of a run, so that
 	// the indexes on them are left alone.
 	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
-		due_alone = ?, due_owner = ?, body = ?, owner = ?, deliver_to = ?, deleted = ? WHERE key = ?`
+		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
 
 	insertRun = `INSERT INTO run (parent, status, queue, priority, place, not_before, body,
 		key, id, agent, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-	updateRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
+	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
+		not_before = ?, body = ? WHERE key = ?`
+	// updateRun leaves the status and its index alone.
+	updateRun = `UPDATE run SET parent = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
 
 	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged`
@@ -41,13 +44,13 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	return append(args, s.body)
 }
 
-// moreOfThread are the values of both statements from owner to deleted.
-func moreOfThread(t *mailroom.Thread) []any {
+// moreOfThread appends the values of both statements behind body.
+func moreOfThread(args []any, t *mailroom.Thread) []any {
 	var deleted any
 	if !t.DeletedAt.IsZero() {
 		deleted = int64(1)
 	}
-	return []any{t.Owner, orNull(t.DeliverTo), deleted}
+	return append(args, orNull(t.DeliverTo), deleted)
 }
 
 // dueOwner is set while the thread is due for an agent, so that those of an owner
@@ -68,8 +71,12 @@ func scanThread(row []driver.Value) (*mailroom.Thread, error) {
 
 // bindRun appends the values of both statements from parent to body. What only
 // the order of a queue needs is there while the run is in the queue.
-func (s *Store) bindRun(args []any, r *mailroom.Run) []any {
-	args = append(args, orNull(r.Parent), string(r.Status))
+// With status false they are those of updateRun.
+func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
+	args = append(args, orNull(r.Parent))
+	if status {
+		args = append(args, string(r.Status))
+	}
 	switch {
 	case !r.NeverStarted():
 		args = append(args, nil, nil, nil, nil)
@@ -86,7 +93,9 @@ func (s *Store) bindRun(args []any, r *mailroom.Run) []any {
 func scanRun(row []driver.Value) (*mailroom.Run, error) {
 	c := columns{row: row}
 	r := &mailroom.Run{Key: c.int64()}
-	return r, unpack(c.body(), r, (*packer).run)
+	err := unpack(c.body(), r, (*packer).run)
+	r.Stored = r.Status
+	return r, err
 }
 
 func scanWorker(row []driver.Value) (*mailroom.Worker, error) {

@@ -39,6 +39,8 @@ type tx struct {
 	now    time.Time
 	failed error // of a call that failed: such a transaction must not commit
 	given  given // as the transaction leaves it; read by Write
+
+	tallies map[tallyKey]int // changes of counts that Write has yet to write
 }
 
 func (t *tx) Now() time.Time { return t.now }

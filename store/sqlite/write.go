@@ -110,7 +110,7 @@ func (t *tx) write(c *mailroom.Changes) error {
 			return err
 		}
 	}
-	return nil
+	return t.writeTally()
 }
 
 func (t *tx) drop(c *mailroom.Changes) error {
@@ -160,6 +160,7 @@ func (t *tx) drop(c *mailroom.Changes) error {
 type written struct {
 	key     int64
 	lastSeq int64
+	owner   string
 	// sorted is a seq: a new run that begins there or later begins after all
 	// others of the thread.
 	sorted int64
@@ -172,7 +173,7 @@ func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
 		if err := t.writeThread(row); err != nil {
 			return nil, err
 		}
-		rows[i] = written{key: row.Key, lastSeq: row.LastSeq, sorted: math.MaxInt64}
+		rows[i] = written{key: row.Key, lastSeq: row.LastSeq, owner: row.Owner, sorted: math.MaxInt64}
 		among[row.ID] = &rows[i]
 	}
 	for _, list := range c.Entries {
@@ -187,12 +188,13 @@ func (t *tx) writeThreads(c *mailroom.Changes) (map[string]*written, error) {
 }
 
 func (t *tx) writeThread(row *mailroom.Thread) error {
-	args := append(t.store.bindThread(t.store.args[:0], row), moreOfThread(row)...)
+	args := moreOfThread(t.store.bindThread(t.store.args[:0], row), row)
 	t.store.args = args
 	if row.Key == 0 {
 		t.given.thread++
 		row.Key = t.given.thread
-		_, err := t.exec(insertThread, append(args, row.Key, row.ID)...)
+		t.tally(talliedThread, row.Owner, "", 1)
+		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
 		return err
 	}
 	res, err := t.exec(updateThread, append(args, row.Key)...)
@@ -200,11 +202,11 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 }
 
 func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
-	args := t.store.bindRun(t.store.args[:0], run)
+	moves := run.Key == 0 || run.Stored != run.Status
+	args := t.store.bindRun(t.store.args[:0], run, moves)
 	t.store.args = args
 	if run.Key != 0 {
-		res, err := t.exec(updateRun, append(args, run.Key)...)
-		return wrote(res, err, "run", run.ID, run.Key)
+		return t.updateRun(run, args, moves, among[run.Thread])
 	}
 	w := among[run.Thread]
 	if w == nil {
@@ -218,8 +220,42 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	}
 	t.given.run++
 	run.Key = t.given.run
+	t.tally(string(run.Status), w.owner, run.Agent, 1)
+	run.Stored = run.Status
 	_, err := t.exec(insertRun, append(args, run.Key, run.ID, run.Agent, w.key, run.FirstSeq, late)...)
 	return err
+}
+
+// updateRun writes a run that is there. w is its thread, if that is written with it.
+func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
+	if !moves {
+		res, err := t.exec(updateRun, append(args, run.Key)...)
+		return wrote(res, err, "run", run.ID, run.Key)
+	}
+	res, err := t.exec(moveRun, append(args, run.Key)...)
+	if err := wrote(res, err, "run", run.ID, run.Key); err != nil {
+		return err
+	}
+	owner := ""
+	if w != nil {
+		owner = w.owner
+	} else if owner, err = t.ownerOf(run.Key); err != nil {
+		return err
+	}
+	t.tally(string(run.Stored), owner, run.Agent, -1)
+	t.tally(string(run.Status), owner, run.Agent, 1)
+	run.Stored = run.Status
+	return nil
+}
+
+// ownerOf reads the owner of a run's thread.
+func (t *tx) ownerOf(run int64) (owner string, err error) {
+	err = t.session.query(t.ctx, ownerOfRun, []any{run}, func(row []driver.Value) (bool, error) {
+		c := columns{row: row}
+		owner = c.text()
+		return false, c.err
+	})
+	return owner, err
 }
 
 // writeKey notes of a key that made no run with which log it came, because it

@@ -207,6 +207,9 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 			row.Key = 0 // made anew
 		}
 		t.Key, t.LastSeq = row.Key, row.LastSeq
+		if row.Key != 0 {
+			t.Owner = row.Owner
+		}
 		var list []mailroom.Entry
 		for range h.lines[t.ID] {
 			t.LastSeq++
@@ -226,7 +229,7 @@ func (h history) change(tx mailroom.Tx, c *mailroom.Changes) error {
 			return err
 		}
 		if old != nil {
-			run.Key, run.Thread, run.Agent, run.FirstSeq = old.Key, old.Thread, old.Agent, old.FirstSeq
+			run.Key, run.Stored, run.Thread, run.Agent, run.FirstSeq = old.Key, old.Stored, old.Thread, old.Agent, old.FirstSeq
 		} else {
 			row := c.Threads[slices.IndexFunc(c.Threads, func(t *mailroom.Thread) bool { return t.ID == run.Thread })]
 			run.FirstSeq = max(row.LastSeq-run.FirstSeq, 0)
