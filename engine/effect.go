@@ -103,11 +103,7 @@ func (s *session) resolve(ctx context.Context, e mailroom.Effect, eff *effect) (
 
 // askAbout asks what became of an unknown effect.
 func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) (again bool, err error) {
-	if err := s.enter(ctx); err != nil {
-		return false, err
-	}
-	tickets, err := s.wait(ctx, false, []mailroom.Ask{eff.state.Doubt(e.Input)})
-	s.turn.leave()
+	tickets, err := s.waitInTurn(ctx, eff.state.Doubt(e.Input))
 	if err != nil {
 		return false, err
 	}
@@ -118,6 +114,15 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 		return false, s.record(eff, mailroom.KindEffectSettled, k.Answer, nil)
 	}
 	return false, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("effect %q is unknown, and was not allowed to be repeated", e.Name)}
+}
+
+// waitInTurn asks one question and waits for its answer, as the one user of the session.
+func (s *session) waitInTurn(ctx context.Context, ask mailroom.Ask) ([]mailroom.Ticket, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.turn.leave()
+	return s.wait(ctx, false, []mailroom.Ask{ask})
 }
 
 // call records the intention, calls, and records the result, which is done also

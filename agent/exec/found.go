@@ -102,15 +102,16 @@ func Version(ctx context.Context, o ProgramOptions) (string, error) {
 	return line, nil
 }
 
-// Reap kills what is left of processes that were started with a mark by somebody
-// who was killed, and returns how many it killed. Only who knows that no other
-// process uses the mark may call it. On systems other than Linux it does nothing.
+// Reap kills the processes that a killed server started with the mark, and removes the
+// copies of files that it lent them. It returns how many it killed. The caller must know
+// that no other process uses the mark. On systems other than Linux it kills nothing.
 func Reap(ctx context.Context, mark string) (int, error) {
 	if mark == "" {
 		return 0, nil
 	}
-	return proc.KillLeftovers(ctx, proc.ID{}, func(lookup func(string) (string, bool)) bool {
+	n, err := proc.KillLeftovers(ctx, proc.ID{}, func(lookup func(string) (string, bool)) bool {
 		value, _ := lookup(envMark)
 		return value == mark
 	})
+	return n, errors.Join(err, removeLent(mark))
 }

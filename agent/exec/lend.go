@@ -2,6 +2,7 @@ package exec
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"mailroom"
 	"mailroom/internal/proc"
@@ -26,6 +28,7 @@ const (
 type lending struct {
 	files *os.Root
 	user  *proc.User
+	mark  string // Options.Mark
 	dir   string // "" until the first file
 	count int
 	bytes int64
@@ -46,7 +49,7 @@ func (a *agent) lend(input []mailroom.Message) (lent []mailroom.Message, giveBac
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the files of messages: %w", err)
 	}
-	l := &lending{files: root, user: i.User}
+	l := &lending{files: root, user: i.User, mark: a.options.Mark}
 	defer func() {
 		err = errors.Join(err, root.Close())
 		if err != nil {
@@ -97,7 +100,7 @@ func (l *lending) open() error {
 	if l.dir != "" {
 		return nil
 	}
-	parent, err := os.MkdirTemp("", "mailroom-files-")
+	parent, err := os.MkdirTemp("", lentPrefix(l.mark))
 	if err != nil {
 		return err
 	}
@@ -112,6 +115,22 @@ func (l *lending) write(path string, from io.Reader) (n int64, err error) {
 	}
 	n, err = io.Copy(to, from)
 	return n, errors.Join(err, to.Chown(int(l.user.UID), int(l.user.GID)), to.Close())
+}
+
+// lentPrefix begins the name of each folder of copies that a server with the mark makes.
+func lentPrefix(mark string) string {
+	return fmt.Sprintf("mailroom-files-%x-", sha256.Sum224([]byte(mark)))
+}
+
+// removeLent removes the copies that a killed server with the mark left behind.
+func removeLent(mark string) error {
+	all, err := os.ReadDir(os.TempDir())
+	for _, folder := range all {
+		if strings.HasPrefix(folder.Name(), lentPrefix(mark)) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(os.TempDir(), folder.Name())))
+		}
+	}
+	return err
 }
 
 // remove takes the copies away. It follows no link that the command has made.

@@ -28,7 +28,7 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	user := &proc.User{UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
-	a := &agent{options: Options{Files: files, Isolation: &proc.Isolation{Kind: proc.None, User: user}}}
+	a := &agent{options: Options{Files: files, Mark: "mine", Isolation: &proc.Isolation{Kind: proc.None, User: user}}}
 	named := []string{mine, secret, link, gone, files + "/../token", "/etc/passwd", "https://files.example/mine.txt"}
 	var parts []mailroom.Part
 	for _, path := range named {
@@ -55,7 +55,19 @@ func TestAnotherUserGetsCopiesOfItsOwnFilesOnly(t *testing.T) {
 			t.Errorf("%s: %v, %v; want the mode %o", path, info.Mode(), err, want)
 		}
 	}
+	if _, err := Reap(t.Context(), "other"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(got[0]); err != nil {
+		t.Errorf("a start of another server: %v", err)
+	}
 	if err := giveBack(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.lend(input); err != nil { // and the server is killed
+		t.Fatal(err)
+	}
+	if _, err := Reap(t.Context(), "mine"); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := filepath.Glob(filepath.Join(base, "mailroom-files-*")); err != nil || len(left) > 0 {
