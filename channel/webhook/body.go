@@ -185,7 +185,7 @@ func (in *Inbound) files() error {
 			return wrong(at+"uri", "is needed, and begins with https:// or http://")
 		}
 		if f.Size != nil && (*f.Size < 0 || *f.Size > mostSize) {
-			return wrong(at+"size", "is no size in bytes")
+			return wrong(at+"size", fmt.Sprintf("must be 0 to %d bytes", mostSize))
 		}
 	}
 	return nil

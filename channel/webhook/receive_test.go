@@ -219,7 +219,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 		"a file nowhere":     {body(t, file(map[string]any{"name": "a"})), 422, "body.files[0].uri: is needed"},
 		"a file by halves":   {body(t, file(map[string]any{"uri": "/etc/passwd"})), 422, "body.files[0].uri: is needed"},
 		"a file of ours":     {body(t, file(map[string]any{"uri": "file:///etc/passwd"})), 422, "body.files[0].uri: is needed"},
-		"a negative file":    {body(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "less than nothing"},
+		"a negative file":    {body(t, file(map[string]any{"uri": "https://a/b", "size": -1})), 422, "body.files[0].size: must be 0 to"},
 	} {
 		a, err := o.program.Post("ops", "a", c.body, nil)
 		var p client.Problem

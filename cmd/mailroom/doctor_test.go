@@ -88,7 +88,7 @@ func scriptDamage(ts *testscript.TestScript, _ bool, args []string) {
 	db, err := sql.Open("sqlite", path)
 	ts.Check(err)
 	var page int64
-	ts.Check(db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'run_failed'").Scan(&page))
+	ts.Check(db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'thread_deliver'").Scan(&page))
 	ts.Check(db.Close())
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	ts.Check(err)
