@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"mailroom"
 	"mailroom/client"
@@ -354,13 +355,13 @@ func FuzzClient(f *testing.F) {
 		s := in.scene(t)
 		before := s.written()
 		sent, err := s.client.Submit(t.Context(), client.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
-		// JSON is text: a byte that is of no character arrives as U+FFFD. The key travels in
-		// a header, as it is, and is refused.
-		thread, text, label = string([]rune(thread)), string([]rune(text)), string([]rune(label))
 		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
 		if _, err := mailroom.CheckThreadID(thread); err != nil && strings.TrimSpace(thread) != "" {
 			refused = err
+		}
+		if !utf8.ValidString(thread + "|" + text + "|" + key + "|" + label) {
+			refused = mailroom.Errorf(mailroom.Invalid, "the client sends no text that is not UTF-8")
 		}
 		if got, want := mailroom.CodeOf(err), mailroom.CodeOf(refused); got != want {
 			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, thread, key, err, got, want, refused)
