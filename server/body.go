@@ -63,8 +63,8 @@ func (s *Server) bodyLimit(path string) int {
 	return s.options.MaxBody
 }
 
-// turns has so many large bodies parsed at a time. Each takes several times its size of
-// memory meanwhile, and a whole processor.
+// turns bounds how many large bodies are parsed at a time. Parsing one takes a processor
+// and memory of several times its size.
 type turns chan struct{}
 
 // turn is one of turns, or none.

@@ -11,7 +11,7 @@ import (
 const (
 	maxID         = 200 // characters of an id, also of a claim, RUN:ATTEMPT
 	maxPerson     = 500 // characters of a sender or a user, as a platform names them
-	maxWord       = 20  // characters of a word of which there are a few
+	maxWord       = 20  // characters of a word from a short list
 	maxDuration   = 40  // characters
 	maxTime       = 64  // characters
 	maxDigest     = 64  // characters

@@ -13,7 +13,7 @@ import (
 	"mailroom/server"
 )
 
-// failed writes a thread with so many dead letters, of which every third has another error.
+// failed writes a thread with so many dead letters; every third has another error.
 func (f *fixture) failed(thread string, runs int) {
 	f.t.Helper()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -80,7 +80,7 @@ func (r askingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
 	return r.Reader.Runs(q)
 }
 
-// A second condition would have the store pass over rows that nobody counts.
+// A second condition would have the store pass over rows without counting them.
 func TestAFilterOfRunsAsksAStoreForOneIndex(t *testing.T) {
 	var asked []mailroom.RunQuery
 	f := start(t, func(o *server.Options) { o.Ledger = asking{o.Ledger, &asked} })

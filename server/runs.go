@@ -39,7 +39,7 @@ func runKeys() []filter.Key {
 
 // runsLike reads a filter of runs, and makes the query for the part of it that a store
 // finds by an index in the order of the list. The rest is matched row by row, so that a
-// store never passes over rows that nobody counts.
+// store never passes over rows without counting them.
 func runsLike(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	f, err := filter.Parse(text, runKeys())
 	q := mailroom.RunQuery{}
@@ -50,7 +50,7 @@ func runsLike(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
 		return f, q, within(at, err)
 	}
-	if ok && status != string(mailroom.Completed) { // of which there are most anyway
+	if ok && status != string(mailroom.Completed) { // completed runs are most of all runs
 		q.Statuses = []mailroom.Status{mailroom.Status(status)}
 		return f, q, within(at, err)
 	}

@@ -226,7 +226,7 @@ func (n *Network) carry(l *link, from, to *net.TCPConn, down bool) {
 	})
 }
 
-// ended closes a connection of which one side has ended, once the weather lets its end
+// ended closes a connection when one of its sides has ended and the weather lets that end
 // pass.
 func (n *Network) ended(l *link) {
 	n.mu.Lock()
@@ -255,7 +255,9 @@ func (n *Network) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
 		}
 		due := p.at.Add(w.Latency + time.Duration(p.sway*float64(w.Jitter)))
 		if w.Rate > 0 {
-			due = latest(due, time.Now().Add(time.Duration(size)*time.Second/time.Duration(w.Rate*1000)))
+			if sent := time.Now().Add(time.Duration(size) * time.Second / time.Duration(w.Rate*1000)); sent.After(due) {
+				due = sent
+			}
 		}
 		if wait := time.Until(due); wait > 0 {
 			if again, open := l.wait(wait, changed); !open {
@@ -301,13 +303,6 @@ func (n *Network) bring(l *link, size int) bool {
 		return false
 	}
 	return true
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // through is the address of the network in the place of that which it is in front

@@ -46,7 +46,7 @@ type held struct {
 type past struct {
 	told    chan part
 	reading map[string]bool // rooms whose history is being read
-	stale   map[string]bool // of those: read once more, messages were lost meanwhile
+	stale   map[string]bool // of those being read: read once more, because messages were missed
 	quiet   time.Time       // no history is read before
 	full    bool            // maxHeld was reached, and logged
 	beside  sync.WaitGroup
@@ -152,7 +152,9 @@ func (c *connection) readPast(ctx context.Context) <-chan time.Time {
 	var due []gap
 	for id, g := range c.session.behind {
 		if !c.past.reading[id] {
-			g.due = latest(g.due, c.past.quiet)
+			if g.due.Before(c.past.quiet) {
+				g.due = c.past.quiet
+			}
 			due = append(due, g)
 		}
 	}
@@ -175,13 +177,6 @@ func (c *connection) readPast(ctx context.Context) <-chan time.Time {
 		})
 	}
 	return nil
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // partOf asks for the next page of a history, and before it for the channel of a thread

@@ -219,7 +219,7 @@ func (c *connection) moved(m *message, own bool, now time.Time) error {
 	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.param(1)) == c.fold(c.self.nick):
 		c.left(m.param(0), words(m), now)
 	case m.Command == "JOIN":
-		c.forget(m.from.Name) // whoever it is now
+		c.forget(m.from.Name) // the nick may be another person's now
 	}
 	return nil
 }

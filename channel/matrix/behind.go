@@ -140,7 +140,7 @@ func (r *receiver) takeLate(ctx context.Context, p part) error {
 	delete(l.reading, p.room)
 	switch {
 	case !left:
-		return nil // what there is, is read anew
+		return nil // the whole room is read again
 	case p.err != nil && (ctx.Err() != nil || fatal(p.err)):
 		return over(ctx, p.err)
 	case p.err != nil:

@@ -24,7 +24,7 @@ type position struct {
 	Room  string `json:"room,omitempty"`  // of Event
 	Event string `json:"event,omitempty"` // the last one that was taken
 	First bool   `json:"first,omitempty"` // nothing was ever taken whole
-	// Behind are the rooms of which nothing was received since a place of their own.
+	// Behind maps a room to the place up to which its events were received.
 	Behind map[string]position `json:"behind,omitempty"`
 	Join   bool                `json:"join,omitempty"` // of Behind: the bot accepted an invitation and is not there yet
 }
@@ -118,7 +118,7 @@ func (r *receiver) loop(ctx context.Context) error {
 		case a := <-polled:
 			switch {
 			case a.unknown:
-				r.link.Log().Warn("the homeserver does not know the place that was received to: what there is, is read anew", "error", a.err)
+				r.link.Log().Warn("homeserver does not know the saved position; reading all rooms again", "error", a.err)
 				r.at = position{}
 				poll(a.wait, 0)
 				continue
@@ -159,7 +159,7 @@ func (r *receiver) known(ctx context.Context) error {
 	_, found, err := r.event(ctx, r.at.Room, r.at.Event)
 	switch {
 	case err == nil && !found:
-		r.link.Log().Warn("the homeserver does not know what was received last: what there is, is read anew", "room", r.at.Room, "event", r.at.Event)
+		r.link.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.at.Room, "event", r.at.Event)
 		r.at = position{}
 	case err != nil && ctx.Err() == nil && ofRoom(err):
 		r.link.Trouble(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))

@@ -350,7 +350,7 @@ func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
 	if got := w.texts(); got != "one, two, one, three" && got != "one, two, three" {
 		t.Errorf("taken was %q", got)
 	}
-	if !strings.Contains(w.logs.all(), "does not know what was received last") {
+	if !strings.Contains(w.logs.all(), "does not know the last received event") {
 		t.Error("it is not told")
 	}
 }

@@ -173,7 +173,7 @@ type Level struct {
 	Fullest float64 // use by limit of the token nearest to its limit
 }
 
-// Uses sets what tokens use, which is looked up when somebody asks.
+// Uses sets what tokens use; a scrape calls it.
 func (m *Metrics) Uses(levels map[mailroom.Quota]Level) {
 	for q, l := range levels {
 		m.used.WithLabelValues(string(q)).Set(float64(l.Used))

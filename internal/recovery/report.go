@@ -11,7 +11,7 @@ import (
 const RunLabel = "run"
 
 // PrintLabels makes the crash reports of this process print the labels of goroutines. The runtime has no other switch for it
-// than GODEBUG, of which it reads the last value that names a setting.
+// than GODEBUG, where the last value of a setting wins.
 func PrintLabels() error {
 	const setting = "tracebacklabels=1"
 	given := os.Getenv("GODEBUG")

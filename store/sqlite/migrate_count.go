@@ -71,7 +71,7 @@ func countRuns() *goose.Migration {
 	}}, nil)
 }
 
-// copyOwners sets the new columns of threads, of which only their bodies tell.
+// copyOwners sets the new columns of threads from their bodies.
 func copyOwners(ctx context.Context, tx *sql.Tx) error {
 	type row struct {
 		key              int64
