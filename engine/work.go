@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -237,23 +238,40 @@ func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
 			run, err = s.end(in)
 		}
 	}
-	log := s.engine.options.Log.With("run", s.claim.Run, "thread", s.claim.Thread, "agent", s.agent,
-		"attempt", s.claim.Attempt, "outcome", in.Outcome, "duration", time.Since(begin))
-	if in.Failure != nil {
-		log = log.With("class", in.Failure.Class)
-		log.Debug("agent failed", "error", cause) // it may quote what the agent said
-	}
+	s.report(in, run, cause, err, time.Since(begin))
+}
+
+// report counts and logs the end of an attempt. err is that of its settle.
+func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error, took time.Duration) {
+	level, text, counted := slog.LevelInfo, "attempt ended", string(in.Outcome)
 	switch {
 	case err == nil:
-		s.engine.options.Observe.Attempt(s.agent, string(in.Outcome))
-		log.Info("attempt ended", "status", run.Status)
 	case mailroom.CodeOf(err) == mailroom.LeaseLost:
-		s.engine.options.Observe.Attempt(s.agent, WithoutClaim)
-		log.Warn("attempt ended without its claim")
+		level, text, counted = slog.LevelWarn, "attempt ended without its claim", WithoutClaim
 	default:
-		s.engine.options.Observe.Attempt(s.agent, Unsettled)
-		log.Error("attempt could not be settled; its claim is freed with the lease", "error", err)
+		level, text, counted = slog.LevelError, "attempt could not be settled; its claim is freed with the lease", Unsettled
 	}
+	s.engine.options.Observe.Attempt(s.agent, counted)
+	log := s.engine.options.Log
+	if !log.Enabled(s.life, level) && in.Failure == nil {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("run", s.claim.Run), slog.String("thread", s.claim.Thread), slog.String("agent", s.agent),
+		slog.Int("attempt", s.claim.Attempt), slog.String("outcome", string(in.Outcome)), slog.Duration("duration", took),
+	}
+	if in.Failure != nil {
+		attrs = append(attrs, slog.Any("class", in.Failure.Class))
+		// The error may quote what the agent said.
+		log.LogAttrs(s.life, slog.LevelDebug, "agent failed", append(attrs[:len(attrs):len(attrs)], slog.Any("error", cause))...)
+	}
+	switch level {
+	case slog.LevelInfo:
+		attrs = append(attrs, slog.Any("status", run.Status))
+	case slog.LevelError:
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	log.LogAttrs(s.life, level, text, attrs...)
 }
 
 // refused reports that a settle will never be taken as it is.
