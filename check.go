@@ -248,19 +248,26 @@ func (in *Submit) priority() int {
 	return *in.Priority
 }
 
+// digested is what the digest of a submit is made of.
+type digested struct {
+	Messages  []Draft
+	Agent     string
+	Mode      Mode
+	Priority  int
+	NotBefore time.Time
+	Options   json.RawMessage
+	Decisions []Decision
+}
+
 // digest covers what makes two submits of one key the same submit.
 func (in *Submit) digest() string {
-	agent := ""
+	d := digested{Messages: in.Messages, Mode: in.Mode, Priority: in.priority(), NotBefore: in.NotBefore, Options: in.Options, Decisions: in.Decisions}
 	if in.SetAgent {
-		agent = in.Agent
+		d.Agent = in.Agent
 	}
-	return digest(struct {
-		Messages  []Draft
-		Agent     string
-		Mode      Mode
-		Priority  int
-		NotBefore time.Time
-		Options   json.RawMessage
-		Decisions []Decision
-	}{in.Messages, agent, in.Mode, in.priority(), in.NotBefore, in.Options, in.Decisions})
+	if in.Size() > maxAppended {
+		type streamed digested // encoding/json has a buffer for a long text, which it uses again
+		return digest(streamed(d))
+	}
+	return digest(d)
 }

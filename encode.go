@@ -2,6 +2,7 @@ package mailroom
 
 import (
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 )
@@ -106,7 +107,11 @@ func (c RunCompleted) appendJSON(b []byte) []byte {
 	b = append(appendName(b, "usage"), '{') // with zeros: it is a total
 	b = strconv.AppendInt(appendName(b, "input_tokens"), c.Usage.InputTokens, 10)
 	b = strconv.AppendInt(appendName(b, "output_tokens"), c.Usage.OutputTokens, 10)
-	b = appendAny(appendName(b, "cost_usd"), c.Usage.CostUSD)
+	if b = appendName(b, "cost_usd"); c.Usage.CostUSD == 0 && !math.Signbit(c.Usage.CostUSD) {
+		b = append(b, '0') // of most runs
+	} else {
+		b = appendAny(b, c.Usage.CostUSD)
+	}
 	return append(b, '}', '}')
 }
 
@@ -133,6 +138,28 @@ func (s settled) appendJSON(b []byte) []byte {
 	if len(s.Asks) > 0 {
 		b = appendAny(appendName(b, "Asks"), s.Asks)
 	}
+	return append(b, '}')
+}
+
+// maxAppended bounds, in bytes, the submits whose digest is made by hand.
+const maxAppended = 16 << 10
+
+func (d digested) appendJSON(b []byte) []byte {
+	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m Draft) []byte {
+		b = appendString(appendName(append(b, '{'), "Role"), string(m.Role))
+		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
+		return append(appendString(appendName(b, "Visibility"), m.Visibility), '}')
+	})
+	b = appendString(appendName(b, "Agent"), d.Agent)
+	b = appendString(appendName(b, "Mode"), string(d.Mode))
+	b = strconv.AppendInt(appendName(b, "Priority"), int64(d.Priority), 10)
+	b = appendTime(appendName(b, "NotBefore"), d.NotBefore)
+	if b = appendName(b, "Options"); d.Options == nil {
+		b = append(b, "null"...)
+	} else {
+		b = appendAny(b, d.Options)
+	}
+	b = appendList(appendName(b, "Decisions"), d.Decisions, func(b []byte, d Decision) []byte { return appendAny(b, d) })
 	return append(b, '}')
 }
 

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"math"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -26,10 +28,13 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 	list := func(t *rapid.T, name string) []string {
 		return rapid.SliceOfN(text, 0, 3).Draw(t, name)
 	}
+	draft := rapid.Custom(func(t *rapid.T) Draft {
+		return Draft{Role: Role(text.Draw(t, "role")), Parts: rapid.SliceOfN(part, 0, 2).Draw(t, "parts"), Visibility: text.Draw(t, "visibility")}
+	})
 	bodies := rapid.Custom(func(t *rapid.T) any {
 		s := func() string { return text.Draw(t, "text") }
 		n := func() int { return rapid.Int().Draw(t, "number") }
-		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		switch rapid.IntRange(0, 4).Draw(t, "kind") {
 		case 0:
 			return Message{
 				ID: s(), Thread: s(), Seq: int64(n()), Role: Role(s()), Sender: s(), Text: s(),
@@ -43,6 +48,12 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 			}
 		case 2:
 			return RunStarted{Worker: s(), Tickets: list(t, "tickets"), Messages: rapid.SliceOfN(rapid.Int64(), 0, 3).Draw(t, "seqs")}
+		case 3:
+			return digested{
+				Messages: rapid.SliceOfN(draft, 0, 2).Draw(t, "messages"), Agent: s(), Mode: Mode(s()), Priority: n(),
+				NotBefore: moment.Draw(t, "not before"), Options: data.Draw(t, "options"),
+				Decisions: rapid.SampledFrom([][]Decision{nil, {}, {{Ticket: s(), Verdict: Verdict(s()), Answer: data.Draw(t, "answer"), Reason: s()}}}).Draw(t, "decisions"),
+			}
 		}
 		if rapid.Bool().Draw(t, "settled") {
 			s := settled{Outcome: Complete, Failure: s()}
@@ -52,7 +63,7 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 			}
 			return s
 		}
-		c := RunCompleted{Steps: n(), Usage: Usage{OutputTokens: int64(rapid.IntRange(0, 1).Draw(t, "tokens")), CostUSD: rapid.SampledFrom([]float64{0, 1.5e-9}).Draw(t, "cost")}}
+		c := RunCompleted{Steps: n(), Usage: Usage{OutputTokens: int64(rapid.IntRange(0, 1).Draw(t, "tokens")), CostUSD: rapid.SampledFrom([]float64{0, 1.5e-9, math.Copysign(0, -1)}).Draw(t, "cost")}}
 		if rapid.Bool().Draw(t, "said") {
 			reply := s()
 			c.Reply = &reply
@@ -90,6 +101,27 @@ func TestADigestIsThatOfTheJSON(t *testing.T) {
 		sum := sha256.Sum256(raw)
 		if got, want := longDigest(v), hex.EncodeToString(sum[:]); got != want {
 			t.Errorf("%T: %s, want %s", v, got, want)
+		}
+	}
+}
+
+func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
+	for _, n := range []int{1, maxAppended, maxAppended + 1} {
+		in := &Submit{Messages: []Draft{{Role: User, Parts: Text(strings.Repeat("<", n))}}, Agent: "a", SetAgent: true, Mode: ModeQueue}
+		raw, err := json.Marshal(struct {
+			Messages  []Draft
+			Agent     string
+			Mode      Mode
+			Priority  int
+			NotBefore time.Time
+			Options   json.RawMessage
+			Decisions []Decision
+		}{Messages: in.Messages, Agent: "a", Mode: ModeQueue, Priority: DefaultPriority})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := in.digest(), digest(rawBody(raw)); got != want {
+			t.Errorf("%d bytes: %s, want %s", n, got, want)
 		}
 	}
 }

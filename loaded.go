@@ -418,11 +418,11 @@ func byNotBefore(a, b *Run) bool {
 func digest(v any) string { return longDigest(v)[:32] }
 
 func longDigest(v any) string {
-	h := sha256.New()
 	if a, ok := v.(appender); ok {
-		h.Write(a.appendJSON(make([]byte, 0, 512))) // a hash takes all
-		return hex.EncodeToString(h.Sum(nil))
+		sum := sha256.Sum256(a.appendJSON(make([]byte, 0, 512)))
+		return hex.EncodeToString(sum[:])
 	}
+	h := sha256.New()
 	if err := json.NewEncoder(line{h}).Encode(v); err != nil { // Marshal would copy it
 		panic(err) // only plain data and checked JSON is digested
 	}

@@ -59,7 +59,11 @@ func (s *Settle) Check() error {
 	if err := s.Message.check(); err != nil {
 		return err
 	}
-	s.sum, s.old = s.digest(s.Asks), s.digest(nil)
+	if s.old = s.digest(nil); len(s.Asks) == 0 {
+		s.sum = s.old
+	} else {
+		s.sum = s.digest(s.Asks)
+	}
 	return nil
 }
 
