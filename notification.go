@@ -12,6 +12,7 @@ import (
 // entry. All get it but the sender, or those in To.
 type Notification struct {
 	From  string          `json:"from"`
+	By    string          `json:"by,omitempty"` // name of the token that sent it, set by Notify
 	To    []string        `json:"to,omitempty"`
 	Event string          `json:"event"`
 	Data  json.RawMessage `json:"data"`
@@ -23,6 +24,7 @@ const (
 	MaxData    = 1 << 20 // bytes
 	MaxTo      = 100     // names
 	MaxPending = 1000    // that an inbox remembers as read before an older one
+	MaxInboxes = 10_000  // of a project
 )
 
 // Notify asks to tell something.
@@ -67,12 +69,15 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	if err := p.MayEnter(in.By, "from", in.From); err != nil {
 		return 0, err
 	}
-	sum := digest(in.Notification)
+	told := in.Notification
+	told.By = ""
+	sum := digest(told)
+	told.By = in.By.Name
 	if k, ok := p.known[in.Key]; ok && in.Key != "" {
 		out, err := p.repeat(k, sum)
 		return out.Seq, err
 	}
-	seq = p.tell(in.By, KindNotification, in.Notification, now)
+	seq = p.tell(in.By, KindNotification, told, now)
 	if in.Key != "" {
 		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: WasTold}}
 		p.known[in.Key] = k
@@ -102,7 +107,8 @@ func (b *Inbox) MayRead(by *Token) error {
 
 // Unread reports whether n, the entry seq, is for agent and was not read by it.
 func (b *Inbox) Unread(agent string, seq int64, n *Notification) bool {
-	return seq > b.Read && !slices.Contains(b.Done, seq) && n.From != agent && (len(n.To) == 0 || slices.Contains(n.To, agent))
+	_, done := slices.BinarySearch(b.Done, seq)
+	return seq > b.Read && !done && n.From != agent && (len(n.To) == 0 || slices.Contains(n.To, agent))
 }
 
 // Acknowledge notes that some were read. It refuses to remember too many that were
@@ -126,4 +132,60 @@ func (b *Inbox) Acknowledge(seqs ...int64) error {
 func (b *Inbox) Advance(seq int64) {
 	b.Read = max(b.Read, seq)
 	b.Done = slices.DeleteFunc(b.Done, func(s int64) bool { return s <= b.Read })
+}
+
+// Inbox returns the inbox that the cursor is.
+func (c *Cursor) Inbox() (box Inbox, err error) {
+	err = json.Unmarshal(c.Position, &box)
+	return box, err
+}
+
+// UnreadIn is how many of these inboxes, by agent, hold n, the entry seq, unread.
+func (n *Notification) UnreadIn(boxes map[string]Inbox, seq int64) (count int64) {
+	if len(n.To) == 0 {
+		for agent, box := range boxes {
+			if box.Unread(agent, seq, n) {
+				count++
+			}
+		}
+		return count
+	}
+	for i, agent := range n.To {
+		if box, ok := boxes[agent]; ok && !slices.Contains(n.To[:i], agent) && box.Unread(agent, seq, n) {
+			count++
+		}
+	}
+	return count
+}
+
+// CountUnread notes that the inboxes of the project hold more notifications of a token
+// unread, below 0 fewer. Those of logs that do not tell the token count for nobody.
+func (t *Loaded) CountUnread(by string, more int64) {
+	if by == "" || more == 0 {
+		return
+	}
+	if t.Unread == nil {
+		t.Unread = map[string]int64{}
+	}
+	if t.Unread[by] += more; t.Unread[by] == 0 {
+		delete(t.Unread, by)
+	}
+	if len(t.Unread) == 0 {
+		t.Unread = nil
+	}
+	t.change()
+}
+
+// RoomFor refuses more inboxes than a project may have.
+func (p *Project) RoomFor(inboxes int64) error {
+	if inboxes > 0 && p.Inboxes+inboxes > MaxInboxes {
+		return Errorf(TooLarge, "a project has at most %d inboxes, one for each name of an agent: use names again, or another project", MaxInboxes)
+	}
+	return nil
+}
+
+// AddInbox counts an inbox that the project did not have.
+func (p *Project) AddInbox() {
+	p.Inboxes++
+	p.change()
 }

@@ -27,7 +27,7 @@ func TestANotificationIsToldOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if a.LastSeq != 3 || string(a.Entries()[0].Body) != `{"from":"x","event":"built","data":{"n":1}}` {
+	if a.LastSeq != 3 || string(a.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
 		t.Errorf("the log has %d entries, the first %s", a.LastSeq, a.Entries()[0].Body)
 	}
 	in.By = tokenOf("eve", MaySubmit)

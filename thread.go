@@ -33,6 +33,11 @@ type Thread struct {
 	NextPlace int64 // place of the next submit, from 1
 	Bytes     int64 // of the JSON of the entries still kept
 
+	// Of a project. Inboxes is how many it has, and Unread how many notifications that
+	// a token sent they hold unread, by the token's name: one counts in each inbox.
+	Inboxes int64
+	Unread  map[string]int64
+
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// DeletedAt is when the thread was deleted. From then on no list has it, nothing

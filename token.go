@@ -41,7 +41,7 @@ type Token struct {
 	Namespace string   // threads whose id begins with it are visible; "" adds none
 	Agents    []string // those that it may work for; none: all that the server does not run itself
 	Quotas    Quotas   // of its name, where they differ from the server's
-	Used      Use      // what its name has: threads, bytes and workers, summed up with their rows
+	Used      Use      // what its name has, summed up with the rows that say so
 	CreatedAt time.Time
 	UsedAt    time.Time // the last time, to the minute; zero: never
 	RevokedAt time.Time // zero: it is good

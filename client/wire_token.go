@@ -13,7 +13,7 @@ type Token struct {
 	Scopes    []mailroom.Permission `json:"scopes" enum:"read,submit,decide,work,metrics,admin"`
 	Namespace *string               `json:"namespace" doc:"Threads whose id begins with it are visible beside its own."`
 	Agents    []string              `json:"agents" doc:"Those that it may work for, with the scope work; none: all that the server does not run itself."`
-	Quotas    mailroom.Quotas       `json:"quotas" doc:"Threads, bytes of their logs, workers that are alive, and streams that are open, which its name may have; 0 is any number."`
+	Quotas    mailroom.Quotas       `json:"quotas" doc:"Threads, bytes of their logs, unread notifications that it sent, workers that are alive, and streams that are open, which its name may have; 0 is any number."`
 	Used      Used                  `json:"used" doc:"What its name has of each."`
 	CreatedAt time.Time             `json:"created_at"`
 	UsedAt    *time.Time            `json:"used_at" doc:"The last time, to the minute."`
@@ -40,12 +40,12 @@ type NewToken struct {
 	Scopes    []mailroom.Permission `json:"scopes" nullable:"false" minItems:"1" enum:"read,submit,decide,work,metrics,admin"`
 	Namespace string                `json:"namespace,omitempty" doc:"Threads whose id begins with it become visible too."`
 	Agents    []string              `json:"agents,omitempty" nullable:"false" doc:"Those that it may work for, with the scope work."`
-	Quotas    mailroom.Quotas       `json:"quotas,omitempty" doc:"Threads, bytes, workers and streams that its name may have, where they differ from the server's; 0 is any number."`
+	Quotas    mailroom.Quotas       `json:"quotas,omitempty" doc:"Threads, bytes, notifications, workers and streams that its name may have, where they differ from the server's; 0 is any number."`
 }
 
 // TokenPatch changes an account.
 type TokenPatch struct {
-	Quotas mailroom.Quotas `json:"quotas" doc:"Threads, bytes, workers and streams that its name may have; what is left out is as the server's limits say."`
+	Quotas mailroom.Quotas `json:"quotas" doc:"Threads, bytes, notifications, workers and streams that its name may have; what is left out is as the server's limits say."`
 }
 
 // CreatedToken is a new account with its secret, which is shown this once.

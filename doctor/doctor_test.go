@@ -58,6 +58,7 @@ func TestEachViolationIsFound(t *testing.T) {
 	w := newWard(t).fill()
 	for of, list := range map[string][]violation{
 		"log": logViolations(), "runs": runViolations(), "threads": threadViolations(), "tickets": ticketViolations(), "reservations": reservationViolations(),
+		"notifications": notificationViolations(),
 	} {
 		for _, v := range list {
 			t.Run(of+"/"+v.name, func(t *testing.T) { v.run(t, w) })

@@ -48,6 +48,9 @@ func (p *patient) whole() error {
 	if err := p.reservations(); err != nil {
 		return err
 	}
+	if err := p.inboxes(); err != nil {
+		return err
+	}
 	p.bytes()
 	var current *mailroom.Run
 	if p.t.Current != "" {

@@ -25,6 +25,9 @@ func (w *walk) use(r mailroom.Reader) error {
 		for _, t := range rows {
 			from = t.Key
 			sums[t.Owner] = sums[t.Owner].Plus(mailroom.Use{Threads: 1, Bytes: t.Bytes})
+			for by, n := range t.Unread {
+				sums[by] = sums[by].Plus(mailroom.Use{Notifications: n})
+			}
 		}
 	}
 	workers, err := r.Workers()
@@ -38,11 +41,14 @@ func (w *walk) use(r mailroom.Reader) error {
 	}
 	for _, t := range tokens {
 		if want := sums[t.Name]; t.Used != want {
-			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %d threads of %d bytes and %d workers, by its row %d threads of %d bytes and %d workers",
-				t.Name, want.Threads, want.Bytes, want.Workers, t.Used.Threads, t.Used.Bytes, t.Used.Workers)})
+			w.report.Add(Finding{Invariant: Use, Text: fmt.Sprintf("token %q has %s, by its row %s", t.Name, inWords(want), inWords(t.Used))})
 		}
 	}
 	return nil
+}
+
+func inWords(u mailroom.Use) string {
+	return fmt.Sprintf("%d threads of %d bytes, %d unread notifications and %d workers", u.Threads, u.Bytes, u.Notifications, u.Workers)
 }
 
 // bytes: the row of a thread says how long its log is. A log of which something

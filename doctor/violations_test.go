@@ -111,7 +111,7 @@ func runViolations() []violation {
 		{"a key that answers with another entry", func(r *rows) { r.Keys[len(r.Keys)-1].Result.Seq = 99 }, doctor.Key, "answers with entry 99"},
 		{"a length forgotten", func(r *rows) { r.thread("t").Bytes = 7 }, doctor.Use, "by its row 7"},
 		{"the length of messages forgotten", func(r *rows) { r.run("q1").InputBytes = 7 }, doctor.Use, "of run q1 have"},
-		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "by its row 0 threads of 0 bytes"},
+		{"a use forgotten", func(r *rows) { r.Tokens = []*mailroom.Token{{Name: "admin"}} }, doctor.Use, "by its row 0 threads of 0 bytes, 0 unread notifications"},
 		{"a priority beyond the last", func(r *rows) { r.run("off").Priority = 256 }, doctor.Limit, "the priority is 256, which should be between 0 and 255"},
 		{"a checkpoint too large", func(r *rows) { r.run("off").Checkpoint = make([]byte, mailroom.MaxCheckpoint+1) }, doctor.Limit, "the size of its checkpoint is 262145"},
 	}
@@ -210,5 +210,15 @@ func ticketViolations() []violation {
 		{"a child that nobody waits for", func(r *rows) {
 			r.run(mailroom.DeriveID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},
+	}
+}
+
+func notificationViolations() []violation {
+	return []violation{
+		{"an inbox forgotten", func(r *rows) { r.thread("project:p").Inboxes = 7 }, doctor.Use, "it has 2 inboxes, by its row 7"},
+		{"unread notifications forgotten", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], by its row map[]"},
+		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "by its row map[ann:1]"},
+		{"a position that moved by itself", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, by its row 2"},
+		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "by its row it has 1 inboxes, and is no project"},
 	}
 }

@@ -20,7 +20,7 @@ import (
 //	thread t: run done was completed, with a step, a send to thread far and a decided ticket;
 //	          dead failed, off was cancelled; now runs, has flushed text, an unread steered
 //	          message and an open ticket; q1, q2 (urgent) and later, which is put off, wait
-//	project p: x holds a, has released b, and has told everybody
+//	project p: x holds a, has released b, and has told y, who has not read it
 //	thread p: run parent is parked for an approval and its child, in thread kid
 type ward struct {
 	t     *testing.T
@@ -116,6 +116,8 @@ func (w *ward) reserve() {
 	w.must(err)
 	_, err = w.Release(ctx, out.Granted[1].ID, by, false)
 	w.must(err)
+	_, err = w.Inbox(ctx, ledger.ReadInbox{Project: "p", Agent: "y", By: by, Limit: 1})
+	w.must(err)
 	_, err = w.Notify(ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "x", Event: "e"}})
 	w.must(err)
 }
@@ -198,6 +200,9 @@ func (w *ward) rows() *rows {
 			t.Key = 0
 		}
 		if c.Workers, err = r.Workers(); err != nil {
+			return err
+		}
+		if c.Cursors, err = r.Cursors(mailroom.CursorQuery{}); err != nil {
 			return err
 		}
 		if c.Reservations, err = r.Reservations(mailroom.ReservationQuery{}); err != nil {

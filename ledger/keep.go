@@ -31,8 +31,11 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 			if next <= t.FirstSeq {
 				return false, nil
 			}
-			bytes, err := b.bytesBelow(t, next)
+			bytes, told, err := b.below(t, next)
 			if err != nil {
+				return false, err
+			}
+			if err := b.forgetUnread(t, told); err != nil {
 				return false, err
 			}
 			t.Purge(next, bytes)
@@ -45,18 +48,26 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 	}
 }
 
-// bytesBelow is how long the entries of a thread below seq are.
-func (b *batch) bytesBelow(t *mailroom.Loaded, seq int64) (bytes int64, err error) {
+// below is how long the entries of a thread below seq are, and which notifications are
+// among them.
+func (b *batch) below(t *mailroom.Loaded, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
 		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
-			return bytes, err
+			return bytes, told, err
 		}
-		for _, e := range page {
-			bytes, after = bytes+int64(len(e.JSON())), e.Seq
+		for i := range page {
+			one, ok, err := received(&page[i])
+			if err != nil {
+				return bytes, told, err
+			}
+			if ok {
+				told = append(told, one)
+			}
+			bytes, after = bytes+int64(len(page[i].JSON())), one.Seq
 		}
 	}
-	return bytes, nil
+	return bytes, told, nil
 }
 
 // keepOpen lowers upto to the oldest open run as it is in the transaction. A

@@ -26,50 +26,101 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 		return Notified{}, err
 	}
 	return onProject(ctx, l, "notify", in.Project, func(b *batch, p *mailroom.Project) (Notified, error) {
-		if err := b.know(p.Loaded, in.Key); err != nil {
-			return Notified{}, err
-		}
-		if !p.Knows(in.Key) {
-			if err := b.admitIn(p, in.By, in.Size()); err != nil {
-				return Notified{}, err
-			}
-		}
-		before := p.LastSeq
-		seq, err := p.Notify(in, b.now)
-		if err != nil {
-			return Notified{}, err
-		}
-		if _, err := b.inbox(p, in.From, in.By); err != nil {
-			return Notified{}, err
-		}
-		q := mailroom.CursorQuery{Channel: p.ID, Limit: maxTold + 1}
-		if len(in.To) > 0 {
-			names := slices.Clone(in.To)
-			slices.Sort(names)
-			q = mailroom.CursorQuery{Channel: p.ID, Identities: slices.Compact(names)}
-		}
-		boxes, err := b.cursors(q)
-		if err != nil {
-			return Notified{}, err
-		}
-		out := Notified{Seq: seq}
-		for _, name := range in.To {
-			if !slices.ContainsFunc(boxes, func(c mailroom.Cursor) bool { return c.Identity == name }) {
-				boxes = append(boxes, b.saveInbox(p.ID, name, mailroom.Inbox{Read: before}))
-			}
-		}
-		for _, c := range boxes {
-			if c.Identity != in.From && (len(in.To) == 0 || slices.Contains(in.To, c.Identity)) {
-				out.To = append(out.To, c.Identity)
-			}
-		}
-		slices.Sort(out.To)
-		out.To = slices.Compact(out.To)
-		if len(in.To) == 0 && len(out.To) > maxTold {
-			out.To = out.To[:maxTold]
-		}
-		return out, nil
+		return b.notify(p, in)
 	})
+}
+
+func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error) {
+	if err := b.know(p.Loaded, in.Key); err != nil {
+		return Notified{}, err
+	}
+	if err := p.MayEnter(in.By, "from", in.From); err != nil {
+		return Notified{}, err
+	}
+	to, err := b.address(p, &in)
+	if err != nil {
+		return Notified{}, err
+	}
+	repeat := p.Knows(in.Key)
+	if !repeat {
+		if err := b.admitNotify(p, &in, to); err != nil {
+			return Notified{}, err
+		}
+	}
+	before := p.LastSeq
+	seq, err := p.Notify(in, b.now)
+	if err != nil {
+		return Notified{}, err
+	}
+	if _, err := b.inbox(p, in.From, in.By); err != nil {
+		return Notified{}, err
+	}
+	for _, name := range to.missing {
+		b.addInbox(p, name, mailroom.Inbox{Read: before})
+	}
+	if !repeat {
+		p.CountUnread(in.By.Name, to.inboxes)
+	}
+	return Notified{Seq: seq, To: to.names}, nil
+}
+
+// addressees are those of a notification.
+type addressees struct {
+	names   []string // as in Notified
+	missing []string // of the names those that have no inbox yet
+	inboxes int64    // that get it
+	begins  int64    // inboxes that come with it
+}
+
+// address finds out who gets a notification. One for all costs by maxTold, and not by
+// the number of inboxes, which the project's row says.
+func (b *batch) address(p *mailroom.Project, in *mailroom.Notify) (to addressees, err error) {
+	sender, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{in.From}})
+	if err != nil {
+		return to, err
+	}
+	if len(sender) == 0 {
+		to.begins = 1
+	}
+	if len(in.To) == 0 {
+		boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Limit: maxTold + 1})
+		for _, c := range boxes {
+			if c.Identity != in.From {
+				to.names = append(to.names, c.Identity)
+			}
+		}
+		slices.Sort(to.names)
+		to.names = to.names[:min(len(to.names), maxTold)]
+		to.inboxes = p.Inboxes - int64(len(sender))
+		return to, err
+	}
+	names := slices.Clone(in.To)
+	slices.Sort(names)
+	to.names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == in.From })
+	if len(to.names) == 0 {
+		return to, nil
+	}
+	boxes, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: to.names})
+	for _, name := range to.names {
+		if !slices.ContainsFunc(boxes, func(c mailroom.Cursor) bool { return c.Identity == name }) {
+			to.missing = append(to.missing, name)
+		}
+	}
+	to.inboxes = int64(len(to.names))
+	to.begins += int64(len(to.missing))
+	return to, err
+}
+
+// admitNotify is admit for a notification: the project's owner pays for its bytes, and
+// its sender for the inboxes that it lies in.
+func (b *batch) admitNotify(p *mailroom.Project, in *mailroom.Notify, to addressees) error {
+	if err := b.admitIn(p, in.By, in.Size()); err != nil {
+		return err
+	}
+	if err := p.RoomFor(to.begins); err != nil {
+		return err
+	}
+	return b.admit(in.By.Name, mailroom.Use{Notifications: to.inboxes})
 }
 
 // Received is a notification in an inbox.
@@ -123,6 +174,9 @@ func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) (Inboxed, error) {
 		if err != nil || !in.Consume || upto <= box.Read {
 			return found, err
 		}
+		for _, one := range found.Found {
+			p.CountUnread(one.By, -1)
+		}
 		box.Advance(upto)
 		b.saveInbox(thread, in.Agent, box)
 		return found, nil
@@ -141,7 +195,7 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found I
 		if err != nil || len(cursors) == 0 {
 			return err
 		}
-		box, err := openInbox(cursors[0])
+		box, err := cursors[0].Inbox()
 		if err != nil || box.Owner == "" {
 			return err
 		}
@@ -167,12 +221,19 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 				return struct{}{}, mailroom.Errorf(mailroom.Invalid, "there is no notification %d in project %q", seq, project)
 			}
 		}
+		read, err := b.unreadAt(p, agent, box, seqs)
+		if err != nil {
+			return struct{}{}, err
+		}
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
 		first, _, err := unread(b.tx, p.ID, box, ReadInbox{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
+		}
+		for _, n := range read {
+			p.CountUnread(n.By, -1)
 		}
 		if len(first.Found) > 0 {
 			box.Advance(first.Found[0].Seq - 1)
@@ -181,6 +242,79 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		return struct{}{}, nil
 	})
 	return err
+}
+
+// unreadAt are those of the entries seqs that are unread in an inbox. Seqs in a row cost
+// one query.
+func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, seqs []int64) (found []Received, err error) {
+	seqs = slices.Clone(seqs)
+	slices.Sort(seqs)
+	seqs = slices.Compact(seqs)
+	add := func(entries []mailroom.Entry) error {
+		for i := range entries {
+			one, ok, err := received(&entries[i])
+			if err != nil {
+				return err
+			}
+			if _, asked := slices.BinarySearch(seqs, one.Seq); ok && asked && box.Unread(agent, one.Seq, &one.Notification) {
+				found = append(found, one)
+			}
+		}
+		return nil
+	}
+	for i := 0; i < len(seqs); {
+		end := i + 1
+		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
+			end++
+		}
+		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		if err != nil {
+			return nil, err
+		}
+		if err := add(page); err != nil {
+			return nil, err
+		}
+		if i = end; len(page) > 0 && page[len(page)-1].Seq < seqs[end-1] {
+			i, _ = slices.BinarySearch(seqs, page[len(page)-1].Seq+1)
+		}
+	}
+	return found, add(p.Entries()) // of this batch
+}
+
+// received decodes who sent an entry to whom; ok is false if it is no notification.
+func received(e *mailroom.Entry) (one Received, ok bool, err error) {
+	one.Seq, one.At = e.Seq, e.At
+	if e.Kind != mailroom.KindNotification {
+		return one, false, nil
+	}
+	err = e.Decode(&one.Notification)
+	one.Data = nil
+	return one, err == nil, err
+}
+
+// forgetUnread takes what inboxes hold of notifications that go out of the counts.
+func (b *batch) forgetUnread(t *mailroom.Loaded, gone []Received) error {
+	if len(gone) == 0 || len(t.Unread) == 0 {
+		return nil
+	}
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: t.ID})
+	if err != nil {
+		return err
+	}
+	boxes := map[string]mailroom.Inbox{}
+	for _, c := range rows {
+		box, err := c.Inbox()
+		if err != nil {
+			return err
+		}
+		if box.Read < gone[len(gone)-1].Seq {
+			boxes[c.Identity] = box
+		}
+	}
+	for i := range gone {
+		t.CountUnread(gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
+	}
+	return nil
 }
 
 // unreadPage is how many notifications are looked at in one go.
@@ -234,17 +368,44 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 	}
 	box := mailroom.Inbox{Read: p.LastSeq}
 	if len(rows) > 0 {
-		if box, err = openInbox(rows[0]); err != nil || box.Owner != "" {
+		if box, err = rows[0].Inbox(); err != nil || box.Owner != "" {
 			return box, err
 		}
 	}
 	if err := b.admitIn(p, by, 0); err != nil {
 		return box, err
 	}
+	if len(rows) == 0 {
+		if err := p.RoomFor(1); err != nil {
+			return box, err
+		}
+	}
 	box.Owner = by.Name
 	p.Enter(by, b.now)
-	b.saveInbox(p.ID, agent, box)
+	if len(rows) == 0 {
+		b.addInbox(p, agent, box)
+	} else {
+		b.saveInbox(p.ID, agent, box)
+	}
 	return box, nil
+}
+
+// roomFor refuses an agent without an inbox where a project has no room for one.
+func (b *batch) roomFor(p *mailroom.Project, agent string) error {
+	full := p.RoomFor(1)
+	if full == nil {
+		return nil
+	}
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: p.ID, Identities: []string{agent}})
+	if err != nil || len(rows) > 0 {
+		return err
+	}
+	return full
+}
+
+func (b *batch) addInbox(p *mailroom.Project, agent string, box mailroom.Inbox) {
+	p.AddInbox()
+	b.saveInbox(p.ID, agent, box)
 }
 
 // openedBy is the inbox of an agent for who wants to read it.
@@ -259,19 +420,12 @@ func (b *batch) openedBy(p *mailroom.Project, agent string, by *mailroom.Token) 
 	return box, box.MayRead(by)
 }
 
-func (b *batch) saveInbox(thread, agent string, box mailroom.Inbox) mailroom.Cursor {
+func (b *batch) saveInbox(thread, agent string, box mailroom.Inbox) {
 	raw, err := json.Marshal(box)
 	if err != nil {
 		panic(err) // numbers and a name
 	}
-	c := mailroom.Cursor{Channel: thread, Identity: agent, Position: raw}
-	b.moveCursor(c)
-	return c
-}
-
-func openInbox(c mailroom.Cursor) (box mailroom.Inbox, err error) {
-	err = json.Unmarshal(c.Position, &box)
-	return box, err
+	b.moveCursor(mailroom.Cursor{Channel: thread, Identity: agent, Position: raw})
 }
 
 // cursors are those of a channel as this batch has left them.

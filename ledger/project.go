@@ -42,6 +42,9 @@ func (l *Ledger) reserve(ctx context.Context, in mailroom.Reserve, mayPutOff boo
 				return reserved{}, err
 			}
 		}
+		if err := b.roomFor(p, in.Holder); err != nil {
+			return reserved{}, err
+		}
 		out, err := p.Reserve(in, b.now)
 		if err == nil {
 			_, err = b.inbox(p, in.Holder, in.By)

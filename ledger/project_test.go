@@ -285,7 +285,16 @@ func TestAProjectWithManyAgentsCostsNoMore(t *testing.T) {
 	for i := range 1500 {
 		many.Cursors = append(many.Cursors, mailroom.Cursor{Channel: thread, Identity: fmt.Sprintf("z%04d", i), Position: json.RawMessage(`{"owner":"ann","read":1}`)})
 	}
-	if err := s.Update(d.ctx, func(tx mailroom.Tx) error { return tx.Write(&many) }); err != nil {
+	err = s.Update(d.ctx, func(tx mailroom.Tx) error {
+		_, rows, err := tx.Lock(nil, []string{thread})
+		if err != nil {
+			return err
+		}
+		rows[0].Inboxes += 1500
+		many.Threads = rows
+		return tx.Write(&many)
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	for name, f := range map[string]func() error{

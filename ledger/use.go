@@ -9,19 +9,32 @@ import (
 
 // had is what a thread was when the batch locked it.
 type had struct {
-	owner string
-	use   mailroom.Use
+	owner  string
+	use    mailroom.Use
+	unread map[string]int64 // see Thread.Unread
 }
 
 func useOf(t *mailroom.Thread, there bool) had {
 	if !t.DeletedAt.IsZero() {
 		return had{owner: t.Owner}
 	}
-	h := had{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}}
+	h := had{owner: t.Owner, use: mailroom.Use{Bytes: t.Bytes}, unread: maps.Clone(t.Unread)}
 	if there {
 		h.use.Threads = 1
 	}
 	return h
+}
+
+// add adds what the thread was to the sums of owners, with sign -1 takes it away.
+func (h *had) add(sums map[string]mailroom.Use, sign int64) {
+	if sign < 0 {
+		sums[h.owner] = sums[h.owner].Minus(h.use)
+	} else {
+		sums[h.owner] = sums[h.owner].Plus(h.use)
+	}
+	for by, n := range h.unread {
+		sums[by] = sums[by].Plus(mailroom.Use{Notifications: sign * n})
+	}
 }
 
 // counted returns the row that sums up what an owner has; nil for the operator,
@@ -41,13 +54,13 @@ func (b *batch) more() map[string]mailroom.Use {
 	}
 	for id, h := range b.had {
 		if t := b.threads[id]; t.Changed() || b.dropped[id] {
-			sums[h.owner] = sums[h.owner].Minus(h.use)
+			h.add(sums, -1)
 		}
 	}
 	for _, t := range b.threads {
 		if t.Changed() {
 			now := useOf(&t.Thread, true)
-			sums[now.owner] = sums[now.owner].Plus(now.use)
+			now.add(sums, 1)
 		}
 	}
 	return sums

@@ -153,3 +153,34 @@ func badProjects() []badInput {
 		{"POST /v1/notifications/acknowledge", `{"agent":"x","seqs":[]}`, 422, "body.seqs", ""},
 	}
 }
+
+func TestUnreadNotificationsAreAQuota(t *testing.T) {
+	f := start(t)
+	ann := f.as(f.token("ann", "project:p", mailroom.MayRead, mailroom.MaySubmit))
+	if _, err := f.client.SetQuotas(t.Context(), "ann", mailroom.Quotas{mailroom.QuotaNotifications: 3}); err != nil {
+		t.Fatal(err)
+	}
+	ask[client.Notified](f, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
+	tell := func() answer {
+		return ann.call("POST /v1/notifications", `{"project":"p","from":"a","event":"e"}`)
+	}
+	if a := tell(); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	a := tell()
+	p := a.problem(t)
+	if a.status != 403 || p.Code != mailroom.QuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this is for 2 inboxes") {
+		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
+	}
+	tokens, err := f.client.Tokens(t.Context())
+	if err != nil || tokens[0].Used.Notifications != 2 || tokens[0].Quotas[mailroom.QuotaNotifications] != 3 {
+		t.Errorf("tokens: %+v, %v, want use and limit", tokens, err)
+	}
+	if told := f.call("GET /metrics", "").body; !strings.Contains(told, "\n"+`mailroom_quota_used{quota="notifications"} 2`+"\n") {
+		t.Error("metrics lack the use")
+	}
+	ask[client.Page[client.Notification]](f, "POST /v1/notifications/take", `{"project":"p","agent":"y"}`)
+	if a := tell(); a.status != 201 {
+		t.Errorf("after one inbox was read: %d %s", a.status, a.body)
+	}
+}

@@ -374,7 +374,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || len(got) != 2 || got[1].RevokedAt == nil {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	want := client.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: mailroom.Quotas{"threads": 0, "bytes": 0, "workers": 0, "streams": 256}}
+	want := client.Token{Name: "ann", Scopes: []mailroom.Permission{"read"}, Namespace: &team, Agents: []string{}, CreatedAt: made.CreatedAt, Quotas: mailroom.Quotas{"threads": 0, "bytes": 0, "notifications": 0, "workers": 0, "streams": 256}}
 	if diff := cmp.Diff(want, got[0]); diff != "" {
 		t.Error(diff)
 	}

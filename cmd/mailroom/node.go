@@ -154,7 +154,7 @@ func definitions(ctx context.Context, store mailroom.Store) (kept []mailroom.Def
 func quotas(c *config.Config) mailroom.Quotas {
 	return mailroom.Quotas{
 		mailroom.QuotaThreads: int64(c.Limits.Threads), mailroom.QuotaBytes: int64(c.Limits.Stored),
-		mailroom.QuotaWorkers: int64(c.Limits.Workers),
+		mailroom.QuotaWorkers: int64(c.Limits.Workers), mailroom.QuotaNotifications: int64(c.Limits.Notifications),
 	}
 }
 

@@ -117,11 +117,11 @@ func (m *Main) printTokens(tokens []client.Token, f format) error {
 	if f == asJSON {
 		return m.printJSON(client.Page[client.Token]{Items: tokens})
 	}
-	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "CREATED", "USED", "REVOKED"}}
+	rows := [][]string{{"NAME", "SCOPES", "NAMESPACE", "AGENTS", "THREADS", "STORED", "WORKERS", "STREAMS", "UNREAD", "CREATED", "USED", "REVOKED"}}
 	for _, t := range tokens {
 		rows = append(rows, []string{
 			t.Name, joined(t.Scopes), orDash(t.Namespace), words(t.Agents),
-			usedOf(t, mailroom.QuotaThreads), usedOf(t, mailroom.QuotaBytes), usedOf(t, mailroom.QuotaWorkers), usedOf(t, mailroom.QuotaStreams),
+			usedOf(t, mailroom.QuotaThreads), usedOf(t, mailroom.QuotaBytes), usedOf(t, mailroom.QuotaWorkers), usedOf(t, mailroom.QuotaStreams), usedOf(t, mailroom.QuotaNotifications),
 			m.when(&t.CreatedAt), m.when(t.UsedAt), m.when(t.RevokedAt),
 		})
 	}

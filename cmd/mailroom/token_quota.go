@@ -14,8 +14,8 @@ func (m *Main) tokenQuotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "quota NAME",
 		Short: "Set what a token may have",
-		Long: `Set what a token may have: threads, bytes of their logs, workers that are alive,
-and streams that are open. What is not named is as [limits] in the configuration says. 0 is any
+		Long: `Set what a token may have: threads, bytes of their logs, notifications that it sent
+and that inboxes have not read, workers that are alive, and streams that are open. What is not named is as [limits] in the configuration says. 0 is any
 number. What is there stays when a quota is lowered below it.`,
 		Example: `  mailroom token quota laptop --quota threads=500 --quota bytes=1073741824
   mailroom token quota laptop`,
@@ -38,7 +38,7 @@ number. What is there stays when a quota is lowered below it.`,
 
 // quotaFlag adds --quota, and returns what it says.
 func quotaFlag(cmd *cobra.Command) func() (mailroom.Quotas, error) {
-	given := cmd.Flags().StringToString("quota", nil, "what it may have: threads=N, bytes=N, workers=N, streams=N; 0 is any number")
+	given := cmd.Flags().StringToString("quota", nil, "what it may have: threads=N, bytes=N, notifications=N, workers=N, streams=N; 0 is any number")
 	return func() (mailroom.Quotas, error) {
 		q := mailroom.Quotas{}
 		for name, text := range *given {

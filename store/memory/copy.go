@@ -15,6 +15,7 @@ func copyThread(t *mailroom.Thread) *mailroom.Thread {
 	c := *t
 	c.Metadata = bytes.Clone(t.Metadata)
 	c.State = maps.Clone(t.State)
+	c.Unread = maps.Clone(t.Unread)
 	for agent, state := range c.State {
 		c.State[agent] = bytes.Clone(state)
 	}

@@ -181,7 +181,7 @@ func latest() (int64, error) {
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
 	last, err := strconv.ParseInt(number, 10, 64)
-	return max(last, packVersion, shareVersion, useVersion, countVersion), err
+	return max(last, packVersion, shareVersion, useVersion, countVersion, inboxVersion), err
 }
 
 // View calls fn with the rows of one moment, as the View of a store does.

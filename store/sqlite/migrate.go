@@ -28,7 +28,7 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns(), countInboxes()))
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}

@@ -34,7 +34,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		t.Fatal(err)
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns()))
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns(), countInboxes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,6 +280,34 @@ func TestRunsAndThreadsOfBeforeAreCounted(t *testing.T) {
 		sources, err := r.Threads(mailroom.ThreadQuery{DeliverTo: "chat"})
 		if len(sources) != 1 || sources[0].ID != "t" {
 			t.Errorf("%d threads deliver to the chat, want t", len(sources))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInboxesOfBeforeAreCounted(t *testing.T) {
+	thread := func(key int, id string) string {
+		row := mailroom.Thread{ID: id, Agent: "echo", Owner: "ann", Bytes: 7}
+		return fmt.Sprintf("INSERT INTO thread (key, id, agent, body) VALUES (%d, '%s', 'echo', x'%x')", key, id, pack(nil, &row, (*packer).thread))
+	}
+	s := openAt(t, oldFile(t, inboxVersion-1,
+		thread(1, "project:p"), thread(2, "project:q"), thread(3, "t"),
+		`INSERT INTO cursor (channel, identity, position) VALUES ('project:p', 'x', '{}'), ('project:p', 'y', '{}'), ('t', 'x', '1'), ('chat', '', '2')`,
+		"INSERT INTO token (name, sum, namespace) VALUES ('ann', '1', '')",
+	), Options{})
+	err := s.View(t.Context(), func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{Oldest: true})
+		for i, want := range []int64{2, 0, 0} {
+			if err == nil && (rows[i].Inboxes != want || rows[i].Bytes != 7) {
+				t.Errorf("%s has %d inboxes and %d bytes, want %d and 7", rows[i].ID, rows[i].Inboxes, rows[i].Bytes, want)
+			}
+		}
+		tokens, err := r.Tokens()
+		if err == nil && tokens[0].Used != (mailroom.Use{}) {
+			t.Errorf("the token has %+v, want nothing", tokens[0].Used)
 		}
 		return err
 	})

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"maps"
 	"math"
@@ -72,10 +73,12 @@ func (p *packer) thread(t *mailroom.Thread) {
 	p.time(&t.CreatedAt)
 	p.time(&t.UpdatedAt)
 	text(p, &t.Metadata)
-	pairs(p, &t.State)
+	pairs(p, &t.State, text[json.RawMessage])
 	text(p, &t.DeliverTo)
 	number(p, &t.Bytes)
 	p.time(&t.DeletedAt)
+	number(p, &t.Inboxes)
+	pairs(p, &t.Unread, number[int64])
 }
 
 func (p *packer) run(r *mailroom.Run) {
@@ -114,7 +117,7 @@ func (p *packer) run(r *mailroom.Run) {
 	list(p, &r.Steers, (*packer).steer)
 	optional(p, &r.Reply, text[string])
 	optional(p, &r.Error, (*packer).failure)
-	pairs(p, &r.Metadata)
+	pairs(p, &r.Metadata, text[string])
 	text(p, &r.Options)
 	text(p, &r.Checkpoint)
 	optional(p, &r.Caller, (*packer).caller)
@@ -125,7 +128,7 @@ func (p *packer) run(r *mailroom.Run) {
 	p.usage(&r.Usage)
 	p.fraction(&r.Progress)
 	p.flag(&r.Flushed)
-	pairs(p, &r.Joined)
+	pairs(p, &r.Joined, text[string])
 	p.flag(&r.Once)
 	p.time(&r.ClaimEnds)
 	number(p, &r.StopGrace)
@@ -326,7 +329,7 @@ func list[T any](p *packer, v *[]T, fields func(*packer, *T)) {
 }
 
 // pairs is nil when it is empty.
-func pairs[V ~string | ~[]byte](p *packer, m *map[string]V) {
+func pairs[V any](p *packer, m *map[string]V, field func(*packer, *V)) {
 	keys := slices.Sorted(maps.Keys(*m))
 	list(p, &keys, func(p *packer, key *string) {
 		text(p, key)
@@ -336,7 +339,7 @@ func pairs[V ~string | ~[]byte](p *packer, m *map[string]V) {
 		} else if *m == nil {
 			*m = make(map[string]V)
 		}
-		text(p, &value)
+		field(p, &value)
 		if p.reading {
 			(*m)[*key] = value
 		}

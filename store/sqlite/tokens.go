@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	readTokens = `SELECT key, name, sum, scopes, namespace, agents, quotas, threads, bytes, workers,
+	readTokens = `SELECT key, name, sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
 		created_at, used_at, revoked_at FROM token `
-	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers,
-		created_at, used_at, revoked_at, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	insertToken = `INSERT INTO token (sum, scopes, namespace, agents, quotas, threads, bytes, workers, notifications,
+		created_at, used_at, revoked_at, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateToken = `UPDATE token SET sum = ?, scopes = ?, namespace = ?, agents = ?, quotas = ?, threads = ?,
-		bytes = ?, workers = ?, created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
+		bytes = ?, workers = ?, notifications = ?, created_at = ?, used_at = ?, revoked_at = ? WHERE name = ? AND key = ?`
 )
 
 func (r reader) Tokens(names ...string) (found []*mailroom.Token, err error) {
@@ -26,7 +26,7 @@ func (r reader) Tokens(names ...string) (found []*mailroom.Token, err error) {
 		t.Namespace = c.text()
 		c.json(&t.Agents)
 		c.json(&t.Quotas)
-		t.Used = mailroom.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64()}
+		t.Used = mailroom.Use{Threads: c.int64(), Bytes: c.int64(), Workers: c.int64(), Notifications: c.int64()}
 		t.CreatedAt, t.UsedAt, t.RevokedAt = c.time(), c.time(), c.time()
 		found = append(found, t)
 		return true, c.err
@@ -54,7 +54,7 @@ func (t *tx) writeToken(row *mailroom.Token) error {
 	}
 	args := []any{
 		row.Sum, texts(row.Scopes), row.Namespace, texts(row.Agents), quotas,
-		row.Used.Threads, row.Used.Bytes, row.Used.Workers,
+		row.Used.Threads, row.Used.Bytes, row.Used.Workers, row.Used.Notifications,
 		micros(row.CreatedAt), micros(row.UsedAt), micros(row.RevokedAt), row.Name,
 	}
 	if row.Key != 0 {

@@ -30,8 +30,9 @@ type Limits struct {
 	TokenUnread   int // of them by those of a token
 	Submits       int // of a token in a second; 0: any number
 	SubmitBurst   int // of a token at once
-	Threads       int // of the name of a token; 0: any number, as the next two
+	Threads       int // of the name of a token; 0: any number, as the next three
 	Stored        int // bytes of their logs
+	Notifications int // that it sent and that inboxes have not read
 	Workers       int // alive at a time
 }
 
@@ -42,7 +43,7 @@ func defaultLimits() Limits {
 		HeaderTimeout: 5 * time.Second, BodyTimeout: 30 * time.Second,
 		WriteTimeout: 15 * time.Second, IdleTimeout: 2 * time.Minute,
 		Streams: 256, Unread: 64 << 20, TokenUnread: 16 << 20, Submits: 1000, SubmitBurst: 2000,
-		Threads: 100_000, Stored: 10 << 30, Workers: 100,
+		Threads: 100_000, Stored: 10 << 30, Notifications: 1_000_000, Workers: 100,
 	}
 }
 
@@ -65,6 +66,7 @@ func (l *Limits) settings() []setting {
 		{"submit_burst", "Submits and other writes of one token at once.", number(&l.SubmitBurst, 1, 10_000_000)},
 		{"threads", "Threads of one token; 0 is any number.", number(&l.Threads, 0, 1_000_000_000)},
 		{"stored", "Size of the logs of one token's threads; 0B is any.", size(&l.Stored, 0, 1<<50)},
+		{"notifications", "Notifications that one token sent and that inboxes have not read, each counted once for each inbox; 0 is any number.", number(&l.Notifications, 0, 1_000_000_000)},
 		{"workers", "Workers of one token that are alive; 0 is any number.", number(&l.Workers, 0, 1_000_000)},
 	}
 }

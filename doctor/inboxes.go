@@ -1,0 +1,63 @@
+package doctor
+
+import (
+	"maps"
+
+	"mailroom"
+)
+
+// inboxes: the row of a project says how many inboxes it has, and how many
+// notifications of which token they hold unread. It reads the log from where the first
+// of them was read to, in one view.
+func (p *patient) inboxes() error {
+	if _, ok := mailroom.ProjectOf(p.t.ID); !ok {
+		if p.t.Inboxes != 0 || len(p.t.Unread) > 0 {
+			p.bad(Use, "by its row it has %d inboxes, and is no project", p.t.Inboxes)
+		}
+		return nil
+	}
+	rows, err := p.r.Cursors(mailroom.CursorQuery{Channel: p.t.ID})
+	if err != nil {
+		return err
+	}
+	boxes, from := map[string]mailroom.Inbox{}, p.t.LastSeq
+	for _, row := range rows {
+		box, err := row.Inbox()
+		if err != nil {
+			p.bad(Use, "the inbox of %q cannot be read: %v", row.Identity, err)
+			return nil
+		}
+		boxes[row.Identity] = box
+		from = min(from, box.Read)
+	}
+	if n := int64(len(rows)); n != p.t.Inboxes {
+		p.bad(Use, "it has %d inboxes, by its row %d", n, p.t.Inboxes)
+	}
+	unread, err := p.unread(boxes, from)
+	if err == nil && !maps.Equal(unread, p.t.Unread) {
+		p.bad(Use, "its inboxes hold unread notifications %v, by its row %v", unread, p.t.Unread)
+	}
+	return err
+}
+
+// unread counts what the inboxes hold of the entries after one, by token.
+func (p *patient) unread(boxes map[string]mailroom.Inbox, after int64) (map[string]int64, error) {
+	unread := map[string]int64{}
+	for {
+		page, err := p.r.Entries(mailroom.EntryQuery{Thread: p.t.ID, After: after, Kinds: []string{mailroom.KindNotification}, Limit: batch, Bytes: mailroom.MaxPage})
+		if err != nil || len(page) == 0 {
+			return unread, err
+		}
+		for i := range page {
+			after = page[i].Seq
+			var n mailroom.Notification
+			if err := page[i].Decode(&n); err != nil {
+				p.bad(Seq, "entry %d, %s, cannot be read: %v", after, page[i].Kind, err)
+				continue
+			}
+			if held := n.UnreadIn(boxes, after); held > 0 && n.By != "" {
+				unread[n.By] += held
+			}
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package ledger_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"mailroom"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+	"mailroom/store/storetest"
+)
+
+// unread is how many notifications of ann inboxes hold, by her token.
+func (d *desk) unread() int64 { d.t.Helper(); return d.used().Notifications }
+
+func TestATokenSaysHowManyOfItsNotificationsAreUnread(t *testing.T) {
+	d := limited(t, nil)
+	for _, agent := range []string{"x", "y", "z"} {
+		d.inbox(agent, true, 1)
+	}
+	d.notify("x", "to all", "k")
+	d.notify("x", "to all", "k") // a repeat
+	wantEqual(t, "to all but the sender", d.unread(), 2)
+	d.notify("x", "to some", "", "y", "y", "x", "new")
+	wantEqual(t, "to two others", d.unread(), 4)
+	d.notify("w", "a sender without an inbox", "")
+	wantEqual(t, "to all four", d.unread(), 8)
+	d.inbox("y", false, 9)
+	wantEqual(t, "after a look", d.unread(), 8)
+	d.inbox("y", true, 1)
+	wantEqual(t, "after one was taken", d.unread(), 7)
+	acknowledge := func(seqs ...int64) { t.Helper(); must(0, d.Acknowledge(d.ctx, "p", "y", ann(), seqs))(t) }
+	acknowledge(3, 1, 3)
+	wantEqual(t, "after one of them was acknowledged", d.unread(), 6)
+	acknowledge(3)
+	wantEqual(t, "after it was again", d.unread(), 6)
+	d.inbox("y", true, 9)
+	wantEqual(t, "after the rest was taken", d.unread(), 5)
+	must(0, d.Purge(d.ctx, "project:p", -time.Hour))(t)
+	wantEqual(t, "after the log was purged", d.unread(), 0)
+	d.notify("x", "to all", "")
+	wantEqual(t, "to all again", d.unread(), 4)
+	must(0, d.DeleteThread(d.ctx, "project:p", ann()))(t)
+	wantEqual(t, "after the project was deleted", d.unread(), 0)
+}
+
+func TestAQuotaBindsUnreadNotifications(t *testing.T) {
+	d := limited(t, mailroom.Quotas{"notifications": 3})
+	boss := &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
+	guest := &mailroom.Token{Name: "ann", Namespace: "project:p", Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	tell := func(by *mailroom.Token, key string, to ...string) error {
+		_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", Key: key, By: by, Notification: mailroom.Notification{From: by.Name, To: to, Event: "e"}})
+		return err
+	}
+	wantCode(t, tell(boss, "", "x", "y"), "") // it is the operator's project
+	wantCode(t, tell(guest, "k"), "")         // to x, y and admin
+	wantEqual(t, "unread", d.unread(), 3)
+	inboxes := len(d.cursors())
+	err := tell(guest, "", "somebody")
+	wantCode(t, err, mailroom.QuotaExceeded)
+	if !strings.Contains(err.Error(), "ann has 3 of 3 unread notifications") {
+		t.Errorf("refused with %q", err)
+	}
+	wantEqual(t, "inboxes after what was refused", len(d.cursors()), inboxes)
+	wantCode(t, tell(guest, "k"), "") // a repeat adds nothing
+	wantCode(t, tell(guest, "", "ann"), "")
+	wantCode(t, tell(boss, ""), "") // nothing bounds the operator
+	must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
+	wantEqual(t, "unread after one inbox was read", d.unread(), 2)
+	wantCode(t, tell(guest, "", "y", "x"), mailroom.QuotaExceeded)
+	wantCode(t, tell(guest, "", "x"), "")
+}
+
+func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
+	d := open(t, nil, ledger.Options{})
+	for n := 0; n < mailroom.MaxInboxes; n += mailroom.MaxTo {
+		var to []string
+		for i := range mailroom.MaxTo {
+			if n+i < mailroom.MaxInboxes-2 { // and that of x
+				to = append(to, fmt.Sprint("agent", n+i))
+			}
+		}
+		d.notify("x", "e", "", to...)
+	}
+	wantEqual(t, "inboxes", len(d.cursors()), mailroom.MaxInboxes-1)
+	_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
+	wantCode(t, err, mailroom.TooLarge)
+	d.notify("x", "e", "", "one", "agent1")
+	_, err = d.Reserve(d.ctx, reserve("somebody new", "a"))
+	wantCode(t, err, mailroom.TooLarge)
+	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
+}
+
+func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFate(nil)
+		d := open(t, f, ledger.Options{})
+		must(d.CreateToken(d.ctx, account("ann", "sum")))(t)
+		d.inbox("x", true, 1)
+		d.notify("y", "one", "")
+		tell := func(to ...string) func() error {
+			return func() error {
+				_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "y", To: to, Event: "e"}})
+				return err
+			}
+		}
+		acknowledge := func(seqs ...int64) func() error {
+			return func() error { return d.Acknowledge(d.ctx, "p", "x", ann(), seqs) }
+		}
+		take := func() error {
+			_, err := d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			return err
+		}
+		errs := gathered(t, d, f, tell(), acknowledge(2), acknowledge(2, 1), take, tell("x", "new"), tell(), acknowledge(3), take)
+		wantEqual(t, "errors", errs, make([]error, len(errs)))
+		wantEqual(t, "unread", d.unread(), 3) // the fourth in x and in new, the third in new
+	})
+}
+
+// TestRandomHistoriesOfInboxes compares what tokens say with a plain account of who was
+// told what. The look at the invariants that follows recounts the rows.
+func TestRandomHistoriesOfInboxes(t *testing.T) {
+	rounds(t, 60)
+	synctest.Test(t, func(t *testing.T) {
+		rapid.Check(bubbled{t}, func(rt *rapid.T) { newInboxes(t, rt).play(rt) })
+	})
+}
+
+// inboxes are a ledger with one project, and an account of what is unread in it.
+type inboxes struct {
+	*desk
+	store  mailroom.Store
+	unread map[string]map[int64]string // by agent and seq the token that sent it
+	last   int64
+}
+
+func newInboxes(t *testing.T, rt *rapid.T) *inboxes {
+	store := memory.New()
+	b := &inboxes{desk: start(t, store, ledger.Options{}), store: store, unread: map[string]map[int64]string{}}
+	rt.Cleanup(func() {
+		if err := b.close(); err != nil {
+			rt.Errorf("run: %v", err)
+		}
+	})
+	for _, name := range []string{"ann", "bob"} {
+		must(b.CreateToken(b.ctx, account(name, name)))(t)
+	}
+	b.open("a")
+	must(b.Inbox(b.ctx, ledger.ReadInbox{Project: "p", Agent: "a", By: ann(), Limit: 1, Consume: true}))(t)
+	return b
+}
+
+func (b *inboxes) open(agent string) {
+	if b.unread[agent] == nil {
+		b.unread[agent] = map[int64]string{}
+	}
+}
+
+func (b *inboxes) play(rt *rapid.T) {
+	agent := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
+	by := func() *mailroom.Token {
+		return &mailroom.Token{Name: rapid.SampledFrom([]string{"ann", "bob"}).Draw(rt, "by"), Scopes: mailroom.Permissions()}
+	}
+	rt.Repeat(map[string]func(*rapid.T){
+		"notify": func(rt *rapid.T) {
+			from, to := agent.Draw(rt, "from"), rapid.SliceOfN(agent, 0, 3).Draw(rt, "to")
+			b.tell(rt, by(), from, to)
+		},
+		"take": func(rt *rapid.T) {
+			in := ledger.ReadInbox{Project: "p", Agent: agent.Draw(rt, "agent"), By: by(), Limit: rapid.IntRange(1, 4).Draw(rt, "limit"), Consume: true}
+			b.open(in.Agent)
+			found, err := b.Inbox(b.ctx, in)
+			want := slices.Sorted(maps.Keys(b.unread[in.Agent]))
+			want = want[:min(len(want), in.Limit)]
+			for i, n := range found.Found {
+				delete(b.unread[in.Agent], n.Seq)
+				if i >= len(want) || n.Seq != want[i] {
+					rt.Errorf("%s takes %d, want %v", in.Agent, n.Seq, want)
+				}
+			}
+			if err != nil || len(found.Found) != len(want) {
+				rt.Errorf("%s takes %d: %v, want %d", in.Agent, len(found.Found), err, len(want))
+			}
+		},
+		"acknowledge": func(rt *rapid.T) {
+			if b.last == 0 {
+				return
+			}
+			name, seqs := agent.Draw(rt, "agent"), rapid.SliceOfN(rapid.Int64Range(max(1, b.last-8), b.last), 1, 4).Draw(rt, "seqs")
+			if err := b.Acknowledge(b.ctx, "p", name, by(), seqs); err != nil {
+				rt.Error(err)
+			}
+			b.open(name)
+			for _, seq := range seqs {
+				delete(b.unread[name], seq)
+			}
+		},
+		"purge": func(rt *rapid.T) {
+			<-time.After(time.Minute)
+			if err := b.Purge(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "keep")); err != nil {
+				rt.Error(err)
+			}
+			first := b.thread("project:p").FirstSeq
+			for _, box := range b.unread {
+				maps.DeleteFunc(box, func(seq int64, _ string) bool { return seq < first })
+			}
+		},
+		"delete": func(rt *rapid.T) {
+			if rapid.IntRange(0, 9).Draw(rt, "really") > 0 {
+				return
+			}
+			if err := b.DeleteThread(b.ctx, "project:p", ann()); err != nil {
+				rt.Error(err)
+			}
+			b.unread, b.last = map[string]map[int64]string{}, 0
+			b.tell(rt, by(), "a", nil)
+		},
+		"": func(rt *rapid.T) { b.compare(rt) },
+	})
+	if found := must(storetest.Check(b.ctx, b.store))(b.t); len(found) > 0 {
+		rt.Errorf("check: %v", found)
+	}
+}
+
+func (b *inboxes) tell(rt *rapid.T, by *mailroom.Token, from string, to []string) {
+	out, err := b.Notify(b.ctx, mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: from, To: to, Event: "e", Data: json.RawMessage("1")}})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	b.last = out.Seq
+	for _, name := range to {
+		b.open(name)
+	}
+	for name, box := range b.unread {
+		if name != from && (len(to) == 0 || slices.Contains(to, name)) {
+			box[out.Seq] = by.Name
+		}
+	}
+	b.open(from)
+}
+
+func (b *inboxes) compare(rt *rapid.T) {
+	want := map[string]int64{"ann": 0, "bob": 0}
+	for _, box := range b.unread {
+		for _, by := range box {
+			want[by]++
+		}
+	}
+	for _, row := range b.tokens() {
+		if row.Used.Notifications != want[row.Name] {
+			rt.Fatalf("%s has %d unread notifications by its row, %d were sent and not read", row.Name, row.Used.Notifications, want[row.Name])
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+
+	"github.com/pressly/goose/v3"
+
+	"mailroom"
+)
+
+// inboxVersion is the version of the tables since projects say how many inboxes they
+// have, and tokens how many unread notifications.
+const inboxVersion = 13
+
+// countInboxes counts the inboxes of projects. Entries of before do not say which token
+// sent a notification, so what is unread of them counts for none.
+func countInboxes() *goose.Migration {
+	return goose.NewGoMigration(inboxVersion, &goose.GoFunc{RunTx: func(ctx context.Context, tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "ALTER TABLE token ADD COLUMN notifications INTEGER NOT NULL DEFAULT 0"); err != nil {
+			return err
+		}
+		var projects []*mailroom.Thread
+		const boxes = `t.key, t.body, c.n FROM (SELECT channel, count(*) AS n FROM cursor GROUP BY channel) c JOIN thread t ON t.id = c.channel`
+		err := eachRow(ctx, tx, boxes, func(row []driver.Value) error {
+			t, err := scanThread(row[:2])
+			t.Inboxes, _ = row[2].(int64)
+			if _, ok := mailroom.ProjectOf(t.ID); ok {
+				projects = append(projects, t)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range projects {
+			if _, err := tx.ExecContext(ctx, "UPDATE thread SET body = ? WHERE key = ?", pack(nil, t, (*packer).thread), t.Key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}, nil)
+}
