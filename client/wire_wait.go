@@ -92,9 +92,10 @@ type Worker struct {
 	LeaseUntil time.Time `json:"lease_until"`
 }
 
-// Stats counts the rows there are.
+// Stats counts the rows there are, and says since when the server runs.
 type Stats struct {
 	Runs        map[mailroom.Status]int `json:"runs" doc:"By status; every status is there."`
 	Threads     int                     `json:"threads"`
 	OldestDueMS int64                   `json:"oldest_due_ms" doc:"For how many milliseconds the oldest work that nobody has taken is due; 0 if none is."`
+	StartedAt   time.Time               `json:"started_at" doc:"Since when the server runs."`
 }

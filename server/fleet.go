@@ -171,7 +171,7 @@ func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error
 		return nil, err
 	}
 	return &body[client.Stats]{client.Stats{
-		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(),
+		Threads: sum.threads, Runs: sum.runs, OldestDueMS: now.Sub(sum.due).Milliseconds(), StartedAt: s.started,
 	}}, nil
 }
 

@@ -217,6 +217,7 @@ type Server struct {
 	// Set by New.
 	options  Options
 	log      *slog.Logger
+	started  time.Time
 	keys     *keyring
 	mux      *routes
 	stranger *grant // of who has shown no token
@@ -249,7 +250,7 @@ func New(o Options) *Server {
 	o.fill()
 	closing, closeAll := context.WithCancel(context.Background())
 	s := &Server{
-		options: o, log: o.Log, keys: newKeyring(o.Ledger, o.Token, o.Log),
+		options: o, log: o.Log, started: time.Now().UTC(), keys: newKeyring(o.Ledger, o.Token, o.Log),
 		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
 		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),

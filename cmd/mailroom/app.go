@@ -64,7 +64,7 @@ func (m *Main) rootCommand() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&m.data, "data", "", "data folder of the server (default $MAILROOM_DATA, else mailroom in $XDG_DATA_HOME)")
 	root.AddCommand(
-		m.serveCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
+		m.serveCommand(), m.statusCommand(), m.stopCommand(), m.bridgeCommand(), m.sendCommand(), m.attachCommand(), m.threadsCommand(), m.runsCommand(),
 		m.runCommand(), m.interruptCommand(), m.ticketsCommand(), m.approveCommand(), m.denyCommand(), m.answerCommand(),
 		m.agentsCommand(), m.channelsCommand(), m.pairCommand(), m.workersCommand(), m.workCommand(), m.mcpCommand(), m.issueCommand(), m.projectCommand(), m.tokenCommand(), m.configCommand(), m.doctorCommand(), m.restoreCommand(), m.benchCommand(), m.versionCommand(),
 	)

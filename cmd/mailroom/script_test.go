@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 //	server [ARG…]       start a server on a free port, wait until it listens
 //	shutdown            end it with SIGTERM, wait until it has exited with 0
 //	crash               end it with SIGKILL
+//	ended               wait until it has exited with 0, ended by others
+//	gone                wait until it has exited, killed by others
+//	freeze, thaw        stop its process with SIGSTOP, and let it go on
 //	exits CODE CMD…     as exec, for a command that must exit with CODE
 //	untouched CODE CMD… as exits, for one that changes nothing in the data folder
 //	sql STATEMENT       change rows of a store that no server has open
@@ -54,9 +57,17 @@ func TestSessions(t *testing.T) {
 			return syscall.Mkfifo(env.WorkDir+"/gate", 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"server":    scriptServer,
-			"shutdown":  func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).shutdown()) },
-			"crash":     func(ts *testscript.TestScript, _ bool, _ []string) { current(ts).kill() },
+			"server":   scriptServer,
+			"shutdown": func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).shutdown()) },
+			"crash":    func(ts *testscript.TestScript, _ bool, _ []string) { current(ts).kill() },
+			"ended":    func(ts *testscript.TestScript, _ bool, _ []string) { ts.Check(current(ts).wait()) },
+			"gone":     scriptGone,
+			"freeze": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(current(ts).cmd.Process.Signal(syscall.SIGSTOP))
+			},
+			"thaw": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(current(ts).cmd.Process.Signal(syscall.SIGCONT))
+			},
 			"exits":     scriptExits,
 			"untouched": scriptUntouched,
 			"sql":       scriptSQL,
@@ -79,6 +90,12 @@ func current(ts *testscript.TestScript) *process { return ts.Value(processKey{})
 func scriptServer(ts *testscript.TestScript, _ bool, args []string) {
 	env := append(os.Environ(), "HOME="+ts.Getenv("HOME"), "MAILROOM_DATA="+ts.Getenv("MAILROOM_DATA"), "PATH="+ts.Getenv("PATH"))
 	ts.Check(current(ts).start(ts.MkAbs("."), env, args...))
+}
+
+func scriptGone(ts *testscript.TestScript, _ bool, _ []string) {
+	if err := current(ts).wait(); err == nil {
+		ts.Fatalf("the server ended in order, and was not killed")
+	}
 }
 
 func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
@@ -231,7 +248,16 @@ func (p *process) shutdown() error {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	<-p.exited
+	return p.wait()
+}
+
+// wait waits for the end of the server.
+func (p *process) wait() error {
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		return errors.New("the server does not end")
+	}
 	p.cmd = nil
 	return p.exit
 }

@@ -92,6 +92,9 @@ func (m *Main) serve(ctx context.Context, dir folder.Folder, c *config.Config) (
 		return err
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
+	if err := held.Serve(ctx); err != nil {
+		return err
+	}
 	if err := held.PrepareStore(); err != nil {
 		return err
 	}

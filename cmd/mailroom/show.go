@@ -107,3 +107,11 @@ func text(s *string) string {
 	}
 	return *s
 }
+
+// counted is a number of things in words.
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -18,6 +18,7 @@ type Held struct {
 	Folder Folder
 	locks  []*flock.Flock // in the order taken
 	server bool           // this process is the folder's server: server.json is its own
+	mark   *os.File       // with the record lock of Serve; nil: none. Closing any other file of this name in this process drops the lock
 }
 
 // HeldError says that another server holds a folder. PID and URL are zero if it
@@ -129,7 +130,11 @@ func (h *Held) Release() error {
 	if h.server {
 		err = h.Folder.withdraw()
 	}
-	return errors.Join(err, h.unlock())
+	err = errors.Join(err, h.unlock())
+	if h.mark != nil { // last: a command that stops the server waits for it
+		err = errors.Join(err, h.mark.Close())
+	}
+	return err
 }
 
 func (h *Held) unlock() error {

@@ -1,0 +1,141 @@
+//go:build unix
+
+package folder
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+)
+
+// TestMain is the test, or a process that holds a folder until its standard input ends.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("MAILROOM_TEST_HOLD"); dir != "" {
+		os.Exit(holdUntilEOF(Folder(dir), os.Getenv("MAILROOM_TEST_SERVE") != ""))
+	}
+	os.Exit(m.Run())
+}
+
+func holdUntilEOF(f Folder, serve bool) int {
+	ctx := context.Background()
+	h, err := f.Hold(ctx)
+	if err == nil && serve {
+		err = h.Serve(ctx)
+	}
+	fmt.Println("held", err)
+	if err != nil {
+		return 1
+	}
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return 1
+	}
+	if err := h.Release(); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// holder is a process that holds a folder.
+type holder struct {
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+func (h *holder) pid() int { return h.cmd.Process.Pid }
+
+// start returns when the process holds the folder.
+func start(t *testing.T, f Folder, serve string) *holder {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "MAILROOM_TEST_HOLD="+string(f), "MAILROOM_TEST_SERVE="+serve)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "held <nil>\n" {
+		t.Fatalf("the holder says %q, %v", line, err)
+	}
+	return &holder{cmd: cmd, in: in}
+}
+
+// find returns the server of the folder.
+func find(t *testing.T, f Folder) *Process {
+	t.Helper()
+	p, err := f.Process()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestTheServerOfAFolderIsTheProcessThatHoldsItsLock(t *testing.T) {
+	f := Folder(t.TempDir())
+	if p := find(t, f); p != nil {
+		t.Errorf("an empty folder has the server %d", p.PID)
+	}
+	h := start(t, f, "yes")
+	p := find(t, f)
+	if p == nil || p.PID != h.pid() {
+		t.Fatalf("the server is %+v, want process %d", p, h.pid())
+	}
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := h.cmd.Wait(); err == nil {
+		t.Error("the server got no signal")
+	}
+	if ended, err := p.Ended(); !ended || err != nil {
+		t.Errorf("a process that was reaped has ended: %v, %v", ended, err)
+	}
+	if p := find(t, f); p != nil {
+		t.Errorf("the folder of a server that has ended has the server %d", p.PID)
+	}
+}
+
+func TestAServerThatHasEndedGetsNoSignalAndNeitherDoesTheNext(t *testing.T) {
+	f := Folder(t.TempDir())
+	first := start(t, f, "yes")
+	p := find(t, f)
+	if err := first.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	next := start(t, f, "yes")
+	if err := p.Signal(os.Kill); err != nil {
+		t.Error(err)
+	}
+	if err := next.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.cmd.Wait(); err != nil {
+		t.Errorf("the next server: %v", err)
+	}
+}
+
+func TestACommandThatHoldsAFolderIsNoServer(t *testing.T) {
+	f := Folder(t.TempDir())
+	h := start(t, f, "")
+	if p := find(t, f); p != nil {
+		t.Errorf("a folder that a command holds has the server %d", p.PID)
+	}
+	if err := h.in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+}

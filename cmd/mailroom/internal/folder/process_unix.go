@@ -1,0 +1,60 @@
+//go:build unix
+
+package folder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Serve marks this process as the folder's server until Release. It waits for lockWait at most for the mark of a server that has
+// just ended. The mark ends with the process.
+func (h *Held) Serve(ctx context.Context) error {
+	file, err := os.OpenFile(h.Folder.path(serverLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("mark the server of %s: %w", h.Folder, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockWait)
+	defer cancel()
+	for {
+		lock := unix.Flock_t{Type: unix.F_WRLCK}
+		err := unix.FcntlFlock(file.Fd(), unix.F_SETLK, &lock)
+		if err == nil {
+			h.mark = file
+			return nil
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			return errors.Join(fmt.Errorf("mark the server of %s: %w", h.Folder, err), file.Close())
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(h.Folder.heldError(), file.Close())
+		}
+	}
+}
+
+// holder is the id of the process that marked itself as the folder's server, 0 if none has.
+func (f Folder) holder() (pid int, err error) {
+	file, err := f.openServerLock()
+	if file == nil || err != nil {
+		return 0, err
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return 0, fmt.Errorf("look for the server of %s: %w", f, err)
+	}
+	switch {
+	case lock.Type == unix.F_UNLCK:
+		return 0, nil
+	case lock.Pid <= 0:
+		return 0, &HiddenError{Folder: f}
+	}
+	return int(lock.Pid), nil
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mailroom"
+	"mailroom/client"
+	"mailroom/cmd/mailroom/internal/folder"
+)
+
+// answerWait is how long status waits for the answers of a server.
+const answerWait = 10 * time.Second
+
+// serverStatus is what -o json of status prints. PID and Data are null for a server that MAILROOM_URL names.
+type serverStatus struct {
+	URL       string                  `json:"url"`
+	Ready     bool                    `json:"ready"`
+	Problem   *string                 `json:"problem"` // why it is not ready
+	PID       *int                    `json:"pid"`
+	Version   string                  `json:"version"`
+	StartedAt time.Time               `json:"started_at"`
+	Data      *string                 `json:"data"`
+	Threads   int                     `json:"threads"`
+	Runs      map[mailroom.Status]int `json:"runs"`
+	Agents    []client.Agent          `json:"agents"`
+	Channels  []client.Channel        `json:"channels"`
+}
+
+func (m *Main) statusCommand() *cobra.Command {
+	pid := false
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show whether a server runs, and how it is",
+		Long: `Show the server of the data folder, or the one that MAILROOM_URL names: its process,
+version, address, runs, agents and channels. The exit code is 4 if none runs.`,
+		Example: `  mailroom status
+  mailroom status -o json
+  kill -9 "$(mailroom status --pid)"`,
+		Args: cobra.NoArgs,
+	}
+	output := formatFlag(cmd)
+	cmd.Flags().BoolVar(&pid, "pid", false, "print the process id alone, also of a server that does not answer")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if pid {
+			return m.printPID()
+		}
+		s, err := m.status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return m.printStatus(s, *output)
+	}
+	return cmd
+}
+
+// remote tells whether the environment names a server by its address.
+func (m *Main) remote() bool { return m.data == "" && m.Env("MAILROOM_URL") != "" }
+
+// localServer finds the process of the data folder's server.
+func (m *Main) localServer() (*folder.Process, folder.Folder, error) {
+	if m.remote() {
+		return nil, "", refusal(exitUsage, "name its data folder with --data, on its machine", "MAILROOM_URL names a server by its address, which does not give its process")
+	}
+	dir, err := folder.Find(m.data, m.Env)
+	if err != nil {
+		return nil, "", refusal(exitUsage, "", "%w", err)
+	}
+	p, err := dir.Process()
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil, dir, refusal(exitFailed, "", "this system does not tell which process holds %s", dir)
+	case err != nil:
+		return nil, dir, refusal(exitServer, "", "%w", err)
+	case p == nil:
+		return nil, dir, refusal(exitServer, "start one with `"+m.again("serve")+"`", "no server on %s", dir)
+	}
+	return p, dir, nil
+}
+
+func (m *Main) printPID() error {
+	p, _, err := m.localServer()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(m.Stdout, p.PID)
+	return errors.Join(printed(err), p.Release())
+}
+
+// status asks the server how it is. A server of a folder is asked only while its process runs: the address of a killed one may be
+// another program's by now.
+func (m *Main) status(ctx context.Context) (s serverStatus, err error) {
+	if !m.remote() {
+		p, dir, err := m.localServer()
+		if err != nil {
+			return s, err
+		}
+		pid, data := p.PID, string(dir)
+		s.PID, s.Data = &pid, &data
+		if err := p.Release(); err != nil {
+			return s, err
+		}
+		if _, err := dir.Address(); err != nil {
+			return s, refusal(exitServer, "try again in a moment", "a server with process id %d is starting or stopping on %s", pid, dir)
+		}
+	}
+	c, err := m.connect()
+	if err != nil {
+		return s, err
+	}
+	s.URL = m.url
+	ctx, cancel := context.WithTimeoutCause(ctx, answerWait, fmt.Errorf("waited %s", answerWait))
+	defer cancel()
+	return s, s.ask(ctx, c)
+}
+
+// ask fills in what the server says of itself.
+func (s *serverStatus) ask(ctx context.Context, c *client.Client) error {
+	health, err := c.Health(ctx)
+	if err != nil {
+		return err
+	}
+	s.Version, s.Ready = health.Version, true
+	if _, err := c.Ready(ctx); err != nil {
+		problem := err.Error()
+		s.Ready, s.Problem = false, &problem
+	}
+	stats, err := c.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	s.StartedAt, s.Threads, s.Runs = stats.StartedAt, stats.Threads, stats.Runs
+	if s.Agents, err = c.Agents(ctx); err != nil {
+		return err
+	}
+	s.Channels, err = c.Channels(ctx)
+	return err
+}
+
+func (m *Main) printStatus(s serverStatus, output format) error {
+	if output == asJSON {
+		return m.printJSON(s)
+	}
+	state := "ready"
+	if !s.Ready {
+		state = "not ready: " + text(s.Problem)
+	}
+	rows := [][]string{{"server", s.URL}, {"state", state}}
+	if s.PID != nil {
+		rows = append(rows, []string{"process", fmt.Sprint(*s.PID)}, []string{"data", text(s.Data)})
+	}
+	return m.printTable(append(rows,
+		[]string{"version", s.Version}, []string{"started", m.when(&s.StartedAt)}, []string{"threads", fmt.Sprint(s.Threads)},
+		[]string{"runs", runCounts(s.Runs)}, []string{"agents", agentNames(s.Agents)}, []string{"channels", channelStates(s.Channels)},
+	))
+}
+
+// runCounts are the numbers of runs by status, without those that are zero.
+func runCounts(runs map[mailroom.Status]int) string {
+	var counts []string
+	for _, status := range []mailroom.Status{mailroom.Running, mailroom.Queued, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled} {
+		if n := runs[status]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, status))
+		}
+	}
+	return listed(counts)
+}
+
+func agentNames(agents []client.Agent) string {
+	var names []string
+	for _, a := range agents {
+		name := a.Name
+		if !a.Available {
+			name += " (not available)"
+		}
+		names = append(names, name)
+	}
+	return listed(names)
+}
+
+func channelStates(channels []client.Channel) string {
+	var states []string
+	for _, c := range channels {
+		states = append(states, c.Name+" "+c.State)
+	}
+	return listed(states)
+}
+
+// listed joins items to one cell that fits on a screen.
+func listed(items []string) string {
+	const most = 12
+	if len(items) == 0 {
+		return "none"
+	}
+	if len(items) > most {
+		items = append(items[:most:most], fmt.Sprintf("and %d more", len(items)-most))
+	}
+	return strings.Join(items, ", ")
+}
