@@ -67,25 +67,25 @@ type Session interface {
 // Step is what one Append commits in one transaction.
 type Step struct {
 	Name       string          // of the step entry; "" writes none
-	Entries    []Note          // tool.started, tool.finished, or kinds under "x."
+	Entries    []AgentEntry    // tool.started, tool.finished, or kinds under "x."
 	Checkpoint json.RawMessage // replaces the run's; nil leaves it
 	Tickets    []Ask
 	Sends      []Send
 	State      json.RawMessage // replaces the agent's state in the thread; nil leaves it
 	Usage      Usage           // added to the run's
 	Progress   float64         // how far the run is, above 0 and at most 1; 0 leaves it
-	// Record marks a step that notes a circumstance, such as a child's pid,
+	// NoProgress marks a step that notes a circumstance, such as a child's pid,
 	// and is no progress: it leaves the count of crashes as it is, and the
 	// message being written goes on.
-	Record bool
-	// Aside says that the message being written is no reply but something said
+	NoProgress bool `json:"Record"` // the name is part of the digest of a step
+	// Internal says that the message being written is no reply but something said
 	// on the way, such as before a tool is called: it becomes internal and is
 	// delivered nowhere.
-	Aside bool
+	Internal bool `json:"Aside"` // as above
 }
 
-// Note is an entry written by an agent.
-type Note struct {
+// AgentEntry is an entry written by an agent.
+type AgentEntry struct {
 	Kind string
 	Body json.RawMessage // a JSON object, at most MaxNote bytes
 }
@@ -133,12 +133,12 @@ var (
 type Class string
 
 const (
-	Transient   Class = "transient"   // retried, counted as a failure
-	Outage      Class = "unavailable" // retried for up to a day, costs no failure
-	Permanent   Class = "permanent"   // a dead letter after one attempt
-	Exhausted   Class = "exhausted"   // failures used up, or an outage too long
-	Crashed     Class = "crashed"     // lost its worker too often
-	maxErrorLen       = 4096
+	ClassTransient   Class = "transient"   // retried, counted as a failure
+	ClassUnavailable Class = "unavailable" // retried for up to a day, costs no failure
+	ClassPermanent   Class = "permanent"   // a dead letter after one attempt
+	ClassExhausted   Class = "exhausted"   // failures used up, or an outage too long
+	ClassCrashed     Class = "crashed"     // lost its worker too often
+	maxErrorLen            = 4096
 )
 
 // Failure is an agent's error with its class. RetryAfter is how long a provider
@@ -157,7 +157,7 @@ func AsFailure(err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return &Failure{Class: f.Class, RetryAfter: f.RetryAfter, Err: f.Err}
 	}
-	return &Failure{Class: Transient, Err: err}
+	return &Failure{Class: ClassTransient, Err: err}
 }
 
 // Delta is a piece of the message that a run is writing, live and not durable.

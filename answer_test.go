@@ -11,15 +11,15 @@ import (
 
 func TestAMessageOfAPersonAnswersAndOneOfARunDoesNot(t *testing.T) {
 	for via, want := range map[string]mailroom.Disposition{
-		"user": mailroom.WasResumed, "channel:chat": mailroom.WasResumed,
-		"run": mailroom.WasQueued, "wake": mailroom.WasQueued,
+		"user": mailroom.DispositionResumed, "channel:chat": mailroom.DispositionResumed,
+		"run": mailroom.DispositionQueued, "wake": mailroom.DispositionQueued,
 	} {
 		w := newWorld(t)
-		w.park(false, ask("q", mailroom.Question))
+		w.park(false, ask("q", mailroom.TicketInput))
 		s := in("", "n")
 		s.Origin.Via = via
 		wantEqual(t, "via "+via, w.must(s).Disposition, want)
-		if want != mailroom.WasResumed {
+		if want != mailroom.DispositionResumed {
 			wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
 			continue
 		}
@@ -38,7 +38,7 @@ func TestAMessageQueuedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 	w.must(in("", "x"))
 	w.mustStart("x")
 	w.must(in("", "before"))
-	w.end(parked(false, ask("q", mailroom.Question)))
+	w.end(parked(false, ask("q", mailroom.TicketInput)))
 	wantEqual(t, "run x", w.state("x"), "waiting")
 	wantTicket(t, w.ticket("q"), mailroom.TicketOpen)
 	wantEqual(t, "queue", w.queue(), "before")
@@ -46,10 +46,10 @@ func TestAMessageQueuedBeforeTheQuestionIsNoAnswer(t *testing.T) {
 
 func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
 	for mode, want := range map[mailroom.Mode]mailroom.Disposition{
-		mailroom.ModeQueue: mailroom.WasQueued, mailroom.ModeSteer: mailroom.WasSteered,
+		mailroom.ModeQueue: mailroom.DispositionQueued, mailroom.ModeSteer: mailroom.DispositionSteered,
 	} {
 		w := newWorld(t)
-		q := ask("q", mailroom.Question)
+		q := ask("q", mailroom.TicketInput)
 		q.Expires = w.now.Add(time.Second)
 		w.park(false, q)
 		w.now = q.Expires // nobody has claimed what is due since
@@ -62,11 +62,11 @@ func TestAMessageAnswersNoQuestionThatHasExpired(t *testing.T) {
 
 func TestAMessageAnswersTheQuestionThatHasNotExpired(t *testing.T) {
 	w := newWorld(t)
-	first, second := ask("first", mailroom.Question), ask("second", mailroom.Question)
+	first, second := ask("first", mailroom.TicketInput), ask("second", mailroom.TicketInput)
 	first.Expires = w.now.Add(time.Second)
 	w.park(false, first, second)
 	w.now = first.Expires
-	wantEqual(t, "disposition", w.must(in("", "n")).Disposition, mailroom.WasResumed)
+	wantEqual(t, "disposition", w.must(in("", "n")).Disposition, mailroom.DispositionResumed)
 	wantTicket(t, w.ticket("first"), mailroom.TicketOpen) // until a claim comes by
 	wantTicket(t, w.ticket("second"), mailroom.TicketDecided)
 }
@@ -77,13 +77,13 @@ func TestAMessageForLaterIsNoAnswerNow(t *testing.T) {
 		w.park(true, a...)
 		s := in("", "n")
 		s.NotBefore = w.now.Add(time.Minute)
-		wantEqual(t, "waiting for "+name, w.must(s).Disposition, mailroom.WasQueued)
+		wantEqual(t, "waiting for "+name, w.must(s).Disposition, mailroom.DispositionQueued)
 		wantEqual(t, "run x", w.state("x"), "waiting")
 	}
 }
 
 func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
-	for kind, want := range map[mailroom.TicketKind]string{mailroom.Question: "queued", mailroom.Approval: "waiting"} {
+	for kind, want := range map[mailroom.TicketKind]string{mailroom.TicketInput: "queued", mailroom.TicketApproval: "waiting"} {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
@@ -95,9 +95,9 @@ func TestASteeredMessageThatIsUnreadWhenTheRunAsksIsHandedOver(t *testing.T) {
 
 func TestASteerWhileWaitingForApprovalIsReadOnResume(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("ok", mailroom.Approval))
+	w.park(false, ask("ok", mailroom.TicketApproval))
 	out := w.must(in(mailroom.ModeSteer, "s"))
-	w.mustDecide("ok", mailroom.Approve)
+	w.mustDecide("ok", mailroom.VerdictApprove)
 	w.mustStart("x")
 	wantEqual(t, "read", body[mailroom.RunStarted](t, w.last()).Messages, []int64{out.Seq})
 	wantEqual(t, "handed over", w.steered(), []mailroom.Input{{Message: out.Message, Seq: out.Seq}})
@@ -107,7 +107,7 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	for state, asks := range waitStates() {
 		w := newWorld(t)
 		w.park(true, asks...)
-		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.RateLimited, mailroom.ModeCollect: mailroom.RateLimited} {
+		for mode, want := range map[mailroom.Mode]mailroom.Code{mailroom.ModeQueue: mailroom.CodeRateLimited, mailroom.ModeCollect: mailroom.CodeRateLimited} {
 			s := in(mode, "n")
 			s.Queued, s.MaxQueued = 3, 3
 			if state != "approval" {
@@ -122,9 +122,9 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 		}
 	}
 	w := newWorld(t)
-	w.park(false, ask("ok", mailroom.Approval))
+	w.park(false, ask("ok", mailroom.TicketApproval))
 	s := in("", "d")
-	s.Messages, s.Decisions = nil, []mailroom.Decision{w.decision("ok", mailroom.Approve)}
+	s.Messages, s.Decisions = nil, []mailroom.Decision{w.decision("ok", mailroom.VerdictApprove)}
 	s.Queued, s.MaxQueued = 3, 3
 	if _, err := w.submit(s); err != nil {
 		t.Errorf("a decision waits for no room: %v", err)
@@ -133,19 +133,19 @@ func TestAFullQueueTakesTheAnswerAndNothingElse(t *testing.T) {
 	full.Queued, full.MaxQueued = 3, 3
 	idle := newWorld(t)
 	_, err := idle.submit(full)
-	wantCode(t, err, mailroom.RateLimited)
+	wantCode(t, err, mailroom.CodeRateLimited)
 }
 
 func TestOneSubmitDecidesATicketOneWay(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("ok", mailroom.Approval), ask("two", mailroom.Approval))
+	w.park(false, ask("ok", mailroom.TicketApproval), ask("two", mailroom.TicketApproval))
 	s := in("", "d")
 	s.Messages = nil
-	s.Decisions = []mailroom.Decision{w.decision("ok", mailroom.Approve), w.decision("ok", mailroom.Deny)}
+	s.Decisions = []mailroom.Decision{w.decision("ok", mailroom.VerdictApprove), w.decision("ok", mailroom.VerdictDeny)}
 	_, err := w.submit(s)
-	wantCode(t, err, mailroom.Conflict)
-	s.Decisions[1] = w.decision("two", mailroom.Deny)
-	wantEqual(t, "status", w.must(s).Status, mailroom.Queued)
+	wantCode(t, err, mailroom.CodeConflict)
+	s.Decisions[1] = w.decision("two", mailroom.VerdictDeny)
+	wantEqual(t, "status", w.must(s).Status, mailroom.StatusQueued)
 }
 
 func TestChildrenAreTold(t *testing.T) {
@@ -155,9 +155,9 @@ func TestChildrenAreTold(t *testing.T) {
 		w.must(s)
 	}
 	ends := map[mailroom.Status]func(w *world){
-		mailroom.Completed: func(w *world) { w.mustStart("c"); w.end(completed("done")) },
-		mailroom.Failed:    func(w *world) { w.mustStart("c"); w.end(failed(mailroom.Permanent)) },
-		mailroom.Cancelled: func(w *world) {
+		mailroom.StatusCompleted: func(w *world) { w.mustStart("c"); w.end(completed("done")) },
+		mailroom.StatusFailed:    func(w *world) { w.mustStart("c"); w.end(failed(mailroom.ClassPermanent)) },
+		mailroom.StatusCancelled: func(w *world) {
 			if _, err := w.cancel("c"); err != nil {
 				w.t.Fatal(err)
 			}
@@ -195,7 +195,7 @@ func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
 	s.Parent, s.Caller = "p", &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWake}
 	w.must(s)
 	w.mustStart("c")
-	w.end(failed(mailroom.Permanent))
+	w.end(failed(mailroom.ClassPermanent))
 	if _, err := w.retry(mailroom.Retry{Run: "c"}); err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +209,11 @@ func TestTheEndOfARetriedRunIsAnotherMessage(t *testing.T) {
 
 func TestAWaitingSendNeedsARunOfItsOwn(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("hook", mailroom.Event))
+	w.park(false, ask("hook", mailroom.TicketEvent))
 	s := in("", "c")
 	s.Origin.Via, s.Parent = "run", "p"
 	s.Caller = &mailroom.Caller{Thread: "parent", Run: "p", Name: "help", Answer: mailroom.AnswerWait}
-	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.WasQueued)
+	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.DispositionQueued)
 	if w.runs["c"] == nil || w.runs["c"].Caller == nil {
 		t.Error("the run that is waited for does not know who waits")
 	}
@@ -244,8 +244,8 @@ func TestARunThatSpokeAndThenFailedIsReported(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
-	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "I begin."}})
-	w.end(failed(mailroom.Permanent))
+	w.step(mailroom.StepCommit{Message: &mailroom.PartialText{ID: "m1", Text: "I begin."}})
+	w.end(failed(mailroom.ClassPermanent))
 	if len(w.sent) != 2 {
 		t.Fatalf("%d deliveries, want what it said and that it failed", len(w.sent))
 	}
@@ -262,8 +262,8 @@ func TestHopsEnd(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(s)
 	w.mustStart("x")
-	_, err := w.append(mailroom.Append{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next", Parts: mailroom.Text("on")}}}})
-	wantCode(t, err, mailroom.Invalid)
+	_, err := w.append(mailroom.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{Name: "on", Thread: "next", Parts: mailroom.Text("on")}}}})
+	wantCode(t, err, mailroom.CodeInvalid)
 	w.end(completed("done"))
 	wantEqual(t, "deliveries", len(w.sent), 0)
 }
@@ -275,39 +275,39 @@ func TestAWaitForOneselfOrAnAncestorIsRefused(t *testing.T) {
 		s.Lineage = []string{"grandparent"}
 		w.must(s)
 		w.mustStart("x")
-		_, err := w.append(mailroom.Append{Step: mailroom.Step{Sends: []mailroom.Send{{
+		_, err := w.append(mailroom.StepCommit{Step: mailroom.Step{Sends: []mailroom.Send{{
 			Name: "help", Thread: target, Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait,
 		}}}})
-		wantCode(t, err, mailroom.Invalid)
+		wantCode(t, err, mailroom.CodeInvalid)
 	}
 }
 
 func TestAMessageThatAnsweredATicketIsNotChanged(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("q", mailroom.Question), ask("may", mailroom.Approval))
+	w.park(false, ask("q", mailroom.TicketInput), ask("may", mailroom.TicketApproval))
 	first := w.must(in("", "n")) // the run goes on waiting for the approval
 	later := w.must(in(mailroom.ModeSteer, "later"))
 	for state, do := range map[string]func() error{
 		"edited": func() error { return w.edit(first.Message, "other words") }, "retracted": func() error { return w.retract(first.Message) },
 	} {
-		if err := do(); mailroom.CodeOf(err) != mailroom.Conflict || !strings.Contains(err.Error(), "has answered a ticket") {
+		if err := do(); mailroom.CodeOf(err) != mailroom.CodeConflict || !strings.Contains(err.Error(), "has answered a ticket") {
 			t.Errorf("%s: %v", state, err)
 		}
 	}
 	if err := w.edit(later.Message, "this one has answered nothing"); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.decide(w.decision("may", mailroom.Approve)); err != nil {
+	if _, err := w.decide(w.decision("may", mailroom.VerdictApprove)); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.edit(first.Message, "other words"); mailroom.CodeOf(err) != mailroom.Conflict {
+	if err := w.edit(first.Message, "other words"); mailroom.CodeOf(err) != mailroom.CodeConflict {
 		t.Errorf("edited before the claim: %v", err)
 	}
 	w.mustStart("x")
 	if got := len(body[mailroom.RunStarted](t, w.last()).Messages); got != 2 {
 		t.Errorf("%d messages read", got)
 	}
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
 	if r := w.runs["x"]; len(r.Spent) != 0 {
 		t.Errorf("after a step that covers it: %v", r.Spent)
 	}
@@ -317,18 +317,18 @@ func TestARepeatedSettleAsksTheSame(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "x"))
 	c := w.mustStart("x")
-	first := parked(false, ask("q", mailroom.Question))
+	first := parked(false, ask("q", mailroom.TicketInput))
 	first.Claim, first.Number = c, 1
 	w.end(first)
-	again := parked(false, ask("q", mailroom.Question))
+	again := parked(false, ask("q", mailroom.TicketInput))
 	again.Claim, again.Number = c, 1
 	if _, err := w.settle(again); err != nil {
 		t.Errorf("the same again: %v", err)
 	}
-	other := parked(false, ask("q", mailroom.Question))
-	other.Asks = append(other.Asks, ask("p", mailroom.Question))
+	other := parked(false, ask("q", mailroom.TicketInput))
+	other.Asks = append(other.Asks, ask("p", mailroom.TicketInput))
 	other.Claim, other.Number = c, 1
-	if _, err := w.settle(other); mailroom.CodeOf(err) != mailroom.Conflict && mailroom.CodeOf(err) != mailroom.LeaseLost {
+	if _, err := w.settle(other); mailroom.CodeOf(err) != mailroom.CodeConflict && mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("with another ticket: %v", err)
 	}
 	wantEqual(t, "tickets", len(w.asks), 1)

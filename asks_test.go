@@ -12,14 +12,14 @@ import (
 
 func ask(name string, kind mailroom.TicketKind) mailroom.Ask {
 	a := mailroom.Ask{Name: name, Kind: kind, Prompt: "what about " + name + "?"}
-	if kind == mailroom.Timer {
+	if kind == mailroom.TicketTimer {
 		a.After = time.Hour
 	}
 	return a
 }
 
 func parked(any bool, asks ...mailroom.Ask) mailroom.Settle {
-	s := mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{Any: any}, Asks: asks}
+	s := mailroom.Settle{Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Any: any}, Asks: asks}
 	for _, a := range asks {
 		s.Wait.Names = append(s.Wait.Names, a.Name)
 	}
@@ -48,7 +48,7 @@ func (w *world) decision(name string, v mailroom.Verdict) mailroom.Decision {
 	w.t.Helper()
 	k := w.ticket(name)
 	d := mailroom.Decision{Ticket: k.ID, Verdict: v, Digest: k.Digest, By: "ann"}
-	if v == mailroom.Answer {
+	if v == mailroom.VerdictAnswer {
 		d.Answer = json.RawMessage(`"yes"`)
 	}
 	return d
@@ -60,7 +60,7 @@ func (w *world) decide(d mailroom.Decision) (k *mailroom.Ticket, err error) {
 	if asked := w.asks[d.Ticket]; asked != nil {
 		runs = append(runs, asked.Run)
 	}
-	err = w.do(mailroom.ScopeHead, runs, func(l *mailroom.Loaded) error {
+	err = w.do(mailroom.ScopeHead, runs, func(l *mailroom.ThreadState) error {
 		k, err = l.Decide(d, w.now)
 		return err
 	})

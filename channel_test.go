@@ -14,9 +14,9 @@ func TestWhatIsSaidOnTheWayIsInternalAndNoReply(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
-	w.step(mailroom.Append{
-		Message: &mailroom.Said{ID: "m1", Text: "let me look"},
-		Step:    mailroom.Step{Aside: true, Entries: []mailroom.Note{{Kind: mailroom.KindToolStarted, Body: json.RawMessage(`{}`)}}},
+	w.step(mailroom.StepCommit{
+		Message: &mailroom.PartialText{ID: "m1", Text: "let me look"},
+		Step:    mailroom.Step{Internal: true, Entries: []mailroom.AgentEntry{{Kind: mailroom.KindToolStarted, Body: json.RawMessage(`{}`)}}},
 	})
 	wantEqual(t, "deliveries of an aside", len(w.sent), 0)
 	if w.runs["x"].Reply != nil {
@@ -38,7 +38,7 @@ func TestARunThatOnlySpokeAsideEndsWithoutAReply(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
-	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "let me look"}, Step: mailroom.Step{Aside: true}})
+	w.step(mailroom.StepCommit{Message: &mailroom.PartialText{ID: "m1", Text: "let me look"}, Step: mailroom.Step{Internal: true}})
 	w.end(completed(""))
 	wantEqual(t, "deliveries", len(w.sent), 1)
 	wantEqual(t, "what is told", w.sent[0].Messages[0].Parts[0].Type, "data")
@@ -49,8 +49,8 @@ func TestARunThatFailsAfterItSpokeIsToldToHaveFailed(t *testing.T) {
 	w.row.DeliverTo = "chat"
 	w.must(in("", "x"))
 	w.mustStart("x")
-	w.step(mailroom.Append{Message: &mailroom.Said{ID: "m1", Text: "half of it"}})
-	w.end(mailroom.Settle{Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}})
+	w.step(mailroom.StepCommit{Message: &mailroom.PartialText{ID: "m1", Text: "half of it"}})
+	w.end(mailroom.Settle{Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
 	wantEqual(t, "deliveries", len(w.sent), 2)
 	wantEqual(t, "first", w.sent[0].Messages[0].Parts[0].Text, "half of it")
 	if end := string(w.sent[1].Messages[0].Parts[0].Data); !strings.Contains(end, `"status":"failed"`) {
@@ -67,9 +67,9 @@ func messageIn(t *testing.T, e mailroom.Entry) (mailroom.Message, bool) {
 }
 
 func TestAnEventThatHoldsKeepsMessagesInTheQueue(t *testing.T) {
-	for holds, want := range map[bool]mailroom.Disposition{false: mailroom.WasResumed, true: mailroom.WasQueued} {
+	for holds, want := range map[bool]mailroom.Disposition{false: mailroom.DispositionResumed, true: mailroom.DispositionQueued} {
 		w := newWorld(t)
-		hook := ask("hook", mailroom.Event)
+		hook := ask("hook", mailroom.TicketEvent)
 		hook.Holds = holds
 		w.park(false, hook)
 		wantEqual(t, "a message", w.must(in("", "n")).Disposition, want)
@@ -77,34 +77,34 @@ func TestAnEventThatHoldsKeepsMessagesInTheQueue(t *testing.T) {
 			continue
 		}
 		_, err := w.submit(in(mailroom.ModeReject, "r"))
-		wantCode(t, err, mailroom.Busy)
-		wantEqual(t, "a steered one", w.must(in(mailroom.ModeSteer, "s")).Disposition, mailroom.WasSteered)
+		wantCode(t, err, mailroom.CodeBusy)
+		wantEqual(t, "a steered one", w.must(in(mailroom.ModeSteer, "s")).Disposition, mailroom.DispositionSteered)
 		wantEqual(t, "run x", w.state("x"), "waiting")
 	}
 }
 
 func TestOnlyAnEventHolds(t *testing.T) {
-	for _, kind := range []mailroom.TicketKind{mailroom.Approval, mailroom.Question, mailroom.Timer} {
+	for _, kind := range []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketTimer} {
 		a := ask("a", kind)
 		a.Holds = true
-		wantCode(t, a.Check(), mailroom.Invalid)
+		wantCode(t, a.Check(), mailroom.CodeInvalid)
 	}
 }
 
 func TestARunForOneAttemptIsNotRetriedButTakenUpWhenItsWorkerIsLost(t *testing.T) {
 	for class, want := range map[mailroom.Class]mailroom.Class{
-		mailroom.Outage: mailroom.Exhausted, mailroom.Transient: mailroom.Exhausted, mailroom.Permanent: mailroom.Permanent,
+		mailroom.ClassUnavailable: mailroom.ClassExhausted, mailroom.ClassTransient: mailroom.ClassExhausted, mailroom.ClassPermanent: mailroom.ClassPermanent,
 	} {
 		w := newWorld(t)
 		s := in("", "a")
-		s.Once = true
+		s.NoRetry = true
 		w.must(s)
 		w.mustStart("a")
 		w.expire()
 		w.now = w.row.Due.At
 		w.mustStart("a")
 		r := w.end(failed(class))
-		wantEqual(t, "status", r.Status, mailroom.Failed)
+		wantEqual(t, "status", r.Status, mailroom.StatusFailed)
 		wantEqual(t, "class", r.Error.Class, want)
 	}
 }

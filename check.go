@@ -147,12 +147,12 @@ func (in *Submit) checkDrafts() error {
 			at = fmt.Sprintf("messages[%d].", i)
 		}
 		if d.Role == "" {
-			d.Role = User
+			d.Role = RoleUser
 		}
 		if d.Visibility == "" {
 			d.Visibility = VisibleAll
 		}
-		if d.Role != User && d.Role != System {
+		if d.Role != RoleUser && d.Role != RoleSystem {
 			return invalid(at+"role", "must be user or system", string(d.Role))
 		}
 		if d.Visibility != VisibleAll && d.Visibility != VisibleInternal {
@@ -250,7 +250,7 @@ func (in *Submit) priority() int {
 
 // digested is what the digest of a submit is made of.
 type digested struct {
-	Messages  []Draft
+	Messages  []NewMessage
 	Agent     string
 	Mode      Mode
 	Priority  int

@@ -18,7 +18,7 @@ type Claimant struct {
 // Claim starts the next attempt of what is due, for a worker that serves agent.
 // alone allows a run on its last chance, and only such a run. It returns nil,
 // and sets Due right, if nothing that fits is due.
-func (t *Loaded) Claim(by Claimant, agent string, alone bool, now time.Time) *Run {
+func (t *ThreadState) Claim(by Claimant, agent string, alone bool, now time.Time) *Run {
 	t.promote(now)
 	t.fire(now)
 	r := t.next(now)
@@ -34,7 +34,7 @@ func (t *Loaded) Claim(by Claimant, agent string, alone bool, now time.Time) *Ru
 	if r.Outages > 0 { // time in which nobody would take it is none of the outage
 		r.OutageSince = r.OutageSince.Add(now.Sub(r.AvailableAt))
 	}
-	r.Status, r.Started, r.Resumes, r.Wait = Running, true, false, nil
+	r.Status, r.Started, r.Resumes, r.Wait = StatusRunning, true, false, nil
 	r.Attempt++
 	if r.StartedAt.IsZero() {
 		r.StartedAt = now
@@ -52,7 +52,7 @@ func (t *Loaded) Claim(by Claimant, agent string, alone bool, now time.Time) *Ru
 
 // Input returns the messages that r was started for, if they were submitted in
 // this transaction; otherwise they are to be read from the log.
-func (t *Loaded) Input(r *Run) []Message {
+func (t *ThreadState) Input(r *Run) []Message {
 	var input []Message
 	for _, in := range r.Inputs {
 		i := slices.IndexFunc(t.said, func(m Message) bool { return m.Seq == in.Seq })
@@ -95,7 +95,7 @@ func (r *Run) reads() []int64 {
 }
 
 // answered are the tickets of a wait that are no longer open.
-func (t *Loaded) answered(r *Run) []string {
+func (t *ThreadState) answered(r *Run) []string {
 	var ids []string
 	if r.Wait == nil {
 		return nil
@@ -109,9 +109,9 @@ func (t *Loaded) answered(r *Run) []string {
 }
 
 // next is what a claim at now would start.
-func (t *Loaded) next(now time.Time) *Run {
+func (t *ThreadState) next(now time.Time) *Run {
 	if c := t.current(); c != nil {
-		if c.Status == Queued && !c.AvailableAt.After(now) {
+		if c.Status == StatusQueued && !c.AvailableAt.After(now) {
 			return c
 		}
 		return nil
@@ -123,10 +123,10 @@ func (t *Loaded) next(now time.Time) *Run {
 }
 
 // fence returns the run of a claim that still holds.
-func (t *Loaded) fence(c Claim) (*Run, error) {
+func (t *ThreadState) fence(c Claim) (*Run, error) {
 	r := t.runs[c.Run]
-	if r == nil || t.Current != c.Run || r.Status != Running || r.Attempt != c.Attempt {
-		return nil, Errorf(LeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
+	if r == nil || t.Current != c.Run || r.Status != StatusRunning || r.Attempt != c.Attempt {
+		return nil, Errorf(CodeLeaseLost, "attempt %d no longer holds run %s", c.Attempt, c.Run)
 	}
 	return r, nil
 }
@@ -137,18 +137,18 @@ func (r *Run) numbered(c Claim, number int, sum string) (repeat bool, err error)
 	last := r.LastStep
 	if last.Attempt == c.Attempt && last.Step == number {
 		if last.Digest != sum {
-			return false, Errorf(Conflict, "step %d of run %s was made with other content", number, r.ID)
+			return false, Errorf(CodeConflict, "step %d of run %s was made with other content", number, r.ID)
 		}
 		return true, nil
 	}
 	if number != r.Step+1 {
-		return false, Errorf(Conflict, "step %d of run %s does not follow step %d", number, r.ID, r.Step)
+		return false, Errorf(CodeConflict, "step %d of run %s does not follow step %d", number, r.ID, r.Step)
 	}
 	return false, nil
 }
 
 // Holds reports whether the worker has the claim.
-func (t *Loaded) Holds(worker string, c Claim) bool {
+func (t *ThreadState) Holds(worker string, c Claim) bool {
 	_, err := t.fence(c)
 	return err == nil && t.Worker == worker
 }

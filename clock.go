@@ -16,11 +16,11 @@ func replan(at, last, now time.Time) time.Time {
 	return now.Add(max(at.Sub(last), 0))
 }
 
-// FollowClock plans the thread's next work again if the clock went back since the row
+// ReplanAfterClockStep plans the thread's next work again if the clock went back since the row
 // was written: a retry, the end of a claim, and the turn of a queue. Its current run
 // must be loaded. What was asked for as a time of the clock stays: NotBefore, and when
 // a ticket expires.
-func (t *Loaded) FollowClock(now time.Time) {
+func (t *ThreadState) ReplanAfterClockStep(now time.Time) {
 	last := t.UpdatedAt
 	if t.Due.At.IsZero() || !last.After(now.Add(ClockSlack)) {
 		return
@@ -31,11 +31,11 @@ func (t *Loaded) FollowClock(now time.Time) {
 	case c == nil:
 		t.Due.At = replan(t.Due.At, last, now)
 		t.head.At = replan(t.head.At, last, now)
-	case c.Status == Queued:
+	case c.Status == StatusQueued:
 		c.AvailableAt = replan(c.AvailableAt, last, now)
 		t.Due.At = c.AvailableAt
 		t.touch(c)
-	case c.Status == Running:
+	case c.Status == StatusRunning:
 		c.ClaimEnds = replan(c.ClaimEnds, last, now)
 		t.Due.At = c.ClaimEnds
 		t.touch(c)

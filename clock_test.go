@@ -17,13 +17,13 @@ func TestAClockThatWentBackMakesNothingWaitLonger(t *testing.T) {
 		due, want   time.Duration
 		held, stays bool
 	}{
-		{"a retry", mailroom.Queued, time.Hour, time.Hour + 5*time.Second, 5 * time.Second, false, false},
-		{"a retry that was overdue", mailroom.Queued, time.Hour, time.Hour - time.Second, 0, false, false},
-		{"a retry that is due", mailroom.Queued, time.Hour, -time.Second, -time.Second, false, false},
-		{"a retry by this clock", mailroom.Queued, -time.Second, 5 * time.Second, 5 * time.Second, false, true},
-		{"a small step", mailroom.Queued, time.Second, 5 * time.Second, 5 * time.Second, false, true},
-		{"the end of a claim", mailroom.Running, time.Hour, 2 * time.Hour, time.Hour, false, false},
-		{"a ticket", mailroom.Waiting, time.Hour, 2 * time.Hour, 2 * time.Hour, false, true},
+		{"a retry", mailroom.StatusQueued, time.Hour, time.Hour + 5*time.Second, 5 * time.Second, false, false},
+		{"a retry that was overdue", mailroom.StatusQueued, time.Hour, time.Hour - time.Second, 0, false, false},
+		{"a retry that is due", mailroom.StatusQueued, time.Hour, -time.Second, -time.Second, false, false},
+		{"a retry by this clock", mailroom.StatusQueued, -time.Second, 5 * time.Second, 5 * time.Second, false, true},
+		{"a small step", mailroom.StatusQueued, time.Second, 5 * time.Second, 5 * time.Second, false, true},
+		{"the end of a claim", mailroom.StatusRunning, time.Hour, 2 * time.Hour, time.Hour, false, false},
+		{"a ticket", mailroom.StatusWaiting, time.Hour, 2 * time.Hour, 2 * time.Hour, false, true},
 		{"a queue", "", time.Hour, time.Hour, 0, false, false},
 		{"a run that is put off", "", time.Hour, 2 * time.Hour, 2 * time.Hour, true, true},
 	} {
@@ -36,18 +36,18 @@ func TestAClockThatWentBackMakesNothingWaitLonger(t *testing.T) {
 			if c.held {
 				row.HeldAt = in(c.due)
 			}
-			l := mailroom.Load(row)
+			l := mailroom.NewThreadState(row)
 			if c.status != "" {
-				l.Adopt(run)
+				l.AddRun(run)
 			}
-			l.FollowClock(now)
+			l.ReplanAfterClockStep(now)
 			if got := l.Due.At; !got.Equal(in(c.want)) || l.Changed() == c.stays {
 				t.Errorf("due at %s, changed %t, want %s, %t", got, l.Changed(), in(c.want), !c.stays)
 			}
-			if at := run.AvailableAt; c.status == mailroom.Queued && !at.Equal(in(c.want)) {
+			if at := run.AvailableAt; c.status == mailroom.StatusQueued && !at.Equal(in(c.want)) {
 				t.Errorf("the run may be claimed from %s on, want %s", at, in(c.want))
 			}
-			if at := run.ClaimEnds; c.status == mailroom.Running && !at.Equal(in(c.want)) {
+			if at := run.ClaimEnds; c.status == mailroom.StatusRunning && !at.Equal(in(c.want)) {
 				t.Errorf("the claim ends at %s, want %s", at, in(c.want))
 			}
 		})

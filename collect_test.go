@@ -43,13 +43,13 @@ func TestCollectJoinsNoRunThatWasClaimedBefore(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
-	w.end(failed(mailroom.Permanent))
+	w.end(failed(mailroom.ClassPermanent))
 	if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
 		t.Fatal(err)
 	}
 	out := w.must(in(mailroom.ModeCollect, "n"))
 	wantEqual(t, "run", out.Run, "n")
-	wantEqual(t, "disposition", out.Disposition, mailroom.WasQueued)
+	wantEqual(t, "disposition", out.Disposition, mailroom.DispositionQueued)
 }
 
 func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
@@ -58,7 +58,7 @@ func TestARunThatIsFullCollectsNothingMore(t *testing.T) {
 	w.mustStart("x")
 	collect := func(run string, size int) mailroom.Submitted {
 		s := in(mailroom.ModeCollect, run)
-		s.Messages = []mailroom.Draft{{Parts: mailroom.Text(strings.Repeat("m", size))}}
+		s.Messages = []mailroom.NewMessage{{Parts: mailroom.Text(strings.Repeat("m", size))}}
 		return w.must(s)
 	}
 	for i, e := range []struct {

@@ -19,21 +19,21 @@ type ChildEnd struct {
 
 // Outgoing hands over what the transitions since the last call send to other
 // threads. It commits with them or not at all.
-func (t *Loaded) Outgoing() (sends []Submit, ended []ChildEnd) {
+func (t *ThreadState) Outgoing() (sends []Submit, ended []ChildEnd) {
 	sends, ended = t.outgoing, t.ended
 	t.outgoing, t.ended = nil, nil
 	return sends, ended
 }
 
 // deliver sends what entry seq says to the thread that this one delivers to.
-func (t *Loaded) deliver(r *Run, seq int64, parts []Part, now time.Time) {
+func (t *ThreadState) deliver(r *Run, seq int64, parts []Part, now time.Time) {
 	if t.DeliverTo == "" || len(r.Lineage) >= MaxHops {
 		return
 	}
 	at := strconv.FormatInt(seq, 10)
 	t.outgoing = append(t.outgoing, Submit{
 		Thread: t.DeliverTo, Run: DeriveID("deliver", r.ID, at), Key: r.ID + "/" + at,
-		Messages: []Draft{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: Acting(t.Owner),
+		Messages: []NewMessage{{Parts: parts}}, Sender: r.Agent, Owner: t.Owner, By: Acting(t.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Parent: r.ID, ParentThread: t.ID,
 		Lineage: append(slices.Clone(r.Lineage), t.ID),
 	})
@@ -58,9 +58,9 @@ func ticketParts(k *Ticket) []Part {
 // ended. Who was given a reply sees the end of a run that completed; that one failed
 // is told also after words that it said on the way. What was superseded or retracted
 // is nobody's news.
-func (t *Loaded) report(r *Run, seq int64, now time.Time) {
-	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == Failed
-	if untold && r.Reason != BySupersede && r.Reason != ByRetract {
+func (t *ThreadState) report(r *Run, seq int64, now time.Time) {
+	untold := r.Reply == nil || strings.TrimSpace(*r.Reply) == "" || r.Status == StatusFailed
+	if untold && r.Reason != ReasonSuperseded && r.Reason != ReasonRetracted {
 		t.deliver(r, seq, []Part{{Type: "data", Data: r.ending()}}, now)
 	}
 	c := r.Caller
@@ -72,7 +72,7 @@ func (t *Loaded) report(r *Run, seq int64, now time.Time) {
 		at := strconv.FormatInt(seq, 10) // a run that is retried ends again, with the same attempt if it never starts
 		t.outgoing = append(t.outgoing, Submit{
 			Thread: c.Thread, Run: DeriveID("answer", r.ID, at), Key: r.ID + "/answer/" + at,
-			Messages: []Draft{{Parts: []Part{{Type: "data", Data: r.ending()}}, Visibility: VisibleInternal}},
+			Messages: []NewMessage{{Parts: []Part{{Type: "data", Data: r.ending()}}, Visibility: VisibleInternal}},
 			Sender:   r.Agent, Owner: t.Owner, Origin: Origin{Via: "wake", Sender: r.Agent}, Parent: c.Run,
 		})
 	}
@@ -100,10 +100,10 @@ func (r *Run) ending() json.RawMessage {
 
 // ChildOf finds the child that a repeated send of run made before, and its end,
 // nil while it goes on: a ticket that is asked anew must not wait for what was.
-func (t *Loaded) ChildOf(run, name, child string) (*ChildEnd, error) {
+func (t *ThreadState) ChildOf(run, name, child string) (*ChildEnd, error) {
 	r := t.runs[child]
 	if r == nil || r.Caller == nil || r.Caller.Answer != AnswerWait {
-		return nil, Errorf(Conflict, "send %q of run %s was made before, without waiting for its end", name, run)
+		return nil, Errorf(CodeConflict, "send %q of run %s was made before, without waiting for its end", name, run)
 	}
 	if !r.Status.Finished() {
 		return nil, nil
@@ -114,12 +114,12 @@ func (t *Loaded) ChildOf(run, name, child string) (*ChildEnd, error) {
 
 // ChildEnded decides the ticket of a child that has ended, if anybody still
 // waits for it.
-func (t *Loaded) ChildEnded(e ChildEnd, now time.Time) {
+func (t *ThreadState) ChildEnded(e ChildEnd, now time.Time) {
 	k := t.tickets[TicketID(e.Run, e.Name)]
 	if k == nil || k.State != TicketOpen || t.runs[k.Run] == nil {
 		return
 	}
 	t.promote(now)
-	t.decide(k, Decision{Verdict: Answer, Answer: e.Answer, By: "run:" + e.Child}, now)
+	t.decide(k, Decision{Verdict: VerdictAnswer, Answer: e.Answer, By: "run:" + e.Child}, now)
 	t.schedule(now)
 }

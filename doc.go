@@ -7,7 +7,7 @@
 // run carries its [Claim], so a worker that lost its claim can commit nothing.
 //
 // This package holds the nouns, the seams ([Store], [Agent], [Session]) and one
-// pure transition per rule, as methods of a [Loaded] thread. It does no I/O,
+// pure transition per rule, as methods of a [ThreadState] thread. It does no I/O,
 // reads no clock and makes no ids: they come in. Package ledger runs the
 // transitions in transactions; package engine runs agents on what is due.
 package mailroom

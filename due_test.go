@@ -45,7 +45,7 @@ func TestAStartedRunIsFinishedBeforeAnotherStarts(t *testing.T) {
 	w.mustStart("a")
 	w.must(urgent("b", 0))
 	wantEqual(t, "due while a runs", w.row.Due, mailroom.Due{})
-	w.end(failed(mailroom.Transient))
+	w.end(failed(mailroom.ClassTransient))
 	wantEqual(t, "due in backoff", w.row.Due, mailroom.Due{At: w.now.Add(250 * time.Millisecond), Agent: "echo", Priority: 128})
 	if r := w.start(); r != nil {
 		t.Errorf("started %s while a is in backoff", r.ID)

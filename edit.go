@@ -29,23 +29,23 @@ type ThreadPatch struct {
 
 // Retry puts a finished run back at the end of the queue. The attempt goes on
 // counting, so that a write of an old attempt can never fit again.
-func (t *Loaded) Retry(in Retry, now time.Time) (*Run, error) {
+func (t *ThreadState) Retry(in Retry, now time.Time) (*Run, error) {
 	r := t.runs[in.Run]
 	if r == nil {
-		return nil, Errorf(NotFound, "no run %s in thread %q", in.Run, t.ID)
+		return nil, Errorf(CodeNotFound, "no run %s in thread %q", in.Run, t.ID)
 	}
-	if r.Status != Failed && r.Status != Cancelled {
-		return nil, Errorf(Conflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
+	if r.Status != StatusFailed && r.Status != StatusCancelled {
+		return nil, Errorf(CodeConflict, "run %s is %s; only a failed or cancelled run can be retried", r.ID, r.Status)
 	}
 	if r.live() == 0 {
-		return nil, Errorf(Conflict, "all messages of run %s were retracted", r.ID)
+		return nil, Errorf(CodeConflict, "all messages of run %s were retracted", r.ID)
 	}
 	t.promote(now)
-	r.Status, r.Place = Queued, t.nextPlace()
+	r.Status, r.Place = StatusQueued, t.nextPlace()
 	r.Failures, r.Crashes, r.Lost, r.Outages, r.OutageSince = 0, 0, 0, 0, time.Time{}
 	r.Stop, r.StopBy, r.Reason, r.Error, r.Reply = "", "", "", nil, nil
 	r.StartedAt, r.FinishedAt = time.Time{}, time.Time{}
-	r.Held, r.NotBefore, r.AvailableAt = false, time.Time{}, now
+	r.Scheduled, r.NotBefore, r.AvailableAt = false, time.Time{}, now
 	r.Wait, r.Resumes = nil, false
 	if in.Fresh {
 		r.Checkpoint, r.Progress = nil, 0
@@ -65,7 +65,7 @@ func (t *Loaded) Retry(in Retry, now time.Time) (*Run, error) {
 
 // Edit replaces the content of a message that nobody has read. The run that
 // holds it must be loaded.
-func (t *Loaded) Edit(message string, parts []Part, now time.Time) error {
+func (t *ThreadState) Edit(message string, parts []Part, now time.Time) error {
 	if err := checkParts("", parts); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (t *Loaded) Edit(message string, parts []Part, now time.Time) error {
 
 // Retract takes a message back that nobody has read. A run whose last message
 // goes is cancelled.
-func (t *Loaded) Retract(message string, now time.Time) error {
+func (t *ThreadState) Retract(message string, now time.Time) error {
 	r, in, err := t.unread(message)
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (t *Loaded) Retract(message string, now time.Time) error {
 	t.append(KindRetracted, r, now, MessageRef{Message: message})
 	t.touch(r)
 	if r.NeverStarted() && r.live() == 0 {
-		r.Reason = ByRetract
-		t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: ByRetract})
+		r.Reason = ReasonRetracted
+		t.finish(r, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonRetracted})
 	}
 	t.schedule(now)
 	return nil
@@ -112,17 +112,17 @@ func (r *Run) live() int {
 
 // unread finds a message that may still be changed: of a run that was never
 // claimed, or steered and not yet taken.
-func (t *Loaded) unread(message string) (*Run, *Input, error) {
+func (t *ThreadState) unread(message string) (*Run, *Input, error) {
 	for _, r := range t.runs {
 		state, ok := r.MessageState(message)
 		if !ok {
 			continue
 		}
-		if state != Accepted {
+		if state != MessageAccepted {
 			return nil, nil, tooLate(message, state)
 		}
 		if slices.Contains(r.Spent, message) {
-			return nil, nil, Errorf(Conflict, "message %s has answered a ticket; send another message instead of changing it", message)
+			return nil, nil, Errorf(CodeConflict, "message %s has answered a ticket; send another message instead of changing it", message)
 		}
 		for i := range r.Steers {
 			if s := &r.Steers[i]; s.Message == message {
@@ -135,11 +135,11 @@ func (t *Loaded) unread(message string) (*Run, *Input, error) {
 			}
 		}
 	}
-	return nil, nil, tooLate(message, Read)
+	return nil, nil, tooLate(message, MessageRead)
 }
 
 // Patch changes the agent, the metadata or the delivery of the thread.
-func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
+func (t *ThreadState) Patch(p ThreadPatch, now time.Time) error {
 	if err := t.SeenBy(p.By); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (t *Loaded) Patch(p ThreadPatch, now time.Time) error {
 
 // mayDeliver refuses what may not be reached, and chains: a delivery thread has
 // no DeliverTo, or a reply would be delivered on and on.
-func (t *Loaded) mayDeliver(p ThreadPatch) error {
+func (t *ThreadState) mayDeliver(p ThreadPatch) error {
 	switch {
 	case p.DeliverTo == nil || *p.DeliverTo == "":
 		return nil
@@ -182,28 +182,28 @@ func (t *Loaded) mayDeliver(p ThreadPatch) error {
 	case p.Target != nil && !p.Target.CreatedAt.IsZero() && p.By != nil && !p.By.Sees(p.Target):
 		return noThread(p.Target.ID)
 	case p.Target != nil && p.Target.DeliverTo != "":
-		return Errorf(Conflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
+		return Errorf(CodeConflict, "thread %q delivers to %q itself; a delivery thread has no deliver_to", p.Target.ID, p.Target.DeliverTo)
 	case p.Source != nil && p.By != nil && !p.By.Sees(p.Source):
-		return Errorf(Conflict, "another thread delivers to this one; a delivery thread has no deliver_to")
+		return Errorf(CodeConflict, "another thread delivers to this one; a delivery thread has no deliver_to")
 	case p.Source != nil:
-		return Errorf(Conflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source.ID)
+		return Errorf(CodeConflict, "thread %q delivers to this one; a delivery thread has no deliver_to", p.Source.ID)
 	}
 	return nil
 }
 
 // Deletable refuses unless the thread exists and is idle.
-func (t *Loaded) Deletable() error {
+func (t *ThreadState) Deletable() error {
 	switch {
 	case t.CreatedAt.IsZero():
-		return Errorf(NotFound, "no thread %q", t.ID)
+		return Errorf(CodeNotFound, "no thread %q", t.ID)
 	case !t.idle():
-		return Errorf(Conflict, "thread %q has work; cancel its runs first", t.ID)
+		return Errorf(CodeConflict, "thread %q has work; cancel its runs first", t.ID)
 	}
 	return nil
 }
 
 // Purge forgets the entries below seq, which have so many bytes.
-func (t *Loaded) Purge(seq, bytes int64) {
+func (t *ThreadState) Purge(seq, bytes int64) {
 	t.FirstSeq = seq
 	t.Bytes -= bytes
 	t.change()
@@ -211,7 +211,7 @@ func (t *Loaded) Purge(seq, bytes int64) {
 
 // MarkDeleted makes the thread one that is gone for every caller, before its rows are
 // dropped.
-func (t *Loaded) MarkDeleted(now time.Time) {
+func (t *ThreadState) MarkDeleted(now time.Time) {
 	t.DeletedAt = now
 	t.change()
 }
@@ -219,5 +219,5 @@ func (t *Loaded) MarkDeleted(now time.Time) {
 // tooLate refuses a change in the same words, whether the run that read the
 // message still holds it or has ended.
 func tooLate(message, state string) error {
-	return Errorf(Conflict, "message %s is %s; only an unread message can be changed", message, state)
+	return Errorf(CodeConflict, "message %s is %s; only an unread message can be changed", message, state)
 }

@@ -11,7 +11,7 @@ import (
 // threeMessages submits run a with the messages a.1, a.2 and a.3.
 func threeMessages(w *world) {
 	s := in("", "a")
-	s.Messages = []mailroom.Draft{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	s.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
 	w.must(s)
 }
 
@@ -57,7 +57,7 @@ func TestRetractingTheLastMessageCancelsTheRun(t *testing.T) {
 	}
 	w.wantSince(seq, "message.retracted a, run.cancelled a")
 	wantEqual(t, "state", w.state("a"), "cancelled/retracted")
-	wantCode(t, func() error { _, err := w.retry(mailroom.Retry{Run: "a"}); return err }(), mailroom.Conflict)
+	wantCode(t, func() error { _, err := w.retry(mailroom.Retry{Run: "a"}); return err }(), mailroom.CodeConflict)
 	w.mustStart("b")
 }
 
@@ -66,7 +66,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 		"claimed":   func(w *world) { w.mustStart("a") },
 		"released":  func(w *world) { w.mustStart("a"); w.end(released()) },
 		"done":      func(w *world) { w.mustStart("a"); w.end(completed("ok")) },
-		"failed":    func(w *world) { w.mustStart("a"); w.end(failed(mailroom.Permanent)) },
+		"failed":    func(w *world) { w.mustStart("a"); w.end(failed(mailroom.ClassPermanent)) },
 		"cancelled": func(w *world) { w.interrupt() },
 		"retracted": func(w *world) {
 			if err := w.retract("a.1"); err != nil {
@@ -75,7 +75,7 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 		},
 		"retried after it was read": func(w *world) {
 			w.mustStart("a")
-			w.end(failed(mailroom.Permanent))
+			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -85,8 +85,8 @@ func TestOnlyAnUnreadMessageCanBeChanged(t *testing.T) {
 			w := newWorld(t)
 			threeMessages(w)
 			begin(w)
-			wantCode(t, w.edit("a.1", "late"), mailroom.Conflict)
-			wantCode(t, w.retract("a.1"), mailroom.Conflict)
+			wantCode(t, w.edit("a.1", "late"), mailroom.CodeConflict)
+			wantCode(t, w.retract("a.1"), mailroom.CodeConflict)
 		})
 	}
 }
@@ -95,7 +95,7 @@ func TestAnEditIsAMessage(t *testing.T) {
 	w := newWorld(t)
 	threeMessages(w)
 	for _, bad := range []string{"", "  ", "\x00", "\xff"} {
-		wantCode(t, w.edit("a.1", bad), mailroom.Invalid)
+		wantCode(t, w.edit("a.1", bad), mailroom.CodeInvalid)
 	}
 }
 
@@ -107,18 +107,18 @@ func TestTheStateOfAMessageOverItsLife(t *testing.T) {
 		wantEqual(t, "state", []any{got, ok}, []any{want, true})
 	}
 	w.must(in("", "a"))
-	want(mailroom.Accepted)
+	want(mailroom.MessageAccepted)
 	w.mustStart("a")
-	want(mailroom.Delivered)
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}})
-	want(mailroom.Read)
-	w.end(failed(mailroom.Transient))
-	want(mailroom.Read)
+	want(mailroom.MessageDelivered)
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}})
+	want(mailroom.MessageRead)
+	w.end(failed(mailroom.ClassTransient))
+	want(mailroom.MessageRead)
 	w.wait(time.Second)
 	w.mustStart("a")
-	want(mailroom.Read)
+	want(mailroom.MessageRead)
 	w.end(completed("ok"))
-	want(mailroom.Done)
+	want(mailroom.MessageDone)
 	if _, ok := w.runs["a"].MessageState("b.1"); ok {
 		t.Error("a run knows the state of another's message")
 	}
@@ -126,8 +126,8 @@ func TestTheStateOfAMessageOverItsLife(t *testing.T) {
 
 func TestTheStateOfAMessageThatWasNeverRead(t *testing.T) {
 	for want, end := range map[string]func(w *world) error{
-		mailroom.Superseded: func(w *world) error { w.interrupt(); return nil },
-		mailroom.Retracted:  func(w *world) error { return w.retract("a.1") },
+		mailroom.MessageSuperseded: func(w *world) error { w.interrupt(); return nil },
+		mailroom.MessageRetracted:  func(w *world) error { return w.retract("a.1") },
 	} {
 		w := newWorld(t)
 		w.must(in("", "a"))
@@ -145,13 +145,13 @@ func TestRetryByHand(t *testing.T) {
 	s.AgentVersion = "v1"
 	w.must(s)
 	w.mustStart("a")
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one", Checkpoint: json.RawMessage(`{"at":1}`)}})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one", Checkpoint: json.RawMessage(`{"at":1}`)}})
 	w.expire()
 	w.mustStart("a")
-	w.end(failed(mailroom.Transient))
+	w.end(failed(mailroom.ClassTransient))
 	w.wait(time.Second)
 	w.mustStart("a")
-	w.end(failed(mailroom.Permanent))
+	w.end(failed(mailroom.ClassPermanent))
 	w.must(in("", "b"))
 	seq := w.row.LastSeq
 	if _, err := w.retry(mailroom.Retry{Run: "a", By: "bob", AgentVersion: "v2"}); err != nil {
@@ -175,8 +175,8 @@ func TestRetryByHandCanForget(t *testing.T) {
 	s.AgentVersion = "v1"
 	w.must(s)
 	w.mustStart("a")
-	w.step(mailroom.Append{Step: mailroom.Step{Checkpoint: json.RawMessage(`{"at":1}`)}})
-	w.end(failed(mailroom.Permanent))
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Checkpoint: json.RawMessage(`{"at":1}`)}})
+	w.end(failed(mailroom.ClassPermanent))
 	r, err := w.retry(mailroom.Retry{Run: "a", Fresh: true, SameVersion: true, AgentVersion: "v2"})
 	if err != nil {
 		t.Fatal(err)
@@ -191,14 +191,14 @@ func TestRetryByHandIsForDeadLettersAndTheCancelled(t *testing.T) {
 		run   string
 		want  mailroom.Code
 	}{
-		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.Permanent)) }, "x", ""},
+		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", ""},
 		{"cancelled", func(w *world) { states["backoff"](w); w.interrupt() }, "x", ""},
 		{"superseded", func(w *world) { states["queued"](w); w.interrupt() }, "a", ""},
-		{"queued", states["queued"], "a", mailroom.Conflict},
-		{"running", states["running"], "x", mailroom.Conflict},
-		{"backoff", states["backoff"], "x", mailroom.Conflict},
-		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.Conflict},
-		{"unknown", states["queued"], "nobody", mailroom.NotFound},
+		{"queued", states["queued"], "a", mailroom.CodeConflict},
+		{"running", states["running"], "x", mailroom.CodeConflict},
+		{"backoff", states["backoff"], "x", mailroom.CodeConflict},
+		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", mailroom.CodeConflict},
+		{"unknown", states["queued"], "nobody", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -226,15 +226,15 @@ func TestARetriedRunThatWasNeverReadCanBeEdited(t *testing.T) {
 func TestThreadPatch(t *testing.T) {
 	w := newWorld(t)
 	patch := func(p mailroom.ThreadPatch) error {
-		return w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error { return l.Patch(p, w.now) })
+		return w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error { return l.Patch(p, w.now) })
 	}
 	agent, bad := "codex", "\x00"
-	wantCode(t, patch(mailroom.ThreadPatch{Agent: &agent}), mailroom.NotFound)
+	wantCode(t, patch(mailroom.ThreadPatch{Agent: &agent}), mailroom.CodeNotFound)
 	w.must(in("", "a"))
 	for _, p := range []mailroom.ThreadPatch{
 		{Metadata: json.RawMessage(`{`)}, {Metadata: json.RawMessage(`[1]`)}, {Agent: &agent, Metadata: json.RawMessage(`null`)}, {Agent: &bad},
 	} {
-		wantCode(t, patch(p), mailroom.Invalid)
+		wantCode(t, patch(p), mailroom.CodeInvalid)
 	}
 	if err := patch(mailroom.ThreadPatch{Agent: &agent, Metadata: json.RawMessage(` {"title":"x"}`)}); err != nil {
 		t.Fatal(err)
@@ -248,10 +248,10 @@ func TestOnlyAnIdleThreadCanBeDeleted(t *testing.T) {
 		w := newWorld(t)
 		if state != "idle" {
 			begin(w)
-			wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.Conflict)
+			wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.CodeConflict)
 			continue
 		}
-		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.NotFound)
+		wantCode(t, w.load(mailroom.ScopeRow, "").Deletable(), mailroom.CodeNotFound)
 		w.must(in("", "a"))
 		w.mustStart("a")
 		w.end(completed("ok"))

@@ -83,7 +83,7 @@ func (s *EffectState) Doubt(input json.RawMessage) Ask {
 		input = mustJSON(map[string]any{"digest": s.Input, "bytes": len(input)})
 	}
 	return Ask{
-		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: Approval, Answers: true,
+		Name: fmt.Sprintf("effect:%s#%d", s.Name, s.Tries), Kind: TicketApproval, Answers: true,
 		Prompt:    fmt.Sprintf("Nobody knows whether %q happened. Approve to do it again, answer with its result, or deny.", s.Name),
 		Action:    s.Name,
 		Arguments: input,

@@ -145,7 +145,7 @@ func (s settled) appendJSON(b []byte) []byte {
 const maxAppended = 16 << 10
 
 func (d digested) appendJSON(b []byte) []byte {
-	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m Draft) []byte {
+	b = appendList(appendName(append(b, '{'), "Messages"), d.Messages, func(b []byte, m NewMessage) []byte {
 		b = appendString(appendName(append(b, '{'), "Role"), string(m.Role))
 		b = appendList(appendName(b, "Parts"), m.Parts, func(b []byte, p Part) []byte { return p.appendJSON(b) })
 		return append(appendString(appendName(b, "Visibility"), m.Visibility), '}')

@@ -28,8 +28,8 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 	list := func(t *rapid.T, name string) []string {
 		return rapid.SliceOfN(text, 0, 3).Draw(t, name)
 	}
-	draft := rapid.Custom(func(t *rapid.T) Draft {
-		return Draft{Role: Role(text.Draw(t, "role")), Parts: rapid.SliceOfN(part, 0, 2).Draw(t, "parts"), Visibility: text.Draw(t, "visibility")}
+	draft := rapid.Custom(func(t *rapid.T) NewMessage {
+		return NewMessage{Role: Role(text.Draw(t, "role")), Parts: rapid.SliceOfN(part, 0, 2).Draw(t, "parts"), Visibility: text.Draw(t, "visibility")}
 	})
 	bodies := rapid.Custom(func(t *rapid.T) any {
 		s := func() string { return text.Draw(t, "text") }
@@ -56,9 +56,9 @@ func TestBodiesAreEncodedAsEncodingJSONDoes(t *testing.T) {
 			}
 		}
 		if rapid.Bool().Draw(t, "settled") {
-			s := settled{Outcome: Complete, Failure: s()}
+			s := settled{Outcome: OutcomeComplete, Failure: s()}
 			if rapid.Bool().Draw(t, "said") {
-				s.Message = &Said{ID: text.Draw(t, "id"), Text: text.Draw(t, "text"), Truncated: rapid.Bool().Draw(t, "cut")}
+				s.Message = &PartialText{ID: text.Draw(t, "id"), Text: text.Draw(t, "text"), Truncated: rapid.Bool().Draw(t, "cut")}
 				s.Wait = &Wait{Names: list(t, "names")}
 			}
 			return s
@@ -107,9 +107,9 @@ func TestADigestIsThatOfTheJSON(t *testing.T) {
 
 func TestAShortAndALongSubmitHaveTheDigestOfTheirJSON(t *testing.T) {
 	for _, n := range []int{1, maxAppended, maxAppended + 1} {
-		in := &Submit{Messages: []Draft{{Role: User, Parts: Text(strings.Repeat("<", n))}}, Agent: "a", SetAgent: true, Mode: ModeQueue}
+		in := &Submit{Messages: []NewMessage{{Role: RoleUser, Parts: Text(strings.Repeat("<", n))}}, Agent: "a", SetAgent: true, Mode: ModeQueue}
 		raw, err := json.Marshal(struct {
-			Messages  []Draft
+			Messages  []NewMessage
 			Agent     string
 			Mode      Mode
 			Priority  int

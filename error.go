@@ -12,19 +12,19 @@ import (
 type Code string
 
 const (
-	Invalid         Code = "invalid"         // the input breaks a rule
-	Unauthenticated Code = "unauthenticated" // no identity, or a wrong one
-	Forbidden       Code = "forbidden"       // known, but not allowed to
-	QuotaExceeded   Code = "quota"           // its owner has all it may have
-	NotFound        Code = "not_found"       // no such thing, or not yours
-	Conflict        Code = "conflict"        // contradicts what is already written
-	Busy            Code = "busy"            // mode reject met a busy thread
-	LeaseLost       Code = "lease_lost"      // the claim was taken away: stop working
-	Gone            Code = "gone"            // it was there and has expired
-	TooLarge        Code = "too_large"       // over a size limit
-	RateLimited     Code = "rate_limited"    // later, see RetryAfter
-	Internal        Code = "internal"        // our fault
-	Unavailable     Code = "unavailable"     // outcome unknown: repeat it, see RetryAfter
+	CodeInvalid         Code = "invalid"         // the input breaks a rule
+	CodeUnauthenticated Code = "unauthenticated" // no identity, or a wrong one
+	CodeForbidden       Code = "forbidden"       // known, but not allowed to
+	CodeQuotaExceeded   Code = "quota"           // its owner has all it may have
+	CodeNotFound        Code = "not_found"       // no such thing, or not yours
+	CodeConflict        Code = "conflict"        // contradicts what is already written
+	CodeBusy            Code = "busy"            // mode reject met a busy thread
+	CodeLeaseLost       Code = "lease_lost"      // the claim was taken away: stop working
+	CodeGone            Code = "gone"            // it was there and has expired
+	CodeTooLarge        Code = "too_large"       // over a size limit
+	CodeRateLimited     Code = "rate_limited"    // later, see RetryAfter
+	CodeInternal        Code = "internal"        // our fault
+	CodeUnavailable     Code = "unavailable"     // outcome unknown: repeat it, see RetryAfter
 )
 
 // Error is a refusal with a code. Message is for the caller: it names the value
@@ -75,18 +75,18 @@ func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
-	return Internal
+	return CodeInternal
 }
 
 func tooLarge(location, message string, value any) *Error {
 	e := invalid(location, message, value)
-	e.Code = TooLarge
+	e.Code = CodeTooLarge
 	return e
 }
 
 func invalid(location, message string, value any) *Error {
 	return &Error{
-		Code:    Invalid,
+		Code:    CodeInvalid,
 		Message: fmt.Sprintf("%s: %s", location, message),
 		Fields:  []Field{{Location: location, Message: message, Value: value}},
 	}

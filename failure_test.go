@@ -26,7 +26,7 @@ func TestTheDelayOfARetryGrows(t *testing.T) {
 	w.must(s)
 	for _, want := range []time.Duration{250, 500, 1000, 2000, 4000, 8000, 16000, 30000, 30000} {
 		w.mustStart("a")
-		w.end(failed(mailroom.Transient))
+		w.end(failed(mailroom.ClassTransient))
 		wantNext(w, want*time.Millisecond)
 	}
 }
@@ -39,7 +39,7 @@ func TestJitterLengthensARetryByUpToAFifth(t *testing.T) {
 		w := newWorld(t)
 		w.must(in("", "a"))
 		w.mustStart("a")
-		s := failed(mailroom.Transient)
+		s := failed(mailroom.ClassTransient)
 		s.Jitter = c.jitter
 		w.end(s)
 		wantNext(w, c.want)
@@ -47,7 +47,7 @@ func TestJitterLengthensARetryByUpToAFifth(t *testing.T) {
 }
 
 func TestARetryIsNeverBeforeARetryAfter(t *testing.T) {
-	for _, class := range []mailroom.Class{mailroom.Transient, mailroom.Outage} {
+	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassUnavailable} {
 		for _, c := range []struct{ after, want time.Duration }{
 			{0, 250 * time.Millisecond},
 			{100 * time.Millisecond, 250 * time.Millisecond},
@@ -77,13 +77,13 @@ func TestFailuresAreBounded(t *testing.T) {
 		w.must(in("", "next"))
 		for n := 1; n < attempts; n++ {
 			w.mustStart("a")
-			wantEqual(t, "status", w.end(failed(mailroom.Transient)).Status, mailroom.Queued)
+			wantEqual(t, "status", w.end(failed(mailroom.ClassTransient)).Status, mailroom.StatusQueued)
 			w.now = w.row.Due.At
 		}
 		w.mustStart("a")
-		r := w.end(failed(mailroom.Transient))
-		wantEqual(t, "status", r.Status, mailroom.Failed)
-		wantEqual(t, "error", r.Error, &mailroom.RunError{Class: mailroom.Exhausted, Message: "no luck"})
+		r := w.end(failed(mailroom.ClassTransient))
+		wantEqual(t, "status", r.Status, mailroom.StatusFailed)
+		wantEqual(t, "error", r.Error, &mailroom.RunError{Class: mailroom.ClassExhausted, Message: "no luck"})
 		wantEqual(t, "attempts and failures", []int{r.Attempt, r.Failures}, []int{attempts, attempts})
 		wantEqual(t, "entry", body[mailroom.RunFailed](t, w.last()), mailroom.RunFailed{Error: *r.Error, Failures: attempts})
 		w.mustStart("next")
@@ -97,9 +97,9 @@ func TestAPermanentErrorIsADeadLetterAfterOneAttempt(t *testing.T) {
 	}
 	for i := range 50 {
 		w.mustStart(fmt.Sprint("r", i))
-		r := w.end(failed(mailroom.Permanent))
+		r := w.end(failed(mailroom.ClassPermanent))
 		wantEqual(t, "attempt", r.Attempt, 1)
-		wantEqual(t, "class", r.Error.Class, mailroom.Permanent)
+		wantEqual(t, "class", r.Error.Class, mailroom.ClassPermanent)
 	}
 	if r := w.start(); r != nil {
 		t.Errorf("started %s", r.ID)
@@ -111,9 +111,9 @@ func TestAnUnknownClassIsTransient(t *testing.T) {
 	w.must(in("", "a"))
 	w.mustStart("a")
 	r := w.end(failed("whatever"))
-	wantEqual(t, "status", r.Status, mailroom.Queued)
+	wantEqual(t, "status", r.Status, mailroom.StatusQueued)
 	wantEqual(t, "failures", r.Failures, 1)
-	wantEqual(t, "class", body[mailroom.RunRescheduled](t, w.last()).Error.Class, mailroom.Transient)
+	wantEqual(t, "class", body[mailroom.RunRescheduled](t, w.last()).Error.Class, mailroom.ClassTransient)
 }
 
 func TestAnOutageCostsNoFailureForADay(t *testing.T) {
@@ -122,18 +122,18 @@ func TestAnOutageCostsNoFailureForADay(t *testing.T) {
 	s.MaxAttempts = 1
 	w.must(s)
 	w.mustStart("a")
-	w.end(failed(mailroom.Outage))
+	w.end(failed(mailroom.ClassUnavailable))
 	first := w.now
 	delays := []time.Duration{}
 	for w.state("a") == "queued" {
 		delays = append(delays, w.row.Due.At.Sub(w.now))
 		w.now = w.row.Due.At
 		w.mustStart("a")
-		w.end(failed(mailroom.Outage))
+		w.end(failed(mailroom.ClassUnavailable))
 	}
 	r := w.runs["a"]
 	wantEqual(t, "state", w.state("a"), "failed")
-	wantEqual(t, "class", r.Error.Class, mailroom.Exhausted)
+	wantEqual(t, "class", r.Error.Class, mailroom.ClassExhausted)
 	wantEqual(t, "failures", r.Failures, 0)
 	if past := w.now.Sub(first); past < 24*time.Hour || past > 24*time.Hour+5*time.Minute {
 		t.Errorf("given up after %v, want about 24 h", past)
@@ -149,13 +149,13 @@ func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
-	w.end(failed(mailroom.Outage))
+	w.end(failed(mailroom.ClassUnavailable))
 	for i := range 3 {
 		w.now = w.row.Due.At.Add(7 * 24 * time.Hour)
 		w.mustStart("a")
 		putOff := 250 * time.Millisecond * (1<<(i+1) - 1) // and no more
 		wantEqual(t, "outage", w.now.Sub(w.runs["a"].OutageSince), putOff)
-		w.end(failed(mailroom.Outage))
+		w.end(failed(mailroom.ClassUnavailable))
 		wantEqual(t, "state", w.state("a"), "queued")
 		wantEqual(t, "outages", w.runs["a"].Outages, i+2)
 	}
@@ -163,20 +163,20 @@ func TestTimeInWhichNobodyTriesIsNoneOfAnOutage(t *testing.T) {
 
 func TestAnOutageEndsWithAStepOrAnotherError(t *testing.T) {
 	for name, between := range map[string]func(w *world){
-		"a step":            func(w *world) { w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}}); w.end(released()) },
-		"a transient error": func(w *world) { w.end(failed(mailroom.Transient)) },
+		"a step":            func(w *world) { w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}}); w.end(released()) },
+		"a transient error": func(w *world) { w.end(failed(mailroom.ClassTransient)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.must(in("", "a"))
 			w.mustStart("a")
-			w.end(failed(mailroom.Outage))
+			w.end(failed(mailroom.ClassUnavailable))
 			w.wait(23 * time.Hour)
 			w.mustStart("a")
 			between(w)
 			w.wait(2 * time.Hour)
 			w.mustStart("a")
-			w.end(failed(mailroom.Outage))
+			w.end(failed(mailroom.ClassUnavailable))
 			wantEqual(t, "state", w.state("a"), "queued")
 			wantNext(w, 250*time.Millisecond)
 		})
@@ -193,14 +193,14 @@ func TestThreeCrashesInARowAreADeadLetter(t *testing.T) {
 		wantEqual(t, "crashes", w.runs["a"].Crashes, n+1)
 		wantNext(w, want)
 	}
-	wantEqual(t, "last chance", w.row.Due.Alone, true)
+	wantEqual(t, "last chance", w.row.Due.LastAttempt, true)
 	w.mustStart("a")
 	seq := w.row.LastSeq
 	w.expire()
 	w.wantSince(seq, "run.failed a")
-	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.Crashed)
+	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
 	wantEqual(t, "failures", w.runs["a"].Failures, 0)
-	wantEqual(t, "last chance of the next", w.row.Due.Alone, false)
+	wantEqual(t, "last chance of the next", w.row.Due.LastAttempt, false)
 	w.mustStart("next")
 }
 
@@ -209,7 +209,7 @@ func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
 	w.must(in("", "a"))
 	for lost := 1; lost <= mailroom.MaxLost; lost++ {
 		w.mustStart("a")
-		if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+		if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 			l.Expire(&mailroom.Worker{ID: "w1", Uncharged: true}, nil, w.now)
 			return nil
 		}); err != nil {
@@ -218,7 +218,7 @@ func TestLostClaimsOfAnUnchargedWorkerAreNoCrashes(t *testing.T) {
 		wantEqual(t, "crashes and lost claims", []int{w.runs["a"].Crashes, w.runs["a"].Lost}, []int{0, lost})
 	}
 	wantEqual(t, "state", w.state("a"), "failed") // the bound of lost claims holds all the same
-	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.Crashed)
+	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
 }
 
 func TestAStepForgivesTheCrashesBefore(t *testing.T) {
@@ -236,7 +236,7 @@ func TestAStepForgivesTheCrashesBefore(t *testing.T) {
 				w.wait(time.Second)
 			}
 			w.mustStart("a")
-			w.step(mailroom.Append{Step: mailroom.Step{Name: "one", Record: c.record}})
+			w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one", NoProgress: c.record}})
 			wantEqual(t, "crashes", w.runs["a"].Crashes, c.want)
 		})
 	}
@@ -246,14 +246,14 @@ func TestTwentyLostClaimsInAllAreADeadLetter(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	for n := 1; n <= 20; n++ {
-		wantEqual(t, "last chance", w.row.Due.Alone, n == 20)
+		wantEqual(t, "last chance", w.row.Due.LastAttempt, n == 20)
 		w.mustStart("a")
-		w.step(mailroom.Append{Step: mailroom.Step{Name: "progress"}})
+		w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "progress"}})
 		w.expire()
 		w.wait(time.Second)
 	}
 	wantEqual(t, "state", w.state("a"), "failed")
-	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.Crashed)
+	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassCrashed)
 }
 
 func TestAReleaseCountsAsNothing(t *testing.T) {
@@ -283,7 +283,7 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 	c := w.mustStart("a")
 	flush := func(offset int, s string) {
 		t.Helper()
-		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error {
+		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error {
 			return l.Flush(c, mailroom.Partial{Thread: "t", Run: "a", Attempt: 1, Message: "a.1-1", Offset: offset, Text: s})
 		}); err != nil {
 			t.Fatal(err)
@@ -301,11 +301,11 @@ func TestWhatWasWrittenIsKeptWhenTheWorkerIsLost(t *testing.T) {
 }
 
 func TestPiecesGoWithTheirAttempt(t *testing.T) {
-	for _, s := range []mailroom.Settle{released(), failed(mailroom.Transient), failed(mailroom.Permanent), {Outcome: mailroom.Complete}} {
+	for _, s := range []mailroom.Settle{released(), failed(mailroom.ClassTransient), failed(mailroom.ClassPermanent), {Outcome: mailroom.OutcomeComplete}} {
 		w := newWorld(t)
 		w.must(in("", "a"))
 		c := w.mustStart("a")
-		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error {
+		if err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error {
 			return l.Flush(c, mailroom.Partial{Thread: "t", Run: "a", Attempt: 1, Message: "a.1-1", Text: "never mind"})
 		}); err != nil {
 			t.Fatal(err)
@@ -320,21 +320,21 @@ func TestAMessageTakesThePlaceOfItsPieces(t *testing.T) {
 	w.must(in("", "a"))
 	c := w.mustStart("a")
 	// In one transaction: a piece, the message, a piece of the next one, the loss.
-	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 		piece := mailroom.Partial{Thread: "t", Run: "a", Attempt: 1, Message: "a.1-1", Text: "one"}
 		stored := []mailroom.Partial{{Run: "a", Message: "a.1-1", Text: "long ago"}}
 		if err := l.Flush(c, piece); err != nil {
 			return err
 		}
-		if _, err := l.Append(&mailroom.Append{Claim: c, Number: 1, Message: &mailroom.Said{ID: "a.1-1", Text: "one"}}, nil, w.now); err != nil {
+		if _, err := l.Append(&mailroom.StepCommit{Claim: c, Number: 1, Message: &mailroom.PartialText{ID: "a.1-1", Text: "one"}}, nil, w.now); err != nil {
 			return err
 		}
-		wantEqual(t, "unfinished", l.Unfinished("a", stored), nil)
+		wantEqual(t, "unfinished", l.PartialText("a", stored), nil)
 		piece.Message, piece.Text = "a.1-2", "two"
 		if err := l.Flush(c, piece); err != nil {
 			return err
 		}
-		wantEqual(t, "unfinished", l.Unfinished("a", stored), &mailroom.Said{ID: "a.1-2", Text: "two"})
+		wantEqual(t, "unfinished", l.PartialText("a", stored), &mailroom.PartialText{ID: "a.1-2", Text: "two"})
 		return nil
 	})
 	if err != nil {
@@ -349,8 +349,8 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 	w.must(in("", "b"))
 	orphan := func(agent string) bool {
 		var did bool
-		if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
-			did = l.Orphan(agent, w.now)
+		if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
+			did = l.FailOrphaned(agent, w.now)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -359,7 +359,7 @@ func TestAnOrphanFailsOnce(t *testing.T) {
 	}
 	wantEqual(t, "of another agent", orphan("codex"), false)
 	wantEqual(t, "failed", orphan("echo"), true)
-	wantEqual(t, "error", w.runs["a"].Error, &mailroom.RunError{Class: mailroom.Permanent, Message: `no worker serves agent "echo"`})
+	wantEqual(t, "error", w.runs["a"].Error, &mailroom.RunError{Class: mailroom.ClassPermanent, Message: `no worker serves agent "echo"`})
 	wantEqual(t, "the next one", w.state("b"), "queued")
 }
 
@@ -367,7 +367,7 @@ func TestAnErrorIsText(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
-	s := failed(mailroom.Permanent)
+	s := failed(mailroom.ClassPermanent)
 	s.Failure.Err = errors.New("exit 1: \xff\x00" + string(make([]byte, 5000)) + "é")
 	got := w.end(s).Error.Message
 	if !utf8.ValidString(got) || len(got) > 4096 || got[:10] != "exit 1: \uFFFD"[:10] {

@@ -14,7 +14,7 @@ func FuzzProject(f *testing.F) {
 	f.Add([]byte("\x00\x01\x05\x00\x00\x05\x00\x8a\x04\xff\x04\xff\x00\x8a\x00\x87"))
 	f.Add([]byte("\x00\x11\x00\x22\x04\xff\x00\x33\x01\x01"))
 	names := []string{"a", "a/b", "a/*", "**", "b", "?"}
-	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", MaySubmit), tokenOf("bob", MayAdmin)}
+	holders, tokens := []string{"x", "y"}, []*Token{tokenOf("ann", PermissionSubmit), tokenOf("bob", PermissionAdmin)}
 	f.Fuzz(func(t *testing.T, script []byte) {
 		a := agree(t)
 		a.Enter(tokens[0], a.now)

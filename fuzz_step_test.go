@@ -35,11 +35,11 @@ func FuzzStep(f *testing.F) {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
-		a := mailroom.Append{Number: 1, Claim: w.claim(), Message: said(text), Step: mailroom.Step{
-			Name: name, Entries: []mailroom.Note{{Kind: kind, Body: body}}, State: state, Checkpoint: checkpoint, Progress: progress,
+		a := mailroom.StepCommit{Number: 1, Claim: w.claim(), Message: said(text), Step: mailroom.Step{
+			Name: name, Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, State: state, Checkpoint: checkpoint, Progress: progress,
 		}}
 		if ask != "" {
-			k := mailroom.Ask{Name: ask, Kind: mailroom.Question, Prompt: text, Arguments: state}
+			k := mailroom.Ask{Name: ask, Kind: mailroom.TicketInput, Prompt: text, Arguments: state}
 			if expires != 0 {
 				k.Expires = time.UnixMicro(expires).UTC()
 			}
@@ -49,7 +49,7 @@ func FuzzStep(f *testing.F) {
 		seq, err := w.append(a)
 		w.sound()
 		if err != nil {
-			wantCode(t, err, mailroom.Invalid)
+			wantCode(t, err, mailroom.CodeInvalid)
 			wantEqual(t, "entries", len(w.log), before)
 			return
 		}
@@ -74,20 +74,20 @@ func FuzzDecide(f *testing.F) {
 	f.Add("Approve", []byte(`{`), "", 0, "")
 	f.Fuzz(func(t *testing.T, verdict string, answer []byte, reason string, shown int, by string) {
 		w := newWorld(t)
-		w.park(false, mailroom.Ask{Name: "q", Kind: mailroom.Approval, Answers: true})
+		w.park(false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Answers: true})
 		k := w.ticket("q")
 		d := mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Verdict(verdict), Answer: answer, Reason: reason, Digest: k.Digest[:min(max(shown, 0), 64)], By: by}
 		before := len(w.log)
 		got, err := w.decide(d)
 		w.sound()
 		if err != nil {
-			if code := mailroom.CodeOf(err); code != mailroom.Invalid && code != mailroom.Conflict {
+			if code := mailroom.CodeOf(err); code != mailroom.CodeInvalid && code != mailroom.CodeConflict {
 				t.Errorf("%+v: %v", d, err)
 			}
 			wantEqual(t, "entries", len(w.log), before)
 			return
 		}
-		if got.State != mailroom.TicketDecided || got.Decision == mailroom.Approve && shown < 16 {
+		if got.State != mailroom.TicketDecided || got.Decision == mailroom.VerdictApprove && shown < 16 {
 			t.Errorf("%+v makes %+v", d, got)
 		}
 		after := len(w.log)

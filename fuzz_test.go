@@ -45,7 +45,7 @@ func FuzzCheckThreadID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		id, err := mailroom.CheckThreadID(s)
 		if err != nil {
-			wantCode(t, err, mailroom.Invalid)
+			wantCode(t, err, mailroom.CodeInvalid)
 			return
 		}
 		if again, err := mailroom.CheckThreadID(id); err != nil || again != id {
@@ -68,7 +68,7 @@ func FuzzSubmit(f *testing.F) {
 		submit := func(run string) mailroom.Submit {
 			s := mailroom.Submit{
 				Thread: "t", Run: run, Sender: sender, Origin: mailroom.Origin{Sender: sender}, Agent: "echo",
-				Messages: []mailroom.Draft{{Parts: []mailroom.Part{{Type: kind, Text: words, Data: data, URI: uri}}}},
+				Messages: []mailroom.NewMessage{{Parts: []mailroom.Part{{Type: kind, Text: words, Data: data, URI: uri}}}},
 				Mode:     mailroom.Mode(mode), Key: key, Options: options, Priority: &priority, MaxAttempts: attempts,
 			}
 			if at != 0 {
@@ -84,10 +84,10 @@ func FuzzSubmit(f *testing.F) {
 			t.Fatalf("check says %v, submit %v", refused, err)
 		}
 		if err != nil {
-			wantCode(t, err, mailroom.Invalid)
+			wantCode(t, err, mailroom.CodeInvalid)
 			return
 		}
-		if out, err := w.submit(submit("b")); key != "" && (err != nil || out.Disposition != mailroom.WasDuplicate) {
+		if out, err := w.submit(submit("b")); key != "" && (err != nil || out.Disposition != mailroom.DispositionDuplicate) {
 			t.Fatalf("a repeat: got %+v, error %v", out, err)
 		}
 		for _, e := range w.log {

@@ -179,9 +179,9 @@ func (p *Project) room(in *Reserve, now time.Time) error {
 	case t == before:
 		return nil // all of them are renewed
 	case t.all > MaxReservations || t.wilds > MaxWild:
-		return Errorf(TooLarge, "a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
+		return Errorf(CodeTooLarge, "a project has at most %d reservations, %d of them with * or ?: release some", MaxReservations, MaxWild)
 	case t.size > MaxHeldSize || t.wildSize > MaxHeldWildSize:
-		return Errorf(TooLarge, "the reservations of a project have at most %d bytes of names and reasons, %d of them in names with * or ?: release some", MaxHeldSize, MaxHeldWildSize)
+		return Errorf(CodeTooLarge, "the reservations of a project have at most %d bytes of names and reasons, %d of them in names with * or ?: release some", MaxHeldSize, MaxHeldWildSize)
 	}
 	return nil
 }

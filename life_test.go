@@ -12,7 +12,7 @@ func TestThePlainLifeOfARun(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "think"}})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "think"}})
 	w.end(completed("hello"))
 	w.wantSince(0, "message a, run.queued a, run.started a, step a, message a, run.completed a")
 
@@ -39,14 +39,14 @@ func TestEveryEndWritesItsEntries(t *testing.T) {
 		state string
 	}{
 		{"complete", states["running"], completed("hello"), "message x, run.completed x", "completed"},
-		{"complete without a word", states["running"], mailroom.Settle{Outcome: mailroom.Complete}, "run.completed x", "completed"},
-		{"fail for good", states["running"], partial(failed(mailroom.Permanent)), "message x, run.failed x", "failed"},
-		{"retry", states["running"], partial(failed(mailroom.Transient)), "message x, run.rescheduled x", "queued"},
-		{"outage", states["running"], failed(mailroom.Outage), "run.rescheduled x", "queued"},
+		{"complete without a word", states["running"], mailroom.Settle{Outcome: mailroom.OutcomeComplete}, "run.completed x", "completed"},
+		{"fail for good", states["running"], partial(failed(mailroom.ClassPermanent)), "message x, run.failed x", "failed"},
+		{"retry", states["running"], partial(failed(mailroom.ClassTransient)), "message x, run.rescheduled x", "queued"},
+		{"outage", states["running"], failed(mailroom.ClassUnavailable), "run.rescheduled x", "queued"},
 		{"release", states["running"], partial(released()), "message x, run.rescheduled x", "queued"},
 		{"complete after a stop", stopped, completed("hello"), "message x, run.completed x", "completed"},
-		{"fail after a stop", stopped, partial(failed(mailroom.Permanent)), "message x, run.cancelled x", "cancelled/cancelled"},
-		{"retry after a stop", stopped, failed(mailroom.Transient), "run.cancelled x", "cancelled/cancelled"},
+		{"fail after a stop", stopped, partial(failed(mailroom.ClassPermanent)), "message x, run.cancelled x", "cancelled/cancelled"},
+		{"retry after a stop", stopped, failed(mailroom.ClassTransient), "run.cancelled x", "cancelled/cancelled"},
 		{"release after a stop", stopped, partial(released()), "message x, run.cancelled x", "cancelled/cancelled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestEveryEndWritesItsEntries(t *testing.T) {
 			wantEqual(t, "state", w.state("x"), c.state)
 			if c.end.Message != nil {
 				m := body[mailroom.Message](t, w.log[seq])
-				wantEqual(t, "partial", m.Partial, c.end.Outcome != mailroom.Complete)
+				wantEqual(t, "partial", m.Partial, c.end.Outcome != mailroom.OutcomeComplete)
 			}
 			current := "x"
 			if w.runs["x"].Status.Finished() {
@@ -73,10 +73,10 @@ func TestARescheduleSaysWhyWhenAndWhichAttempt(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
-	w.end(failed(mailroom.Transient))
+	w.end(failed(mailroom.ClassTransient))
 	wantEqual(t, "retry", body[mailroom.RunRescheduled](t, w.last()), mailroom.RunRescheduled{
 		Reason: "retry", Attempt: 1, AvailableAt: w.now.Add(250 * time.Millisecond),
-		Error: &mailroom.RunError{Class: mailroom.Transient, Message: "no luck"},
+		Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no luck"},
 	})
 	w.wait(time.Second)
 	w.mustStart("a")
@@ -100,16 +100,16 @@ func TestAStepIsWrittenInOrder(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
-	a := mailroom.Append{
+	a := mailroom.StepCommit{
 		Claim: c, Number: 1, Message: said("I look it up."),
 		Step: mailroom.Step{
 			Name: "look up", Checkpoint: json.RawMessage(`{"at":1}`),
-			Entries: []mailroom.Note{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
+			Entries: []mailroom.AgentEntry{{Kind: "tool.started", Body: json.RawMessage(`{"call":"1"}`)}, {Kind: "x.mine", Body: json.RawMessage(`{}`)}},
 			Sends:   []mailroom.Send{{Name: "ask", Thread: "u"}},
 		},
 	}
 	seq := w.row.LastSeq
-	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error {
+	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error {
 		_, err := l.Append(&a, []mailroom.Submitted{{Thread: "u", Message: "m.1", Run: "m"}}, w.now)
 		return err
 	})
@@ -125,8 +125,8 @@ func TestAStepIsRecognisedByItsNumber(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	c := w.mustStart("a")
-	named := func(number int, name string) mailroom.Append {
-		return mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{Name: name}}
+	named := func(number int, name string) mailroom.StepCommit {
+		return mailroom.StepCommit{Claim: c, Number: number, Step: mailroom.Step{Name: name}}
 	}
 	first := w.step(named(1, "one"))
 	log := len(w.log)
@@ -134,13 +134,13 @@ func TestAStepIsRecognisedByItsNumber(t *testing.T) {
 	if err != nil || again != first || len(w.log) != log {
 		t.Errorf("the same step again: got seq %d, error %v and %d new entries, want seq %d", again, err, len(w.log)-log, first)
 	}
-	for _, bad := range []mailroom.Append{named(1, "other"), named(3, "hole"), named(-1, "before")} {
+	for _, bad := range []mailroom.StepCommit{named(1, "other"), named(3, "hole"), named(-1, "before")} {
 		_, err := w.append(bad)
-		wantCode(t, err, mailroom.Conflict)
+		wantCode(t, err, mailroom.CodeConflict)
 	}
 	w.step(named(2, "two"))
 	_, err = w.append(named(1, "one"))
-	wantCode(t, err, mailroom.Conflict)
+	wantCode(t, err, mailroom.CodeConflict)
 }
 
 func TestASettleIsRecognisedByItsNumber(t *testing.T) {
@@ -153,39 +153,39 @@ func TestASettleIsRecognisedByItsNumber(t *testing.T) {
 	w.mustStart("b")
 	log := len(w.log)
 	r := w.end(s)
-	wantEqual(t, "status", r.Status, mailroom.Completed)
+	wantEqual(t, "status", r.Status, mailroom.StatusCompleted)
 	wantEqual(t, "entries", len(w.log), log)
 	s.Message = said("other")
 	_, err := w.settle(s)
-	wantCode(t, err, mailroom.LeaseLost)
+	wantCode(t, err, mailroom.CodeLeaseLost)
 }
 
 func TestASettleThatDoesNotFollowConflicts(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
 	w.mustStart("a")
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}})
 	for _, number := range []int{1, 3} {
 		s := completed("hello")
 		s.Number = number
 		_, err := w.settle(s)
-		wantCode(t, err, mailroom.Conflict)
+		wantCode(t, err, mailroom.CodeConflict)
 	}
 }
 
 // stale tries every write of a run under claim c.
 func stale(w *world, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
-	_, refused["append"] = w.append(mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})
-	for _, s := range []mailroom.Settle{completed("late"), failed(mailroom.Permanent), released()} {
+	_, refused["append"] = w.append(mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "late", Checkpoint: json.RawMessage(`{}`)}})
+	for _, s := range []mailroom.Settle{completed("late"), failed(mailroom.ClassPermanent), released()} {
 		s.Claim, s.Number, s.Message = c, 1, said("late") // else it may be the repeat of one that came in time
 		_, refused["settle "+string(s.Outcome)] = w.settle(s)
 	}
-	refused["flush"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.Loaded) error {
+	refused["flush"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.ThreadState) error {
 		return l.Flush(c, mailroom.Partial{Thread: "t", Run: c.Run, Text: "late"})
 	})
-	refused["steered"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.Loaded) error {
-		_, err := l.Steered(c, w.now)
+	refused["steered"] = w.do(mailroom.ScopeRow, []string{c.Run}, func(l *mailroom.ThreadState) error {
+		_, err := l.ReadSteers(c, w.now)
 		return err
 	})
 	return refused
@@ -197,9 +197,9 @@ func TestALostClaimWritesNothing(t *testing.T) {
 		"reclaimed": func(w *world) { w.expire(); w.mustStart("a") },
 		"released":  func(w *world) { w.end(released()) },
 		"finished":  func(w *world) { w.end(completed("ok")) },
-		"failed":    func(w *world) { w.end(failed(mailroom.Permanent)) },
+		"failed":    func(w *world) { w.end(failed(mailroom.ClassPermanent)) },
 		"retried by hand": func(w *world) {
-			w.end(failed(mailroom.Permanent))
+			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "a"}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -214,8 +214,8 @@ func TestALostClaimWritesNothing(t *testing.T) {
 			lose(w)
 			log := len(w.log)
 			for op, err := range stale(w, c) {
-				if mailroom.CodeOf(err) != mailroom.LeaseLost {
-					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+				if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 				}
 			}
 			wantEqual(t, "entries", len(w.log), log)
@@ -226,11 +226,11 @@ func TestALostClaimWritesNothing(t *testing.T) {
 func TestAClaimOfWhatIsNotDueStartsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "a"))
-	for name, claim := range map[string]func(l *mailroom.Loaded) *mailroom.Run{
-		"another agent": func(l *mailroom.Loaded) *mailroom.Run {
+	for name, claim := range map[string]func(l *mailroom.ThreadState) *mailroom.Run{
+		"another agent": func(l *mailroom.ThreadState) *mailroom.Run {
 			return l.Claim(mailroom.Claimant{Worker: "w", Round: 1}, "codex", false, w.now)
 		},
-		"last chance": func(l *mailroom.Loaded) *mailroom.Run {
+		"last chance": func(l *mailroom.ThreadState) *mailroom.Run {
 			return l.Claim(mailroom.Claimant{Worker: "w", Round: 1}, "echo", true, w.now)
 		},
 	} {
@@ -261,7 +261,7 @@ func TestAnUnheldClaimIsReleased(t *testing.T) {
 			w.must(in("", "a"))
 			w.mustStart("a")
 			var got bool
-			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 				got = l.ReleaseUnheld(c.worker, c.round, w.now)
 				return nil
 			}); err != nil {

@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Loaded is a thread with what its transitions look at: the row, the current
+// ThreadState is a thread with what its transitions look at: the row, the current
 // run, the first runs of its queue, and the runs that an operation names. A
 // transition changes the loaded values and collects the entries to append, or
 // refuses with an [Error] and changes nothing. [Loaded.Collect] hands over what
 // is to be written.
 //
-// The loader keeps one Loaded per thread and transaction, so that a transition
+// The loader keeps one ThreadState per thread and transaction, so that a transition
 // sees the ones before it. It must load Current, and before each transition
-// what [Loaded.Need] asks for.
-type Loaded struct {
+// what [ThreadState.RowsNeeded] asks for.
+type ThreadState struct {
 	Thread
 
 	runs    map[string]*Run // all that is loaded or made, one value per run
@@ -45,9 +45,9 @@ type Loaded struct {
 	ended        []ChildEnd
 }
 
-// Load begins with a row as [Tx.Lock] or [Tx.Due] returned it.
-func Load(row *Thread) *Loaded {
-	t := &Loaded{
+// NewThreadState begins with a row as [Tx.Lock] or [Tx.Due] returned it.
+func NewThreadState(row *Thread) *ThreadState {
+	t := &ThreadState{
 		Thread:  *row,
 		runs:    map[string]*Run{},
 		known:   map[string]SubmitKey{},
@@ -76,10 +76,10 @@ const (
 
 const firstPage, allRows = 3, 1 << 40
 
-// Need says how many rows of the queue and of the held runs must be loaded,
+// RowsNeeded says how many rows of the queue and of the held runs must be loaded,
 // with Fill, before a transition of this scope at now. Zero is none. Ask again
 // after Fill.
-func (t *Loaded) Need(s Scope, now time.Time) (queue, held int) {
+func (t *ThreadState) RowsNeeded(s Scope, now time.Time) (queue, held int) {
 	// Held runs whose time has come enter the queue before anything else happens.
 	if !t.held.enough(2) || s == ScopeAll && !t.held.whole {
 		due := !t.HeldAt.After(now)
@@ -95,18 +95,18 @@ func (t *Loaded) Need(s Scope, now time.Time) (queue, held int) {
 	return queue, held
 }
 
-// Fill takes the first rows of set as the store has them; whole says that there
+// SetQueue takes the first rows of set as the store has them; whole says that there
 // are no more.
-func (t *Loaded) Fill(set RunSet, rows []*Run, whole bool) {
+func (t *ThreadState) SetQueue(set RunSet, rows []*Run, whole bool) {
 	w := &t.queue
-	if set == HeldRuns {
+	if set == RunsScheduled {
 		w = &t.held
 	}
 	w.whole, w.runs = whole, w.runs[:0]
 	var last *Run
 	for _, row := range rows {
 		last = row
-		t.Adopt(row)
+		t.AddRun(row)
 	}
 	for _, r := range t.runs {
 		if w.member(r) && (whole || last != nil && !w.less(last, r)) {
@@ -116,8 +116,8 @@ func (t *Loaded) Fill(set RunSet, rows []*Run, whole bool) {
 	slices.SortFunc(w.runs, w.compare)
 }
 
-// Adopt adds a loaded run, unless it is there already; it returns the one value.
-func (t *Loaded) Adopt(row *Run) *Run {
+// AddRun adds a loaded run, unless it is there already; it returns the one value.
+func (t *ThreadState) AddRun(row *Run) *Run {
 	if r, ok := t.runs[row.ID]; ok {
 		return r
 	}
@@ -126,29 +126,29 @@ func (t *Loaded) Adopt(row *Run) *Run {
 }
 
 // Run returns a run that was loaded or made, or nil.
-func (t *Loaded) Run(id string) *Run { return t.runs[id] }
+func (t *ThreadState) Run(id string) *Run { return t.runs[id] }
 
-// Know adds the row of a submit key.
-func (t *Loaded) Know(k SubmitKey) {
+// AddKey adds the row of a submit key.
+func (t *ThreadState) AddKey(k SubmitKey) {
 	if _, ok := t.known[k.Key]; !ok {
 		t.known[k.Key] = k
 	}
 }
 
-// Knows reports whether the row of a submit key was added or made.
-func (t *Loaded) Knows(key string) bool {
+// HasKey reports whether the row of a submit key was added or made.
+func (t *ThreadState) HasKey(key string) bool {
 	_, ok := t.known[key]
 	return ok
 }
 
 // Entries are the entries collected so far.
-func (t *Loaded) Entries() []Entry { return t.entries }
+func (t *ThreadState) Entries() []Entry { return t.entries }
 
 // Changed reports whether a transition changed anything.
-func (t *Loaded) Changed() bool { return t.touched }
+func (t *ThreadState) Changed() bool { return t.touched }
 
-// Fresh counts the runs in the queue that the store does not have yet.
-func (t *Loaded) Fresh() int {
+// NewInQueue counts the runs in the queue that the store does not have yet.
+func (t *ThreadState) NewInQueue() int {
 	n := 0
 	for _, r := range t.dirty {
 		if r.Key == 0 && r.NeverStarted() {
@@ -159,7 +159,7 @@ func (t *Loaded) Fresh() int {
 }
 
 // Collect adds what the transitions changed to c.
-func (t *Loaded) Collect(c *Changes) {
+func (t *ThreadState) Collect(c *Changes) {
 	if !t.touched {
 		return
 	}
@@ -179,10 +179,10 @@ func (t *Loaded) Collect(c *Changes) {
 // restingRuns bounds how much of a queue a resting thread remembers.
 const restingRuns = 4
 
-// Rest makes t, whose changes were written, fit for another transaction: it
+// Trim makes t, whose changes were written, fit for another transaction: it
 // forgets them and remembers the current run and who is next. It reports false
 // if that saves the next loader nothing, or would not be all it must load.
-func (t *Loaded) Rest() bool {
+func (t *ThreadState) Trim() bool {
 	t.touched, t.dirty, t.entries, t.keys = false, nil, nil, nil
 	t.dropped, t.pieces, t.dirtyTickets, t.outgoing, t.ended, t.said = nil, nil, nil, nil, nil, nil
 	t.head = Due{}
@@ -211,7 +211,7 @@ func (t *Loaded) Rest() bool {
 }
 
 // current returns the current run, nil if there is none.
-func (t *Loaded) current() *Run {
+func (t *ThreadState) current() *Run {
 	if t.Current == "" {
 		return nil
 	}
@@ -225,7 +225,7 @@ func (t *Loaded) current() *Run {
 // change notes that the row is to be written. All that belongs to a thread is
 // written with its row, so who has loaded a revision has what the store has for
 // as long as the row says the same.
-func (t *Loaded) change() {
+func (t *ThreadState) change() {
 	if !t.touched {
 		t.touched = true
 		t.Revision++
@@ -233,7 +233,7 @@ func (t *Loaded) change() {
 }
 
 // touch notes that r changed and puts it where it now belongs.
-func (t *Loaded) touch(r *Run) {
+func (t *ThreadState) touch(r *Run) {
 	t.change()
 	t.runs[r.ID] = r
 	t.queue.place(r)
@@ -247,17 +247,17 @@ func (t *Loaded) touch(r *Run) {
 
 // precede notes what the change of r means for who is next, as far as that is
 // known without the queue: a new run goes before the head by its priority only.
-func (t *Loaded) precede(r *Run) {
+func (t *ThreadState) precede(r *Run) {
 	switch {
 	case r.Key != 0 || !inQueue(r):
 		t.head = Due{}
 	case !t.head.At.IsZero() && r.Priority < t.head.Priority:
-		t.head = Due{At: t.head.At, Agent: r.Agent, Priority: r.Priority, Alone: r.LastChance()}
+		t.head = Due{At: t.head.At, Agent: r.Agent, Priority: r.Priority, LastAttempt: r.LastChance()}
 	}
 }
 
 // append adds an entry to the log.
-func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
+func (t *ThreadState) append(kind string, r *Run, now time.Time, body any) int64 {
 	e, err := NewEntry(t.ID, t.LastSeq+1, kind, r.ID, r.Attempt, now, body)
 	if err != nil {
 		panic(err) // bodies are our own structs, or JSON that was checked
@@ -270,26 +270,26 @@ func (t *Loaded) append(kind string, r *Run, now time.Time, body any) int64 {
 	return t.LastSeq
 }
 
-// Note appends an entry that belongs to no run, and returns its seq. It makes the
+// AppendEntry appends an entry that belongs to no run, and returns its seq. It makes the
 // thread for owner, with agent, if there is none. body is one of the bodies of
 // entries, or checked JSON.
-func (t *Loaded) Note(agent, owner, kind string, body any, now time.Time) int64 {
-	t.Make(agent, owner, now)
+func (t *ThreadState) AppendEntry(agent, owner, kind string, body any, now time.Time) int64 {
+	t.Open(agent, owner, now)
 	return t.append(kind, &Run{}, now, body)
 }
 
 // promote gives the held runs whose time has come their place in the queue, as
 // if they were submitted then.
-func (t *Loaded) promote(now time.Time) {
+func (t *ThreadState) promote(now time.Time) {
 	for len(t.held.runs) > 0 && !t.held.runs[0].NotBefore.After(now) {
 		r := t.held.runs[0]
-		r.Held = false
+		r.Scheduled = false
 		r.Place = t.nextPlace()
 		t.touch(r)
 	}
 }
 
-func (t *Loaded) nextPlace() int64 {
+func (t *ThreadState) nextPlace() int64 {
 	if t.NextPlace == 0 {
 		t.NextPlace = 1
 	}
@@ -299,7 +299,7 @@ func (t *Loaded) nextPlace() int64 {
 
 // schedule is the last act of every transition: the one function that sets the
 // due columns.
-func (t *Loaded) schedule(now time.Time) {
+func (t *ThreadState) schedule(now time.Time) {
 	t.change()
 	if t.held.whole || len(t.held.runs) > 0 {
 		t.HeldAt = t.held.first().NotBefore
@@ -307,19 +307,19 @@ func (t *Loaded) schedule(now time.Time) {
 	t.Due = t.due(now)
 }
 
-func (t *Loaded) due(now time.Time) Due {
+func (t *ThreadState) due(now time.Time) Due {
 	if c := t.current(); c != nil {
 		at := c.AvailableAt
 		switch c.Status {
-		case Running:
+		case StatusRunning:
 			return Due{At: c.ClaimEnds} // due for the ledger, not for an agent
-		case Waiting:
+		case StatusWaiting:
 			at = t.expiry(c)
 		}
 		if at.IsZero() {
 			return Due{}
 		}
-		return Due{At: at, Agent: c.Agent, Priority: c.Priority, Alone: c.LastChance()}
+		return Due{At: at, Agent: c.Agent, Priority: c.Priority, LastAttempt: c.LastChance()}
 	}
 	if len(t.queue.runs) > 0 {
 		at := now
@@ -327,7 +327,7 @@ func (t *Loaded) due(now time.Time) Due {
 			at = t.Due.At // threads with a backlog take turns
 		}
 		h := t.queue.runs[0]
-		return Due{At: at, Agent: h.Agent, Priority: h.Priority, Alone: h.LastChance()}
+		return Due{At: at, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.LastChance()}
 	}
 	if !t.queue.whole && !t.head.At.IsZero() {
 		return t.head
@@ -337,7 +337,7 @@ func (t *Loaded) due(now time.Time) Due {
 	}
 	if len(t.held.runs) > 0 {
 		h := t.held.runs[0]
-		return Due{At: h.NotBefore, Agent: h.Agent, Priority: h.Priority, Alone: h.LastChance()}
+		return Due{At: h.NotBefore, Agent: h.Agent, Priority: h.Priority, LastAttempt: h.LastChance()}
 	}
 	return Due{}
 }
@@ -397,8 +397,8 @@ func (w *window) place(r *Run) {
 	w.runs = slices.Insert(w.runs, i, r)
 }
 
-func inQueue(r *Run) bool { return r.NeverStarted() && !r.Held }
-func isHeld(r *Run) bool  { return r.NeverStarted() && r.Held }
+func inQueue(r *Run) bool { return r.NeverStarted() && !r.Scheduled }
+func isHeld(r *Run) bool  { return r.NeverStarted() && r.Scheduled }
 
 func byPlace(a, b *Run) bool {
 	if a.Priority != b.Priority {
@@ -453,6 +453,6 @@ func DeriveID(names ...string) string {
 // Expected recomputes the scheduling columns at now, for checks: all runs that
 // never started must be loaded. A due time that was set once stays, so At is
 // only as good as the row's own.
-func (t *Loaded) Expected(now time.Time) (due Due, heldAt time.Time) {
+func (t *ThreadState) Expected(now time.Time) (due Due, heldAt time.Time) {
 	return t.due(now), t.held.first().NotBefore
 }

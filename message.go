@@ -10,9 +10,9 @@ import (
 type Role string
 
 const (
-	User      Role = "user"
-	Assistant Role = "assistant"
-	System    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleSystem    Role = "system"
 )
 
 // Message is an entry of a log that somebody said. Text is the text parts
@@ -52,12 +52,12 @@ const (
 
 // States of a message, derived from its run and never stored beside it.
 const (
-	Accepted   = "accepted"   // durable, no run has taken it yet
-	Delivered  = "delivered"  // its run is claimed
-	Read       = "read"       // the agent has it and made a step
-	Done       = "done"       // its run completed, or the agent wrote it
-	Superseded = "superseded" // a newer message took its place before it was read
-	Retracted  = "retracted"  // its sender took it back before it was read
+	MessageAccepted   = "accepted"   // durable, no run has taken it yet
+	MessageDelivered  = "delivered"  // its run is claimed
+	MessageRead       = "read"       // the agent has it and made a step
+	MessageDone       = "done"       // its run completed, or the agent wrote it
+	MessageSuperseded = "superseded" // a newer message took its place before it was read
+	MessageRetracted  = "retracted"  // its sender took it back before it was read
 )
 
 // Text makes the parts of a plain text message.

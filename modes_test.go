@@ -36,7 +36,7 @@ var states = map[string]func(w *world){
 		w.mustStart("x")
 		w.must(in("", "a"))
 		w.must(in("", "b"))
-		w.end(failed(mailroom.Transient))
+		w.end(failed(mailroom.ClassTransient))
 	},
 }
 
@@ -61,7 +61,7 @@ type cell struct {
 
 func cells() []cell {
 	const (
-		queued  = mailroom.WasQueued
+		queued  = mailroom.DispositionQueued
 		behind  = "message n, run.queued n"
 		instead = behind + ", run.cancelled a, run.cancelled b"
 	)
@@ -75,9 +75,9 @@ func cells() []cell {
 
 		{mode: "steer", state: "idle", became: queued, entries: behind, queue: "n", due: now},
 		{mode: "steer", state: "queued", became: queued, entries: behind, queue: "a b n", due: before},
-		{mode: "steer", state: "running", became: mailroom.WasSteered, entries: "message x", queue: "a b", due: never},
+		{mode: "steer", state: "running", became: mailroom.DispositionSteered, entries: "message x", queue: "a b", due: never},
 		{mode: "steer", state: "stopping", became: queued, entries: behind, queue: "a b n", due: never},
-		{mode: "steer", state: "backoff", became: mailroom.WasSteered, entries: "message x", queue: "a b", due: before},
+		{mode: "steer", state: "backoff", became: mailroom.DispositionSteered, entries: "message x", queue: "a b", due: before},
 
 		{mode: "interrupt", state: "idle", became: queued, entries: behind, queue: "n", due: now},
 		{mode: "interrupt", state: "queued", became: queued, entries: instead, queue: "n", superseded: ab, due: before},
@@ -92,10 +92,10 @@ func cells() []cell {
 		{mode: "latest", state: "backoff", became: queued, entries: instead, queue: "n", superseded: ab, due: before},
 
 		{mode: "collect", state: "idle", became: queued, entries: behind, queue: "n", due: now},
-		{mode: "collect", state: "queued", became: mailroom.WasCollected, entries: "message b", queue: "a b", due: before},
-		{mode: "collect", state: "running", became: mailroom.WasCollected, entries: "message b", queue: "a b", due: never},
-		{mode: "collect", state: "stopping", became: mailroom.WasCollected, entries: "message b", queue: "a b", due: never},
-		{mode: "collect", state: "backoff", became: mailroom.WasCollected, entries: "message b", queue: "a b", due: before},
+		{mode: "collect", state: "queued", became: mailroom.DispositionCollected, entries: "message b", queue: "a b", due: before},
+		{mode: "collect", state: "running", became: mailroom.DispositionCollected, entries: "message b", queue: "a b", due: never},
+		{mode: "collect", state: "stopping", became: mailroom.DispositionCollected, entries: "message b", queue: "a b", due: never},
+		{mode: "collect", state: "backoff", became: mailroom.DispositionCollected, entries: "message b", queue: "a b", due: before},
 
 		{mode: "reject", state: "idle", became: queued, entries: behind, queue: "n", due: now},
 		{mode: "reject", state: "queued", busy: true},
@@ -114,7 +114,7 @@ func TestEveryModeMeetsEveryState(t *testing.T) {
 			was := w.row
 			out, err := w.submit(in(c.mode, "n"))
 			if c.busy {
-				wantCode(t, err, mailroom.Busy)
+				wantCode(t, err, mailroom.CodeBusy)
 				return
 			}
 			if err != nil {
@@ -149,16 +149,16 @@ func wantDue(w *world, was mailroom.Thread, due string) {
 }
 
 func TestTheAnswerNamesWhatWasWritten(t *testing.T) {
-	two := []mailroom.Draft{{Parts: mailroom.Text("one")}, {Role: mailroom.System, Parts: mailroom.Text("two")}}
+	two := []mailroom.NewMessage{{Parts: mailroom.Text("one")}, {Role: mailroom.RoleSystem, Parts: mailroom.Text("two")}}
 	for _, c := range []struct {
 		state string
 		mode  mailroom.Mode
 		want  mailroom.Submitted
 	}{
-		{"queued", "queue", mailroom.Submitted{Message: "n.6", Run: "n", Seq: 6, Place: 3, Status: mailroom.Queued, Disposition: mailroom.WasQueued}},
-		{"running", "steer", mailroom.Submitted{Message: "n.9", Run: "x", Seq: 9, Place: 4, Status: mailroom.Running, Disposition: mailroom.WasSteered}},
-		{"backoff", "steer", mailroom.Submitted{Message: "n.10", Run: "x", Seq: 10, Place: 4, Status: mailroom.Queued, Disposition: mailroom.WasSteered}},
-		{"queued", "collect", mailroom.Submitted{Message: "b.6", Run: "b", Seq: 6, Place: 2, Status: mailroom.Queued, Disposition: mailroom.WasCollected}},
+		{"queued", "queue", mailroom.Submitted{Message: "n.6", Run: "n", Seq: 6, Place: 3, Status: mailroom.StatusQueued, Disposition: mailroom.DispositionQueued}},
+		{"running", "steer", mailroom.Submitted{Message: "n.9", Run: "x", Seq: 9, Place: 4, Status: mailroom.StatusRunning, Disposition: mailroom.DispositionSteered}},
+		{"backoff", "steer", mailroom.Submitted{Message: "n.10", Run: "x", Seq: 10, Place: 4, Status: mailroom.StatusQueued, Disposition: mailroom.DispositionSteered}},
+		{"queued", "collect", mailroom.Submitted{Message: "b.6", Run: "b", Seq: 6, Place: 2, Status: mailroom.StatusQueued, Disposition: mailroom.DispositionCollected}},
 	} {
 		t.Run(string(c.mode)+"/"+c.state, func(t *testing.T) {
 			w := newWorld(t)
@@ -169,9 +169,9 @@ func TestTheAnswerNamesWhatWasWritten(t *testing.T) {
 			wantEqual(t, "answer", w.must(s), c.want)
 			m := body[mailroom.Message](t, w.log[c.want.Seq-1])
 			wantEqual(t, "message", m, mailroom.Message{
-				ID: c.want.Message, Thread: "t", Seq: c.want.Seq, Role: mailroom.System, Sender: "ann", Text: "two",
+				ID: c.want.Message, Thread: "t", Seq: c.want.Seq, Role: mailroom.RoleSystem, Sender: "ann", Text: "two",
 				Parts: mailroom.Text("two"), Visibility: mailroom.VisibleAll, Run: c.want.Run,
-				State: mailroom.Accepted, CreatedAt: w.now,
+				State: mailroom.MessageAccepted, CreatedAt: w.now,
 			})
 		})
 	}
@@ -181,7 +181,7 @@ func TestExpectRunGuardsASteer(t *testing.T) {
 	for _, c := range []struct {
 		expect string
 		want   mailroom.Disposition
-	}{{"", mailroom.WasSteered}, {"x", mailroom.WasSteered}, {"y", mailroom.WasQueued}} {
+	}{{"", mailroom.DispositionSteered}, {"x", mailroom.DispositionSteered}, {"y", mailroom.DispositionQueued}} {
 		w := newWorld(t)
 		states["running"](w)
 		s := in(mailroom.ModeSteer, "n")
@@ -195,7 +195,7 @@ func TestASteerForAnotherAgentIsARunOfItsOwn(t *testing.T) {
 	states["running"](w)
 	s := in(mailroom.ModeSteer, "n")
 	s.Agent, s.SetAgent = "codex", true
-	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.WasQueued)
+	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.DispositionQueued)
 	wantEqual(t, "agent of the thread", w.row.Agent, "codex")
 	wantEqual(t, "agent of the current run", w.runs["x"].Agent, "echo")
 }

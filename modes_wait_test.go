@@ -11,15 +11,15 @@ import (
 // parked; "a" and "b" are queued behind it.
 func waitStates() map[string][]mailroom.Ask {
 	return map[string][]mailroom.Ask{
-		"input":    {ask("q", mailroom.Question), ask("later", mailroom.Timer)},
-		"approval": {ask("ok", mailroom.Approval), ask("later", mailroom.Timer)},
-		"event":    {ask("hook", mailroom.Event), ask("later", mailroom.Timer)},
+		"input":    {ask("q", mailroom.TicketInput), ask("later", mailroom.TicketTimer)},
+		"approval": {ask("ok", mailroom.TicketApproval), ask("later", mailroom.TicketTimer)},
+		"event":    {ask("hook", mailroom.TicketEvent), ask("later", mailroom.TicketTimer)},
 	}
 }
 
 func waitCells() []cell {
 	const (
-		queued, resumed, steered = mailroom.WasQueued, mailroom.WasResumed, mailroom.WasSteered
+		queued, resumed, steered = mailroom.DispositionQueued, mailroom.DispositionResumed, mailroom.DispositionSteered
 		behind                   = "message n, run.queued n"
 		answered                 = "message x, ticket.decided x"
 		superseded               = ", run.cancelled a, run.cancelled b"
@@ -40,7 +40,7 @@ func waitCells() []cell {
 		{mode: "steer", state: "approval", became: steered, entries: unasked, queue: "a b", due: before},
 		{mode: "interrupt", state: "approval", became: queued, entries: ends, queue: "n", superseded: ab, due: now},
 		{mode: "latest", state: "approval", became: queued, entries: behind + superseded, queue: "n", superseded: ab, due: before},
-		{mode: "collect", state: "approval", became: mailroom.WasCollected, entries: "message b", queue: "a b", due: before},
+		{mode: "collect", state: "approval", became: mailroom.DispositionCollected, entries: "message b", queue: "a b", due: before},
 		{mode: "reject", state: "approval", busy: true},
 
 		{mode: "queue", state: "event", became: resumed, entries: unasked, queue: "a b", due: now},
@@ -65,7 +65,7 @@ func TestEveryModeMeetsEveryWait(t *testing.T) {
 			was := w.row
 			out, err := w.submit(in(c.mode, "n"))
 			if c.busy {
-				wantCode(t, err, mailroom.Busy)
+				wantCode(t, err, mailroom.CodeBusy)
 				return
 			}
 			if err != nil {
@@ -96,14 +96,14 @@ func (w *world) wantTickets(c cell) {
 		switch {
 		case c.mode == mailroom.ModeInterrupt:
 			want = mailroom.TicketVoid
-		case a.Kind == mailroom.Question:
+		case a.Kind == mailroom.TicketInput:
 			want = mailroom.TicketDecided
 		}
 		wantTicket(w.t, w.ticket(a.Name), want)
 	}
 	want := "waiting"
 	switch c.became {
-	case mailroom.WasResumed:
+	case mailroom.DispositionResumed:
 		want = "queued"
 	}
 	if c.mode == mailroom.ModeInterrupt {

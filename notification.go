@@ -79,7 +79,7 @@ func (p *Project) Notify(in Notify, now time.Time) (seq int64, err error) {
 	}
 	seq = p.tell(in.By, KindNotification, told, now)
 	if in.Key != "" {
-		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: WasTold}}
+		k := SubmitKey{Thread: p.ID, Key: in.Key, Digest: sum, Result: Submitted{Thread: p.ID, Seq: seq, Disposition: DispositionNotified}}
 		p.known[in.Key] = k
 		p.keys = append(p.keys, k)
 	}
@@ -99,10 +99,10 @@ type Inbox struct {
 
 // MayRead refuses who is not the inbox's reader.
 func (b *Inbox) MayRead(by *Token) error {
-	if b.Owner == "" || b.Owner == by.Name || by.Has(MayAdmin) {
+	if b.Owner == "" || b.Owner == by.Name || by.Has(PermissionAdmin) {
 		return nil
 	}
-	return Errorf(Forbidden, "this inbox is read with another token: give the agent a name of its own")
+	return Errorf(CodeForbidden, "this inbox is read with another token: give the agent a name of its own")
 }
 
 // Unread reports whether n, the entry seq, is for agent and was not read by it.
@@ -122,7 +122,7 @@ func (b *Inbox) Acknowledge(seqs ...int64) error {
 	}
 	slices.Sort(done)
 	if done = slices.Compact(done); len(done) > MaxPending {
-		return Errorf(TooLarge, "more than %d notifications were acknowledged before older ones: acknowledge the older ones first", MaxPending)
+		return Errorf(CodeTooLarge, "more than %d notifications were acknowledged before older ones: acknowledge the older ones first", MaxPending)
 	}
 	b.Done = done
 	return nil
@@ -160,7 +160,7 @@ func (n *Notification) UnreadIn(boxes map[string]Inbox, seq int64) (count int64)
 
 // CountUnread notes that the inboxes of the project hold more notifications of a token
 // unread, below 0 fewer. Those of logs that do not tell the token count for nobody.
-func (t *Loaded) CountUnread(by string, more int64) {
+func (t *ThreadState) CountUnread(by string, more int64) {
 	if by == "" || more == 0 {
 		return
 	}
@@ -179,7 +179,7 @@ func (t *Loaded) CountUnread(by string, more int64) {
 // RoomFor refuses more inboxes than a project may have.
 func (p *Project) RoomFor(inboxes int64) error {
 	if inboxes > 0 && p.Inboxes+inboxes > MaxInboxes {
-		return Errorf(TooLarge, "a project has at most %d inboxes, one for each name of an agent: use names again, or another project", MaxInboxes)
+		return Errorf(CodeTooLarge, "a project has at most %d inboxes, one for each name of an agent: use names again, or another project", MaxInboxes)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func TestANotificationIsToldOnce(t *testing.T) {
 		t.Errorf("again: got %d, %v, want %d", again, err, first)
 	}
 	in.Event = "broken"
-	if _, err := a.Notify(in, a.now); CodeOf(err) != Conflict {
+	if _, err := a.Notify(in, a.now); CodeOf(err) != CodeConflict {
 		t.Errorf("other words under the same key: got %v", err)
 	}
 	in.Key = ""
@@ -30,8 +30,8 @@ func TestANotificationIsToldOnce(t *testing.T) {
 	if a.LastSeq != 3 || string(a.Entries()[0].Body) != `{"from":"x","by":"ann","event":"built","data":{"n":1}}` {
 		t.Errorf("the log has %d entries, the first %s", a.LastSeq, a.Entries()[0].Body)
 	}
-	in.By = tokenOf("eve", MaySubmit)
-	if _, err := a.Notify(in, a.now); CodeOf(err) != Forbidden {
+	in.By = tokenOf("eve", PermissionSubmit)
+	if _, err := a.Notify(in, a.now); CodeOf(err) != CodeForbidden {
 		t.Errorf("of a stranger: got %v", err)
 	}
 }
@@ -48,9 +48,9 @@ func TestWhatIsNoNotification(t *testing.T) {
 		"larger":  {From: "x", Event: "e", Data: json.RawMessage(`"` + strings.Repeat("d", MaxData) + `"`)},
 	} {
 		_, err := a.Notify(Notify{Project: "p", By: owner(), Notification: n}, a.now)
-		want := Invalid
+		want := CodeInvalid
 		if location == "larger" {
-			location, want = "data: is larger", TooLarge
+			location, want = "data: is larger", CodeTooLarge
 		}
 		if CodeOf(err) != want || !strings.Contains(err.Error(), strings.TrimRight(location, ": ")) {
 			t.Errorf("%s: got %v", location, err)
@@ -97,10 +97,10 @@ func TestAnInboxRemembersWhatWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := box.Acknowledge(5000); CodeOf(err) != TooLarge || box.Unread("x", 10, all) {
+	if err := box.Acknowledge(5000); CodeOf(err) != CodeTooLarge || box.Unread("x", 10, all) {
 		t.Errorf("got %v", err)
 	}
-	for by, want := range map[*Token]Code{owner(): "", tokenOf("bob", MaySubmit): Forbidden, tokenOf("root", MayAdmin): ""} {
+	for by, want := range map[*Token]Code{owner(): "", tokenOf("bob", PermissionSubmit): CodeForbidden, tokenOf("root", PermissionAdmin): ""} {
 		if err := box.MayRead(by); CodeOf(err) != want {
 			t.Errorf("%s: got %v, want %q", by.Name, err, want)
 		}

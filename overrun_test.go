@@ -10,8 +10,8 @@ import (
 // overrun is what the ledger does to a thread whose claim may be over.
 func (w *world) overrun() (did bool) {
 	w.t.Helper()
-	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
-		did = l.Overrun(l.Unfinished(l.Current, w.part[l.Current]), w.now)
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
+		did = l.EndOverdue(l.PartialText(l.Current, w.part[l.Current]), w.now)
 		return nil
 	})
 	if err != nil {
@@ -62,8 +62,8 @@ func TestAClaimEndsAtItsTime(t *testing.T) {
 			if w.row.Worker != "" || !w.runs["a"].ClaimEnds.IsZero() {
 				t.Errorf("it is held by %q until %v", w.row.Worker, w.runs["a"].ClaimEnds)
 			}
-			_, err := w.append(mailroom.Append{Claim: claim, Number: 1})
-			wantCode(t, err, mailroom.LeaseLost)
+			_, err := w.append(mailroom.StepCommit{Claim: claim, Number: 1})
+			wantCode(t, err, mailroom.CodeLeaseLost)
 			if w.overrun() {
 				t.Error("it ended twice")
 			}
@@ -99,5 +99,5 @@ func TestARunOutlivesItsDeadlineAsOftenAsItMayFail(t *testing.T) {
 		w.overrun()
 	}
 	wantEqual(t, "state", w.state("a"), "failed")
-	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.Exhausted)
+	wantEqual(t, "class", w.runs["a"].Error.Class, mailroom.ClassExhausted)
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // mayPark refuses a wait that names what is not asked.
-func (t *Loaded) mayPark(r *Run, s *Settle) error {
+func (t *ThreadState) mayPark(r *Run, s *Settle) error {
 	if s.Wait == nil || len(s.Wait.Names) == 0 {
 		return invalid("wait", "names no ticket", "")
 	}
@@ -23,9 +23,9 @@ func (t *Loaded) mayPark(r *Run, s *Settle) error {
 
 // park ends an attempt that has to wait. If what it waits for is there already,
 // or a steered message that answers a question, it goes on at once.
-func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
+func (t *ThreadState) park(r *Run, s *Settle, now time.Time) {
 	t.ask(r, s.Asks, now)
-	r.Status, r.Wait = Waiting, s.Wait
+	r.Status, r.Wait = StatusWaiting, s.Wait
 	t.unclaim(r)
 	t.drop(r)
 	t.touch(r)
@@ -38,7 +38,7 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 	}
 	t.append(KindWaiting, r, now, body)
 	unread := slices.ContainsFunc(r.Steers, func(s Steer) bool { return !s.Read && !s.Retracted })
-	if t.satisfied(r) || unread && t.waitsFor(r, now) == Question {
+	if t.satisfied(r) || unread && t.waitsFor(r, now) == TicketInput {
 		t.requeue(r, now)
 	}
 }
@@ -48,16 +48,16 @@ func (t *Loaded) park(r *Run, s *Settle, now time.Time) {
 // concerns. It returns "" if it does not. What a run says answers no question.
 // What is for later, and a child, whose own end is waited for, need a run of
 // their own. A question that has expired takes no answer any more.
-func (t *Loaded) resumedBy(in *Submit, now time.Time) TicketKind {
+func (t *ThreadState) resumedBy(in *Submit, now time.Time) TicketKind {
 	c := t.current()
-	if c == nil || c.Status != Waiting || c.Stop != "" || in.Mode == ModeInterrupt ||
+	if c == nil || c.Status != StatusWaiting || c.Stop != "" || in.Mode == ModeInterrupt ||
 		in.SetAgent && in.Agent != c.Agent || len(in.Messages) == 0 ||
 		in.NotBefore.After(now) || in.Caller != nil || t.lapsed(c, now) {
 		return ""
 	}
 	fromRun := in.Origin.Via == "run" || in.Origin.Via == "wake"
 	switch kind := t.waitsFor(c, now); {
-	case kind == Question && !fromRun, kind == Event && in.Mode != ModeReject:
+	case kind == TicketInput && !fromRun, kind == TicketEvent && in.Mode != ModeReject:
 		return kind
 	}
 	return ""
@@ -65,30 +65,30 @@ func (t *Loaded) resumedBy(in *Submit, now time.Time) TicketKind {
 
 // resume hands the messages to the parked run, and answers its first open
 // question with them.
-func (t *Loaded) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
+func (t *ThreadState) resume(kind TicketKind, in *Submit, now time.Time) Submitted {
 	superseded := []string{}
 	if in.Mode == ModeLatest {
 		superseded = t.supersede(everyRun, in.Sender, now)
 	}
 	c := t.current()
 	out := t.steer(in, now)
-	if kind == Question {
+	if kind == TicketInput {
 		if k := t.firstQuestion(c, now); k != nil {
 			for _, s := range c.Steers[len(c.Steers)-len(in.Messages):] {
 				c.Spent = append(slices.Clone(c.Spent), s.Message)
 			}
-			t.decide(k, Decision{Verdict: Answer, Answer: messageAnswer(in), By: in.Sender}, now)
+			t.decide(k, Decision{Verdict: VerdictAnswer, Answer: messageAnswer(in), By: in.Sender}, now)
 		}
 	} else {
 		t.requeue(c, now)
 	}
-	out.Status, out.Disposition, out.Superseded = c.Status, WasResumed, superseded
+	out.Status, out.Disposition, out.Superseded = c.Status, DispositionResumed, superseded
 	return out
 }
 
-func (t *Loaded) firstQuestion(r *Run, now time.Time) *Ticket {
+func (t *ThreadState) firstQuestion(r *Run, now time.Time) *Ticket {
 	for _, name := range r.Wait.Names {
-		if k := t.tickets[TicketID(r.ID, name)]; k.takesAt(now) && k.Kind == Question {
+		if k := t.tickets[TicketID(r.ID, name)]; k.takesAt(now) && k.Kind == TicketInput {
 			return k
 		}
 	}
@@ -109,7 +109,7 @@ func messageAnswer(in *Submit) json.RawMessage {
 }
 
 // mayTake refuses a submit whose decisions do not fit, or that finds no room.
-func (t *Loaded) mayTake(in *Submit, now time.Time) error {
+func (t *ThreadState) mayTake(in *Submit, now time.Time) error {
 	for i := range in.Decisions {
 		d := &in.Decisions[i]
 		if _, _, err := t.mayDecide(d, now); err != nil {
@@ -117,7 +117,7 @@ func (t *Loaded) mayTake(in *Submit, now time.Time) error {
 		}
 		for _, other := range in.Decisions[:i] {
 			if other.Ticket == d.Ticket && !other.same(d) {
-				return Errorf(Conflict, "ticket %s is decided in two ways at once", d.Ticket)
+				return Errorf(CodeConflict, "ticket %s is decided in two ways at once", d.Ticket)
 			}
 		}
 	}
@@ -131,13 +131,13 @@ func (t *Loaded) mayTake(in *Submit, now time.Time) error {
 }
 
 func tooMany(format string, args ...any) error {
-	return &Error{Code: RateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: CodeRateLimited, RetryAfter: time.Second, Message: fmt.Sprintf(format, args...)}
 }
 
 // lengthens reports whether the submit makes the queue longer, or what a current run
 // has not read, which becomes runs of the queue if it ends. One that clears the
 // queue, or resumes a run, does not.
-func (t *Loaded) lengthens(in *Submit, now time.Time) bool {
+func (t *ThreadState) lengthens(in *Submit, now time.Time) bool {
 	switch {
 	case len(in.Messages) == 0, t.resumedBy(in, now) != "":
 		return false
@@ -151,7 +151,7 @@ func (t *Loaded) lengthens(in *Submit, now time.Time) bool {
 
 // decideAll makes the decisions that are not made yet and returns the last
 // ticket.
-func (t *Loaded) decideAll(all []Decision, now time.Time) *Ticket {
+func (t *ThreadState) decideAll(all []Decision, now time.Time) *Ticket {
 	var last *Ticket
 	for _, d := range all {
 		k, repeat, err := t.mayDecide(&d, now)

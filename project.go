@@ -39,7 +39,7 @@ func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(
 
 // Project is a loaded project: its thread, and the rows of its reservations.
 type Project struct {
-	*Loaded
+	*ThreadState
 	agent   string // of the thread, if it is made
 	held    *Holdings
 	changed map[string]*Reservation // those to be written, by id
@@ -48,8 +48,8 @@ type Project struct {
 
 // LoadProject takes the thread of a project with its reservations, which become its
 // own. agent becomes the thread's if there is none yet.
-func LoadProject(t *Loaded, agent string, held *Holdings) *Project {
-	return &Project{Loaded: t, agent: agent, held: held, changed: map[string]*Reservation{}}
+func LoadProject(t *ThreadState, agent string, held *Holdings) *Project {
+	return &Project{ThreadState: t, agent: agent, held: held, changed: map[string]*Reservation{}}
 }
 
 // Holdings are the project's reservations as the transitions left them, for another
@@ -69,14 +69,14 @@ func (p *Project) Collect(c *Changes) {
 func (p *Project) Free(now time.Time) error {
 	for _, r := range p.held.rows {
 		if r.Live(now) {
-			return Errorf(Conflict, "%s: release it first", r.said())
+			return Errorf(CodeConflict, "%s: release it first", r.said())
 		}
 	}
 	return nil
 }
 
 // Enter makes the project, for who takes part in it, if there is none.
-func (p *Project) Enter(by *Token, now time.Time) { p.Make(p.agent, by.Name, now) }
+func (p *Project) Enter(by *Token, now time.Time) { p.Open(p.agent, by.Name, now) }
 
 // MayEnter refuses who may not take part. That there is such a project is said:
 // its name was chosen, and is no secret. location is where the agent's name was given.
@@ -90,7 +90,7 @@ func (p *Project) MayEnter(by *Token, location, agent string) error {
 // Closed is the refusal of who may not take part in the project, or make it.
 func (p *Project) Closed() error {
 	name, _ := ProjectOf(p.ID)
-	return Errorf(Forbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
+	return Errorf(CodeForbidden, "project %q is not open to this token: use one with the namespace %q, or another project", name, p.ID)
 }
 
 func checkAgentName(location, name string) error {
@@ -102,5 +102,5 @@ func checkAgentName(location, name string) error {
 
 // tell appends an entry of the project's own.
 func (p *Project) tell(by *Token, kind string, body any, now time.Time) int64 {
-	return p.Note(p.agent, by.Name, kind, body, now)
+	return p.AppendEntry(p.agent, by.Name, kind, body, now)
 }

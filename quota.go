@@ -105,7 +105,7 @@ func (q Quotas) Admit(owner string, have, more Use) error {
 			continue
 		}
 		return &Error{
-			Code:    QuotaExceeded,
+			Code:    CodeQuotaExceeded,
 			Message: fmt.Sprintf("%s has %d of %d %s", owner, used, limit, name.remedy(add)),
 			Fields:  []Field{{Location: strings.Join([]string{"quota", string(name)}, "."), Message: fmt.Sprintf("limit %d, used %d", limit, used), Value: used}},
 		}

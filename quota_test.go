@@ -36,7 +36,7 @@ func TestAQuotaRefusesWhatIsMore(t *testing.T) {
 				return
 			}
 			e, ok := errors.AsType[*mailroom.Error](err)
-			if !ok || e.Code != mailroom.QuotaExceeded || !strings.Contains(e.Message, c.want) || len(e.Fields) != 1 {
+			if !ok || e.Code != mailroom.CodeQuotaExceeded || !strings.Contains(e.Message, c.want) || len(e.Fields) != 1 {
 				t.Errorf("got %#v, want %q", err, c.want)
 			}
 		})
@@ -47,7 +47,7 @@ func TestQuotasOfATokenGoBeforeTheDefaults(t *testing.T) {
 	got := mailroom.Quotas{"threads": 0, "bytes": 7}.Over(mailroom.Quotas{"threads": 5, "workers": 2})
 	wantEqual(t, "quotas", got, mailroom.Quotas{"threads": 0, "bytes": 7, "workers": 2, "streams": 0, "notifications": 0})
 	for name, q := range map[string]mailroom.Quotas{"another name": {"cpus": 1}, "below 0": {"threads": -1}} {
-		if err := q.Check(); mailroom.CodeOf(err) != mailroom.Invalid {
+		if err := q.Check(); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

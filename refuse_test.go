@@ -43,14 +43,14 @@ func badSubmits() map[string]func(s *mailroom.Submit) {
 		},
 		"file with NUL":      part(mailroom.Part{Type: "file", URI: "x:y", Name: "\x00"}),
 		"name of a text":     part(mailroom.Part{Type: "text", Text: "a", Name: "\xff"}),
-		"role assistant":     func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.Assistant },
+		"role assistant":     func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.RoleAssistant },
 		"unknown visibility": func(s *mailroom.Submit) { s.Messages[0].Visibility = "some" },
 		"101 messages": func(s *mailroom.Submit) {
 			for range 100 {
 				s.Messages = append(s.Messages, s.Messages[0])
 			}
 		},
-		"second message empty": func(s *mailroom.Submit) { s.Messages = append(s.Messages, mailroom.Draft{}) },
+		"second message empty": func(s *mailroom.Submit) { s.Messages = append(s.Messages, mailroom.NewMessage{}) },
 		"unknown mode":         func(s *mailroom.Submit) { s.Mode = "hurry" },
 		"negative priority":    func(s *mailroom.Submit) { s.Priority = &minus },
 		"high priority":        func(s *mailroom.Submit) { s.Priority = &high },
@@ -85,9 +85,9 @@ func badSubmits() map[string]func(s *mailroom.Submit) {
 // bytes than it may.
 func codeOfCase(name string) mailroom.Code {
 	if strings.HasPrefix(name, "large ") && name != "large jitter" {
-		return mailroom.TooLarge
+		return mailroom.CodeTooLarge
 	}
-	return mailroom.Invalid
+	return mailroom.CodeInvalid
 }
 
 func TestABadSubmitIsRefused(t *testing.T) {
@@ -153,13 +153,13 @@ func TestABadStepIsRefused(t *testing.T) {
 		return mailroom.Step{Sends: []mailroom.Send{{Name: "good", Thread: "u", Parts: mailroom.Text("hello")}, s}}
 	}
 	note := func(kind, body string) mailroom.Step {
-		return mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: json.RawMessage(body)}}}
+		return mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(body)}}}
 	}
 	many := mailroom.Step{}
 	for i := range mailroom.MaxSends + 1 {
 		many.Sends = append(many.Sends, mailroom.Send{Name: fmt.Sprint(i), Thread: "u", Parts: mailroom.Text("hello")})
 	}
-	for name, a := range map[string]mailroom.Append{
+	for name, a := range map[string]mailroom.StepCommit{
 		"name that is not text":  {Step: mailroom.Step{Name: "\xff"}},
 		"our own kind":           {Step: note("run.completed", `{}`)},
 		"kind without a dot":     {Step: note("x", `{}`)},
@@ -180,7 +180,7 @@ func TestABadStepIsRefused(t *testing.T) {
 		"send to a bad agent":    {Step: send(func(s *mailroom.Send) { s.Agent = "\x00" })},
 		"message with NUL":       {Message: said("\x00")},
 		"large message":          {Message: said(strings.Repeat("a", mailroom.MaxText+1))},
-		"message with a bad id":  {Message: &mailroom.Said{ID: "\xff", Text: "a"}},
+		"message with a bad id":  {Message: &mailroom.PartialText{ID: "\xff", Text: "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -193,7 +193,7 @@ func TestABadStepIsRefused(t *testing.T) {
 
 func TestCheckDoesNotTouchTheCallersSends(t *testing.T) {
 	sends := []mailroom.Send{{Name: "one", Thread: " u ", Parts: mailroom.Text("hello")}}
-	a := mailroom.Append{Step: mailroom.Step{Sends: sends}}
+	a := mailroom.StepCommit{Step: mailroom.Step{Sends: sends}}
 	if err := a.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -204,14 +204,14 @@ func TestABadSettleIsRefused(t *testing.T) {
 	for name, s := range map[string]mailroom.Settle{
 		"no outcome":             {},
 		"unknown outcome":        {Outcome: "wait"},
-		"failure without error":  {Outcome: mailroom.Fail},
-		"success with an error":  {Outcome: mailroom.Complete, Failure: &mailroom.Failure{}},
-		"release with an error":  {Outcome: mailroom.Release, Failure: &mailroom.Failure{}},
-		"negative jitter":        {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: -0.1},
-		"large jitter":           {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: 1.1},
-		"jitter without measure": {Outcome: mailroom.Fail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
-		"message with NUL":       {Outcome: mailroom.Complete, Message: said("\x00")},
-		"large message":          {Outcome: mailroom.Release, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
+		"failure without error":  {Outcome: mailroom.OutcomeFail},
+		"success with an error":  {Outcome: mailroom.OutcomeComplete, Failure: &mailroom.Failure{}},
+		"release with an error":  {Outcome: mailroom.OutcomeRelease, Failure: &mailroom.Failure{}},
+		"negative jitter":        {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: -0.1},
+		"large jitter":           {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: 1.1},
+		"jitter without measure": {Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{}, Jitter: math.NaN()},
+		"message with NUL":       {Outcome: mailroom.OutcomeComplete, Message: said("\x00")},
+		"large message":          {Outcome: mailroom.OutcomeRelease, Message: said(strings.Repeat("a", mailroom.MaxText+1))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, state := range []string{"running", "stopping"} {
@@ -233,7 +233,7 @@ func TestABadFlushIsRefused(t *testing.T) {
 	} {
 		w := newWorld(t)
 		states["running"](w)
-		err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) error { return l.Flush(w.claim(), p) })
+		err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) error { return l.Flush(w.claim(), p) })
 		if want := codeOfCase(name); mailroom.CodeOf(err) != want {
 			t.Errorf("%s: got error %v, want %s", name, err, want)
 		}

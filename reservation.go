@@ -82,10 +82,10 @@ func (r *Reservation) AtOdds(n *Reservation, now time.Time) bool {
 	return r.Live(now) && n.Live(now) && !r.Advisory && !n.Advisory && r.against(n)
 }
 
-// Held is the cause of a Conflict: others hold what was asked for.
-type Held struct{ By []Reservation }
+// ReservedError is the cause of a Conflict: others hold what was asked for.
+type ReservedError struct{ By []Reservation }
 
-func (h *Held) Error() string {
+func (h *ReservedError) Error() string {
 	return fmt.Sprintf("wait until it ends, or ask %s to release it", h.By[0].Holder)
 }
 
@@ -182,7 +182,7 @@ func (p *Project) Reserve(in Reserve, now time.Time) (out Reserved, err error) {
 	}
 	conflicts, refusing := p.others(&in, now)
 	if len(refusing) > 0 {
-		return out, &Error{Code: Conflict, Message: refusing[0].said(), Cause: &Held{refusing}}
+		return out, &Error{Code: CodeConflict, Message: refusing[0].said(), Cause: &ReservedError{refusing}}
 	}
 	if err := p.room(&in, now); err != nil {
 		return out, err
@@ -239,7 +239,7 @@ func (p *Project) Renew(id string, by *Token, ttl time.Duration, now time.Time) 
 	case err != nil:
 		return Reservation{}, err
 	case r.Owner != by.Name:
-		return *r, Errorf(Forbidden, "reservation %s was made with another token, which alone can renew it", id)
+		return *r, Errorf(CodeForbidden, "reservation %s was made with another token, which alone can renew it", id)
 	}
 	r.ExpiresAt = now.Add(ttl)
 	p.put(r)
@@ -253,9 +253,9 @@ func (p *Project) Release(id string, by *Token, force bool, now time.Time) (Rese
 	switch {
 	case err != nil:
 		return Reservation{}, err
-	case r.Owner == by.Name || force && by.Has(MayAdmin):
+	case r.Owner == by.Name || force && by.Has(PermissionAdmin):
 	default:
-		return *r, Errorf(Forbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
+		return *r, Errorf(CodeForbidden, "reservation %s was made with another token: that one ends it, or an admin with force", id)
 	}
 	p.endLapsed(by, now)
 	p.end(KindReleased, by, now, r)
@@ -294,7 +294,7 @@ func (p *Project) find(id string, by *Token, now time.Time) (*Reservation, error
 
 // NoReservation is the refusal of what can only be done while a reservation holds.
 func NoReservation(id string) error {
-	return Errorf(NotFound, "no reservation %q: it has ended, or never was", id)
+	return Errorf(CodeNotFound, "no reservation %q: it has ended, or never was", id)
 }
 
 // endLapsed tells of reservations that have ended by themselves, together with what

@@ -16,14 +16,14 @@ type agreed struct {
 }
 
 func agree(t *testing.T) *agreed {
-	p := LoadProject(Load(&Thread{ID: "project:p"}), "echo", NewHoldings(nil))
+	p := LoadProject(NewThreadState(&Thread{ID: "project:p"}), "echo", NewHoldings(nil))
 	return &agreed{p, t, time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)}
 }
 
 func tokenOf(name string, scopes ...Permission) *Token { return &Token{Name: name, Scopes: scopes} }
 
 // owner is who made the project and shares it.
-func owner() *Token { return tokenOf("ann", MaySubmit) }
+func owner() *Token { return tokenOf("ann", PermissionSubmit) }
 
 func (a *agreed) ask(holder string, names ...string) Reserve {
 	return Reserve{Project: "p", Names: names, Holder: holder, By: owner(), TTL: time.Minute}
@@ -83,17 +83,17 @@ func TestOneHoldsWhatOthersMayNot(t *testing.T) {
 	if len(first) != 2 || first[0].Fence != 1 || first[1].Fence != 2 || first[1].Name != "docs/a.md" || first[0].ExpiresAt != a.now.Add(time.Minute) {
 		t.Errorf("granted %+v", first)
 	}
-	a.refused(a.ask("y", "src/main.go"), Conflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
-	a.refused(a.ask("y", "free", "docs/*"), Conflict, "docs/a.md is reserved by x") // all or none
+	a.refused(a.ask("y", "src/main.go"), CodeConflict, "src/** is reserved by x until 2026-01-02T12:01:00Z")
+	a.refused(a.ask("y", "free", "docs/*"), CodeConflict, "docs/a.md is reserved by x") // all or none
 	_, err := a.Reserve(a.ask("y", "src/main.go"), a.now)
-	if held, ok := errors.AsType[*Held](err); !ok || len(held.By) != 1 || held.By[0].ID != first[0].ID {
+	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != 1 || held.By[0].ID != first[0].ID {
 		t.Errorf("the refusal does not tell who holds it: %v", err)
 	}
 	a.must(a.ask("y", "srcs"))
 	a.must(a.ask("x", "src/main.go")) // one's own is in nobody's way
 	other := a.ask("x", "src/main.go")
-	other.By = tokenOf("bob", MayAdmin)
-	a.refused(other, Conflict, "reserved by x") // the same name of another token is another agent
+	other.By = tokenOf("bob", PermissionAdmin)
+	a.refused(other, CodeConflict, "reserved by x") // the same name of another token is another agent
 }
 
 func TestReservingAgainRenews(t *testing.T) {
@@ -117,10 +117,10 @@ func TestAReservationEndsByItself(t *testing.T) {
 	a := agree(t)
 	first := a.must(a.ask("x", "n")).Granted[0]
 	a.now = a.now.Add(time.Minute)
-	if _, err := a.Renew(first.ID, owner(), 0, a.now); CodeOf(err) != NotFound {
+	if _, err := a.Renew(first.ID, owner(), 0, a.now); CodeOf(err) != CodeNotFound {
 		t.Errorf("renewed after its end: %v", err)
 	}
-	if _, err := a.Release(first.ID, owner(), false, a.now); CodeOf(err) != NotFound {
+	if _, err := a.Release(first.ID, owner(), false, a.now); CodeOf(err) != CodeNotFound {
 		t.Errorf("released after its end: %v", err)
 	}
 	if err := a.Free(a.now); err != nil {
@@ -144,13 +144,13 @@ func TestSharedGoesWithShared(t *testing.T) {
 	}
 	a.must(shared("x"))
 	a.must(shared("y"))
-	a.refused(a.ask("z", "n"), Conflict, "reserved by x")
-	a.refused(a.ask("x", "n"), Conflict, "reserved by y") // not alone while the other is there
+	a.refused(a.ask("z", "n"), CodeConflict, "reserved by x")
+	a.refused(a.ask("x", "n"), CodeConflict, "reserved by y") // not alone while the other is there
 	if ended, err := a.ReleaseNames("y", []string{"n"}, owner(), a.now); err != nil || len(ended) != 1 {
 		t.Errorf("y ended %v, %v", ended, err)
 	}
 	a.must(a.ask("x", "n"))
-	a.refused(shared("y"), Conflict, "reserved by x")
+	a.refused(shared("y"), CodeConflict, "reserved by x")
 }
 
 func TestAdvisoryTellsAndRefusesNobody(t *testing.T) {
@@ -181,19 +181,19 @@ func TestWhoMayEndAReservation(t *testing.T) {
 		want  Code
 	}{
 		{"its own token", owner(), false, ""},
-		{"another of the project", inside("bob", MaySubmit), false, Forbidden},
-		{"another, with force", inside("bob", MaySubmit), true, Forbidden},
-		{"an admin", tokenOf("root", MayAdmin), false, Forbidden},
-		{"an admin, with force", tokenOf("root", MayAdmin), true, ""},
-		{"a stranger", tokenOf("eve", MaySubmit), true, NotFound},
+		{"another of the project", inside("bob", PermissionSubmit), false, CodeForbidden},
+		{"another, with force", inside("bob", PermissionSubmit), true, CodeForbidden},
+		{"an admin", tokenOf("root", PermissionAdmin), false, CodeForbidden},
+		{"an admin, with force", tokenOf("root", PermissionAdmin), true, ""},
+		{"a stranger", tokenOf("eve", PermissionSubmit), true, CodeNotFound},
 	} {
 		id := a.must(a.ask("x", "n")).Granted[0].ID
 		if _, err := a.Release(id, c.by, c.force, a.now); CodeOf(err) != c.want {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
-	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", MaySubmit)}, Forbidden, "project:p")
-	if got := a.release(inside("bob", MaySubmit), "n"); len(got) != 0 {
+	a.refused(Reserve{Project: "p", Names: []string{"m"}, Holder: "x", By: tokenOf("eve", PermissionSubmit)}, CodeForbidden, "project:p")
+	if got := a.release(inside("bob", PermissionSubmit), "n"); len(got) != 0 {
 		t.Errorf("another token ended %v", got)
 	}
 }
@@ -217,10 +217,10 @@ func TestWhatIsNoReservation(t *testing.T) {
 		"ttl":    {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: MaxTTL + 1},
 		"1s":     {Project: "p", Names: []string{"n"}, Holder: "x", By: owner(), TTL: -1},
 	} {
-		a.refused(in, Invalid, strings.TrimRight(location, ": "))
+		a.refused(in, CodeInvalid, strings.TrimRight(location, ": "))
 	}
 	for _, project := range []string{"", " p", "p ", "a/b", "a\nb", strings.Repeat("p", MaxProject+1)} {
-		if _, err := ProjectThread(project); CodeOf(err) != Invalid {
+		if _, err := ProjectThread(project); CodeOf(err) != CodeInvalid {
 			t.Errorf("project %q: got %v", project, err)
 		}
 	}
@@ -238,24 +238,24 @@ func TestAProjectHasRoomForSoMany(t *testing.T) {
 	numbered := func(i int) string { return fmt.Sprint("n", i) }
 	a := agree(t)
 	a.stand(MaxReservations, time.Second, numbered)
-	a.refused(a.ask("x", "one more"), TooLarge, "release some")
+	a.refused(a.ask("x", "one more"), CodeTooLarge, "release some")
 	a.must(a.ask("x", "n1", "n2")) // they are there already
-	a.refused(a.ask("x", "n1", "one more"), TooLarge, "release some")
+	a.refused(a.ask("x", "n1", "one more"), CodeTooLarge, "release some")
 	a.release(owner(), "n7", "n8", "n9")
 	a.must(a.ask("x", "one more"))
 
 	a = agree(t)
 	a.stand(MaxWild, time.Second, func(i int) string { return fmt.Sprint("w", i, "*") })
 	a.must(a.ask("x", "plain"))
-	a.refused(a.ask("x", "*?"), TooLarge, "with * or ?")
+	a.refused(a.ask("x", "*?"), CodeTooLarge, "with * or ?")
 
 	a = agree(t)
 	a.stand(MaxHeldWildSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("w", 400), "*") })
-	a.refused(a.ask("x", strings.Repeat("v", 400)+"*"), TooLarge, "names with * or ?")
+	a.refused(a.ask("x", strings.Repeat("v", 400)+"*"), CodeTooLarge, "names with * or ?")
 
 	a = agree(t)
 	a.stand(MaxHeldSize/400, time.Second, func(i int) string { return fmt.Sprint(i, strings.Repeat("p", 400)) })
-	a.refused(a.ask("x", "p"), TooLarge, "names and reasons")
+	a.refused(a.ask("x", "p"), CodeTooLarge, "names and reasons")
 }
 
 // What a transition compares is bounded by these limits, whatever the names are.
@@ -267,11 +267,11 @@ func TestARequestHasSoManyNamesAndBytes(t *testing.T) {
 		}
 		return names
 	}
-	a.refused(a.ask("x", several(100, 200, "")...), Invalid, "in several requests")
-	a.refused(a.ask("x", several(51, 20, "*")...), Invalid, "with * or ?")
-	a.refused(a.ask("x", several(10, 500, "?")...), Invalid, "with * or ?")
+	a.refused(a.ask("x", several(100, 200, "")...), CodeInvalid, "in several requests")
+	a.refused(a.ask("x", several(51, 20, "*")...), CodeInvalid, "with * or ?")
+	a.refused(a.ask("x", several(10, 500, "?")...), CodeInvalid, "with * or ?")
 	a.must(a.ask("x", append(several(50, 80, "*"), several(50, 160, "")...)...))
-	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); CodeOf(err) != Invalid {
+	if _, err := a.ReleaseNames("x", several(MaxReserve+1, 20, ""), owner(), a.now); CodeOf(err) != CodeInvalid {
 		t.Errorf("release of %d names: %v", MaxReserve+1, err)
 	}
 	if got := a.release(owner(), "./"+several(1, 80, "*")[0], "none"); len(got) != 1 {
@@ -296,7 +296,7 @@ func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 	in.Compare(&a.Thread, a.rows())
 	a.must(a.ask("z", "docs/**"))
 	in.all, in.wilds = newGlobs(), newGlobs()
-	a.refused(in, Conflict, "src/** is reserved by x")
+	a.refused(in, CodeConflict, "src/** is reserved by x")
 	a.release(owner(), "src/**")
 	a.must(in)
 
@@ -306,13 +306,13 @@ func TestATransitionComparesWithWhatCameLater(t *testing.T) {
 	}
 	later.Compare(&a.Thread, a.rows())
 	a.must(a.ask("z", "web/**"))
-	a.refused(later, Conflict, "web/** is reserved by z")
+	a.refused(later, CodeConflict, "web/** is reserved by z")
 
 	made := agree(t) // again, so that its fences begin again
 	made.must(made.ask("z", "web/**"))
 	made.Key = 2
 	_, err := made.Reserve(later, made.now)
-	if CodeOf(err) != Conflict {
+	if CodeOf(err) != CodeConflict {
 		t.Errorf("compared with another project's: %v", err)
 	}
 }
@@ -354,7 +354,7 @@ func TestAnAnswerNamesSoManyOthers(t *testing.T) {
 	a.stand(MaxConflicts+10, time.Minute, func(i int) string { return fmt.Sprint("n", i) })
 	in := a.ask("y", "*")
 	_, err := a.Reserve(in, a.now)
-	if held, ok := errors.AsType[*Held](err); !ok || len(held.By) != MaxConflicts {
+	if held, ok := errors.AsType[*ReservedError](err); !ok || len(held.By) != MaxConflicts {
 		t.Errorf("refused with %v", err)
 	}
 	in.Advisory = true

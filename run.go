@@ -9,16 +9,18 @@ import (
 type Status string
 
 const (
-	Queued    Status = "queued"  // never started, or between two attempts
-	Running   Status = "running" // claimed by a worker
-	Waiting   Status = "waiting" // parked, holds no claim
-	Completed Status = "completed"
-	Failed    Status = "failed" // a dead letter
-	Cancelled Status = "cancelled"
+	StatusQueued    Status = "queued"  // never started, or between two attempts
+	StatusRunning   Status = "running" // claimed by a worker
+	StatusWaiting   Status = "waiting" // parked, holds no claim
+	StatusCompleted Status = "completed"
+	StatusFailed    Status = "failed" // a dead letter
+	StatusCancelled Status = "cancelled"
 )
 
 // Finished reports whether a run with this status has ended.
-func (s Status) Finished() bool { return s == Completed || s == Failed || s == Cancelled }
+func (s Status) Finished() bool {
+	return s == StatusCompleted || s == StatusFailed || s == StatusCancelled
+}
 
 // Mode says what a submit does to a busy thread.
 type Mode string
@@ -36,10 +38,10 @@ const (
 type Reason string
 
 const (
-	ByCancel    Reason = "cancelled"
-	BySupersede Reason = "superseded"
-	ByInterrupt Reason = "interrupted"
-	ByRetract   Reason = "retracted"
+	ReasonCancelled   Reason = "cancelled"
+	ReasonSuperseded  Reason = "superseded"
+	ReasonInterrupted Reason = "interrupted"
+	ReasonRetracted   Reason = "retracted"
 )
 
 // Run is the row of one turn of an agent on a thread.
@@ -62,13 +64,13 @@ type Run struct {
 	Options      json.RawMessage // handed to the agent unread, at most MaxOptions
 	Metadata     map[string]string
 	MaxAttempts  int   // bounds Failures
-	Once         bool  `json:",omitempty"` // any error of its agent ends it, an outage too
+	NoRetry      bool  `json:"Once,omitempty"` // any error of its agent ends it, an outage too
 	FirstSeq     int64 // seq of its first message
 
 	Status      Status
 	Stop        Reason    // ByCancel or ByInterrupt once it was asked to stop
 	StopBy      string    // who asked
-	Held        bool      // NotBefore has not come: it has no place in the queue yet
+	Scheduled   bool      `json:"Held"` // NotBefore has not come: it has no place in the queue yet
 	NotBefore   time.Time // zero: at once
 	AvailableAt time.Time // not to be claimed earlier
 	// ClaimEnds is when the ledger ends the present claim, whatever its worker
@@ -177,7 +179,7 @@ type StepMark struct {
 }
 
 // NeverStarted reports whether the run waits in the queue for its first start.
-func (r *Run) NeverStarted() bool { return r.Status == Queued && r.StartedAt.IsZero() }
+func (r *Run) NeverStarted() bool { return r.Status == StatusQueued && r.StartedAt.IsZero() }
 
 // LastChance reports whether losing the present claim, or the next, makes the
 // run a dead letter. Such a run starts alone of its kind in a worker.
@@ -190,11 +192,11 @@ func (r *Run) MessageState(id string) (string, bool) {
 		if s.Message == id {
 			switch {
 			case s.Retracted:
-				return Retracted, true
+				return MessageRetracted, true
 			case s.Read:
-				return Read, true
+				return MessageRead, true
 			}
-			return Accepted, true
+			return MessageAccepted, true
 		}
 	}
 	for _, in := range r.Inputs {
@@ -208,17 +210,17 @@ func (r *Run) MessageState(id string) (string, bool) {
 func (r *Run) inputState(in Input) string {
 	switch {
 	case in.Retracted:
-		return Retracted
-	case r.Status == Completed:
-		return Done
-	case r.Started && (r.Step > 0 || r.Status != Running):
-		return Read
+		return MessageRetracted
+	case r.Status == StatusCompleted:
+		return MessageDone
+	case r.Started && (r.Step > 0 || r.Status != StatusRunning):
+		return MessageRead
 	case r.Started:
-		return Delivered
-	case r.Status == Cancelled && r.Reason == ByRetract:
-		return Retracted
-	case r.Status == Cancelled:
-		return Superseded
+		return MessageDelivered
+	case r.Status == StatusCancelled && r.Reason == ReasonRetracted:
+		return MessageRetracted
+	case r.Status == StatusCancelled:
+		return MessageSuperseded
 	}
-	return Accepted
+	return MessageAccepted
 }

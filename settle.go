@@ -12,10 +12,10 @@ import (
 type Outcome string
 
 const (
-	Complete Outcome = "complete" // the agent is done
-	Fail     Outcome = "fail"     // with an error; its class decides what follows
-	Release  Outcome = "release"  // given back untouched, it counts as nothing
-	Park     Outcome = "wait"     // it waits; its claim ends
+	OutcomeComplete Outcome = "complete" // the agent is done
+	OutcomeFail     Outcome = "fail"     // with an error; its class decides what follows
+	OutcomeRelease  Outcome = "release"  // given back untouched, it counts as nothing
+	OutcomePark     Outcome = "wait"     // it waits; its claim ends
 )
 
 // Settle ends an attempt.
@@ -23,12 +23,12 @@ type Settle struct {
 	Claim
 	Number  int // the run's Step + 1
 	Outcome Outcome
-	Message *Said    // what was being written: whole if the outcome is Complete, else partial; nil: what was flushed of it
-	Failure *Failure // of Fail
-	Wait    *Wait    // of Park: what for
-	Asks    []Ask    // of Park: tickets opened with it
-	Jitter  float64  // 0 to 1, lengthens a retry's delay by up to a fifth
-	Forced  bool     // the agent did not stop in time and is cut off
+	Message *PartialText // what was being written: whole if the outcome is Complete, else partial; nil: what was flushed of it
+	Failure *Failure     // of Fail
+	Wait    *Wait        // of Park: what for
+	Asks    []Ask        // of Park: tickets opened with it
+	Jitter  float64      // 0 to 1, lengthens a retry's delay by up to a fifth
+	Forced  bool         // the agent did not stop in time and is cut off
 
 	sum string // digest, once checked
 	// old is the digest that did not cover Asks: a settle stored under it may still
@@ -39,11 +39,11 @@ type Settle struct {
 // Check refuses a Settle that breaks a rule by itself.
 func (s *Settle) Check() error {
 	switch s.Outcome {
-	case Complete, Release, Park:
+	case OutcomeComplete, OutcomeRelease, OutcomePark:
 		if s.Failure != nil {
 			return invalid("failure", "goes with the outcome fail", s.Failure.Error())
 		}
-	case Fail:
+	case OutcomeFail:
 		if s.Failure == nil {
 			return invalid("failure", "is needed with the outcome fail", nil)
 		}
@@ -70,7 +70,7 @@ func (s *Settle) Check() error {
 // settled is what the digest of a settle is made of.
 type settled struct {
 	Outcome Outcome
-	Message *Said
+	Message *PartialText
 	Failure string
 	Wait    *Wait
 	Asks    []Ask `json:",omitempty"`
@@ -87,7 +87,7 @@ func (s *Settle) digest(asks []Ask) string {
 // Settle ends an attempt and returns the run as it is then. A repeat of the
 // same settle changes nothing. A run that was asked to stop ends cancelled,
 // unless it completed.
-func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
+func (t *ThreadState) Settle(s *Settle, now time.Time) (*Run, error) {
 	if s.sum == "" {
 		if err := s.Check(); err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Outcome == Park {
+	if s.Outcome == OutcomePark {
 		if err := t.mayPark(r, s); err != nil {
 			return nil, err
 		}
@@ -126,17 +126,17 @@ func (t *Loaded) Settle(s *Settle, now time.Time) (*Run, error) {
 	return r, nil
 }
 
-func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
-	t.write(r, s.Message, VisibleAll, s.Outcome != Complete && s.Outcome != Park, now)
+func (t *ThreadState) settle(r *Run, s *Settle, now time.Time) {
+	t.write(r, s.Message, VisibleAll, s.Outcome != OutcomeComplete && s.Outcome != OutcomePark, now)
 	switch {
-	case s.Outcome == Complete:
+	case s.Outcome == OutcomeComplete:
 		r.Progress = 1
-		t.finish(r, Completed, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step, Usage: r.Usage})
+		t.finish(r, StatusCompleted, now, KindCompleted, RunCompleted{Reply: r.Reply, Steps: r.Step, Usage: r.Usage})
 	case r.Stop != "":
 		t.endStopped(r, s.Forced, now)
-	case s.Outcome == Park:
+	case s.Outcome == OutcomePark:
 		t.park(r, s, now)
-	case s.Outcome == Release:
+	case s.Outcome == OutcomeRelease:
 		t.reschedule(r, "released", now, nil, now)
 	default:
 		t.fail(r, s.Failure, s.Jitter, now)
@@ -144,22 +144,22 @@ func (t *Loaded) settle(r *Run, s *Settle, now time.Time) {
 }
 
 // fail decides what an error means for the run.
-func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
+func (t *ThreadState) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 	e := RunError{Class: f.Class, Message: cut(readable(fmt.Sprint(f.Err)), maxErrorLen)}
 	switch {
-	case f.Class == Permanent:
+	case f.Class == ClassPermanent:
 		t.die(r, e, now)
-	case r.Once:
-		e.Class = Exhausted
+	case r.NoRetry:
+		e.Class = ClassExhausted
 		t.die(r, e, now)
-	case f.Class == Outage:
+	case f.Class == ClassUnavailable:
 		t.outage(r, e, f.RetryAfter, jitter, now)
 	default:
-		e.Class = Transient
+		e.Class = ClassTransient
 		r.Failures++
 		r.Outages, r.OutageSince = 0, time.Time{}
 		if r.Failures >= r.MaxAttempts {
-			e.Class = Exhausted
+			e.Class = ClassExhausted
 			t.die(r, e, now)
 			return
 		}
@@ -171,13 +171,13 @@ func (t *Loaded) fail(r *Run, f *Failure, jitter float64, now time.Time) {
 // outage puts the run off without a failure, until GiveUpAfter has passed since
 // the first attempt in a row that met it. Time in which the run was due, and nobody
 // took it, is not counted: a server that was off for days has not tried.
-func (t *Loaded) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
+func (t *ThreadState) outage(r *Run, e RunError, after time.Duration, jitter float64, now time.Time) {
 	r.Outages++
 	if r.OutageSince.IsZero() {
 		r.OutageSince = now
 	}
 	if now.Sub(r.OutageSince) >= GiveUpAfter {
-		e.Class = Exhausted
+		e.Class = ClassExhausted
 		t.die(r, e, now)
 		return
 	}
@@ -197,8 +197,8 @@ func retryDelay(n int, limit, after time.Duration, jitter float64) time.Duration
 }
 
 // reschedule gives the claim back; the run stays the thread's current one.
-func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
-	r.Status, r.AvailableAt = Queued, at
+func (t *ThreadState) reschedule(r *Run, reason string, at time.Time, e *RunError, now time.Time) {
+	r.Status, r.AvailableAt = StatusQueued, at
 	t.unclaim(r)
 	t.drop(r)
 	t.touch(r)
@@ -206,20 +206,20 @@ func (t *Loaded) reschedule(r *Run, reason string, at time.Time, e *RunError, no
 }
 
 // die makes the run a dead letter.
-func (t *Loaded) die(r *Run, e RunError, now time.Time) {
+func (t *ThreadState) die(r *Run, e RunError, now time.Time) {
 	r.Error = &e
-	t.finish(r, Failed, now, KindFailed, RunFailed{Error: e, Failures: r.Failures, Crashes: r.Crashes})
+	t.finish(r, StatusFailed, now, KindFailed, RunFailed{Error: e, Failures: r.Failures, Crashes: r.Crashes})
 }
 
 // endStopped cancels a run that was asked to stop.
-func (t *Loaded) endStopped(r *Run, forced bool, now time.Time) {
+func (t *ThreadState) endStopped(r *Run, forced bool, now time.Time) {
 	r.Reason = r.Stop
-	t.finish(r, Cancelled, now, KindCancelled, RunStop{Reason: r.Stop, By: r.StopBy, Forced: forced})
+	t.finish(r, StatusCancelled, now, KindCancelled, RunStop{Reason: r.Stop, By: r.StopBy, Forced: forced})
 }
 
 // finish ends a run for good. Steered messages that it did not read become runs
 // at the place of their submission.
-func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body any) {
+func (t *ThreadState) finish(r *Run, status Status, now time.Time, kind string, body any) {
 	r.Status, r.FinishedAt = status, now
 	if t.Current == r.ID {
 		t.Current = ""
@@ -235,7 +235,7 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 		t.append(KindQueued, own, now, own.queuedBody())
 	}
 	r.Steers = slices.DeleteFunc(slices.Clone(r.Steers), func(s Steer) bool {
-		return s.Read && status == Completed // else a retry by hand gets it again
+		return s.Read && status == StatusCompleted // else a retry by hand gets it again
 	})
 	r.forgetSpent()
 	t.touch(r)
@@ -243,9 +243,9 @@ func (t *Loaded) finish(r *Run, status Status, now time.Time, kind string, body 
 
 // Expire takes the claim of a lost worker away. said is the flushed text of the
 // message that the run was writing.
-func (t *Loaded) Expire(worker *Worker, said *Said, now time.Time) {
+func (t *ThreadState) Expire(worker *Worker, said *PartialText, now time.Time) {
 	r := t.current()
-	if r == nil || r.Status != Running || t.Worker != worker.ID {
+	if r == nil || r.Status != StatusRunning || t.Worker != worker.ID {
 		return
 	}
 	t.promote(now)
@@ -258,12 +258,12 @@ func (t *Loaded) Expire(worker *Worker, said *Said, now time.Time) {
 	t.schedule(now)
 }
 
-// Overrun ends a claim whose time is over: the run has outlived its deadline, or
+// EndOverdue ends a claim whose time is over: the run has outlived its deadline, or
 // a stop, by more than its worker was given to end it. said is as in Expire.
 // It reports whether it did.
-func (t *Loaded) Overrun(said *Said, now time.Time) bool {
+func (t *ThreadState) EndOverdue(said *PartialText, now time.Time) bool {
 	r := t.current()
-	if r == nil || r.Status != Running || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
+	if r == nil || r.Status != StatusRunning || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
 		return false
 	}
 	t.promote(now)
@@ -271,7 +271,7 @@ func (t *Loaded) Overrun(said *Said, now time.Time) bool {
 	if r.Stop != "" {
 		t.endStopped(r, true, now)
 	} else {
-		t.fail(r, &Failure{Class: Transient, Err: errOverrun}, 0, now)
+		t.fail(r, &Failure{Class: ClassTransient, Err: errOverrun}, 0, now)
 	}
 	t.schedule(now)
 	return true
@@ -279,9 +279,9 @@ func (t *Loaded) Overrun(said *Said, now time.Time) bool {
 
 // Extend moves the end of a claim whose time is over to until: its worker is the
 // one that judges, and ends its runs by a clock that stands while it sleeps.
-func (t *Loaded) Extend(until, now time.Time) {
+func (t *ThreadState) Extend(until, now time.Time) {
 	r := t.current()
-	if r == nil || r.Status != Running || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
+	if r == nil || r.Status != StatusRunning || r.ClaimEnds.IsZero() || r.ClaimEnds.After(now) {
 		return
 	}
 	t.promote(now)
@@ -293,20 +293,20 @@ func (t *Loaded) Extend(until, now time.Time) {
 var errOverrun = errors.New("the run deadline has passed, and the worker did not end the attempt")
 
 // unclaim takes the claim from the row, and what bounded it from the run.
-func (t *Loaded) unclaim(r *Run) {
+func (t *ThreadState) unclaim(r *Run) {
 	t.Worker, t.Round = "", 0
 	r.ClaimEnds, r.StopGrace = time.Time{}, 0
 }
 
 // lose counts a lost claim, and a crash if the run is charged with one, and decides
 // what that means for the run.
-func (t *Loaded) lose(r *Run, charged bool, now time.Time) {
+func (t *ThreadState) lose(r *Run, charged bool, now time.Time) {
 	if charged {
 		r.Crashes++
 	}
 	r.Lost++
 	if r.Crashes >= MaxCrashes || r.Lost >= MaxLost {
-		t.die(r, RunError{Class: Crashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
+		t.die(r, RunError{Class: ClassCrashed, Message: fmt.Sprintf("its worker was lost %d times in a row, %d times in all", r.Crashes, r.Lost)}, now)
 		return
 	}
 	at := now
@@ -318,9 +318,9 @@ func (t *Loaded) lose(r *Run, charged bool, now time.Time) {
 
 // ReleaseUnheld gives back a claim of round or before which the worker said it
 // does not hold: its answer was lost on the way. It reports whether it did.
-func (t *Loaded) ReleaseUnheld(worker string, round int64, now time.Time) bool {
+func (t *ThreadState) ReleaseUnheld(worker string, round int64, now time.Time) bool {
 	r := t.current()
-	if r == nil || r.Status != Running || t.Worker != worker || t.Round > round {
+	if r == nil || r.Status != StatusRunning || t.Worker != worker || t.Round > round {
 		return false
 	}
 	t.promote(now)
@@ -333,8 +333,8 @@ func (t *Loaded) ReleaseUnheld(worker string, round int64, now time.Time) bool {
 	return true
 }
 
-// Orphan fails what is due for an agent that exists nowhere.
-func (t *Loaded) Orphan(agent string, now time.Time) bool {
+// FailOrphaned fails what is due for an agent that exists nowhere.
+func (t *ThreadState) FailOrphaned(agent string, now time.Time) bool {
 	t.promote(now)
 	t.fire(now)
 	r := t.next(now)
@@ -342,7 +342,7 @@ func (t *Loaded) Orphan(agent string, now time.Time) bool {
 		t.schedule(now)
 		return false
 	}
-	t.die(r, RunError{Class: Permanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
+	t.die(r, RunError{Class: ClassPermanent, Message: fmt.Sprintf("no worker serves agent %q", agent)}, now)
 	t.schedule(now)
 	return true
 }

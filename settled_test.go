@@ -9,8 +9,8 @@ import (
 // tickets. Its repeat is recognised.
 func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
-	s := Settle{Claim: Claim{Thread: "t", Run: "r", Attempt: 1}, Number: 1, Outcome: Park,
-		Asks: []Ask{{Name: "q", Kind: Question}}, Wait: &Wait{Names: []string{"q"}}}
+	s := Settle{Claim: Claim{Thread: "t", Run: "r", Attempt: 1}, Number: 1, Outcome: OutcomePark,
+		Asks: []Ask{{Name: "q", Kind: TicketInput}}, Wait: &Wait{Names: []string{"q"}}}
 	// It was made of the outcome, the message, the failure and the wait.
 	const old = "{\"Outcome\":\"wait\",\"Message\":null,\"Failure\":\"\",\"Wait\":{\"names\":[\"q\"]}}"
 	if err := s.Check(); err != nil {
@@ -19,8 +19,8 @@ func TestASettleStoredByAnOlderVersionIsRecognised(t *testing.T) {
 	if s.old != digest(rawBody(old)) || s.old == s.sum {
 		t.Fatalf("digests %s and %s, want %s for the old one", s.old, s.sum, digest(rawBody(old)))
 	}
-	l := Load(&Thread{ID: "t", Key: 1, Current: "r"})
-	l.Adopt(&Run{Key: 1, ID: "r", Thread: "t", Status: Waiting, Attempt: 1, LastStep: StepMark{Attempt: 1, Step: 1, Digest: s.old}})
+	l := NewThreadState(&Thread{ID: "t", Key: 1, Current: "r"})
+	l.AddRun(&Run{Key: 1, ID: "r", Thread: "t", Status: StatusWaiting, Attempt: 1, LastStep: StepMark{Attempt: 1, Step: 1, Digest: s.old}})
 	if r, err := l.Settle(&s, now); err != nil || r.ID != "r" || l.Changed() {
 		t.Errorf("got %v, %v", r, err)
 	}

@@ -6,18 +6,18 @@ import (
 )
 
 // steerable: the current run can still take the message in.
-func (t *Loaded) steerable(in *Submit, now time.Time) bool {
+func (t *ThreadState) steerable(in *Submit, now time.Time) bool {
 	c := t.current()
-	return c != nil && c.Stop == "" && (c.Status != Waiting || t.lapsed(c, now) || t.waitsFor(c, now) == Approval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
+	return c != nil && c.Stop == "" && (c.Status != StatusWaiting || t.lapsed(c, now) || t.waitsFor(c, now) == TicketApproval) && c.Agent == in.Agent && (in.ExpectRun == "" || in.ExpectRun == c.ID)
 }
 
 // steers reports whether the submit is handed to the current run.
-func (t *Loaded) steers(in *Submit, now time.Time) bool {
+func (t *ThreadState) steers(in *Submit, now time.Time) bool {
 	return in.Mode == ModeSteer && len(in.Messages) > 0 && t.resumedBy(in, now) == "" && t.steerable(in, now)
 }
 
 // unreadSteers counts the runs that unread steered messages would become.
-func (t *Loaded) unreadSteers() int {
+func (t *ThreadState) unreadSteers() int {
 	n := 0
 	if c := t.current(); c != nil {
 		for _, s := range c.Steers {
@@ -53,7 +53,7 @@ func (r *Run) maySteer(in *Submit) error {
 
 // steer hands the messages to the current run. They keep the run they become,
 // at the place of their submission, should the current run end first.
-func (t *Loaded) steer(in *Submit, now time.Time) Submitted {
+func (t *ThreadState) steer(in *Submit, now time.Time) Submitted {
 	c := t.current()
 	own := t.newRun(in.Run, in, now)
 	t.say(own, c.ID, in, now)
@@ -69,13 +69,13 @@ func (t *Loaded) steer(in *Submit, now time.Time) Submitted {
 	t.touch(c)
 	return Submitted{
 		Message: last.Message, Seq: last.Seq, Run: c.ID, Thread: t.ID, Place: own.Place,
-		Status: c.Status, Disposition: WasSteered, Superseded: []string{},
+		Status: c.Status, Disposition: DispositionSteered, Superseded: []string{},
 	}
 }
 
-// Steered marks the unread steered messages as read. It returns all that no
+// ReadSteers marks the unread steered messages as read. It returns all that no
 // step covers yet, so a repeat returns them again.
-func (t *Loaded) Steered(c Claim, now time.Time) ([]Input, error) {
+func (t *ThreadState) ReadSteers(c Claim, now time.Time) ([]Input, error) {
 	r, err := t.fence(c)
 	if err != nil {
 		return nil, err
@@ -159,7 +159,7 @@ func (r *Run) disinherit(take func(own *Run) bool) []*Run {
 
 // supersedeSteers cancels those of these runs that unread steered messages would
 // become, but for children: an interrupt speaks instead of them too.
-func (t *Loaded) supersedeSteers(these func(*Run) bool, by string, now time.Time) []string {
+func (t *ThreadState) supersedeSteers(these func(*Run) bool, by string, now time.Time) []string {
 	ids := []string{}
 	c := t.current()
 	if c == nil {
@@ -167,8 +167,8 @@ func (t *Loaded) supersedeSteers(these func(*Run) bool, by string, now time.Time
 	}
 	for _, own := range c.disinherit(func(own *Run) bool { return own.Parent == "" && these(own) }) {
 		t.append(KindQueued, own, now, own.queuedBody()) // so that the log names it before its end
-		own.Reason = BySupersede
-		t.finish(own, Cancelled, now, KindCancelled, RunStop{Reason: BySupersede, By: by})
+		own.Reason = ReasonSuperseded
+		t.finish(own, StatusCancelled, now, KindCancelled, RunStop{Reason: ReasonSuperseded, By: by})
 		ids = append(ids, own.ID)
 	}
 	t.touch(c)

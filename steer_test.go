@@ -37,7 +37,7 @@ func TestASteerReachesTheCurrentRun(t *testing.T) {
 	wantEqual(t, "a repeat", ids(w.steered()), []string{s.Message})
 	w.wantSince(seq, "")
 
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "used it"}, Covers: s.Seq})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "used it"}, Covers: s.Seq})
 	wantEqual(t, "after a step that covers it", ids(w.steered()), []string{})
 	w.end(completed("ok"))
 	wantEqual(t, "a run of its own", w.state("s"), "none")
@@ -50,23 +50,23 @@ func TestAStepCoversOnlyWhatWasHandedOverBefore(t *testing.T) {
 	second := w.must(in(mailroom.ModeSteer, "s2"))
 	w.steered()
 	third := w.must(in(mailroom.ModeSteer, "s3"))
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: first.Seq})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}, Covers: first.Seq})
 	wantEqual(t, "left", ids(w.steered()), []string{second.Message, third.Message})
 }
 
 func TestAStepDoesNotCoverWhatIsUnread(t *testing.T) {
 	w, s := steering(t)
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: s.Seq + 100})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}, Covers: s.Seq + 100})
 	wantEqual(t, "left", ids(w.steered()), []string{s.Message})
 }
 
 func TestALaterAttemptGetsWhatWasReadAndNotCovered(t *testing.T) {
 	for name, end := range map[string]func(w *world){
-		"retry":   func(w *world) { w.end(failed(mailroom.Transient)); w.wait(time.Second) },
+		"retry":   func(w *world) { w.end(failed(mailroom.ClassTransient)); w.wait(time.Second) },
 		"release": func(w *world) { w.end(released()) },
 		"lost":    func(w *world) { w.expire() },
 		"by hand": func(w *world) {
-			w.end(failed(mailroom.Permanent))
+			w.end(failed(mailroom.ClassPermanent))
 			if _, err := w.retry(mailroom.Retry{Run: "x"}); err != nil {
 				w.t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestAnUnreadSteerBecomesARunAtThePlaceOfItsSubmission(t *testing.T) {
 		want string
 	}{
 		"complete": {func(w *world) { w.end(completed("ok")) }, "message x, run.completed x, run.queued s"},
-		"fail":     {func(w *world) { w.end(failed(mailroom.Permanent)) }, "run.failed x, run.queued s"},
+		"fail":     {func(w *world) { w.end(failed(mailroom.ClassPermanent)) }, "run.failed x, run.queued s"},
 		"crash": {func(w *world) {
 			for range 3 {
 				w.expire()
@@ -138,7 +138,7 @@ func TestTheMessagesOfOneSteerBecomeOneRun(t *testing.T) {
 	w.mustStart("x")
 	three := in(mailroom.ModeSteer, "s")
 	three.Key = "k"
-	three.Messages = []mailroom.Draft{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
+	three.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("one")}, {Parts: mailroom.Text("two")}, {Parts: mailroom.Text("three")}}
 	w.must(three)
 	w.must(in(mailroom.ModeSteer, "t"))
 	if err := w.retract("s.4"); err != nil {
@@ -152,7 +152,7 @@ func TestTheMessagesOfOneSteerBecomeOneRun(t *testing.T) {
 	w.mustStart("s")
 	wantEqual(t, "inputs", body[mailroom.RunStarted](t, w.last()).Messages, []int64{5, 9})
 	again := w.must(three)
-	wantEqual(t, "again", []any{again.Disposition, again.Run, again.Seq}, []any{mailroom.WasDuplicate, "x", int64(6)})
+	wantEqual(t, "again", []any{again.Disposition, again.Run, again.Seq}, []any{mailroom.DispositionDuplicate, "x", int64(6)})
 }
 
 func TestAnEditedSteerIsReadAsEdited(t *testing.T) {
@@ -176,17 +176,17 @@ func TestARetractedSteerIsNeitherReadNorARun(t *testing.T) {
 		w.end(completed("ok"))
 		wantEqual(t, "run", w.state("s"), "none")
 		state, ok := w.runs["x"].MessageState(s.Message)
-		wantEqual(t, "state", []any{state, ok}, []any{mailroom.Retracted, true})
+		wantEqual(t, "state", []any{state, ok}, []any{mailroom.MessageRetracted, true})
 	}
 }
 
 func TestAReadSteerCanNotBeChanged(t *testing.T) {
 	w, s := steering(t)
 	w.steered()
-	wantCode(t, w.edit(s.Message, "late"), mailroom.Conflict)
-	wantCode(t, w.retract(s.Message), mailroom.Conflict)
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "one"}, Covers: s.Seq})
-	wantCode(t, w.edit(s.Message, "late"), mailroom.Conflict)
+	wantCode(t, w.edit(s.Message, "late"), mailroom.CodeConflict)
+	wantCode(t, w.retract(s.Message), mailroom.CodeConflict)
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "one"}, Covers: s.Seq})
+	wantCode(t, w.edit(s.Message, "late"), mailroom.CodeConflict)
 }
 
 // All that a run has not worked into a step is written again with each message.
@@ -198,12 +198,12 @@ func TestARunHoldsSoManySteeredMessages(t *testing.T) {
 		}
 		w.must(in(mailroom.ModeSteer, fmt.Sprint("n", i)))
 	}
-	if _, err := w.submit(in(mailroom.ModeSteer, "more")); mailroom.CodeOf(err) != mailroom.RateLimited {
+	if _, err := w.submit(in(mailroom.ModeSteer, "more")); mailroom.CodeOf(err) != mailroom.CodeRateLimited {
 		t.Errorf("one more: %v", err)
 	}
 	w.must(in("", "behind"))
 	w.steered()
-	w.step(mailroom.Append{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Name: "used"}, Covers: w.row.LastSeq})
 	w.must(in(mailroom.ModeSteer, "again"))
 
 	w, _ = steering(t)
@@ -214,7 +214,7 @@ func TestARunHoldsSoManySteeredMessages(t *testing.T) {
 		w.must(large)
 	}
 	large.Run = "more"
-	if _, err := w.submit(large); mailroom.CodeOf(err) != mailroom.RateLimited {
+	if _, err := w.submit(large); mailroom.CodeOf(err) != mailroom.CodeRateLimited {
 		t.Errorf("one more of %d bytes: %v", mailroom.MaxOptions, err)
 	}
 }
@@ -226,7 +226,7 @@ func TestSteeredMessagesCountInTheQueue(t *testing.T) {
 	w.must(s)
 	s = in(mailroom.ModeSteer, "s2")
 	s.MaxQueued, s.Queued = 3, 2
-	if _, err := w.submit(s); mailroom.CodeOf(err) != mailroom.RateLimited {
+	if _, err := w.submit(s); mailroom.CodeOf(err) != mailroom.CodeRateLimited {
 		t.Errorf("two in the queue and one unread: %v", err)
 	}
 	s.MaxQueued = 4

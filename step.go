@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Append is one durable step of a run.
-type Append struct {
+// StepCommit is one durable step of a run.
+type StepCommit struct {
 	Claim
 	Number  int // the run's Step + 1
 	Step    Step
-	Message *Said  // the message that was being written, complete
-	Covers  int64  // seq of the last steered message handed over before
-	Effects []Note // of kind effect.*, which only a Session writes
+	Message *PartialText // the message that was being written, complete
+	Covers  int64        // seq of the last steered message handed over before
+	Effects []AgentEntry // of kind effect.*, which only a Session writes
 
 	sum string // digest, once admitted
 }
 
-// Said is the text of a message that a run writes.
-type Said struct {
+// PartialText is the text of a message that a run writes.
+type PartialText struct {
 	ID        string
 	Text      string
 	Truncated bool // cut at MaxText
@@ -30,7 +30,7 @@ type Said struct {
 
 // Check refuses an Append that breaks a rule by itself. It also writes the
 // targets of its sends as thread ids are written.
-func (a *Append) Check() error {
+func (a *StepCommit) Check() error {
 	if !cleanText(a.Step.Name) {
 		return invalid("name", "must be valid UTF-8 without NUL", a.Step.Name)
 	}
@@ -67,7 +67,7 @@ func (a *Append) Check() error {
 	return a.Message.check()
 }
 
-func (a *Append) checkSends() error {
+func (a *StepCommit) checkSends() error {
 	if len(a.Step.Sends) > MaxSends {
 		return invalid("sends", fmt.Sprintf("are more than %d", MaxSends), len(a.Step.Sends))
 	}
@@ -94,7 +94,7 @@ func (a *Append) checkSends() error {
 	return nil
 }
 
-func (s *Said) check() error {
+func (s *PartialText) check() error {
 	switch {
 	case s == nil:
 		return nil
@@ -109,13 +109,13 @@ func (s *Said) check() error {
 }
 
 // Size is about how many bytes the step carries.
-func (a *Append) Size() int {
+func (a *StepCommit) Size() int {
 	n := len(a.Step.Checkpoint)
 	for _, e := range a.Step.Entries {
 		n += len(e.Body)
 	}
 	for _, s := range a.Step.Sends {
-		in := Submit{Messages: []Draft{{Parts: s.Parts}}}
+		in := Submit{Messages: []NewMessage{{Parts: s.Parts}}}
 		n += in.Size()
 	}
 	if a.Message != nil {
@@ -124,18 +124,18 @@ func (a *Append) Size() int {
 	return n
 }
 
-func (a *Append) digest() string {
+func (a *StepCommit) digest() string {
 	return digest(struct {
 		Step    Step
-		Message *Said
+		Message *PartialText
 		Covers  int64
-		Effects []Note
+		Effects []AgentEntry
 	}{a.Step, a.Message, a.Covers, a.Effects})
 }
 
-// Admit says whether a may be written: the claim holds and the number fits. A
+// CheckStep says whether a may be written: the claim holds and the number fits. A
 // repeat of the last step answers with its last seq and is not written again.
-func (t *Loaded) Admit(a *Append) (seq int64, repeat bool, err error) {
+func (t *ThreadState) CheckStep(a *StepCommit) (seq int64, repeat bool, err error) {
 	if r := t.runs[a.Run]; r != nil {
 		a.sum = a.digest()
 		repeat, err := r.numbered(a.Claim, a.Number, a.sum)
@@ -155,7 +155,7 @@ func (t *Loaded) Admit(a *Append) (seq int64, repeat bool, err error) {
 }
 
 // mayStep refuses questions and sends that could never be answered.
-func (t *Loaded) mayStep(r *Run, a *Append) error {
+func (t *ThreadState) mayStep(r *Run, a *StepCommit) error {
 	for _, s := range a.Step.Sends {
 		if len(r.Lineage) >= MaxHops {
 			return invalid("sends", fmt.Sprintf("went through %d threads already", MaxHops), s.Name)
@@ -169,7 +169,7 @@ func (t *Loaded) mayStep(r *Run, a *Append) error {
 }
 
 // asks are the tickets of a step: its own, and one per send that is waited for.
-func (a *Append) asks(run string) []Ask {
+func (a *StepCommit) asks(run string) []Ask {
 	asks := slices.Clone(a.Step.Tickets)
 	for _, s := range a.Step.Sends {
 		if s.Answer == AnswerWait {
@@ -177,15 +177,15 @@ func (a *Append) asks(run string) []Ask {
 			if err != nil {
 				panic(err) // strings always encode
 			}
-			asks = append(asks, Ask{Name: s.Name, Kind: Child, Arguments: args})
+			asks = append(asks, Ask{Name: s.Name, Kind: TicketChildren, Arguments: args})
 		}
 	}
 	return asks
 }
 
-// Append commits a step that Admit let in; sent are the answers of its sends,
+// StepCommit commits a step that Admit let in; sent are the answers of its sends,
 // which were submitted to their threads before. It returns the last seq.
-func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, error) {
+func (t *ThreadState) Append(a *StepCommit, sent []Submitted, now time.Time) (int64, error) {
 	r, err := t.fence(a.Claim)
 	if err != nil {
 		return 0, err
@@ -204,7 +204,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 		t.append(KindSend, r, now, Sent{Thread: s.Thread, Message: s.Message, Run: s.Run, Answer: a.Step.Sends[i].Answer != AnswerNone})
 	}
 	t.keep(r, &a.Step)
-	if !a.Step.Record {
+	if !a.Step.NoProgress {
 		r.Crashes, r.Outages, r.OutageSince = 0, 0, time.Time{}
 	}
 	r.cover(a.Covers)
@@ -216,7 +216,7 @@ func (t *Loaded) Append(a *Append, sent []Submitted, now time.Time) (int64, erro
 
 // sent remembers where a named send went, if no run of its own says it.
 func (r *Run) sent(name string, s Submitted) {
-	if s.Disposition != WasResumed && s.Disposition != WasSteered {
+	if s.Disposition != DispositionResumed && s.Disposition != DispositionSteered {
 		return
 	}
 	joined := maps.Clone(r.Joined) // others may read the one that is stored
@@ -228,7 +228,7 @@ func (r *Run) sent(name string, s Submitted) {
 }
 
 // keep stores what a step says of the run and the conversation.
-func (t *Loaded) keep(r *Run, s *Step) {
+func (t *ThreadState) keep(r *Run, s *Step) {
 	if s.Checkpoint != nil {
 		r.Checkpoint = s.Checkpoint
 	}
@@ -249,8 +249,8 @@ func (t *Loaded) keep(r *Run, s *Step) {
 }
 
 // visibility is that of the message that the step ends.
-func (a *Append) visibility() string {
-	if a.Step.Aside {
+func (a *StepCommit) visibility() string {
+	if a.Step.Internal {
 		return VisibleInternal
 	}
 	return VisibleAll
@@ -258,13 +258,13 @@ func (a *Append) visibility() string {
 
 // write appends a message of the agent and drops its flushed pieces. Nothing
 // said writes nothing. A whole one that is for all is the run's reply so far.
-func (t *Loaded) write(r *Run, s *Said, visibility string, partial bool, now time.Time) {
+func (t *ThreadState) write(r *Run, s *PartialText, visibility string, partial bool, now time.Time) {
 	if s == nil || s.Text == "" {
 		return
 	}
 	seq := t.append(KindMessage, r, now, Message{
-		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: Assistant, Sender: r.Agent,
-		Text: s.Text, Parts: Text(s.Text), Visibility: visibility, Run: r.ID, State: Done,
+		ID: s.ID, Thread: t.ID, Seq: t.LastSeq + 1, Role: RoleAssistant, Sender: r.Agent,
+		Text: s.Text, Parts: Text(s.Text), Visibility: visibility, Run: r.ID, State: MessageDone,
 		Partial: partial, Truncated: s.Truncated, CreatedAt: now,
 	})
 	if !partial && visibility == VisibleAll {
@@ -279,7 +279,7 @@ func (t *Loaded) write(r *Run, s *Said, visibility string, partial bool, now tim
 
 // Flush keeps a piece of the message that a run is writing. A repeat, at the
 // same offset, replaces it.
-func (t *Loaded) Flush(c Claim, p Partial) error {
+func (t *ThreadState) Flush(c Claim, p Partial) error {
 	r, err := t.fence(c)
 	if err != nil {
 		return err
@@ -300,20 +300,20 @@ func (t *Loaded) Flush(c Claim, p Partial) error {
 	return nil
 }
 
-// Unfinished joins the flushed pieces of a run's message: those stored before,
+// PartialText joins the flushed pieces of a run's message: those stored before,
 // unless they were dropped meanwhile, and those of this transaction. It returns
 // nil if there are none.
-func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
+func (t *ThreadState) PartialText(run string, stored []Partial) *PartialText {
 	if slices.Contains(t.dropped, run) {
 		stored = nil
 	}
-	var s *Said
+	var s *PartialText
 	for _, p := range append(slices.Clone(stored), t.pieces...) {
 		if p.Run != run {
 			continue
 		}
 		if s == nil {
-			s = &Said{ID: p.Message}
+			s = &PartialText{ID: p.Message}
 		}
 		s.Text = s.Text[:min(p.Offset, len(s.Text))] + p.Text
 	}
@@ -321,7 +321,7 @@ func (t *Loaded) Unfinished(run string, stored []Partial) *Said {
 }
 
 // drop forgets the flushed pieces of a run: the message is in the log now.
-func (t *Loaded) drop(r *Run) {
+func (t *ThreadState) drop(r *Run) {
 	if !r.Flushed {
 		return
 	}
@@ -338,7 +338,7 @@ func (t *Loaded) drop(r *Run) {
 func (s Send) Submit(r *Run, from *Thread) Submit {
 	in := Submit{
 		Thread: s.Target(r.ID), Run: DeriveID("send", r.ID, s.Name),
-		Messages: []Draft{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: Acting(from.Owner),
+		Messages: []NewMessage{{Parts: s.Parts}}, Sender: r.Agent, Owner: from.Owner, By: Acting(from.Owner),
 		Origin: Origin{Via: "run", Sender: r.Agent}, Agent: s.Agent, SetAgent: s.Agent != "",
 		Key: r.ID + "/" + s.Name, Parent: r.ID, ParentThread: from.ID,
 		Lineage: append(slices.Clone(r.Lineage), from.ID),

@@ -22,9 +22,9 @@ func TestCancelByState(t *testing.T) {
 		{"stopping already", states["stopping"], "x", "", "running", ""},
 		{"in backoff", states["backoff"], "x", "run.cancelled x", "cancelled/cancelled", ""},
 		{"cancelled already", func(w *world) { states["backoff"](w); w.interrupt() }, "a", "", "cancelled/superseded", ""},
-		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", "", "completed", mailroom.Conflict},
-		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.Permanent)) }, "x", "", "failed", mailroom.Conflict},
-		{"unknown", states["queued"], "nobody", "", "none", mailroom.NotFound},
+		{"completed", func(w *world) { states["running"](w); w.end(completed("ok")) }, "x", "", "completed", mailroom.CodeConflict},
+		{"failed", func(w *world) { states["running"](w); w.end(failed(mailroom.ClassPermanent)) }, "x", "", "failed", mailroom.CodeConflict},
+		{"unknown", states["queued"], "nobody", "", "none", mailroom.CodeNotFound},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -35,7 +35,7 @@ func TestCancelByState(t *testing.T) {
 			w.wantSince(seq, c.want)
 			wantEqual(t, "state", w.state(c.run), c.state)
 			if c.want != "" {
-				wantEqual(t, "entry", body[mailroom.RunStop](t, w.last()), mailroom.RunStop{Reason: mailroom.ByCancel, By: "bob"})
+				wantEqual(t, "entry", body[mailroom.RunStop](t, w.last()), mailroom.RunStop{Reason: mailroom.ReasonCancelled, By: "bob"})
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
 		"forced":  func(w *world) { s := released(); s.Forced = true; w.end(s) },
 		"lost":    func(w *world) { w.expire() },
 		"unheld": func(w *world) {
-			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error { l.ReleaseUnheld("w1", 1, w.now); return nil }); err != nil {
+			if err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error { l.ReleaseUnheld("w1", 1, w.now); return nil }); err != nil {
 				w.t.Fatal(err)
 			}
 		},
@@ -101,7 +101,7 @@ func TestAReplacementStartsAfterTheInterruptedRunHasEnded(t *testing.T) {
 			end(w)
 			w.wantSince(seq, "run.cancelled x")
 			wantEqual(t, "entry", body[mailroom.RunStop](t, w.last()),
-				mailroom.RunStop{Reason: mailroom.ByInterrupt, By: "ann", Forced: name == "forced"})
+				mailroom.RunStop{Reason: mailroom.ReasonInterrupted, By: "ann", Forced: name == "forced"})
 			wantEqual(t, "state", w.state("x"), "cancelled/interrupted")
 			w.mustStart("n")
 		})

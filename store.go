@@ -44,17 +44,17 @@ type Tx interface {
 	// (Due.Priority, Due.At, Key), at most Slots of them. next is the
 	// earliest later due time among the wants that were not cut off by
 	// their Slots, zero if there is none.
-	Due(now time.Time, wants []Want) (due []*Thread, next time.Time, err error)
+	Due(now time.Time, wants []Capacity) (due []*Thread, next time.Time, err error)
 	// Write inserts the rows whose Key is 0, giving them one, and updates
 	// the others, all fields. Rows of one Changes may refer to each other.
 	Write(c *Changes) error
 }
 
-// Want asks for due threads of one agent, or for those whose claim is over.
-type Want struct {
-	Agent string // "": threads with Due.Agent ""
-	Slots int    // threads wanted, at least 1
-	Alone bool   // true: threads with Due.Alone; false: those without
+// Capacity asks for due threads of one agent, or for those whose claim is over.
+type Capacity struct {
+	Agent       string // "": threads with Due.Agent ""
+	Slots       int    // threads wanted, at least 1
+	LastAttempt bool   // true: threads with Due.LastAttempt; false: those without
 	// Share bounds the threads of one owner among the wanted; nil: no bound. It
 	// must cost by the number of owners, not by their threads. What comes later is
 	// not looked for: the want counts as cut off.
@@ -136,9 +136,9 @@ type RunQuery struct {
 type RunSet int
 
 const (
-	AnyRuns   RunSet = iota
-	QueueRuns        // never started and not held, by (Priority, Place)
-	HeldRuns         // never started and held, by (NotBefore, Place)
+	RunsAll       RunSet = iota
+	RunsQueued           // never started and not held, by (Priority, Place)
+	RunsScheduled        // never started and held, by (NotBefore, Place)
 )
 
 // CountQuery selects what is added up: all fields that are set must hold.

@@ -10,7 +10,7 @@ import (
 type Submit struct {
 	Thread   string // see CheckThreadID
 	Run      string // id of the run that may be made
-	Messages []Draft
+	Messages []NewMessage
 	Sender   string // identity of the submitter
 	Owner    string // owns the thread if this submit makes it
 	By       *Token // who asks: a thread that it does not see is refused. nil: the server itself
@@ -25,9 +25,9 @@ type Submit struct {
 	NotBefore    time.Time
 	ExpectRun    string
 	MaxAttempts  int // 0 is DefaultAttempts
-	// Once says that the agent's failure is an answer: the run is not retried,
+	// NoRetry says that the agent's failure is an answer: the run is not retried,
 	// not even after an outage. A claim that is lost is taken up again.
-	Once         bool
+	NoRetry      bool
 	Options      json.RawMessage
 	Parent       string
 	ParentThread string // of the thread this submit makes
@@ -43,14 +43,14 @@ type Submit struct {
 	Cursor       *Cursor  // moves with the submit, also if its key is known
 	Queued       int      // runs in the thread's queue now
 	MaxQueued    int      // 0: any
-	Squats       bool     // the id of a new thread lies in a namespace of others, see [Token.Squats]
+	Squats       bool     // the id of a new thread lies in a namespace of others, see [Token.InForeignNamespace]
 	Reserved     []string // beginnings of thread ids that only the operator makes
 
 	sum string // digest, once checked
 }
 
-// Draft is a message to be submitted.
-type Draft struct {
+// NewMessage is a message to be submitted.
+type NewMessage struct {
 	Role       Role // "" is User
 	Parts      []Part
 	Visibility string // "" is VisibleAll
@@ -74,12 +74,12 @@ type Submitted struct {
 type Disposition string
 
 const (
-	WasQueued    Disposition = "queued"
-	WasSteered   Disposition = "steered"
-	WasCollected Disposition = "collected"
-	WasResumed   Disposition = "resumed"
-	WasDuplicate Disposition = "duplicate"
-	WasTold      Disposition = "told" // a notification, which makes no run
+	DispositionQueued    Disposition = "queued"
+	DispositionSteered   Disposition = "steered"
+	DispositionCollected Disposition = "collected"
+	DispositionResumed   Disposition = "resumed"
+	DispositionDuplicate Disposition = "duplicate"
+	DispositionNotified  Disposition = "told" // a notification, which makes no run
 )
 
 // Size is about how many bytes the submit carries.
@@ -117,7 +117,7 @@ func (in *Submit) Scope(t *Thread) Scope {
 // Submit takes messages in. What it does to a busy thread is in.Mode's; a key
 // seen before answers with the first result, and with the present status of the
 // run, which must be loaded.
-func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
+func (t *ThreadState) Submit(in Submit, now time.Time) (Submitted, error) {
 	if in.sum == "" {
 		if err := in.Check(); err != nil {
 			return Submitted{}, err
@@ -136,7 +136,7 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 		return Submitted{}, err
 	}
 	if in.Mode == ModeReject && !t.idle() && t.resumedBy(&in, now) == "" {
-		return Submitted{}, Errorf(Busy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
+		return Submitted{}, Errorf(CodeBusy, "thread %q is busy; submit without mode reject to queue behind it", t.ID)
 	}
 	t.promote(now)
 	t.open(&in, now)
@@ -150,12 +150,12 @@ func (t *Loaded) Submit(in Submit, now time.Time) (Submitted, error) {
 	return out, nil
 }
 
-func (t *Loaded) take(in *Submit, now time.Time) Submitted {
+func (t *ThreadState) take(in *Submit, now time.Time) Submitted {
 	if len(in.Decisions) > 0 {
 		k := t.decideAll(in.Decisions, now)
 		if len(in.Messages) == 0 {
 			r := t.runs[k.Run]
-			return Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: WasResumed, Superseded: []string{}}
+			return Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: r.Status, Disposition: DispositionResumed, Superseded: []string{}}
 		}
 	}
 	if kind := t.resumedBy(in, now); kind != "" {
@@ -172,14 +172,14 @@ func (t *Loaded) take(in *Submit, now time.Time) Submitted {
 		}
 	}
 	r := t.enqueue(in, now)
-	out := Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: Queued, Disposition: WasQueued, Superseded: []string{}}
+	out := Submitted{Run: r.ID, Thread: t.ID, Place: r.Place, Status: StatusQueued, Disposition: DispositionQueued, Superseded: []string{}}
 	last := r.Inputs[len(r.Inputs)-1]
 	out.Message, out.Seq = last.Message, last.Seq
 	others := func(o *Run) bool { return o != r }
 	switch in.Mode {
 	case ModeInterrupt:
 		out.Superseded = append(t.supersede(others, in.Sender, now), t.supersedeSteers(others, in.Sender, now)...)
-		out.Stopping = t.stopCurrent(ByInterrupt, in.Sender, now)
+		out.Stopping = t.stopCurrent(ReasonInterrupted, in.Sender, now)
 	case ModeLatest:
 		out.Superseded = t.supersede(others, in.Sender, now)
 	}
@@ -187,24 +187,24 @@ func (t *Loaded) take(in *Submit, now time.Time) Submitted {
 }
 
 // repeat answers a submit whose key is known.
-func (t *Loaded) repeat(k SubmitKey, sum string) (Submitted, error) {
+func (t *ThreadState) repeat(k SubmitKey, sum string) (Submitted, error) {
 	if k.Digest != sum {
-		return Submitted{}, Errorf(Conflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
+		return Submitted{}, Errorf(CodeConflict, "key %q was used in thread %q for another submit; use a new key for new content", k.Key, t.ID)
 	}
 	out := k.Result
-	out.Disposition = WasDuplicate
+	out.Disposition = DispositionDuplicate
 	if r := t.runs[out.Run]; r != nil {
 		out.Status = r.Status
 	}
 	return out, nil
 }
 
-func (t *Loaded) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
+func (t *ThreadState) idle() bool { return t.Current == "" && t.Due.At.IsZero() }
 
 // open makes the thread if it is new, and gives it the agent that was asked for.
-func (t *Loaded) open(in *Submit, now time.Time) {
+func (t *ThreadState) open(in *Submit, now time.Time) {
 	if !t.exists() {
-		t.Make(in.Agent, in.Owner, now)
+		t.Open(in.Agent, in.Owner, now)
 		t.Parent = in.ParentThread
 	}
 	if in.SetAgent {
@@ -215,9 +215,9 @@ func (t *Loaded) open(in *Submit, now time.Time) {
 	}
 }
 
-// Make opens the thread for an agent, unless it is there: one that others
+// Open opens the thread for an agent, unless it is there: one that others
 // deliver to, before anything has arrived.
-func (t *Loaded) Make(agent, owner string, now time.Time) {
+func (t *ThreadState) Open(agent, owner string, now time.Time) {
 	if t.exists() {
 		return
 	}
@@ -236,7 +236,7 @@ func (in *Submit) delivery() ThreadPatch {
 }
 
 // enqueue makes a run for the messages of in.
-func (t *Loaded) enqueue(in *Submit, now time.Time) *Run {
+func (t *ThreadState) enqueue(in *Submit, now time.Time) *Run {
 	r := t.newRun(in.Run, in, now)
 	t.say(r, r.ID, in, now)
 	t.touch(r)
@@ -244,16 +244,16 @@ func (t *Loaded) enqueue(in *Submit, now time.Time) *Run {
 	return r
 }
 
-func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
+func (t *ThreadState) newRun(id string, in *Submit, now time.Time) *Run {
 	r := &Run{
 		ID: id, Thread: t.ID, Agent: in.Agent, AgentVersion: in.AgentVersion,
 		Mode: in.Mode, Priority: in.priority(), Place: t.nextPlace(), SubmitKey: in.Key,
 		Parent: in.Parent, Caller: in.Caller, Lineage: in.Lineage, Origin: in.Origin, Options: in.Options, Metadata: in.Metadata,
-		MaxAttempts: in.MaxAttempts, Once: in.Once, Status: Queued, AvailableAt: now, CreatedAt: now,
+		MaxAttempts: in.MaxAttempts, NoRetry: in.NoRetry, Status: StatusQueued, AvailableAt: now, CreatedAt: now,
 		FirstSeq: t.LastSeq + 1,
 	}
 	if in.NotBefore.After(now) {
-		r.Held, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
+		r.Scheduled, r.NotBefore, r.AvailableAt = true, in.NotBefore, in.NotBefore
 		if t.HeldAt.IsZero() || r.NotBefore.Before(t.HeldAt) {
 			t.HeldAt = r.NotBefore
 		}
@@ -264,12 +264,12 @@ func (t *Loaded) newRun(id string, in *Submit, now time.Time) *Run {
 // say appends the messages of in and makes them the inputs of r; run is the one
 // that they are for, r or the current one. Message ids are "<r>.<seq>", so that
 // an id alone finds its entry.
-func (t *Loaded) say(r *Run, run string, in *Submit, now time.Time) {
+func (t *ThreadState) say(r *Run, run string, in *Submit, now time.Time) {
 	for _, d := range in.Messages {
 		m := Message{
 			ID: fmt.Sprintf("%s.%d", r.ID, t.LastSeq+1), Thread: t.ID, Seq: t.LastSeq + 1,
 			Role: d.Role, Sender: in.Sender, Text: JoinText(d.Parts), Parts: d.Parts,
-			Visibility: d.Visibility, Run: run, State: Accepted, CreatedAt: now,
+			Visibility: d.Visibility, Run: run, State: MessageAccepted, CreatedAt: now,
 		}
 		seq := t.append(KindMessage, &Run{ID: run}, now, m)
 		if run == r.ID {
@@ -295,7 +295,7 @@ func (r *Run) queuedBody() RunQueued {
 // sender, and nobody's child. A run that was retried by hand has listed its
 // messages already, one that joined it would be in no transcript. A full one takes
 // nothing more, and older ones are passed over: the messages keep their order.
-func (t *Loaded) collectable(in *Submit) *Run {
+func (t *ThreadState) collectable(in *Submit) *Run {
 	var newest *Run
 	for _, w := range []*window{&t.queue, &t.held} {
 		for _, r := range w.runs {
@@ -313,9 +313,9 @@ func (t *Loaded) collectable(in *Submit) *Run {
 
 // collect adds the messages to r. With NotBefore it puts a held run off, but
 // not for longer than collectFor after it was made.
-func (t *Loaded) collect(r *Run, in *Submit, now time.Time) Submitted {
+func (t *ThreadState) collect(r *Run, in *Submit, now time.Time) Submitted {
 	t.say(r, r.ID, in, now)
-	if at := in.NotBefore; r.Held && at.After(r.NotBefore) {
+	if at := in.NotBefore; r.Scheduled && at.After(r.NotBefore) {
 		if limit := r.CreatedAt.Add(collectFor); at.After(limit) {
 			at = limit
 		}
@@ -327,6 +327,6 @@ func (t *Loaded) collect(r *Run, in *Submit, now time.Time) Submitted {
 	last := r.Inputs[len(r.Inputs)-1]
 	return Submitted{
 		Message: last.Message, Seq: last.Seq, Run: r.ID, Thread: t.ID, Place: r.Place,
-		Status: r.Status, Disposition: WasCollected, Superseded: []string{},
+		Status: r.Status, Disposition: DispositionCollected, Superseded: []string{},
 	}
 }

@@ -22,7 +22,7 @@ func TestASubmitMakesItsThread(t *testing.T) {
 	r := *w.runs["a"]
 	wantEqual(t, "run", r, mailroom.Run{
 		Key: 1, ID: "a", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
-		Origin: s.Origin, MaxAttempts: 5, FirstSeq: 1, Status: mailroom.Queued, AvailableAt: w.now,
+		Origin: s.Origin, MaxAttempts: 5, FirstSeq: 1, Status: mailroom.StatusQueued, AvailableAt: w.now,
 		Inputs: []mailroom.Input{{Message: "a.1", Seq: 1}}, InputBytes: int64(len(w.log[0].JSON())), CreatedAt: w.now,
 	})
 	wantEqual(t, "queued", body[mailroom.RunQueued](t, w.last()), mailroom.RunQueued{
@@ -58,8 +58,8 @@ func TestAKeyIsOneSubmitInEveryMode(t *testing.T) {
 			log := len(w.log)
 			s.Run = "other"
 			again := w.must(s)
-			wantEqual(t, "disposition", again.Disposition, mailroom.WasDuplicate)
-			first.Disposition = mailroom.WasDuplicate
+			wantEqual(t, "disposition", again.Disposition, mailroom.DispositionDuplicate)
+			first.Disposition = mailroom.DispositionDuplicate
 			wantEqual(t, "answer", again, first)
 			wantEqual(t, "entries", len(w.log), log)
 		})
@@ -75,9 +75,9 @@ func TestAKeyAnswersWithThePresentStatus(t *testing.T) {
 		then func()
 		want mailroom.Status
 	}{
-		{func() {}, mailroom.Queued},
-		{func() { w.mustStart("a") }, mailroom.Running},
-		{func() { w.end(completed("ok")) }, mailroom.Completed},
+		{func() {}, mailroom.StatusQueued},
+		{func() { w.mustStart("a") }, mailroom.StatusRunning},
+		{func() { w.end(completed("ok")) }, mailroom.StatusCompleted},
 	} {
 		c.then()
 		wantEqual(t, "status", w.must(s).Status, c.want)
@@ -89,12 +89,12 @@ func TestAKeyAnswersBeforeReject(t *testing.T) {
 	s := in(mailroom.ModeReject, "a")
 	s.Key = "k"
 	w.must(s)
-	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.WasDuplicate)
+	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.DispositionDuplicate)
 	s.Key = "other"
 	_, err := w.submit(s)
-	wantCode(t, err, mailroom.Busy)
+	wantCode(t, err, mailroom.CodeBusy)
 	s.Key = "k"
-	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.WasDuplicate)
+	wantEqual(t, "disposition", w.must(s).Disposition, mailroom.DispositionDuplicate)
 	wantEqual(t, "keys", len(w.keys), 1)
 }
 
@@ -102,7 +102,7 @@ func TestAKeyWithOtherContentConflicts(t *testing.T) {
 	prio, options := 7, json.RawMessage(`{"a": 1}`)
 	for name, change := range map[string]func(s *mailroom.Submit){
 		"text":       func(s *mailroom.Submit) { s.Messages[0].Parts = mailroom.Text("other") },
-		"role":       func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.System },
+		"role":       func(s *mailroom.Submit) { s.Messages[0].Role = mailroom.RoleSystem },
 		"visibility": func(s *mailroom.Submit) { s.Messages[0].Visibility = mailroom.VisibleInternal },
 		"messages":   func(s *mailroom.Submit) { s.Messages = append(s.Messages, s.Messages[0]) },
 		"agent":      func(s *mailroom.Submit) { s.Agent, s.SetAgent = "codex", true },
@@ -118,11 +118,11 @@ func TestAKeyWithOtherContentConflicts(t *testing.T) {
 			s := first()
 			change(&s)
 			_, err := w.submit(s)
-			wantCode(t, err, mailroom.Conflict)
+			wantCode(t, err, mailroom.CodeConflict)
 			same := first()
 			same.Options = json.RawMessage(`{"a":1}`) // the same JSON, and the default said aloud
-			same.Mode, same.Messages[0].Role = mailroom.ModeQueue, mailroom.User
-			wantEqual(t, "the same", w.must(same).Disposition, mailroom.WasDuplicate)
+			same.Mode, same.Messages[0].Role = mailroom.ModeQueue, mailroom.RoleUser
+			wantEqual(t, "the same", w.must(same).Disposition, mailroom.DispositionDuplicate)
 		})
 	}
 }
@@ -135,12 +135,12 @@ func TestAKeySurvivesEditRetractAndCancel(t *testing.T) {
 	if err := w.edit("a.1", "better"); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "after an edit", w.must(s).Disposition, mailroom.WasDuplicate)
+	wantEqual(t, "after an edit", w.must(s).Disposition, mailroom.DispositionDuplicate)
 	if err := w.retract("a.1"); err != nil {
 		t.Fatal(err)
 	}
 	again := w.must(s)
-	wantEqual(t, "after a retract", []any{again.Disposition, again.Status}, []any{mailroom.WasDuplicate, mailroom.Cancelled})
+	wantEqual(t, "after a retract", []any{again.Disposition, again.Status}, []any{mailroom.DispositionDuplicate, mailroom.StatusCancelled})
 }
 
 func TestARepeatedInterruptInterruptsNothing(t *testing.T) {
@@ -160,12 +160,12 @@ func TestARepeatedInterruptInterruptsNothing(t *testing.T) {
 }
 
 func TestCheckDoesNotTouchTheCallersMessages(t *testing.T) {
-	drafts := []mailroom.Draft{{Parts: mailroom.Text("hello")}}
+	drafts := []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}
 	s := mailroom.Submit{Messages: drafts}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
 	}
-	wantEqual(t, "draft", drafts[0], mailroom.Draft{Parts: mailroom.Text("hello")})
+	wantEqual(t, "draft", drafts[0], mailroom.NewMessage{Parts: mailroom.Text("hello")})
 }
 
 func TestThreadIDs(t *testing.T) {
@@ -183,7 +183,7 @@ func TestThreadIDs(t *testing.T) {
 		"", " ", ".", " .. ", "a/b", "/", "a\x00b", "a\nb", "a\tb", "a\u200bb", "a\u202eb", "\xff", "a\u00a0b", "a\u2028b", long + "u", "\ufeffa",
 	} {
 		got, err := mailroom.CheckThreadID(bad)
-		if mailroom.CodeOf(err) != mailroom.Invalid {
+		if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%q: got %q, error %v, want invalid", bad, got, err)
 		}
 	}

@@ -47,12 +47,12 @@ type Thread struct {
 
 // Due are the scheduling columns of a thread. With At zero nothing is due and
 // the other fields are zero too. While the current run is claimed, Agent is ""
-// and At is when the ledger ends that claim, see [Loaded.Overrun].
+// and At is when the ledger ends that claim, see [ThreadState.EndOverdue].
 type Due struct {
-	At       time.Time
-	Agent    string
-	Priority int
-	Alone    bool // the run is on its last chance, see Run.LastChance
+	At          time.Time
+	Agent       string
+	Priority    int
+	LastAttempt bool // the run is on its last chance, see Run.LastChance
 }
 
 // SubmitKey is the row that makes a submit repeatable: one per (thread, key),

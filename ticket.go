@@ -12,11 +12,11 @@ import (
 type TicketKind string
 
 const (
-	Approval TicketKind = "approval" // somebody allows or forbids an action
-	Question TicketKind = "input"    // somebody answers
-	Child    TicketKind = "children" // a run that was sent to another thread ends
-	Timer    TicketKind = "timer"    // a time comes
-	Event    TicketKind = "event"    // something outside happens
+	TicketApproval TicketKind = "approval" // somebody allows or forbids an action
+	TicketInput    TicketKind = "input"    // somebody answers
+	TicketChildren TicketKind = "children" // a run that was sent to another thread ends
+	TicketTimer    TicketKind = "timer"    // a time comes
+	TicketEvent    TicketKind = "event"    // something outside happens
 )
 
 // TicketState is where a ticket stands.
@@ -33,9 +33,9 @@ const (
 type Verdict string
 
 const (
-	Approve Verdict = "approve"
-	Deny    Verdict = "deny"
-	Answer  Verdict = "answer"
+	VerdictApprove Verdict = "approve"
+	VerdictDeny    Verdict = "deny"
+	VerdictAnswer  Verdict = "answer"
 )
 
 // Ticket is the row of something that a run needs before it goes on.
@@ -122,7 +122,7 @@ func (d *Decision) same(other *Decision) bool {
 // ever decide it.
 func checkAsks(asks []Ask) error {
 	for i := range asks {
-		if asks[i].Kind == Child {
+		if asks[i].Kind == TicketChildren {
 			return invalid("tickets", "of kind children come with a send that is waited for", asks[i].Name)
 		}
 		if err := asks[i].Check(); err != nil {
@@ -146,18 +146,18 @@ func (a *Ask) Check() error {
 		}
 	}
 	switch a.Kind {
-	case Approval, Question, Event, Child:
-	case Timer:
+	case TicketApproval, TicketInput, TicketEvent, TicketChildren:
+	case TicketTimer:
 		if a.Expires.IsZero() && a.After <= 0 {
 			return invalid("tickets", "of kind timer need a time", a.Name)
 		}
 	default:
 		return invalid("tickets", "have kind approval, input, timer or event", string(a.Kind))
 	}
-	if a.Answers && a.Kind != Approval {
+	if a.Answers && a.Kind != TicketApproval {
 		return invalid("tickets", "answers goes with kind approval", a.Name)
 	}
-	if a.Holds && a.Kind != Event {
+	if a.Holds && a.Kind != TicketEvent {
 		return invalid("tickets", "holds goes with kind event", a.Name)
 	}
 	if a.Arguments != nil {
@@ -166,8 +166,8 @@ func (a *Ask) Check() error {
 	return nil
 }
 
-// AdoptTicket adds a loaded ticket, unless it is there already.
-func (t *Loaded) AdoptTicket(row *Ticket) *Ticket {
+// AddTicket adds a loaded ticket, unless it is there already.
+func (t *ThreadState) AddTicket(row *Ticket) *Ticket {
 	if k, ok := t.tickets[row.ID]; ok {
 		return k
 	}
@@ -176,7 +176,7 @@ func (t *Loaded) AdoptTicket(row *Ticket) *Ticket {
 }
 
 // mayAsk refuses questions that contradict ones asked before.
-func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
+func (t *ThreadState) mayAsk(r *Run, asks []Ask) error {
 	for i := range asks {
 		if err := asks[i].Check(); err != nil {
 			return err
@@ -187,14 +187,14 @@ func (t *Loaded) mayAsk(r *Run, asks []Ask) error {
 			differs = differs || asks[j].Name == asks[i].Name && asks[j].Digest() != asks[i].Digest()
 		}
 		if differs {
-			return Errorf(Conflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
+			return Errorf(CodeConflict, "ticket %q of run %s asks something else already", asks[i].Name, r.ID)
 		}
 	}
 	return nil
 }
 
 // ask opens the tickets that are not there yet.
-func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
+func (t *ThreadState) ask(r *Run, asks []Ask, now time.Time) {
 	for i := range asks {
 		a := &asks[i]
 		id := TicketID(r.ID, a.Name)
@@ -223,7 +223,7 @@ func (t *Loaded) ask(r *Run, asks []Ask, now time.Time) {
 	}
 }
 
-func (t *Loaded) touchTicket(k *Ticket) {
+func (t *ThreadState) touchTicket(k *Ticket) {
 	t.change()
 	t.tickets[k.ID] = k
 	if !slices.Contains(t.dirtyTickets, k.ID) {
@@ -232,7 +232,7 @@ func (t *Loaded) touchTicket(k *Ticket) {
 }
 
 // ticketsOf returns the loaded tickets of a run, in one order everywhere.
-func (t *Loaded) ticketsOf(r *Run) []*Ticket {
+func (t *ThreadState) ticketsOf(r *Run) []*Ticket {
 	var of []*Ticket
 	for _, k := range t.tickets {
 		if k.Run == r.ID {
@@ -244,7 +244,7 @@ func (t *Loaded) ticketsOf(r *Run) []*Ticket {
 }
 
 // satisfied reports whether a run that waits may go on.
-func (t *Loaded) satisfied(r *Run) bool {
+func (t *ThreadState) satisfied(r *Run) bool {
 	if r.Wait == nil {
 		return true
 	}
@@ -267,7 +267,7 @@ func (w *Wait) Over(open func(name string) bool) bool {
 
 // lapsed reports whether a parked run is about to go on because what it waits
 // for has expired, although no claim has come by to say so.
-func (t *Loaded) lapsed(r *Run, now time.Time) bool {
+func (t *ThreadState) lapsed(r *Run, now time.Time) bool {
 	return r.Wait.Over(func(name string) bool { return t.tickets[TicketID(r.ID, name)].takesAt(now) })
 }
 
@@ -288,30 +288,30 @@ func (k *Ticket) takesAt(now time.Time) bool {
 // waitsFor is what a parked run's open tickets make it: Question if it can be
 // answered by a message, Approval if messages queue behind it, or Event for
 // everything that no message concerns.
-func (t *Loaded) waitsFor(r *Run, now time.Time) TicketKind {
-	kind := Event
+func (t *ThreadState) waitsFor(r *Run, now time.Time) TicketKind {
+	kind := TicketEvent
 	for _, name := range r.Wait.Names {
 		k := t.tickets[TicketID(r.ID, name)]
 		switch {
 		case !k.takesAt(now):
-		case k.Kind == Question:
-			return Question
-		case k.Kind == Approval, k.Holds:
-			kind = Approval
+		case k.Kind == TicketInput:
+			return TicketInput
+		case k.Kind == TicketApproval, k.Holds:
+			kind = TicketApproval
 		}
 	}
 	return kind
 }
 
 // requeue makes a parked run due.
-func (t *Loaded) requeue(r *Run, now time.Time) {
-	r.Status, r.Resumes, r.AvailableAt, r.Failures = Queued, true, now, 0
+func (t *ThreadState) requeue(r *Run, now time.Time) {
+	r.Status, r.Resumes, r.AvailableAt, r.Failures = StatusQueued, true, now, 0
 	r.Outages, r.OutageSince = 0, time.Time{}
 	t.touch(r)
 }
 
 // expiry is the earliest time at which an open ticket of r expires or fires.
-func (t *Loaded) expiry(r *Run) time.Time {
+func (t *ThreadState) expiry(r *Run) time.Time {
 	var first time.Time
 	for _, k := range t.ticketsOf(r) {
 		if k.State == TicketOpen && k.ExpiresAt != nil && (first.IsZero() || k.ExpiresAt.Before(first)) {
@@ -323,9 +323,9 @@ func (t *Loaded) expiry(r *Run) time.Time {
 
 // fire expires what is due of a parked run, and makes it due if its wait is
 // satisfied then.
-func (t *Loaded) fire(now time.Time) {
+func (t *ThreadState) fire(now time.Time) {
 	r := t.current()
-	if r == nil || r.Status != Waiting {
+	if r == nil || r.Status != StatusWaiting {
 		return
 	}
 	for _, k := range t.ticketsOf(r) {
@@ -341,7 +341,7 @@ func (t *Loaded) fire(now time.Time) {
 }
 
 // voidTickets closes what an ended run still asked.
-func (t *Loaded) voidTickets(r *Run) {
+func (t *ThreadState) voidTickets(r *Run) {
 	for _, k := range t.ticketsOf(r) {
 		if k.State == TicketOpen {
 			k.State = TicketVoid
@@ -351,7 +351,7 @@ func (t *Loaded) voidTickets(r *Run) {
 }
 
 // Decide answers a ticket, once. The same decision again returns the ticket.
-func (t *Loaded) Decide(d Decision, now time.Time) (*Ticket, error) {
+func (t *ThreadState) Decide(d Decision, now time.Time) (*Ticket, error) {
 	k, repeat, err := t.mayDecide(&d, now)
 	if err != nil || repeat {
 		return k, err
@@ -362,7 +362,7 @@ func (t *Loaded) Decide(d Decision, now time.Time) (*Ticket, error) {
 	return k, nil
 }
 
-func (t *Loaded) decide(k *Ticket, d Decision, now time.Time) {
+func (t *ThreadState) decide(k *Ticket, d Decision, now time.Time) {
 	k.State, k.Decision, k.Answer, k.Reason, k.DecidedBy = TicketDecided, d.Verdict, d.Answer, d.Reason, d.By
 	at := now
 	k.DecidedAt = &at
@@ -371,16 +371,16 @@ func (t *Loaded) decide(k *Ticket, d Decision, now time.Time) {
 	t.append(KindTicketDecided, r, now, TicketDecision{
 		Ticket: k.ID, Decision: k.Decision, Answer: k.Answer, Reason: k.Reason, DecidedBy: k.DecidedBy,
 	})
-	if r.Status == Waiting && t.satisfied(r) {
+	if r.Status == StatusWaiting && t.satisfied(r) {
 		t.requeue(r, now)
 	}
 }
 
 // mayDecide refuses a decision that does not fit its ticket.
-func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
+func (t *ThreadState) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, err error) {
 	k = t.tickets[d.Ticket]
 	if k == nil || t.runs[k.Run] == nil {
-		return nil, false, Errorf(NotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
+		return nil, false, Errorf(CodeNotFound, "no ticket %q in thread %q", d.Ticket, t.ID)
 	}
 	if d.Answer != nil {
 		if err := checkJSON("answer", d.Answer, MaxAnswer); err != nil {
@@ -400,11 +400,11 @@ func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, 
 	case k.State == TicketDecided && d.same(&Decision{Verdict: k.Decision, Answer: k.Answer}):
 		return k, true, nil
 	case k.State == TicketDecided:
-		return nil, false, Errorf(Conflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)
+		return nil, false, Errorf(CodeConflict, "ticket %s was decided already: %s by %s", k.ID, k.Decision, k.DecidedBy)
 	case k.State == TicketVoid:
-		return nil, false, Errorf(Conflict, "ticket %s is void: its run has ended", k.ID)
+		return nil, false, Errorf(CodeConflict, "ticket %s is void: its run has ended", k.ID)
 	case k.State == TicketExpired, k.ExpiresAt != nil && !k.ExpiresAt.After(now):
-		return nil, false, Errorf(Gone, "ticket %s expired at %s", k.ID, k.ExpiresAt.Format(time.RFC3339))
+		return nil, false, Errorf(CodeGone, "ticket %s expired at %s", k.ID, k.ExpiresAt.Format(time.RFC3339))
 	}
 	return k, false, nil
 }
@@ -414,22 +414,22 @@ func (t *Loaded) mayDecide(d *Decision, now time.Time) (k *Ticket, repeat bool, 
 func (k *Ticket) takes(d *Decision) error {
 	ok := false
 	switch k.Kind {
-	case Approval:
-		ok = d.Verdict == Approve || d.Verdict == Deny || d.Verdict == Answer && k.Answers
-	case Question, Event:
-		ok = d.Verdict == Answer
+	case TicketApproval:
+		ok = d.Verdict == VerdictApprove || d.Verdict == VerdictDeny || d.Verdict == VerdictAnswer && k.Answers
+	case TicketInput, TicketEvent:
+		ok = d.Verdict == VerdictAnswer
 	}
 	if !ok {
 		return invalid("decision", fmt.Sprintf("does not fit a ticket of kind %s", k.Kind), string(d.Verdict))
 	}
-	if d.Verdict == Answer && d.Answer == nil {
+	if d.Verdict == VerdictAnswer && d.Answer == nil {
 		return invalid("answer", "is needed for the decision answer", "")
 	}
-	if d.Digest == "" && d.Verdict == Approve {
+	if d.Digest == "" && d.Verdict == VerdictApprove {
 		return invalid("digest", "is needed for an approval: send the digest that was shown", "")
 	}
 	if d.Digest != "" && (len(d.Digest) < 16 || !strings.HasPrefix(k.Digest, strings.ToLower(d.Digest))) {
-		return Errorf(Conflict, "ticket %s asks something else than what was shown: its digest is %s", k.ID, k.Digest)
+		return Errorf(CodeConflict, "ticket %s asks something else than what was shown: its digest is %s", k.ID, k.Digest)
 	}
 	return nil
 }

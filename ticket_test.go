@@ -12,8 +12,8 @@ import (
 
 func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("ok", mailroom.Approval))
-	d := w.decision("ok", mailroom.Approve)
+	w.park(false, ask("ok", mailroom.TicketApproval))
+	d := w.decision("ok", mailroom.VerdictApprove)
 	first, err := w.decide(d)
 	if err != nil {
 		t.Fatal(err)
@@ -25,15 +25,15 @@ func TestADecisionIsSpentOnceAndTheSameAgainAnswersWithTheTicket(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "ticket", *again, *first)
-	_, err = w.decide(w.decision("ok", mailroom.Deny))
-	wantCode(t, err, mailroom.Conflict)
+	_, err = w.decide(w.decision("ok", mailroom.VerdictDeny))
+	wantCode(t, err, mailroom.CodeConflict)
 	w.wantSince(last, "")
 }
 
 func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("q", mailroom.Question))
-	d := w.decision("q", mailroom.Answer)
+	w.park(false, ask("q", mailroom.TicketInput))
+	d := w.decision("q", mailroom.VerdictAnswer)
 	for _, answer := range []string{`{"a":"<b>","c":[1,2]}`, `{ "a": "<b>", "c": [1, 2] }`} {
 		d.Answer = json.RawMessage(answer)
 		if _, err := w.decide(d); err != nil {
@@ -44,8 +44,8 @@ func TestTheSameAnswerIsRecognisedHoweverItsJSONIsWritten(t *testing.T) {
 
 func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 	kinds := []mailroom.Ask{
-		ask("ok", mailroom.Approval), ask("q", mailroom.Question), ask("hook", mailroom.Event), ask("later", mailroom.Timer),
-		{Name: "data", Kind: mailroom.Approval, Answers: true},
+		ask("ok", mailroom.TicketApproval), ask("q", mailroom.TicketInput), ask("hook", mailroom.TicketEvent), ask("later", mailroom.TicketTimer),
+		{Name: "data", Kind: mailroom.TicketApproval, Answers: true},
 	}
 	for _, c := range []struct {
 		name    string
@@ -53,30 +53,30 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 		edit    func(*mailroom.Decision)
 		want    mailroom.Code
 	}{
-		{"ok", mailroom.Approve, nil, ""},
-		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Digest = "" }, ""},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = d.Digest[:16] }, ""},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = strings.ToUpper(d.Digest[:16]) }, ""},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = d.Digest[:15] }, mailroom.Conflict},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = "" }, mailroom.Invalid},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.Conflict},
-		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.Conflict},
-		{"ok", mailroom.Approve, func(d *mailroom.Decision) { d.Digest += "0" }, mailroom.Conflict},
-		{"ok", mailroom.Answer, nil, mailroom.Invalid},
-		{"data", mailroom.Answer, nil, ""},
-		{"q", mailroom.Answer, nil, ""},
-		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Answer = nil }, mailroom.Invalid},
-		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Answer = json.RawMessage(`{`) }, mailroom.Invalid},
-		{"q", mailroom.Answer, func(d *mailroom.Decision) {
+		{"ok", mailroom.VerdictApprove, nil, ""},
+		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Digest = "" }, ""},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest = d.Digest[:16] }, ""},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest = strings.ToUpper(d.Digest[:16]) }, ""},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest = d.Digest[:15] }, mailroom.CodeConflict},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest = "" }, mailroom.CodeInvalid},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.CodeConflict},
+		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Digest = strings.Repeat("0", 64) }, mailroom.CodeConflict},
+		{"ok", mailroom.VerdictApprove, func(d *mailroom.Decision) { d.Digest += "0" }, mailroom.CodeConflict},
+		{"ok", mailroom.VerdictAnswer, nil, mailroom.CodeInvalid},
+		{"data", mailroom.VerdictAnswer, nil, ""},
+		{"q", mailroom.VerdictAnswer, nil, ""},
+		{"q", mailroom.VerdictAnswer, func(d *mailroom.Decision) { d.Answer = nil }, mailroom.CodeInvalid},
+		{"q", mailroom.VerdictAnswer, func(d *mailroom.Decision) { d.Answer = json.RawMessage(`{`) }, mailroom.CodeInvalid},
+		{"q", mailroom.VerdictAnswer, func(d *mailroom.Decision) {
 			d.Answer = json.RawMessage(`"` + strings.Repeat("x", mailroom.MaxAnswer) + `"`)
-		}, mailroom.TooLarge},
-		{"q", mailroom.Answer, func(d *mailroom.Decision) { d.Reason = strings.Repeat("x", mailroom.MaxAnswer+1) }, mailroom.TooLarge},
-		{"q", mailroom.Approve, nil, mailroom.Invalid},
-		{"hook", mailroom.Answer, nil, ""},
-		{"later", mailroom.Answer, nil, mailroom.Invalid},
-		{"later", mailroom.Approve, nil, mailroom.Invalid},
-		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Ticket = "none" }, mailroom.NotFound},
-		{"ok", mailroom.Deny, func(d *mailroom.Decision) { d.Reason = "\x00" }, mailroom.Invalid},
+		}, mailroom.CodeTooLarge},
+		{"q", mailroom.VerdictAnswer, func(d *mailroom.Decision) { d.Reason = strings.Repeat("x", mailroom.MaxAnswer+1) }, mailroom.CodeTooLarge},
+		{"q", mailroom.VerdictApprove, nil, mailroom.CodeInvalid},
+		{"hook", mailroom.VerdictAnswer, nil, ""},
+		{"later", mailroom.VerdictAnswer, nil, mailroom.CodeInvalid},
+		{"later", mailroom.VerdictApprove, nil, mailroom.CodeInvalid},
+		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Ticket = "none" }, mailroom.CodeNotFound},
+		{"ok", mailroom.VerdictDeny, func(d *mailroom.Decision) { d.Reason = "\x00" }, mailroom.CodeInvalid},
 	} {
 		w := newWorld(t)
 		w.park(false, kinds...)
@@ -93,20 +93,20 @@ func TestADecisionMustFitWhatIsAsked(t *testing.T) {
 
 func TestExpiryNeverApprovesAndResumesTheRun(t *testing.T) {
 	w := newWorld(t)
-	a := ask("ok", mailroom.Approval)
+	a := ask("ok", mailroom.TicketApproval)
 	a.After = time.Hour
 	w.park(false, a)
 	w.wait(time.Hour)
-	_, err := w.decide(w.decision("ok", mailroom.Approve)) // not fired yet, and late all the same
-	wantCode(t, err, mailroom.Gone)
+	_, err := w.decide(w.decision("ok", mailroom.VerdictApprove)) // not fired yet, and late all the same
+	wantCode(t, err, mailroom.CodeGone)
 	last := w.row.LastSeq
 	w.mustStart("x")
 	w.wantSince(last, "ticket.expired x, run.resumed x")
 	k := w.ticket("ok")
 	wantTicket(t, k, mailroom.TicketExpired)
 	wantEqual(t, "decision", k.Decision, "")
-	_, err = w.decide(w.decision("ok", mailroom.Approve))
-	wantCode(t, err, mailroom.Gone)
+	_, err = w.decide(w.decision("ok", mailroom.VerdictApprove))
+	wantCode(t, err, mailroom.CodeGone)
 }
 
 func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
@@ -115,9 +115,9 @@ func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
 		want []string // status of the run after each decision
 	}{{false, []string{"waiting", "queued"}}, {true, []string{"queued", "queued"}}} {
 		w := newWorld(t)
-		w.park(c.any, ask("one", mailroom.Approval), ask("two", mailroom.Approval))
+		w.park(c.any, ask("one", mailroom.TicketApproval), ask("two", mailroom.TicketApproval))
 		for i, name := range []string{"one", "two"} {
-			w.mustDecide(name, mailroom.Approve)
+			w.mustDecide(name, mailroom.VerdictApprove)
 			wantEqual(t, fmt.Sprintf("any %v, decision %d", c.any, i), w.state("x"), c.want[i])
 		}
 	}
@@ -125,21 +125,21 @@ func TestAWaitForAllGoesOnWithTheLastAndOneForAnyWithTheFirst(t *testing.T) {
 
 func TestTheDueTimeOfAWaitIsItsEarliestOpenTime(t *testing.T) {
 	w := newWorld(t)
-	late, soon := ask("late", mailroom.Approval), ask("soon", mailroom.Approval)
+	late, soon := ask("late", mailroom.TicketApproval), ask("soon", mailroom.TicketApproval)
 	late.After, soon.After = 3*time.Hour, time.Hour
-	w.park(false, late, soon, ask("never", mailroom.Question))
+	w.park(false, late, soon, ask("never", mailroom.TicketInput))
 	begin := w.now
 	wantEqual(t, "due", w.row.Due.At, begin.Add(time.Hour))
-	w.mustDecide("soon", mailroom.Deny)
+	w.mustDecide("soon", mailroom.VerdictDeny)
 	wantEqual(t, "due", w.row.Due.At, begin.Add(3*time.Hour))
-	w.mustDecide("late", mailroom.Deny)
+	w.mustDecide("late", mailroom.VerdictDeny)
 	wantEqual(t, "due", w.row.Due.At, time.Time{})
 	wantEqual(t, "state", w.state("x"), "waiting")
 }
 
 func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("later", mailroom.Timer), ask("ok", mailroom.Approval))
+	w.park(false, ask("later", mailroom.TicketTimer), ask("ok", mailroom.TicketApproval))
 	w.wait(time.Hour)
 	last := w.row.LastSeq
 	if r := w.start(); r != nil {
@@ -147,7 +147,7 @@ func TestWhatIsDueFiresWithoutResumingUntilTheWaitIsOver(t *testing.T) {
 	}
 	w.wantSince(last, "ticket.expired x")
 	wantEqual(t, "due", w.row.Due.At, time.Time{})
-	w.mustDecide("ok", mailroom.Approve)
+	w.mustDecide("ok", mailroom.VerdictApprove)
 	w.mustStart("x")
 }
 
@@ -155,9 +155,9 @@ func TestADecisionMayComeBeforeTheWait(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
-	a := ask("ok", mailroom.Approval)
-	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
-	w.mustDecide("ok", mailroom.Approve)
+	a := ask("ok", mailroom.TicketApproval)
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	w.mustDecide("ok", mailroom.VerdictApprove)
 	wantEqual(t, "state", w.state("x"), "running")
 	last := w.row.LastSeq
 	w.end(parked(false, a))
@@ -172,46 +172,46 @@ func TestAskingTwiceUnderOneNamePromptsOnce(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
-	a := ask("ok", mailroom.Approval)
-	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	a := ask("ok", mailroom.TicketApproval)
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
 	last := w.row.LastSeq
-	w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+	w.step(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
 	w.wantSince(last, "")
 	other := a
 	other.Arguments = json.RawMessage(`{"to":"prod"}`)
-	_, err := w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{other}}})
-	wantCode(t, err, mailroom.Conflict)
+	_, err := w.append(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{other}}})
+	wantCode(t, err, mailroom.CodeConflict)
 	_, err = w.settle(parked(false, other))
-	wantCode(t, err, mailroom.Conflict)
-	twice := ask("new", mailroom.Approval)
+	wantCode(t, err, mailroom.CodeConflict)
+	twice := ask("new", mailroom.TicketApproval)
 	changed := twice
 	changed.Action = "other"
-	_, err = w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{twice, changed}}})
-	wantCode(t, err, mailroom.Conflict)
+	_, err = w.append(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{twice, changed}}})
+	wantCode(t, err, mailroom.CodeConflict)
 	w.end(parked(false, a))
 	w.wantSince(last, "run.waiting x")
 }
 
 func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 	for _, a := range []mailroom.Ask{
-		{Kind: mailroom.Approval},
+		{Kind: mailroom.TicketApproval},
 		{Name: "n", Kind: "other"},
-		{Name: "n", Kind: mailroom.Timer},
-		{Name: "n", Kind: mailroom.Child},
-		{Name: "n", Kind: mailroom.Question, Answers: true},
-		{Name: "n", Kind: mailroom.Question, Prompt: "\x00"},
-		{Name: "n", Kind: mailroom.Question, Prompt: strings.Repeat("x", mailroom.MaxAnswer)},
-		{Name: "n", Kind: mailroom.Question, Arguments: json.RawMessage(`{`)},
-		{Name: "n", Kind: mailroom.Question, Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
+		{Name: "n", Kind: mailroom.TicketTimer},
+		{Name: "n", Kind: mailroom.TicketChildren},
+		{Name: "n", Kind: mailroom.TicketInput, Answers: true},
+		{Name: "n", Kind: mailroom.TicketInput, Prompt: "\x00"},
+		{Name: "n", Kind: mailroom.TicketInput, Prompt: strings.Repeat("x", mailroom.MaxAnswer)},
+		{Name: "n", Kind: mailroom.TicketInput, Arguments: json.RawMessage(`{`)},
+		{Name: "n", Kind: mailroom.TicketInput, Expires: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
-		want := mailroom.Invalid
+		want := mailroom.CodeInvalid
 		if len(a.Prompt) >= mailroom.MaxAnswer {
-			want = mailroom.TooLarge
+			want = mailroom.CodeTooLarge
 		}
-		_, err := w.append(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
+		_, err := w.append(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{a}}})
 		wantCode(t, err, want)
 		_, err = w.settle(parked(false, a))
 		wantCode(t, err, want)
@@ -219,16 +219,16 @@ func TestAQuestionThatNothingCouldAnswerIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.must(in("", "x"))
 	w.mustStart("x")
-	_, err := w.settle(mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: []string{"unasked"}}})
-	wantCode(t, err, mailroom.Invalid)
-	_, err = w.settle(mailroom.Settle{Outcome: mailroom.Park, Wait: &mailroom.Wait{}})
-	wantCode(t, err, mailroom.Invalid)
+	_, err := w.settle(mailroom.Settle{Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: []string{"unasked"}}})
+	wantCode(t, err, mailroom.CodeInvalid)
+	_, err = w.settle(mailroom.Settle{Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{}})
+	wantCode(t, err, mailroom.CodeInvalid)
 }
 
 func TestTicketsAreVoidOnceTheirRunEnded(t *testing.T) {
 	ends := map[string]func(w *world){
 		"completed": func(w *world) { w.end(completed("done")) },
-		"failed":    func(w *world) { w.end(failed(mailroom.Permanent)) },
+		"failed":    func(w *world) { w.end(failed(mailroom.ClassPermanent)) },
 		"cancelled/cancelled": func(w *world) {
 			if _, err := w.cancel("x"); err != nil {
 				w.t.Fatal(err)
@@ -241,18 +241,18 @@ func TestTicketsAreVoidOnceTheirRunEnded(t *testing.T) {
 		w := newWorld(t)
 		w.must(in("", "x"))
 		w.mustStart("x")
-		w.step(mailroom.Append{Step: mailroom.Step{Tickets: []mailroom.Ask{ask("ok", mailroom.Approval)}}})
+		w.step(mailroom.StepCommit{Step: mailroom.Step{Tickets: []mailroom.Ask{ask("ok", mailroom.TicketApproval)}}})
 		end(w)
 		wantEqual(t, "run", w.state("x"), want)
 		wantTicket(t, w.ticket("ok"), mailroom.TicketVoid)
-		_, err := w.decide(w.decision("ok", mailroom.Approve))
-		wantCode(t, err, mailroom.Conflict)
+		_, err := w.decide(w.decision("ok", mailroom.VerdictApprove))
+		wantCode(t, err, mailroom.CodeConflict)
 	}
 }
 
 func TestAnInterruptOfAParkedRunEndsItAndVoidsItsTickets(t *testing.T) {
 	w := newWorld(t)
-	w.park(false, ask("ok", mailroom.Approval))
+	w.park(false, ask("ok", mailroom.TicketApproval))
 	if out := w.interrupt(); out.Stopping != nil {
 		t.Errorf("got stopping %s; nobody holds it", *out.Stopping)
 	}
@@ -267,8 +267,8 @@ func TestSixApprovalsCountAsNoFailure(t *testing.T) {
 	for i := range 6 {
 		w.mustStart("x")
 		name := fmt.Sprint("ok", i)
-		w.end(parked(false, ask(name, mailroom.Approval)))
-		w.mustDecide(name, mailroom.Approve)
+		w.end(parked(false, ask(name, mailroom.TicketApproval)))
+		w.mustDecide(name, mailroom.VerdictApprove)
 	}
 	w.mustStart("x")
 	r := w.end(completed("done"))
@@ -283,15 +283,15 @@ func TestAWaitIsNoneOfAnOutage(t *testing.T) {
 	w.must(in("", "x"))
 	for range 3 {
 		w.mustStart("x")
-		w.end(failed(mailroom.Outage))
+		w.end(failed(mailroom.ClassUnavailable))
 		w.now = w.row.Due.At
 	}
 	w.mustStart("x")
-	w.end(parked(false, ask("ok", mailroom.Approval)))
+	w.end(parked(false, ask("ok", mailroom.TicketApproval)))
 	w.wait(3 * 24 * time.Hour)
-	w.mustDecide("ok", mailroom.Approve)
+	w.mustDecide("ok", mailroom.VerdictApprove)
 	w.mustStart("x")
-	w.end(failed(mailroom.Outage))
+	w.end(failed(mailroom.ClassUnavailable))
 	wantEqual(t, "state", w.state("x"), "queued")
 	wantEqual(t, "outages", w.runs["x"].Outages, 1)
 	wantEqual(t, "put off for", w.row.Due.At.Sub(w.now), 250*time.Millisecond)

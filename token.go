@@ -16,18 +16,18 @@ const Operator = "admin"
 type Permission string
 
 const (
-	MayRead   Permission = "read"   // look at threads, runs, tickets, and follow them
-	MaySubmit Permission = "submit" // send messages, and change, stop or retry what became of them
-	MayDecide Permission = "decide" // answer tickets
-	MayWork   Permission = "work"   // run agents for all threads, from another process
-	// MayMeasure reads the metrics, which count the work of all tokens.
-	MayMeasure Permission = "metrics"
-	MayAdmin   Permission = "admin" // everything, in all threads
+	PermissionRead   Permission = "read"   // look at threads, runs, tickets, and follow them
+	PermissionSubmit Permission = "submit" // send messages, and change, stop or retry what became of them
+	PermissionDecide Permission = "decide" // answer tickets
+	PermissionWork   Permission = "work"   // run agents for all threads, from another process
+	// PermissionMeasure reads the metrics, which count the work of all tokens.
+	PermissionMeasure Permission = "metrics"
+	PermissionAdmin   Permission = "admin" // everything, in all threads
 )
 
 // Permissions are all there are, the least first.
 func Permissions() []Permission {
-	return []Permission{MayRead, MaySubmit, MayDecide, MayWork, MayMeasure, MayAdmin}
+	return []Permission{PermissionRead, PermissionSubmit, PermissionDecide, PermissionWork, PermissionMeasure, PermissionAdmin}
 }
 
 // Token is the row of an account: a name, and what the holder of its secret may
@@ -62,9 +62,9 @@ func (t *Token) Check() error {
 		return invalid("name", "is the name of who runs the server", t.Name)
 	case len(t.Scopes) == 0:
 		return invalid("scopes", "are missing: give at least one of read, submit, decide, work, metrics, admin", nil)
-	case t.Namespace != "" && t.Has(MayWork):
+	case t.Namespace != "" && t.Has(PermissionWork):
 		return invalid("namespace", "does not go with the scope work: a worker gets the runs of all threads", t.Namespace)
-	case len(t.Agents) > 0 && !t.Has(MayWork):
+	case len(t.Agents) > 0 && !t.Has(PermissionWork):
 		return invalid("agents", "go with the scope work", t.Agents)
 	}
 	for _, s := range t.Scopes {
@@ -87,7 +87,7 @@ func (t *Token) Check() error {
 // for them wait until such a worker comes.
 func Declared(tokens []*Token) (agents []string) {
 	for _, t := range tokens {
-		if t.RevokedAt.IsZero() && t.Has(MayWork) {
+		if t.RevokedAt.IsZero() && t.Has(PermissionWork) {
 			agents = append(agents, t.Agents...)
 		}
 	}
@@ -97,16 +97,16 @@ func Declared(tokens []*Token) (agents []string) {
 // Acting is the token that what a thread's runs do is judged by: they may do
 // what its owner may in threads of its own.
 func Acting(owner string) *Token {
-	t := &Token{Name: owner, Scopes: []Permission{MaySubmit}}
+	t := &Token{Name: owner, Scopes: []Permission{PermissionSubmit}}
 	if owner == Operator {
-		t.Scopes = []Permission{MayAdmin}
+		t.Scopes = []Permission{PermissionAdmin}
 	}
 	return t
 }
 
 // Has reports whether the token has the scope p; admin has all.
 func (t *Token) Has(p Permission) bool {
-	return slices.Contains(t.Scopes, p) || slices.Contains(t.Scopes, MayAdmin)
+	return slices.Contains(t.Scopes, p) || slices.Contains(t.Scopes, PermissionAdmin)
 }
 
 // Need refuses with Forbidden unless the token has the scope p.
@@ -114,7 +114,7 @@ func (t *Token) Need(p Permission) error {
 	if t.Has(p) {
 		return nil
 	}
-	return Errorf(Forbidden, "this needs a token with the scope %s", p)
+	return Errorf(CodeForbidden, "this needs a token with the scope %s", p)
 }
 
 // Sees reports whether the thread is visible to the token: to its owner, in its
@@ -123,7 +123,7 @@ func (t *Token) Sees(thread *Thread) bool {
 	switch {
 	case thread.Owner == "" || !thread.DeletedAt.IsZero():
 		return false
-	case t.Has(MayAdmin):
+	case t.Has(PermissionAdmin):
 		return true
 	}
 	return thread.Owner == t.Name || t.Namespace != "" && strings.HasPrefix(thread.ID, t.Namespace)
@@ -131,25 +131,25 @@ func (t *Token) Sees(thread *Thread) bool {
 
 // exists reports whether the thread was there before, or was made by this
 // transaction.
-func (t *Loaded) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
+func (t *ThreadState) exists() bool { return t.Key != 0 || !t.CreatedAt.IsZero() }
 
 // SeenBy refuses who may not know of the thread, in the words for one that is not
 // there. nil is the server itself.
-func (t *Loaded) SeenBy(who *Token) error {
+func (t *ThreadState) SeenBy(who *Token) error {
 	if t.CreatedAt.IsZero() || !t.DeletedAt.IsZero() || who != nil && !who.Sees(&t.Thread) {
 		return noThread(t.ID)
 	}
 	return nil
 }
 
-func noThread(id string) error { return Errorf(NotFound, "no thread %q", id) }
+func noThread(id string) error { return Errorf(CodeNotFound, "no thread %q", id) }
 
 // reachedBy refuses a submit to a thread that its sender may not know of, as if
 // there were none. The end of a run is told to its own owner's threads and, as
 // only the operator's runs go to the threads of others, to the operator's: a
 // thread that somebody else made under the id of one that was deleted is neither.
 // A thread that is not there may be reserved.
-func (t *Loaded) reachedBy(in *Submit) error {
+func (t *ThreadState) reachedBy(in *Submit) error {
 	if !t.exists() {
 		return in.mayMake(t.ID)
 	}
@@ -163,11 +163,11 @@ func (t *Loaded) reachedBy(in *Submit) error {
 	return noThread(t.ID)
 }
 
-// Squats reports whether a thread made by this token under this id would lie in a
+// InForeignNamespace reports whether a thread made by this token under this id would lie in a
 // namespace of others alone, who make threads there: a namespace that is only looked
 // at is for anybody to fill. Ids in the form that the server gives belong to none.
-func (t *Token) Squats(id string, tokens []*Token) bool {
-	if t.Name == Operator || t.Has(MayAdmin) || isServerID(id) {
+func (t *Token) InForeignNamespace(id string, tokens []*Token) bool {
+	if t.Name == Operator || t.Has(PermissionAdmin) || isServerID(id) {
 		return false
 	}
 	squats := false
@@ -175,9 +175,9 @@ func (t *Token) Squats(id string, tokens []*Token) bool {
 		within := other.Namespace != "" && strings.HasPrefix(id, other.Namespace)
 		switch {
 		case !other.RevokedAt.IsZero():
-		case other.Name == t.Name && (within || other.Has(MayAdmin)):
+		case other.Name == t.Name && (within || other.Has(PermissionAdmin)):
 			return false
-		case within && other.Has(MaySubmit):
+		case within && other.Has(PermissionSubmit):
 			squats = true
 		}
 	}
@@ -200,7 +200,7 @@ func isServerID(id string) bool {
 
 // mayMake refuses a thread that is for the operator to make, or for others.
 func (in *Submit) mayMake(id string) error {
-	if in.By == nil || in.By.Name == Operator || in.By.Has(MayAdmin) {
+	if in.By == nil || in.By.Name == Operator || in.By.Has(PermissionAdmin) {
 		return nil
 	}
 	if in.Squats {
@@ -208,7 +208,7 @@ func (in *Submit) mayMake(id string) error {
 	}
 	for _, begin := range in.Reserved {
 		if strings.HasPrefix(id, begin) {
-			return Errorf(Forbidden, "thread %q is not there, and ids that begin with %q are for the operator to make", id, begin)
+			return Errorf(CodeForbidden, "thread %q is not there, and ids that begin with %q are for the operator to make", id, begin)
 		}
 	}
 	return nil

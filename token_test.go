@@ -13,7 +13,7 @@ func token(name, namespace string, scopes ...mailroom.Permission) *mailroom.Toke
 }
 
 func TestATokenSeesItsOwnItsNamespaceAndAsAdminAll(t *testing.T) {
-	ann, team, ops := token("ann", "", mailroom.MayRead), token("team", "team-", mailroom.MayRead), token("ops", "", mailroom.MayAdmin)
+	ann, team, ops := token("ann", "", mailroom.PermissionRead), token("team", "team-", mailroom.PermissionRead), token("ops", "", mailroom.PermissionAdmin)
 	for _, c := range []struct {
 		id, owner string
 		sees      []*mailroom.Token
@@ -47,23 +47,23 @@ func TestAScopeIsNeededUnlessTheTokenIsAdmins(t *testing.T) {
 		if err := token("x", "", p).Need(p); err != nil {
 			t.Errorf("%s: %v", p, err)
 		}
-		if err := token("x", "", mailroom.MayAdmin).Need(p); err != nil {
+		if err := token("x", "", mailroom.PermissionAdmin).Need(p); err != nil {
 			t.Errorf("admin, asked for %s: %v", p, err)
 		}
 		var others []mailroom.Permission
 		for _, o := range mailroom.Permissions() {
-			if o != p && o != mailroom.MayAdmin {
+			if o != p && o != mailroom.PermissionAdmin {
 				others = append(others, o)
 			}
 		}
-		if err := token("x", "", others...).Need(p); mailroom.CodeOf(err) != mailroom.Forbidden || !strings.Contains(err.Error(), string(p)) {
+		if err := token("x", "", others...).Need(p); mailroom.CodeOf(err) != mailroom.CodeForbidden || !strings.Contains(err.Error(), string(p)) {
 			t.Errorf("all but %s: %v, want forbidden, naming it", p, err)
 		}
 	}
 }
 
 func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
-	const read, work = mailroom.MayRead, mailroom.MayWork
+	const read, work = mailroom.PermissionRead, mailroom.PermissionWork
 	agents := token("x", "", work)
 	agents.Agents = []string{"coder"}
 	idle := token("x", "", read)
@@ -74,7 +74,7 @@ func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
 	}{
 		"plain":                        {token("Ann_1.b-c@d", "", read), ""},
 		"the longest name":             {token(strings.Repeat("x", 64), "", read), ""},
-		"a namespace":                  {token("x", "team-", read, mailroom.MaySubmit), ""},
+		"a namespace":                  {token("x", "team-", read, mailroom.PermissionSubmit), ""},
 		"all scopes":                   {token("x", "", mailroom.Permissions()...), ""},
 		"agents to work for":           {agents, ""},
 		"no name":                      {token("", "", read), "name"},
@@ -89,25 +89,25 @@ func TestATokenThatBreaksARuleIsRefused(t *testing.T) {
 		"a namespace that begins none": {token("x", "a/b", read), "namespace"},
 		"a namespace in blanks":        {token("x", " a", read), "namespace"},
 		"a worker's namespace":         {token("x", "a", work), "namespace"},
-		"an admin's namespace":         {token("x", "a", mailroom.MayAdmin), "namespace"},
+		"an admin's namespace":         {token("x", "a", mailroom.PermissionAdmin), "namespace"},
 		"agents without work":          {idle, "agents"},
 	} {
 		err := c.t.Check()
 		switch {
 		case c.field == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case c.field != "" && (mailroom.CodeOf(err) != mailroom.Invalid || !strings.HasPrefix(err.Error(), c.field+":")):
+		case c.field != "" && (mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.HasPrefix(err.Error(), c.field+":")):
 			t.Errorf("%s: %v, want %s to be invalid", name, err, c.field)
 		}
 	}
 }
 
 func TestAThreadInANamespaceOfOthersIsSquatted(t *testing.T) {
-	team, mate := token("team", "team-", mailroom.MaySubmit), token("mate", "team-m", mailroom.MaySubmit)
-	watch, gone := token("watch", "w-", mailroom.MayRead), token("gone", "g-", mailroom.MaySubmit)
+	team, mate := token("team", "team-", mailroom.PermissionSubmit), token("mate", "team-m", mailroom.PermissionSubmit)
+	watch, gone := token("watch", "w-", mailroom.PermissionRead), token("gone", "g-", mailroom.PermissionSubmit)
 	gone.RevokedAt = time.Unix(1, 0)
-	ids, ann := token("ids", "0", mailroom.MaySubmit), token("ann", "", mailroom.MaySubmit)
-	ops := token("ops", "", mailroom.MayAdmin)
+	ids, ann := token("ids", "0", mailroom.PermissionSubmit), token("ann", "", mailroom.PermissionSubmit)
+	ops := token("ops", "", mailroom.PermissionAdmin)
 	all := []*mailroom.Token{team, mate, watch, gone, ids, ann, ops}
 	for _, c := range []struct {
 		who  *mailroom.Token
@@ -130,7 +130,7 @@ func TestAThreadInANamespaceOfOthersIsSquatted(t *testing.T) {
 		{ops, "team-1", false},
 		{mailroom.Acting(mailroom.Operator), "team-1", false},
 	} {
-		if got := c.who.Squats(c.id, all); got != c.want {
+		if got := c.who.InForeignNamespace(c.id, all); got != c.want {
 			t.Errorf("%s squats %q: %t, want %t", c.who.Name, c.id, got, c.want)
 		}
 	}

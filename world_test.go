@@ -47,35 +47,35 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) wait(d time.Duration) { w.now = w.now.Add(d) }
 
-// load makes a Loaded as the ledger does.
-func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.Loaded {
+// load makes a ThreadState as the ledger does.
+func (w *world) load(s mailroom.Scope, key string, runs ...string) *mailroom.ThreadState {
 	row := w.row
-	l := mailroom.Load(&row)
+	l := mailroom.NewThreadState(&row)
 	if k, ok := w.keys[key]; ok {
-		l.Know(k)
+		l.AddKey(k)
 		runs = append(runs, k.Result.Run)
 	}
 	for _, id := range append(runs, w.row.Current) {
 		if r := w.runs[id]; r != nil {
-			l.Adopt(copyRun(r))
+			l.AddRun(copyRun(r))
 			for _, k := range w.asks {
 				if c := *k; k.Run == id {
-					l.AdoptTicket(&c)
+					l.AddTicket(&c)
 				}
 			}
 		}
 	}
 	for {
-		queue, held := l.Need(s, w.now)
+		queue, held := l.RowsNeeded(s, w.now)
 		if queue == 0 && held == 0 {
 			return l
 		}
-		w.fill(l, mailroom.HeldRuns, held)
-		w.fill(l, mailroom.QueueRuns, queue)
+		w.fill(l, mailroom.RunsScheduled, held)
+		w.fill(l, mailroom.RunsQueued, queue)
 	}
 }
 
-func (w *world) fill(l *mailroom.Loaded, set mailroom.RunSet, n int) {
+func (w *world) fill(l *mailroom.ThreadState, set mailroom.RunSet, n int) {
 	if n == 0 {
 		return
 	}
@@ -85,19 +85,19 @@ func (w *world) fill(l *mailroom.Loaded, set mailroom.RunSet, n int) {
 	for i, r := range rows {
 		rows[i] = copyRun(r)
 	}
-	l.Fill(set, rows, whole)
+	l.SetQueue(set, rows, whole)
 }
 
 // set returns the runs that a store has in a set, in its order.
 func (w *world) set(set mailroom.RunSet) []*mailroom.Run {
 	var rows []*mailroom.Run
 	for _, r := range w.runs {
-		if r.NeverStarted() && r.Held == (set == mailroom.HeldRuns) {
+		if r.NeverStarted() && r.Scheduled == (set == mailroom.RunsScheduled) {
 			rows = append(rows, r)
 		}
 	}
 	slices.SortFunc(rows, func(a, b *mailroom.Run) int {
-		if set == mailroom.HeldRuns {
+		if set == mailroom.RunsScheduled {
 			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place))
 		}
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place))
@@ -106,7 +106,7 @@ func (w *world) set(set mailroom.RunSet) []*mailroom.Run {
 }
 
 // apply runs one operation and keeps what it changed.
-func (w *world) apply(l *mailroom.Loaded, untouched *mailroom.Loaded, f func(*mailroom.Loaded) error) error {
+func (w *world) apply(l *mailroom.ThreadState, untouched *mailroom.ThreadState, f func(*mailroom.ThreadState) error) error {
 	w.t.Helper()
 	if err := f(l); err != nil {
 		if diff := gocmp.Diff(untouched, l, everything()); diff != "" {
@@ -152,7 +152,7 @@ func (w *world) apply(l *mailroom.Loaded, untouched *mailroom.Loaded, f func(*ma
 }
 
 // do is apply over what an operation of this scope loads.
-func (w *world) do(s mailroom.Scope, runs []string, f func(*mailroom.Loaded) error) error {
+func (w *world) do(s mailroom.Scope, runs []string, f func(*mailroom.ThreadState) error) error {
 	w.t.Helper()
 	return w.apply(w.load(s, "", runs...), w.load(s, "", runs...), f)
 }
@@ -172,7 +172,7 @@ func (w *world) check() {
 	l := w.load(mailroom.ScopeAll, "")
 	due, held := l.Expected(w.now)
 	got := w.row.Due
-	if w.row.Current == "" && len(w.set(mailroom.QueueRuns)) > 0 && !got.At.IsZero() && !got.At.After(w.now) {
+	if w.row.Current == "" && len(w.set(mailroom.RunsQueued)) > 0 && !got.At.IsZero() && !got.At.After(w.now) {
 		due.At = got.At // any time since the queue began
 	}
 	if got != due || !w.row.HeldAt.Equal(held) {
@@ -204,7 +204,7 @@ func copyRun(r *mailroom.Run) *mailroom.Run {
 
 func text(run, s string) mailroom.Submit {
 	return mailroom.Submit{
-		Thread: "t", Run: run, Messages: []mailroom.Draft{{Parts: mailroom.Text(s)}},
+		Thread: "t", Run: run, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(s)}},
 		Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"}, Agent: "echo",
 	}
 }
@@ -218,7 +218,7 @@ func in(mode mailroom.Mode, run string) mailroom.Submit {
 func (w *world) submit(in mailroom.Submit) (out mailroom.Submitted, err error) {
 	w.t.Helper()
 	scope := in.Scope(&w.row)
-	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *mailroom.Loaded) error {
+	err = w.apply(w.load(scope, in.Key), w.load(scope, in.Key), func(l *mailroom.ThreadState) error {
 		out, err = l.Submit(in, w.now)
 		return err
 	})
@@ -238,9 +238,9 @@ func (w *world) must(in mailroom.Submit) mailroom.Submitted {
 func (w *world) start() *mailroom.Run {
 	w.t.Helper()
 	var r *mailroom.Run
-	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
 		if d := l.Due; !d.At.IsZero() && !d.At.After(w.now) {
-			r = l.Claim(mailroom.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace}, d.Agent, d.Alone, w.now)
+			r = l.Claim(mailroom.Claimant{Worker: "w1", Round: 1, Limit: w.limit, StopGrace: w.grace}, d.Agent, d.LastAttempt, w.now)
 		}
 		return nil
 	})
@@ -274,7 +274,7 @@ func (w *world) settle(s mailroom.Settle) (r *mailroom.Run, err error) {
 	if s.Number == 0 && w.runs[s.Run] != nil {
 		s.Number = w.runs[s.Run].Step + 1
 	}
-	err = w.do(mailroom.ScopeHead, []string{s.Run}, func(l *mailroom.Loaded) error {
+	err = w.do(mailroom.ScopeHead, []string{s.Run}, func(l *mailroom.ThreadState) error {
 		r, err = l.Settle(&s, w.now)
 		return err
 	})
@@ -290,19 +290,19 @@ func (w *world) end(s mailroom.Settle) *mailroom.Run {
 	return r
 }
 
-func said(s string) *mailroom.Said { return &mailroom.Said{ID: "said", Text: s} }
+func said(s string) *mailroom.PartialText { return &mailroom.PartialText{ID: "said", Text: s} }
 
 func completed(reply string) mailroom.Settle {
-	return mailroom.Settle{Outcome: mailroom.Complete, Message: said(reply)}
+	return mailroom.Settle{Outcome: mailroom.OutcomeComplete, Message: said(reply)}
 }
 
 func failed(class mailroom.Class) mailroom.Settle {
-	return mailroom.Settle{Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
+	return mailroom.Settle{Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
 }
 
-func released() mailroom.Settle { return mailroom.Settle{Outcome: mailroom.Release} }
+func released() mailroom.Settle { return mailroom.Settle{Outcome: mailroom.OutcomeRelease} }
 
-func (w *world) append(a mailroom.Append) (seq int64, err error) {
+func (w *world) append(a mailroom.StepCommit) (seq int64, err error) {
 	w.t.Helper()
 	if a.Claim == (mailroom.Claim{}) {
 		a.Claim = w.claim()
@@ -313,9 +313,9 @@ func (w *world) append(a mailroom.Append) (seq int64, err error) {
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
-	err = w.do(mailroom.ScopeRow, []string{a.Run}, func(l *mailroom.Loaded) error {
+	err = w.do(mailroom.ScopeRow, []string{a.Run}, func(l *mailroom.ThreadState) error {
 		var repeat bool
-		if seq, repeat, err = l.Admit(&a); err != nil || repeat {
+		if seq, repeat, err = l.CheckStep(&a); err != nil || repeat {
 			return err
 		}
 		seq, err = l.Append(&a, nil, w.now)
@@ -324,7 +324,7 @@ func (w *world) append(a mailroom.Append) (seq int64, err error) {
 	return seq, err
 }
 
-func (w *world) step(a mailroom.Append) int64 {
+func (w *world) step(a mailroom.StepCommit) int64 {
 	w.t.Helper()
 	seq, err := w.append(a)
 	if err != nil {
@@ -336,8 +336,8 @@ func (w *world) step(a mailroom.Append) int64 {
 func (w *world) steered() []mailroom.Input {
 	w.t.Helper()
 	var all []mailroom.Input
-	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.Loaded) (err error) {
-		all, err = l.Steered(w.claim(), w.now)
+	err := w.do(mailroom.ScopeRow, nil, func(l *mailroom.ThreadState) (err error) {
+		all, err = l.ReadSteers(w.claim(), w.now)
 		return err
 	})
 	if err != nil {
@@ -348,7 +348,7 @@ func (w *world) steered() []mailroom.Input {
 
 func (w *world) cancel(run string) (r *mailroom.Run, err error) {
 	w.t.Helper()
-	err = w.do(mailroom.ScopeHead, []string{run}, func(l *mailroom.Loaded) error {
+	err = w.do(mailroom.ScopeHead, []string{run}, func(l *mailroom.ThreadState) error {
 		r, err = l.Cancel(run, "bob", w.now)
 		return err
 	})
@@ -357,7 +357,7 @@ func (w *world) cancel(run string) (r *mailroom.Run, err error) {
 
 func (w *world) interrupt() (out mailroom.Interrupted) {
 	w.t.Helper()
-	err := w.do(mailroom.ScopeAll, nil, func(l *mailroom.Loaded) error {
+	err := w.do(mailroom.ScopeAll, nil, func(l *mailroom.ThreadState) error {
 		out = l.Interrupt(0, "bob", w.now)
 		return nil
 	})
@@ -369,8 +369,8 @@ func (w *world) interrupt() (out mailroom.Interrupted) {
 
 func (w *world) expire() {
 	w.t.Helper()
-	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.Loaded) error {
-		l.Expire(&mailroom.Worker{ID: "w1"}, l.Unfinished(l.Current, w.part[l.Current]), w.now)
+	err := w.do(mailroom.ScopeHead, nil, func(l *mailroom.ThreadState) error {
+		l.Expire(&mailroom.Worker{ID: "w1"}, l.PartialText(l.Current, w.part[l.Current]), w.now)
 		return nil
 	})
 	if err != nil {
@@ -380,7 +380,7 @@ func (w *world) expire() {
 
 func (w *world) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
 	w.t.Helper()
-	err = w.do(mailroom.ScopeHead, []string{in.Run}, func(l *mailroom.Loaded) error {
+	err = w.do(mailroom.ScopeHead, []string{in.Run}, func(l *mailroom.ThreadState) error {
 		r, err = l.Retry(in, w.now)
 		return err
 	})
@@ -389,14 +389,14 @@ func (w *world) retry(in mailroom.Retry) (r *mailroom.Run, err error) {
 
 func (w *world) edit(message, to string) error {
 	w.t.Helper()
-	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.Loaded) error {
+	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.ThreadState) error {
 		return l.Edit(message, mailroom.Text(to), w.now)
 	})
 }
 
 func (w *world) retract(message string) error {
 	w.t.Helper()
-	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.Loaded) error {
+	return w.do(mailroom.ScopeHead, holder(message), func(l *mailroom.ThreadState) error {
 		return l.Retract(message, w.now)
 	})
 }
@@ -420,7 +420,7 @@ func (w *world) since(seq int64) string {
 // queue tells the runs that never started and are not held, in order.
 func (w *world) queue() string {
 	var ids []string
-	for _, r := range w.set(mailroom.QueueRuns) {
+	for _, r := range w.set(mailroom.RunsQueued) {
 		ids = append(ids, r.ID)
 	}
 	return strings.Join(ids, " ")

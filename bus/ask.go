@@ -1,9 +1,9 @@
 package bus
 
-// Ask says that a reader of the thread wants the text so far of the message
+// SubscribeTickets says that a reader of the thread wants the text so far of the message
 // being written: whoever writes it flushes it at once. It never waits, and like
 // a notice it may be lost; the regular flush comes anyway.
-func (b *Bus) Ask(thread string) {
+func (b *Bus) SubscribeTickets(thread string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for s := range b.asks {
@@ -14,20 +14,20 @@ func (b *Bus) Ask(thread string) {
 	}
 }
 
-// Asks returns a subscription to what readers ask for. It buffers depth thread
+// TicketsChanged returns a subscription to what readers ask for. It buffers depth thread
 // ids, at least one; the same thread may be asked for many times in a row. The
 // caller must close it.
-func (b *Bus) Asks(depth int) *AskSubscription {
+func (b *Bus) TicketsChanged(depth int) *TicketSubscription {
 	c := make(chan string, max(depth, 1))
-	s := &AskSubscription{C: c, bus: b, c: c}
+	s := &TicketSubscription{C: c, bus: b, c: c}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asks[s] = struct{}{}
 	return s
 }
 
-// AskSubscription receives thread ids on C, which is closed by Close.
-type AskSubscription struct {
+// TicketSubscription receives thread ids on C, which is closed by Close.
+type TicketSubscription struct {
 	C <-chan string
 
 	// Set once by Asks.
@@ -36,7 +36,7 @@ type AskSubscription struct {
 }
 
 // Close ends the subscription and closes C. It may be called more than once.
-func (s *AskSubscription) Close() {
+func (s *TicketSubscription) Close() {
 	s.bus.mu.Lock()
 	defer s.bus.mu.Unlock()
 	if _, open := s.bus.asks[s]; !open {

@@ -39,14 +39,14 @@ type Bus struct {
 	// out, so that a subscription is never closed under a send.
 	mu      sync.RWMutex
 	threads map[string]map[*Subscription]struct{} // "" holds those of every thread
-	asks    map[*AskSubscription]struct{}
+	asks    map[*TicketSubscription]struct{}
 }
 
 // New makes an empty bus.
 func New() *Bus {
 	return &Bus{
 		threads: make(map[string]map[*Subscription]struct{}),
-		asks:    make(map[*AskSubscription]struct{}),
+		asks:    make(map[*TicketSubscription]struct{}),
 	}
 }
 

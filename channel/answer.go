@@ -11,7 +11,7 @@ import (
 
 // Answer is what a channel itself says in a chat, such as to a command.
 type Answer struct {
-	Room     []string // as of an [Arrival]
+	Room     []string // as of an [Inbound]
 	Key      string   // one answer is given under one key
 	Text     string
 	Metadata map[string]string // labels of the delivery
@@ -21,12 +21,12 @@ type Answer struct {
 
 // own is who acts for a channel: it reaches the operator's threads alone.
 func own() *mailroom.Token {
-	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 }
 
 // Answer has something said before all that waits to be said there. Under a key that
 // was used it says nothing more, whatever the text, and only moves the cursor.
-func (l *Link) Answer(ctx context.Context, a Answer) error {
+func (l *Host) Answer(ctx context.Context, a Answer) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
@@ -47,11 +47,11 @@ func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
 	}
 	_, err := l.Submit(ctx, mailroom.Submit{
 		By: own(), Thread: OutID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
-		Messages: []mailroom.Draft{{Role: mailroom.System, Parts: mailroom.Text(a.Text)}},
+		Messages: []mailroom.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
 	})
-	if mailroom.CodeOf(err) != mailroom.Conflict {
+	if mailroom.CodeOf(err) != mailroom.CodeConflict {
 		return err
 	}
 	if cursor == nil {
@@ -61,7 +61,7 @@ func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
 }
 
 // Decide answers a ticket, once. The same decision again returns the ticket.
-func (l *Link) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
+func (l *Host) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error) {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (l *Link) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticke
 
 // Interrupt supersedes what is queued in a thread, and stops its current run, as far
 // as they have a place before this one: said again, it stops nothing else.
-func (l *Link) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
+func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailroom.Interrupted, error) {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return mailroom.Interrupted{}, err
@@ -82,7 +82,7 @@ func (l *Link) Interrupt(ctx context.Context, thread string, place int64) (mailr
 }
 
 // Keep changes what the channel keeps under a name, see [Keep].
-func (l *Link) Keep(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+func (l *Host) Keep(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (l *Link) Keep(ctx context.Context, what string, f func(kept json.RawMessag
 }
 
 // Kept is what the channel keeps under a name, nil if it keeps nothing there.
-func (l *Link) Kept(ctx context.Context, what string) (json.RawMessage, error) {
+func (l *Host) Kept(ctx context.Context, what string) (json.RawMessage, error) {
 	return Kept(ctx, l.runner.options.Ledger, l.Name(), what)
 }
 

@@ -29,7 +29,7 @@ const MaxDeliveries = 128
 // Connect makes an adapter that is connected, or fails. It is called for every try
 // anew, never while an earlier adapter of the channel is known to live.
 //
-// It must return soon after ctx ends, which [Pace].Connect bounds, and must not use
+// It must return soon after ctx ends, which [ReconnectPolicy].Connect bounds, and must not use
 // ctx for what outlives it. What it has opened when it fails it must close. What it
 // reads of secrets it should read again each time, so that a new one counts. An
 // error is tried again later, after a RetryAfter of a [mailroom.Failure] in its
@@ -38,7 +38,7 @@ const MaxDeliveries = 128
 //
 // The link is this adapter's alone. It goes dead when the adapter is to end: from
 // then on it takes nothing, and what is told over it is shown nowhere.
-type Connect func(ctx context.Context, l *Link) (Adapter, error)
+type Connect func(ctx context.Context, l *Host) (Adapter, error)
 
 // Adapter is one connection to a platform. Its methods are called concurrently; a
 // panic in one of them is an error of it, so they should start no goroutines that
@@ -51,20 +51,20 @@ type Adapter interface {
 	// Receive takes in what arrives until ctx ends. It must begin with what
 	// [Link.Position] has, and catch up from there where the platform has a
 	// history; it must tell the platform that something was received only after
-	// [Link.Take] has returned without an error. It must say [Link.Heard] whenever
+	// [Host.Submit] has returned without an error. It must say [Host.Received] whenever
 	// the platform has shown that it can be received from, more often than
-	// [Pace].Fresh also when nobody speaks: an answered poll, an acknowledged
+	// [ReconnectPolicy].Fresh also when nobody speaks: an answered poll, an acknowledged
 	// heartbeat; that something was opened is none. Any return before ctx ends is
 	// the end of the connection; an error means what it means of [Connect].
 	Receive(ctx context.Context) error
-	// Tend does what is to be done beside receiving, such as heartbeats, until
+	// Maintain does what is to be done beside receiving, such as heartbeats, until
 	// ctx ends. An error is the end of the connection; what need not end it goes
-	// to [Link.Trouble]. It may return nil at once.
-	Tend(ctx context.Context) error
+	// to [Host.ReportError]. It may return nil at once.
+	Maintain(ctx context.Context) error
 	// Deliver sends what a run of a delivery thread brings. It must not send
 	// twice what it knows to be sent: see [mailroom.Session].Do. An error has the
-	// class that it means for the run: [mailroom.Permanent] if the platform will
-	// never take it, [mailroom.Outage] with its RetryAfter if it takes nothing now,
+	// class that it means for the run: [mailroom.ClassPermanent] if the platform will
+	// never take it, [mailroom.ClassUnavailable] with its RetryAfter if it takes nothing now,
 	// and [mailroom.ErrUnknown] if nobody knows. It must keep to the platform's
 	// bounds of one chat by returning such an Outage rather than by waiting long:
 	// it holds a slot that all channels share. It says [Link.Sent] when the platform
@@ -73,7 +73,7 @@ type Adapter interface {
 	Deliver(ctx context.Context, d Delivery, s mailroom.Session) error
 	// Close gives back all that the adapter holds, and makes Receive and Tend return
 	// if they have not, although their ctx has ended. It is called once, when the
-	// deliveries under way have ended or had half of [Pace].Close. An adapter that
+	// deliveries under way have ended or had half of [ReconnectPolicy].Close. An adapter that
 	// takes longer than the whole of it is left behind, and the next is made.
 	Close() error
 }
@@ -87,7 +87,7 @@ type Ledger interface {
 	Cancel(ctx context.Context, run, by string) (*mailroom.Run, error)
 	Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error)
 	Retract(ctx context.Context, thread, message string) error
-	Note(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
+	AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error)
 	Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Ticket, error)
 	InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error)
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
@@ -140,8 +140,8 @@ func Reserved(channel string) []string {
 	return []string{begin, OutID(begin), LogID(channel)}
 }
 
-// Arrival is something that arrived in a chat.
-type Arrival struct {
+// Inbound is something that arrived in a chat.
+type Inbound struct {
 	Chat   []string // names the chat: the first word its kind, the others who or where
 	Key    string   // the platform's own id of it
 	Parts  []mailroom.Part
@@ -152,7 +152,7 @@ type Arrival struct {
 	Agent    string            // that is to read it
 	Mode     mailroom.Mode     // what it does to a busy thread; "" queues it
 	Metadata map[string]string // labels of the run, for the way back
-	Once     bool              // the failure of its run is an answer, and is not retried
+	NoRetry  bool              // the failure of its run is an answer, and is not retried
 	Cursor   Cursor            // moves with it
 }
 

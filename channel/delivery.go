@@ -89,11 +89,11 @@ func (r *Runner) source(ctx context.Context, id string) (run, origin *mailroom.R
 }
 
 func permanent(format string, args ...any) error {
-	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(format, args...)}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(format, args...)}
 }
 
 // Broken is the Connect of a channel that cannot work as it is configured: it fails
 // for good and says why, and its deliveries wait until that was mended.
 func Broken(why error) Connect {
-	return func(context.Context, *Link) (Adapter, error) { return nil, Fatal(why) }
+	return func(context.Context, *Host) (Adapter, error) { return nil, Fatal(why) }
 }

@@ -38,7 +38,7 @@ func inOffice(t *testing.T, agent mailroom.Agent, prepare func(o *office), look 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		o := &office{t: t, p: &platform{}, store: memory.New()}
-		o.p.deliver = func(_ context.Context, l *channel.Link) error { l.Sent(); return nil }
+		o.p.deliver = func(_ context.Context, l *channel.Host) error { l.Sent(); return nil }
 		prepare(o)
 		b := bus.New()
 		const lease, sweep = time.Hour, 10 * time.Minute
@@ -74,14 +74,14 @@ func (o *office) after(d time.Duration) *office {
 }
 
 // link is the present adapter's.
-func (o *office) link() *channel.Link {
+func (o *office) link() *channel.Host {
 	o.p.mu.Lock()
 	defer o.p.mu.Unlock()
 	return o.p.links[len(o.p.links)-1]
 }
 
-func (o *office) arrival(key, text string) channel.Arrival {
-	return channel.Arrival{
+func (o *office) arrival(key, text string) channel.Inbound {
+	return channel.Inbound{
 		Chat: []string{"chat", "1"}, Key: key, Parts: mailroom.Text(text), Sender: "ann", Agent: "echo",
 		Cursor: channel.Cursor{Identity: "bot", Position: []byte(`"` + key + `"`)},
 	}
@@ -89,7 +89,7 @@ func (o *office) arrival(key, text string) channel.Arrival {
 
 func (o *office) take(key, text string) mailroom.Submitted {
 	o.t.Helper()
-	out, err := o.link().Take(o.t.Context(), o.arrival(key, text))
+	out, err := o.link().Submit(o.t.Context(), o.arrival(key, text))
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func (o *office) position(identity string) string {
 }
 
 // delivers notes what a delivery brings, before it does what then says.
-func (o *office) delivers(then func(ctx context.Context, l *channel.Link) error) {
+func (o *office) delivers(then func(ctx context.Context, l *channel.Host) error) {
 	o.p.delivered = func(d channel.Delivery) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -156,7 +156,7 @@ func TestWhatArrivesIsTakenOnceWithItsCursorAndItsReplyIsDelivered(t *testing.T)
 		o.p.receive = polled(&up)
 		o.delivers(nil)
 	}, func(o *office) {
-		if first, second := o.take("7", "hello"), o.take("7", "hello"); second.Disposition != mailroom.WasDuplicate || second.Run != first.Run {
+		if first, second := o.take("7", "hello"), o.take("7", "hello"); second.Disposition != mailroom.DispositionDuplicate || second.Run != first.Run {
 			t.Errorf("the second time it is %+v, after %+v", second, first)
 		}
 		if diff := cmp.Diff([]string{"hello"}, o.after(time.Second).got()); diff != "" || o.position("bot") != `"7"` || o.position("another") != "" {
@@ -180,8 +180,8 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 			var began time.Time
 			inOffice(t, echo, func(o *office) {
 				cut = make(chan error)
-				o.p.receive = func(ctx context.Context, l *channel.Link) error {
-					l.Heard()
+				o.p.receive = func(ctx context.Context, l *channel.Host) error {
+					l.Received()
 					select {
 					case err := <-cut:
 						return err
@@ -193,7 +193,7 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 					closed = append(closed, time.Since(began))
 					return nil
 				}
-				o.delivers(func(ctx context.Context, l *channel.Link) error {
+				o.delivers(func(ctx context.Context, l *channel.Host) error {
 					select {
 					case <-time.After(c.takes):
 						l.Sent()
@@ -210,7 +210,7 @@ func TestADeliveryUnderWayMayEndBeforeItsAdapterIsClosed(t *testing.T) {
 				if len(closed) < 1 || closed[0] != c.closed || len(o.got()) != 1 {
 					t.Errorf("closed after %v; delivered %q", closed, o.got())
 				}
-				if d := o.run(out); d.Status != mailroom.Completed {
+				if d := o.run(out); d.Status != mailroom.StatusCompleted {
 					t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
 				}
 				if s := o.State(); s.LastOutbound.Sub(began) != c.takes {
@@ -247,7 +247,7 @@ func TestWhatArrivedIsChangedWhileNobodyHasReadIt(t *testing.T) {
 			if text != "" {
 				e.Parts = mailroom.Text(text)
 			}
-			changed, err := o.link().Amend(o.t.Context(), e)
+			changed, err := o.link().Edit(o.t.Context(), e)
 			if got := o.position("bot"); err != nil || got != position {
 				t.Errorf("%s: %v; the position is %s", key, err, got)
 			}

@@ -15,7 +15,7 @@ import (
 type life struct {
 	// Set by begin.
 	adapter int
-	link    *Link
+	link    *Host
 	retire  func()        // has it end
 	ended   chan struct{} // closed when it has
 
@@ -29,7 +29,7 @@ type life struct {
 func (r *Runner) begin(ctx context.Context, adapter int) *life {
 	ctx, retire := context.WithCancel(context.WithoutCancel(ctx)) // who retires it says first that nothing more is delivered
 	l := &life{adapter: adapter, retire: retire, ended: make(chan struct{})}
-	l.link = &Link{runner: r, adapter: adapter, life: ctx, log: r.log.With("adapter", adapter)}
+	l.link = &Host{runner: r, adapter: adapter, life: ctx, log: r.log.With("adapter", adapter)}
 	go func() {
 		defer recovery.Log(r.log, "the end of a channel's adapter")
 		defer close(l.ended)
@@ -62,7 +62,7 @@ func (r *Runner) live(ctx context.Context, l *life) {
 	})
 	both.Go(func() {
 		defer recovery.Log(r.log, "what tends a channel")
-		if err := guarded(func() error { return a.Tend(ctx) }); err != nil {
+		if err := guarded(func() error { return a.Maintain(ctx) }); err != nil {
 			r.ends(ctx, l, err)
 		}
 	})
@@ -76,7 +76,7 @@ func (r *Runner) live(ctx context.Context, l *life) {
 
 // connect makes the adapter. One that comes when nobody waits for it any more is
 // closed by live like any other.
-func (r *Runner) connect(ctx context.Context, l *Link) (a Adapter, err error) {
+func (r *Runner) connect(ctx context.Context, l *Host) (a Adapter, err error) {
 	err = guarded(func() (err error) {
 		a, err = r.options.Connect(ctx, l)
 		return err
@@ -119,7 +119,7 @@ func (r *Runner) lastDeliveries(l *life, within time.Duration) {
 // Agent is the agent of the channel's delivery threads. It is to be asked only while
 // the channel is [Runner.Connected]: so deliveries wait for a connection as they are,
 // and go out at once when there is one. One that comes when it has just ended is put
-// off as an [mailroom.Outage], and says why.
+// off as an [mailroom.ClassUnavailable], and says why.
 func (r *Runner) Agent() mailroom.Agent {
 	return mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
 		d, err := r.delivery(ctx, s)
@@ -148,5 +148,5 @@ func (r *Runner) enter() (*life, error) {
 	if s.reason != "" {
 		why = s.reason
 	}
-	return nil, &mailroom.Failure{Class: mailroom.Outage, Err: fmt.Errorf("the channel cannot send: %s", why)}
+	return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("the channel cannot send: %s", why)}
 }

@@ -10,9 +10,9 @@ import (
 	"mailroom"
 )
 
-// Link is what an adapter has to do with the rest: the ledger, and what is shown
+// Host is what an adapter has to do with the rest: the ledger, and what is shown
 // of the channel. It is dead once the adapter is to end.
-type Link struct {
+type Host struct {
 	// Set when it is made.
 	runner  *Runner
 	adapter int             // number of the adapter that it is for
@@ -24,16 +24,16 @@ type Link struct {
 var ErrReplaced = errors.New("the adapter is to end: another one takes its place")
 
 // Log is where the adapter tells what nobody else would.
-func (l *Link) Log() *slog.Logger { return l.log }
+func (l *Host) Log() *slog.Logger { return l.log }
 
 // Name is the channel's.
-func (l *Link) Name() string { return l.runner.options.Name }
+func (l *Host) Name() string { return l.runner.options.Name }
 
 // Done is closed when the link goes dead.
-func (l *Link) Done() <-chan struct{} { return l.life.Done() }
+func (l *Host) Done() <-chan struct{} { return l.life.Done() }
 
 // within is ctx for one operation, which ends when the link goes dead.
-func (l *Link) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
+func (l *Host) within(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if l.life.Err() != nil {
 		return nil, nil, ErrReplaced
 	}
@@ -47,14 +47,14 @@ func (l *Link) within(ctx context.Context) (context.Context, context.CancelFunc,
 
 // View reads one consistent snapshot. A delivery may do so to its end, also over a
 // dead link.
-func (l *Link) View(ctx context.Context, f func(mailroom.Reader) error) error {
+func (l *Host) View(ctx context.Context, f func(mailroom.Reader) error) error {
 	return l.runner.options.Ledger.View(ctx, f)
 }
 
 // Position is the one that was saved last for an identity, nil at first. An identity
 // is whose messages they are, such as the id of the bot: what a token can read
 // depends on whose it is, so an adapter must ask the platform for it.
-func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, error) {
+func (l *Host) Position(ctx context.Context, identity string) (json.RawMessage, error) {
 	var saved json.RawMessage
 	err := l.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Cursors(mailroom.CursorQuery{Channel: l.Name(), Identities: []string{identity}})
@@ -68,10 +68,10 @@ func (l *Link) Position(ctx context.Context, identity string) (json.RawMessage, 
 	return saved, err
 }
 
-// Take hands in what arrived, and moves the cursor with it. What was taken before,
+// Submit hands in what arrived, and moves the cursor with it. What was taken before,
 // under the same key, is answered with what became of it then. A thread that is
 // somebody else's, from before the channel was there, takes nothing (NotFound).
-func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) {
+func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error) {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return mailroom.Submitted{}, err
@@ -85,21 +85,21 @@ func (l *Link) Take(ctx context.Context, a Arrival) (mailroom.Submitted, error) 
 	}
 	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
 		By:     own(),
-		Thread: thread, Key: a.Key, Messages: []mailroom.Draft{{Parts: a.Parts}}, Sender: a.Sender,
+		Thread: thread, Key: a.Key, Messages: []mailroom.NewMessage{{Parts: a.Parts}}, Sender: a.Sender,
 		Origin: mailroom.Origin{Via: Via(name), Sender: a.Sender, RequestID: a.Key},
-		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, Once: a.Once, Metadata: a.Metadata,
+		Agent:  a.Agent, SetAgent: true, Mode: a.Mode, NoRetry: a.NoRetry, Metadata: a.Metadata,
 		DeliverTo: room, DeliverAgent: AgentName(name), Cursor: l.cursor(a.Cursor),
 	})
-	if err == nil && out.Disposition != mailroom.WasDuplicate {
+	if err == nil && out.Disposition != mailroom.DispositionDuplicate {
 		l.runner.note(l.adapter, func(s *State) { s.LastInbound = time.Now() })
 	}
 	return out, err
 }
 
-// Amend changes something that arrived before, if nobody has read it yet, and moves
+// Edit changes something that arrived before, if nobody has read it yet, and moves
 // the cursor after that. It reports whether it was changed: what is read, was never
 // taken, or was deleted stays as it is.
-func (l *Link) Amend(ctx context.Context, e Edit) (changed bool, err error) {
+func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return false, err
@@ -123,7 +123,7 @@ func (l *Link) Amend(ctx context.Context, e Edit) (changed bool, err error) {
 		switch mailroom.CodeOf(err) {
 		case "":
 			changed = true
-		case mailroom.Conflict, mailroom.NotFound, mailroom.Gone:
+		case mailroom.CodeConflict, mailroom.CodeNotFound, mailroom.CodeGone:
 		default:
 			return false, err
 		}
@@ -132,7 +132,7 @@ func (l *Link) Amend(ctx context.Context, e Edit) (changed bool, err error) {
 }
 
 // Move moves the cursor alone, past an event that makes no submit.
-func (l *Link) Move(ctx context.Context, c Cursor) error {
+func (l *Host) Move(ctx context.Context, c Cursor) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (l *Link) Move(ctx context.Context, c Cursor) error {
 	return l.move(ctx, c)
 }
 
-func (l *Link) move(ctx context.Context, c Cursor) error {
+func (l *Host) move(ctx context.Context, c Cursor) error {
 	if row := l.cursor(c); row != nil {
 		return l.runner.options.Ledger.MoveCursor(ctx, *row)
 	}
@@ -149,15 +149,15 @@ func (l *Link) move(ctx context.Context, c Cursor) error {
 }
 
 // cursor is the row of a cursor, nil for one that has no position.
-func (l *Link) cursor(c Cursor) *mailroom.Cursor {
+func (l *Host) cursor(c Cursor) *mailroom.Cursor {
 	if c.Position == nil {
 		return nil
 	}
 	return &mailroom.Cursor{Channel: l.Name(), Identity: c.Identity, Position: c.Position}
 }
 
-// Again has a dead letter delivered again.
-func (l *Link) Again(ctx context.Context, run string) error {
+// Retry has a dead letter delivered again.
+func (l *Host) Retry(ctx context.Context, run string) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (l *Link) Again(ctx context.Context, run string) error {
 }
 
 // Cancel ends a run that is not wanted any more.
-func (l *Link) Cancel(ctx context.Context, run string) error {
+func (l *Host) Cancel(ctx context.Context, run string) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
@@ -178,26 +178,26 @@ func (l *Link) Cancel(ctx context.Context, run string) error {
 	return err
 }
 
-// Heard says that the platform has answered to who receives: it is evidence that
+// Received says that the platform has answered to who receives: it is evidence that
 // the channel is connected. In Connect it counts once that has returned.
-func (l *Link) Heard() { l.runner.hear(l.adapter) }
+func (l *Host) Received() { l.runner.hear(l.adapter) }
 
 // Sent says that the platform has taken something, which is so whatever became of
 // the adapter meanwhile.
-func (l *Link) Sent() {
+func (l *Host) Sent() {
 	l.runner.mu.Lock()
 	defer l.runner.mu.Unlock()
 	l.runner.shown.LastOutbound = time.Now()
 }
 
-// Trouble shows an error that ends nothing.
-func (l *Link) Trouble(err error) {
+// ReportError shows an error that ends nothing.
+func (l *Host) ReportError(err error) {
 	if l.runner.note(l.adapter, func(s *State) { s.LastError, s.LastErrorAt = short(err), time.Now() }) {
 		l.log.Warn("channel has trouble", "error", short(err))
 	}
 }
 
-// Show says how far the adapter is.
-func (l *Link) Show(p Progress) {
+// ReportProgress says how far the adapter is.
+func (l *Host) ReportProgress(p Progress) {
 	l.runner.note(l.adapter, func(s *State) { s.Progress = p })
 }

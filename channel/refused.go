@@ -19,7 +19,7 @@ type Refusal struct {
 // platform is redeployed it may refuse good requests (404, 400, 401). The first refusal
 // is an entry of a kind in the delivery's log, so that a restart changes nothing; a
 // delivery that is retried by hand begins again.
-func (l *Link) Refused(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
+func (l *Host) Refused(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
 	run := s.Run()
 	var first time.Time
 	err := l.View(ctx, func(r mailroom.Reader) error {
@@ -42,9 +42,9 @@ func (l *Link) Refused(ctx context.Context, s mailroom.Session, kind string, pat
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", kind, err)
 		}
-		if err := s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: body}}, Record: true}); err != nil {
+		if err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, NoProgress: true}); err != nil {
 			return err
 		}
 	}
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: mailroom.AsFailure(refusal).RetryAfter, Err: refusal}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: mailroom.AsFailure(refusal).RetryAfter, Err: refusal}
 }

@@ -22,7 +22,7 @@ type Options struct {
 	Kind    string // of its platform
 	Connect Connect
 	Ledger  Ledger
-	Pace    Pace
+	Pace    ReconnectPolicy
 	// Jitter returns from 0 to 1; nil is by chance.
 	Jitter func() float64
 	Log    *slog.Logger
@@ -60,7 +60,7 @@ func New(o Options) *Runner {
 	return &Runner{
 		options: o, log: o.Log.With("channel", o.Name),
 		kick: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		shown: State{Name: o.Name, Kind: o.Kind, Condition: Starting},
+		shown: State{Name: o.Name, Kind: o.Kind, Condition: ConditionStarting},
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *Runner) State() State {
 		return s
 	}
 	s.Condition, s.Since, s.Reason = st.condition, st.since, st.reason
-	if s.Condition == Connected {
+	if s.Condition == ConditionConnected {
 		s.Reason = s.Held
 	}
 	s.Adapter, s.Stranded, s.Attempts = st.adapter, len(st.stranded), st.attempts
@@ -96,8 +96,8 @@ func (r *Runner) Connected() bool { return r.connected.Load() }
 // Resume has a channel that is not connected tried now, whatever has failed before.
 func (r *Runner) Resume() { r.tell(event{what: resumed}) }
 
-// Changed has an adapter made anew: what it is to be made of is another.
-func (r *Runner) Changed() { r.tell(event{what: changed}) }
+// ConfigChanged has an adapter made anew: what it is to be made of is another.
+func (r *Runner) ConfigChanged() { r.tell(event{what: changed}) }
 
 // tell takes an event in, now.
 func (r *Runner) tell(e event) {
@@ -129,7 +129,7 @@ func (r *Runner) step(e event) {
 	}
 	if after.condition != before.condition {
 		r.change(before, after, e.at)
-		if r.connected.Store(after.condition == Connected); r.connected.Load() {
+		if r.connected.Store(after.condition == ConditionConnected); r.connected.Load() {
 			r.options.Ledger.Wake()
 		}
 	}
@@ -141,7 +141,7 @@ func (r *Runner) step(e event) {
 // logged writes the one line about a try that has ended, or a change; within mu.
 func (r *Runner) logged(s standing, what occasion) {
 	args := []any{"state", string(s.condition), "adapter", s.adapter}
-	if s.condition == Connected {
+	if s.condition == ConditionConnected {
 		r.log.Info("channel connected", args...)
 		return
 	}
@@ -152,7 +152,7 @@ func (r *Runner) logged(s standing, what occasion) {
 		args = append(args, "next_try", s.due)
 	}
 	switch {
-	case s.condition == Starting:
+	case s.condition == ConditionStarting:
 		r.log.Debug("channel is starting", args...)
 		return
 	case what == resumed || what == changed:
@@ -160,13 +160,13 @@ func (r *Runner) logged(s standing, what occasion) {
 		return
 	}
 	switch s.condition {
-	case Failed, GaveUp:
+	case ConditionFailed, ConditionGaveUp:
 		text := "channel failed and is not tried again"
 		if !s.due.IsZero() { // its supervisor panicked
 			text = "channel failed and is tried again"
 		}
 		r.log.Error(text, args...)
-	case Parked:
+	case ConditionParked:
 		r.log.Error("channel keeps failing and needs attention; it is tried now and then", args...)
 	default:
 		r.log.Warn("channel failed and is tried again", args...)
@@ -232,7 +232,7 @@ func (r *Runner) broke(adapter int, err error) {
 	r.tell(event{what: broke, adapter: adapter, reason: short(err), fatal: fatal, after: mailroom.AsFailure(err).RetryAfter})
 }
 
-// Run keeps the channel going until ctx ends. It returns within [Pace].Close after
+// Run keeps the channel going until ctx ends. It returns within [ReconnectPolicy].Close after
 // that, whatever the adapter does.
 func (r *Runner) Run(ctx context.Context) {
 	var parts sync.WaitGroup
@@ -365,7 +365,7 @@ func (r *Runner) kept(ctx context.Context, c Change) error {
 	if err != nil {
 		return fmt.Errorf("encode a change of a channel: %w", err)
 	}
-	_, err = r.options.Ledger.Note(ctx, LogID(c.Channel), mailroom.KindChannel, body)
+	_, err = r.options.Ledger.AppendEntry(ctx, LogID(c.Channel), mailroom.KindChannel, body)
 	return err
 }
 

@@ -25,10 +25,10 @@ import (
 // platform is one that does what a test says. Its zero value connects and hears
 // nothing.
 type platform struct {
-	connect   func(ctx context.Context, l *channel.Link) error
-	receive   func(ctx context.Context, l *channel.Link) error
-	tend      func(ctx context.Context, l *channel.Link) error
-	deliver   func(ctx context.Context, l *channel.Link) error
+	connect   func(ctx context.Context, l *channel.Host) error
+	receive   func(ctx context.Context, l *channel.Host) error
+	tend      func(ctx context.Context, l *channel.Host) error
+	deliver   func(ctx context.Context, l *channel.Host) error
 	delivered func(d channel.Delivery) // before deliver
 	close     func() error
 	unkept    error       // what becomes of notes
@@ -38,10 +38,10 @@ type platform struct {
 	tries []time.Time // of Connect
 	live  int         // adapters between Connect and the return of Close
 	most  int         // of them at once
-	links []*channel.Link
+	links []*channel.Host
 }
 
-func (p *platform) Connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+func (p *platform) Connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	p.mu.Lock()
 	p.tries = append(p.tries, time.Now())
 	p.links = append(p.links, l)
@@ -66,7 +66,7 @@ func (p *platform) count() int {
 
 type adapter struct {
 	*platform
-	link *channel.Link
+	link *channel.Host
 }
 
 func (a *adapter) Receive(ctx context.Context) error {
@@ -77,7 +77,7 @@ func (a *adapter) Receive(ctx context.Context) error {
 	return nil
 }
 
-func (a *adapter) Tend(ctx context.Context) error {
+func (a *adapter) Maintain(ctx context.Context) error {
 	if a.tend != nil {
 		return a.tend(ctx, a.link)
 	}
@@ -104,13 +104,13 @@ func (a *adapter) Close() error {
 }
 
 // polled is a Receive that asks up, each second, and hears while that is true.
-func polled(up *atomic.Bool) func(ctx context.Context, l *channel.Link) error {
-	return func(ctx context.Context, l *channel.Link) error {
+func polled(up *atomic.Bool) func(ctx context.Context, l *channel.Host) error {
+	return func(ctx context.Context, l *channel.Host) error {
 		for {
 			if !up.Load() {
 				return errors.New("it is down")
 			}
-			l.Heard()
+			l.Received()
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -130,7 +130,7 @@ type notes struct {
 	wakes   atomic.Int32
 }
 
-func (n *notes) Note(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
+func (n *notes) AppendEntry(_ context.Context, thread, kind string, body json.RawMessage) (int64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var c channel.Change
@@ -169,7 +169,7 @@ type bubble struct {
 }
 
 // running runs a channel in a bubble until the test has looked at it.
-func running(t *testing.T, pace channel.Pace, look func(b *bubble), prepare func(p *platform)) {
+func running(t *testing.T, pace channel.ReconnectPolicy, look func(b *bubble), prepare func(p *platform)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := begin(t, "c", pace, prepare)
@@ -179,7 +179,7 @@ func running(t *testing.T, pace channel.Pace, look func(b *bubble), prepare func
 	})
 }
 
-func begin(t *testing.T, name string, pace channel.Pace, prepare func(p *platform)) *bubble {
+func begin(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func(p *platform)) *bubble {
 	b := &bubble{t: t, p: &platform{}, notes: &notes{}, log: &logs{}}
 	prepare(b.p)
 	b.notes.fail = b.p.unkept
@@ -236,7 +236,7 @@ func (b *bubble) is(want channel.Condition, reason string) channel.State {
 	if s.Condition != want || !strings.Contains(s.Reason, reason) || reason == "" && s.Reason != "" {
 		b.t.Errorf("it is %s, %q, want %s, %q", s.Condition, s.Reason, want, reason)
 	}
-	if b.Connected() != (s.Condition == channel.Connected) {
+	if b.Connected() != (s.Condition == channel.ConditionConnected) {
 		b.t.Errorf("it is %s, and whether deliveries may be started is %v", s.Condition, b.Connected())
 	}
 	return s
@@ -246,17 +246,17 @@ func (b *bubble) is(want channel.Condition, reason string) channel.State {
 func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
-	running(t, channel.Pace{}, func(b *bubble) {
-		b.after(time.Hour).is(channel.Connected, "")
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+		b.after(time.Hour).is(channel.ConditionConnected, "")
 		up.Store(false)
 		b.after(2 * time.Hour)
-		s := b.is(channel.Parked, "it is down")
+		s := b.is(channel.ConditionParked, "it is down")
 		if left := time.Until(s.NextTry); left <= 0 || left > 15*time.Minute || s.Downtime < 2*time.Hour-time.Second {
 			t.Errorf("the next try is in %s, after %s", left, s.Downtime)
 		}
 		up.Store(true)
 		b.after(15 * time.Minute)
-		s = b.is(channel.Connected, "")
+		s = b.is(channel.ConditionConnected, "")
 		if s.Reconnects != 1 || s.Downtime > 2*time.Hour+15*time.Minute+time.Second || b.p.most != 1 {
 			t.Errorf("%d reconnects, %s down, %d adapters at once", s.Reconnects, s.Downtime, b.p.most)
 		}
@@ -268,21 +268,21 @@ func TestATwoHourOutageEndsWithoutAnybody(t *testing.T) {
 
 func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 	var up atomic.Bool
-	running(t, channel.Pace{}, func(b *bubble) {
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
 		for n := range int32(3) {
 			b.after(10 * time.Minute)
 			if got := b.notes.wakes.Load(); got != n || b.Connected() {
 				t.Errorf("while it is away for the %d. time, the engine was woken %d times", n+1, got)
 			}
 			up.Store(true)
-			b.after(10*time.Minute).is(channel.Connected, "")
+			b.after(10*time.Minute).is(channel.ConditionConnected, "")
 			if got := b.notes.wakes.Load(); got != n+1 {
 				t.Errorf("connected for the %d. time, the engine was woken %d times", n+1, got)
 			}
 			up.Store(false)
 		}
 		up.Store(true)
-		b.after(10*time.Minute).is(channel.Connected, "")
+		b.after(10*time.Minute).is(channel.ConditionConnected, "")
 		b.stop()
 		if b.Connected() {
 			t.Error("deliveries may be started when it has ended")
@@ -292,31 +292,31 @@ func TestTheEngineIsWokenWheneverAChannelIsConnected(t *testing.T) {
 
 func TestAChannelThatGaveUpMakesNoAdapterUntilItIsResumed(t *testing.T) {
 	var up atomic.Bool
-	running(t, channel.Pace{GiveUpAfter: 3}, func(b *bubble) {
+	running(t, channel.ReconnectPolicy{GiveUpAfter: 3}, func(b *bubble) {
 		b.after(24 * time.Hour)
-		if s := b.is(channel.GaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
+		if s := b.is(channel.ConditionGaveUp, "it is down"); b.p.count() != 3 || !s.NextTry.IsZero() || s.Condition.Alive() {
 			t.Errorf("after %d tries: %+v", b.p.count(), s)
 		}
 		up.Store(true)
 		b.Resume()
-		b.after(0).is(channel.Connected, "")
+		b.after(0).is(channel.ConditionConnected, "")
 	}, func(p *platform) { p.receive = polled(&up) })
 }
 
 func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
-	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).Changed} {
+	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).ConfigChanged} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
-			running(t, channel.Pace{Attempts: 2}, func(b *bubble) {
-				b.after(5*time.Minute).is(channel.Parked, "it is down")
+			running(t, channel.ReconnectPolicy{Attempts: 2}, func(b *bubble) {
+				b.after(5*time.Minute).is(channel.ConditionParked, "it is down")
 				how(b.Runner) // too early
-				if s := b.after(0).is(channel.Queued, "it is down"); s.Attempts != 1 {
+				if s := b.after(0).is(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
 					t.Errorf("it is tried %d times", s.Attempts)
 				}
-				b.after(5*time.Minute).is(channel.Parked, "it is down")
+				b.after(5*time.Minute).is(channel.ConditionParked, "it is down")
 				up.Store(true)
 				how(b.Runner)
-				b.after(0).is(channel.Connected, "")
+				b.after(0).is(channel.ConditionConnected, "")
 			}, func(p *platform) { p.receive = polled(&up) })
 		})
 	}
@@ -325,11 +325,11 @@ func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
 // TestAHalfOpenConnectionIsReplaced has one that answers nothing any more, whose
 // reader does not notice and is made to return by Close alone.
 func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
-	running(t, channel.Pace{}, func(b *bubble) {
-		b.is(channel.Connected, "")
-		b.after(30*time.Second-1).is(channel.Connected, "")
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+		b.is(channel.ConditionConnected, "")
+		b.after(30*time.Second-1).is(channel.ConditionConnected, "")
 		b.after(1) // it is replaced at once, and the next one speaks
-		if s := b.is(channel.Connected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
+		if s := b.is(channel.ConditionConnected, ""); s.Reconnects != 1 || s.Downtime != 30*time.Second || s.Adapter != 2 || s.Stranded != 0 {
 			t.Errorf("the state is %+v", s)
 		}
 		if diff := cmp.Diff([]string{"starting", "connected", "silent", "connected"}, b.notes.told()); diff != "" || b.p.most != 1 {
@@ -340,8 +340,8 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 		}
 	}, func(p *platform) {
 		closed := make(chan struct{}, 1)
-		p.receive = func(_ context.Context, l *channel.Link) error {
-			l.Heard()
+		p.receive = func(_ context.Context, l *channel.Host) error {
+			l.Received()
 			<-closed
 			return errors.New("the connection is closed")
 		}
@@ -354,29 +354,29 @@ func TestAHalfOpenConnectionIsReplaced(t *testing.T) {
 
 func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 	release := make(chan struct{})
-	running(t, channel.Pace{}, func(b *bubble) {
-		b.is(channel.Connected, "")
-		b.after(30*time.Second).is(channel.Silent, "30s")
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+		b.is(channel.ConditionConnected, "")
+		b.after(30*time.Second).is(channel.ConditionSilent, "30s")
 		if n := b.p.count(); n != 1 {
 			t.Errorf("%d adapters while the first may end", n)
 		}
 		b.after(10 * time.Second)
-		s := b.is(channel.Connected, "")
+		s := b.is(channel.ConditionConnected, "")
 		if s.Stranded != 1 || s.Adapter != 2 || !strings.Contains(b.log.String(), "left behind") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
 		dead := b.p.links[0]
 		inbound, beat := s.LastInbound, s.LastSuccess
 		b.after(time.Second / 2)
-		dead.Heard()
-		dead.Show(channel.Progress{Cursor: "old"})
-		dead.Trouble(errors.New("old"))
-		if _, err := dead.Take(t.Context(), channel.Arrival{}); !errors.Is(err, channel.ErrReplaced) {
+		dead.Received()
+		dead.ReportProgress(channel.Progress{Cursor: "old"})
+		dead.ReportError(errors.New("old"))
+		if _, err := dead.Submit(t.Context(), channel.Inbound{}); !errors.Is(err, channel.ErrReplaced) {
 			t.Errorf("it takes: %v", err)
 		}
 		for what, err := range map[string]error{
-			"moves": dead.Move(t.Context(), channel.Cursor{}), "retries": dead.Again(t.Context(), "r"),
-			"changes": func() error { _, err := dead.Amend(t.Context(), channel.Edit{}); return err }(),
+			"moves": dead.Move(t.Context(), channel.Cursor{}), "retries": dead.Retry(t.Context(), "r"),
+			"changes": func() error { _, err := dead.Edit(t.Context(), channel.Edit{}); return err }(),
 		} {
 			if !errors.Is(err, channel.ErrReplaced) {
 				t.Errorf("it %s: %v", what, err)
@@ -391,8 +391,8 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 		}
 	}, func(p *platform) {
 		release = make(chan struct{}) // of the bubble
-		p.receive = func(ctx context.Context, l *channel.Link) error {
-			l.Heard()
+		p.receive = func(ctx context.Context, l *channel.Host) error {
+			l.Received()
 			if p.count() == 1 {
 				<-release
 				return nil
@@ -405,21 +405,21 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 }
 
 func TestAConnectThatHangsFailsAndWhatItMakesLateIsClosed(t *testing.T) {
-	running(t, channel.Pace{}, func(b *bubble) {
-		b.after(30*time.Second).is(channel.Queued, "it did not connect within 30s")
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+		b.after(30*time.Second).is(channel.ConditionQueued, "it did not connect within 30s")
 		b.after(10 * time.Second)
 		if s := b.State(); s.Stranded != 1 || s.Attempts != 1 {
 			t.Errorf("the state is %+v", s)
 		}
 		b.after(time.Hour)
-		if s := b.is(channel.Connected, ""); s.Stranded != 0 || b.p.live != 1 {
+		if s := b.is(channel.ConditionConnected, ""); s.Stranded != 0 || b.p.live != 1 {
 			t.Errorf("%d adapters live: %+v", b.p.live, s)
 		}
 	}, func(p *platform) {
 		var up atomic.Bool
 		up.Store(true)
 		p.receive = polled(&up)
-		p.connect = func(context.Context, *channel.Link) error {
+		p.connect = func(context.Context, *channel.Host) error {
 			if p.count() == 1 {
 				<-time.After(30 * time.Minute)
 			}
@@ -433,17 +433,17 @@ func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
 		var up atomic.Bool
 		up.Store(true)
 		hold := make(chan struct{})
-		hangs := begin(t, "hangs", channel.Pace{}, func(p *platform) {
-			p.connect = func(context.Context, *channel.Link) error { <-hold; return errors.New("late") }
+		hangs := begin(t, "hangs", channel.ReconnectPolicy{}, func(p *platform) {
+			p.connect = func(context.Context, *channel.Host) error { <-hold; return errors.New("late") }
 		})
-		panics := begin(t, "panics", channel.Pace{}, func(p *platform) {
-			p.tend = func(context.Context, *channel.Link) error { panic("bug") }
+		panics := begin(t, "panics", channel.ReconnectPolicy{}, func(p *platform) {
+			p.tend = func(context.Context, *channel.Host) error { panic("bug") }
 		})
-		works := begin(t, "works", channel.Pace{}, func(p *platform) { p.receive = polled(&up) })
+		works := begin(t, "works", channel.ReconnectPolicy{}, func(p *platform) { p.receive = polled(&up) })
 		works.after(time.Hour)
-		hangs.is(channel.Queued, "it did not connect")
-		panics.is(channel.Queued, "bug")
-		if s := works.is(channel.Connected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
+		hangs.is(channel.ConditionQueued, "it did not connect")
+		panics.is(channel.ConditionQueued, "bug")
+		if s := works.is(channel.ConditionConnected, ""); s.Adapter != 1 || time.Since(s.LastSuccess) > time.Second {
 			t.Errorf("the third: %+v", s)
 		}
 		began := time.Now()
@@ -458,24 +458,24 @@ func TestTwoChannelsThatFailHoldUpNoThird(t *testing.T) {
 }
 
 func TestAFailureSaysWhatComesOfIt(t *testing.T) {
-	later := &mailroom.Failure{Class: mailroom.Outage, RetryAfter: 90 * time.Second, Err: errors.New("later")}
+	later := &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: 90 * time.Second, Err: errors.New("later")}
 	for name, c := range map[string]struct {
 		connect, receive, tend error
 		want                   channel.Condition
 		reason                 string
 		next                   time.Duration
 	}{
-		"connect":                {connect: errors.New("no"), want: channel.Queued, reason: "no", next: 30 * time.Second},
-		"connect, Retry-After":   {connect: fmt.Errorf("look: %w", later), want: channel.Queued, reason: "later", next: 90 * time.Second},
-		"connect, for good":      {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.Failed, reason: "bad token"},
-		"receive":                {receive: errors.New("no"), want: channel.Queued, reason: "no", next: 30 * time.Second},
-		"receive, for good":      {receive: channel.Fatal(errors.New("bad token")), want: channel.Failed, reason: "bad token"},
-		"tend":                   {tend: errors.New("no heartbeat"), want: channel.Queued, reason: "no heartbeat", next: 30 * time.Second},
-		"receive without a word": {receive: errWordless, want: channel.Queued, reason: "stopped receiving", next: 30 * time.Second},
-		"receive, a long story":  {receive: errors.New(strings.Repeat("é", 1000)), want: channel.Queued, reason: "…", next: 30 * time.Second},
+		"connect":                {connect: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
+		"connect, Retry-After":   {connect: fmt.Errorf("look: %w", later), want: channel.ConditionQueued, reason: "later", next: 90 * time.Second},
+		"connect, for good":      {connect: fmt.Errorf("look: %w", channel.Fatal(errors.New("bad token"))), want: channel.ConditionFailed, reason: "bad token"},
+		"receive":                {receive: errors.New("no"), want: channel.ConditionQueued, reason: "no", next: 30 * time.Second},
+		"receive, for good":      {receive: channel.Fatal(errors.New("bad token")), want: channel.ConditionFailed, reason: "bad token"},
+		"tend":                   {tend: errors.New("no heartbeat"), want: channel.ConditionQueued, reason: "no heartbeat", next: 30 * time.Second},
+		"receive without a word": {receive: errWordless, want: channel.ConditionQueued, reason: "stopped receiving", next: 30 * time.Second},
+		"receive, a long story":  {receive: errors.New(strings.Repeat("é", 1000)), want: channel.ConditionQueued, reason: "…", next: 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			running(t, channel.Pace{}, func(b *bubble) {
+			running(t, channel.ReconnectPolicy{}, func(b *bubble) {
 				s := b.is(c.want, c.reason)
 				var next time.Duration
 				if !s.NextTry.IsZero() {
@@ -485,10 +485,10 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 					t.Errorf("next try in %s: %+v", next, s)
 				}
 			}, func(p *platform) {
-				p.connect = func(context.Context, *channel.Link) error { return c.connect }
-				p.tend = func(context.Context, *channel.Link) error { return c.tend }
+				p.connect = func(context.Context, *channel.Host) error { return c.connect }
+				p.tend = func(context.Context, *channel.Host) error { return c.tend }
 				if c.receive != nil {
-					p.receive = func(context.Context, *channel.Link) error {
+					p.receive = func(context.Context, *channel.Host) error {
 						if errors.Is(c.receive, errWordless) {
 							return nil
 						}
@@ -503,13 +503,13 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 var errWordless = errors.New("")
 
 func TestAChannelThatPanicsIsTriedAgainAndTakesNobodyWithIt(t *testing.T) {
-	running(t, channel.Pace{First: time.Second}, func(b *bubble) {
+	running(t, channel.ReconnectPolicy{First: time.Second}, func(b *bubble) {
 		b.after(time.Second) // at once, and after one second
-		if s := b.is(channel.Queued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
+		if s := b.is(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
 		}
 	}, func(p *platform) {
-		p.receive = func(context.Context, *channel.Link) error { panic("bug") }
+		p.receive = func(context.Context, *channel.Host) error { panic("bug") }
 		p.close = func() error { panic("another bug") }
 	})
 }
@@ -520,21 +520,21 @@ func TestABrokenChannelSaysWhy(t *testing.T) {
 		r := channel.New(channel.Options{
 			Name: "c", Kind: "k", Connect: channel.Broken(errors.New("there is no token")), Ledger: &notes{}, Log: slog.New(slog.NewTextHandler(&log, nil)),
 		})
-		if s := r.State(); s.Condition != channel.Starting {
+		if s := r.State(); s.Condition != channel.ConditionStarting {
 			t.Errorf("before it begins it is %s", s.Condition)
 		}
 		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
 		defer stop()
 		r.Run(ctx)
-		if s := r.State(); s.Condition != channel.Failed || s.Reason != "there is no token" || strings.Count(log.String(), "\n") != 1 {
+		if s := r.State(); s.Condition != channel.ConditionFailed || s.Reason != "there is no token" || strings.Count(log.String(), "\n") != 1 {
 			t.Errorf("the state is %+v; logged %s", s, log.String())
 		}
 	})
 }
 
 func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
-	running(t, channel.Pace{}, func(b *bubble) {
-		b.is(channel.Connected, "")
+	running(t, channel.ReconnectPolicy{}, func(b *bubble) {
+		b.is(channel.ConditionConnected, "")
 		hold := make(chan struct{})
 		if want := []string{"starting", "connected"}; !slices.Equal(b.notes.told(), want) || !strings.Contains(b.log.String(), "not in its log") {
 			t.Errorf("told %q, logged %s", b.notes.told(), b.log)
@@ -548,8 +548,8 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 		close(hold)
 	}, func(p *platform) {
 		p.unkept = errors.New("the disk is full")
-		p.receive = func(ctx context.Context, l *channel.Link) error {
-			l.Heard()
+		p.receive = func(ctx context.Context, l *channel.Host) error {
+			l.Received()
 			<-ctx.Done()
 			return nil
 		}
@@ -559,12 +559,12 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 // TestAPanicOfASupervisorRestartsIt has the supervisor of a channel panic while it notices that nothing was heard: Run goes
 // on, the channel shows as failed, and the next adapter connects after a pause.
 func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
-	pace := channel.Pace{First: time.Minute, Fresh: 30 * time.Second}
+	pace := channel.ReconnectPolicy{First: time.Minute, Fresh: 30 * time.Second}
 	running(t, pace, func(b *bubble) {
-		b.is(channel.Connected, "")
+		b.is(channel.ConditionConnected, "")
 		b.p.bomb.Store(true)
 		b.after(31 * time.Second)
-		s := b.is(channel.Failed, "the channel's supervisor failed: panic: bomb")
+		s := b.is(channel.ConditionFailed, "the channel's supervisor failed: panic: bomb")
 		if s.NextTry.IsZero() || s.Attempts != 1 {
 			t.Errorf("next try %v after %d attempts, want one after 1", s.NextTry, s.Attempts)
 		}
@@ -572,10 +572,10 @@ func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
 			t.Errorf("the log has no stack: %s", log)
 		}
 		b.after(time.Minute)
-		b.is(channel.Connected, "")
+		b.is(channel.ConditionConnected, "")
 	}, func(p *platform) {
-		p.connect = func(_ context.Context, l *channel.Link) error {
-			l.Heard()
+		p.connect = func(_ context.Context, l *channel.Host) error {
+			l.Received()
 			return nil
 		}
 	})

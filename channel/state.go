@@ -9,22 +9,22 @@ import (
 type Condition string
 
 const (
-	Starting  Condition = "starting"  // it was never heard, and has not failed yet
-	Connected Condition = "connected" // its last evidence is fresh
-	Silent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it is connected anew
-	Queued    Condition = "queued"    // it failed and is tried again
-	Parked    Condition = "parked"    // it has failed so often that somebody should look; it is tried now and then
-	GaveUp    Condition = "gave_up"   // it has failed so often that it is not tried any more
-	Failed    Condition = "failed"    // it failed for good
+	ConditionStarting  Condition = "starting"  // it was never heard, and has not failed yet
+	ConditionConnected Condition = "connected" // its last evidence is fresh
+	ConditionSilent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it is connected anew
+	ConditionQueued    Condition = "queued"    // it failed and is tried again
+	ConditionParked    Condition = "parked"    // it has failed so often that somebody should look; it is tried now and then
+	ConditionGaveUp    Condition = "gave_up"   // it has failed so often that it is not tried any more
+	ConditionFailed    Condition = "failed"    // it failed for good
 )
 
 // Conditions are all of them.
 func Conditions() []Condition {
-	return []Condition{Starting, Connected, Silent, Queued, Parked, GaveUp, Failed}
+	return []Condition{ConditionStarting, ConditionConnected, ConditionSilent, ConditionQueued, ConditionParked, ConditionGaveUp, ConditionFailed}
 }
 
 // Alive reports whether the channel is connected or may be again by itself.
-func (c Condition) Alive() bool { return c != GaveUp && c != Failed }
+func (c Condition) Alive() bool { return c != ConditionGaveUp && c != ConditionFailed }
 
 // State is what there is to say about a channel. Zero times: never.
 type State struct {

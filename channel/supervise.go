@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Pace are the numbers by which a channel is kept going. Zero is the default.
-type Pace struct {
+// ReconnectPolicy are the numbers by which a channel is kept going. Zero is the default.
+type ReconnectPolicy struct {
 	// First is the pause after a try that failed, doubled after each further one
 	// up to Most: 30 s and 5 min. A connection that held for First before it ended
 	// was none that failed: it is tried again at once.
@@ -24,10 +24,10 @@ type Pace struct {
 	// to open again: the first pause after any failure is First, and a parked channel is
 	// tried every Most at the latest.
 	Polled bool
-	// Patience is for how long errors that are fatal are retried like others, if the
+	// SilenceTimeout is for how long errors that are fatal are retried like others, if the
 	// channel was connected before: a platform that is redeployed may refuse good
 	// credentials for a while. 0: not at all.
-	Patience time.Duration
+	SilenceTimeout time.Duration
 
 	// Of the platform.
 	Fresh   time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
@@ -35,7 +35,7 @@ type Pace struct {
 	Close   time.Duration // for an adapter to end, its last deliveries included: 10 s
 }
 
-func (p *Pace) fill() {
+func (p *ReconnectPolicy) fill() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
@@ -61,7 +61,7 @@ const longestPause = time.Hour
 
 // pause is the one after n failed tries in a row. jitter, from 0 to 1, adds up to a
 // fifth, so that channels which failed together do not come back together.
-func (p Pace) pause(n int, jitter float64) time.Duration {
+func (p ReconnectPolicy) pause(n int, jitter float64) time.Duration {
 	d := p.Most
 	if shift := n - 1; shift < 20 {
 		d = min(p.First<<shift, p.Most)
@@ -144,13 +144,13 @@ const (
 
 // next is the whole rule of a channel's life: what becomes of it after an event.
 // Whatever comes from an adapter that was replaced, or told to end, changes nothing.
-func (p Pace) next(s standing, e event) (standing, action) {
+func (p ReconnectPolicy) next(s standing, e event) (standing, action) {
 	own := e.adapter == s.adapter && s.phase.live()
 	switch e.what {
 	case begun:
 		if s.condition == "" {
 			s.downSince, s.due = e.at, e.at
-			return p.tick(s.to(Starting, "", e.at), e)
+			return p.tick(s.to(ConditionStarting, "", e.at), e)
 		}
 	case opened:
 		if own && s.phase == opening {
@@ -183,10 +183,10 @@ func (p Pace) next(s standing, e event) (standing, action) {
 
 // crash takes a panic of the supervisor. The adapter ends, because what it has reported
 // may be lost. Unlike other failed channels, this one is tried again after a pause.
-func (p Pace) crash(s standing, e event) (standing, action) {
+func (p ReconnectPolicy) crash(s standing, e event) (standing, action) {
 	s.attempts++
 	s.due = e.at.Add(p.pause(s.attempts, e.jitter))
-	if s = s.to(Failed, e.reason, e.at); s.phase.live() {
+	if s = s.to(ConditionFailed, e.reason, e.at); s.phase.live() {
 		return p.retire(s, e.at), closeIt
 	}
 	if s.downSince.IsZero() {
@@ -212,7 +212,7 @@ func (s standing) wake() time.Time {
 }
 
 // late is when evidence at a moment is not fresh any more.
-func (p Pace) late(at time.Time) time.Time {
+func (p ReconnectPolicy) late(at time.Time) time.Time {
 	if p.Fresh < 0 {
 		return time.Time{}
 	}
@@ -220,9 +220,9 @@ func (p Pace) late(at time.Time) time.Time {
 }
 
 // hear takes evidence of an open adapter.
-func (p Pace) hear(s standing, at time.Time) standing {
+func (p ReconnectPolicy) hear(s standing, at time.Time) standing {
 	s.heard, s.by = at, p.late(at)
-	if s.condition != Connected {
+	if s.condition != ConditionConnected {
 		if s.ever {
 			s.reconnects++
 		}
@@ -234,17 +234,17 @@ func (p Pace) hear(s standing, at time.Time) standing {
 	if at.Sub(s.connected) >= p.First {
 		s.attempts = 0
 	}
-	return s.to(Connected, "", at)
+	return s.to(ConditionConnected, "", at)
 }
 
 // fall takes the end of what a live adapter was there for, and has it closed.
-func (p Pace) fall(s standing, e event) (standing, action) {
-	held := s.condition == Connected && e.at.Sub(s.connected) >= p.First
+func (p ReconnectPolicy) fall(s standing, e event) (standing, action) {
+	held := s.condition == ConditionConnected && e.at.Sub(s.connected) >= p.First
 	after := min(max(e.after, 0), longestPause)
 	if e.fatal && s.refused.IsZero() {
 		s.refused = e.at
 	}
-	forGood := e.fatal && !(s.ever && e.at.Sub(s.refused) < p.Patience)
+	forGood := e.fatal && !(s.ever && e.at.Sub(s.refused) < p.SilenceTimeout)
 	if held {
 		s.attempts = 0
 	}
@@ -254,22 +254,22 @@ func (p Pace) fall(s standing, e event) (standing, action) {
 		s.attempts++
 		s.due = e.at.Add(max(p.pause(s.attempts, e.jitter), after))
 	}
-	to := Queued
+	to := ConditionQueued
 	switch {
 	case forGood:
-		to, s.due = Failed, time.Time{}
+		to, s.due = ConditionFailed, time.Time{}
 	case p.GiveUpAfter > 0 && s.attempts >= p.GiveUpAfter:
-		to, s.due = GaveUp, time.Time{}
+		to, s.due = ConditionGaveUp, time.Time{}
 	case p.Attempts > 0 && s.attempts >= p.Attempts:
-		to, s.due = Parked, e.at.Add(max(p.Probe, after))
-	case e.what == ticked && s.condition == Connected:
-		to = Silent
+		to, s.due = ConditionParked, e.at.Add(max(p.Probe, after))
+	case e.what == ticked && s.condition == ConditionConnected:
+		to = ConditionSilent
 	}
 	return p.retire(s.to(to, e.reason, e.at), e.at), closeIt
 }
 
 // retire has the live adapter end.
-func (p Pace) retire(s standing, at time.Time) standing {
+func (p ReconnectPolicy) retire(s standing, at time.Time) standing {
 	if s.downSince.IsZero() {
 		s.downSince = at
 		if p.Fresh > 0 {
@@ -282,7 +282,7 @@ func (p Pace) retire(s standing, at time.Time) standing {
 }
 
 // bury takes note that an adapter has ended.
-func (p Pace) bury(s standing, e event) (standing, action) {
+func (p ReconnectPolicy) bury(s standing, e event) (standing, action) {
 	if e.adapter == s.adapter && s.phase == closing {
 		s.phase, s.by = absent, time.Time{}
 		return p.tick(s, e)
@@ -294,14 +294,14 @@ func (p Pace) bury(s standing, e event) (standing, action) {
 }
 
 // tick does what time has brought.
-func (p Pace) tick(s standing, e event) (standing, action) {
+func (p ReconnectPolicy) tick(s standing, e event) (standing, action) {
 	late := !s.by.IsZero() && !e.at.Before(s.by)
 	e.fatal, e.after = false, 0
 	switch {
 	case s.phase == opening && late:
 		e.reason = fmt.Sprintf("it did not connect within %s", p.Connect)
 		return p.fall(s, e)
-	case s.phase == open && late && s.condition == Connected:
+	case s.phase == open && late && s.condition == ConditionConnected:
 		e.reason = "nothing was heard for " + e.at.Sub(s.heard).Round(time.Millisecond).String()
 		return p.fall(s, e)
 	case s.phase == open && late:
@@ -322,32 +322,32 @@ func (p Pace) tick(s standing, e event) (standing, action) {
 
 // resume has it tried now, as if nothing had failed. A configuration that is
 // another wants an adapter that is another.
-func (p Pace) resume(s standing, e event) (standing, action) {
+func (p ReconnectPolicy) resume(s standing, e event) (standing, action) {
 	switch {
 	case s.condition == "":
 		return s, nothing
 	case s.phase.live() && e.what == resumed:
-		if s.condition == Parked {
-			s = s.to(Queued, s.reason, e.at)
+		if s.condition == ConditionParked {
+			s = s.to(ConditionQueued, s.reason, e.at)
 		}
-		if s.condition != Connected {
+		if s.condition != ConditionConnected {
 			s.attempts, s.refused = 0, time.Time{}
 		}
 		return s, nothing
 	case s.phase.live():
 		to, reason := s.condition, s.reason
-		if to == Connected || to == Parked {
-			to = Queued
+		if to == ConditionConnected || to == ConditionParked {
+			to = ConditionQueued
 		}
-		if to == Queued {
+		if to == ConditionQueued {
 			reason = "its configuration has changed"
 		}
 		s.attempts, s.refused, s.due = 0, time.Time{}, e.at
 		return p.retire(s.to(to, reason, e.at), e.at), closeIt
 	}
 	switch s.condition {
-	case Parked, GaveUp, Failed:
-		s = s.to(Queued, s.reason, e.at)
+	case ConditionParked, ConditionGaveUp, ConditionFailed:
+		s = s.to(ConditionQueued, s.reason, e.at)
 	}
 	s.attempts, s.refused, s.due = 0, time.Time{}, e.at
 	return p.tick(s, e)

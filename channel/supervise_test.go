@@ -13,12 +13,12 @@ import (
 // done after each.
 type tale struct {
 	t  *testing.T
-	p  Pace
+	p  ReconnectPolicy
 	s  standing
 	at time.Time
 }
 
-func newTale(t *testing.T, p Pace) *tale {
+func newTale(t *testing.T, p ReconnectPolicy) *tale {
 	t.Helper()
 	p.fill()
 	x := &tale{t: t, p: p, at: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)}
@@ -69,64 +69,64 @@ func (x *tale) fails(e event) {
 }
 
 func TestPausesDoubleToTheMostAndThenItIsParked(t *testing.T) {
-	x := newTale(t, Pace{})
+	x := newTale(t, ReconnectPolicy{})
 	m := time.Minute
 	for i, pause := range []time.Duration{30 * time.Second, m, 2 * m, 4 * m, 5 * m, 5 * m} {
 		x.fails(event{reason: "no"})
-		x.is(Queued, i+1, pause)
+		x.is(ConditionQueued, i+1, pause)
 		x.after(pause-1).does(ticked, nothing)
 		x.after(1).does(ticked, makeOne)
 	}
 	for n := 7; n < 20; n++ {
 		x.fails(event{})
-		x.is(Queued, n, 5*m)
+		x.is(ConditionQueued, n, 5*m)
 		x.after(5*m).does(ticked, makeOne)
 	}
 	for n := range 3 {
 		x.fails(event{})
-		x.is(Parked, 20+n, 15*m)
+		x.is(ConditionParked, 20+n, 15*m)
 		x.after(15*m-1).does(ticked, nothing)
 		x.after(1).does(ticked, makeOne)
 	}
 	x.does(opened, nothing)
 	x.does(heard, nothing)
-	x.is(Connected, 22, 0)
+	x.is(ConditionConnected, 22, 0)
 	x.after(30*time.Second-1).does(heard, nothing)
 	x.after(1).does(heard, nothing)
-	x.is(Connected, 0, 0)
+	x.is(ConditionConnected, 0, 0)
 }
 
 func TestAFailureComesAgain(t *testing.T) {
 	second := time.Second
 	for name, c := range map[string]struct {
-		pace  Pace
+		pace  ReconnectPolicy
 		event event
 		held  time.Duration // it was connected so long before; 0: not
 		state Condition
 		tries int
 		next  time.Duration
 	}{
-		"at start":                          {event: event{}, state: Queued, tries: 1, next: 30 * second},
-		"at start, all jitter":              {event: event{jitter: 1}, state: Queued, tries: 1, next: 36 * second},
-		"at start, Retry-After":             {event: event{after: time.Minute}, state: Queued, tries: 1, next: time.Minute},
-		"at start, a short Retry-After":     {event: event{after: second}, state: Queued, tries: 1, next: 30 * second},
-		"at start, Retry-After of a year":   {event: event{after: 9000 * time.Hour}, state: Queued, tries: 1, next: time.Hour},
-		"at start, fatal":                   {event: event{fatal: true, after: second}, state: Failed, tries: 1},
-		"at start, the last of one":         {pace: Pace{GiveUpAfter: 1}, event: event{}, state: GaveUp, tries: 1},
-		"at start, parked at once":          {pace: Pace{Attempts: 1}, event: event{}, state: Parked, tries: 1, next: 15 * time.Minute},
-		"parked, Retry-After":               {pace: Pace{Attempts: 1}, event: event{after: time.Hour}, state: Parked, tries: 1, next: time.Hour},
-		"given up rather than parked":       {pace: Pace{Attempts: 1, GiveUpAfter: 1}, event: event{}, state: GaveUp, tries: 1},
-		"connected":                         {held: 30 * second, event: event{jitter: 1}, state: Queued},
-		"connected, Retry-After":            {held: 30 * second, event: event{after: second}, state: Queued, next: second},
-		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: Failed},
-		"connected, and not held":           {held: 30*second - 1, event: event{}, state: Queued, tries: 1, next: 30 * second},
-		"connected, not held, the only one": {pace: Pace{GiveUpAfter: 1}, held: second, event: event{}, state: GaveUp, tries: 1},
-		"polled, connected":                 {pace: Pace{Polled: true, First: second}, held: time.Minute, event: event{}, state: Queued, tries: 1, next: second},
-		"polled, connected, Retry-After":    {pace: Pace{Polled: true, First: second}, held: time.Minute, event: event{after: time.Minute}, state: Queued, tries: 1, next: time.Minute},
-		"polled, parked at once":            {pace: Pace{Polled: true, Attempts: 1, Most: time.Minute}, event: event{}, state: Parked, tries: 1, next: time.Minute},
-		"patient, never connected, fatal":   {pace: Pace{Patience: time.Hour}, event: event{fatal: true}, state: Failed, tries: 1},
-		"patient, connected, fatal":         {pace: Pace{Patience: time.Hour}, held: time.Minute, event: event{fatal: true}, state: Queued, tries: 1, next: 30 * second},
-		"own numbers":                       {pace: Pace{First: second, Most: second}, event: event{}, state: Queued, tries: 1, next: second},
+		"at start":                          {event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"at start, all jitter":              {event: event{jitter: 1}, state: ConditionQueued, tries: 1, next: 36 * second},
+		"at start, Retry-After":             {event: event{after: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
+		"at start, a short Retry-After":     {event: event{after: second}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"at start, Retry-After of a year":   {event: event{after: 9000 * time.Hour}, state: ConditionQueued, tries: 1, next: time.Hour},
+		"at start, fatal":                   {event: event{fatal: true, after: second}, state: ConditionFailed, tries: 1},
+		"at start, the last of one":         {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
+		"at start, parked at once":          {pace: ReconnectPolicy{Attempts: 1}, event: event{}, state: ConditionParked, tries: 1, next: 15 * time.Minute},
+		"parked, Retry-After":               {pace: ReconnectPolicy{Attempts: 1}, event: event{after: time.Hour}, state: ConditionParked, tries: 1, next: time.Hour},
+		"given up rather than parked":       {pace: ReconnectPolicy{Attempts: 1, GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
+		"connected":                         {held: 30 * second, event: event{jitter: 1}, state: ConditionQueued},
+		"connected, Retry-After":            {held: 30 * second, event: event{after: second}, state: ConditionQueued, next: second},
+		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: ConditionFailed},
+		"connected, and not held":           {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{}, state: ConditionGaveUp, tries: 1},
+		"polled, connected":                 {pace: ReconnectPolicy{Polled: true, First: second}, held: time.Minute, event: event{}, state: ConditionQueued, tries: 1, next: second},
+		"polled, connected, Retry-After":    {pace: ReconnectPolicy{Polled: true, First: second}, held: time.Minute, event: event{after: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
+		"polled, parked at once":            {pace: ReconnectPolicy{Polled: true, Attempts: 1, Most: time.Minute}, event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
+		"patient, never connected, fatal":   {pace: ReconnectPolicy{SilenceTimeout: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1},
+		"patient, connected, fatal":         {pace: ReconnectPolicy{SilenceTimeout: time.Hour}, held: time.Minute, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"own numbers":                       {pace: ReconnectPolicy{First: second, Most: second}, event: event{}, state: ConditionQueued, tries: 1, next: second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.pace.Fresh = time.Hour
@@ -148,11 +148,11 @@ func TestAFailureComesAgain(t *testing.T) {
 }
 
 func TestTheNextAdapterIsMadeOnceTheLastHasEndedOrWasLeftBehind(t *testing.T) {
-	x := newTale(t, Pace{Fresh: time.Hour})
+	x := newTale(t, ReconnectPolicy{Fresh: time.Hour})
 	x.does(opened, nothing)
 	x.does(heard, nothing)
 	x.after(time.Minute).event(event{what: broke}, closeIt)
-	x.is(Queued, 0, 0)
+	x.is(ConditionQueued, 0, 0)
 	x.does(ticked, nothing) // it is due, and the old one is there
 	x.does(ended, makeOne)
 	x.does(opened, nothing)
@@ -170,7 +170,7 @@ func TestTheNextAdapterIsMadeOnceTheLastHasEndedOrWasLeftBehind(t *testing.T) {
 }
 
 func TestReportsOfAReplacedAdapterChangeNothing(t *testing.T) {
-	x := newTale(t, Pace{})
+	x := newTale(t, ReconnectPolicy{})
 	x.fails(event{})
 	x.after(30*time.Second).does(ticked, makeOne)
 	for _, what := range []occasion{opened, heard, broke, ended} {
@@ -184,39 +184,39 @@ func TestReportsOfAReplacedAdapterChangeNothing(t *testing.T) {
 
 func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 	t.Run("it does not connect", func(t *testing.T) {
-		x := newTale(t, Pace{})
+		x := newTale(t, ReconnectPolicy{})
 		x.after(30*time.Second-1).does(ticked, nothing)
 		x.after(1).does(ticked, closeIt)
-		x.is(Queued, 1, 30*time.Second)
+		x.is(ConditionQueued, 1, 30*time.Second)
 	})
 	t.Run("it connects, and no more", func(t *testing.T) {
-		x := newTale(t, Pace{})
+		x := newTale(t, ReconnectPolicy{})
 		x.does(opened, nothing)
 		x.after(30*time.Second).does(ticked, closeIt)
-		x.is(Queued, 1, 30*time.Second)
+		x.is(ConditionQueued, 1, 30*time.Second)
 	})
 	t.Run("it falls silent", func(t *testing.T) {
-		x := newTale(t, Pace{})
+		x := newTale(t, ReconnectPolicy{})
 		x.does(heard, nothing)
-		x.is(Starting, 0, 0)
+		x.is(ConditionStarting, 0, 0)
 		x.does(opened, nothing)
-		x.is(Connected, 0, 0)
+		x.is(ConditionConnected, 0, 0)
 		x.after(29*time.Second).does(heard, nothing)
 		x.after(30*time.Second-1).does(ticked, nothing)
 		x.after(1).does(ticked, closeIt)
-		x.is(Silent, 0, 0)
+		x.is(ConditionSilent, 0, 0)
 		x.after(time.Second).does(ended, makeOne)
-		x.is(Silent, 0, 0)
+		x.is(ConditionSilent, 0, 0)
 		x.does(opened, nothing)
 		x.does(heard, nothing)
-		x.is(Connected, 0, 0)
+		x.is(ConditionConnected, 0, 0)
 		if x.s.down != 31*time.Second || x.s.reconnects != 1 { // since it was heard
 			t.Errorf("it was down for %s, and connected again %d times", x.s.down, x.s.reconnects)
 		}
 	})
 	t.Run("it falls silent soon, again and again", func(t *testing.T) {
-		x := newTale(t, Pace{Fresh: time.Second, Attempts: 2})
-		for _, want := range []Condition{Silent, Parked} {
+		x := newTale(t, ReconnectPolicy{Fresh: time.Second, Attempts: 2})
+		for _, want := range []Condition{ConditionSilent, ConditionParked} {
 			x.does(opened, nothing)
 			x.does(heard, nothing)
 			x.after(time.Second).does(ticked, closeIt)
@@ -229,17 +229,17 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 		}
 	})
 	t.Run("nothing need be heard", func(t *testing.T) {
-		x := newTale(t, Pace{Fresh: -1})
+		x := newTale(t, ReconnectPolicy{Fresh: -1})
 		x.does(opened, nothing)
 		x.after(1000*time.Hour).does(ticked, nothing)
-		x.is(Connected, 0, 0)
+		x.is(ConditionConnected, 0, 0)
 	})
 }
 
 // TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway plays an outage of two hours,
 // and then says what a refusal of the token means before and after its patience.
 func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
-	x := newTale(t, Pace{Polled: true, First: time.Second, Most: time.Minute, Patience: 5 * time.Minute, Fresh: time.Hour})
+	x := newTale(t, ReconnectPolicy{Polled: true, First: time.Second, Most: time.Minute, SilenceTimeout: 5 * time.Minute, Fresh: time.Hour})
 	connect := func() {
 		t.Helper()
 		x.does(opened, nothing)
@@ -249,7 +249,7 @@ func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
 	connect()
 	for i, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
 		x.fails(event{})
-		x.is(Queued, i+1, pause*time.Second)
+		x.is(ConditionQueued, i+1, pause*time.Second)
 		x.after(pause*time.Second).does(ticked, makeOne)
 	}
 	for n := 9; n <= 120; n++ {
@@ -262,7 +262,7 @@ func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
 	connect()
 	for refused := x.at; ; {
 		x.fails(event{fatal: true, reason: "401"})
-		if x.s.condition == Failed {
+		if x.s.condition == ConditionFailed {
 			if held := x.at.Sub(refused); held < 5*time.Minute || held > 6*time.Minute {
 				t.Errorf("it failed for good after %s", held)
 			}
@@ -274,17 +274,17 @@ func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
 	x.does(resumed, makeOne)
 	connect()
 	x.fails(event{fatal: true}) // the patience begins again
-	x.is(Queued, 1, time.Second)
+	x.is(ConditionQueued, 1, time.Second)
 }
 
 func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
-		pace  Pace
+		pace  ReconnectPolicy
 		event event
 		state Condition
 	}{
-		"queued": {Pace{}, event{}, Queued}, "parked": {Pace{Attempts: 1}, event{}, Parked},
-		"gave up": {Pace{GiveUpAfter: 1}, event{}, GaveUp}, "failed": {Pace{}, event{fatal: true}, Failed},
+		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{Attempts: 1}, event{}, ConditionParked},
+		"gave up": {ReconnectPolicy{GiveUpAfter: 1}, event{}, ConditionGaveUp}, "failed": {ReconnectPolicy{}, event{fatal: true}, ConditionFailed},
 	} {
 		for _, why := range []occasion{resumed, changed} {
 			t.Run(name, func(t *testing.T) {
@@ -294,28 +294,28 @@ func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 					t.Fatalf("it is %s", x.s.condition)
 				}
 				x.does(why, makeOne)
-				x.is(Queued, 0, 0)
+				x.is(ConditionQueued, 0, 0)
 				if x.does(why, map[occasion]action{resumed: nothing, changed: closeIt}[why]); why == changed {
 					x.does(ended, makeOne)
 				}
-				x.is(Queued, 0, 0)
+				x.is(ConditionQueued, 0, 0)
 			})
 		}
 	}
 	t.Run("while the last one ends", func(t *testing.T) {
-		x := newTale(t, Pace{Attempts: 1})
+		x := newTale(t, ReconnectPolicy{Attempts: 1})
 		x.event(event{what: broke}, closeIt)
 		x.does(resumed, nothing)
 		x.does(ended, makeOne)
 	})
 	t.Run("connected", func(t *testing.T) {
-		x := newTale(t, Pace{})
+		x := newTale(t, ReconnectPolicy{})
 		x.does(opened, nothing)
 		x.does(heard, nothing)
 		x.does(resumed, nothing)
-		x.is(Connected, 0, 0)
+		x.is(ConditionConnected, 0, 0)
 		x.does(changed, closeIt)
-		x.is(Queued, 0, 0)
+		x.is(ConditionQueued, 0, 0)
 		x.does(ended, makeOne)
 	})
 }
@@ -329,7 +329,7 @@ func FuzzChannel(f *testing.F) {
 	f.Add(byte(3), []byte{1, 0, 6, 15, 27, 1, 4, 1})
 	f.Add(byte(8), []byte{1, 0, 2, 9, 243, 9, 4, 0, 6, 12, 1, 0, 243, 17, 4, 0, 6, 17, 1, 0, 243, 20})
 	f.Fuzz(func(t *testing.T, numbers byte, events []byte) {
-		p := Pace{}
+		p := ReconnectPolicy{}
 		if numbers&1 != 0 {
 			p.Attempts, p.GiveUpAfter = 2, 4
 		}
@@ -340,7 +340,7 @@ func FuzzChannel(f *testing.F) {
 			p.Attempts, p.Fresh = -1, 5*time.Second
 		}
 		if numbers&8 != 0 {
-			p.Polled, p.Patience = true, time.Minute
+			p.Polled, p.SilenceTimeout = true, time.Minute
 		}
 		x := newTale(t, p)
 		living := map[int]bool{1: true} // adapters that were made and have not ended
@@ -403,10 +403,10 @@ func (x *tale) play(e event, living map[int]bool) {
 // holds checks what is so at any time once the time was told.
 func (x *tale) holds() {
 	s, p := x.s, x.p
-	if (s.condition == Connected) != s.downSince.IsZero() || (s.condition == Connected) != !s.connected.IsZero() {
+	if (s.condition == ConditionConnected) != s.downSince.IsZero() || (s.condition == ConditionConnected) != !s.connected.IsZero() {
 		x.t.Fatalf("what is told of being connected differs: %+v", s)
 	}
-	if s.condition == Connected && (s.phase != open || p.Fresh > 0 && x.at.Sub(s.heard) >= p.Fresh) {
+	if s.condition == ConditionConnected && (s.phase != open || p.Fresh > 0 && x.at.Sub(s.heard) >= p.Fresh) {
 		x.t.Fatalf("connected is claimed at %s by %+v", x.at, s)
 	}
 	if w := s.wake(); !w.IsZero() && !w.After(x.at) {
@@ -421,13 +421,13 @@ func (x *tale) holds() {
 	if s.phase.live() && !s.due.IsZero() || s.due.Sub(x.at) > max(p.Probe, longestPause, p.Most*6/5) {
 		x.t.Fatalf("at %s the next try is at %s: %+v", x.at, s.due, s)
 	}
-	if p.Polled && s.condition == Parked && s.due.Sub(x.at) > max(p.Most, longestPause) {
+	if p.Polled && s.condition == ConditionParked && s.due.Sub(x.at) > max(p.Most, longestPause) {
 		x.t.Fatalf("a polled platform waits until %s at %s: %+v", s.due, x.at, s)
 	}
-	if s.condition == Failed && !s.refused.IsZero() && s.ever && x.at.Sub(s.refused) < p.Patience {
+	if s.condition == ConditionFailed && !s.refused.IsZero() && s.ever && x.at.Sub(s.refused) < p.SilenceTimeout {
 		x.t.Fatalf("a refusal counts before its patience has passed: %+v", s)
 	}
-	if s.condition == Parked && (p.Attempts < 0 || s.attempts < p.Attempts) {
+	if s.condition == ConditionParked && (p.Attempts < 0 || s.attempts < p.Attempts) {
 		x.t.Fatalf("parked without need: %+v", s)
 	}
 }

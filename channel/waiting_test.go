@@ -21,7 +21,7 @@ func (o *office) says(chat, text string) {
 	o.t.Helper()
 	thread := channel.ThreadID("c", "chat", chat)
 	_, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
-		Thread: thread, Key: text, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
+		Thread: thread, Key: text, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
 		Agent: "echo", SetAgent: true, DeliverTo: channel.OutID(thread), DeliverAgent: channel.AgentName("c"),
 	})
 	if err != nil {
@@ -46,8 +46,8 @@ func (o *office) kinds(thread string) (kinds []string) {
 }
 
 // dials connects only while the platform is up.
-func dials(up *atomic.Bool) func(context.Context, *channel.Link) error {
-	return func(context.Context, *channel.Link) error {
+func dials(up *atomic.Bool) func(context.Context, *channel.Host) error {
+	return func(context.Context, *channel.Host) error {
 		if !up.Load() {
 			return errors.New("refused")
 		}
@@ -72,7 +72,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 	var sent []time.Time
 	inOffice(t, echo, func(o *office) {
 		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(_ context.Context, l *channel.Link) error {
+		o.delivers(func(_ context.Context, l *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			sent = append(sent, time.Now())
@@ -88,7 +88,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 		o.after(4 * time.Hour)
 		for _, chat := range chats {
 			d := o.run(channel.OutID(channel.ThreadID("c", "chat", chat)))
-			if d.Status != mailroom.Queued || d.Attempt != 0 {
+			if d.Status != mailroom.StatusQueued || d.Attempt != 0 {
 				t.Errorf("chat %s: the delivery is %s, at attempt %d; want it untouched", chat, d.Status, d.Attempt)
 			}
 		}
@@ -125,10 +125,10 @@ func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 	up.Store(true)
 	inOffice(t, echo, func(o *office) {
 		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(context.Context, *channel.Link) error {
+		o.delivers(func(context.Context, *channel.Host) error {
 			if !works.Load() {
 				up.Store(false)
-				return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("connection reset")}
+				return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection reset")}
 			}
 			return nil
 		})
@@ -151,7 +151,7 @@ func TestADeliveryThatBrokeWithItsConnectionGoesOutWithTheNext(t *testing.T) {
 		if diff := cmp.Diff([]string{"one", "two"}, got); diff != "" || len(o.got()) > 10 {
 			t.Errorf("sent %q: %s", o.got(), diff)
 		}
-		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.Completed {
+		if got := o.kinds(out); slices.Contains(got, mailroom.KindFailed) || o.run(out).Status != mailroom.StatusCompleted {
 			t.Errorf("a delivery is a dead letter, or not over: %v", got)
 		}
 	})
@@ -162,12 +162,12 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 	var up, works atomic.Bool
 	var last time.Time
 	inOffice(t, echo, func(o *office) {
-		o.p.connect = func(context.Context, *channel.Link) error {
+		o.p.connect = func(context.Context, *channel.Host) error {
 			up.Store(true)
 			return nil
 		}
 		o.p.receive = polled(&up)
-		o.delivers(func(context.Context, *channel.Link) error {
+		o.delivers(func(context.Context, *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			last = time.Now()
@@ -175,7 +175,7 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 				return nil
 			}
 			up.Store(false)
-			return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("connection reset")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("connection reset")}
 		})
 	}, func(o *office) {
 		o.says("1", "hello")
@@ -192,7 +192,7 @@ func TestAPlatformThatFlapsIsNoStorm(t *testing.T) {
 		o.after(20 * time.Minute) // it is parked, and tried each 15
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if d := o.run(out); d.Status != mailroom.Completed || last.Sub(failed) > 20*time.Minute {
+		if d := o.run(out); d.Status != mailroom.StatusCompleted || last.Sub(failed) > 20*time.Minute {
 			t.Errorf("the delivery is %s: %+v", d.Status, d.Error)
 		}
 	})
@@ -204,14 +204,14 @@ func TestAFloodLimitOutlastsAConnection(t *testing.T) {
 	up.Store(true)
 	inOffice(t, echo, func(o *office) {
 		o.p.connect, o.p.receive = dials(&up), polled(&up)
-		o.delivers(func(context.Context, *channel.Link) error {
+		o.delivers(func(context.Context, *channel.Host) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
 			tried = append(tried, time.Now())
 			if len(tried) > 1 {
 				return nil
 			}
-			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: time.Hour, Err: errors.New("too many requests")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: time.Hour, Err: errors.New("too many requests")}
 		})
 	}, func(o *office) {
 		o.says("1", "hello")

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Reserve takes names in a project. A Conflict has a [mailroom.Held] in its tree,
+// Reserve takes names in a project. A Conflict has a [mailroom.ReservedError] in its tree,
 // which tells who holds them.
 func (c *Client) Reserve(ctx context.Context, in Reserve) (Reserved, error) {
 	return ask[Reserved](ctx, c, request{method: http.MethodPost, path: "/v1/reservations", body: in})

@@ -58,7 +58,7 @@ func repeat[T any](ctx context.Context, c *Client, q request) (T, error) {
 	again := c.newReconnect()
 	for {
 		out, err := ask[T](ctx, c, q)
-		if mailroom.CodeOf(err) != mailroom.Unavailable {
+		if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			return out, err
 		}
 		if err := again.pause(ctx, err); err != nil {

@@ -45,7 +45,7 @@ func under[T any](ctx context.Context, c *Client, claim mailroom.Claim, what str
 }
 
 // Append commits a step of a claimed run.
-func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in Append) (Appended, error) {
+func (c *Client) Append(ctx context.Context, claim mailroom.Claim, in StepCommit) (Appended, error) {
 	return under[Appended](ctx, c, claim, "entries", in)
 }
 

@@ -52,17 +52,17 @@ func WithHTTPClient(h *http.Client) Option { return func(o *options) { o.http = 
 // WithTimeout bounds one try of a call that does not stream or wait; default 30 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
-// WithTries bounds how often a submit or a decision is sent, and a first connection of Follow
+// WithMaxAttempts bounds how often a submit or a decision is sent, and a first connection of Follow
 // or WaitRun tried, while no answer comes; default 5, at least 1.
-func WithTries(n int) Option { return func(o *options) { o.tries = uint(max(n, 1)) } }
+func WithMaxAttempts(n int) Option { return func(o *options) { o.tries = uint(max(n, 1)) } }
 
-// WithPatience bounds how long Follow and WaitRun, once connected, try to reach
+// WithRetryTimeout bounds how long Follow and WaitRun, once connected, try to reach
 // a server that went away; default 15 minutes, 0 tries for ever.
-func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }
+func WithRetryTimeout(d time.Duration) Option { return func(o *options) { o.patience = d } }
 
-// WithSilence sets after which time without a byte a stream counts as dead;
+// WithIdleTimeout sets after which time without a byte a stream counts as dead;
 // default 35 s, which is three heartbeats of the server.
-func WithSilence(d time.Duration) Option { return func(o *options) { o.silence = d } }
+func WithIdleTimeout(d time.Duration) Option { return func(o *options) { o.silence = d } }
 
 // WithAway makes Follow and WaitRun say when they have tried for some seconds to
 // reach a server that went away, with the reason, and with nil when they have.
@@ -168,13 +168,13 @@ func (c *Client) request(ctx context.Context, q request) (*http.Request, error) 
 		encode := json.NewEncoder(raw)
 		encode.SetEscapeHTML(false) // the text of agents is full of it
 		if err := encode.Encode(q.body); err != nil {
-			return nil, mailroom.Errorf(mailroom.Invalid, "encode the body of %s %s: %w", q.method, q.path, err)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "encode the body of %s %s: %w", q.method, q.path, err)
 		}
 		body = bytes.NewReader(bytes.TrimSuffix(raw.Bytes(), []byte("\n")))
 	}
 	req, err := http.NewRequestWithContext(ctx, q.method, at, body)
 	if err != nil || req.URL.Host == "" {
-		return nil, &mailroom.Error{Code: mailroom.Invalid, Message: fmt.Sprintf("%q is not the URL of a server, such as http://127.0.0.1:8420", c.base), Cause: err}
+		return nil, &mailroom.Error{Code: mailroom.CodeInvalid, Message: fmt.Sprintf("%q is not the URL of a server, such as http://127.0.0.1:8420", c.base), Cause: err}
 	}
 	for k, v := range q.header {
 		req.Header[k] = v
@@ -193,7 +193,7 @@ func (c *Client) unanswered(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
-	return &mailroom.Error{Code: mailroom.Unavailable, Message: "no answer from the server at " + c.base, Cause: err}
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "no answer from the server at " + c.base, Cause: err}
 }
 
 // refusal reads the problem in resp.

@@ -76,12 +76,12 @@ func TestAnUnansweredSubmitIsRepeatedUnderTheSameKey(t *testing.T) {
 			next(w, r)
 		}
 	}
-	want := mailroom.Submitted{Run: "r", Disposition: mailroom.WasDuplicate}
+	want := mailroom.Submitted{Run: "r", Disposition: mailroom.DispositionDuplicate}
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		fmt.Fprint(w, `{"run":`)
 	}
-	c, _ := script(t, note(hangUp), note(refuse(mailroom.Unavailable)), note(cut), note(answer(want)))
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(cut), note(answer(want)))
 	got, err := c.Submit(t.Context(), Submit{Text: "hello"})
 	if err != nil {
 		t.Fatal(err)
@@ -104,14 +104,14 @@ func TestASubmitGivesUpAndKeepsTheCallersKey(t *testing.T) {
 	}
 	c, asked := script(t, key, key, key, key, key)
 	_, err := c.Submit(t.Context(), Submit{Text: "hello", Key: "mine"})
-	if got := mailroom.CodeOf(err); got != mailroom.Unavailable || asked.Load() != 5 {
+	if got := mailroom.CodeOf(err); got != mailroom.CodeUnavailable || asked.Load() != 5 {
 		t.Errorf("after %d tries: %v, want unavailable after 5", asked.Load(), err)
 	}
 }
 
 func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 	for _, code := range []mailroom.Code{
-		mailroom.Invalid, mailroom.Unauthenticated, mailroom.Forbidden, mailroom.Conflict, mailroom.Busy, mailroom.RateLimited, mailroom.Internal,
+		mailroom.CodeInvalid, mailroom.CodeUnauthenticated, mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeRateLimited, mailroom.CodeInternal,
 	} {
 		c, _ := script(t, refuse(code, "Retry-After", "7"))
 		_, err := c.Submit(t.Context(), Submit{Text: "hello"})
@@ -119,7 +119,7 @@ func TestARefusedSubmitIsNotRepeated(t *testing.T) {
 		if !ok || e.Code != code || e.RetryAfter != 7*time.Second {
 			t.Errorf("%s: got %#v", code, err)
 		}
-		if code != mailroom.Internal {
+		if code != mailroom.CodeInternal {
 			want := []mailroom.Field{{Location: "body.text", Message: "is wrong", Value: "v"}}
 			if diff := cmp.Diff(want, e.Fields); diff != "" || e.Message != "says the server" {
 				t.Errorf("%s: %q, %s", code, e.Message, diff)
@@ -134,7 +134,7 @@ func TestTheCallersContextEndsItAll(t *testing.T) {
 	leave := func(http.ResponseWriter, *http.Request) { cancel(gone); <-ctx.Done() }
 	c, asked := script(t, leave)
 	_, err := c.Submit(ctx, Submit{Text: "hello"})
-	if !errors.Is(err, gone) || mailroom.CodeOf(err) != mailroom.Unavailable {
+	if !errors.Is(err, gone) || mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("submit: %v, want unavailable because of the caller", err)
 	}
 	for ev, err := range c.Follow(ctx, FollowQuery{Thread: "t"}) {
@@ -161,18 +161,18 @@ func TestCodesAndStatusesMapBothWays(t *testing.T) {
 			t.Errorf("%s comes back as %s", m.code, back.Code)
 		}
 	}
-	for status, want := range map[int]mailroom.Code{418: mailroom.Invalid, 502: mailroom.Unavailable, 599: mailroom.Internal, 409: mailroom.Conflict} {
+	for status, want := range map[int]mailroom.Code{418: mailroom.CodeInvalid, 502: mailroom.CodeUnavailable, 599: mailroom.CodeInternal, 409: mailroom.CodeConflict} {
 		if got := CodeOf(status); got != want {
 			t.Errorf("status %d stands for %s, want %s", status, got, want)
 		}
 	}
-	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.Internal || strings.Contains(p.Detail, "secret") {
+	if p := NewProblem(&mailroom.Error{Code: "made_up", Message: "secret"}); p.Code != mailroom.CodeInternal || strings.Contains(p.Detail, "secret") {
 		t.Errorf("an unknown code became %+v", p)
 	}
 }
 
 func TestAnswersThatAreNoProblemsStillHaveACode(t *testing.T) {
-	for status, want := range map[int]mailroom.Code{404: mailroom.NotFound, 502: mailroom.Unavailable, 500: mailroom.Internal, 401: mailroom.Unauthenticated} {
+	for status, want := range map[int]mailroom.Code{404: mailroom.CodeNotFound, 502: mailroom.CodeUnavailable, 500: mailroom.CodeInternal, 401: mailroom.CodeUnauthenticated} {
 		c, _ := script(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			w.WriteHeader(status)
@@ -228,7 +228,7 @@ func TestIDsAreEscapedIntoOneSegment(t *testing.T) {
 func TestAWrongURLIsInvalid(t *testing.T) {
 	for _, base := range []string{"", "localhost:8420", "http://", ":", "ftp//x"} {
 		_, err := New(base, "").Submit(t.Context(), Submit{Text: "a"})
-		if got := mailroom.CodeOf(err); got != mailroom.Invalid {
+		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("%q: %v, want invalid", base, err)
 		}
 	}
@@ -237,21 +237,21 @@ func TestAWrongURLIsInvalid(t *testing.T) {
 func TestWaitRunGoesOnUntilTheRunIsSettled(t *testing.T) {
 	c, _ := script(t,
 		hangUp,
-		answer(Run{ID: "r", Status: mailroom.Running}),
-		refuse(mailroom.Unavailable),
+		answer(Run{ID: "r", Status: mailroom.StatusRunning}),
+		refuse(mailroom.CodeUnavailable),
 		hangUp, hangUp, hangUp, hangUp, hangUp, hangUp, // more than the first tries: it was reached before
-		answer(Run{ID: "r", Status: mailroom.Waiting}),
+		answer(Run{ID: "r", Status: mailroom.StatusWaiting}),
 	)
 	got, err := c.WaitRun(t.Context(), "r", 0)
-	if err != nil || got.Status != mailroom.Waiting {
+	if err != nil || got.Status != mailroom.StatusWaiting {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	c, _ = script(t, answer(Run{ID: "r", Status: mailroom.Running}), answer(Run{ID: "r", Status: mailroom.Running}))
-	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.Running {
+	c, _ = script(t, answer(Run{ID: "r", Status: mailroom.StatusRunning}), answer(Run{ID: "r", Status: mailroom.StatusRunning}))
+	if got, err = c.WaitRun(t.Context(), "r", time.Nanosecond); err != nil || got.Status != mailroom.StatusRunning {
 		t.Errorf("at the time-out: %+v, %v, want the run as it is", got, err)
 	}
-	c, _ = script(t, refuse(mailroom.NotFound))
-	if _, err = c.WaitRun(t.Context(), "r", 0); mailroom.CodeOf(err) != mailroom.NotFound {
+	c, _ = script(t, refuse(mailroom.CodeNotFound))
+	if _, err = c.WaitRun(t.Context(), "r", 0); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("an unknown run: %v, want not_found", err)
 	}
 }

@@ -24,11 +24,11 @@ func ParseClaim(text string) (c mailroom.Claim, ok bool) {
 	return c, err == nil && n > 0 && ClaimID(c) == text
 }
 
-// ShowStep writes a step as it travels.
-func ShowStep(s mailroom.Step) Step {
+// FormatStep writes a step as it travels.
+func FormatStep(s mailroom.Step) Step {
 	out := Step{
-		Name: s.Name, Entries: ShowNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
-		Tickets: ShowAsks(s.Tickets), Progress: s.Progress, Record: s.Record, Aside: s.Aside,
+		Name: s.Name, Entries: FormatAgentEntries(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
+		Tickets: FormatAsks(s.Tickets), Progress: s.Progress, NoProgress: s.NoProgress, Internal: s.Internal,
 	}
 	for _, send := range s.Sends {
 		out.Sends = append(out.Sends, Send{Name: send.Name, Thread: send.Thread, Agent: send.Agent, Parts: send.Parts, Answer: send.Answer})
@@ -43,8 +43,8 @@ func ShowStep(s mailroom.Step) Step {
 // Read is the step that was written. Its refusals name a place below at.
 func (s Step) Read(at string) (mailroom.Step, error) {
 	out := mailroom.Step{
-		Name: s.Name, Entries: ReadNotes(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
-		Progress: s.Progress, Record: s.Record, Aside: s.Aside,
+		Name: s.Name, Entries: ReadAgentEntries(s.Entries), Checkpoint: s.Checkpoint, State: s.State,
+		Progress: s.Progress, NoProgress: s.NoProgress, Internal: s.Internal,
 	}
 	if s.Usage != nil {
 		out.Usage = mailroom.Usage(*s.Usage)
@@ -66,26 +66,26 @@ func (s Step) Read(at string) (mailroom.Step, error) {
 	return out, nil
 }
 
-// ShowNotes writes entries of an agent as they travel.
-func ShowNotes(notes []mailroom.Note) []Note {
-	var out []Note
+// FormatAgentEntries writes entries of an agent as they travel.
+func FormatAgentEntries(notes []mailroom.AgentEntry) []AgentEntry {
+	var out []AgentEntry
 	for _, n := range notes {
-		out = append(out, Note(n))
+		out = append(out, AgentEntry(n))
 	}
 	return out
 }
 
-// ReadNotes are the entries that were written.
-func ReadNotes(notes []Note) []mailroom.Note {
-	var out []mailroom.Note
+// ReadAgentEntries are the entries that were written.
+func ReadAgentEntries(notes []AgentEntry) []mailroom.AgentEntry {
+	var out []mailroom.AgentEntry
 	for _, n := range notes {
-		out = append(out, mailroom.Note(n))
+		out = append(out, mailroom.AgentEntry(n))
 	}
 	return out
 }
 
-// ShowAsks writes questions as they travel.
-func ShowAsks(asks []mailroom.Ask) []Ask {
+// FormatAsks writes questions as they travel.
+func FormatAsks(asks []mailroom.Ask) []Ask {
 	var out []Ask
 	for _, a := range asks {
 		shown := Ask{Name: a.Name, Kind: a.Kind, Prompt: a.Prompt, Action: a.Action, Arguments: a.Arguments, Answers: a.Answers, Holds: a.Holds}
@@ -118,30 +118,30 @@ func ReadAsks(at string, asks []Ask) ([]mailroom.Ask, error) {
 	return out, nil
 }
 
-// ShowSaid writes a message as it travels.
-func ShowSaid(s *mailroom.Said) *Said {
+// FormatPartialText writes a message as it travels.
+func FormatPartialText(s *mailroom.PartialText) *PartialText {
 	if s == nil {
 		return nil
 	}
-	return &Said{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+	return &PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
 }
 
 // Read is the message that was written.
-func (s *Said) Read() *mailroom.Said {
+func (s *PartialText) Read() *mailroom.PartialText {
 	if s == nil {
 		return nil
 	}
-	return &mailroom.Said{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
+	return &mailroom.PartialText{ID: s.ID, Text: s.Text, Truncated: s.Truncated}
 }
 
-// ShowFailure writes an error of an agent as it travels.
-func ShowFailure(f *mailroom.Failure) *Failure {
+// FormatFailure writes an error of an agent as it travels.
+func FormatFailure(f *mailroom.Failure) *Failure {
 	if f == nil {
 		return nil
 	}
 	out := &Failure{Class: f.Class, Message: strings.ToValidUTF8(fmt.Sprint(f.Err), "\uFFFD")}
-	if f.Class != mailroom.Outage && f.Class != mailroom.Permanent {
-		out.Class = mailroom.Transient // as the rules take it
+	if f.Class != mailroom.ClassUnavailable && f.Class != mailroom.ClassPermanent {
+		out.Class = mailroom.ClassTransient // as the rules take it
 	}
 	if f.RetryAfter > 0 {
 		out.RetryAfter = f.RetryAfter.String()
@@ -156,7 +156,7 @@ func (f *Failure) Read(at string) (*mailroom.Failure, error) {
 	}
 	out := &mailroom.Failure{Class: f.Class, Err: errors.New(f.Message)}
 	if out.Class == "" {
-		out.Class = mailroom.Transient
+		out.Class = mailroom.ClassTransient
 	}
 	var err error
 	out.RetryAfter, err = ReadDuration(at+".retry_after", f.RetryAfter)
@@ -177,7 +177,7 @@ func ReadDuration(at, text string) (time.Duration, error) {
 
 func invalid(location, message string, value any) error {
 	return &mailroom.Error{
-		Code: mailroom.Invalid, Message: location + ": " + message,
+		Code: mailroom.CodeInvalid, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},
 	}
 }

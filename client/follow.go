@@ -17,7 +17,7 @@ type Until string
 
 // When a stream ends.
 const (
-	Forever      Until = ""        // with its reader
+	UntilForever Until = ""        // with its reader
 	UntilSettled Until = "settled" // after completed, failed or cancelled; for a thread, when nothing is left to do
 	UntilWaiting Until = "waiting" // also when it waits
 )
@@ -55,7 +55,7 @@ type Event struct {
 func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, error] {
 	return sequence(func(yield func(Event) bool) error {
 		if q.Thread == "" && q.Run == "" {
-			return mailroom.Errorf(mailroom.Invalid, "nothing to follow: name a thread or a run")
+			return mailroom.Errorf(mailroom.CodeInvalid, "nothing to follow: name a thread or a run")
 		}
 		s := &follower{client: c, q: q, yield: yield, again: c.newReconnect(), cursor: "0"}
 		if q.After != "" {
@@ -63,7 +63,7 @@ func (c *Client) Follow(ctx context.Context, q FollowQuery) iter.Seq2[Event, err
 		}
 		var ok bool
 		if s.seq, ok = seqOf(s.cursor); !ok {
-			return mailroom.Errorf(mailroom.Invalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
+			return mailroom.Errorf(mailroom.CodeInvalid, "%q is no place in a stream: give a seq, or the id of an event", q.After)
 		}
 		return s.follow(ctx)
 	})
@@ -128,7 +128,7 @@ func (s *follower) follow(ctx context.Context) error {
 }
 
 func (c *Client) closedByServer() error {
-	return mailroom.Errorf(mailroom.Unavailable, "the server at %s closed the stream", c.base)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "the server at %s closed the stream", c.base)
 }
 
 // connect follows over one connection. ended: the server says nothing is left.
@@ -157,7 +157,7 @@ func (s *follower) event(ev sseEvent) error {
 		return err
 	}
 	if _, ok := seqOf(ev.id); ev.id != "" && !ok { // nothing could go on from there
-		return mailroom.Errorf(mailroom.Internal, "read an event of the stream: its id %q is no place", ev.id)
+		return mailroom.Errorf(mailroom.CodeInternal, "read an event of the stream: its id %q is no place", ev.id)
 	}
 	s.again.progress()
 	if e := out.Entry; e != nil && e.Seq <= s.seq {
@@ -192,7 +192,7 @@ func (c *Client) Stream(ctx context.Context) iter.Seq2[Event, error] {
 			case err != nil || out == (Event{}):
 				return err
 			case out.Gap != nil:
-				return mailroom.Errorf(mailroom.Unavailable, "the stream was read too slowly, and events were dropped")
+				return mailroom.Errorf(mailroom.CodeUnavailable, "the stream was read too slowly, and events were dropped")
 			case !yield(out):
 				return errLeft
 			}

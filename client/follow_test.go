@@ -90,8 +90,8 @@ func TestFollowGivesEachEntryOnceOverLostConnections(t *testing.T) {
 	c, _ := script(t,
 		sse(t, "0", "1 message", ":", "2 run.queued", "half"),
 		hangUp,
-		refuse(mailroom.Unavailable),
-		refuse(mailroom.RateLimited),
+		refuse(mailroom.CodeUnavailable),
+		refuse(mailroom.CodeRateLimited),
 		sse(t, "2", "2 run.queued", "new", "3 run.started", "3:2 he", "3:5 llo"),
 		sse(t, "3:5", "3:6 !", "4 message", "5 run.completed"),
 		noContent(t, "5"),
@@ -143,7 +143,7 @@ func TestASilentStreamIsMadeAgain(t *testing.T) {
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { at[r.Header.Get("Last-Event-ID")](w, r) }))
 	defer s.Close()
-	c := New(s.URL, "", WithSilence(50*time.Millisecond), WithBackoff(time.Millisecond, time.Millisecond), WithTries(1000))
+	c := New(s.URL, "", WithIdleTimeout(50*time.Millisecond), WithBackoff(time.Millisecond, time.Millisecond), WithMaxAttempts(1000))
 	got, err := follow(t, c, FollowQuery{Thread: "t"})
 	if diff := cmp.Diff([]string{"1 message", "2 run.queued"}, got); diff != "" || err != nil {
 		t.Error(err, diff)
@@ -258,12 +258,12 @@ func TestEachRangeOverFollowBeginsAnew(t *testing.T) {
 }
 
 func TestFollowDoesNotRepeatARefusal(t *testing.T) {
-	c, _ := script(t, refuse(mailroom.NotFound))
-	if _, err := follow(t, c, FollowQuery{Thread: "t"}); mailroom.CodeOf(err) != mailroom.NotFound {
+	c, _ := script(t, refuse(mailroom.CodeNotFound))
+	if _, err := follow(t, c, FollowQuery{Thread: "t"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("%v, want not_found", err)
 	}
 	for _, q := range []FollowQuery{{}, {Thread: "t", After: "yesterday"}} {
-		if _, err := follow(t, c, q); mailroom.CodeOf(err) != mailroom.Invalid {
+		if _, err := follow(t, c, q); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%+v: %v, want invalid", q, err)
 		}
 	}
@@ -272,7 +272,7 @@ func TestFollowDoesNotRepeatARefusal(t *testing.T) {
 func TestFollowTriesAFirstConnectionOnlySoOften(t *testing.T) {
 	c, asked := script(t, hangUp, hangUp, hangUp, hangUp, hangUp)
 	_, err := follow(t, c, FollowQuery{Thread: "t"})
-	if mailroom.CodeOf(err) != mailroom.Unavailable || asked.Load() != 5 {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || asked.Load() != 5 {
 		t.Errorf("%v after %d tries, want unavailable after 5", err, asked.Load())
 	}
 }
@@ -283,9 +283,9 @@ func TestPatienceEnds(t *testing.T) {
 		answers = append(answers, hangUp)
 	}
 	c, asked := script(t, answers...)
-	WithPatience(30 * time.Millisecond)(&c.options)
+	WithRetryTimeout(30 * time.Millisecond)(&c.options)
 	_, err := follow(t, c, FollowQuery{Thread: "t"})
-	if mailroom.CodeOf(err) != mailroom.Unavailable || asked.Load() < 3 {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || asked.Load() < 3 {
 		t.Errorf("%v after %d requests, want unavailable after some", err, asked.Load())
 	}
 	if e, ok := errors.AsType[*mailroom.Error](err); !ok || e.Cause == nil {

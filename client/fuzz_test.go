@@ -102,7 +102,7 @@ func FuzzPlace(f *testing.F) {
 		good := after != "" && after[0] != ':' && after[len(after)-1] != ':' &&
 			strings.Trim(after, "0123456789:") == "" && strings.Count(after, ":") <= 1
 		switch {
-		case err != nil && mailroom.CodeOf(err) != mailroom.Invalid:
+		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
 			t.Errorf("from %q: %v, want invalid", after, err)
 		case err == nil && after != "" && !good:
 			t.Errorf("from %q it was followed", after)
@@ -153,7 +153,7 @@ func FuzzAnswer(f *testing.F) {
 		if !ok || !knownCode(e.Code) || e.Message == "" {
 			t.Fatalf("%d %q gives %#v", a.status, body, err)
 		}
-		if a.status < 300 && e.Code != mailroom.Unavailable {
+		if a.status < 300 && e.Code != mailroom.CodeUnavailable {
 			t.Errorf("%d %q gives the code %s, want unavailable", a.status, body, e.Code)
 		}
 		if e.RetryAfter < 0 || e.RetryAfter > 24*time.Hour {
@@ -179,8 +179,8 @@ func FuzzProblem(f *testing.F) {
 			t.Fatal(err)
 		}
 		out := p.Err(0)
-		if in.Code == mailroom.Internal || !knownCode(in.Code) {
-			if out.Code != mailroom.Internal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
+		if in.Code == mailroom.CodeInternal || !knownCode(in.Code) {
+			if out.Code != mailroom.CodeInternal || len(out.Fields) != 0 || strings.Contains(string(raw), message) && len(message) > 20 {
 				t.Errorf("%+v is told as %s", in, raw)
 			}
 			return

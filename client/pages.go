@@ -63,7 +63,7 @@ func (c *Client) EachEntry(ctx context.Context, thread string, q EntriesQuery) i
 				return
 			}
 			if q.After, err = strconv.ParseInt(*page.Next, 10, 64); err != nil {
-				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.Internal, "the next of a page of entries is no seq: %w", err))
+				yield(mailroom.Entry{}, mailroom.Errorf(mailroom.CodeInternal, "the next of a page of entries is no seq: %w", err))
 				return
 			}
 		}

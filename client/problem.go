@@ -45,26 +45,26 @@ type mapping struct {
 // is its status; every row maps its status back.
 func mappings() []mapping {
 	return []mapping{
-		{mailroom.Invalid, http.StatusUnprocessableEntity},
-		{mailroom.Invalid, http.StatusBadRequest},
-		{mailroom.Invalid, http.StatusMethodNotAllowed},
-		{mailroom.Invalid, http.StatusUnsupportedMediaType},
-		{mailroom.Unauthenticated, http.StatusUnauthorized},
-		{mailroom.Forbidden, http.StatusForbidden},
-		{mailroom.QuotaExceeded, http.StatusForbidden},
-		{mailroom.NotFound, http.StatusNotFound},
-		{mailroom.Conflict, http.StatusConflict},
-		{mailroom.Busy, http.StatusConflict},
-		{mailroom.LeaseLost, http.StatusConflict},
-		{mailroom.Gone, http.StatusGone},
-		{mailroom.TooLarge, http.StatusRequestEntityTooLarge},
-		{mailroom.TooLarge, http.StatusRequestHeaderFieldsTooLarge},
-		{mailroom.RateLimited, http.StatusTooManyRequests},
-		{mailroom.Internal, http.StatusInternalServerError},
-		{mailroom.Unavailable, http.StatusServiceUnavailable},
-		{mailroom.Unavailable, http.StatusBadGateway},
-		{mailroom.Unavailable, http.StatusGatewayTimeout},
-		{mailroom.Unavailable, http.StatusRequestTimeout},
+		{mailroom.CodeInvalid, http.StatusUnprocessableEntity},
+		{mailroom.CodeInvalid, http.StatusBadRequest},
+		{mailroom.CodeInvalid, http.StatusMethodNotAllowed},
+		{mailroom.CodeInvalid, http.StatusUnsupportedMediaType},
+		{mailroom.CodeUnauthenticated, http.StatusUnauthorized},
+		{mailroom.CodeForbidden, http.StatusForbidden},
+		{mailroom.CodeQuotaExceeded, http.StatusForbidden},
+		{mailroom.CodeNotFound, http.StatusNotFound},
+		{mailroom.CodeConflict, http.StatusConflict},
+		{mailroom.CodeBusy, http.StatusConflict},
+		{mailroom.CodeLeaseLost, http.StatusConflict},
+		{mailroom.CodeGone, http.StatusGone},
+		{mailroom.CodeTooLarge, http.StatusRequestEntityTooLarge},
+		{mailroom.CodeTooLarge, http.StatusRequestHeaderFieldsTooLarge},
+		{mailroom.CodeRateLimited, http.StatusTooManyRequests},
+		{mailroom.CodeInternal, http.StatusInternalServerError},
+		{mailroom.CodeUnavailable, http.StatusServiceUnavailable},
+		{mailroom.CodeUnavailable, http.StatusBadGateway},
+		{mailroom.CodeUnavailable, http.StatusGatewayTimeout},
+		{mailroom.CodeUnavailable, http.StatusRequestTimeout},
 	}
 }
 
@@ -87,9 +87,9 @@ func CodeOf(status int) mailroom.Code {
 		}
 	}
 	if status >= 400 && status < 500 {
-		return mailroom.Invalid
+		return mailroom.CodeInvalid
 	}
-	return mailroom.Internal
+	return mailroom.CodeInternal
 }
 
 func knownCode(code mailroom.Code) bool {
@@ -107,14 +107,14 @@ func knownCode(code mailroom.Code) bool {
 func NewProblem(err *mailroom.Error) Problem {
 	p := Problem{Type: "about:blank", Code: err.Code, Detail: err.Message, Status: StatusOf(err.Code), Errors: []ProblemField{}}
 	p.Title = http.StatusText(p.Status)
-	if err.Code == mailroom.Internal || !knownCode(err.Code) {
-		p.Code, p.Detail = mailroom.Internal, "the server failed; its log has the reason under the id of this request"
+	if err.Code == mailroom.CodeInternal || !knownCode(err.Code) {
+		p.Code, p.Detail = mailroom.CodeInternal, "the server failed; its log has the reason under the id of this request"
 		return p
 	}
 	for _, f := range err.Fields {
 		p.Errors = append(p.Errors, ProblemField{Location: f.Location, Message: f.Message, Value: CutValue(f.Value)})
 	}
-	if held, ok := errors.AsType[*mailroom.Held](err.Cause); ok {
+	if held, ok := errors.AsType[*mailroom.ReservedError](err.Cause); ok {
 		for _, r := range held.By {
 			p.Held = append(p.Held, NewReservation(r))
 		}
@@ -136,7 +136,7 @@ func (p Problem) Err(retryAfter time.Duration) *mailroom.Error {
 		e.Fields = append(e.Fields, mailroom.Field(f))
 	}
 	if len(p.Held) > 0 {
-		held := &mailroom.Held{}
+		held := &mailroom.ReservedError{}
 		for _, r := range p.Held {
 			held.By = append(held.By, r.row())
 		}

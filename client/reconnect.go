@@ -42,7 +42,7 @@ func (r *reconnect) progress() {
 // pause waits before the next try, or returns the error to give up with.
 func (r *reconnect) pause(ctx context.Context, err error) error {
 	code := mailroom.CodeOf(err)
-	if code != mailroom.Unavailable && code != mailroom.RateLimited {
+	if code != mailroom.CodeUnavailable && code != mailroom.CodeRateLimited {
 		return err
 	}
 	if r.failures++; r.failures == 1 {

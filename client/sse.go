@@ -88,7 +88,7 @@ func (ev *sseEvent) decode() (Event, error) {
 		return Event{}, nil
 	}
 	if err != nil {
-		return Event{}, mailroom.Errorf(mailroom.Internal, "read an event of the stream: %w", err)
+		return Event{}, mailroom.Errorf(mailroom.CodeInternal, "read an event of the stream: %w", err)
 	}
 	return out, nil
 }

@@ -27,7 +27,7 @@ func checkText(body any) error {
 	}
 	what := fmt.Sprintf("is not valid UTF-8 at byte %d (0x%02x)", good, text[good])
 	return &mailroom.Error{
-		Code: mailroom.Invalid, Message: at + ": " + what,
+		Code: mailroom.CodeInvalid, Message: at + ": " + what,
 		Fields: []mailroom.Field{{Location: at, Message: what, Value: text}},
 	}
 }

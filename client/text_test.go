@@ -13,12 +13,12 @@ func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 	c, asked := script(t) // which nobody may ask
 	_, err := c.Submit(t.Context(), Submit{Text: "caf\xe9"})
 	const want = "body.text: is not valid UTF-8 at byte 3 (0xe9)"
-	if mailroom.CodeOf(err) != mailroom.Invalid || err.Error() != want {
+	if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	for where, in := range map[string]any{
 		"body.parts[1].text":       Edit{Parts: []mailroom.Part{{Text: "good"}, {Text: "\xff"}}},
-		"body.messages[0].text":    Submit{Messages: []Draft{{Text: "\xc3"}}},
+		"body.messages[0].text":    Submit{Messages: []NewMessage{{Text: "\xc3"}}},
 		"body.metadata.color":      Submit{Metadata: map[string]string{"color": "\xed\xa0\x80"}},
 		"body.metadata":            &Submit{Metadata: map[string]string{"\x80": "red"}},
 		"body.options":             Submit{Options: json.RawMessage("\"\xff\"")},
@@ -26,7 +26,7 @@ func TestTextThatIsNotUTF8IsRefusedAndNotReplaced(t *testing.T) {
 		"body.agent":               ThreadPatch{Agent: new("\xff")},
 	} {
 		e, ok := errors.AsType[*mailroom.Error](checkText(in))
-		if !ok || e.Code != mailroom.Invalid || len(e.Fields) != 1 || e.Fields[0].Location != where {
+		if !ok || e.Code != mailroom.CodeInvalid || len(e.Fields) != 1 || e.Fields[0].Location != where {
 			t.Errorf("%+v: got %+v, want invalid at %s", in, e, where)
 		}
 	}

@@ -22,8 +22,8 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 			next(w, r)
 		}
 	}
-	c, _ := script(t, note(hangUp), note(refuse(mailroom.Unavailable)), note(answer(Ticket{ID: "k", State: mailroom.TicketDecided})))
-	k, err := c.Decide(t.Context(), "k/1", Decision{Decision: mailroom.Answer, Answer: json.RawMessage(`{"a":1}`)})
+	c, _ := script(t, note(hangUp), note(refuse(mailroom.CodeUnavailable)), note(answer(Ticket{ID: "k", State: mailroom.TicketDecided})))
+	k, err := c.Decide(t.Context(), "k/1", Decision{Decision: mailroom.VerdictAnswer, Answer: json.RawMessage(`{"a":1}`)})
 	if err != nil || k.State != mailroom.TicketDecided {
 		t.Errorf("decided: %+v, %v", k, err)
 	}
@@ -35,7 +35,7 @@ func TestAnUnansweredDecisionIsRepeated(t *testing.T) {
 	if len(sent) != 3 {
 		t.Errorf("sent %d times, want 3", len(sent))
 	}
-	for _, code := range []mailroom.Code{mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.NotFound} {
+	for _, code := range []mailroom.Code{mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid, mailroom.CodeNotFound} {
 		c, asked := script(t, refuse(code))
 		if _, err := c.Decide(t.Context(), "k", Decision{}); mailroom.CodeOf(err) != code || asked.Load() != 1 {
 			t.Errorf("%s came back as %v after %d requests", code, err, asked.Load())
@@ -56,10 +56,10 @@ func TestTheStreamOfEverythingEndsWhenSomethingWasMissed(t *testing.T) {
 		want mailroom.Code
 		seen int
 	}{
-		"a gap":         {entry + "event: gap\ndata: {}\n\n" + entry, mailroom.Unavailable, 1},
-		"the end":       {entry + ": beat\n\nevent: new\ndata: {}\n\n" + entry, mailroom.Unavailable, 2},
-		"half an event": {entry + "event: entry\ndata: {", mailroom.Unavailable, 1},
-		"no JSON":       {"event: delta\ndata: {\n\n", mailroom.Internal, 0},
+		"a gap":         {entry + "event: gap\ndata: {}\n\n" + entry, mailroom.CodeUnavailable, 1},
+		"the end":       {entry + ": beat\n\nevent: new\ndata: {}\n\n" + entry, mailroom.CodeUnavailable, 2},
+		"half an event": {entry + "event: entry\ndata: {", mailroom.CodeUnavailable, 1},
+		"no JSON":       {"event: delta\ndata: {\n\n", mailroom.CodeInternal, 0},
 	} {
 		c, _ := script(t, events(tc.sent))
 		seen := 0
@@ -73,9 +73,9 @@ func TestTheStreamOfEverythingEndsWhenSomethingWasMissed(t *testing.T) {
 			t.Errorf("%s: %d events, then %v; want %d and %s", name, seen, last, tc.seen, tc.want)
 		}
 	}
-	c, _ := script(t, refuse(mailroom.RateLimited))
+	c, _ := script(t, refuse(mailroom.CodeRateLimited))
 	for _, err := range c.Stream(t.Context()) {
-		if mailroom.CodeOf(err) != mailroom.RateLimited {
+		if mailroom.CodeOf(err) != mailroom.CodeRateLimited {
 			t.Errorf("refused: %v, want rate_limited", err)
 		}
 	}

@@ -60,7 +60,7 @@ type Usage struct {
 
 // Settled reports whether nothing will happen to the run without somebody's
 // doing: it has finished, or it waits.
-func (r *Run) Settled() bool { return r.Status.Finished() || r.Status == mailroom.Waiting }
+func (r *Run) Settled() bool { return r.Status.Finished() || r.Status == mailroom.StatusWaiting }
 
 // Thread is an address with a log and a queue of runs. Status is idle, queued,
 // running or waiting.
@@ -96,7 +96,7 @@ type Submit struct {
 	Thread       string            `json:"thread,omitempty" doc:"Absent or blank: a new thread."`
 	Text         string            `json:"text,omitempty" example:"What is new?" doc:"Instead of one text part."`
 	Parts        []mailroom.Part   `json:"parts,omitempty" nullable:"false"`
-	Messages     []Draft           `json:"messages,omitempty" nullable:"false"`
+	Messages     []NewMessage      `json:"messages,omitempty" nullable:"false"`
 	Agent        string            `json:"agent,omitempty" doc:"Becomes the thread's agent. Default: the thread's, else the server's."`
 	AgentVersion string            `json:"agent_version,omitempty" doc:"Default: the current one."`
 	Mode         mailroom.Mode     `json:"mode,omitempty" doc:"queue (the default), steer, interrupt, latest, collect or reject."`
@@ -112,8 +112,8 @@ type Submit struct {
 	Decisions    []SubmitDecision  `json:"decisions,omitempty" nullable:"false" doc:"Made in the same transaction, on tickets of the thread."`
 }
 
-// Draft is one of several messages of a submit. Either Text or Parts is given.
-type Draft struct {
+// NewMessage is one of several messages of a submit. Either Text or Parts is given.
+type NewMessage struct {
 	Role       mailroom.Role   `json:"role,omitempty" doc:"user (the default) or system."`
 	Text       string          `json:"text,omitempty"`
 	Parts      []mailroom.Part `json:"parts,omitempty" nullable:"false"`

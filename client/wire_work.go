@@ -9,14 +9,14 @@ import (
 
 // ClaimRequest asks for due runs, for a worker from elsewhere.
 type ClaimRequest struct {
-	Worker string          `json:"worker,omitempty" doc:"Id that a claim before it was answered with. Absent: a new worker is registered."`
-	Agents json.RawMessage `json:"agents,omitempty" example:"[\"elsewhere\"]" doc:"Names of agents, or an object with the number of runs wanted of each: [\"coder\"] or {\"coder\": 2}. Needed to register; afterwards a choice of those."`
-	Max    *int            `json:"max,omitempty" minimum:"0" maximum:"1000" example:"0" doc:"Runs wanted at most, 1 by default; 0 only registers."`
-	Wait   string          `json:"wait,omitempty" doc:"How long to wait until something is due: a duration such as 20s, at most 60s. Default: not at all."`
-	Round  int64           `json:"round,omitempty" minimum:"0" doc:"Numbers the worker's claims, from 1, growing. The same number again is answered with what it has claimed. Needed unless max is 0."`
-	Alone  *bool           `json:"alone,omitempty" doc:"A run on its last chance may be among them, true by default: claim none while you have one."`
-	Host   string          `json:"host,omitempty" maxLength:"255" doc:"Where the worker is, to be shown."`
-	PID    int             `json:"pid,omitempty" minimum:"0" doc:"Its process, to be shown."`
+	Worker      string          `json:"worker,omitempty" doc:"Id that a claim before it was answered with. Absent: a new worker is registered."`
+	Agents      json.RawMessage `json:"agents,omitempty" example:"[\"elsewhere\"]" doc:"Names of agents, or an object with the number of runs wanted of each: [\"coder\"] or {\"coder\": 2}. Needed to register; afterwards a choice of those."`
+	Max         *int            `json:"max,omitempty" minimum:"0" maximum:"1000" example:"0" doc:"Runs wanted at most, 1 by default; 0 only registers."`
+	Wait        string          `json:"wait,omitempty" doc:"How long to wait until something is due: a duration such as 20s, at most 60s. Default: not at all."`
+	Round       int64           `json:"round,omitempty" minimum:"0" doc:"Numbers the worker's claims, from 1, growing. The same number again is answered with what it has claimed. Needed unless max is 0."`
+	LastAttempt *bool           `json:"alone,omitempty" doc:"A run on its last chance may be among them, true by default: claim none while you have one."`
+	Host        string          `json:"host,omitempty" maxLength:"255" doc:"Where the worker is, to be shown."`
+	PID         int             `json:"pid,omitempty" minimum:"0" doc:"Its process, to be shown."`
 }
 
 // Claims is the answer to a ClaimRequest. A clock may be wrong: count LeaseMS
@@ -84,37 +84,37 @@ type ClaimedRun struct {
 	Steers []Steer `json:"steers"`
 }
 
-// Append is one durable step of a run.
-type Append struct {
-	Number  int    `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. The same again is answered with the first result."`
-	Step    Step   `json:"step,omitzero"`
-	Message *Said  `json:"message,omitempty" doc:"The message that was being written, whole. Absent: it goes on."`
-	Covers  int64  `json:"covers,omitempty" minimum:"0" doc:"The last of the steered messages that were handed over before."`
-	Effects []Note `json:"effects,omitempty" nullable:"false" maxItems:"100" doc:"Entries of kind effect.intended, effect.settled and effect.unknown. Their bodies have name and input, and result or error; effect and key are filled in."`
+// StepCommit is one durable step of a run.
+type StepCommit struct {
+	Number  int          `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. The same again is answered with the first result."`
+	Step    Step         `json:"step,omitzero"`
+	Message *PartialText `json:"message,omitempty" doc:"The message that was being written, whole. Absent: it goes on."`
+	Covers  int64        `json:"covers,omitempty" minimum:"0" doc:"The last of the steered messages that were handed over before."`
+	Effects []AgentEntry `json:"effects,omitempty" nullable:"false" maxItems:"100" doc:"Entries of kind effect.intended, effect.settled and effect.unknown. Their bodies have name and input, and result or error; effect and key are filled in."`
 }
 
 // Step is what an Append commits.
 type Step struct {
 	Name       string          `json:"name,omitempty" doc:"Of the step entry; absent: there is none."`
-	Entries    []Note          `json:"entries,omitempty" nullable:"false" maxItems:"1000" doc:"Of kind tool.started, tool.finished, or beginning with x."`
+	Entries    []AgentEntry    `json:"entries,omitempty" nullable:"false" maxItems:"1000" doc:"Of kind tool.started, tool.finished, or beginning with x."`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty" doc:"Replaces the run's; a later attempt gets it."`
 	State      json.RawMessage `json:"state,omitempty" doc:"Replaces what the agent keeps for the thread."`
 	Tickets    []Ask           `json:"tickets,omitempty" nullable:"false" maxItems:"1000"`
 	Sends      []Send          `json:"sends,omitempty" nullable:"false"`
 	Usage      *Usage          `json:"usage,omitempty" doc:"Added to the run's."`
 	Progress   float64         `json:"progress,omitempty" minimum:"0" maximum:"1" doc:"How far the run is; 0 leaves it."`
-	Record     bool            `json:"record,omitempty" doc:"It notes a circumstance and is no progress."`
-	Aside      bool            `json:"aside,omitempty" doc:"The message that is being written is no reply: it becomes internal."`
+	NoProgress bool            `json:"record,omitempty" doc:"It notes a circumstance and is no progress."`
+	Internal   bool            `json:"aside,omitempty" doc:"The message that is being written is no reply: it becomes internal."`
 }
 
-// Note is an entry that an agent writes.
-type Note struct {
+// AgentEntry is an entry that an agent writes.
+type AgentEntry struct {
 	Kind string          `json:"kind"`
 	Body json.RawMessage `json:"body" doc:"A JSON object."`
 }
 
-// Said is a message of the agent. Its ID is made up where it is absent.
-type Said struct {
+// PartialText is a message of the agent. Its ID is made up where it is absent.
+type PartialText struct {
 	ID        string `json:"id,omitempty" doc:"As the answers about its text had it; made up where it is absent."`
 	Text      string `json:"text"`
 	Truncated bool   `json:"truncated,omitempty" doc:"It was cut."`
@@ -168,7 +168,7 @@ type TextTaken struct {
 type Settle struct {
 	Number  int              `json:"number" minimum:"1" example:"1" doc:"The run's steps + 1. The same again is answered with the same."`
 	Outcome mailroom.Outcome `json:"outcome" enum:"complete,fail,release,wait"`
-	Message *Said            `json:"message,omitempty" doc:"What was being written: the reply if the outcome is complete, else partial. Absent, with text too: what was kept of it."`
+	Message *PartialText     `json:"message,omitempty" doc:"What was being written: the reply if the outcome is complete, else partial. Absent, with text too: what was kept of it."`
 	Text    string           `json:"text,omitempty" doc:"Instead of message."`
 	Failure *Failure         `json:"failure,omitempty" doc:"Needed with the outcome fail."`
 	Wait    *WaitFor         `json:"wait,omitempty" doc:"Needed with the outcome wait: names of tickets."`

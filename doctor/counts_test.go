@@ -41,7 +41,7 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 			{ID: "b", Owner: "bob", FirstSeq: 1, NextPlace: 1, CreatedAt: at, DeletedAt: at},
 		},
 		Runs: []*mailroom.Run{
-			{ID: "r", Thread: "a", Agent: "x", Status: mailroom.Completed}, {ID: "s", Thread: "b", Agent: "x", Status: mailroom.Failed},
+			{ID: "r", Thread: "a", Agent: "x", Status: mailroom.StatusCompleted}, {ID: "s", Thread: "b", Agent: "x", Status: mailroom.StatusFailed},
 		},
 	}
 	if err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(c) }); err != nil {
@@ -54,7 +54,7 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 		{"right", "", func(mailroom.CountQuery, *mailroom.Counts) {}},
 		{"of a status", `owner "ann" has 1 completed runs of agent "x", by the store's count 2`, func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Agent == "x" && *q.Owner == "ann" {
-				c.Runs[mailroom.Completed]++
+				c.Runs[mailroom.StatusCompleted]++
 			}
 		}},
 		{"of threads", `owner "bob" has 1 threads and 1 runs, by the store's counts 0 and 1`, func(q mailroom.CountQuery, c *mailroom.Counts) {
@@ -64,7 +64,7 @@ func TestCountsThatDifferFromTheRowsAreFound(t *testing.T) {
 		}},
 		{"of what is not there", "by the store's counts 2 and map[completed:1 failed:1 queued:1]", func(q mailroom.CountQuery, c *mailroom.Counts) {
 			if q.Owner == nil {
-				c.Runs[mailroom.Queued]++
+				c.Runs[mailroom.StatusQueued]++
 			}
 		}},
 		{"when the first is due", "by the store's count at 2026", func(q mailroom.CountQuery, c *mailroom.Counts) {

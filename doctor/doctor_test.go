@@ -133,7 +133,7 @@ func TestWhatTheLogHasOfARunThatIsGone(t *testing.T) {
 func TestWhatAPurgedLogHasOfASupersededSteer(t *testing.T) {
 	w := newWard(t)
 	w.submit("t", "old")
-	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.Complete})
+	w.settle(mailroom.Settle{Claim: w.claim("old"), Number: 1, Outcome: mailroom.OutcomeComplete})
 	w.submit("t", "now")
 	w.claim("now")
 	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })

@@ -98,7 +98,7 @@ func submitSomething(ctx context.Context, l *ledger.Ledger, id string) error {
 			mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeCollect,
 			mailroom.ModeLatest, mailroom.ModeInterrupt,
 		}[rand.IntN(7)],
-		Messages: []mailroom.Draft{{Parts: mailroom.Text("do " + id)}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do " + id)}},
 	}
 	if rand.IntN(2) == 0 {
 		in.Key = id
@@ -116,15 +116,15 @@ func runSomething(ctx context.Context, l *ledger.Ledger, round int64) error {
 	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "w", Round: round, Slots: 3, Agents: map[string]int{"a": 3}})
 	for _, w := range work {
 		_, e := l.Steered(ctx, w.Claim)
-		_, e2 := l.Append(ctx, mailroom.Append{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
+		_, e2 := l.Append(ctx, mailroom.StepCommit{Claim: w.Claim, Number: w.Run.Step + 1, Step: mailroom.Step{
 			Name: "step", Sends: []mailroom.Send{{Name: fmt.Sprint("s", w.Claim.Attempt), Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}},
 		}})
-		s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: mailroom.Complete}
+		s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 2, Outcome: mailroom.OutcomeComplete}
 		switch rand.IntN(4) {
 		case 0:
-			s.Outcome, s.Failure = mailroom.Fail, &mailroom.Failure{Class: mailroom.Transient, Err: errors.New("no luck")}
+			s.Outcome, s.Failure = mailroom.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("no luck")}
 		case 1:
-			s.Outcome = mailroom.Release
+			s.Outcome = mailroom.OutcomeRelease
 		}
 		_, e3 := l.Settle(ctx, s)
 		err = errors.Join(err, e, e2, e3)

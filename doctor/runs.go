@@ -70,7 +70,7 @@ func (p *patient) limits(r *mailroom.Run) {
 
 // bounds: failures and crashes that reach theirs make a dead letter.
 func (p *patient) bounds(r *mailroom.Run) {
-	dead := r.Status == mailroom.Failed
+	dead := r.Status == mailroom.StatusFailed
 	for _, x := range []struct {
 		of        string
 		is, bound int
@@ -92,13 +92,13 @@ func (p *patient) bounds(r *mailroom.Run) {
 
 // stop: a run that nobody holds does not stay with a request to stop.
 func (p *patient) stop(r *mailroom.Run) {
-	if r.Stop != "" && (r.Status == mailroom.Queued || r.Status == mailroom.Waiting || r.Status == mailroom.Failed) {
+	if r.Stop != "" && (r.Status == mailroom.StatusQueued || r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusFailed) {
 		p.badRun(Log, r.ID, "run %s was asked to stop (%s) and is %s, not cancelled", r.ID, r.Stop, r.Status)
 	}
-	if r.Status == mailroom.Failed && r.Error == nil {
+	if r.Status == mailroom.StatusFailed && r.Error == nil {
 		p.badRun(Log, r.ID, "run %s failed without an error", r.ID)
 	}
-	if r.Held && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
+	if r.Scheduled && (!r.NeverStarted() && !r.Status.Finished() || r.NotBefore.IsZero()) {
 		p.badRun(Order, r.ID, "run %s is put off until %s, and is %s", r.ID, at(r.NotBefore), r.Status)
 	}
 }
@@ -133,7 +133,7 @@ func (p *patient) compare(r *mailroom.Run, t *tale) {
 		p.badRun(Attempt, r.ID, "run %s is at attempt %d, the log at %d", r.ID, r.Attempt, t.attempt)
 	}
 	failures := t.failures
-	if r.Status == mailroom.Queued && r.Resumes || r.Status == mailroom.Failed || t.parked && r.Failures == 0 {
+	if r.Status == mailroom.StatusQueued && r.Resumes || r.Status == mailroom.StatusFailed || t.parked && r.Failures == 0 {
 		failures = r.Failures // set to 0 when it goes on; a dead letter's are compared with its end
 	}
 	if failures != r.Failures || t.lost != r.Lost {
@@ -159,11 +159,11 @@ func (p *patient) compare(r *mailroom.Run, t *tale) {
 func (p *patient) ending(r *mailroom.Run, t *tale) {
 	end := ""
 	switch {
-	case r.Status == mailroom.Completed:
+	case r.Status == mailroom.StatusCompleted:
 		end = completion(r.Reply, r.Step)
-	case r.Status == mailroom.Failed && r.Error != nil:
+	case r.Status == mailroom.StatusFailed && r.Error != nil:
 		end = failure(r.Error, r.Failures, r.Crashes)
-	case r.Status == mailroom.Cancelled:
+	case r.Status == mailroom.StatusCancelled:
 		end = string(r.Reason)
 	default:
 		return
@@ -202,11 +202,11 @@ func (s state) allows(r *mailroom.Run) bool {
 	case queued:
 		return r.NeverStarted()
 	case running:
-		return r.Status == mailroom.Running
+		return r.Status == mailroom.StatusRunning
 	case back:
-		return r.Status == mailroom.Queued && !r.StartedAt.IsZero() && !r.Resumes
+		return r.Status == mailroom.StatusQueued && !r.StartedAt.IsZero() && !r.Resumes
 	case waiting:
-		return r.Status == mailroom.Waiting || r.Status == mailroom.Queued && r.Resumes
+		return r.Status == mailroom.StatusWaiting || r.Status == mailroom.StatusQueued && r.Resumes
 	case completed, failed, cancelled:
 		return string(r.Status) == s.String()
 	}
@@ -216,7 +216,7 @@ func (s state) allows(r *mailroom.Run) bool {
 // describe is the status of a run with what tells apart the ways to be queued.
 func describe(r *mailroom.Run) string {
 	switch {
-	case r.Status != mailroom.Queued:
+	case r.Status != mailroom.StatusQueued:
 		return string(r.Status)
 	case r.Resumes:
 		return "queued after a wait"
@@ -253,7 +253,7 @@ func (p *patient) partials(r *mailroom.Run) error {
 		return err
 	}
 	p.report.Partials += len(pieces)
-	if len(pieces) > 0 && r.Status != mailroom.Running {
+	if len(pieces) > 0 && r.Status != mailroom.StatusRunning {
 		p.badRun(Partial, r.ID, "run %s is %s and has flushed text", r.ID, r.Status)
 		return nil
 	}
@@ -312,7 +312,7 @@ func (p *patient) key(r *mailroom.Run, known map[string]mailroom.SubmitKey) {
 		p.badRun(Key, r.ID, "key %q of run %s is remembered for message %s, which made run %s", k.Key, r.ID, k.Result.Message, made)
 		return
 	}
-	if k.Result.Thread != p.t.ID || k.Result.Disposition == mailroom.WasQueued && k.Result.Run != r.ID {
+	if k.Result.Thread != p.t.ID || k.Result.Disposition == mailroom.DispositionQueued && k.Result.Run != r.ID {
 		p.badRun(Key, r.ID, "key %q of run %s answers with run %s in thread %q", k.Key, r.ID, k.Result.Run, k.Result.Thread)
 	}
 	if _, seq := submitted(k.Result.Message); seq != k.Result.Seq || seq > p.t.LastSeq {

@@ -206,7 +206,7 @@ func (s *story) message(e mailroom.Entry) {
 	if m.Seq != e.Seq || m.Run != e.Run {
 		s.badRun(Message, e.Run, "message %s at entry %d of run %s says that it is entry %d of run %s", m.ID, e.Seq, e.Run, m.Seq, m.Run)
 	}
-	if m.Role == mailroom.Assistant {
+	if m.Role == mailroom.RoleAssistant {
 		s.moves(e, s.of(e), running, running)
 		return
 	}
@@ -330,7 +330,7 @@ func (s *story) rescheduled(e mailroom.Entry, t *tale) {
 	switch {
 	case body.Reason == "lease_lost":
 		t.lost++
-	case body.Error != nil && body.Error.Class == mailroom.Transient:
+	case body.Error != nil && body.Error.Class == mailroom.ClassTransient:
 		t.failures++
 	}
 }
@@ -348,7 +348,7 @@ func (s *story) ended(e mailroom.Entry, t *tale) {
 		s.decode(e, &body)
 		s.moves(e, t, failed, queued, running, back, waiting)
 		t.end = s.hash(failure(&body.Error, body.Failures, body.Crashes))
-		if body.Error.Class == mailroom.Crashed {
+		if body.Error.Class == mailroom.ClassCrashed {
 			t.lost++
 		}
 	case mailroom.KindCancelled:

@@ -97,7 +97,7 @@ func (p *patient) current(r *mailroom.Run) {
 		p.badRun(Current, r.ID, "the current run %s is %s", r.ID, r.Status)
 	case r.NeverStarted():
 		p.badRun(Current, r.ID, "the current run %s has not started", r.ID)
-	case (t.Worker != "") != (r.Status == mailroom.Running):
+	case (t.Worker != "") != (r.Status == mailroom.StatusRunning):
 		p.badRun(Current, r.ID, "the worker is %q while the current run %s is %s", t.Worker, r.ID, r.Status)
 	}
 	if p.story.open != t.Current {
@@ -129,27 +129,27 @@ func (p *patient) claim() {
 
 // due recomputes the scheduling columns with the function that sets them.
 func (p *patient) due(current *mailroom.Run) error {
-	loaded := mailroom.Load(p.t)
+	loaded := mailroom.NewThreadState(p.t)
 	if current != nil {
-		loaded.Adopt(current)
+		loaded.AddRun(current)
 		if current.Asked > 0 {
 			tickets, err := p.r.Tickets(mailroom.TicketQuery{Runs: []string{current.ID}})
 			if err != nil {
 				return err
 			}
 			for _, k := range tickets {
-				loaded.AdoptTicket(k)
+				loaded.AddTicket(k)
 			}
 		}
 	}
 	queue := false
-	for _, set := range []mailroom.RunSet{mailroom.QueueRuns, mailroom.HeldRuns} {
+	for _, set := range []mailroom.RunSet{mailroom.RunsQueued, mailroom.RunsScheduled} {
 		rows, err := p.r.Runs(mailroom.RunQuery{Thread: p.t.ID, Set: set, Limit: 1})
 		if err != nil {
 			return err
 		}
-		loaded.Fill(set, rows, true) // the function looks at the first ones only
-		queue = queue || set == mailroom.QueueRuns && len(rows) > 0
+		loaded.SetQueue(set, rows, true) // the function looks at the first ones only
+		queue = queue || set == mailroom.RunsQueued && len(rows) > 0
 	}
 	want, heldAt := loaded.Expected(p.now)
 	if !p.t.HeldAt.Equal(heldAt) {
@@ -158,7 +158,7 @@ func (p *patient) due(current *mailroom.Run) error {
 	got := p.t.Due
 	timed := current != nil || !queue // else any time since the queue began is right
 	if got.At.IsZero() != want.At.IsZero() || got.Agent != want.Agent || got.Priority != want.Priority ||
-		got.Alone != want.Alone || timed && !got.At.Equal(want.At) || got.At.After(p.now) && !timed {
+		got.LastAttempt != want.LastAttempt || timed && !got.At.Equal(want.At) || got.At.After(p.now) && !timed {
 		p.bad(Due, "by its row %s, by the runs %s", due(got), due(want))
 	}
 	return nil
@@ -172,7 +172,7 @@ func due(d mailroom.Due) string {
 		return fmt.Sprintf("the claim ends at %s", at(d.At))
 	}
 	alone := ""
-	if d.Alone {
+	if d.LastAttempt {
 		alone = ", on its last chance"
 	}
 	return fmt.Sprintf("a run of agent %q with priority %d%s is due at %s", d.Agent, d.Priority, alone, at(d.At))

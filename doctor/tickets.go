@@ -65,7 +65,7 @@ func (p *patient) ticket(k *mailroom.Ticket, r *mailroom.Run) {
 	if k.Digest != asked.Digest() {
 		bad("ticket %s has the digest %s, what it asks has %s", k.ID, k.Digest, asked.Digest())
 	}
-	if k.Kind == mailroom.Timer && k.ExpiresAt == nil {
+	if k.Kind == mailroom.TicketTimer && k.ExpiresAt == nil {
 		bad("ticket %s is a timer without a time", k.ID)
 	}
 	p.decision(k, bad)
@@ -96,10 +96,10 @@ func (p *patient) decision(k *mailroom.Ticket, bad func(format string, args ...a
 
 func fits(k *mailroom.Ticket) bool {
 	switch k.Decision {
-	case mailroom.Approve, mailroom.Deny:
-		return k.Kind == mailroom.Approval
-	case mailroom.Answer:
-		return k.Kind != mailroom.Timer && (k.Kind != mailroom.Approval || k.Answers)
+	case mailroom.VerdictApprove, mailroom.VerdictDeny:
+		return k.Kind == mailroom.TicketApproval
+	case mailroom.VerdictAnswer:
+		return k.Kind != mailroom.TicketTimer && (k.Kind != mailroom.TicketApproval || k.Answers)
 	}
 	return false
 }
@@ -107,13 +107,13 @@ func fits(k *mailroom.Ticket) bool {
 // waits: a parked run says what for, and something of it is still open; a run
 // that is not parked waits for nothing, but for one that is about to go on.
 func (p *patient) waits(r *mailroom.Run) error {
-	if r.Resumes && r.Status != mailroom.Queued {
+	if r.Resumes && r.Status != mailroom.StatusQueued {
 		p.badRun(Wait, r.ID, "run %s is %s and about to go on after a wait", r.ID, r.Status)
 	}
-	if r.Wait != nil && r.Status != mailroom.Waiting && !r.Resumes {
+	if r.Wait != nil && r.Status != mailroom.StatusWaiting && !r.Resumes {
 		p.badRun(Wait, r.ID, "run %s is %s and waits for %q", r.ID, r.Status, r.Wait.Names)
 	}
-	if r.Wait == nil && r.Status == mailroom.Waiting {
+	if r.Wait == nil && r.Status == mailroom.StatusWaiting {
 		p.badRun(Wait, r.ID, "run %s is waiting for nothing", r.ID)
 	}
 	if r.Status.Finished() || r.Asked == 0 && r.Wait == nil {
@@ -127,11 +127,11 @@ func (p *patient) waits(r *mailroom.Run) error {
 	var children []string
 	for _, k := range tickets {
 		states[k.Name] = k.State
-		if k.State == mailroom.TicketOpen && k.Kind == mailroom.Child {
+		if k.State == mailroom.TicketOpen && k.Kind == mailroom.TicketChildren {
 			children = append(children, k.Name)
 		}
 	}
-	if r.Status == mailroom.Waiting && r.Wait != nil {
+	if r.Status == mailroom.StatusWaiting && r.Wait != nil {
 		p.parked(r, states)
 	}
 	return p.children(r, children)
@@ -155,7 +155,7 @@ func (p *patient) children(r *mailroom.Run, open []string) error {
 		return nil
 	}
 	rows, err := p.r.Runs(mailroom.RunQuery{
-		Parent: r.ID, Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting},
+		Parent: r.ID, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 	})
 	if err != nil {
 		return err

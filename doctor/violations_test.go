@@ -73,15 +73,15 @@ func (r *rows) cutAfterwards(run string) {
 
 func runViolations() []violation {
 	return []violation{
-		{"another status", func(r *rows) { r.run("done").Status = mailroom.Cancelled }, doctor.Log, "run done is cancelled, the log leaves it completed"},
+		{"another status", func(r *rows) { r.run("done").Status = mailroom.StatusCancelled }, doctor.Log, "run done is cancelled, the log leaves it completed"},
 		{"a queued run that ran", func(r *rows) { r.run("q1").StartedAt = time.Now() }, doctor.Log, "run q1 is queued between attempts, the log leaves it queued"},
 		{"another reply", func(r *rows) { other := "ill"; r.run("done").Reply = &other }, doctor.Log, "run done is completed with another reply"},
 		{"another error", func(r *rows) { r.run("dead").Error.Message = "yes" }, doctor.Log, "run dead is failed with another reply, error or reason"},
 		{"no error", func(r *rows) { r.run("dead").Error = nil }, doctor.Log, "run dead failed without an error"},
-		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.BySupersede }, doctor.Log, "run off is cancelled with another"},
+		{"another reason", func(r *rows) { r.run("off").Reason = mailroom.ReasonSuperseded }, doctor.Log, "run off is cancelled with another"},
 		{"another start", func(r *rows) { r.run("done").StartedAt = time.Now() }, doctor.Log, "the log says otherwise"},
-		{"a stop that nobody obeys", func(r *rows) { r.run("q1").Stop = mailroom.ByCancel }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},
-		{"a stop that nobody asked for", func(r *rows) { r.run("now").Stop = mailroom.ByCancel }, doctor.Log, `run now has the request to stop "cancelled", the log has ""`},
+		{"a stop that nobody obeys", func(r *rows) { r.run("q1").Stop = mailroom.ReasonCancelled }, doctor.Log, "run q1 was asked to stop (cancelled) and is queued"},
+		{"a stop that nobody asked for", func(r *rows) { r.run("now").Stop = mailroom.ReasonCancelled }, doctor.Log, `run now has the request to stop "cancelled", the log has ""`},
 		{"older than its log", func(r *rows) { r.run("done").FirstSeq = 0 }, doctor.Log, "run done begins at 0, before the first entry kept, 1"},
 		{"another attempt", func(r *rows) { r.run("now").Attempt = 3 }, doctor.Attempt, "run now is at attempt 3, the log at 2"},
 		{"a failure of its own", func(r *rows) { r.run("now").Failures = 1 }, doctor.Attempt, "has 1 failures and 0 lost claims, the log tells of 0 and 0"},
@@ -91,7 +91,7 @@ func runViolations() []violation {
 		{"a step of the future", func(r *rows) { r.run("now").LastStep.Attempt = 9 }, doctor.Attempt, "remembers step 1 of attempt 9"},
 		{"a place twice", func(r *rows) { r.run("q1").Place = r.run("q2").Place }, doctor.Order, "have the same place"},
 		{"a place of the future", func(r *rows) { r.run("q1").Place = 99 }, doctor.Order, "run q1 has place 99, the next one of the thread is"},
-		{"put off and running", func(r *rows) { r.run("now").Held = true }, doctor.Order, "run now is put off until no time, and is running"},
+		{"put off and running", func(r *rows) { r.run("now").Scheduled = true }, doctor.Order, "run now is put off until no time, and is running"},
 		{"another's message", func(r *rows) { r.run("q1").Inputs[0].Seq = 1 }, doctor.Message, "at entry 1, which is another"},
 		{"started for another message", func(r *rows) { r.run("done").Inputs = r.run("q1").Inputs }, doctor.Message, "was started with other messages"},
 		{"started without its messages", func(r *rows) { r.run("done").Started = false }, doctor.Message, "says that it has its messages: false"},
@@ -173,9 +173,9 @@ func ticketViolations() []violation {
 		{"not counted", func(r *rows) { r.run("now").Asked = 0 }, doctor.Ticket, "run now says that it opened 0 tickets, the log tells of 1"},
 		{"decided without an entry", func(r *rows) {
 			k, now := r.ticket("now", "ok"), time.Now()
-			k.State, k.Decision, k.DecidedAt = mailroom.TicketDecided, mailroom.Deny, &now
+			k.State, k.Decision, k.DecidedAt = mailroom.TicketDecided, mailroom.VerdictDeny, &now
 		}, doctor.Ticket, "of run now is decided, deny, the log leaves it open"},
-		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.Deny }, doctor.Ticket, "is decided, deny, the log leaves it decided, approve"},
+		{"decided the other way", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictDeny }, doctor.Ticket, "is decided, deny, the log leaves it decided, approve"},
 		{"decided twice", func(r *rows) {
 			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
 			r.another(mailroom.KindTicketDecided, "now", 2, mailroom.TicketDecision{Ticket: mailroom.TicketID("now", "ok")})
@@ -195,9 +195,9 @@ func ticketViolations() []violation {
 		}, doctor.Ticket, "after it expired at"},
 		{"decided at no time", func(r *rows) { r.ticket("done", "ok").DecidedAt = nil }, doctor.Ticket, "is decided, at no time"},
 		{"open and decided", func(r *rows) { now := time.Now(); r.ticket("now", "ok").DecidedAt = &now }, doctor.Ticket, "is open, and was decided at"},
-		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.Answer }, doctor.Ticket, `of kind approval has the decision "answer"`},
+		{"a decision that does not fit", func(r *rows) { r.ticket("done", "ok").Decision = mailroom.VerdictAnswer }, doctor.Ticket, `of kind approval has the decision "answer"`},
 		{"another question than was shown", func(r *rows) { r.ticket("now", "ok").Prompt = "may I not?" }, doctor.Ticket, "has the digest"},
-		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.Timer, nil }, doctor.Ticket, "is a timer without a time"},
+		{"a timer without a time", func(r *rows) { k := r.ticket("now", "ok"); k.Kind, k.ExpiresAt = mailroom.TicketTimer, nil }, doctor.Ticket, "is a timer without a time"},
 		{"parked for nothing", func(r *rows) { r.run("parent").Wait = nil }, doctor.Wait, "run parent is waiting for nothing"},
 		{"parked for what nobody asks", func(r *rows) { r.run("parent").Wait.Names[0] = "yes" }, doctor.Wait, `is waiting for "yes", which it does not ask`},
 		{"parked although it may go on", func(r *rows) {
@@ -206,7 +206,7 @@ func ticketViolations() []violation {
 		}, doctor.Wait, "which has come"},
 		{"waits and is not parked", func(r *rows) { r.run("q1").Wait = &mailroom.Wait{Names: []string{"x"}} }, doctor.Wait, `run q1 is queued and waits for ["x"]`},
 		{"goes on and is over", func(r *rows) { r.run("done").Resumes = true }, doctor.Wait, "run done is completed and about to go on"},
-		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.Completed }, doctor.Child, `waits for the child "help" of run parent, and there is none`},
+		{"a child that has ended", func(r *rows) { r.run(mailroom.DeriveID("send", "parent", "help")).Status = mailroom.StatusCompleted }, doctor.Child, `waits for the child "help" of run parent, and there is none`},
 		{"a child that nobody waits for", func(r *rows) {
 			r.run(mailroom.DeriveID("send", "parent", "help")).Caller.Name = "other"
 		}, doctor.Child, `is the child "other" of run parent, which has no ticket for it`},

@@ -57,7 +57,7 @@ func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
 	w.t.Helper()
 	in := mailroom.Submit{
 		Thread: thread, Run: run, Sender: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
-		Messages: []mailroom.Draft{{Parts: mailroom.Text("do " + run)}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do " + run)}},
 	}
 	for _, f := range change {
 		f(&in)
@@ -69,9 +69,9 @@ func (w *ward) submit(thread, run string, change ...func(*mailroom.Submit)) {
 // backlog makes a thread with n runs in its queue, in one transaction.
 func (w *ward) backlog(thread string, n int) {
 	w.t.Helper()
-	l := mailroom.Load(&mailroom.Thread{ID: thread})
+	l := mailroom.NewThreadState(&mailroom.Thread{ID: thread})
 	for i := range n {
-		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []mailroom.Draft{{Parts: mailroom.Text("do")}}}
+		in := mailroom.Submit{Thread: thread, Run: fmt.Sprint("r", i), Agent: "a", Owner: "ann", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("do")}}}
 		_, err := l.Submit(in, time.Now().UTC().Truncate(time.Microsecond))
 		w.must(err)
 	}
@@ -94,7 +94,7 @@ func (w *ward) claim(run string) mailroom.Claim {
 
 func (w *ward) step(c mailroom.Claim, n int, s mailroom.Step) {
 	w.t.Helper()
-	_, err := w.Append(w.t.Context(), mailroom.Append{Claim: c, Number: n, Step: s})
+	_, err := w.Append(w.t.Context(), mailroom.StepCommit{Claim: c, Number: n, Step: s})
 	w.must(err)
 }
 
@@ -105,7 +105,7 @@ func (w *ward) settle(s mailroom.Settle) {
 }
 
 func approval(name string) mailroom.Ask {
-	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?", After: time.Hour}
+	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?", After: time.Hour}
 }
 
 // reserve makes the project.
@@ -132,17 +132,17 @@ func (w *ward) fill() *ward {
 	w.step(c, 1, mailroom.Step{Name: "look", Sends: []mailroom.Send{{Name: "tell", Thread: "far", Agent: "b", Parts: mailroom.Text("hi")}}})
 	ask := approval("ok")
 	w.step(c, 2, mailroom.Step{Tickets: []mailroom.Ask{ask}})
-	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.Approve, Digest: ask.Digest(), By: "ann"})
+	_, err := w.Decide(ctx, mailroom.Decision{Ticket: mailroom.TicketID("done", "ok"), Verdict: mailroom.VerdictApprove, Digest: ask.Digest(), By: "ann"})
 	w.must(err)
-	w.settle(mailroom.Settle{Claim: c, Number: 3, Outcome: mailroom.Complete, Message: &mailroom.Said{ID: "done.1-1", Text: "well"}})
+	w.settle(mailroom.Settle{Claim: c, Number: 3, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "done.1-1", Text: "well"}})
 	w.submit("t", "dead")
-	w.settle(mailroom.Settle{Claim: w.claim("dead"), Number: 1, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}})
+	w.settle(mailroom.Settle{Claim: w.claim("dead"), Number: 1, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}})
 	w.submit("t", "off")
 	_, err = w.Cancel(ctx, "off", "ann")
 	w.must(err)
 	w.submit("t", "now")
 	c = w.claim("now")
-	w.settle(mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.Release})
+	w.settle(mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeRelease})
 	c = w.claim("now")
 	w.step(c, 1, mailroom.Step{Tickets: []mailroom.Ask{approval("ok")}})
 	w.submit("t", "aside", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
@@ -155,7 +155,7 @@ func (w *ward) fill() *ward {
 	c = w.claim("parent")
 	w.step(c, 1, mailroom.Step{Sends: []mailroom.Send{{Name: "help", Thread: "kid", Agent: "b", Parts: mailroom.Text("help"), Answer: mailroom.AnswerWait}}})
 	w.settle(mailroom.Settle{
-		Claim: c, Number: 2, Outcome: mailroom.Park, Asks: []mailroom.Ask{approval("ok")},
+		Claim: c, Number: 2, Outcome: mailroom.OutcomePark, Asks: []mailroom.Ask{approval("ok")},
 		Wait: &mailroom.Wait{Names: []string{"ok", "help"}},
 	})
 	w.reserve()

@@ -136,7 +136,7 @@ func (m *bench) submit(rate int, begin time.Time) {
 		asked := time.Now()
 		_, err := m.ledger.Submit(context.Background(), mailroom.Submit{
 			Thread: fmt.Sprint("thread-", n%int64(m.threads)), Agent: "a", SetAgent: true,
-			Messages: []mailroom.Draft{{Parts: mailroom.Text("what is the answer to this question?")}},
+			Messages: []mailroom.NewMessage{{Parts: mailroom.Text("what is the answer to this question?")}},
 			Origin:   mailroom.Origin{Via: "user", Sender: "bench"}, Sender: "bench",
 		})
 		m.must(err)

@@ -20,7 +20,7 @@ func (e *Engine) stand(ctx context.Context) {
 	e.crew.Go(func() {
 		defer recovery.Handle(e.options.Log, "the standing claim", func(p *recovery.Panic) { e.stood <- p })
 		defer leave()
-		e.stood <- e.ledger.Stand(ctx, e.slots)
+		e.stood <- e.ledger.Subscribe(ctx, e.slots)
 	})
 }
 

@@ -29,7 +29,7 @@ func TestTwoEnginesOverOneLedgerShareTheWork(t *testing.T) {
 		}
 		h.wait(10 * time.Second)
 		for _, out := range runs {
-			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 				t.Errorf("got attempt %d, want 1", r.Attempt)
 			}
 		}
@@ -54,7 +54,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 		lost := false
 		p.line.onWrite(nil, func(c *mailroom.Changes) error {
 			for _, r := range c.Runs {
-				if r.Status == mailroom.Running && !lost {
+				if r.Status == mailroom.StatusRunning && !lost {
 					lost = true
 					return unknown()
 				}
@@ -70,7 +70,7 @@ func TestClaimWhoseAnswerWasLostIsReleasedByARenewal(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 		h.wait(time.Second)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Failures != 0 || r.Crashes != 0 {
 			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
 		}
@@ -99,7 +99,7 @@ func TestClaimThatComesForALostLeaseIsGivenBack(t *testing.T) {
 		h.wait(time.Second)
 		p.line.thaw()
 		h.wait(10 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
 			t.Errorf("entered at attempts: %s", diff)
 		}
@@ -128,7 +128,7 @@ func TestRestartAfterAKillDoesNotWaitForTheLease(t *testing.T) {
 			t.Errorf("the run started after %v, want at once", took)
 		}
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 1 {
 			t.Errorf("got attempt %d, crashes %d, want 2 and 1", r.Attempt, r.Crashes)
 		}
 	})
@@ -179,6 +179,6 @@ func TestStoreThatFailsIsNotAskedInARush(t *testing.T) {
 			t.Errorf("got %d tries in 10 s", tries)
 		}
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }

@@ -30,7 +30,7 @@ func asker(any bool, asks ...mailroom.Ask) mailroom.AgentFunc {
 
 func (h *house) wantReply(run, want string) {
 	h.t.Helper()
-	r := h.status(run, mailroom.Completed)
+	r := h.status(run, mailroom.StatusCompleted)
 	if r.Reply == nil || *r.Reply != want {
 		h.t.Errorf("got reply %v, want %q", r.Reply, want)
 	}
@@ -42,10 +42,10 @@ func TestADecisionResumesTheRunAfterARestart(t *testing.T) {
 		before := h.elsewhere(o)
 		out := h.send("t", "deploy")
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Waiting)
+		h.status(out.Run, mailroom.StatusWaiting)
 		before.kill()
 		h.wait(time.Hour)
-		h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+		h.decide(h.ticket(out.Run, "go"), mailroom.VerdictApprove)
 		h.elsewhere(o)
 		h.wait(time.Second)
 		h.wantReply(out.Run, "go decided approve;")
@@ -64,7 +64,7 @@ func TestTwoDecisionsAtOnceResumeTheRunOnce(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			k := h.ticket(out.Run, name)
 			both.Go(func() {
-				_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest})
+				_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
 				h.expect(err)
 			})
 		}
@@ -82,7 +82,7 @@ func TestAnyOneOfTheTicketsResumesTheRun(t *testing.T) {
 		h.serve(asker(true, approval("one"), approval("two")))
 		out := h.send("t", "deploy")
 		h.wait(time.Minute)
-		h.decide(h.ticket(out.Run, "two"), mailroom.Deny)
+		h.decide(h.ticket(out.Run, "two"), mailroom.VerdictDeny)
 		h.wait(time.Second)
 		h.wantReply(out.Run, "one open ;two decided deny;")
 		if k := h.ticket(out.Run, "one"); k.State != mailroom.TicketVoid {
@@ -100,9 +100,9 @@ func TestAnExpiredApprovalResumesTheRunWithoutApproving(t *testing.T) {
 		h.wait(time.Hour + 2*time.Second)
 		h.wantReply(out.Run, "go expired ;")
 		k := h.ticket(out.Run, "go")
-		_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest})
-		if code := mailroom.CodeOf(err); code != mailroom.Gone {
-			t.Errorf("got %v, want code %s", err, mailroom.Gone)
+		_, err := h.ledger.Decide(context.Background(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest})
+		if code := mailroom.CodeOf(err); code != mailroom.CodeGone {
+			t.Errorf("got %v, want code %s", err, mailroom.CodeGone)
 		}
 	})
 }
@@ -126,10 +126,10 @@ func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
 				})
 				out := h.send("t", "deploy")
 				h.wait(time.Minute)
-				h.status(out.Run, mailroom.Waiting)
-				h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+				h.status(out.Run, mailroom.StatusWaiting)
+				h.decide(h.ticket(out.Run, "go"), mailroom.VerdictApprove)
 				h.wait(time.Second)
-				h.status(out.Run, mailroom.Completed)
+				h.status(out.Run, mailroom.StatusCompleted)
 			})
 		})
 	}
@@ -138,16 +138,16 @@ func TestAfterWaitEveryCallFailsAndTheRunParksWhateverItReturns(t *testing.T) {
 func TestAWaitRefusesABadQuestionAtOnce(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			for _, asks := range [][]mailroom.Ask{nil, {{Name: "unasked"}}, {{Name: "t", Kind: mailroom.Timer}}} {
-				if _, err := s.Wait(ctx, false, asks...); mailroom.CodeOf(err) != mailroom.Invalid {
-					t.Errorf("%+v: got %v, want code %s", asks, err, mailroom.Invalid)
+			for _, asks := range [][]mailroom.Ask{nil, {{Name: "unasked"}}, {{Name: "t", Kind: mailroom.TicketTimer}}} {
+				if _, err := s.Wait(ctx, false, asks...); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+					t.Errorf("%+v: got %v, want code %s", asks, err, mailroom.CodeInvalid)
 				}
 			}
 			return nil
 		})
 		out := h.send("t", "ask")
 		h.wait(time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -166,7 +166,7 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 		}
 		h.wait(time.Minute)
 		waiting := query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-			return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Waiting}})
+			return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusWaiting}})
 		})
 		if len(waiting) != n {
 			t.Fatalf("%d runs wait, want %d", len(waiting), n)
@@ -179,9 +179,9 @@ func TestAParkedRunHoldsNoSlotAndNoGoroutine(t *testing.T) {
 				t.Errorf("thread %s: held by %q, due at %v; a parked run is neither", row.ID, row.Worker, row.Due.At)
 			}
 		}
-		h.decide(h.ticket(outs[n/2].Run, "go"), mailroom.Approve)
+		h.decide(h.ticket(outs[n/2].Run, "go"), mailroom.VerdictApprove)
 		h.wait(time.Second)
-		h.status(outs[n/2].Run, mailroom.Completed)
+		h.status(outs[n/2].Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -198,13 +198,13 @@ func TestARunKeepsTheVersionItIsPinnedTo(t *testing.T) {
 		h.elsewhere(engine.Options{Agents: map[string]engine.Agent{
 			"a": {Agent: say("the new one"), Version: "v2", Kept: map[string]mailroom.Agent{"v1": ask}},
 		}})
-		h.decide(h.ticket(kept.Run, "go"), mailroom.Approve)
+		h.decide(h.ticket(kept.Run, "go"), mailroom.VerdictApprove)
 		lost, now := h.send("u", "deploy", pin("v0")), h.send("v", "deploy", pin("v2"))
 		h.wait(time.Minute)
 		h.wantReply(kept.Run, "go decided approve;")
 		h.wantReply(now.Run, "the new one")
-		r := h.status(lost.Run, mailroom.Failed)
-		if r.Error.Class != mailroom.Permanent || r.Attempt != 1 {
+		r := h.status(lost.Run, mailroom.StatusFailed)
+		if r.Error.Class != mailroom.ClassPermanent || r.Attempt != 1 {
 			t.Errorf("got %+v after %d attempts, want a permanent error after one", r.Error, r.Attempt)
 		}
 	})

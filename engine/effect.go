@@ -35,7 +35,7 @@ func (s *session) Do(ctx context.Context, e mailroom.Effect, f func(ctx context.
 		eff.state.EffectEntry = body
 	}
 	if eff.state.Input != body.Input {
-		return nil, mailroom.Errorf(mailroom.Conflict, "effect %q was begun with other input", e.Name)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was begun with other input", e.Name)
 	}
 	for {
 		switch {
@@ -108,12 +108,12 @@ func (s *session) askAbout(ctx context.Context, e mailroom.Effect, eff *effect) 
 		return false, err
 	}
 	switch k := tickets[0]; k.Decision {
-	case mailroom.Approve:
+	case mailroom.VerdictApprove:
 		return true, nil
-	case mailroom.Answer:
+	case mailroom.VerdictAnswer:
 		return false, s.record(eff, mailroom.KindEffectSettled, k.Answer, nil)
 	}
-	return false, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("effect %q is unknown, and was not allowed to be repeated", e.Name)}
+	return false, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("effect %q is unknown, and was not allowed to be repeated", e.Name)}
 }
 
 // waitInTurn asks one question and waits for its answer, as the one user of the session.
@@ -174,8 +174,8 @@ func (s *session) record(eff *effect, kind string, value json.RawMessage, failed
 		return fmt.Errorf("encode effect %q: %w", body.Name, err)
 	}
 	// A call that failed is no progress: an outage that it met goes on.
-	step := mailroom.Step{Record: kind != mailroom.KindEffectSettled || failed != nil}
-	if err := s.append(step, []mailroom.Note{{Kind: kind, Body: raw}}); err != nil {
+	step := mailroom.Step{NoProgress: kind != mailroom.KindEffectSettled || failed != nil}
+	if err := s.append(step, []mailroom.AgentEntry{{Kind: kind, Body: raw}}); err != nil {
 		return err
 	}
 	eff.state.EffectEntry, eff.state.Last = body, kind

@@ -63,9 +63,9 @@ func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
 		reply  string
 		calls  int
 	}{
-		mailroom.Approve: {mailroom.Completed, `"again"`, 1},
-		mailroom.Answer:  {mailroom.Completed, `"answered"`, 0},
-		mailroom.Deny:    {mailroom.Failed, "", 0},
+		mailroom.VerdictApprove: {mailroom.StatusCompleted, `"again"`, 1},
+		mailroom.VerdictAnswer:  {mailroom.StatusCompleted, `"answered"`, 0},
+		mailroom.VerdictDeny:    {mailroom.StatusFailed, "", 0},
 	} {
 		t.Run(string(verdict), func(t *testing.T) {
 			inHouse(t, func(h *house) {
@@ -82,11 +82,11 @@ func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
 					return s.Stream(ctx, string(v))
 				})
 				h.wait(time.Minute)
-				h.status(out.Run, mailroom.Waiting)
+				h.status(out.Run, mailroom.StatusWaiting)
 				h.wantEffects("t", "intended pay", "unknown pay")
 				k := h.ticket(out.Run, "effect:pay#1")
 				d := mailroom.Decision{Ticket: k.ID, Verdict: verdict, Digest: k.Digest, By: "anna"}
-				if verdict == mailroom.Answer {
+				if verdict == mailroom.VerdictAnswer {
 					d.Answer = json.RawMessage(`"answered"`)
 				}
 				_, err := h.ledger.Decide(context.Background(), d)
@@ -99,7 +99,7 @@ func TestACrashInAnEffectIsUnknownAndAsks(t *testing.T) {
 				if want.reply != "" && (r.Reply == nil || *r.Reply != want.reply) {
 					t.Errorf("got %+v, want reply %s", r, want.reply)
 				}
-				if want.status == mailroom.Failed && (r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, "pay")) {
+				if want.status == mailroom.StatusFailed && (r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "pay")) {
 					t.Errorf("got error %+v, want a permanent one that names the effect", r.Error)
 				}
 			})
@@ -120,7 +120,7 @@ func TestACrashInAnIdempotentEffectCallsAgainWithTheSameKey(t *testing.T) {
 			return err
 		})
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		h.wantEffects("t", "intended pay", "unknown pay", "intended pay", "settled pay")
 		keys := map[string]bool{key: true}
 		for _, e := range h.entries("t", mailroom.KindEffectIntended) {
@@ -152,7 +152,7 @@ func TestACrashInAReconciledEffectAsksTheWorld(t *testing.T) {
 			if happened {
 				want, n = `"found"`, 0
 			}
-			if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != want || calls != n {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != want || calls != n {
 				t.Errorf("happened %v: got %d calls, %+v", happened, calls, r)
 			}
 		})
@@ -173,7 +173,7 @@ func TestAnErrorOfAnEffectIsNotRemembered(t *testing.T) {
 		})
 		out := h.send("t", "pay")
 		h.wait(time.Minute)
-		if r := h.status(out.Run, mailroom.Completed); calls != 3 || r.Failures != 2 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); calls != 3 || r.Failures != 2 {
 			t.Errorf("got %d calls, %d failures", calls, r.Failures)
 		}
 		h.wantEffects("t", "intended pay", "settled pay", "intended pay", "settled pay", "intended pay", "settled pay")
@@ -186,7 +186,7 @@ func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			_, err := s.Do(ctx, mailroom.Effect{Name: "tell"}, func(context.Context, string) (json.RawMessage, error) {
 				if calls++; calls < 100 && time.Now().Before(up) { // a storm is long enough then
-					return nil, &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("nobody is there")}
+					return nil, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("nobody is there")}
 				}
 				return nil, nil
 			})
@@ -194,7 +194,7 @@ func TestAnOutageThatAnEffectMeetsIsAnOutage(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(time.Hour + 7*time.Minute)
-		if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
 			t.Errorf("got %d failures in %d attempts, want none, and no storm", r.Failures, r.Attempt)
 		}
 	})
@@ -210,14 +210,14 @@ func TestTheSameEffectWithOtherInputIsAConflict(t *testing.T) {
 			}
 			h.expect(do(`{"sum":1}`))
 			h.expect(do(`{ "sum": 1 }`))
-			if code := mailroom.CodeOf(do(`{"sum":2}`)); code != mailroom.Conflict {
-				t.Errorf("got code %q, want %q", code, mailroom.Conflict)
+			if code := mailroom.CodeOf(do(`{"sum":2}`)); code != mailroom.CodeConflict {
+				t.Errorf("got code %q, want %q", code, mailroom.CodeConflict)
 			}
 			return nil
 		})
 		out := h.send("t", "pay")
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		h.wantEffects("t", "intended pay", "settled pay")
 	})
 }
@@ -239,7 +239,7 @@ func TestAValueThatIsTooLargeIsSettledWithoutIt(t *testing.T) {
 		})
 		out := h.send("t", "read")
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		if calls != 1 || len(got) != 2 || !bytes.Equal(got[0], big) || got[1] != nil {
 			t.Errorf("got %d calls and %d values; want the value at first, none later", calls, len(got))
 		}
@@ -257,7 +257,7 @@ func TestAnUnknownEffectWithALargeInputAsksAllTheSame(t *testing.T) {
 		})
 		out := h.send("t", "pay")
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Waiting)
+		h.status(out.Run, mailroom.StatusWaiting)
 	})
 }
 
@@ -298,10 +298,10 @@ func TestConcurrentEffectsAreExactAlsoWhenOneOfThemParks(t *testing.T) {
 		})
 		out := h.send("t", "all")
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Waiting)
-		h.decide(h.ticket(out.Run, "effect:e3#1"), mailroom.Approve)
+		h.status(out.Run, mailroom.StatusWaiting)
+		h.decide(h.ticket(out.Run, "effect:e3#1"), mailroom.VerdictApprove)
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		for i := range 8 {
 			want := 1
 			if i == 3 {
@@ -331,13 +331,13 @@ func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New(string(got[0].Decision))}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New(string(got[0].Decision))}
 		})
 		out := h.send("t", "pay")
 		h.wait(time.Minute)
-		h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+		h.decide(h.ticket(out.Run, "go"), mailroom.VerdictApprove)
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Failed)
+		h.status(out.Run, mailroom.StatusFailed)
 		retry := func(fresh bool) {
 			_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: out.Run, Fresh: fresh})
 			h.must(err)
@@ -346,17 +346,17 @@ func TestARetryByHandKeepsEffectsAndFreshForgetsThem(t *testing.T) {
 		prompts := func() int { return len(h.entries("t", mailroom.KindTicketOpened)) }
 
 		retry(false)
-		if r := h.status(out.Run, mailroom.Failed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {
+		if r := h.status(out.Run, mailroom.StatusFailed); calls != 1 || prompts() != 1 || r.Checkpoint == nil || r.Attempt != 3 {
 			t.Errorf("kept: got %d calls, %d prompts, %+v", calls, prompts(), r)
 		}
 		retry(true)
-		h.status(out.Run, mailroom.Waiting)
+		h.status(out.Run, mailroom.StatusWaiting)
 		if calls != 2 || prompts() != 2 {
 			t.Errorf("fresh: got %d calls, %d prompts; want 2 of each", calls, prompts())
 		}
-		h.decide(h.ticket(out.Run, "go"), mailroom.Deny)
+		h.decide(h.ticket(out.Run, "go"), mailroom.VerdictDeny)
 		h.wait(time.Minute)
-		if r := h.status(out.Run, mailroom.Failed); r.Error.Message != "deny" {
+		if r := h.status(out.Run, mailroom.StatusFailed); r.Error.Message != "deny" {
 			t.Errorf("got %+v, want the new decision", r.Error)
 		}
 	})

@@ -153,7 +153,7 @@ func TestALineThatIsCutForLessThanALeaseCostsNothing(t *testing.T) {
 		h.wait(5 * time.Second)
 		w.lane.mend()
 		h.wait(20 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 || r.Failures != 0 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Failures != 0 {
 			t.Errorf("it took %d attempts", r.Attempt)
 		}
 		if diff := cmp.Diff([]string{"hello", "one two three ", "four five six"}, h.texts("t")); diff != "" {
@@ -176,10 +176,10 @@ func TestAClaimWhoseAnswerIsLostOnTheLineIsAskedForAgain(t *testing.T) {
 		}, nil)
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		w.lane.mend()
 		h.wait(5 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 			t.Errorf("it took %d attempts", r.Attempt)
 		}
 	})
@@ -204,7 +204,7 @@ func TestAnEngineThatIsCutOffStopsBeforeAnotherStarts(t *testing.T) {
 		h.serve(agent)
 		first.lane.sever()
 		h.wait(30 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Failures != 0 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Failures != 0 {
 			t.Errorf("it took %d attempts", r.Attempt)
 		}
 		first.lane.mend()
@@ -244,7 +244,7 @@ func TestOrdersReachAnEngineElsewhere(t *testing.T) {
 		asked := time.Now()
 		h.cancel(out)
 		h.wait(3 * time.Second)
-		h.status(out.Run, mailroom.Cancelled)
+		h.status(out.Run, mailroom.StatusCancelled)
 		if took := heard.Sub(asked); took < 0 || took > 2*time.Second {
 			t.Errorf("the stop took %s, want the time between two renewals at most", took)
 		}

@@ -43,7 +43,7 @@ func (a Agent) pinned(r *mailroom.Run) (Agent, error) {
 	}
 	old, ok := a.Kept[r.AgentVersion]
 	if !ok {
-		return a, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(
+		return a, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(
 			"version %s of agent %q is no longer kept; retry the run to use version %s", r.AgentVersion, r.Agent, a.Version)}
 	}
 	a.Agent, a.Version = old, r.AgentVersion
@@ -172,7 +172,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // loop returns when nothing is active any more after ctx ended, or when what is
 // has had its time.
 func (e *Engine) loop(ctx, life context.Context) {
-	asks := e.bus.Asks(256)
+	asks := e.bus.TicketsChanged(256)
 	defer asks.Close()
 	renew := time.NewTicker(e.options.Renew)
 	defer renew.Stop()

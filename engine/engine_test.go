@@ -24,7 +24,7 @@ func TestPlainRunLeavesItsStoryInTheLog(t *testing.T) {
 			}
 		}
 		r := h.run(out.Run)
-		if r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "hi" || r.Attempt != 1 {
+		if r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "hi" || r.Attempt != 1 {
 			t.Errorf("got %+v", r)
 		}
 	})

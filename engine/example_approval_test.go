@@ -14,13 +14,13 @@ import (
 func Example_approval() {
 	deployer := func(ctx context.Context, s mailroom.Session) error {
 		tickets, err := s.Wait(ctx, false, mailroom.Ask{
-			Name: "leave", Kind: mailroom.Approval, Prompt: "May I deploy?",
+			Name: "leave", Kind: mailroom.TicketApproval, Prompt: "May I deploy?",
 			Action: "deploy", Arguments: json.RawMessage(`{"to":"production"}`),
 		})
 		if err != nil {
 			return err // mailroom.ErrParked, the first time
 		}
-		if tickets[0].Decision != mailroom.Approve {
+		if tickets[0].Decision != mailroom.VerdictApprove {
 			return s.Stream(ctx, "Then not.")
 		}
 		return s.Stream(ctx, "Deployed.")
@@ -34,7 +34,7 @@ func Example_approval() {
 	fmt.Println(asked.Prompt, asked.Action, string(asked.Arguments))
 
 	_, err := o.ledger.Decide(context.Background(), mailroom.Decision{
-		Ticket: asked.ID, Verdict: mailroom.Approve, Digest: asked.Digest, By: "anna",
+		Ticket: asked.ID, Verdict: mailroom.VerdictApprove, Digest: asked.Digest, By: "anna",
 	})
 	check(err)
 	fmt.Println(o.reply(run))

@@ -40,7 +40,7 @@ func Example_steering() {
 	o.until(run, mailroom.KindStep)
 	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
 		Thread: "house", Mode: mailroom.ModeSteer, ExpectRun: run,
-		Messages: []mailroom.Draft{{Parts: mailroom.Text("red")}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("red")}},
 	})
 	check(err)
 	fmt.Println(out.Disposition)

@@ -70,7 +70,7 @@ func openOffice(agents map[string]mailroom.AgentFunc) *office {
 func (o *office) send(thread, agent, text string) string {
 	out, err := o.ledger.Submit(context.Background(), mailroom.Submit{
 		Thread: thread, Agent: agent, SetAgent: true,
-		Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
 	})
 	check(err)
 	return out.Run

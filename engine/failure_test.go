@@ -56,8 +56,8 @@ func TestTransientErrorsAreRetriedWithGrowingDelays(t *testing.T) {
 				t.Errorf("retry %d came after %v, want %v and up to a fifth more", i+1, got, base)
 			}
 		}
-		r := h.status(out.Run, mailroom.Failed)
-		want := &mailroom.RunError{Class: mailroom.Exhausted, Message: "who knows"}
+		r := h.status(out.Run, mailroom.StatusFailed)
+		want := &mailroom.RunError{Class: mailroom.ClassExhausted, Message: "who knows"}
 		if diff := cmp.Diff(want, r.Error); diff != "" {
 			t.Error(diff)
 		}
@@ -80,11 +80,11 @@ func TestRetryNeverComesBeforeTheProviderWantsIt(t *testing.T) {
 			if s.Run().Attempt > 1 {
 				return nil
 			}
-			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.Outage, RetryAfter: 90 * time.Second, Err: errors.New("429")})
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: 90 * time.Second, Err: errors.New("429")})
 		})
 		out := h.send("t", "hello")
 		h.wait(2 * time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		if at := starts.all(); len(at) != 2 || at[1].Sub(at[0]) != 90*time.Second {
 			t.Errorf("got starts at %v, want the second 90 s after the first", at)
 		}
@@ -96,7 +96,7 @@ func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 		up := time.Now().Add(time.Hour)
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			if time.Now().Before(up) {
-				return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("no model available")}
+				return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no model available")}
 			}
 			return s.Stream(ctx, "at last")
 		})
@@ -106,7 +106,7 @@ func TestOutageOfAnHourEndsInSuccess(t *testing.T) {
 		}
 		h.wait(time.Hour + 7*time.Minute)
 		for _, out := range runs {
-			if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Attempt < 10 || r.Attempt > 40 {
 				t.Errorf("got %d failures in %d attempts, want none, and more than a few attempts but no storm", r.Failures, r.Attempt)
 			}
 		}
@@ -118,7 +118,7 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 		var entered seen[string]
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			entered.add(s.Run().ID)
-			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("content filtered")})
+			return fmt.Errorf("call the model: %w", &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("content filtered")})
 		})
 		var runs []mailroom.Submitted
 		for i := range 50 {
@@ -128,9 +128,9 @@ func TestFiftyPermanentFailuresCostFiftyAttempts(t *testing.T) {
 		if got := len(entered.all()); got != 50 {
 			t.Errorf("got %d attempts, want 50", got)
 		}
-		want := &mailroom.RunError{Class: mailroom.Permanent, Message: "content filtered"}
+		want := &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "content filtered"}
 		for _, out := range runs {
-			if diff := cmp.Diff(want, h.status(out.Run, mailroom.Failed).Error); diff != "" {
+			if diff := cmp.Diff(want, h.status(out.Run, mailroom.StatusFailed).Error); diff != "" {
 				t.Error(diff)
 			}
 		}
@@ -145,20 +145,20 @@ func TestThreadGoesOnAfterADeadLetter(t *testing.T) {
 				return err
 			}
 			if in[0].Text == "bad" {
-				return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no")}
+				return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no")}
 			}
 			return s.Stream(ctx, "re: "+in[0].Text)
 		})
 		bad, good := h.send("t", "bad"), h.send("t", "good")
 		h.wait(time.Second)
-		h.status(bad.Run, mailroom.Failed)
-		h.status(good.Run, mailroom.Completed)
+		h.status(bad.Run, mailroom.StatusFailed)
+		h.status(good.Run, mailroom.StatusCompleted)
 
 		// It can be retried by hand, and is attempted once more.
 		_, err := h.ledger.Retry(context.Background(), mailroom.Retry{Run: bad.Run, By: "somebody"})
 		h.must(err)
 		h.wait(time.Second)
-		if r := h.status(bad.Run, mailroom.Failed); r.Attempt != 2 {
+		if r := h.status(bad.Run, mailroom.StatusFailed); r.Attempt != 2 {
 			t.Errorf("got attempt %d, want 2", r.Attempt)
 		}
 	})
@@ -198,13 +198,13 @@ func TestAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 		begin := time.Now()
 		out := h.send("t", "hello", ghost)
 		h.wait(55 * time.Second)
-		h.status(out.Run, mailroom.Queued)
+		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
-		r := h.status(out.Run, mailroom.Failed)
+		r := h.status(out.Run, mailroom.StatusFailed)
 		if got := r.FinishedAt.Sub(begin); got < time.Minute || got > 75*time.Second {
 			t.Errorf("failed after %v, want the grace of a minute", got)
 		}
-		if r.Attempt != 0 || r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, `"ghost"`) {
+		if r.Attempt != 0 || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, `"ghost"`) {
 			t.Errorf("got attempt %d, error %v; want none, permanent and naming the agent", r.Attempt, r.Error)
 		}
 		h.wait(10 * time.Minute)
@@ -221,9 +221,9 @@ func TestEngineThatJustCameUpDoesNotJudge(t *testing.T) {
 		h.wait(10 * time.Minute)
 		h.serve(say("hi"))
 		h.wait(55 * time.Second) // others may come up as well
-		h.status(out.Run, mailroom.Queued)
+		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(20 * time.Second)
-		h.status(out.Run, mailroom.Failed)
+		h.status(out.Run, mailroom.StatusFailed)
 	})
 }
 
@@ -238,9 +238,9 @@ func TestAgentThatAnotherWorkerServesIsNotJudged(t *testing.T) {
 		h.send("t1", "keeps the only slot", toB)
 		out := h.send("t2", "waits", toB)
 		h.wait(2*time.Minute + 30*time.Second)
-		h.status(out.Run, mailroom.Queued)
+		h.status(out.Run, mailroom.StatusQueued)
 		h.wait(5 * time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -286,11 +286,11 @@ func TestRunThatKillsItsWorkerTakesNobodyWithIt(t *testing.T) {
 		}
 		for _, out := range runs {
 			if out.Run != poison {
-				h.status(out.Run, mailroom.Completed)
+				h.status(out.Run, mailroom.StatusCompleted)
 				continue
 			}
-			if r := h.status(out.Run, mailroom.Failed); r.Error.Class != mailroom.Crashed || r.Failures != 0 {
-				t.Errorf("got class %s, %d failures, want %s and none", r.Error.Class, r.Failures, mailroom.Crashed)
+			if r := h.status(out.Run, mailroom.StatusFailed); r.Error.Class != mailroom.ClassCrashed || r.Failures != 0 {
+				t.Errorf("got class %s, %d failures, want %s and none", r.Error.Class, r.Failures, mailroom.ClassCrashed)
 			}
 		}
 	})
@@ -309,13 +309,13 @@ func TestPanicIsATransientErrorWithItsStack(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		again := h.entries("t", mailroom.KindRescheduled)
 		if len(again) != 1 {
 			t.Fatalf("got %d reschedules, want 1", len(again))
 		}
 		e := body[mailroom.RunRescheduled](h, again[0]).Error
-		if e.Class != mailroom.Transient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message, "engine_test.explode") {
+		if e.Class != mailroom.ClassTransient || !strings.Contains(e.Message, "panic: boom") || !strings.Contains(e.Message, "engine_test.explode") {
 			t.Errorf("got %+v, want a transient error with the panic and its stack", e)
 		}
 	})
@@ -331,7 +331,7 @@ func TestAgentThatEndsItsGoroutineHasFailed(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 1 {
 			t.Errorf("got %d failures, want 1", r.Failures)
 		}
 	})
@@ -348,7 +348,7 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 		}))
 		p.line.onWrite(func(c *mailroom.Changes) error {
 			for _, r := range c.Runs {
-				if r.Status == mailroom.Completed {
+				if r.Status == mailroom.StatusCompleted {
 					return errors.New("constraint failed")
 				}
 			}
@@ -356,7 +356,7 @@ func TestEndThatIsRefusedCountsAsAFailure(t *testing.T) {
 		}, nil)
 		out := h.send("t", "hello")
 		h.wait(10 * time.Minute)
-		r := h.status(out.Run, mailroom.Failed)
+		r := h.status(out.Run, mailroom.StatusFailed)
 		if r.Failures != mailroom.DefaultAttempts || !strings.Contains(r.Error.Message, "constraint failed") {
 			t.Errorf("got %d failures, error %v; want %d and the reason", r.Failures, r.Error, mailroom.DefaultAttempts)
 		}
@@ -375,7 +375,7 @@ func TestAnEndThatTheStoreHasNoTimeForIsNotTheAgentsFailure(t *testing.T) {
 		h.wait(25 * time.Second)
 		h.line.thaw()
 		h.wait(time.Minute)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Failures != 0 || r.Attempt != 2 {
 			t.Errorf("got %d failures in %d attempts, want none in 2", r.Failures, r.Attempt)
 		}

@@ -59,7 +59,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 	inside(t, func(h *house) {
 		for kills, round := 0, 0; kills < 1000; round++ {
 			busy := map[string]bool{} // with a run that goes on: no backlog grows
-			for _, r := range h.runsIn(mailroom.Queued) {
+			for _, r := range h.runsIn(mailroom.StatusQueued) {
 				busy[r.Thread] = true
 			}
 			for i := range threads {
@@ -70,7 +70,7 @@ func TestASettledEffectIsNeverCalledAgainOverAThousandKills(t *testing.T) {
 			victim := h.newProcess()
 			victim.start(o)
 			h.wait(c.within(100))
-			kills += len(h.runsIn(mailroom.Running))
+			kills += len(h.runsIn(mailroom.StatusRunning))
 			victim.kill()
 			h.must(h.ledger.EndLocal(context.Background(), false))
 			h.wait(6 * time.Second) // all that was lost may be claimed again

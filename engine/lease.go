@@ -129,7 +129,7 @@ func (e *Engine) onRenewed(ctx context.Context, r renewal) {
 			e.sweep(ctx)
 		}
 	case e.closed(r.err):
-	case mailroom.CodeOf(r.err) == mailroom.LeaseLost:
+	case mailroom.CodeOf(r.err) == mailroom.CodeLeaseLost:
 		e.lose("the lease was taken away")
 		e.lease.worker = ""
 		e.renew(ctx)

@@ -64,7 +64,7 @@ func TestLeaseIsRenewedWhileRunsAreActive(t *testing.T) {
 		}
 		h.wait(20 * time.Second)
 		rival.stop()
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
 	})
@@ -94,7 +94,7 @@ func TestRenewalThatFailsIsTriedAgain(t *testing.T) {
 				if failed < 10 {
 					t.Errorf("got %d failed renewals, want three of four", failed)
 				}
-				if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+				if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 					t.Errorf("got attempt %d, want 1", r.Attempt)
 				}
 			})
@@ -151,12 +151,12 @@ func TestLostWorkerStopsBeforeAnotherStarts(t *testing.T) {
 		first.line.thaw()
 		close(overtaken)
 		for range cap(refusals) {
-			if err := <-refusals; mailroom.CodeOf(err) != mailroom.LeaseLost {
-				t.Errorf("a late write: got %v, want code %s", err, mailroom.LeaseLost)
+			if err := <-refusals; mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+				t.Errorf("a late write: got %v, want code %s", err, mailroom.CodeLeaseLost)
 			}
 		}
 		h.wait(2 * time.Minute)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Attempt != 2 || r.Crashes != 1 || r.Checkpoint != nil || r.Step != 0 {
 			t.Errorf("got attempt %d, crashes %d, checkpoint %s, step %d; want 2, 1, none, 0", r.Attempt, r.Crashes, r.Checkpoint, r.Step)
 		}
@@ -186,7 +186,7 @@ func TestLeaseThatCouldNotBeRenewedComesBack(t *testing.T) {
 		p.line.thaw()
 		h.wait(time.Minute)
 		h.must(p.engines[0].Ready())
-		if r := h.status(out.Run, mailroom.Completed); r.Failures != 0 || r.Crashes != 0 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 0 || r.Crashes != 0 {
 			t.Errorf("got %d failures, %d crashes, want none", r.Failures, r.Crashes)
 		}
 		h.onlyWorker() // it is still the same one
@@ -261,7 +261,7 @@ func TestMachineThatSleptRenewsBeforeItJudges(t *testing.T) {
 		sleeper.line.onWrite(nil, nil)
 		out := h.send("t", "hello")
 		h.wait(2 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -279,12 +279,12 @@ func TestWorkerWhoseLeaseWasTakenAwayBecomesANewOne(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		old := h.onlyWorker().ID
-		h.must(h.ledger.Leave(context.Background(), old)) // as a judge would
+		h.must(h.ledger.Deregister(context.Background(), old)) // as a judge would
 		if cause := <-causes; cause != mailroom.ErrLeaseLost {
 			t.Errorf("got cause %v, want %v", cause, mailroom.ErrLeaseLost)
 		}
 		h.wait(5 * time.Second)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Attempt != 2 || r.Crashes != 0 && r.Crashes != 1 {
 			t.Errorf("got %d attempts, want 2", r.Attempt)
 		}
@@ -313,6 +313,6 @@ func TestRegistrationThatFailsIsTriedAgain(t *testing.T) {
 		}
 		h.wait(5 * time.Second)
 		h.must(w.Ready())
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }

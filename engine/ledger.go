@@ -24,14 +24,14 @@ type Leases interface {
 	// Renew extends it, and releases what the ledger has claimed for the
 	// worker, in the named round or before, and the worker does not hold.
 	Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error)
-	// Leave ends it.
-	Leave(ctx context.Context, worker string) error
+	// Deregister ends it.
+	Deregister(ctx context.Context, worker string) error
 	// Sweep frees what lost workers held, except self.
 	Sweep(ctx context.Context, self string) error
 	// Orphans fails what is due for agents that nobody has served for grace.
 	Orphans(ctx context.Context, configured []string, grace time.Duration) error
-	// Stand serves t until ctx ends; it must return only after the last Take.
-	Stand(ctx context.Context, t ledger.Taker) error
+	// Subscribe serves t until ctx ends; it must return only after the last Take.
+	Subscribe(ctx context.Context, t ledger.Claimer) error
 	// Wake has the takers asked again.
 	Wake()
 }
@@ -50,7 +50,7 @@ type Runs interface {
 	// HandOver marks the steered messages as read that no step covers, and
 	// returns those behind the entry after, with the seq of the last of them.
 	HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a mailroom.Append) (seq int64, err error)
+	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
 	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
 	// SettleFreeing calls begun, unless it is nil, when nothing can keep the
 	// settle from being tried, and before anything more is claimed.

@@ -49,7 +49,7 @@ func TestAnObserverHearsOfStartsEndsAndRenewals(t *testing.T) {
 		h.wait(time.Minute) // nobody serves it yet
 		h.start(o)
 		h.wait(16 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 
 		mu.Lock()
 		defer mu.Unlock()

@@ -42,7 +42,7 @@ func TestNoMoreRunsAtOnceThanTheProcessAndItsAgentsAllow(t *testing.T) {
 		}
 		h.wait(11 * time.Second)
 		for _, out := range runs {
-			h.status(out.Run, mailroom.Completed)
+			h.status(out.Run, mailroom.StatusCompleted)
 		}
 		for name, g := range map[string]struct {
 			gauge *gauge
@@ -66,7 +66,7 @@ func TestAgentWithoutAFreeSlotHoldsUpNoOther(t *testing.T) {
 		h.wait(time.Second)
 		quick := h.send("", "quick")
 		h.wait(2 * time.Millisecond)
-		h.status(quick.Run, mailroom.Completed)
+		h.status(quick.Run, mailroom.StatusCompleted)
 		h.wait(11 * time.Minute)
 	})
 }
@@ -151,7 +151,7 @@ func TestRunWithNotBeforeStartsAtItsTimeAndBlocksNobody(t *testing.T) {
 			t.Error(diff)
 		}
 		for _, out := range []mailroom.Submitted{held, alone} {
-			if r := h.status(out.Run, mailroom.Completed); !r.StartedAt.Equal(at) {
+			if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(at) {
 				t.Errorf("started at %v, want exactly %v, with nobody to wake the engine", r.StartedAt, at)
 			}
 		}
@@ -165,7 +165,7 @@ func TestSubmitStartsItsRunAtOnce(t *testing.T) {
 		begin := time.Now()
 		out := h.send("t", "hello")
 		h.wait(time.Millisecond)
-		if r := h.status(out.Run, mailroom.Completed); !r.FinishedAt.Equal(begin) {
+		if r := h.status(out.Run, mailroom.StatusCompleted); !r.FinishedAt.Equal(begin) {
 			t.Errorf("finished %v after the submit, want without any wait", r.FinishedAt.Sub(begin))
 		}
 	})

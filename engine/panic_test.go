@@ -49,13 +49,13 @@ func TestAPanicOfTheEnginesOwnCodeCountsAsAFailure(t *testing.T) {
 				h.start(o)
 				bad := h.send("bad", "x")
 				h.wait(time.Minute)
-				r := h.status(bad.Run, mailroom.Failed)
-				if r.Attempt != mailroom.DefaultAttempts || r.Error == nil || r.Error.Class != mailroom.Exhausted || !strings.Contains(r.Error.Message, "panic: bomb") {
+				r := h.status(bad.Run, mailroom.StatusFailed)
+				if r.Attempt != mailroom.DefaultAttempts || r.Error == nil || r.Error.Class != mailroom.ClassExhausted || !strings.Contains(r.Error.Message, "panic: bomb") {
 					t.Errorf("got %d attempts and error %v, want %d and the panic", r.Attempt, r.Error, mailroom.DefaultAttempts)
 				}
 				good := h.send("good", "x")
 				h.wait(time.Second)
-				h.status(good.Run, mailroom.Completed)
+				h.status(good.Run, mailroom.StatusCompleted)
 			})
 		})
 	}
@@ -71,11 +71,11 @@ func TestAPanicOfASettleCountsAsAFailure(t *testing.T) {
 		bad := h.send("bad", "x")
 		good := h.send("good", "x")
 		h.wait(time.Minute)
-		r := h.status(bad.Run, mailroom.Failed)
+		r := h.status(bad.Run, mailroom.StatusFailed)
 		if r.Failures != mailroom.DefaultAttempts || r.Lost != 0 || r.Error == nil || !strings.Contains(r.Error.Message, "panic: bomb") {
 			t.Errorf("got %d failures, %d lost claims and error %v, want %d, 0 and the panic", r.Failures, r.Lost, r.Error, mailroom.DefaultAttempts)
 		}
-		h.status(good.Run, mailroom.Completed)
+		h.status(good.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -116,12 +116,12 @@ func TestAPanicBesideAnAgentKeepsItsSlot(t *testing.T) {
 		p.engines = append(p.engines, p.begin(bombed{p.ledger}, p.bus, o))
 		out := h.send("t", "x")
 		h.wait(time.Minute)
-		if r := h.status(out.Run, mailroom.Queued); r.Failures != 1 || most.Load() != 1 {
+		if r := h.status(out.Run, mailroom.StatusQueued); r.Failures != 1 || most.Load() != 1 {
 			t.Errorf("while the agent stays, got %d failures and %d agents at once, want 1 and 1", r.Failures, most.Load())
 		}
 		close(leave)
 		h.wait(time.Minute)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || most.Load() != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || most.Load() != 1 {
 			t.Errorf("got %d attempts and %d agents at once, want 2 and 1", r.Attempt, most.Load())
 		}
 	})
@@ -167,6 +167,6 @@ func TestAPanicOfTheLoopEndsTheEngineInOrder(t *testing.T) {
 		}
 		h.serve(say("done"))
 		h.wait(time.Minute)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }

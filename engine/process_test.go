@@ -126,7 +126,7 @@ func (p *process) kill() {
 // send submits text for agent a and returns the answer.
 func (p *process) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
 	p.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "a", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+	in := mailroom.Submit{Thread: thread, Agent: "a", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -233,7 +233,7 @@ func (l *line) View(ctx context.Context, f func(mailroom.Reader) error) error {
 
 // gone is what a store says that was closed.
 func gone() error {
-	return mailroom.Errorf(mailroom.Unavailable, "a dead process reaches for the store: %w", mailroom.ErrStoreClosed)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "a dead process reaches for the store: %w", mailroom.ErrStoreClosed)
 }
 
 // watched is a transaction whose Write is looked at first.
@@ -251,5 +251,5 @@ func (w watched) Write(c *mailroom.Changes) error {
 
 // unknown is what a store says when it does not know whether it wrote.
 func unknown() error {
-	return mailroom.Errorf(mailroom.Unavailable, "an injected fault")
+	return mailroom.Errorf(mailroom.CodeUnavailable, "an injected fault")
 }

@@ -22,7 +22,7 @@ func (h *house) when(open *atomic.Bool, order *seen[string]) engine.Options {
 // waits checks that a run was neither started nor put off.
 func (h *house) waits(out mailroom.Submitted) {
 	h.t.Helper()
-	r := h.status(out.Run, mailroom.Queued)
+	r := h.status(out.Run, mailroom.StatusQueued)
 	if r.Attempt != 0 || r.Outages != 0 || r.AvailableAt.After(r.CreatedAt) {
 		h.t.Errorf("attempt %d after %d outages, available %v after it was submitted; want it untouched", r.Attempt, r.Outages, r.AvailableAt.Sub(r.CreatedAt))
 	}
@@ -37,7 +37,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 		h.wait(3 * time.Minute) // no grace of an agent that nobody serves fails them
 		other := h.send("u", "of another agent", func(in *mailroom.Submit) { in.Agent = "b" })
 		h.wait(time.Second)
-		h.status(other.Run, mailroom.Completed)
+		h.status(other.Run, mailroom.StatusCompleted)
 		h.waits(first)
 		h.waits(second)
 		if diff := cmp.Diff([]string{"message", "run.queued", "message", "run.queued"}, h.kinds("t")); diff != "" {
@@ -46,7 +46,7 @@ func TestRunsOfAnAgentThatIsNotReadyWaitAsTheyAre(t *testing.T) {
 		open.Store(true) // and nobody says so: an engine elsewhere has asked for a while
 		h.wait(25 * time.Second)
 		for _, out := range []mailroom.Submitted{first, second} {
-			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 				t.Errorf("got attempt %d, want 1", r.Attempt)
 			}
 		}
@@ -67,7 +67,7 @@ func TestAnAgentThatIsReadyAgainStartsAtOnceWhatWaits(t *testing.T) {
 		begin := time.Now()
 		h.ledger.Wake()
 		h.wait(2 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); !r.StartedAt.Equal(begin) {
+		if r := h.status(out.Run, mailroom.StatusCompleted); !r.StartedAt.Equal(begin) {
 			t.Errorf("started %v after the agent was ready, want at once", r.StartedAt.Sub(begin))
 		}
 		open.Store(false)
@@ -95,14 +95,14 @@ func TestOfTwoProcessesTheOneWhoseAgentIsReadyTakesTheRuns(t *testing.T) {
 		}
 		begun := h.send("t", "begun")
 		h.wait(1500 * time.Millisecond) // the other process looks each second
-		h.status(begun.Run, mailroom.Running)
+		h.status(begun.Run, mailroom.StatusRunning)
 		p.kill()
 		h.wait(time.Hour)
-		if r := h.status(begun.Run, mailroom.Queued); r.Attempt != 1 || r.Crashes != 1 {
+		if r := h.status(begun.Run, mailroom.StatusQueued); r.Attempt != 1 || r.Crashes != 1 {
 			t.Errorf("attempt %d after %d crashes, want it to wait after the first", r.Attempt, r.Crashes)
 		}
 		here.Store(true)
 		h.wait(3 * time.Second)
-		h.status(begun.Run, mailroom.Completed)
+		h.status(begun.Run, mailroom.StatusCompleted)
 	})
 }

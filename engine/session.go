@@ -22,9 +22,9 @@ type session struct {
 	worker string // that claimed it
 	claim  mailroom.Claim
 	agent  string
-	taken  ledger.Work     // as it was claimed
-	life   context.Context // the engine's: what must be written is tried until it ends
-	ctx    context.Context // the attempt's, with its label of goroutines; cancelled with the reason why it must end
+	taken  ledger.Assignment // as it was claimed
+	life   context.Context   // the engine's: what must be written is tried until it ends
+	ctx    context.Context   // the attempt's, with its label of goroutines; cancelled with the reason why it must end
 	cancel context.CancelCauseFunc
 	hints  *bus.Subscription // to its thread, from right behind the claim
 
@@ -55,7 +55,7 @@ type session struct {
 
 var _ mailroom.Session = (*session)(nil)
 
-func (e *Engine) newSession(life context.Context, worker string, w ledger.Work, hints *bus.Subscription) *session {
+func (e *Engine) newSession(life context.Context, worker string, w ledger.Assignment, hints *bus.Subscription) *session {
 	s := &session{
 		engine: e, worker: worker, claim: w.Claim, agent: w.Run.Agent, taken: w,
 		life: life, step: w.Run.Step,
@@ -102,7 +102,7 @@ func (s *session) Transcript(ctx context.Context, limit int) ([]mailroom.Message
 
 func (s *session) Stream(ctx context.Context, text string) error {
 	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
-		return mailroom.Errorf(mailroom.Invalid, "streamed text must be valid UTF-8 without NUL")
+		return mailroom.Errorf(mailroom.CodeInvalid, "streamed text must be valid UTF-8 without NUL")
 	}
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -136,11 +136,11 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 }
 
 // append commits a step. It is within both gates.
-func (s *session) append(step mailroom.Step, effects []mailroom.Note) error {
-	in := mailroom.Append{
+func (s *session) append(step mailroom.Step, effects []mailroom.AgentEntry) error {
+	in := mailroom.StepCommit{
 		Claim: s.claim, Number: s.step + 1, Step: step, Effects: effects, Covers: s.handed,
 	}
-	if !step.Record {
+	if !step.NoProgress {
 		in.Message = s.text.said()
 	}
 	// Once begun it is seen to its end: who does not know whether a step was
@@ -153,7 +153,7 @@ func (s *session) append(step mailroom.Step, effects []mailroom.Note) error {
 		return s.lost(err)
 	}
 	s.step++
-	if !step.Record {
+	if !step.NoProgress {
 		s.text.next()
 	}
 	if step.Checkpoint != nil {
@@ -222,18 +222,18 @@ func (s *session) refused(err error) error {
 	case s.closed.Load():
 		return s.ended()
 	case context.Cause(s.ctx) == mailroom.ErrLeaseLost:
-		return mailroom.Errorf(mailroom.LeaseLost, "attempt %d of run %s: %w", s.claim.Attempt, s.claim.Run, mailroom.ErrLeaseLost)
+		return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d of run %s: %w", s.claim.Attempt, s.claim.Run, mailroom.ErrLeaseLost)
 	}
 	return err
 }
 
 func (s *session) ended() error {
-	return mailroom.Errorf(mailroom.LeaseLost, "attempt %d of run %s has ended", s.claim.Attempt, s.claim.Run)
+	return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d of run %s has ended", s.claim.Attempt, s.claim.Run)
 }
 
 // lost cancels the attempt when a write was refused for good.
 func (s *session) lost(err error) error {
-	if mailroom.CodeOf(err) == mailroom.LeaseLost {
+	if mailroom.CodeOf(err) == mailroom.CodeLeaseLost {
 		s.cancel(mailroom.ErrLeaseLost)
 	}
 	return err
@@ -241,7 +241,7 @@ func (s *session) lost(err error) error {
 
 // close ends the session: no call does anything from here on. It returns the
 // text that was being written, and the number of the settle.
-func (s *session) close() (*mailroom.Said, int) {
+func (s *session) close() (*mailroom.PartialText, int) {
 	said, number := s.last()
 	s.wantFlush() // the flusher sees that it is over
 	s.flusher.Wait()
@@ -250,7 +250,7 @@ func (s *session) close() (*mailroom.Said, int) {
 
 // last closes the session for steps and returns what the last one would have: the
 // message being written, and its number.
-func (s *session) last() (*mailroom.Said, int) {
+func (s *session) last() (*mailroom.PartialText, int) {
 	s.flushing.lock()
 	defer s.flushing.leave()
 	s.turn.lock()

@@ -32,7 +32,7 @@ func TestCheckpointSurvivesIntoTheNextAttempt(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		if diff := cmp.Diff([]string{"", `{"n":1}`, `{"n":2}`}, found.all()); diff != "" {
 			t.Error(diff)
 		}
@@ -56,7 +56,7 @@ func TestNamedSendArrivesOnceThoughItsRunIsExecutedTwice(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(5 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 {
 			t.Errorf("got attempt %d, want 2", r.Attempt)
 		}
 		if diff := cmp.Diff([]string{"to x", "thanks"}, h.texts("x")); diff != "" {
@@ -98,7 +98,7 @@ func TestAppendWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 		h.wait(30 * time.Second)
 		p.line.onWrite(nil, nil)
 		h.wait(10 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Step != 5 || r.Failures != 0 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Step != 5 || r.Failures != 0 {
 			t.Errorf("got %d steps, %d failures, want 5 and none", r.Step, r.Failures)
 		}
 		want := []string{"hello", "message 0", "message 1", "message 2", "message 3", "message 4", "end"}
@@ -126,7 +126,7 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 		out := h.send("t", "hello")
 		p.line.onWrite(nil, func(c *mailroom.Changes) error {
 			for _, r := range c.Runs {
-				if r.Step == 1 && r.Status == mailroom.Running {
+				if r.Step == 1 && r.Status == mailroom.StatusRunning {
 					h.cancel(out)
 					p.bus.Publish(bus.Notice{Thread: "t", Entries: h.entries("t", mailroom.KindStop)}) // as if it came here
 					<-time.After(time.Second)
@@ -136,7 +136,7 @@ func TestStepThatIsBeingWrittenWhenTheRunIsStoppedCounts(t *testing.T) {
 		})
 		<-writing
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Cancelled)
+		h.status(out.Run, mailroom.StatusCancelled)
 		want := []string{
 			mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindStep, mailroom.KindMessage,
 			mailroom.KindStop, mailroom.KindMessage, mailroom.KindCancelled,
@@ -172,8 +172,8 @@ func TestCallsAfterTheEndFailAsLeaseLost(t *testing.T) {
 				"Input": inputErr, "Transcript": transcriptErr, "Steered": steeredErr,
 				"Stream": s.Stream(ctx, "x"), "Append": s.Append(ctx, mailroom.Step{Name: "x"}),
 			} {
-				if mailroom.CodeOf(err) != mailroom.LeaseLost {
-					t.Errorf("%s with a %s context: got %v, want code %s", call, name, err, mailroom.LeaseLost)
+				if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+					t.Errorf("%s with a %s context: got %v, want code %s", call, name, err, mailroom.CodeLeaseLost)
 				}
 			}
 		}
@@ -238,7 +238,7 @@ func TestTranscriptNeverHoldsMoreThanItWasAskedFor(t *testing.T) {
 		})
 		h.wait(time.Second)
 		h.send("t", "", func(in *mailroom.Submit) {
-			in.Messages = []mailroom.Draft{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")}, {Parts: mailroom.Text("c")}}
+			in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("a")}, {Parts: mailroom.Text("b")}, {Parts: mailroom.Text("c")}}
 		})
 		h.wait(time.Second)
 		got = nil
@@ -254,16 +254,16 @@ func TestStepThatBreaksARuleIsRefusedAndTheRunGoesOn(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			h.expect(s.Stream(ctx, "text "))
-			err := s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "run.completed", Body: json.RawMessage(`{}`)}}})
-			if mailroom.CodeOf(err) != mailroom.Invalid {
-				t.Errorf("got %v, want code %s", err, mailroom.Invalid)
+			err := s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "run.completed", Body: json.RawMessage(`{}`)}}})
+			if mailroom.CodeOf(err) != mailroom.CodeInvalid {
+				t.Errorf("got %v, want code %s", err, mailroom.CodeInvalid)
 			}
-			h.expect(s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "x.mine", Body: json.RawMessage(`{"a":1}`)}}}))
+			h.expect(s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.mine", Body: json.RawMessage(`{"a":1}`)}}}))
 			return s.Stream(ctx, "more")
 		})
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		want := []string{
 			mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted,
 			mailroom.KindMessage, "x.mine", mailroom.KindMessage, mailroom.KindCompleted,

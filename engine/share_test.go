@@ -30,7 +30,7 @@ func slots(n int, f mailroom.AgentFunc) engine.Options {
 func (h *house) running(runs []mailroom.Submitted) (n int) {
 	h.t.Helper()
 	for _, out := range runs {
-		if h.run(out.Run).Status == mailroom.Running {
+		if h.run(out.Run).Status == mailroom.StatusRunning {
 			n++
 		}
 	}
@@ -77,11 +77,11 @@ func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
 		late := h.sendAll(6, "late")
 		h.wait(8 * time.Second)
 		for _, out := range late {
-			h.status(out.Run, mailroom.Completed)
+			h.status(out.Run, mailroom.StatusCompleted)
 		}
 		left := 0
 		for _, out := range hog {
-			if h.run(out.Run).Status == mailroom.Queued {
+			if h.run(out.Run).Status == mailroom.StatusQueued {
 				left++
 			}
 		}
@@ -90,7 +90,7 @@ func TestAFreeSlotGoesToWhoHasLess(t *testing.T) {
 		}
 		h.wait(8 * time.Second)
 		for _, out := range hog {
-			h.status(out.Run, mailroom.Completed)
+			h.status(out.Run, mailroom.StatusCompleted)
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestShutdownReleasesSoThatTheWorkIsClaimableAtOnce(t *testing.T) {
 			t.Errorf("started elsewhere after %v, want after the shutdown grace of 30 s and no more", at.Sub(begin))
 		}
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 0 || r.Failures != 0 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 0 || r.Failures != 0 {
 			t.Errorf("got attempt %d, %d crashes, %d failures, want 2 and none", r.Attempt, r.Crashes, r.Failures)
 		}
 		again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled)
@@ -59,7 +59,7 @@ func TestRunsThatFinishWithinTheGraceComplete(t *testing.T) {
 		if took := time.Since(begin); took != 19*time.Second {
 			t.Errorf("shutdown took %v, want as long as the run", took)
 		}
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
 	})
@@ -79,7 +79,7 @@ func TestNothingIsClaimedWhileShuttingDown(t *testing.T) {
 		behind := h.send("t", "behind")
 		<-w.done
 		for _, out := range []mailroom.Submitted{out, behind} {
-			if r := h.status(out.Run, mailroom.Queued); r.Attempt != 0 {
+			if r := h.status(out.Run, mailroom.StatusQueued); r.Attempt != 0 {
 				t.Errorf("got attempt %d, want none", r.Attempt)
 			}
 		}
@@ -100,7 +100,7 @@ func TestClaimThatComesWhileShuttingDownIsReleased(t *testing.T) {
 		h.wait(time.Second)
 		p.line.thaw()
 		<-p.engines[0].done
-		if r := h.status(out.Run, mailroom.Queued); r.Attempt != 1 || r.Crashes != 0 {
+		if r := h.status(out.Run, mailroom.StatusQueued); r.Attempt != 1 || r.Crashes != 0 {
 			t.Errorf("got attempt %d, %d crashes, want it claimed once and released", r.Attempt, r.Crashes)
 		}
 	})
@@ -120,12 +120,12 @@ func TestClaimThatComesAfterTheEndIsFreedWithTheLease(t *testing.T) {
 		h.wait(time.Minute)
 		p.line.thaw()
 		<-p.engines[0].done
-		if r := h.status(out.Run, mailroom.Running); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusRunning); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
 		h.serve(say("hi"))
 		h.wait(3 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -177,7 +177,7 @@ func TestRunIsStoppedWhileShuttingDown(t *testing.T) {
 		if took := time.Since(begin); took > time.Second {
 			t.Errorf("shutdown took %v after its last run was stopped", took)
 		}
-		h.status(out.Run, mailroom.Cancelled)
+		h.status(out.Run, mailroom.StatusCancelled)
 	})
 }
 
@@ -191,7 +191,7 @@ func TestLeaseIsRenewedWhileShuttingDown(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(time.Second)
 		w.stop()
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 || r.Reply != nil {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 || r.Reply != nil {
 			t.Errorf("got attempt %d, reply %v, want the first attempt's", r.Attempt, r.Reply)
 		}
 	})
@@ -217,19 +217,19 @@ func TestStuckAgentIsLeftBehindWithItsClaim(t *testing.T) {
 			t.Errorf("shutdown took %v, want the two graces, 30 s and 10 s", took)
 		}
 		h.must(w.err)
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		h.serve(say("taken over"))
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		h.wait(15 * time.Second)
 		for _, out := range []mailroom.Submitted{out, fine} {
-			if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 || r.Crashes != 1 {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 || r.Crashes != 1 {
 				t.Errorf("got attempt %d, %d crashes, want 2 and 1", r.Attempt, r.Crashes)
 			}
 		}
 		close(release)
-		if err := <-late; mailroom.CodeOf(err) != mailroom.LeaseLost {
-			t.Errorf("got %v, want code %s", err, mailroom.LeaseLost)
+		if err := <-late; mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+			t.Errorf("got %v, want code %s", err, mailroom.CodeLeaseLost)
 		}
 	})
 }
@@ -246,7 +246,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 				n := 0
 				hook(p.line, func(c *mailroom.Changes) error {
 					for _, r := range c.Runs {
-						if r.Status == mailroom.Completed && n < 3 {
+						if r.Status == mailroom.StatusCompleted && n < 3 {
 							n++
 							return unknown()
 						}
@@ -255,7 +255,7 @@ func TestSettleIsRepeatedWhileItsOutcomeIsUnknown(t *testing.T) {
 				})
 				out := h.send("t", "hello")
 				h.wait(10 * time.Second)
-				if r := h.status(out.Run, mailroom.Completed); r.Attempt != 1 {
+				if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 1 {
 					t.Errorf("got attempt %d, want 1", r.Attempt)
 				}
 				if diff := cmp.Diff([]string{"hello", "hi"}, h.texts("t")); diff != "" {
@@ -282,9 +282,9 @@ func TestStoreThatClosesUnderRunsEndsThemAndIsToldToTheCaller(t *testing.T) {
 		if err := p.engines[0].err; !errors.Is(err, mailroom.ErrStoreClosed) {
 			t.Errorf("got %v, want %v", err, mailroom.ErrStoreClosed)
 		}
-		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(say("again"))
 		h.wait(3 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }

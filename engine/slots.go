@@ -33,7 +33,7 @@ type slots struct {
 type claimed struct {
 	worker string
 	round  int64
-	work   []ledger.Work
+	work   []ledger.Assignment
 	hints  []*bus.Subscription // to the threads of work, from right behind the claim
 	err    error
 }
@@ -55,10 +55,10 @@ func newSlots(o Options, b *bus.Bus) *slots {
 	return s
 }
 
-var _ ledger.Taker = (*slots)(nil)
+var _ ledger.Claimer = (*slots)(nil)
 
-// Want implements [ledger.Taker].
-func (s *slots) Want() ledger.ClaimRequest {
+// Capacity implements [ledger.Claimer].
+func (s *slots) Capacity() ledger.ClaimRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	free := max(s.free, 0)
@@ -68,7 +68,7 @@ func (s *slots) Want() ledger.ClaimRequest {
 	}
 	s.round++
 	c := ledger.ClaimRequest{
-		Worker: s.worker, Round: s.round, Slots: free, Alone: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
+		Worker: s.worker, Round: s.round, Slots: free, LastAttempt: s.alone == 0, Agents: make(map[string]int, len(s.agents)),
 		Held: maps.Clone(s.held), Guests: guests,
 	}
 	for name, n := range s.agents {
@@ -82,9 +82,9 @@ func (s *slots) Want() ledger.ClaimRequest {
 	return c
 }
 
-// Take implements [ledger.Taker]. After an error nothing more is asked for
+// Assign implements [ledger.Claimer]. After an error nothing more is asked for
 // until allow.
-func (s *slots) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
+func (s *slots) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := claimed{worker: asked.Worker, round: asked.Round, work: work, err: err}
@@ -103,7 +103,7 @@ func (s *slots) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
 }
 
 // use changes what is free for a claimed run, by one. It is within mu.
-func (s *slots) use(w ledger.Work, by int) {
+func (s *slots) use(w ledger.Assignment, by int) {
 	s.free += by
 	s.agents[w.Run.Agent] += by
 	owner := w.Thread.Owner
@@ -116,7 +116,7 @@ func (s *slots) use(w ledger.Work, by int) {
 }
 
 // give frees the slot of a run whose agent has returned.
-func (s *slots) give(w ledger.Work) {
+func (s *slots) give(w ledger.Assignment) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.use(w, 1)

@@ -51,11 +51,11 @@ func TestSteerReachesTheRunsNextStepAndIsInTheLogOnce(t *testing.T) {
 		h.wait(time.Second)
 		begin := time.Now()
 		steer := h.send("t", "and one more", mode(mailroom.ModeSteer))
-		if steer.Run != out.Run || steer.Disposition != mailroom.WasSteered {
+		if steer.Run != out.Run || steer.Disposition != mailroom.DispositionSteered {
 			t.Errorf("got %+v, want steered into run %s", steer, out.Run)
 		}
 		h.wait(time.Second)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if got := r.FinishedAt.Sub(begin); got > 100*time.Millisecond {
 			t.Errorf("read after %v, want at the next step", got)
 		}
@@ -82,7 +82,7 @@ func TestSteerReachesAnotherProcessWithARenewal(t *testing.T) {
 		h.wait(2 * time.Second)
 		h.send("t", "and one more", mode(mailroom.ModeSteer))
 		h.wait(6 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -101,8 +101,8 @@ func TestSteerThatItsRunDidNotReadBecomesARunOfItsOwn(t *testing.T) {
 		behind := h.send("t", "behind")
 		h.send("t", "steered", mode(mailroom.ModeSteer))
 		h.wait(30 * time.Second)
-		h.status(out.Run, mailroom.Completed)
-		h.status(behind.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
+		h.status(behind.Run, mailroom.StatusCompleted)
 		want := []string{"question", "behind", "steered", "re: question", "re: behind", "re: steered"}
 		if diff := cmp.Diff(want, h.texts("t")); diff != "" {
 			t.Error(diff)
@@ -134,7 +134,7 @@ func TestSteerReadButNotCoveredIsHandedToTheNextAttemptAgain(t *testing.T) {
 		h.wait(2 * time.Second)
 		h.send("t", "second", mode(mailroom.ModeSteer))
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		want := [][]string{{"first"}, {"first"}, {"second"}}
 		if diff := cmp.Diff(want, handed.all()); diff != "" {
 			t.Error(diff)
@@ -159,7 +159,7 @@ func TestSteerThatExpectsAnotherRunIsItsOwnRun(t *testing.T) {
 		h.wait(time.Second)
 		own := h.send("t", "for an older run", mode(mailroom.ModeSteer), func(in *mailroom.Submit) { in.ExpectRun = "another" })
 		h.wait(20 * time.Second)
-		h.status(own.Run, mailroom.Completed)
+		h.status(own.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 						for _, m := range got {
 							handed.add(m.Text)
 						}
-						if s.Run().Status != mailroom.Running {
+						if s.Run().Status != mailroom.StatusRunning {
 							t.Errorf("got status %s", s.Run().Status)
 						}
 						_, err = s.Transcript(ctx, 3)
@@ -232,13 +232,13 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 		var want []string
 		for i := range 10 {
 			text := fmt.Sprint("steer ", i)
-			if h.send("t", text, mode(mailroom.ModeSteer)).Disposition == mailroom.WasSteered {
+			if h.send("t", text, mode(mailroom.ModeSteer)).Disposition == mailroom.DispositionSteered {
 				want = append(want, text)
 			}
 			h.wait(20 * time.Millisecond)
 		}
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		got := handed.all()
 		slices.Sort(got)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -246,7 +246,7 @@ func TestSessionTakesConcurrentCalls(t *testing.T) {
 		}
 		said := ""
 		for _, e := range h.entries("t", mailroom.KindMessage) {
-			if m := body[mailroom.Message](h, e); m.Role == mailroom.Assistant {
+			if m := body[mailroom.Message](h, e); m.Role == mailroom.RoleAssistant {
 				said += m.Text
 			}
 		}

@@ -43,7 +43,7 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 			t.Errorf("the stop took %v, want at once: a hint brings it", took)
 		}
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Cancelled); r.Reason != mailroom.ByCancel || r.Reply != nil {
+		if r := h.status(out.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonCancelled || r.Reply != nil {
 			t.Errorf("got reason %s, reply %v", r.Reason, r.Reply)
 		}
 		want := []string{mailroom.KindMessage, mailroom.KindQueued, mailroom.KindStarted, mailroom.KindStop, mailroom.KindMessage, mailroom.KindCancelled}
@@ -55,7 +55,7 @@ func TestCancelStopsARunAndKeepsItsPartialText(t *testing.T) {
 			t.Errorf("got text %q, partial %v, want what was streamed, marked partial", m.Text, m.Partial)
 		}
 		end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled)
-		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ByCancel, By: "somebody"}, end); diff != "" {
+		if diff := cmp.Diff(mailroom.RunStop{Reason: mailroom.ReasonCancelled, By: "somebody"}, end); diff != "" {
 			t.Error(diff)
 		}
 	})
@@ -68,7 +68,7 @@ func TestStopReachesAnotherProcessWithARenewal(t *testing.T) {
 		h.wait(2 * time.Second)
 		h.cancel(out)
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Cancelled)
+		h.status(out.Run, mailroom.StatusCancelled)
 	})
 }
 
@@ -81,7 +81,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 		h.wait(time.Second)
 		p.line.onWrite(nil, func(c *mailroom.Changes) error {
 			for _, r := range c.Runs {
-				if r.Status == mailroom.Running && r.Stop == "" {
+				if r.Status == mailroom.StatusRunning && r.Stop == "" {
 					_, err := h.ledger.Cancel(context.Background(), r.ID, "somebody") // before the claim is answered
 					return err
 				}
@@ -90,7 +90,7 @@ func TestStopBetweenClaimAndStartMeansTheAgentIsNeverEntered(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(2 * time.Second)
-		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusCancelled); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
 	})
@@ -113,11 +113,11 @@ func TestStopBehindTheClaimOfALocalWorkerMeansTheAgentIsNeverEntered(t *testing.
 		h.start(o)
 		h.wait(6 * time.Second)
 		out := h.send("t", "hello")
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		h.cancel(out)
 		close(hold)
 		h.wait(2 * time.Second)
-		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 {
+		if r := h.status(out.Run, mailroom.StatusCancelled); r.Attempt != 1 {
 			t.Errorf("got attempt %d, want 1", r.Attempt)
 		}
 	})
@@ -137,11 +137,11 @@ func TestAgentIsNotEnteredWhileItIsUnknownWhetherItMay(t *testing.T) {
 		})
 		out := p.send("t", "hello")
 		h.wait(time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		if diff := cmp.Diff([]int{2}, entered.all()); diff != "" {
 			t.Errorf("entered at attempts: %s", diff)
 		}
-		if again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled); again.Error == nil || again.Error.Class != mailroom.Transient {
+		if again := only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled); again.Error == nil || again.Error.Class != mailroom.ClassTransient {
 			t.Errorf("got %+v, want a transient error", again)
 		}
 	})
@@ -169,15 +169,15 @@ func TestInterruptStopsTheRunAndItsReplacementStarts(t *testing.T) {
 			t.Errorf("got stopping %v, want %s", now.Stopping, first.Run)
 		}
 		h.wait(time.Second)
-		h.status(now.Run, mailroom.Queued) // durable, and waits for the other to stop
+		h.status(now.Run, mailroom.StatusQueued) // durable, and waits for the other to stop
 		h.wait(5 * time.Second)
-		if r := h.status(now.Run, mailroom.Completed); r.StartedAt.Sub(begin) != 3*time.Second {
+		if r := h.status(now.Run, mailroom.StatusCompleted); r.StartedAt.Sub(begin) != 3*time.Second {
 			t.Errorf("the replacement started after %v, want when the other had stopped, after 3 s", r.StartedAt.Sub(begin))
 		}
-		if r := h.status(first.Run, mailroom.Cancelled); r.Reason != mailroom.ByInterrupt {
+		if r := h.status(first.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonInterrupted {
 			t.Errorf("got reason %s", r.Reason)
 		}
-		if r := h.status(queued.Run, mailroom.Cancelled); r.Reason != mailroom.BySupersede {
+		if r := h.status(queued.Run, mailroom.StatusCancelled); r.Reason != mailroom.ReasonSuperseded {
 			t.Errorf("got reason %s", r.Reason)
 		}
 		if diff := cmp.Diff([]string{"first", "now"}, order.all()); diff != "" {
@@ -206,28 +206,28 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 		begin := time.Now()
 		next := h.send("t", "next", mode(mailroom.ModeInterrupt))
 		h.wait(9 * time.Second)
-		h.status(deaf.Run, mailroom.Running)
+		h.status(deaf.Run, mailroom.StatusRunning)
 		h.wait(2 * time.Second)
-		r := h.status(deaf.Run, mailroom.Cancelled)
+		r := h.status(deaf.Run, mailroom.StatusCancelled)
 		if got := r.FinishedAt.Sub(begin); got != 10*time.Second {
 			t.Errorf("forced after %v, want the stop grace of 10 s", got)
 		}
-		if end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled); !end.Forced || end.Reason != mailroom.ByInterrupt {
+		if end := only[mailroom.RunStop](h, "t", mailroom.KindCancelled); !end.Forced || end.Reason != mailroom.ReasonInterrupted {
 			t.Errorf("got %+v, want forced by the interrupt", end)
 		}
-		if r := h.status(next.Run, mailroom.Completed); r.StartedAt.Sub(begin) > 10*time.Second+10*time.Millisecond {
+		if r := h.status(next.Run, mailroom.StatusCompleted); r.StartedAt.Sub(begin) > 10*time.Second+10*time.Millisecond {
 			t.Errorf("the replacement started after %v", r.StartedAt.Sub(begin))
 		}
 
 		// One of two slots is still taken by the agent that does not return.
 		slow := []mailroom.Submitted{h.send("u", "deaf"), h.send("v", "deaf")}
 		h.wait(time.Second)
-		h.status(slow[0].Run, mailroom.Running)
-		h.status(slow[1].Run, mailroom.Queued)
+		h.status(slow[0].Run, mailroom.StatusRunning)
+		h.status(slow[1].Run, mailroom.StatusQueued)
 		close(release)
 		refused := 0
 		for range 3 {
-			if err := <-late; mailroom.CodeOf(err) == mailroom.LeaseLost {
+			if err := <-late; mailroom.CodeOf(err) == mailroom.CodeLeaseLost {
 				refused++
 			} else {
 				h.expect(err)
@@ -238,7 +238,7 @@ func TestRunThatDoesNotStopIsForcedAndItsSlotStaysTaken(t *testing.T) {
 		}
 		h.wait(time.Second)
 		for _, out := range slow {
-			h.status(out.Run, mailroom.Completed)
+			h.status(out.Run, mailroom.StatusCompleted)
 		}
 		if diff := cmp.Diff([]string{"deaf", "next", "half a "}, h.texts("t")); diff != "" {
 			t.Error(diff)
@@ -259,11 +259,11 @@ func TestForcedRunWithOneSlotWaitsForTheAgentToReturn(t *testing.T) {
 		h.wait(time.Second)
 		next := h.send("t", "next", mode(mailroom.ModeInterrupt))
 		h.wait(time.Minute)
-		h.status(deaf.Run, mailroom.Cancelled)
-		h.status(next.Run, mailroom.Queued)
+		h.status(deaf.Run, mailroom.StatusCancelled)
+		h.status(next.Run, mailroom.StatusQueued)
 		close(release)
 		h.wait(time.Second)
-		h.status(next.Run, mailroom.Completed)
+		h.status(next.Run, mailroom.StatusCompleted)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 		h.cancel(out)
 		p.kill()
 		h.wait(20 * time.Second)
-		if r := h.status(out.Run, mailroom.Cancelled); r.Attempt != 1 || r.Reason != mailroom.ByCancel {
+		if r := h.status(out.Run, mailroom.StatusCancelled); r.Attempt != 1 || r.Reason != mailroom.ReasonCancelled {
 			t.Errorf("got attempt %d, reason %s", r.Attempt, r.Reason)
 		}
 		if diff := cmp.Diff([]string{"hello", "a beginning"}, h.texts("t")); diff != "" {
@@ -300,7 +300,7 @@ func TestRunThatCompletesInSpiteOfAStopIsCompleted(t *testing.T) {
 		h.wait(time.Second)
 		h.cancel(out)
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != "done anyway" {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != "done anyway" {
 			t.Errorf("got reply %v", r.Reply)
 		}
 	})
@@ -326,10 +326,10 @@ func TestRunDeadlineEndsTheAttemptAndCountsAsAFailure(t *testing.T) {
 			t.Errorf("got cause %v after %v, want %v after 2m", cause, time.Since(begin), mailroom.ErrDeadline)
 		}
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 || r.Attempt != 2 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 1 || r.Attempt != 2 {
 			t.Errorf("got %d failures, %d attempts, want 1 and 2", r.Failures, r.Attempt)
 		}
-		want := &mailroom.RunError{Class: mailroom.Transient, Message: "the run deadline of 2m0s has passed"}
+		want := &mailroom.RunError{Class: mailroom.ClassTransient, Message: "the run deadline of 2m0s has passed"}
 		if diff := cmp.Diff(want, only[mailroom.RunRescheduled](h, "t", mailroom.KindRescheduled).Error); diff != "" {
 			t.Error(diff)
 		}
@@ -349,9 +349,9 @@ func TestStuckAgentIsCutByItsRunDeadline(t *testing.T) {
 		h.start(o)
 		out := h.send("t", "hello")
 		h.wait(69 * time.Second)
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		h.wait(2 * time.Second)
-		if r := h.status(out.Run, mailroom.Completed); r.Failures != 1 || r.Attempt != 2 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Failures != 1 || r.Attempt != 2 {
 			t.Errorf("got %d failures, %d attempts, want 1 and 2", r.Failures, r.Attempt)
 		}
 		close(release)
@@ -377,9 +377,9 @@ func TestStuckAgentOfALeaseThatCameBackIsCutByItsRunDeadline(t *testing.T) {
 		h.wait(time.Minute)
 		p.line.thaw()
 		h.wait(30 * time.Second)
-		h.status(out.Run, mailroom.Running)
+		h.status(out.Run, mailroom.StatusRunning)
 		h.wait(time.Minute)
-		if r := h.status(out.Run, mailroom.Completed); r.Attempt != 2 {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Attempt != 2 {
 			t.Errorf("got attempt %d, want 2", r.Attempt)
 		}
 		close(release)

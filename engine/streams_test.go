@@ -64,7 +64,7 @@ func TestStreamedTextIsKeptAboutOnceASecond(t *testing.T) {
 		if got := h.flushed(out.Run); got != "" {
 			t.Errorf("still flushed after the end: %d bytes", len(got))
 		}
-		if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != strings.Repeat("0123456789", 100) {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != strings.Repeat("0123456789", 100) {
 			t.Errorf("got reply %v", r.Reply)
 		}
 	})
@@ -85,7 +85,7 @@ func TestFlushComesAtOnceWhenAReaderAsks(t *testing.T) {
 		sub := h.bus.Subscribe("t", 10)
 		defer sub.Close()
 		for range 2 { // also when there is nothing new
-			h.bus.Ask("t")
+			h.bus.SubscribeTickets("t")
 			asked := time.Now()
 			n := <-sub.C
 			if took := time.Since(asked); took > 10*time.Millisecond {
@@ -129,7 +129,7 @@ func TestFlushWhoseAnswerWasLostLosesAndDoublesNothing(t *testing.T) {
 		}
 		p.line.onWrite(nil, nil)
 		p.kill()
-		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(say("whole"))
 		h.wait(5 * time.Second)
 		if diff := cmp.Diff([]string{"hello", want, "whole"}, h.texts("t")); diff != "" {
@@ -152,7 +152,7 @@ func TestTextIsCutAtTheLimitAndMarked(t *testing.T) {
 		})
 		out := h.send("t", "hello")
 		h.wait(5 * time.Second)
-		h.status(out.Run, mailroom.Completed)
+		h.status(out.Run, mailroom.StatusCompleted)
 		said := h.entries("t", mailroom.KindMessage)
 		if len(said) != 3 {
 			t.Fatalf("got %d messages, want 3", len(said))
@@ -231,10 +231,10 @@ func TestPartialTextOfADeadWorkerIsKept(t *testing.T) {
 		out := h.send("t", "hello")
 		h.wait(3200 * time.Millisecond)
 		p.kill()
-		h.must(h.ledger.Leave(context.Background(), h.onlyWorker().ID))
+		h.must(h.ledger.Deregister(context.Background(), h.onlyWorker().ID))
 		h.serve(say("whole"))
 		h.wait(3 * time.Second)
-		r := h.status(out.Run, mailroom.Completed)
+		r := h.status(out.Run, mailroom.StatusCompleted)
 		if r.Attempt != 2 {
 			t.Errorf("got attempt %d, want 2", r.Attempt)
 		}
@@ -261,13 +261,13 @@ func TestTextIsKeptWhenTheEndOfItsAttemptIsRefused(t *testing.T) {
 			p.line.onWrite(func(c *mailroom.Changes) error {
 				if said(c) && left > 0 {
 					left--
-					return mailroom.Errorf(mailroom.Invalid, "not like this")
+					return mailroom.Errorf(mailroom.CodeInvalid, "not like this")
 				}
 				return nil
 			}, nil)
 			out := h.send("t", "hello")
 			h.wait(5 * time.Second)
-			if r := h.status(out.Run, mailroom.Completed); r.Reply == nil || *r.Reply != "whole" {
+			if r := h.status(out.Run, mailroom.StatusCompleted); r.Reply == nil || *r.Reply != "whole" {
 				t.Errorf("got reply %v, want that of the second attempt alone", r.Reply)
 			}
 			kept := "half a thought"
@@ -305,7 +305,7 @@ func TestSlowReaderNeverSlowsARun(t *testing.T) {
 		begin := time.Now()
 		out := h.send("t", "hello")
 		h.wait(time.Millisecond)
-		if r := h.status(out.Run, mailroom.Completed); r.FinishedAt.Sub(begin) > time.Millisecond {
+		if r := h.status(out.Run, mailroom.StatusCompleted); r.FinishedAt.Sub(begin) > time.Millisecond {
 			t.Errorf("it took %v", r.FinishedAt.Sub(begin))
 		}
 		if !stuck.Lost() {
@@ -322,7 +322,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 		h.wait(time.Second + time.Millisecond) // between two looks at the leases
 		p.line.onView(func() error {
 			for _, r := range query(h, func(r mailroom.Reader) ([]*mailroom.Run, error) {
-				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}})
+				return r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}})
 			}) {
 				p.line.onView(nil)
 				for range 100 { // nobody reads them yet
@@ -334,7 +334,7 @@ func TestStopIsFoundThoughItsHintWasLost(t *testing.T) {
 		})
 		out := p.send("t", "hello")
 		h.wait(100 * time.Millisecond)
-		h.status(out.Run, mailroom.Cancelled)
+		h.status(out.Run, mailroom.StatusCancelled)
 	})
 }
 
@@ -342,15 +342,15 @@ func TestTextThatIsNoTextIsRefused(t *testing.T) {
 	inHouse(t, func(h *house) {
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
 			for _, bad := range []string{"half \xc3", "nul \x00"} {
-				if err := s.Stream(ctx, bad); mailroom.CodeOf(err) != mailroom.Invalid {
-					t.Errorf("%q: got %v, want code %s", bad, err, mailroom.Invalid)
+				if err := s.Stream(ctx, bad); mailroom.CodeOf(err) != mailroom.CodeInvalid {
+					t.Errorf("%q: got %v, want code %s", bad, err, mailroom.CodeInvalid)
 				}
 			}
 			return s.Stream(ctx, "fine")
 		})
 		out := h.send("t", "hello")
 		h.wait(time.Second)
-		if r := h.status(out.Run, mailroom.Completed); *r.Reply != "fine" {
+		if r := h.status(out.Run, mailroom.StatusCompleted); *r.Reply != "fine" {
 			t.Errorf("got %q", *r.Reply)
 		}
 	})

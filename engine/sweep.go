@@ -59,7 +59,7 @@ func (e *Engine) retire(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.options.Renew)
 	defer cancel()
-	if err := e.ledger.Leave(ctx, e.lease.worker); err != nil {
+	if err := e.ledger.Deregister(ctx, e.lease.worker); err != nil {
 		return fmt.Errorf("give up the lease: %w", err)
 	}
 	return nil

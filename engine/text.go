@@ -40,11 +40,11 @@ func (m *message) add(text string) mailroom.Delta {
 }
 
 // said is the message so far, nil if nothing was written.
-func (m *message) said() *mailroom.Said {
+func (m *message) said() *mailroom.PartialText {
 	if len(m.text) == 0 {
 		return nil
 	}
-	return &mailroom.Said{ID: m.id(), Text: string(m.text), Truncated: m.cut}
+	return &mailroom.PartialText{ID: m.id(), Text: string(m.text), Truncated: m.cut}
 }
 
 // next begins another message after this one became an entry.
@@ -96,7 +96,7 @@ func (s *session) flush(asked bool) bool {
 	if len(m.text) > m.flushed {
 		piece := mailroom.Partial{Message: m.id(), Offset: m.flushed, Text: string(m.text[m.flushed:])}
 		switch err := s.engine.ledger.Flush(s.life, s.claim, piece); {
-		case mailroom.CodeOf(err) == mailroom.LeaseLost:
+		case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
 			s.cancel(mailroom.ErrLeaseLost)
 			return false
 		case err != nil:

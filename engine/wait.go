@@ -35,11 +35,11 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 		k, ok := known[a.Name]
 		switch {
 		case !ok && a.Kind == "":
-			return nil, mailroom.Errorf(mailroom.Invalid, "no ticket %q was asked: give it a kind to ask it", a.Name)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "no ticket %q was asked: give it a kind to ask it", a.Name)
 		case !ok:
 			fresh = append(fresh, *a)
 		case a.Kind != "" && a.Digest() != k.Digest:
-			return nil, mailroom.Errorf(mailroom.Conflict, "ticket %q asks something else already", a.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "ticket %q asks something else already", a.Name)
 		}
 	}
 	open := func(name string) bool {
@@ -48,7 +48,7 @@ func (s *session) wait(ctx context.Context, any bool, asks []mailroom.Ask) ([]ma
 	}
 	if len(w.Names) == 0 || !w.Over(open) {
 		if len(w.Names) == 0 {
-			return nil, mailroom.Errorf(mailroom.Invalid, "a wait needs a ticket")
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "a wait needs a ticket")
 		}
 		s.parked, s.asks = w, fresh
 		return nil, mailroom.ErrParked

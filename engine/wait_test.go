@@ -26,7 +26,7 @@ func (h *house) decide(k *mailroom.Ticket, v mailroom.Verdict) {
 }
 
 func approval(name string) mailroom.Ask {
-	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?", Action: "deploy", Arguments: json.RawMessage(`{"to":"prod"}`)}
+	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?", Action: "deploy", Arguments: json.RawMessage(`{"to":"prod"}`)}
 }
 
 func TestADecisionResumesTheSameRun(t *testing.T) {
@@ -40,13 +40,13 @@ func TestADecisionResumesTheSameRun(t *testing.T) {
 		})
 		out := h.send("t", "deploy")
 		h.wait(time.Hour)
-		if r := h.run(out.Run); r.Status != mailroom.Waiting {
+		if r := h.run(out.Run); r.Status != mailroom.StatusWaiting {
 			t.Fatalf("got status %s, want waiting", r.Status)
 		}
-		h.decide(h.ticket(out.Run, "go"), mailroom.Approve)
+		h.decide(h.ticket(out.Run, "go"), mailroom.VerdictApprove)
 		h.wait(time.Second)
 		r := h.run(out.Run)
-		if r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "decided: approve" || r.Failures != 0 {
+		if r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "decided: approve" || r.Failures != 0 {
 			t.Errorf("got %+v", r)
 		}
 		want := []string{
@@ -102,7 +102,7 @@ func TestAnUnknownEffectAsks(t *testing.T) {
 		})
 		out := h.send("t", "pay")
 		h.wait(time.Minute)
-		h.decide(h.ticket(out.Run, "effect:pay#1"), mailroom.Approve)
+		h.decide(h.ticket(out.Run, "effect:pay#1"), mailroom.VerdictApprove)
 		h.wait(time.Minute)
 		if r := h.run(out.Run); r.Reply == nil || *r.Reply != `"paid"` || calls != 2 {
 			t.Errorf("got %d calls, %+v", calls, r)
@@ -146,7 +146,7 @@ func TestATimerFires(t *testing.T) {
 		begin := time.Now()
 		var woke time.Duration
 		h.serve(func(ctx context.Context, s mailroom.Session) error {
-			if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "later", Kind: mailroom.Timer, After: 2 * time.Hour}); err != nil {
+			if _, err := s.Wait(ctx, false, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer, After: 2 * time.Hour}); err != nil {
 				return err
 			}
 			woke = time.Since(begin)
@@ -154,7 +154,7 @@ func TestATimerFires(t *testing.T) {
 		})
 		out := h.send("t", "later")
 		h.wait(2*time.Hour + time.Second)
-		if r := h.run(out.Run); r.Status != mailroom.Completed || woke < 2*time.Hour {
+		if r := h.run(out.Run); r.Status != mailroom.StatusCompleted || woke < 2*time.Hour {
 			t.Errorf("woke after %v: %+v", woke, r)
 		}
 	})

@@ -20,8 +20,8 @@ func (s *session) attempt() {
 	begin := time.Now()
 	defer recovery.Handle(s.engine.options.Log, "an attempt", func(p *recovery.Panic) {
 		left := s.agentDone != nil
-		failure := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the attempt failed outside the agent: %w", p)}
-		out := mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Failure: failure, Forced: left}
+		failure := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the attempt failed outside the agent: %w", p)}
+		out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Failure: failure, Forced: left}
 		// Where the settle itself is what panics, what was being written may be the cause: the failure counts without it.
 		if recovery.Call(s.engine.options.Log, "the end of an attempt", func() error { s.settle(out, p, begin); return nil }) != nil {
 			s.settleBare(out, p, begin)
@@ -66,7 +66,7 @@ func (s *session) work() {
 		s.agentDone = nil
 	}
 	out := outcome(ctx, err, limit, forced)
-	if out.Outcome != mailroom.Release && !forced {
+	if out.Outcome != mailroom.OutcomeRelease && !forced {
 		s.parkInstead(&out)
 	}
 	s.settle(out, err, begin)
@@ -181,17 +181,17 @@ func call(ctx context.Context, a mailroom.Agent, s mailroom.Session) (err error)
 
 // outcome says how an attempt ends whose agent returned err.
 func outcome(ctx context.Context, err error, limit time.Duration, forced bool) mailroom.Settle {
-	out := mailroom.Settle{Outcome: mailroom.Fail, Jitter: rand.Float64(), Forced: forced}
+	out := mailroom.Settle{Outcome: mailroom.OutcomeFail, Jitter: rand.Float64(), Forced: forced}
 	cause := context.Cause(ctx)
 	stopped := errors.Is(cause, mailroom.ErrStopped)
 	taken := errors.Is(cause, mailroom.ErrReleased) || errors.Is(cause, mailroom.ErrLeaseLost)
 	switch {
 	case err == nil:
-		out.Outcome = mailroom.Complete
+		out.Outcome = mailroom.OutcomeComplete
 	case stopped, taken && !forced:
-		out.Outcome = mailroom.Release
+		out.Outcome = mailroom.OutcomeRelease
 	case forced, errors.Is(cause, mailroom.ErrDeadline):
-		out.Failure = &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the run deadline of %s has passed", limit)}
+		out.Failure = &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the run deadline of %s has passed", limit)}
 	default:
 		out.Failure = mailroom.AsFailure(err)
 	}
@@ -204,7 +204,7 @@ func (s *session) parkInstead(out *mailroom.Settle) {
 	s.turn.lock()
 	defer s.turn.leave()
 	if s.parked != nil {
-		out.Outcome, out.Failure, out.Wait, out.Asks = mailroom.Park, nil, s.parked, s.asks
+		out.Outcome, out.Failure, out.Wait, out.Asks = mailroom.OutcomePark, nil, s.parked, s.asks
 	}
 }
 
@@ -231,8 +231,8 @@ func (s *session) settleAs(in mailroom.Settle, cause error, begin time.Time) {
 	}
 	run, err := s.end(in)
 	if refused(err) {
-		refusal := &mailroom.Failure{Class: mailroom.Transient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
-		in.Outcome, in.Failure, in.Asks, in.Wait = mailroom.Fail, refusal, nil, nil
+		refusal := &mailroom.Failure{Class: mailroom.ClassTransient, Err: fmt.Errorf("the end of the attempt was refused: %w", err)}
+		in.Outcome, in.Failure, in.Asks, in.Wait = mailroom.OutcomeFail, refusal, nil, nil
 		if run, err = s.end(in); refused(err) {
 			in.Message = nil // then it is what cannot be written; what was flushed is kept
 			run, err = s.end(in)
@@ -246,7 +246,7 @@ func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error
 	level, text, counted := slog.LevelInfo, "attempt ended", string(in.Outcome)
 	switch {
 	case err == nil:
-	case mailroom.CodeOf(err) == mailroom.LeaseLost:
+	case mailroom.CodeOf(err) == mailroom.CodeLeaseLost:
 		level, text, counted = slog.LevelWarn, "attempt ended without its claim", WithoutClaim
 	default:
 		level, text, counted = slog.LevelError, "attempt could not be settled; its claim is freed with the lease", Unsettled
@@ -277,7 +277,7 @@ func (s *session) report(in mailroom.Settle, run *mailroom.Run, cause, err error
 // refused reports that a settle will never be taken as it is.
 func refused(err error) bool {
 	code := mailroom.CodeOf(err)
-	return err != nil && code != mailroom.LeaseLost && code != mailroom.Unavailable
+	return err != nil && code != mailroom.CodeLeaseLost && code != mailroom.CodeUnavailable
 }
 
 func (s *session) end(in mailroom.Settle) (run *mailroom.Run, err error) {
@@ -301,10 +301,10 @@ func (s *session) repeat(f func(ctx context.Context) error) error {
 	pause := 10 * time.Millisecond
 	for {
 		err := f(ctx)
-		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.Unavailable {
-			return mailroom.Errorf(mailroom.Unavailable, "the store had no time for it: %w", err)
+		if ended := ctx.Err(); ended != nil && errors.Is(err, ended) && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+			return mailroom.Errorf(mailroom.CodeUnavailable, "the store had no time for it: %w", err)
 		}
-		if mailroom.CodeOf(err) != mailroom.Unavailable || errors.Is(err, mailroom.ErrStoreClosed) {
+		if mailroom.CodeOf(err) != mailroom.CodeUnavailable || errors.Is(err, mailroom.ErrStoreClosed) {
 			return err
 		}
 		timer := time.NewTimer(pause)

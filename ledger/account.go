@@ -29,7 +29,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		return nil, err
 	}
 	if in.Sum == "" {
-		return nil, mailroom.Errorf(mailroom.Invalid, "token %q has no secret", in.Name)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "token %q has no secret", in.Name)
 	}
 	o := op{name: "create token", rank: rankPlain}
 	return run(ctx, l, o, func(b *batch) (*mailroom.Token, error) {
@@ -40,7 +40,7 @@ func (l *Ledger) CreateToken(ctx context.Context, in mailroom.Token) (*mailroom.
 		case there != nil && there.Sum == in.Sum && there.RevokedAt.IsZero():
 			return plainToken(there), nil
 		case there != nil && there.RevokedAt.IsZero():
-			return nil, mailroom.Errorf(mailroom.Conflict, "there is a token %q: revoke it first, or choose another name", in.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "there is a token %q: revoke it first, or choose another name", in.Name)
 		}
 		row := plainToken(&in)
 		row.CreatedAt, row.UsedAt, row.RevokedAt = b.now, time.Time{}, time.Time{}
@@ -65,7 +65,7 @@ func (l *Ledger) SetQuotas(ctx context.Context, name string, q mailroom.Quotas) 
 		case err != nil:
 			return nil, err
 		case there == nil:
-			return nil, mailroom.Errorf(mailroom.NotFound, "no token %q", name)
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		}
 		there.Quotas = maps.Clone(q)
 		b.saveToken(there)
@@ -83,7 +83,7 @@ func (l *Ledger) RevokeToken(ctx context.Context, name string) error {
 		case err != nil:
 			return struct{}{}, err
 		case there == nil:
-			return struct{}{}, mailroom.Errorf(mailroom.NotFound, "no token %q", name)
+			return struct{}{}, mailroom.Errorf(mailroom.CodeNotFound, "no token %q", name)
 		case there.RevokedAt.IsZero():
 			there.RevokedAt = b.now
 			b.saveToken(there)

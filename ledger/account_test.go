@@ -66,7 +66,7 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 		t.Errorf("the same secret again: %+v, want %+v", again, first)
 	}
 	_, err := d.CreateToken(d.ctx, account("ann", "two"))
-	wantCode(t, err, mailroom.Conflict)
+	wantCode(t, err, mailroom.CodeConflict)
 
 	if err := d.RevokeToken(d.ctx, "ann"); err != nil {
 		t.Fatal(err)
@@ -78,10 +78,10 @@ func TestANameHasOneTokenAtATime(t *testing.T) {
 	if err := d.RevokeToken(d.ctx, "ann"); err != nil || !d.tokens()[0].RevokedAt.Equal(revoked) {
 		t.Errorf("revoked again: %v at %v, want nothing new", err, d.tokens()[0].RevokedAt)
 	}
-	wantCode(t, d.RevokeToken(d.ctx, "bob"), mailroom.NotFound)
+	wantCode(t, d.RevokeToken(d.ctx, "bob"), mailroom.CodeNotFound)
 
 	second := account("ann", "two")
-	second.Scopes, second.Namespace = []mailroom.Permission{mailroom.MayRead}, "team-"
+	second.Scopes, second.Namespace = []mailroom.Permission{mailroom.PermissionRead}, "team-"
 	got := must(d.CreateToken(d.ctx, second))(t)
 	want := second
 	want.Key, want.CreatedAt = key, got.CreatedAt
@@ -100,7 +100,7 @@ func TestATokenIsRefusedByItsOwnRules(t *testing.T) {
 		"no scope":            {Name: "ann", Sum: "sum"},
 		"no secret":           account("ann", ""),
 	} {
-		if _, err := d.CreateToken(d.ctx, in); mailroom.CodeOf(err) != mailroom.Invalid {
+		if _, err := d.CreateToken(d.ctx, in); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%s: %v, want invalid", name, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestOperationsOnTokensOfOneBatchSeeEachOther(t *testing.T) {
 				return d.TokensUsed(d.ctx, map[string]time.Time{"three": time.Unix(60, 0), "four": time.Unix(120, 0)})
 			},
 		)
-		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.Conflict, "", "", "", ""})
+		wantEqual(t, "codes", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, "", "", "", ""})
 		wantEqual(t, "commits", f.updates(), 1)
 		var got []string
 		for _, row := range d.tokens() {

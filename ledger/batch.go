@@ -181,7 +181,7 @@ func (l *Ledger) commit(ctx context.Context, ops, claims []*op) error {
 			if len(ops)+len(claims) == 0 {
 				return nil
 			}
-		case mailroom.CodeOf(err) == mailroom.Unavailable || len(ops)+len(claims) == 1:
+		case mailroom.CodeOf(err) == mailroom.CodeUnavailable || len(ops)+len(claims) == 1:
 			l.refuse(append(slices.Clone(ops), claims...), err)
 			if errors.Is(err, mailroom.ErrStoreClosed) {
 				return fmt.Errorf("commit: %w", err)
@@ -213,7 +213,7 @@ func (l *Ledger) commitEach(ctx context.Context, ops, claims []*op) error {
 func (l *Ledger) refuse(ops []*op, err error) {
 	for _, o := range ops {
 		if o.taker != nil {
-			o.taker.Take(*o.claim, nil, err)
+			o.taker.Assign(*o.claim, nil, err)
 			l.stand(o)
 			continue
 		}
@@ -233,8 +233,8 @@ type batch struct {
 
 	tx      mailroom.Tx
 	now     time.Time
-	threads map[string]*mailroom.Loaded
-	order   []*mailroom.Loaded
+	threads map[string]*mailroom.ThreadState
+	order   []*mailroom.ThreadState
 	wasDue  map[string]mailroom.Due // of the rows as they were locked
 	workers map[string]*mailroom.Worker
 	tokens  []*mailroom.Token // all there are, once an operation asked for them
@@ -258,7 +258,7 @@ func (p poison) Unwrap() error { return p.error }
 
 func (b *batch) run(tx mailroom.Tx) error {
 	b.tx, b.now = tx, tx.Now()
-	b.threads = map[string]*mailroom.Loaded{}
+	b.threads = map[string]*mailroom.ThreadState{}
 	b.wasDue = map[string]mailroom.Due{}
 	b.workers = map[string]*mailroom.Worker{}
 	b.projects = map[string]*mailroom.Project{}
@@ -347,7 +347,7 @@ func (b *batch) load(rows []*mailroom.Thread) error {
 		return err
 	}
 	for _, row := range rows {
-		b.threads[row.ID].FollowClock(b.now)
+		b.threads[row.ID].ReplanAfterClockStep(b.now)
 	}
 	return nil
 }
@@ -364,7 +364,7 @@ func (b *batch) loadRuns(ids []string) error {
 	var asked []string
 	for _, r := range rows {
 		if t := b.threads[r.Thread]; t != nil && t.Run(r.ID) == nil {
-			t.Adopt(r)
+			t.AddRun(r)
 			if r.Asked > 0 {
 				asked = append(asked, r.ID)
 			}
@@ -383,14 +383,14 @@ func (b *batch) loadTickets(runs []string) error {
 		return err
 	}
 	for _, k := range rows {
-		b.threads[k.Thread].AdoptTicket(k)
+		b.threads[k.Thread].AddTicket(k)
 	}
 	return nil
 }
 
 // reach returns a thread that turned out to be needed, loading it if no
 // operation of the batch named it.
-func (b *batch) reach(id string) (*mailroom.Loaded, error) {
+func (b *batch) reach(id string) (*mailroom.ThreadState, error) {
 	if t := b.threads[id]; t != nil {
 		return t, nil
 	}
@@ -445,7 +445,7 @@ func (b *batch) forwardSubmit(in mailroom.Submit) error {
 	}
 	_, err := b.submit(in)
 	switch mailroom.CodeOf(err) {
-	case mailroom.NotFound, mailroom.Forbidden: // it is somebody else's, or for somebody else to make
+	case mailroom.CodeNotFound, mailroom.CodeForbidden: // it is somebody else's, or for somebody else to make
 		b.l.options.Log.Warn("a delivery was dropped: its thread belongs to another owner", "run", in.Parent)
 		return nil
 	}
@@ -463,7 +463,7 @@ func (b *batch) apply(o *op) (fatal error) {
 			p := recovery.Of(v)
 			b.culprit = o
 			fatal = &mailroom.Error{
-				Code:    mailroom.Internal,
+				Code:    mailroom.CodeInternal,
 				Message: "operation " + o.name + " failed",
 				Cause:   fmt.Errorf("%w\n%s", p, p.Stack),
 			}
@@ -491,29 +491,29 @@ func (b *batch) apply(o *op) (fatal error) {
 // isRefusal tells a rule's no from a failure of the store.
 func isRefusal(err error) bool {
 	code := mailroom.CodeOf(err)
-	return code != mailroom.Internal && code != mailroom.Unavailable
+	return code != mailroom.CodeInternal && code != mailroom.CodeUnavailable
 }
 
 // thread returns a thread that the operation named, existing or not.
-func (b *batch) thread(id string) *mailroom.Loaded { return b.threads[id] }
+func (b *batch) thread(id string) *mailroom.ThreadState { return b.threads[id] }
 
 // ensure loads as much of t's queue as a transition of this scope looks at.
-func (b *batch) ensure(t *mailroom.Loaded, s mailroom.Scope) error {
+func (b *batch) ensure(t *mailroom.ThreadState, s mailroom.Scope) error {
 	for {
-		queue, held := t.Need(s, b.now)
+		queue, held := t.RowsNeeded(s, b.now)
 		if queue == 0 && held == 0 {
 			return nil
 		}
-		if err := b.fill(t, mailroom.HeldRuns, held); err != nil {
+		if err := b.fill(t, mailroom.RunsScheduled, held); err != nil {
 			return err
 		}
-		if err := b.fill(t, mailroom.QueueRuns, queue); err != nil {
+		if err := b.fill(t, mailroom.RunsQueued, queue); err != nil {
 			return err
 		}
 	}
 }
 
-func (b *batch) fill(t *mailroom.Loaded, set mailroom.RunSet, n int) error {
+func (b *batch) fill(t *mailroom.ThreadState, set mailroom.RunSet, n int) error {
 	if n == 0 {
 		return nil
 	}
@@ -525,7 +525,7 @@ func (b *batch) fill(t *mailroom.Loaded, set mailroom.RunSet, n int) error {
 	if err != nil {
 		return err
 	}
-	t.Fill(set, rows, q.Limit == 0 || len(rows) < n)
+	t.SetQueue(set, rows, q.Limit == 0 || len(rows) < n)
 	return nil
 }
 
@@ -533,7 +533,7 @@ func (b *batch) fill(t *mailroom.Loaded, set mailroom.RunSet, n int) error {
 func (b *batch) worker(id string) (*mailroom.Worker, error) {
 	w := b.workers[id]
 	if w == nil || w.Dead {
-		return nil, mailroom.Errorf(mailroom.LeaseLost, "the lease of worker %s has ended", id)
+		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "the lease of worker %s has ended", id)
 	}
 	return w, nil
 }
@@ -551,7 +551,7 @@ func (b *batch) hint() {
 		if d.At.IsZero() {
 			continue
 		}
-		w := mailroom.Want{Agent: d.Agent, Alone: d.Alone}
+		w := mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}
 		if known, ok := b.l.idle[w]; ok && d.At.Before(known) {
 			b.l.idle[w] = d.At
 		}

@@ -116,7 +116,7 @@ func TestARulesRefusalFailsAlone(t *testing.T) {
 			submitting(d, mode(mailroom.ModeReject, "t", "hello")),
 			submitting(d, text("t", "hello")),
 		)
-		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Busy, ""})
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeBusy, ""})
 		wantEqual(t, "commits", f.updates(), 1)
 		wantEqual(t, "log", d.kinds("t"), "message, run.queued, message, run.queued")
 	})
@@ -134,8 +134,8 @@ func TestALaterOperationSeesTheOnesBeforeItInItsBatch(t *testing.T) {
 		}
 		errs := gathered(t, d, f, submit(0), submit(1), submitting(d, mode(mailroom.ModeReject, "t", "hello")),
 			submitting(d, mode(mailroom.ModeLatest, "t", "instead")), func() error { return d.DeleteThread(d.ctx, "t", nil) })
-		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.Busy, "", mailroom.Conflict})
-		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.WasDuplicate})
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", "", mailroom.CodeBusy, "", mailroom.CodeConflict})
+		wantEqual(t, "repeat", []any{outs[1].Run, outs[1].Disposition}, []any{outs[0].Run, mailroom.DispositionDuplicate})
 		wantEqual(t, "commits", f.updates(), 1)
 		wantEqual(t, "log", d.kinds("t"), "message, run.queued, message, run.queued, run.cancelled")
 	})
@@ -178,19 +178,19 @@ func TestARefusedSendUndoesItsStepAndNoOther(t *testing.T) {
 		d.register("w")
 		d.submit(text("t", "hello"))
 		c := d.claimOne("w").Claim
-		must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
+		must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Sends: []mailroom.Send{{Name: "x", Thread: "u", Parts: mailroom.Text("one")}}}}))(t)
 		log := d.kinds("u")
 		errs := gathered(t, d, f,
 			submitting(d, text("a", "hello")),
 			func() error {
-				_, err := d.Append(d.ctx, mailroom.Append{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
+				_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 2, Step: mailroom.Step{Sends: []mailroom.Send{
 					{Name: "y", Thread: "u", Parts: mailroom.Text("two")}, {Name: "x", Thread: "u", Parts: mailroom.Text("another")},
 				}}})
 				return err
 			},
 			submitting(d, text("b", "hello")),
 		)
-		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Conflict, ""})
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeConflict, ""})
 		wantEqual(t, "log", d.kinds("u"), log)
 	})
 }
@@ -220,7 +220,7 @@ func TestWhenTheDatabaseRefusesOnlyTheCulpritFails(t *testing.T) {
 		d.register("w")
 		answer := stand(t.Context(), d, "echo", 1)
 		errs := gathered(t, d, f, submitting(d, text("a", "hello")), submitting(d, text("bad", "hello")), submitting(d, text("b", "hello")))
-		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.Internal, ""})
+		wantEqual(t, "answers", codes(errs), []mailroom.Code{"", mailroom.CodeInternal, ""})
 		for _, thread := range []string{"a", "b"} {
 			wantEqual(t, "log of "+thread, d.kinds(thread)[:19], "message, run.queued")
 		}
@@ -237,7 +237,7 @@ func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 			in.Key = "k"
 			f.then(storetest.Fault{Kind: kind})
 			_, err := d.Submit(t.Context(), in)
-			wantCode(t, err, mailroom.Unavailable)
+			wantCode(t, err, mailroom.CodeUnavailable)
 			d.submit(in)
 			wantEqual(t, "log", d.kinds("t"), "message, run.queued")
 		})
@@ -246,7 +246,7 @@ func TestAnUnknownOutcomeIsRepeatedWithItsKey(t *testing.T) {
 
 func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
 		f := newFate(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
@@ -264,18 +264,18 @@ func TestAStoreThatClosesEndsTheLedgerAndFailsAllThatIsQueued(t *testing.T) {
 		synctest.Wait()
 		release()
 		all.Wait()
-		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.Unavailable, mailroom.Unavailable, mailroom.Unavailable, mailroom.Unavailable})
+		wantEqual(t, "answers", codes(errs[:]), []mailroom.Code{mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable, mailroom.CodeUnavailable})
 		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
 			t.Errorf("run: got %v, want the error that closed the store", err)
 		}
 		_, err := d.Submit(d.ctx, text("t", "late"))
-		wantCode(t, err, mailroom.Unavailable)
+		wantCode(t, err, mailroom.CodeUnavailable)
 	})
 }
 
 func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
+		closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "disk full", Cause: mailroom.ErrStoreClosed}
 		f := newFate(nil)
 		d := open(t, f, ledger.Options{})
 		d.register("w")
@@ -296,7 +296,7 @@ func TestAStoreThatClosesOneByOneAnswersAllStandingClaims(t *testing.T) {
 		d.submit(text("t", "hello"))
 		all.Wait()
 		for _, err := range errs {
-			wantCode(t, err, mailroom.Unavailable)
+			wantCode(t, err, mailroom.CodeUnavailable)
 		}
 		if err := d.close(); !errors.Is(err, mailroom.ErrStoreClosed) {
 			t.Errorf("run: got %v, want the error that closed the store", err)
@@ -317,7 +317,7 @@ func TestAnOperationCanBeWithdrawnUntilItIsInABatch(t *testing.T) {
 			synctest.Wait()
 		}
 		cancel()
-		wantCode(t, <-errs[0], mailroom.Unavailable) // in the batch: its outcome is unknown
+		wantCode(t, <-errs[0], mailroom.CodeUnavailable) // in the batch: its outcome is unknown
 		if err := <-errs[1]; !errors.Is(err, context.Canceled) {
 			t.Errorf("withdrawn: got error %v, want %v", err, context.Canceled)
 		}

@@ -115,7 +115,7 @@ func (p *pair) both(t *rapid.T, group []deed) {
 	}
 	p.after = sides[0]
 	for _, a := range one {
-		work, _ := a.Value.([]ledger.Work) // nil for the other operations
+		work, _ := a.Value.([]ledger.Assignment) // nil for the other operations
 		for _, w := range work {
 			p.claims = append(p.claims, w.Claim)
 		}
@@ -128,7 +128,7 @@ func (p *pair) gather(t *rapid.T, group []deed) []outcome {
 	release := p.fate.hold()
 	var all sync.WaitGroup
 	all.Go(func() {
-		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ann()); mailroom.CodeOf(err) != mailroom.NotFound {
+		if _, err := p.batched.Interrupt(p.batched.ctx, "nowhere", ann()); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("the first one: %v", err)
 		}
 	})
@@ -164,7 +164,7 @@ func (p *pair) draw(t *rapid.T) deed {
 		s.Number = number
 		return deed{"settle", func(d *desk) (any, error) { return d.Settle(d.ctx, s) }}
 	case "append":
-		a := mailroom.Append{Claim: claim, Number: number, Step: mailroom.Step{Name: "step", Sends: []mailroom.Send{
+		a := mailroom.StepCommit{Claim: claim, Number: number, Step: mailroom.Step{Name: "step", Sends: []mailroom.Send{
 			{Name: fmt.Sprint("s", number), Thread: thread, Parts: mailroom.Text("do")},
 		}}}
 		return deed{"append", func(d *desk) (any, error) { return d.Append(d.ctx, a) }}
@@ -225,8 +225,8 @@ func (p *pair) submit(t *rapid.T) deed {
 func (p *pair) claim(t *rapid.T) deed {
 	alone := rapid.Bool().Draw(t, "alone")
 	return deed{"claim", func(d *desk) (any, error) {
-		work, err := d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2}, Alone: alone})
-		slices.SortFunc(work, func(a, b ledger.Work) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
+		work, err := d.Claim(d.ctx, ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 2, Agents: map[string]int{"echo": 2}, LastAttempt: alone})
+		slices.SortFunc(work, func(a, b ledger.Assignment) int { return strings.Compare(a.Claim.Thread, b.Claim.Thread) }) // ties have no order
 		return work, err
 	}}
 }

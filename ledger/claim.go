@@ -12,20 +12,20 @@ import (
 
 // ClaimRequest asks for due work.
 type ClaimRequest struct {
-	Worker string
-	Round  int64          // numbers the worker's claims, growing
-	Slots  int            // runs wanted at most
-	Agents map[string]int // of them at most, per agent served
-	Alone  bool           // a run on its last chance may be among them
-	Held   map[string]int // runs that the worker has, by the owners of their threads
-	Guests int            // runs wanted beyond Slots, of owners without a run there
-	Wait   bool           // stand until something is due
+	Worker      string
+	Round       int64          // numbers the worker's claims, growing
+	Slots       int            // runs wanted at most
+	Agents      map[string]int // of them at most, per agent served
+	LastAttempt bool           // a run on its last chance may be among them
+	Held        map[string]int // runs that the worker has, by the owners of their threads
+	Guests      int            // runs wanted beyond Slots, of owners without a run there
+	Wait        bool           // stand until something is due
 
 	found int // owned by the goroutine of Ledger.Run
 }
 
-// Work is one claimed run.
-type Work struct {
+// Assignment is one claimed run.
+type Assignment struct {
 	Claim  mailroom.Claim
 	Run    *mailroom.Run
 	Thread *mailroom.Thread
@@ -35,15 +35,15 @@ type Work struct {
 }
 
 // wants are the questions to the store, one per agent and kind.
-func (c *ClaimRequest) wants() []mailroom.Want {
-	var wants []mailroom.Want
+func (c *ClaimRequest) wants() []mailroom.Capacity {
+	var wants []mailroom.Capacity
 	for _, agent := range slices.Sorted(maps.Keys(c.Agents)) {
 		if c.Agents[agent] <= 0 || c.Slots <= 0 && c.Guests <= 0 {
 			continue
 		}
-		wants = append(wants, mailroom.Want{Agent: agent})
-		if c.Alone {
-			wants = append(wants, mailroom.Want{Agent: agent, Alone: true})
+		wants = append(wants, mailroom.Capacity{Agent: agent})
+		if c.LastAttempt {
+			wants = append(wants, mailroom.Capacity{Agent: agent, LastAttempt: true})
 		}
 	}
 	return wants
@@ -53,9 +53,9 @@ func (c *ClaimRequest) wants() []mailroom.Want {
 // it stands until something is due, and is served at the end of the commit that
 // makes it due. When ctx ends it returns what was claimed meanwhile, if
 // anything: a claim is never lost on the way.
-func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Work, error) {
+func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Assignment, error) {
 	o := op{name: "claim", rank: rankClaim, workers: []string{c.Worker}, claim: &c}
-	var work []Work
+	var work []Assignment
 	o.apply = func(b *batch) (err error) {
 		work, err = b.claim(&c)
 		c.found = len(work)
@@ -70,12 +70,12 @@ func (l *Ledger) Claim(ctx context.Context, c ClaimRequest) ([]Work, error) {
 	return work, nil
 }
 
-func (b *batch) claim(c *ClaimRequest) ([]Work, error) {
+func (b *batch) claim(c *ClaimRequest) ([]Assignment, error) {
 	if _, err := b.worker(c.Worker); err != nil {
 		return nil, err
 	}
-	r := &round{ClaimRequest: c, slots: c.Slots, alone: c.Alone, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
-	var passed []*mailroom.Loaded
+	r := &round{ClaimRequest: c, slots: c.Slots, alone: c.LastAttempt, agents: map[string]int{}, shares: newShares(c.Held, c.Slots)}
+	var passed []*mailroom.ThreadState
 	if r.slots > 0 {
 		due, err := b.candidates(r, nil)
 		if err != nil {
@@ -127,18 +127,18 @@ type round struct {
 	alone  bool           // a run on its last chance may still be started
 	agents map[string]int // started, by agent
 	shares *shares
-	work   []Work
+	work   []Assignment
 }
 
 // start starts due runs while there are slots. It returns the threads of owners
 // that it passed over.
-func (b *batch) start(r *round, due []*mailroom.Loaded, over func(owner string) bool) (passed []*mailroom.Loaded, err error) {
+func (b *batch) start(r *round, due []*mailroom.ThreadState, over func(owner string) bool) (passed []*mailroom.ThreadState, err error) {
 	for _, t := range due {
 		d := t.Due
 		if r.slots <= 0 {
 			break
 		}
-		if !matches(d, mailroom.Want{Agent: d.Agent, Alone: d.Alone}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.Alone && !r.alone {
+		if !matches(d, mailroom.Capacity{Agent: d.Agent, LastAttempt: d.LastAttempt}, b.now) || r.agents[d.Agent] >= r.Agents[d.Agent] || d.LastAttempt && !r.alone {
 			continue
 		}
 		if over != nil && over(t.Owner) {
@@ -148,16 +148,16 @@ func (b *batch) start(r *round, due []*mailroom.Loaded, over func(owner string) 
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
 		}
-		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.Alone, b.now)
+		run := t.Claim(b.l.claimant(r.ClaimRequest, d.Agent), d.Agent, d.LastAttempt, b.now)
 		if run == nil {
 			continue
 		}
 		r.slots--
 		r.agents[d.Agent]++
-		r.alone = r.alone && !d.Alone
+		r.alone = r.alone && !d.LastAttempt
 		r.shares.take(t.Owner)
 		row := t.Thread
-		r.work = append(r.work, Work{
+		r.work = append(r.work, Assignment{
 			Claim:  mailroom.Claim{Thread: t.ID, Run: run.ID, Attempt: run.Attempt},
 			Run:    copyRun(run),
 			Thread: &row,
@@ -172,8 +172,8 @@ func (b *batch) start(r *round, due []*mailroom.Loaded, over func(owner string) 
 // candidates are the due threads of a round, in order: those that this batch has
 // loaded as they are now, the others as the store has them. A share leaves out
 // what is more than that of an owner among the stored ones.
-func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.Loaded, error) {
-	var due []*mailroom.Loaded
+func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.ThreadState, error) {
+	var due []*mailroom.ThreadState
 	for _, w := range r.wants() {
 		for _, t := range b.order {
 			if matches(t.Due, w, b.now) {
@@ -193,19 +193,19 @@ func (b *batch) candidates(r *round, share *mailroom.Share) ([]*mailroom.Loaded,
 		}
 		due = append(due, stored...)
 	}
-	slices.SortStableFunc(due, func(x, y *mailroom.Loaded) int {
+	slices.SortStableFunc(due, func(x, y *mailroom.ThreadState) int {
 		newest := cmp.Compare(uint64(x.Key-1), uint64(y.Key-1)) // that of a thread which is not written yet is 0
 		return cmp.Or(cmp.Compare(x.Due.Priority, y.Due.Priority), x.Due.At.Compare(y.Due.At), newest)
 	})
 	return due, nil
 }
 
-func matches(d mailroom.Due, w mailroom.Want, now time.Time) bool {
-	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.Alone == w.Alone
+func matches(d mailroom.Due, w mailroom.Capacity, now time.Time) bool {
+	return !d.At.IsZero() && !d.At.After(now) && d.Agent == w.Agent && d.LastAttempt == w.LastAttempt
 }
 
 // stored asks the store for due threads that this batch has not loaded yet.
-func (b *batch) stored(w mailroom.Want) ([]*mailroom.Loaded, error) {
+func (b *batch) stored(w mailroom.Capacity) ([]*mailroom.ThreadState, error) {
 	for id, d := range b.wasDue {
 		if !matches(d, w, b.now) {
 			continue
@@ -216,7 +216,7 @@ func (b *batch) stored(w mailroom.Want) ([]*mailroom.Loaded, error) {
 			w.Share.Held[b.threads[id].Owner]--
 		}
 	}
-	rows, next, err := b.tx.Due(b.now, []mailroom.Want{w})
+	rows, next, err := b.tx.Due(b.now, []mailroom.Capacity{w})
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func (b *batch) stored(w mailroom.Want) ([]*mailroom.Loaded, error) {
 		if next.IsZero() {
 			next = b.now.Add(b.l.options.Poll)
 		}
-		b.l.idle[mailroom.Want{Agent: w.Agent, Alone: w.Alone}] = next
+		b.l.idle[mailroom.Capacity{Agent: w.Agent, LastAttempt: w.LastAttempt}] = next
 	}
 	fresh := rows[:0]
 	for _, row := range rows {
@@ -250,7 +250,7 @@ func (l *Ledger) Claimed(ctx context.Context, c mailroom.Claim) (*mailroom.Run, 
 	case err != nil:
 		return nil, err
 	case len(runs) == 0:
-		return nil, mailroom.Errorf(mailroom.LeaseLost, "run %s is no longer there", c.Run)
+		return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is no longer there", c.Run)
 	}
 	return runs[0], nil
 }

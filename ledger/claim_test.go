@@ -18,7 +18,7 @@ func TestOf32ConcurrentClaimersOneWins(t *testing.T) {
 	d.submit(text("t", "a"))
 	d.submit(text("t", "b"))
 	var mu sync.Mutex
-	var won []ledger.Work
+	var won []ledger.Assignment
 	together(32, func(i int) {
 		w := fmt.Sprint("w", i)
 		if _, err := d.Register(t.Context(), mailroom.Worker{ID: w}); err != nil {
@@ -68,12 +68,12 @@ func TestAClaimNeedsALiveWorker(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.submit(text("t", "hello"))
 	d.register("w")
-	if err := d.Leave(t.Context(), "w"); err != nil {
+	if err := d.Deregister(t.Context(), "w"); err != nil {
 		t.Fatal(err)
 	}
 	for _, worker := range []string{"w", "nobody"} {
 		_, err := d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: 1, Slots: 1, Agents: map[string]int{"echo": 1}})
-		wantCode(t, err, mailroom.LeaseLost)
+		wantCode(t, err, mailroom.CodeLeaseLost)
 	}
 }
 
@@ -144,7 +144,7 @@ func fill(t *testing.T, s mailroom.Store, thread string, n int) {
 		for range n {
 			c.Runs = append(c.Runs, &mailroom.Run{
 				ID: ledger.NewID(), Thread: thread, Agent: "echo", Priority: mailroom.DefaultPriority, Place: rows[0].NextPlace,
-				MaxAttempts: 5, Status: mailroom.Queued, AvailableAt: tx.Now(), CreatedAt: tx.Now(),
+				MaxAttempts: 5, Status: mailroom.StatusQueued, AvailableAt: tx.Now(), CreatedAt: tx.Now(),
 				Inputs: []mailroom.Input{{Message: "m", Seq: 1}},
 			})
 			rows[0].NextPlace++
@@ -190,7 +190,7 @@ func TestARunOnItsLastChanceStartsAlone(t *testing.T) {
 			w := fmt.Sprint("w", i)
 			d.register(w)
 			wantEqual(t, "claims", len(d.claim(w, 10)), 2)
-			if err := d.Leave(d.ctx, w); err != nil {
+			if err := d.Deregister(d.ctx, w); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Sweep(d.ctx, ""); err != nil {
@@ -200,17 +200,17 @@ func TestARunOnItsLastChanceStartsAlone(t *testing.T) {
 		}
 		d.register("w")
 		d.submit(text("c", "harmless"))
-		ask := ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, Alone: true}
-		threads := func(work []ledger.Work) (ids []string) {
+		ask := ledger.ClaimRequest{Worker: "w", Round: 1, Slots: 10, Agents: map[string]int{"echo": 10}, LastAttempt: true}
+		threads := func(work []ledger.Assignment) (ids []string) {
 			for _, w := range work {
 				ids = append(ids, w.Claim.Thread)
 			}
 			return ids
 		}
 		wantEqual(t, "first", threads(must(d.Claim(d.ctx, ask))(t)), []string{"a", "c"})
-		ask.Alone = false
+		ask.LastAttempt = false
 		wantEqual(t, "while it is active", threads(must(d.Claim(d.ctx, ask))(t)), nil)
-		ask.Alone = true
+		ask.LastAttempt = true
 		wantEqual(t, "after it", threads(must(d.Claim(d.ctx, ask))(t)), []string{"b"})
 	})
 }
@@ -220,7 +220,7 @@ func TestARetryIsClaimableAtItsTimeAndNotBefore(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
 		d.submit(text("t", "hello"))
-		d.settle(failure(d.claimOne("w").Claim, mailroom.Transient))
+		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
 		<-time.After(250*time.Millisecond - time.Microsecond)
 		wantEqual(t, "before", len(d.claim("w", 1)), 0)
 		<-time.After(time.Microsecond)

@@ -28,7 +28,7 @@ func (b *batch) noticeClock(w *mailroom.Worker) {
 }
 
 // followClock plans again, once a clock went back, what is due later than it was meant
-// to be, see [mailroom.Loaded.FollowClock], and lets leases end no later than their
+// to be, see [mailroom.ThreadState.ReplanAfterClockStep], and lets leases end no later than their
 // length from now. It looks at the rows of all threads, a page at a time, and only then.
 func (l *Ledger) followClock(ctx context.Context, workers []*mailroom.Worker) error {
 	now := time.Now()

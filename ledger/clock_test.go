@@ -56,7 +56,7 @@ func TestARetryWaitsNoLongerThanItsDelayAfterTheClockWentBack(t *testing.T) {
 				d.register("w")
 				run := d.submit(text("t", "one")).Run
 				c := d.claimOne("w").Claim
-				d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Transient, Err: errors.New("busy")}})
+				d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("busy")}})
 				delay := time.Until(d.run(run).AvailableAt)
 				d.ahead(s, time.Hour, "t", run)
 				worker(d)

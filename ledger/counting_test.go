@@ -94,7 +94,7 @@ func (tx countingTx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mai
 	return ws, ts, err
 }
 
-func (tx countingTx) Due(now time.Time, wants []mailroom.Want) ([]*mailroom.Thread, time.Time, error) {
+func (tx countingTx) Due(now time.Time, wants []mailroom.Capacity) ([]*mailroom.Thread, time.Time, error) {
 	ts, next, err := tx.Tx.Due(now, wants)
 	tx.s.add(0, 1, len(ts))
 	return ts, next, err

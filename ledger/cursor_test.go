@@ -52,20 +52,20 @@ func TestACursorMovesWithItsSubmit(t *testing.T) {
 
 	// What was seen before is not submitted again, and is behind the cursor.
 	out := d.submit(received("t", "a", "2"))
-	wantEqual(t, "disposition", out.Disposition, mailroom.WasDuplicate)
+	wantEqual(t, "disposition", out.Disposition, mailroom.DispositionDuplicate)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
 	// What is refused is not behind it.
 	other := received("t", "a", "3")
 	other.Messages[0].Parts = mailroom.Text("something else")
 	_, err := d.Submit(d.ctx, other)
-	wantCode(t, err, mailroom.Conflict)
+	wantCode(t, err, mailroom.CodeConflict)
 	wantCursors(d, map[string]string{"chat/bot": "2"})
 
 	must(struct{}{}, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat", Identity: "bot", Position: json.RawMessage(`4`)}))(t)
 	must(struct{}{}, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat", Identity: "other", Position: json.RawMessage(`1`)}))(t)
 	wantCursors(d, map[string]string{"chat/bot": "4", "chat/other": "1"})
-	wantCode(t, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat"}), mailroom.Invalid)
+	wantCode(t, d.MoveCursor(d.ctx, mailroom.Cursor{Channel: "chat"}), mailroom.CodeInvalid)
 }
 
 func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
@@ -82,9 +82,9 @@ func TestASubmitMakesTheThreadItDeliversTo(t *testing.T) {
 	wantEqual(t, "its entries", delivery.LastSeq, int64(0))
 
 	stranger := received("u", "a", "2")
-	stranger.DeliverTo, stranger.By = "out:t", &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	stranger.DeliverTo, stranger.By = "out:t", &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 	_, err := d.Submit(d.ctx, stranger)
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "a thread that delivers to a stranger's", d.thread("u") == nil, true)
 }
 
@@ -109,7 +109,7 @@ func TestACursorIsChangedByWhereItIs(t *testing.T) {
 	want := map[string]string{"kept/": strings.Repeat("1", many)}
 	wantCursors(d, want)
 
-	refusal := mailroom.Errorf(mailroom.Conflict, "no")
+	refusal := mailroom.Errorf(mailroom.CodeConflict, "no")
 	for _, f := range []func(json.RawMessage, time.Time) (json.RawMessage, error){
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return nil, nil },
 		func(json.RawMessage, time.Time) (json.RawMessage, error) { return json.RawMessage("2"), refusal },
@@ -136,16 +136,16 @@ func TestAnInterruptOfWhatWasThereStopsNothingElseWhenItIsRepeated(t *testing.T)
 	second := d.submit(text("t", "two"))
 	before := d.thread("t").NextPlace
 	third := d.submit(text("t", "three"))
-	who := &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MayAdmin}}
+	who := &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionAdmin}}
 	for range 2 {
 		if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wantEqual(t, "the current run's stop", d.run(first.Run).Stop, mailroom.ByInterrupt)
-	wantEqual(t, "what waited", d.run(second.Run).Status, mailroom.Cancelled)
-	wantEqual(t, "what came later", d.run(third.Run).Status, mailroom.Queued)
-	d.settle(mailroom.Settle{Claim: work.Claim, Number: 1, Outcome: mailroom.Complete})
+	wantEqual(t, "the current run's stop", d.run(first.Run).Stop, mailroom.ReasonInterrupted)
+	wantEqual(t, "what waited", d.run(second.Run).Status, mailroom.StatusCancelled)
+	wantEqual(t, "what came later", d.run(third.Run).Status, mailroom.StatusQueued)
+	d.settle(mailroom.Settle{Claim: work.Claim, Number: 1, Outcome: mailroom.OutcomeComplete})
 	work = d.claimIn("t")
 	wantEqual(t, "what runs then", work.Run.ID, third.Run)
 	if _, err := d.InterruptBefore(d.ctx, "t", before, who); err != nil {

@@ -21,12 +21,12 @@ const (
 // long one is marked first, from when on it is gone for every caller, and its rows are
 // dropped in bounded transactions, by this call and by the sweeps after it.
 func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.Token) error {
-	long, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.Loaded) (bool, error) {
+	long, err := onThread(ctx, l, "delete", thread, who, mailroom.ScopeRow, nil, func(b *batch, t *mailroom.ThreadState) (bool, error) {
 		if err := t.Deletable(); err != nil {
 			return false, err
 		}
 		if t.Changed() {
-			return false, mailroom.Errorf(mailroom.Conflict, "thread %q is in use; try again", thread)
+			return false, mailroom.Errorf(mailroom.CodeConflict, "thread %q is in use; try again", thread)
 		}
 		_, project := mailroom.ProjectOf(t.ID)
 		if project {
@@ -52,7 +52,7 @@ func (l *Ledger) DeleteThread(ctx context.Context, thread string, who *mailroom.
 	return nil
 }
 
-func isLong(t *mailroom.Loaded) bool { return t.LastSeq-t.FirstSeq >= dropStep }
+func isLong(t *mailroom.ThreadState) bool { return t.LastSeq-t.FirstSeq >= dropStep }
 
 // dropRows drops rows of a thread that is marked, in so many steps at most.
 func (l *Ledger) dropRows(ctx context.Context, thread string, steps int) error {
@@ -101,7 +101,7 @@ func (e deletingError) Error() string { return fmt.Sprintf("thread %q is being d
 
 // refuseDeleted refuses a submit to a thread that is being deleted. What a run's end
 // tells is not for the thread that comes after it.
-func refuseDeleted(t *mailroom.Loaded, in *mailroom.Submit) error {
+func refuseDeleted(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	switch {
 	case t.DeletedAt.IsZero():
 		return nil
@@ -109,7 +109,7 @@ func refuseDeleted(t *mailroom.Loaded, in *mailroom.Submit) error {
 		return t.SeenBy(nil)
 	}
 	return &mailroom.Error{
-		Code: mailroom.Conflict, Message: fmt.Sprintf("thread %q is being deleted; try again", t.ID), Cause: deletingError{t.ID},
+		Code: mailroom.CodeConflict, Message: fmt.Sprintf("thread %q is being deleted; try again", t.ID), Cause: deletingError{t.ID},
 	}
 }
 

@@ -33,7 +33,7 @@ func (tx droppingTx) Write(c *mailroom.Changes) error {
 		dropped = append(dropped, p.Thread)
 	}
 	if len(dropped) > 0 && *tx.s.broken {
-		return &mailroom.Error{Code: mailroom.Unavailable, Message: "broken"}
+		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "broken"}
 	}
 	for _, id := range dropped {
 		log, err := tx.Entries(mailroom.EntryQuery{Thread: id})
@@ -64,9 +64,9 @@ func (d *desk) long(thread string, n int) string {
 	run := d.submit(text(thread, "hello")).Run
 	c := d.claimOne("w").Claim
 	for i := range n {
-		must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: i + 1, Step: mailroom.Step{Name: "s"}}))(d.t)
+		must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: i + 1, Step: mailroom.Step{Name: "s"}}))(d.t)
 	}
-	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.Complete})
+	d.settle(mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete})
 	return run
 }
 
@@ -131,10 +131,10 @@ func TestADeletedThreadIsGoneAndTheRestartDropsItsRows(t *testing.T) {
 					t.Errorf("readers find %d threads, %d are marked, want 0 and 1", rows, marked)
 				}
 				_, err := d.Retry(d.ctx, mailroom.Retry{Run: run})
-				wantCode(t, err, mailroom.NotFound)
-				wantCode(t, d.DeleteThread(d.ctx, "t", nil), mailroom.NotFound)
+				wantCode(t, err, mailroom.CodeNotFound)
+				wantCode(t, d.DeleteThread(d.ctx, "t", nil), mailroom.CodeNotFound)
 				_, err = d.PatchThread(d.ctx, "t", mailroom.ThreadPatch{})
-				wantCode(t, err, mailroom.NotFound)
+				wantCode(t, err, mailroom.CodeNotFound)
 				if err := d.close(); err != nil {
 					t.Fatal(err)
 				}

@@ -38,7 +38,7 @@ func open(t *testing.T, s mailroom.Store, o ledger.Options) *desk {
 	}
 	t.Cleanup(func() {
 		found, err := storetest.Check(context.Background(), s)
-		if err != nil && mailroom.CodeOf(err) != mailroom.Unavailable {
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("check: %v", err)
 		}
 		for _, f := range found {
@@ -72,7 +72,7 @@ func (d *desk) close() error {
 
 func text(thread, s string) mailroom.Submit {
 	return mailroom.Submit{
-		Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text(s)}},
+		Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(s)}},
 		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 }
@@ -96,16 +96,16 @@ func (d *desk) register(ids ...string) {
 }
 
 // claim takes up to n due runs of the agent echo for worker, in a new round.
-func (d *desk) claim(worker string, n int) []ledger.Work {
+func (d *desk) claim(worker string, n int) []ledger.Assignment {
 	d.t.Helper()
 	d.round++
 	return must(d.Claim(d.ctx, ledger.ClaimRequest{
-		Worker: worker, Round: d.round, Slots: n, Agents: map[string]int{"echo": n}, Alone: true,
+		Worker: worker, Round: d.round, Slots: n, Agents: map[string]int{"echo": n}, LastAttempt: true,
 	}))(d.t)
 }
 
 // claimOne takes the one run that is due.
-func (d *desk) claimOne(worker string) ledger.Work {
+func (d *desk) claimOne(worker string) ledger.Assignment {
 	d.t.Helper()
 	work := d.claim(worker, 2)
 	if len(work) != 1 {
@@ -123,19 +123,19 @@ func (d *desk) settle(s mailroom.Settle) *mailroom.Run {
 }
 
 func complete(c mailroom.Claim, reply string) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.Complete, Message: said(c, reply)}
+	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeComplete, Message: said(c, reply)}
 }
 
 func failure(c mailroom.Claim, class mailroom.Class) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
+	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("no luck")}}
 }
 
 func release(c mailroom.Claim) mailroom.Settle {
-	return mailroom.Settle{Claim: c, Outcome: mailroom.Release}
+	return mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeRelease}
 }
 
-func said(c mailroom.Claim, s string) *mailroom.Said {
-	return &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
+func said(c mailroom.Claim, s string) *mailroom.PartialText {
+	return &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: s}
 }
 
 // serve claims one run after the other and completes each with "re: " and its

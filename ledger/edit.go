@@ -12,14 +12,14 @@ import (
 
 // Cancel ends a run, or asks it to stop if a worker holds it.
 func (l *Ledger) Cancel(ctx context.Context, id, by string) (*mailroom.Run, error) {
-	return l.onRun(ctx, "cancel", id, func(b *batch, t *mailroom.Loaded) (*mailroom.Run, error) {
+	return l.onRun(ctx, "cancel", id, func(b *batch, t *mailroom.ThreadState) (*mailroom.Run, error) {
 		return t.Cancel(id, by, b.now)
 	})
 }
 
 // Retry puts a failed or cancelled run back into its thread's queue.
 func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, error) {
-	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *mailroom.Loaded) (*mailroom.Run, error) {
+	return l.onRun(ctx, "retry", in.Run, func(b *batch, t *mailroom.ThreadState) (*mailroom.Run, error) {
 		if r := t.Run(in.Run); r != nil {
 			in.AgentVersion = b.l.options.Version(r.Agent)
 		}
@@ -28,7 +28,7 @@ func (l *Ledger) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, e
 }
 
 // onRun runs a transition of one run, whose thread never changes.
-func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.Loaded) (*mailroom.Run, error)) (*mailroom.Run, error) {
+func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mailroom.ThreadState) (*mailroom.Run, error)) (*mailroom.Run, error) {
 	r, err := l.find(ctx, id)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (l *Ledger) onRun(ctx context.Context, name, id string, f func(*batch, *mai
 	return run(ctx, l, o, func(b *batch) (*mailroom.Run, error) {
 		t := b.thread(r.Thread)
 		if !t.DeletedAt.IsZero() {
-			return nil, mailroom.Errorf(mailroom.NotFound, "no run %q", id)
+			return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", id)
 		}
 		if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 			return nil, err
@@ -54,7 +54,7 @@ func (l *Ledger) find(ctx context.Context, id string) (*mailroom.Run, error) {
 		return err
 	})
 	if err == nil && len(found) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no run %q", id)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no run %q", id)
 	}
 	if err != nil {
 		return nil, err
@@ -71,14 +71,14 @@ func (l *Ledger) Interrupt(ctx context.Context, thread string, who *mailroom.Tok
 // InterruptBefore is Interrupt of what has a place before this one, so that it can
 // be repeated: what comes later is another matter.
 func (l *Ledger) InterruptBefore(ctx context.Context, thread string, place int64, who *mailroom.Token) (mailroom.Interrupted, error) {
-	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.Loaded) (mailroom.Interrupted, error) {
+	return onThread(ctx, l, "interrupt", thread, who, mailroom.ScopeAll, nil, func(b *batch, t *mailroom.ThreadState) (mailroom.Interrupted, error) {
 		return t.Interrupt(place, who.Name, b.now), nil
 	})
 }
 
 // Edit replaces the content of a message that nobody has read yet.
 func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailroom.Part) (mailroom.Message, error) {
-	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.Loaded) error {
+	err := l.onMessage(ctx, "edit", thread, message, func(b *batch, t *mailroom.ThreadState) error {
 		if err := b.admit(t.Owner, mailroom.Use{Bytes: int64(mailroom.PartsSize(parts))}); err != nil {
 			return err
 		}
@@ -92,19 +92,19 @@ func (l *Ledger) Edit(ctx context.Context, thread, message string, parts []mailr
 
 // Retract takes a message back that nobody has read yet.
 func (l *Ledger) Retract(ctx context.Context, thread, message string) error {
-	return l.onMessage(ctx, "retract", thread, message, func(b *batch, t *mailroom.Loaded) error {
+	return l.onMessage(ctx, "retract", thread, message, func(b *batch, t *mailroom.ThreadState) error {
 		return t.Retract(message, b.now)
 	})
 }
 
 // onMessage runs a transition of a message, whose holder is the run in its id,
 // or the current one if it was steered.
-func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.Loaded) error) error {
+func (l *Ledger) onMessage(ctx context.Context, name, thread, message string, f func(*batch, *mailroom.ThreadState) error) error {
 	run, _, _ := strings.Cut(message, ".")
-	_, err := onThread(ctx, l, name, thread, nil, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.Loaded) (struct{}, error) {
+	_, err := onThread(ctx, l, name, thread, nil, mailroom.ScopeHead, []string{run}, func(b *batch, t *mailroom.ThreadState) (struct{}, error) {
 		err := f(b, t)
-		if mailroom.CodeOf(err) == mailroom.Conflict {
-			if _, missing := findMessage(b.tx, thread, message); mailroom.CodeOf(missing) == mailroom.NotFound {
+		if mailroom.CodeOf(err) == mailroom.CodeConflict {
+			if _, missing := findMessage(b.tx, thread, message); mailroom.CodeOf(missing) == mailroom.CodeNotFound {
 				err = missing
 			}
 		}
@@ -141,7 +141,7 @@ func (l *Ledger) PatchThread(ctx context.Context, thread string, p mailroom.Thre
 }
 
 // deliveries finds out what the rule about delivery threads looks at.
-func (b *batch) deliveries(t *mailroom.Loaded, p *mailroom.ThreadPatch) error {
+func (b *batch) deliveries(t *mailroom.ThreadState, p *mailroom.ThreadPatch) error {
 	if p.DeliverTo == nil || *p.DeliverTo == "" || t.CreatedAt.IsZero() {
 		return nil
 	}
@@ -174,8 +174,8 @@ func locate(location string, err error) error {
 
 // forget makes a deleted thread one that does not exist, for the operations
 // that follow in the batch.
-func (b *batch) forget(t *mailroom.Loaded) {
-	fresh := mailroom.Load(&mailroom.Thread{ID: t.ID})
+func (b *batch) forget(t *mailroom.ThreadState) {
+	fresh := mailroom.NewThreadState(&mailroom.Thread{ID: t.ID})
 	b.threads[t.ID] = fresh
 	b.dropped[t.ID] = true
 	b.order[slices.Index(b.order, t)] = fresh
@@ -183,7 +183,7 @@ func (b *batch) forget(t *mailroom.Loaded) {
 
 // onThread runs a transition of a thread that must exist for who; nil is the
 // server itself.
-func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *mailroom.Token, s mailroom.Scope, runs []string, f func(*batch, *mailroom.Loaded) (T, error)) (T, error) {
+func onThread[T any](ctx context.Context, l *Ledger, name, thread string, who *mailroom.Token, s mailroom.Scope, runs []string, f func(*batch, *mailroom.ThreadState) (T, error)) (T, error) {
 	o := op{name: name, rank: rankPlain, threads: []string{thread}, runs: runs}
 	return run(ctx, l, o, func(b *batch) (T, error) {
 		var none T

@@ -30,7 +30,7 @@ type mishap struct {
 }
 
 func mishaps() []mishap {
-	closed := &mailroom.Error{Code: mailroom.Unavailable, Message: "the disk is full", Cause: mailroom.ErrStoreClosed}
+	closed := &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the disk is full", Cause: mailroom.ErrStoreClosed}
 	return []mishap{
 		{name: "it fails before", fault: storetest.Fault{Kind: storetest.FailBefore}},
 		{name: "it happens and is reported failed", fault: storetest.Fault{Kind: storetest.FailAfter}},
@@ -265,11 +265,11 @@ func (x *trial) endure(o operation, m mishap, n int, want any) {
 		if err != nil {
 			t.Fatalf("a slow one: got %v", err)
 		}
-	case code != mailroom.Unavailable && !(m.left && errors.Is(err, context.Canceled)):
+	case code != mailroom.CodeUnavailable && !(m.left && errors.Is(err, context.Canceled)):
 		t.Fatalf("got %v, want an error of code unavailable: nobody knows", err)
 	}
 	if m.ends {
-		if _, err := x.desk.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.Unavailable {
+		if _, err := x.desk.Submit(t.Context(), text("late", "hello")); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("after the store has closed: got %v, want an error of code unavailable", err)
 		}
 	}

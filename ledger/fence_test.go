@@ -11,14 +11,14 @@ import (
 // late tries every write that a run can make, under claim c.
 func late(d *desk, c mailroom.Claim) map[string]error {
 	refused := map[string]error{}
-	_, refused["entry"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{
-		Entries: []mailroom.Note{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
+	_, refused["entry"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
+		Entries: []mailroom.AgentEntry{{Kind: "x.late", Body: json.RawMessage(`{}`)}},
 	}})
-	_, refused["checkpoint"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
-	_, refused["send"] = d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{
+	_, refused["checkpoint"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Checkpoint: json.RawMessage(`{"late":true}`)}})
+	_, refused["send"] = d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "late", Thread: "elsewhere", Parts: mailroom.Text("late")}},
 	}})
-	for _, s := range []mailroom.Settle{complete(c, "late"), failure(c, mailroom.Transient), release(c)} {
+	for _, s := range []mailroom.Settle{complete(c, "late"), failure(c, mailroom.ClassTransient), release(c)} {
 		s.Number, s.Message = 1, said(c, "late")
 		_, refused["settle "+string(s.Outcome)] = d.Settle(d.ctx, s)
 	}
@@ -33,13 +33,13 @@ func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 		"and it runs again":   func(d *desk, c mailroom.Claim) { d.lose("w"); d.claimOne("w2") },
 		"it was released":     func(d *desk, c mailroom.Claim) { d.settle(release(c)) },
 		"it is done":          func(d *desk, c mailroom.Claim) { d.settle(complete(c, "ok")) },
-		"it failed":           func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.Permanent)) },
+		"it failed":           func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
 		"it was retried by hand": func(d *desk, c mailroom.Claim) {
-			d.settle(failure(c, mailroom.Permanent))
+			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
 		},
 		"it was retried by hand and runs": func(d *desk, c mailroom.Claim) {
-			d.settle(failure(c, mailroom.Permanent))
+			d.settle(failure(c, mailroom.ClassPermanent))
 			must(d.Retry(d.ctx, mailroom.Retry{Run: c.Run}))(d.t)
 			d.claimOne("w2")
 		},
@@ -59,8 +59,8 @@ func TestALateWriteOfAnOldAttemptChangesNothing(t *testing.T) {
 			lose(d, c)
 			run, thread, log := d.run(out.Run), d.thread("t"), d.kinds("t")
 			for op, err := range late(d, c) {
-				if mailroom.CodeOf(err) != mailroom.LeaseLost {
-					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+				if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+					t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 				}
 			}
 			wantEqual(t, "run", d.run(out.Run), run)
@@ -81,8 +81,8 @@ func TestAClaimIsForOneRunOfOneThread(t *testing.T) {
 	work := d.claim("w", 2)
 	mixed := mailroom.Claim{Thread: work[0].Claim.Thread, Run: work[1].Claim.Run, Attempt: 1}
 	for op, err := range late(d, mixed) {
-		if mailroom.CodeOf(err) != mailroom.LeaseLost {
-			t.Errorf("%s: got error %v, want code %q", op, err, mailroom.LeaseLost)
+		if mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
+			t.Errorf("%s: got error %v, want code %q", op, err, mailroom.CodeLeaseLost)
 		}
 	}
 }
@@ -97,7 +97,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 		{Name: "self", Thread: "t", Parts: mailroom.Text("later")},
 	}}
 	first := d.claimOne("w").Claim
-	must(d.Append(t.Context(), mailroom.Append{Claim: first, Number: 1, Step: step}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: first, Number: 1, Step: step}))(t)
 	d.lose("w")
 
 	var again mailroom.Claim
@@ -108,7 +108,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 			d.settle(complete(work.Claim, "ok"))
 		}
 	}
-	must(d.Append(t.Context(), mailroom.Append{Claim: again, Number: 2, Step: step}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: again, Number: 2, Step: step}))(t)
 	d.settle(complete(again, "ok"))
 
 	fresh := mailroom.DeriveID("thread", first.Run, "new")
@@ -116,7 +116,7 @@ func TestASendArrivesOnceAlsoFromALaterAttempt(t *testing.T) {
 		var got []string
 		for _, e := range d.log(thread) {
 			var m mailroom.Message
-			if e.Kind == mailroom.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.User && m.Sender == "echo" {
+			if e.Kind == mailroom.KindMessage && e.Decode(&m) == nil && m.Role == mailroom.RoleUser && m.Sender == "echo" {
 				got = append(got, m.Text)
 				wantEqual(t, "parent", d.run(m.Run).Parent, first.Run)
 			}
@@ -133,7 +133,7 @@ func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
 	send := func(number int, names ...string) error {
-		a := mailroom.Append{Claim: c, Number: number}
+		a := mailroom.StepCommit{Claim: c, Number: number}
 		for i, name := range names {
 			a.Step.Sends = append(a.Step.Sends, mailroom.Send{Name: name, Thread: "u", Parts: mailroom.Text(names[len(names)-1] + names[i])})
 		}
@@ -144,7 +144,7 @@ func TestASendThatIsRefusedTakesItsStepWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	log, other := d.kinds("t"), d.kinds("u")
-	wantCode(t, send(2, "b", "a", "c"), mailroom.Conflict) // "a" was sent with another text
+	wantCode(t, send(2, "b", "a", "c"), mailroom.CodeConflict) // "a" was sent with another text
 	wantEqual(t, "logs", []string{d.kinds("t"), d.kinds("u")}, []string{log, other})
 	if err := send(2, "b"); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,7 @@ func TestANameOfASendGoesToOneThread(t *testing.T) {
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
 	send := func(number int, thread string) error {
-		_, err := d.Append(t.Context(), mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{
+		_, err := d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: number, Step: mailroom.Step{
 			Sends: []mailroom.Send{{Name: "one", Thread: thread, Parts: mailroom.Text("hi")}},
 		}})
 		return err
@@ -167,7 +167,7 @@ func TestANameOfASendGoesToOneThread(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, other := range []string{"v", "t", ""} {
-		wantCode(t, send(2, other), mailroom.Conflict)
+		wantCode(t, send(2, other), mailroom.CodeConflict)
 	}
 	if err := send(2, "u"); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	d.register("w")
 	d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
-	a := mailroom.Append{Claim: c, Number: 1, Message: said(c, "I look"), Step: mailroom.Step{
+	a := mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "I look"), Step: mailroom.Step{
 		Name: "look", Sends: []mailroom.Send{{Name: "one", Thread: "u", Parts: mailroom.Text("hi")}},
 	}}
 	first := must(d.Append(t.Context(), a))(t)
@@ -191,7 +191,7 @@ func TestAStepWhoseAnswerWasLostIsWrittenOnce(t *testing.T) {
 	s.Number = 2
 	d.settle(s)
 	log = d.kinds("t")
-	wantEqual(t, "status", d.settle(s).Status, mailroom.Completed)
+	wantEqual(t, "status", d.settle(s).Status, mailroom.StatusCompleted)
 	wantEqual(t, "log", d.kinds("t"), log)
 }
 
@@ -200,10 +200,10 @@ func TestADeadLetterIsRetriedAndTheThreadGoesOnBefore(t *testing.T) {
 	d.register("w")
 	dead := d.submit(text("t", "bad")).Run
 	next := d.submit(text("t", "good")).Run
-	d.settle(failure(d.claimOne("w").Claim, mailroom.Permanent))
+	d.settle(failure(d.claimOne("w").Claim, mailroom.ClassPermanent))
 	var failed []string
 	d.view(func(r mailroom.Reader) error {
-		runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 		for _, run := range runs {
 			failed = append(failed, run.ID+": "+run.Error.Message)
 		}

@@ -24,11 +24,11 @@ func FuzzMessageID(f *testing.F) {
 		in.Run = "r"
 		sent := d.submit(in)
 		c := d.claimOne("w").Claim
-		step := mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Entries: []mailroom.Note{
+		step := mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Entries: []mailroom.AgentEntry{
 			{Kind: "x.note", Body: []byte(`{}`)}, {Kind: "x.note", Body: body},
 		}}}
 		_, err := d.Append(d.ctx, step)
-		if object := map[string]any(nil); err == nil && (json.Unmarshal(body, &object) != nil || object == nil) || err != nil && mailroom.CodeOf(err) != mailroom.Invalid {
+		if object := map[string]any(nil); err == nil && (json.Unmarshal(body, &object) != nil || object == nil) || err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("the note %q: %v", body, err)
 		}
 		id = "r" + id
@@ -38,11 +38,11 @@ func FuzzMessageID(f *testing.F) {
 			if err != nil || m.Text != "hello" {
 				t.Errorf("message %q is %+v, %v", id, m, err)
 			}
-		case mailroom.CodeOf(err) != mailroom.NotFound:
+		case mailroom.CodeOf(err) != mailroom.CodeNotFound:
 			t.Errorf("message %q is %+v, %v; want not_found", id, m, err)
 		}
 		found, _, err := d.Transcript(d.ctx, ledger.TranscriptQuery{Thread: "t", Before: before, All: true})
-		if err != nil && mailroom.CodeOf(err) != mailroom.Invalid || len(found) > 1 {
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid || len(found) > 1 {
 			t.Errorf("the transcript before %q is %+v, %v", before, found, err)
 		}
 	})

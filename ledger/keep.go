@@ -50,7 +50,7 @@ func (l *Ledger) Purge(ctx context.Context, thread string, retention time.Durati
 
 // below is how long the entries of a thread below seq are, and which notifications are
 // among them.
-func (b *batch) below(t *mailroom.Loaded, seq int64) (bytes int64, told []Received, err error) {
+func (b *batch) below(t *mailroom.ThreadState, seq int64) (bytes int64, told []Received, err error) {
 	for after := t.FirstSeq - 1; after < seq-1; {
 		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: t.ID, After: after, Before: seq, Limit: purgeStep, Bytes: maxBytes})
 		if err != nil || len(page) == 0 {
@@ -74,7 +74,7 @@ func (b *batch) below(t *mailroom.Loaded, seq int64) (bytes int64, told []Receiv
 // purge is alone in its batch, so the rows are as the batch has them.
 func (b *batch) keepOpen(thread string, upto *int64) error {
 	open, err := b.tx.Runs(mailroom.RunQuery{
-		Thread: thread, Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting},
+		Thread: thread, Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting},
 	})
 	for _, r := range open {
 		*upto = min(*upto, r.FirstSeq)

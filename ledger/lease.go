@@ -54,7 +54,7 @@ func (l *Ledger) Register(ctx context.Context, w mailroom.Worker) (time.Time, er
 	o := op{name: "register", rank: rankRenew, workers: []string{w.ID}}
 	return run(ctx, l, o, func(b *batch) (time.Time, error) {
 		if b.workers[w.ID] != nil {
-			return time.Time{}, mailroom.Errorf(mailroom.Conflict, "worker id %s was used before", w.ID)
+			return time.Time{}, mailroom.Errorf(mailroom.CodeConflict, "worker id %s was used before", w.ID)
 		}
 		one := mailroom.Use{Workers: 1}
 		if err := b.admit(w.Owner, one); err != nil {
@@ -136,9 +136,9 @@ func (l *Ledger) claimed(ctx context.Context, worker string, limit int) ([]strin
 	return ids, err
 }
 
-// Leave ends a worker's lease. Claims that it still has are taken away by the
+// Deregister ends a worker's lease. Claims that it still has are taken away by the
 // next sweep.
-func (l *Ledger) Leave(ctx context.Context, worker string) error {
+func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	return l.bury(ctx, worker, false, func(*mailroom.Worker, time.Time) bool { return true })
 }
 
@@ -316,7 +316,7 @@ func (b *batch) expire(worker *mailroom.Worker, threads []string) error {
 			return err
 		}
 		read += textBytes(stored)
-		t.Expire(worker, t.Unfinished(t.Current, stored), b.now)
+		t.Expire(worker, t.PartialText(t.Current, stored), b.now)
 	}
 	return nil
 }
@@ -381,7 +381,7 @@ func servedSince(workers []*mailroom.Worker, agent string, now time.Time, grace 
 
 func (b *batch) orphan(agent string, grace time.Duration) error {
 	for _, alone := range []bool{false, true} {
-		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Want{{Agent: agent, Slots: frees, Alone: alone}})
+		rows, _, err := b.tx.Due(b.now.Add(-grace), []mailroom.Capacity{{Agent: agent, Slots: frees, LastAttempt: alone}})
 		if err != nil {
 			return err
 		}
@@ -394,7 +394,7 @@ func (b *batch) orphan(agent string, grace time.Duration) error {
 			if err := b.ensure(t, mailroom.ScopeHead); err != nil {
 				return err
 			}
-			t.Orphan(agent, b.now)
+			t.FailOrphaned(agent, b.now)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ func (d *desk) renew(worker string, round int64, held ...mailroom.Claim) ledger.
 
 func (d *desk) leave(worker string) {
 	d.t.Helper()
-	if err := d.Leave(d.ctx, worker); err != nil {
+	if err := d.Deregister(d.ctx, worker); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -117,11 +117,11 @@ func TestADeadWorkerCannotRenewOrClaimOrComeBack(t *testing.T) {
 	d.submit(text("t", "hello"))
 	d.leave("w")
 	_, err := d.Renew(t.Context(), ledger.Renewal{Worker: "w"})
-	wantCode(t, err, mailroom.LeaseLost)
+	wantCode(t, err, mailroom.CodeLeaseLost)
 	_, err = d.Claim(t.Context(), ledger.ClaimRequest{Worker: "w", Slots: 1, Agents: map[string]int{"echo": 1}})
-	wantCode(t, err, mailroom.LeaseLost)
+	wantCode(t, err, mailroom.CodeLeaseLost)
 	_, err = d.Register(t.Context(), mailroom.Worker{ID: "w"})
-	wantCode(t, err, mailroom.Conflict)
+	wantCode(t, err, mailroom.CodeConflict)
 }
 
 func TestAClaimWhoseAnswerWasLostIsReleasedByTheNextRenewal(t *testing.T) {
@@ -135,9 +135,9 @@ func TestAClaimWhoseAnswerWasLostIsReleasedByTheNextRenewal(t *testing.T) {
 	next := d.claim("w", 1)[0] // round 3, whose answer is on its way
 	d.renew("w", 2, held.Claim)
 	for _, c := range []struct {
-		work ledger.Work
+		work ledger.Assignment
 		want mailroom.Status
-	}{{held, mailroom.Running}, {lost, mailroom.Queued}, {next, mailroom.Running}} {
+	}{{held, mailroom.StatusRunning}, {lost, mailroom.StatusQueued}, {next, mailroom.StatusRunning}} {
 		wantEqual(t, "thread "+c.work.Claim.Thread, d.run(c.work.Run.ID).Status, c.want)
 	}
 	r := d.run(lost.Run.ID)
@@ -154,7 +154,7 @@ func TestARenewalNamesAttemptsNotRuns(t *testing.T) {
 	d.claimOne("w") // the answer was lost
 	out := d.renew("w", 2, old)
 	wantEqual(t, "lost", out.Lost, []mailroom.Claim{old})
-	wantEqual(t, "status", d.run(old.Run).Status, mailroom.Queued)
+	wantEqual(t, "status", d.run(old.Run).Status, mailroom.StatusQueued)
 }
 
 func TestARenewalTellsWhatBecameOfItsClaims(t *testing.T) {
@@ -174,7 +174,7 @@ func TestARenewalTellsWhatBecameOfItsClaims(t *testing.T) {
 	must(d.Cancel(t.Context(), claims["stopped"].Run, "ann"))(t)
 	out := d.renew("w", 1, held...)
 	wantEqual(t, "lost", out.Lost, []mailroom.Claim{claims["gone"]})
-	wantEqual(t, "stops", out.Stops, []ledger.Stop{{Run: claims["stopped"].Run, Reason: mailroom.ByCancel}})
+	wantEqual(t, "stops", out.Stops, []ledger.Stop{{Run: claims["stopped"].Run, Reason: mailroom.ReasonCancelled}})
 	wantEqual(t, "steer", out.Steer, []string{claims["steered"].Run})
 	for _, c := range []string{"fine", "steered", "stopped"} {
 		d.settle(complete(claims[c], "ok"))
@@ -211,9 +211,9 @@ func TestAStoppedRunWhoseWorkerDiesEndsCancelled(t *testing.T) {
 	out := d.submit(text("t", "hello"))
 	c := d.claimOne("w").Claim
 	d.flush(c, 0, "Hello")
-	wantEqual(t, "status", must(d.Cancel(t.Context(), out.Run, "ann"))(t).Status, mailroom.Running)
+	wantEqual(t, "status", must(d.Cancel(t.Context(), out.Run, "ann"))(t).Status, mailroom.StatusRunning)
 	d.lose("w")
-	wantEqual(t, "status", d.run(out.Run).Status, mailroom.Cancelled)
+	wantEqual(t, "status", d.run(out.Run).Status, mailroom.StatusCancelled)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.started, run.stop_requested, message, run.cancelled")
 }
 
@@ -234,10 +234,10 @@ func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *
 			worker := fmt.Sprint("w", n)
 			d.register(worker)
 			died := false
-			var held []ledger.Work
+			var held []ledger.Assignment
 			d.round++
 			for _, w := range must(d.Claim(d.ctx, ledger.ClaimRequest{
-				Worker: worker, Round: d.round, Slots: 300, Agents: map[string]int{"echo": 300}, Alone: true,
+				Worker: worker, Round: d.round, Slots: 300, Agents: map[string]int{"echo": 300}, LastAttempt: true,
 			}))(t) {
 				died = died || w.Run.ID == poison
 				held = append(held, w)
@@ -252,7 +252,7 @@ func TestARunThatKillsItsWorkerThreeTimesIsADeadLetterAndItsCompanionsAreNot(t *
 			<-time.After(5 * time.Second)
 		}
 		r := d.run(poison)
-		wantEqual(t, "status and class", []any{r.Status, r.Error.Class, r.Attempt}, []any{mailroom.Failed, mailroom.Crashed, 3})
+		wantEqual(t, "status and class", []any{r.Status, r.Error.Class, r.Attempt}, []any{mailroom.StatusFailed, mailroom.ClassCrashed, 3})
 	})
 }
 
@@ -307,10 +307,10 @@ func TestDeathsThatNoRunCausedMakeNoDeadLetter(t *testing.T) {
 		die(true)
 	}
 	r := d.run(id)
-	wantEqual(t, "status, crashes, lost", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.Queued, 0, mailroom.MaxCrashes})
+	wantEqual(t, "status, crashes, lost", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.StatusQueued, 0, mailroom.MaxCrashes})
 	die(false)
 	r = d.run(id)
-	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.Queued, 1, mailroom.MaxCrashes + 1})
+	wantEqual(t, "after one that a run caused", []any{r.Status, r.Crashes, r.Lost}, []any{mailroom.StatusQueued, 1, mailroom.MaxCrashes + 1})
 }
 
 func TestTheRowOfADeadWorkerGoesAfterADay(t *testing.T) {
@@ -350,10 +350,10 @@ func TestARunOfAnAgentThatExistsNowhereFailsOnceAfterTheGrace(t *testing.T) {
 				t.Fatal(err)
 			}
 			d.view(func(r mailroom.Reader) error {
-				runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+				runs, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 				for _, run := range runs {
 					threads = append(threads, run.Thread)
-					wantEqual(t, "error", run.Error, &mailroom.RunError{Class: mailroom.Permanent, Message: fmt.Sprintf("no worker serves agent %q", run.Agent)})
+					wantEqual(t, "error", run.Error, &mailroom.RunError{Class: mailroom.ClassPermanent, Message: fmt.Sprintf("no worker serves agent %q", run.Agent)})
 				}
 				return err
 			})
@@ -378,7 +378,7 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		must(d.CreateToken(d.ctx, mailroom.Token{
-			Name: "laptop", Sum: "1", Scopes: []mailroom.Permission{mailroom.MayWork}, Agents: []string{"far"},
+			Name: "laptop", Sum: "1", Scopes: []mailroom.Permission{mailroom.PermissionWork}, Agents: []string{"far"},
 		}))(t)
 		in := text("t", "hello")
 		in.Agent, in.SetAgent = "far", true
@@ -390,11 +390,11 @@ func TestARunOfAnAgentThatATokenNamesWaitsForItsWorker(t *testing.T) {
 			}
 			return d.run(run).Status
 		}
-		wantEqual(t, "while the token is good", judge(), mailroom.Queued)
+		wantEqual(t, "while the token is good", judge(), mailroom.StatusQueued)
 		if err := d.RevokeToken(d.ctx, "laptop"); err != nil {
 			t.Fatal(err)
 		}
-		wantEqual(t, "when it was revoked", judge(), mailroom.Failed)
+		wantEqual(t, "when it was revoked", judge(), mailroom.StatusFailed)
 	})
 }
 
@@ -426,7 +426,7 @@ func TestRowsOfDeadWorkersThatTellTheSameGoSoon(t *testing.T) {
 		<-time.After(10 * time.Minute)
 		d.sweep()
 		wantEqual(t, "rows after a while", rows(), 2)
-		if _, err := d.Renew(d.ctx, ledger.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.LeaseLost {
+		if _, err := d.Renew(d.ctx, ledger.Renewal{Worker: "w0"}); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 			t.Errorf("a worker without a row renews: %v", err)
 		}
 	})

@@ -76,8 +76,8 @@ type Ledger struct {
 	hand []*op // of the batch under way; answered at once if the committer panics
 	// wasLarge: the last batch had large operations.
 	wasLarge bool
-	idle     map[mailroom.Want]time.Time // nothing is due for the want before then
-	poll     time.Time                   // when idle is forgotten
+	idle     map[mailroom.Capacity]time.Time // nothing is due for the want before then
+	poll     time.Time                       // when idle is forgotten
 	// guests is when owners without a run are looked for again, should there be no
 	// batch before.
 	guests time.Time
@@ -121,7 +121,7 @@ func New(store mailroom.Store, o Options) *Ledger {
 	return &Ledger{
 		store: store, options: o,
 		wake: make(chan struct{}, 1),
-		idle: map[mailroom.Want]time.Time{},
+		idle: map[mailroom.Capacity]time.Time{},
 		rest: newResting(), freed: map[string]bool{},
 		held: holding{},
 	}
@@ -221,14 +221,14 @@ func (l *Ledger) through(ctx context.Context, o *op) error {
 		return err
 	default:
 	}
-	return mailroom.Errorf(mailroom.Unavailable, "%s was not waited for, its outcome is unknown: %w", o.name, ctx.Err())
+	return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not waited for, its outcome is unknown: %w", o.name, ctx.Err())
 }
 
 func (l *Ledger) enqueue(o *op) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed != nil {
-		return mailroom.Errorf(mailroom.Unavailable, "%s was not taken: %w", o.name, l.closed)
+		return mailroom.Errorf(mailroom.CodeUnavailable, "%s was not taken: %w", o.name, l.closed)
 	}
 	if o.claim != nil && o.claim.Wait {
 		l.claims = append(l.claims, o)
@@ -278,7 +278,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	err := recovery.Call(l.options.Log, "the committer", func() error { return l.loop(ctx) })
 	if p, ok := errors.AsType[*recovery.Panic](err); ok {
 		err = fmt.Errorf("the committer failed: %w: %w", p, mailroom.ErrStoreClosed)
-		l.refuse(l.hand, mailroom.Errorf(mailroom.Unavailable, "the outcome is unknown: %w", err))
+		l.refuse(l.hand, mailroom.Errorf(mailroom.CodeUnavailable, "the outcome is unknown: %w", err))
 	}
 	l.mu.Lock()
 	l.closed = err
@@ -293,7 +293,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	closed := l.closed
 	l.mu.Unlock()
 	for _, o := range left {
-		o.done <- mailroom.Errorf(mailroom.Unavailable, "%s was not taken: %w", o.name, closed)
+		o.done <- mailroom.Errorf(mailroom.CodeUnavailable, "%s was not taken: %w", o.name, closed)
 	}
 	return err
 }

@@ -76,7 +76,7 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 		return m, e.Decode(&m)
 	case mailroom.KindEdited:
 	default: // an agent writes what it likes into entries of its own
-		return m, mailroom.Errorf(mailroom.NotFound, "entry %d of thread %q is no message", seq, thread)
+		return m, mailroom.Errorf(mailroom.CodeNotFound, "entry %d of thread %q is no message", seq, thread)
 	}
 	var edit mailroom.Edited
 	if err := e.Decode(&edit); err != nil {
@@ -85,7 +85,7 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 	_, first, _ := strings.Cut(edit.Message, ".")
 	n, err := strconv.ParseInt(first, 10, 64)
 	if err != nil {
-		return m, mailroom.Errorf(mailroom.Internal, "edit %d of thread %q names message %q: %w", seq, thread, edit.Message, err)
+		return m, mailroom.Errorf(mailroom.CodeInternal, "edit %d of thread %q names message %q: %w", seq, thread, edit.Message, err)
 	}
 	if m, err = messageAt(r, thread, n); err != nil {
 		return m, err
@@ -97,7 +97,7 @@ func messageAt(r mailroom.Reader, thread string, seq int64) (mailroom.Message, e
 func entryAt(r mailroom.Reader, thread string, seq int64) (mailroom.Entry, error) {
 	found, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: seq - 1, Before: seq + 1, Limit: 1})
 	if err == nil && len(found) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no entry %d in thread %q", seq, thread)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no entry %d in thread %q", seq, thread)
 	}
 	if err != nil {
 		return mailroom.Entry{}, err
@@ -113,7 +113,7 @@ func findMessage(r mailroom.Reader, thread, id string) (mailroom.Message, error)
 		return findSubmitted(r, thread, id, seq)
 	}
 	var m mailroom.Message
-	missing := mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
+	missing := mailroom.Errorf(mailroom.CodeNotFound, "no message %q in thread %q", id, thread)
 	runs, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
 	if err != nil {
 		return m, err
@@ -155,8 +155,8 @@ func eachEntry(r mailroom.Reader, q mailroom.EntryQuery, f func(e mailroom.Entry
 // entry which says that it was read.
 func findSubmitted(r mailroom.Reader, thread, id string, seq int64) (mailroom.Message, error) {
 	m, err := messageAt(r, thread, seq)
-	if code := mailroom.CodeOf(err); code == mailroom.NotFound || err == nil && m.ID != id {
-		return mailroom.Message{}, mailroom.Errorf(mailroom.NotFound, "no message %q in thread %q", id, thread)
+	if code := mailroom.CodeOf(err); code == mailroom.CodeNotFound || err == nil && m.ID != id {
+		return mailroom.Message{}, mailroom.Errorf(mailroom.CodeNotFound, "no message %q in thread %q", id, thread)
 	}
 	if err != nil {
 		return m, err
@@ -229,8 +229,8 @@ func inputOf(r *mailroom.Run, id string) *mailroom.Input {
 // messageState derives the present state of a message from the run that holds
 // it. One that no run holds any more was steered, read and covered by a step.
 func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
-	if m.Role == mailroom.Assistant {
-		return mailroom.Done, nil
+	if m.Role == mailroom.RoleAssistant {
+		return mailroom.MessageDone, nil
 	}
 	runs, err := r.Runs(mailroom.RunQuery{IDs: holders(m)})
 	if err != nil {
@@ -240,13 +240,13 @@ func messageState(r mailroom.Reader, m *mailroom.Message) (string, error) {
 		_, state, err := outlived(r, m)
 		return state, err
 	}
-	state := mailroom.Read
+	state := mailroom.MessageRead
 	for _, run := range runs {
 		if s, ok := run.MessageState(m.ID); ok {
 			return s, nil
 		}
-		if run.ID == m.Run && run.Status == mailroom.Completed {
-			state = mailroom.Done
+		if run.ID == m.Run && run.Status == mailroom.StatusCompleted {
+			state = mailroom.MessageDone
 		}
 	}
 	return state, nil
@@ -273,7 +273,7 @@ func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, sta
 	after := mailroom.EntryQuery{Thread: m.Thread, After: m.Seq, Kinds: []string{
 		mailroom.KindEdited, mailroom.KindRetracted, mailroom.KindCompleted, mailroom.KindCancelled,
 	}}
-	now, state = *m, mailroom.Read
+	now, state = *m, mailroom.MessageRead
 	err = eachEntry(r, after, func(e mailroom.Entry) (more bool, err error) {
 		var body struct {
 			Message string `json:"message"`
@@ -288,12 +288,12 @@ func outlived(r mailroom.Reader, m *mailroom.Message) (now mailroom.Message, sta
 				return false, err
 			}
 		case e.Kind == mailroom.KindRetracted && body.Message == m.ID:
-			state = mailroom.Retracted
+			state = mailroom.MessageRetracted
 			return false, nil
 		case e.Kind == mailroom.KindCompleted && mine:
-			state = mailroom.Done
+			state = mailroom.MessageDone
 		case e.Kind == mailroom.KindCancelled && mine && e.Attempt == 0:
-			state = mailroom.Superseded
+			state = mailroom.MessageSuperseded
 		}
 		return true, nil
 	})

@@ -162,7 +162,7 @@ func (m *model) present(t *rapid.T, s *spoken) {
 	}
 	for _, side := range m.sides {
 		is, err := side.doors[m.door].Message(m.ctx, s.thread, s.id)
-		if err != nil || is.Text != s.text || (is.State == mailroom.Retracted) != s.retracted {
+		if err != nil || is.Text != s.text || (is.State == mailroom.MessageRetracted) != s.retracted {
 			t.Fatalf("%s has message %s as %q, %s, error %v; want %q, retracted: %v", side.name, s.id, is.Text, is.State, err, s.text, s.retracted)
 		}
 	}
@@ -199,10 +199,10 @@ func (m *model) effect(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.write(t, "effect", mailroom.Append{
+	m.write(t, "effect", mailroom.StepCommit{
 		Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c],
-		Step:    mailroom.Step{Record: kind != mailroom.KindEffectSettled},
-		Effects: []mailroom.Note{{Kind: kind, Body: raw}},
+		Step:    mailroom.Step{NoProgress: kind != mailroom.KindEffectSettled},
+		Effects: []mailroom.AgentEntry{{Kind: kind, Body: raw}},
 	})
 	delete(m.begun, id)
 	switch kind {
@@ -277,16 +277,16 @@ func (m *model) unfinished() (runs []string) {
 // answer decides a ticket in the way that its kind takes, if it takes any.
 func (m *model) answer(t *rapid.T, id string) {
 	k := m.after.Tickets[id]
-	d := mailroom.Decision{Ticket: id, By: "ann", Verdict: mailroom.Approve, Digest: k.Digest}
+	d := mailroom.Decision{Ticket: id, By: "ann", Verdict: mailroom.VerdictApprove, Digest: k.Digest}
 	switch k.Kind {
-	case mailroom.Child, mailroom.Timer:
+	case mailroom.TicketChildren, mailroom.TicketTimer:
 		return
-	case mailroom.Approval:
+	case mailroom.TicketApproval:
 	default:
-		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(`"yes"`)
+		d.Verdict, d.Answer = mailroom.VerdictAnswer, json.RawMessage(`"yes"`)
 	}
 	if _, err := twice(t, m.twin, "last decision", func(l *ledger.Ledger) (*mailroom.Ticket, error) { return l.Decide(m.ctx, d) }); err != nil &&
-		mailroom.CodeOf(err) != mailroom.Gone {
+		mailroom.CodeOf(err) != mailroom.CodeGone {
 		t.Fatalf("decide %+v: %v", k, err)
 	}
 }
@@ -301,9 +301,9 @@ func (m *model) serveAll(t *rapid.T) {
 	}
 	for round := int64(1); ; round++ {
 		before := m.after
-		work, err := twice(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Work, error) {
+		work, err := twice(t, m.twin, "last claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) {
 			return l.Claim(m.ctx, ledger.ClaimRequest{
-				Worker: id, Round: round, Slots: 10, Alone: true, Agents: map[string]int{"echo": 10, "codex": 10},
+				Worker: id, Round: round, Slots: 10, LastAttempt: true, Agents: map[string]int{"echo": 10, "codex": 10},
 			})
 		})
 		if err != nil {
@@ -323,8 +323,8 @@ func (m *model) serveAll(t *rapid.T) {
 
 func (m *model) finish(t *rapid.T, c mailroom.Claim) {
 	s := mailroom.Settle{
-		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.Complete,
-		Message: &mailroom.Said{ID: m.name(c.Run + ".1-"), Text: "done"},
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomeComplete,
+		Message: &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: "done"},
 	}
 	r, err := twice(t, m.twin, "last settle", func(l *ledger.Ledger) (*mailroom.Run, error) { return l.Settle(m.ctx, s) })
 	if err != nil {

@@ -30,7 +30,7 @@ func (m *model) late(t *rapid.T) {
 	}
 	for name, f := range map[string]func(l *ledger.Ledger) error{
 		"late append": func(l *ledger.Ledger) error {
-			_, err := l.Append(m.ctx, mailroom.Append{Claim: c, Number: number, Message: &mailroom.Said{ID: "late", Text: "late"}, Step: mailroom.Step{
+			_, err := l.Append(m.ctx, mailroom.StepCommit{Claim: c, Number: number, Message: &mailroom.PartialText{ID: "late", Text: "late"}, Step: mailroom.Step{
 				Checkpoint: json.RawMessage(`{"late":true}`), Sends: []mailroom.Send{{Name: "late", Parts: mailroom.Text("late")}},
 			}})
 			return err
@@ -40,11 +40,11 @@ func (m *model) late(t *rapid.T) {
 		},
 		"late steered": func(l *ledger.Ledger) error { _, err := l.Steered(m.ctx, c); return err },
 		"late settle": func(l *ledger.Ledger) error {
-			_, err := l.Settle(m.ctx, mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.Complete, Message: &mailroom.Said{ID: "late", Text: "late"}})
+			_, err := l.Settle(m.ctx, mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: "late", Text: "late"}})
 			return err
 		},
 	} {
-		if err := m.do(t, name, f); mailroom.CodeOf(err) != mailroom.LeaseLost {
+		if err := m.do(t, name, f); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 			t.Fatalf("%s under %+v: got error %v, want lease_lost", name, c, err)
 		}
 	}
@@ -158,7 +158,7 @@ func (m *model) renew(t *rapid.T) {
 
 func (m *model) leave(t *rapid.T) {
 	id := pick(t, slices.Sorted(maps.Keys(m.workers)), "worker")
-	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Leave(m.ctx, id) }); err != nil {
+	if err := m.do(t, "leave", func(l *ledger.Ledger) error { return l.Deregister(m.ctx, id) }); err != nil {
 		t.Fatalf("leave: %v", err)
 	}
 	if rapid.Bool().Draw(t, "swept at once") {
@@ -277,7 +277,7 @@ func (m *model) wait(t *rapid.T) {
 
 // started: a claim takes the current run, or else the first of the queue by
 // priority and place, and its attempt is one more than ever before.
-func (m *model) started(t *rapid.T, before contents, one ledger.Work) {
+func (m *model) started(t *rapid.T, before contents, one ledger.Assignment) {
 	c := one.Claim
 	if c.Attempt != m.attempts[c.Run]+1 {
 		t.Fatalf("run %s is claimed at attempt %d after %d", c.Run, c.Attempt, m.attempts[c.Run])
@@ -289,8 +289,8 @@ func (m *model) started(t *rapid.T, before contents, one ledger.Work) {
 	row, now := before.Threads[c.Thread], m.clock.read()
 	if row.Current != "" {
 		r := before.Runs[c.Run]
-		fired := r != nil && r.Status == mailroom.Waiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
-		if row.Current != c.Run || !fired && (r.Status != mailroom.Queued || r.AvailableAt.After(now)) {
+		fired := r != nil && r.Status == mailroom.StatusWaiting && !row.Due.At.IsZero() && !row.Due.At.After(now)
+		if row.Current != c.Run || !fired && (r.Status != mailroom.StatusQueued || r.AvailableAt.After(now)) {
 			t.Fatalf("claimed run %s of thread %s while run %s was current, available at %v", c.Run, c.Thread, row.Current, r.AvailableAt)
 		}
 		return
@@ -369,7 +369,7 @@ func (m *model) within(t *rapid.T, r *mailroom.Run) {
 func (m *model) unlearn() {
 	gone := func(run string) bool { return m.after.Runs[run] == nil }
 	maps.DeleteFunc(m.attempts, func(run string, _ int) bool { return gone(run) })
-	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ mailroom.Append) bool { return gone(c.Run) })
+	maps.DeleteFunc(m.steps, func(c mailroom.Claim, _ mailroom.StepCommit) bool { return gone(c.Run) })
 	maps.DeleteFunc(m.handed, func(c mailroom.Claim, _ int64) bool { return gone(c.Run) })
 	m.claims = slices.DeleteFunc(m.claims, func(c mailroom.Claim) bool { return gone(c.Run) })
 	m.journal.unlearn(gone)

@@ -133,7 +133,7 @@ type model struct {
 	claims   []mailroom.Claim // all that were ever given
 	keys     map[string]keyed // "thread key"
 	attempts map[string]int   // run to the last attempt that was claimed
-	steps    map[mailroom.Claim]mailroom.Append
+	steps    map[mailroom.Claim]mailroom.StepCommit
 	tokens   map[string]mailroom.Token // good ones, by name
 	handed   map[mailroom.Claim]int64  // seq of the last steered message handed over
 }
@@ -153,7 +153,7 @@ type worker struct {
 func newModel(w *twin) *model {
 	return &model{
 		twin: w, journal: newJournal(), workers: map[string]*worker{}, keys: map[string]keyed{}, attempts: map[string]int{},
-		steps: map[mailroom.Claim]mailroom.Append{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]mailroom.Token{},
+		steps: map[mailroom.Claim]mailroom.StepCommit{}, handed: map[mailroom.Claim]int64{}, tokens: map[string]mailroom.Token{},
 	}
 }
 
@@ -218,7 +218,7 @@ func (m *model) submit(t *rapid.T) {
 	in.By = mailroom.Acting(in.Owner)
 	in.Origin = mailroom.Origin{Via: "user", Sender: in.Sender}
 	for range one(t, []int{1, 1, 1, 3}, "messages") {
-		in.Messages = append(in.Messages, mailroom.Draft{Parts: mailroom.Text(m.name("text "))})
+		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(m.name("text "))})
 	}
 	if chance(t, 20, "agent asked for") {
 		in.SetAgent, in.Agent = true, one(t, []string{"echo", "codex", "ghost"}, "agent")
@@ -279,7 +279,7 @@ func (m *model) submitted(t *rapid.T, in mailroom.Submit, out mailroom.Submitted
 			t.Fatalf("key %q of %+v was forgotten", in.Key, first.out)
 		}
 		if known {
-			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != mailroom.WasDuplicate {
+			if out.Message != first.out.Message || out.Run != first.out.Run || out.Disposition != mailroom.DispositionDuplicate {
 				t.Fatalf("key %q answered with %+v, first with %+v", in.Key, out, first.out)
 			}
 			return
@@ -316,11 +316,11 @@ func (m *model) claimAs(t *rapid.T, id string, alone bool) {
 	w.asked++
 	n := number(t, 1, 3, "slots")
 	ask := ledger.ClaimRequest{
-		Worker: id, Round: w.asked, Slots: n, Alone: alone,
+		Worker: id, Round: w.asked, Slots: n, LastAttempt: alone,
 		Agents: map[string]int{"echo": n, "codex": number(t, 0, n, "of codex")},
 	}
 	before := m.after
-	work, err := twice(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Work, error) { return l.Claim(m.ctx, ask) })
+	work, err := twice(t, m.twin, "claim", func(l *ledger.Ledger) ([]ledger.Assignment, error) { return l.Claim(m.ctx, ask) })
 	if err != nil {
 		delete(m.workers, id)
 		return
@@ -344,7 +344,7 @@ func (m *model) append(t *rapid.T) {
 		m.write(t, "append again", a)
 		return
 	}
-	a := mailroom.Append{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
+	a := mailroom.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	if chance(t, 5, "a hole") {
 		a.Number++
 	}
@@ -352,15 +352,15 @@ func (m *model) append(t *rapid.T) {
 		a.Step.Name = m.name("step ")
 	}
 	if chance(t, 50, "said") {
-		a.Message = &mailroom.Said{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
+		a.Message = &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
 	}
 	if chance(t, 30, "checkpoint") {
 		a.Step.Checkpoint = json.RawMessage(fmt.Sprintf(`{"at": %d}`, m.n))
 	}
-	a.Step.Record = chance(t, 20, "record")
+	a.Step.NoProgress = chance(t, 20, "record")
 	if chance(t, 20, "noted") {
 		kind := one(t, []string{mailroom.KindToolStarted, mailroom.KindToolDone, "x.note"}, "kind")
-		a.Step.Entries = []mailroom.Note{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
+		a.Step.Entries = []mailroom.AgentEntry{{Kind: kind, Body: json.RawMessage(`{"call":"c1"}`)}}
 	}
 	if chance(t, 20, "state") {
 		a.Step.State = json.RawMessage(fmt.Sprintf(`{"n":%d}`, m.n))
@@ -375,7 +375,7 @@ func (m *model) append(t *rapid.T) {
 	m.write(t, "append", a)
 }
 
-func (m *model) write(t *rapid.T, name string, a mailroom.Append) {
+func (m *model) write(t *rapid.T, name string, a mailroom.StepCommit) {
 	_, err := twice(t, m.twin, name, func(l *ledger.Ledger) (int64, error) { return l.Append(m.ctx, a) })
 	if err == nil {
 		m.steps[a.Claim] = a
@@ -407,7 +407,7 @@ func (m *model) settle(t *rapid.T) {
 	s := ending(t, c)
 	s.Number = m.run(c.Run).Step + 1
 	if chance(t, 50, "said") {
-		s.Message = &mailroom.Said{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
+		s.Message = &mailroom.PartialText{ID: m.name(c.Run + ".1-"), Text: m.name("said ")}
 	}
 	again := chance(t, 20, "twice")
 	settle := func(name string) *mailroom.Run {
@@ -429,13 +429,13 @@ func (m *model) settle(t *rapid.T) {
 }
 
 func ending(t *rapid.T, c mailroom.Claim) mailroom.Settle {
-	s := mailroom.Settle{Claim: c, Outcome: mailroom.Fail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
-	class := one(t, []mailroom.Class{"", "", "release", mailroom.Transient, mailroom.Transient, mailroom.Outage, mailroom.Permanent}, "end")
+	s := mailroom.Settle{Claim: c, Outcome: mailroom.OutcomeFail, Jitter: 0.5, Forced: rapid.Bool().Draw(t, "forced")}
+	class := one(t, []mailroom.Class{"", "", "release", mailroom.ClassTransient, mailroom.ClassTransient, mailroom.ClassUnavailable, mailroom.ClassPermanent}, "end")
 	switch class {
 	case "":
-		s.Outcome = mailroom.Complete
+		s.Outcome = mailroom.OutcomeComplete
 	case "release":
-		s.Outcome = mailroom.Release
+		s.Outcome = mailroom.OutcomeRelease
 	default:
 		s.Failure = &mailroom.Failure{Class: class, Err: errors.New("no luck"), RetryAfter: time.Duration(number(t, 0, 5, "after")) * time.Second}
 	}

@@ -19,13 +19,13 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 		a := mailroom.Ask{
 			Name: one(t, []string{"q1", "q2", "q3"}, "ticket"),
 			Kind: one(t, []mailroom.TicketKind{
-				mailroom.Approval, mailroom.Approval, mailroom.Question, mailroom.Question, mailroom.Event, mailroom.Timer,
+				mailroom.TicketApproval, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketTimer,
 			}, "kind"),
 		}
-		if a.Kind == mailroom.Timer || chance(t, 30, "expires") {
+		if a.Kind == mailroom.TicketTimer || chance(t, 30, "expires") {
 			a.After = time.Duration(number(t, 1, 20, "after")) * time.Second
 		}
-		if a.Kind == mailroom.Approval && chance(t, 20, "answers") {
+		if a.Kind == mailroom.TicketApproval && chance(t, 20, "answers") {
 			a.Answers, a.Arguments = true, json.RawMessage(`{"to": "<b>"}`)
 		}
 		all = append(all, a)
@@ -36,7 +36,7 @@ func asks(t *rapid.T, most int) []mailroom.Ask {
 // ask opens tickets, and children that are waited for or come back.
 func (m *model) ask(t *rapid.T) {
 	c := pick(t, m.live(), "claim")
-	a := mailroom.Append{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
+	a := mailroom.StepCommit{Claim: c, Number: m.run(c.Run).Step + 1, Covers: m.handed[c]}
 	a.Step.Tickets = asks(t, 2)
 	for _, name := range []string{"c1", "c2"} {
 		if chance(t, 40, "child "+name) {
@@ -64,7 +64,7 @@ func (m *model) ticketsOf(run string) []*mailroom.Ticket {
 func (m *model) park(t *rapid.T) {
 	c := pick(t, m.live(), "claim")
 	s := mailroom.Settle{
-		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.Park,
+		Claim: c, Number: m.run(c.Run).Step + 1, Outcome: mailroom.OutcomePark,
 		Wait: &mailroom.Wait{Any: rapid.Bool().Draw(t, "any")}, Asks: asks(t, 2),
 	}
 	for _, k := range m.ticketsOf(c.Run) {
@@ -87,10 +87,10 @@ func (m *model) decision(t *rapid.T) mailroom.Decision {
 	k := m.after.Tickets[id]
 	d := mailroom.Decision{
 		Ticket: id, By: "ann", Digest: k.Digest[:16],
-		Verdict: one(t, []mailroom.Verdict{mailroom.Approve, mailroom.Deny}, "verdict"),
+		Verdict: one(t, []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny}, "verdict"),
 	}
-	if k.Kind != mailroom.Approval || chance(t, 20, "answer") {
-		d.Verdict, d.Answer = mailroom.Answer, json.RawMessage(one(t, []string{`1`, `{"a": "<b>"}`}, "says"))
+	if k.Kind != mailroom.TicketApproval || chance(t, 20, "answer") {
+		d.Verdict, d.Answer = mailroom.VerdictAnswer, json.RawMessage(one(t, []string{`1`, `{"a": "<b>"}`}, "says"))
 	}
 	if chance(t, 10, "another digest") {
 		d.Digest = "0123456789abcdef"
@@ -126,7 +126,7 @@ func (m *model) submitDecisions(t *rapid.T) {
 		in.Decisions = append(in.Decisions, m.decision(t))
 	}
 	if chance(t, 50, "and a message") {
-		in.Messages = []mailroom.Draft{{Parts: mailroom.Text("with it")}}
+		in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("with it")}}
 	}
 	out, err := twice(t, m.twin, "submit decisions", func(l *ledger.Ledger) (mailroom.Submitted, error) { return l.Submit(m.ctx, in) })
 	if err != nil {

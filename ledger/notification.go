@@ -31,7 +31,7 @@ func (l *Ledger) Notify(ctx context.Context, in mailroom.Notify) (Notified, erro
 }
 
 func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error) {
-	if err := b.know(p.Loaded, in.Key); err != nil {
+	if err := b.know(p.ThreadState, in.Key); err != nil {
 		return Notified{}, err
 	}
 	if err := p.MayEnter(in.By, "from", in.From); err != nil {
@@ -41,7 +41,7 @@ func (b *batch) notify(p *mailroom.Project, in mailroom.Notify) (Notified, error
 	if err != nil {
 		return Notified{}, err
 	}
-	repeat := p.Knows(in.Key)
+	repeat := p.HasKey(in.Key)
 	if !repeat {
 		if err := b.admitNotify(p, &in, to); err != nil {
 			return Notified{}, err
@@ -218,7 +218,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		}
 		for _, seq := range seqs {
 			if seq < 1 || seq > p.LastSeq {
-				return struct{}{}, mailroom.Errorf(mailroom.Invalid, "there is no notification %d in project %q", seq, project)
+				return struct{}{}, mailroom.Errorf(mailroom.CodeInvalid, "there is no notification %d in project %q", seq, project)
 			}
 		}
 		read, err := b.unreadAt(p, agent, box, seqs)
@@ -293,7 +293,7 @@ func received(e *mailroom.Entry) (one Received, ok bool, err error) {
 }
 
 // forgetUnread takes what inboxes hold of notifications that go out of the counts.
-func (b *batch) forgetUnread(t *mailroom.Loaded, gone []Received) error {
+func (b *batch) forgetUnread(t *mailroom.ThreadState, gone []Received) error {
 	if len(gone) == 0 || len(t.Unread) == 0 {
 		return nil
 	}

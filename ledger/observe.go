@@ -15,9 +15,9 @@ type Observe struct {
 	Operation func(name string, err error, took time.Duration)
 	// Commit of a batch of operations succeeded; took is the transaction's.
 	Commit func(operations int, took time.Duration)
-	// Ended is called for each run that has finished, once it is durable, on
+	// RunFinished is called for each run that has finished, once it is durable, on
 	// whatever operation ended it. The run must not be kept or changed.
-	Ended func(r *mailroom.Run)
+	RunFinished func(r *mailroom.Run)
 }
 
 func (o *Observe) fill() {
@@ -27,8 +27,8 @@ func (o *Observe) fill() {
 	if o.Commit == nil {
 		o.Commit = func(int, time.Duration) {}
 	}
-	if o.Ended == nil {
-		o.Ended = func(*mailroom.Run) {}
+	if o.RunFinished == nil {
+		o.RunFinished = func(*mailroom.Run) {}
 	}
 }
 
@@ -56,7 +56,7 @@ func (b *batch) observe(took time.Duration) {
 	b.l.options.Observe.Commit(len(b.ops)+len(b.claims), took)
 	for _, r := range b.changes.Runs {
 		if r.Status.Finished() && r.FinishedAt.Equal(b.now) {
-			b.l.options.Observe.Ended(r)
+			b.l.options.Observe.RunFinished(r)
 		}
 	}
 }

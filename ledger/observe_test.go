@@ -33,7 +33,7 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 			defer mu.Unlock()
 			commits, batched = commits+1, batched+n
 		},
-		Ended: func(r *mailroom.Run) {
+		RunFinished: func(r *mailroom.Run) {
 			mu.Lock()
 			defer mu.Unlock()
 			ended = append(ended, fmt.Sprintf("%s %s", r.Thread, r.Status))
@@ -42,7 +42,7 @@ func TestAnObserverHearsOfEveryOperationCommitAndEnd(t *testing.T) {
 	d.register("w")
 	d.submit(text("a", "one"))
 	dropped := d.submit(text("a", "two"))
-	if _, err := d.Submit(d.ctx, mode(mailroom.ModeReject, "a", "three")); mailroom.CodeOf(err) != mailroom.Busy {
+	if _, err := d.Submit(d.ctx, mode(mailroom.ModeReject, "a", "three")); mailroom.CodeOf(err) != mailroom.CodeBusy {
 		t.Fatal(err)
 	}
 	must(d.Cancel(d.ctx, dropped.Run, "ann"))(t)

@@ -52,8 +52,8 @@ func day(d *desk, c *clock) {
 	for _, thread := range []string{"old", "done"} {
 		d.settle(complete(claim(thread, thread, "w"), "well"))
 	}
-	d.settle(failure(claim("failed", "dead", "w"), mailroom.Permanent))
-	d.settle(park(claim("asks", "asker", "w"), nil, approval("ok"), mailroom.Ask{Name: "q", Kind: mailroom.Question}))
+	d.settle(failure(claim("failed", "dead", "w"), mailroom.ClassPermanent))
+	d.settle(park(claim("asks", "asker", "w"), nil, approval("ok"), mailroom.Ask{Name: "q", Kind: mailroom.TicketInput}))
 	family := claim("parents", "parent", "w")
 	d.mustSend(family, mailroom.Send{Name: "child", Thread: "children", Answer: mailroom.AnswerWait})
 	d.settle(park(d.claimOne("w").Claim, nil, approval("may the child?")))
@@ -103,7 +103,7 @@ func submission(name string, in mailroom.Submit) operation {
 // okayed answers the approval of the day. Digests of equal questions are equal.
 func okayed() mailroom.Decision {
 	ask := approval("ok")
-	return mailroom.Decision{Ticket: mailroom.TicketID("asker", "ok"), Verdict: mailroom.Approve, By: "ann", Digest: ask.Digest()}
+	return mailroom.Decision{Ticket: mailroom.TicketID("asker", "ok"), Verdict: mailroom.VerdictApprove, By: "ann", Digest: ask.Digest()}
 }
 
 // status is the answer of an operation that returns a run.
@@ -115,13 +115,13 @@ func status(r *mailroom.Run, err error) (any, error) {
 }
 
 func runOperations() []operation {
-	step := mailroom.Append{Claim: current(), Number: 1, Message: said(current(), "so far"), Step: mailroom.Step{
+	step := mailroom.StepCommit{Claim: current(), Number: 1, Message: said(current(), "so far"), Step: mailroom.Step{
 		Name: "half", Checkpoint: json.RawMessage(`{"at":1}`), State: json.RawMessage(`{"n":1}`),
 		Tickets: []mailroom.Ask{approval("more")},
 		Sends:   []mailroom.Send{{Name: "tell", Thread: "told", Parts: mailroom.Text("it")}, {Name: "ask", Thread: "asked", Parts: mailroom.Text("what?"), Answer: mailroom.AnswerWait}},
 	}}
 	settles := map[string]mailroom.Settle{
-		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.Permanent), "retry": failure(current(), mailroom.Transient),
+		"complete": complete(current(), "done"), "fail": failure(current(), mailroom.ClassPermanent), "retry": failure(current(), mailroom.ClassTransient),
 		"release": release(current()), "park": park(current(), nil, approval("more")),
 	}
 	var all []operation
@@ -148,13 +148,13 @@ func runOperations() []operation {
 				return claimOf(ctx, l, 2)
 			},
 		},
-		operation{name: "cancel", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		operation{name: "cancel", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.Cancel(ctx, "queued", "ann"))
 		}},
 		operation{name: "cancel of one that runs", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.Cancel(ctx, "current", "ann"))
 		}},
-		operation{name: "cancel tree", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		operation{name: "cancel tree", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.CancelTree(ctx, "parent", ann()))
 		}},
 		operation{name: "decide", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
@@ -164,7 +164,7 @@ func runOperations() []operation {
 			}
 			return k.Decision, nil
 		}},
-		operation{name: "retry by hand", late: mailroom.Conflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+		operation{name: "retry by hand", late: mailroom.CodeConflict, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return status(l.Retry(ctx, mailroom.Retry{Run: "dead", By: "ann"}))
 		}},
 	)
@@ -172,7 +172,7 @@ func runOperations() []operation {
 
 // account is a token of a secret whose hash is sum.
 func account(name, sum string) mailroom.Token {
-	return mailroom.Token{Name: name, Sum: sum, Scopes: []mailroom.Permission{mailroom.MayRead, mailroom.MaySubmit}}
+	return mailroom.Token{Name: name, Sum: sum, Scopes: []mailroom.Permission{mailroom.PermissionRead, mailroom.PermissionSubmit}}
 }
 
 func tokenOperations() []operation {
@@ -196,7 +196,7 @@ func tokenOperations() []operation {
 }
 
 func claimOf(ctx context.Context, l *ledger.Ledger, round int64) (any, error) {
-	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, Alone: true})
+	work, err := l.Claim(ctx, ledger.ClaimRequest{Worker: "idle", Round: round, Slots: 1, Agents: map[string]int{"echo": 1}, LastAttempt: true})
 	var runs []string
 	for _, w := range work {
 		runs = append(runs, w.Run.ID)
@@ -216,27 +216,27 @@ func threadOperations() []operation {
 			m, err := l.Edit(ctx, "due", "due.1", mailroom.Text("rather this"))
 			return m.Text, err
 		}},
-		{name: "retract", late: mailroom.Conflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+		{name: "retract", late: mailroom.CodeConflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			return l.Retract(ctx, "due", "due.1")
 		})},
 		{name: "patch", doubles: true, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			_, err := l.PatchThread(ctx, "done", mailroom.ThreadPatch{Agent: &agent, DeliverTo: &to, Metadata: json.RawMessage(`{"a": 1}`)})
 			return err
 		})},
-		{name: "delete", late: mailroom.NotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
+		{name: "delete", late: mailroom.CodeNotFound, do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.DeleteThread(ctx, "done", nil) })},
 		{name: "purge", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Purge(ctx, "old", 0) })},
 		{name: "define", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Define(ctx, version) })},
 		{name: "forget", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			return l.Forget(ctx, []mailroom.Definition{{Agent: "echo", Version: "v1"}})
 		})},
-		{name: "register", late: mailroom.Conflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
+		{name: "register", late: mailroom.CodeConflict, do: nothing(func(ctx context.Context, l *ledger.Ledger) error {
 			_, err := l.Register(ctx, mailroom.Worker{ID: "new", Agents: []string{"echo"}})
 			return err
 		})},
 		{name: "renew", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
 			return l.Renew(ctx, ledger.Renewal{Worker: "w", Round: 100}) // it holds nothing that it knows of
 		}},
-		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Leave(ctx, "w") })},
+		{name: "leave", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Deregister(ctx, "w") })},
 		{name: "end local", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.EndLocal(ctx, false) })},
 		{name: "sweep", do: nothing(func(ctx context.Context, l *ledger.Ledger) error { return l.Sweep(ctx, "") })},
 		{name: "orphans", do: nothing(func(ctx context.Context, l *ledger.Ledger) error {

@@ -32,7 +32,7 @@ func (l *Ledger) overruns(ctx context.Context, self string) error {
 // overrun returns how many claims were over when the batch began, frees at most, and
 // frees if it has read enough and left some to the next operation.
 func (b *batch) overrun(self string) (int, error) {
-	rows, _, err := b.tx.Due(b.now, []mailroom.Want{{Slots: frees}})
+	rows, _, err := b.tx.Due(b.now, []mailroom.Capacity{{Slots: frees}})
 	if err != nil {
 		return 0, err
 	}
@@ -58,16 +58,16 @@ func (b *batch) overrun(self string) (int, error) {
 			t.Extend(b.now.Add(b.l.options.StopGrace+b.l.options.Lease), b.now)
 			continue
 		}
-		var said *mailroom.Said
+		var said *mailroom.PartialText
 		if t.Current != "" {
 			stored, err := b.tx.Partials(t.Current)
 			if err != nil {
 				return 0, err
 			}
 			read += textBytes(stored)
-			said = t.Unfinished(t.Current, stored)
+			said = t.PartialText(t.Current, stored)
 		}
-		t.Overrun(said, b.now)
+		t.EndOverdue(said, b.now)
 	}
 	return len(rows), nil
 }

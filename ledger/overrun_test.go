@@ -43,8 +43,8 @@ func TestTheLedgerEndsTheClaimOfAWorkerThatOnlyRenews(t *testing.T) {
 					t.Errorf("the claim still stands %s later", c.within)
 				}
 				wantEqual(t, "log", d.kinds("t"), c.entries)
-				_, err := d.Append(d.ctx, mailroom.Append{Claim: held, Number: 1})
-				wantCode(t, err, mailroom.LeaseLost)
+				_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: held, Number: 1})
+				wantCode(t, err, mailroom.CodeLeaseLost)
 			})
 		})
 	}

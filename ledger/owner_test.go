@@ -10,7 +10,7 @@ import (
 // of is text in the name of somebody with a token of his own.
 func of(owner, thread, s string) mailroom.Submit {
 	in := text(thread, s)
-	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	in.Owner, in.Sender, in.By = owner, owner, &mailroom.Token{Name: owner, Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 	return in
 }
 
@@ -23,7 +23,7 @@ func TestASubmitToSomebodyElsesThreadIsRefusedAsToNone(t *testing.T) {
 		in := of("bob", "t", "mine")
 		in.Key = key
 		_, err := d.Submit(d.ctx, in)
-		wantCode(t, err, mailroom.NotFound)
+		wantCode(t, err, mailroom.CodeNotFound)
 	}
 	wantEqual(t, "owner", d.thread("t").Owner, "ann")
 }
@@ -42,7 +42,7 @@ func TestOfTwoWhoMakeOneThreadAtOnceOneOwnsIt(t *testing.T) {
 	for range names {
 		codes = append(codes, mailroom.CodeOf(<-answers))
 	}
-	if codes[0] == codes[1] || codes[0]+codes[1] != mailroom.NotFound {
+	if codes[0] == codes[1] || codes[0]+codes[1] != mailroom.CodeNotFound {
 		t.Errorf("codes %q, want one success and one not_found", codes)
 	}
 }
@@ -52,11 +52,11 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 	d.register("w")
 	for _, thread := range []string{"chat:ann", "out:chat:ann"} {
 		_, err := d.Submit(d.ctx, of("bob", thread, "mine"))
-		wantCode(t, err, mailroom.Forbidden)
+		wantCode(t, err, mailroom.CodeForbidden)
 	}
 	d.submit(of("bob", "chat", "mine"))
 	work := d.claimIn("chat")
-	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.Forbidden)
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "chat:ann"}), mailroom.CodeForbidden)
 
 	to := "out:chat:ann"
 	must(d.PatchThread(d.ctx, "chat", mailroom.ThreadPatch{DeliverTo: &to}))(t)
@@ -67,7 +67,7 @@ func TestReservedThreadsAreMadeByTheOperatorOnly(t *testing.T) {
 	in.Owner = mailroom.Operator
 	d.submit(in)
 	_, err := d.Submit(d.ctx, of("bob", "chat:ann", "mine"))
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 }
 
 func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
@@ -77,7 +77,7 @@ func TestARunReachesTheThreadsOfItsOwnerOnly(t *testing.T) {
 	d.settle(complete(d.claimIn("private").Claim, "yes"))
 	d.submit(of("ann", "p", "go"))
 	work := d.claimIn("p")
-	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "private"}), mailroom.NotFound)
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "private"}), mailroom.CodeNotFound)
 	d.mustSend(work.Claim, mailroom.Send{Name: "help", Thread: "helper"})
 	wantEqual(t, "owner of the thread that a run made", d.thread("helper").Owner, "ann")
 	d.settle(complete(work.Claim, "done"))
@@ -88,7 +88,7 @@ func TestARunOfTheOperatorReachesEveryThreadAndIsAnswered(t *testing.T) {
 	d.register("w")
 	d.submit(of("bob", "b", "hello"))
 	d.settle(complete(d.claimIn("b").Claim, "hi"))
-	d.submit(mailroom.Submit{Thread: "o", Messages: []mailroom.Draft{{Parts: mailroom.Text("go")}}, Sender: "ops"})
+	d.submit(mailroom.Submit{Thread: "o", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("go")}}, Sender: "ops"})
 	wantEqual(t, "owner", d.thread("o").Owner, mailroom.Operator)
 	work := d.claimIn("o")
 	d.mustSend(work.Claim, mailroom.Send{Name: "ask", Thread: "b", Answer: mailroom.AnswerWake})
@@ -134,27 +134,27 @@ func TestThreadsInANamespaceAreMadeByThoseWhoHaveIt(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	d.register("w")
 	for _, in := range []mailroom.Token{
-		{Name: "team", Sum: "1", Namespace: "team-", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
-		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
-		{Name: "bob", Sum: "3", Scopes: []mailroom.Permission{mailroom.MaySubmit}},
+		{Name: "team", Sum: "1", Namespace: "team-", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
+		{Name: "crew", Sum: "2", Namespace: "project:crew", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
+		{Name: "bob", Sum: "3", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}},
 	} {
 		must(d.CreateToken(d.ctx, in))(t)
 	}
 	_, err := d.Submit(d.ctx, of("bob", "team-1", "mine"))
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 	wantEqual(t, "the refusal", err.Error(), `no thread "team-1"`)
 	d.submit(of("bob", "t", "mine"))
 	work := d.claimIn("t")
-	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "team-1"}), mailroom.NotFound)
-	bob := &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	wantCode(t, d.send(work.Claim, mailroom.Send{Name: "spy", Thread: "team-1"}), mailroom.CodeNotFound)
+	bob := &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 	in := reserve("a", "src/**")
 	in.Project, in.By = "crew", bob
 	_, err = d.Reserve(d.ctx, in)
-	wantCode(t, err, mailroom.Forbidden)
+	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "crew", By: bob, Notification: mailroom.Notification{From: "a", Event: "e"}})
-	wantCode(t, err, mailroom.Forbidden)
+	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "crew", Agent: "a", By: bob, Limit: 1, Consume: true})
-	wantCode(t, err, mailroom.Forbidden)
+	wantCode(t, err, mailroom.CodeForbidden)
 	wantEqual(t, "the project", d.thread("project:crew") == nil, true)
 	d.submit(of("team", "team-1", "mine"))
 	d.submit(text("team-2", "of the server itself"))

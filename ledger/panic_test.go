@@ -20,7 +20,7 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 		var panics int
 		var all sync.WaitGroup
 		submit := func(i int, thread string) {
-			in := mailroom.Submit{Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}}}
+			in := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}}
 			_, errs[i] = l.Submit(ctx, in)
 		}
 		// All three are queued before the committer begins: they are one batch.
@@ -30,7 +30,7 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 			o := op{name: "broken", rank: rankPlain, threads: []string{"a"}}
 			_, errs[1] = run(ctx, l, o, func(b *batch) (int, error) {
 				panics++
-				in := mailroom.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []mailroom.Draft{{Parts: mailroom.Text("half done")}}}
+				in := mailroom.Submit{Thread: "a", Run: "lost", Agent: "echo", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("half done")}}}
 				if _, err := b.submit(in); err != nil {
 					t.Error(err)
 				}
@@ -54,7 +54,7 @@ func TestAPanicIsThatOperationsOwn(t *testing.T) {
 			t.Errorf("it ran %d times, want 1", panics)
 		}
 		var refused *mailroom.Error
-		if !errors.As(errs[1], &refused) || refused.Code != mailroom.Internal ||
+		if !errors.As(errs[1], &refused) || refused.Code != mailroom.CodeInternal ||
 			strings.Contains(refused.Message, "secret") || !strings.Contains(refused.Error(), "panic_test.go") {
 			t.Errorf("got error %v, want an internal one that keeps its stack for the log", errs[1])
 		}

@@ -15,11 +15,11 @@ import (
 // The operations of tickets and children over a desk.
 
 func approval(name string) mailroom.Ask {
-	return mailroom.Ask{Name: name, Kind: mailroom.Approval, Prompt: "may I?"}
+	return mailroom.Ask{Name: name, Kind: mailroom.TicketApproval, Prompt: "may I?"}
 }
 
 func park(c mailroom.Claim, names []string, asks ...mailroom.Ask) mailroom.Settle {
-	s := mailroom.Settle{Claim: c, Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: names}, Asks: asks}
+	s := mailroom.Settle{Claim: c, Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: names}, Asks: asks}
 	for _, a := range asks {
 		s.Wait.Names = append(s.Wait.Names, a.Name)
 	}
@@ -43,7 +43,7 @@ func (d *desk) send(c mailroom.Claim, s mailroom.Send) error {
 	if s.Parts == nil {
 		s.Parts = mailroom.Text("help")
 	}
-	_, err := d.Append(d.ctx, mailroom.Append{
+	_, err := d.Append(d.ctx, mailroom.StepCommit{
 		Claim: c, Number: d.run(c.Run).Step + 1, Step: mailroom.Step{Sends: []mailroom.Send{s}},
 	})
 	return err
@@ -57,7 +57,7 @@ func (d *desk) mustSend(c mailroom.Claim, s mailroom.Send) {
 }
 
 // claimIn claims what is due and returns the work of the thread.
-func (d *desk) claimIn(thread string) ledger.Work {
+func (d *desk) claimIn(thread string) ledger.Assignment {
 	d.t.Helper()
 	for _, w := range d.claim("w", 1) {
 		if w.Claim.Thread == thread {
@@ -66,11 +66,11 @@ func (d *desk) claimIn(thread string) ledger.Work {
 		d.t.Fatalf("claimed a run of thread %s, want %s", w.Claim.Thread, thread)
 	}
 	d.t.Fatalf("nothing is due, want thread %s", thread)
-	return ledger.Work{}
+	return ledger.Assignment{}
 }
 
 // parent is a run in thread "p" that has sent to thread "c" and waits for it.
-func (d *desk) parent() (run string, child ledger.Work) {
+func (d *desk) parent() (run string, child ledger.Assignment) {
 	d.t.Helper()
 	d.register("w")
 	d.submit(text("p", "go"))
@@ -96,10 +96,10 @@ func TestARunThatIsCancelledBetweenItsAnswerAndItsNextAttemptIsSound(t *testing.
 		d := open(t, nil, ledger.Options{})
 		d.register("w")
 		run := d.submit(text("t", "hello")).Run
-		d.settle(failure(d.claimOne("w").Claim, mailroom.Transient))
+		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
 		<-time.After(time.Second)
 		d.settle(park(d.claimOne("w").Claim, nil, approval("ok")))
-		d.decide(run, "ok", mailroom.Approve)
+		d.decide(run, "ok", mailroom.VerdictApprove)
 		must(d.Cancel(d.ctx, run, "ann"))(t)
 		wantEqual(t, "failures", d.run(run).Failures, 0)
 	})
@@ -113,7 +113,7 @@ func TestADecisionSurvivesTheProcess(t *testing.T) {
 	d.settle(park(d.claimIn("t").Claim, nil, approval("ok")))
 	must(0, d.close())(t)
 	d = open(t, s, ledger.Options{})
-	d.decide(out.Run, "ok", mailroom.Approve)
+	d.decide(out.Run, "ok", mailroom.VerdictApprove)
 	must(0, d.close())(t)
 	d = open(t, s, ledger.Options{})
 	d.register("w2")
@@ -126,9 +126,9 @@ func TestADecisionSurvivesTheProcess(t *testing.T) {
 func TestASubmitWithDecisionsIsRecognisedAlsoWhenItsTicketsAreGone(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	in := text("t", "and go on")
-	in.Decisions = []mailroom.Decision{{Ticket: "none", Verdict: mailroom.Deny}}
+	in.Decisions = []mailroom.Decision{{Ticket: "none", Verdict: mailroom.VerdictDeny}}
 	_, err := d.Submit(d.ctx, in)
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 	if d.thread("t") != nil {
 		t.Error("a refused submit made its thread")
 	}
@@ -148,9 +148,9 @@ func TestAChildThatEndsBeforeItsParentWaitsIsNotMissed(t *testing.T) {
 
 func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
 	for status, end := range map[mailroom.Status]func(d *desk, c mailroom.Claim){
-		mailroom.Completed: func(d *desk, c mailroom.Claim) { d.settle(complete(c, "here")) },
-		mailroom.Failed:    func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.Permanent)) },
-		mailroom.Cancelled: func(d *desk, c mailroom.Claim) {
+		mailroom.StatusCompleted: func(d *desk, c mailroom.Claim) { d.settle(complete(c, "here")) },
+		mailroom.StatusFailed:    func(d *desk, c mailroom.Claim) { d.settle(failure(c, mailroom.ClassPermanent)) },
+		mailroom.StatusCancelled: func(d *desk, c mailroom.Claim) {
 			must(d.Cancel(d.ctx, c.Run, "ann"))(d.t)
 			d.settle(release(c))
 		},
@@ -158,7 +158,7 @@ func TestAChildsFateIsItsParentsAnswer(t *testing.T) {
 		d := open(t, nil, ledger.Options{})
 		run, child := d.parent()
 		end(d, child.Claim)
-		wantRun(d, run, mailroom.Queued)
+		wantRun(d, run, mailroom.StatusQueued)
 		got := answer[struct {
 			Status mailroom.Status
 			Run    string
@@ -176,13 +176,13 @@ func TestTheEndOfAChildCommitsWithItsCallersTicketOrNotAtAll(t *testing.T) {
 	s.Number = 1
 	store.then(storetest.Fault{Kind: storetest.FailBefore})
 	_, err := d.Settle(d.ctx, s)
-	wantCode(t, err, mailroom.Unavailable)
-	wantRun(d, child.Run.ID, mailroom.Running)
-	wantRun(d, run, mailroom.Waiting)
+	wantCode(t, err, mailroom.CodeUnavailable)
+	wantRun(d, child.Run.ID, mailroom.StatusRunning)
+	wantRun(d, run, mailroom.StatusWaiting)
 	store.updates()
 	d.settle(s)
 	wantEqual(t, "commits", store.updates(), 1)
-	wantRun(d, run, mailroom.Queued)
+	wantRun(d, run, mailroom.StatusQueued)
 }
 
 func TestALongReplyOfAChildIsReferenced(t *testing.T) {
@@ -227,7 +227,7 @@ func TestASendWithoutWaitingCannotBeWaitedForUnderItsName(t *testing.T) {
 	d.submit(text("p", "go"))
 	p := d.claimIn("p")
 	d.mustSend(p.Claim, mailroom.Send{Name: "help", Thread: "c"})
-	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}), mailroom.Conflict)
+	wantCode(t, d.send(p.Claim, mailroom.Send{Name: "help", Thread: "c", Answer: mailroom.AnswerWait}), mailroom.CodeConflict)
 }
 
 func TestAWakeComesBackAsAnInternalMessage(t *testing.T) {
@@ -242,7 +242,7 @@ func TestAWakeComesBackAsAnInternalMessage(t *testing.T) {
 	wantEqual(t, "via", work.Run.Origin.Via, "wake")
 	all := must(d.Messages(d.ctx, "p", []int64{work.Run.Inputs[0].Seq}))(t)
 	wantEqual(t, "visibility", all[0].Visibility, mailroom.VisibleInternal)
-	wantEqual(t, "role", all[0].Role, mailroom.User)
+	wantEqual(t, "role", all[0].Role, mailroom.RoleUser)
 	wantEqual(t, "part", all[0].Parts[0].Type, "data")
 	d.settle(complete(work.Claim, "thanks"))
 }
@@ -253,9 +253,9 @@ func TestACancelLeavesTheChildrenAndOneWithChildrenDoesNot(t *testing.T) {
 	d.settle(park(child.Claim, nil, approval("ok")))
 	must(d.Cancel(d.ctx, run, "ann"))(t)
 	wantEqual(t, "ticket", d.ticket(run, "help").State, mailroom.TicketVoid)
-	wantRun(d, child.Run.ID, mailroom.Waiting)
+	wantRun(d, child.Run.ID, mailroom.StatusWaiting)
 	must(d.CancelTree(d.ctx, run, ann()))(t)
-	wantRun(d, child.Run.ID, mailroom.Cancelled)
+	wantRun(d, child.Run.ID, mailroom.StatusCancelled)
 }
 
 func TestACancelWithChildrenReachesThroughOnesThatEndedButStopsNoDelivery(t *testing.T) {
@@ -293,7 +293,7 @@ func TestWhatAThreadSaysAsksAndEndsIsDeliveredOnce(t *testing.T) {
 	d.settle(s)
 	d.settle(s) // a repeat
 	wantEqual(t, "messages", d.count("chat", mailroom.KindMessage), 2)
-	d.decide(p.Run.ID, "ok", mailroom.Deny)
+	d.decide(p.Run.ID, "ok", mailroom.VerdictDeny)
 	wantEqual(t, "delivered in order", len(d.serveOne("chat")), 1)
 	must(d.Interrupt(d.ctx, "p", ann()))(t)
 	d.submit(text("p", "again"))
@@ -304,7 +304,7 @@ func (d *desk) count(thread, kind string) int {
 	n := 0
 	for _, e := range d.log(thread) {
 		var m mailroom.Message
-		if e.Kind == kind && (kind != mailroom.KindMessage || e.Decode(&m) == nil && m.Role == mailroom.User) {
+		if e.Kind == kind && (kind != mailroom.KindMessage || e.Decode(&m) == nil && m.Role == mailroom.RoleUser) {
 			n++
 		}
 	}
@@ -312,10 +312,10 @@ func (d *desk) count(thread, kind string) int {
 }
 
 // serveOne completes the first run of a thread that is due.
-func (d *desk) serveOne(thread string) []ledger.Work {
+func (d *desk) serveOne(thread string) []ledger.Assignment {
 	d.t.Helper()
 	work := d.claim("w", 5)
-	var of []ledger.Work
+	var of []ledger.Assignment
 	for _, w := range work {
 		if w.Claim.Thread == thread {
 			of = append(of, w)
@@ -339,7 +339,7 @@ func TestADeliveryCommitsWithWhatItDeliversOrNotAtAll(t *testing.T) {
 	if _, err := d.Settle(d.ctx, s); err == nil {
 		t.Fatal("the commit failed and the settle did not")
 	}
-	wantRun(d, p.Run.ID, mailroom.Running)
+	wantRun(d, p.Run.ID, mailroom.StatusRunning)
 	if d.thread("chat") != nil {
 		t.Error("what was not said was delivered")
 	}
@@ -353,15 +353,15 @@ func TestTheStateOfAConversationIsRefusedFromAZombie(t *testing.T) {
 	d.submit(text("t", "go"))
 	zombie := d.claimOne("z")
 	keep := func(c mailroom.Claim, number int, state string) error {
-		_, err := d.Append(d.ctx, mailroom.Append{Claim: c, Number: number, Step: mailroom.Step{State: []byte(state)}})
+		_, err := d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: number, Step: mailroom.Step{State: []byte(state)}})
 		return err
 	}
 	must(0, keep(zombie.Claim, 1, `{"session":1}`))(t)
-	must(0, d.Leave(d.ctx, "z"))(t)
+	must(0, d.Deregister(d.ctx, "z"))(t)
 	must(0, d.Sweep(d.ctx, ""))(t)
 	work := d.claimOne("w")
 	wantEqual(t, "state", string(work.Thread.State["echo"]), `{"session":1}`)
-	wantCode(t, keep(zombie.Claim, 2, `{"session":2}`), mailroom.LeaseLost)
+	wantCode(t, keep(zombie.Claim, 2, `{"session":2}`), mailroom.CodeLeaseLost)
 	must(0, keep(work.Claim, 2, `{"session":3}`))(t)
 	d.settle(complete(work.Claim, "done"))
 	d.submit(text("t", "next"))
@@ -377,13 +377,13 @@ func TestANameThatJoinedARunInOneThreadGoesToNoOther(t *testing.T) {
 	d.register("w")
 	d.submit(text("b", "go"))
 	waits := d.claimIn("b")
-	d.settle(park(waits.Claim, nil, mailroom.Ask{Name: "later", Kind: mailroom.Timer, Expires: time.Now().Add(time.Hour)}))
+	d.settle(park(waits.Claim, nil, mailroom.Ask{Name: "later", Kind: mailroom.TicketTimer, Expires: time.Now().Add(time.Hour)}))
 	d.submit(text("p", "go"))
 	p := d.claimIn("p")
 	send := mailroom.Send{Name: "help", Thread: "b"}
 	d.mustSend(p.Claim, send)
 	send.Thread = "c"
-	wantCode(t, d.send(p.Claim, send), mailroom.Conflict)
+	wantCode(t, d.send(p.Claim, send), mailroom.CodeConflict)
 	must(d.Interrupt(d.ctx, "b", ann()))(t)
 	wantEqual(t, "log of the other thread", d.kinds("c"), "")
 	d.settle(complete(p.Claim, "done"))

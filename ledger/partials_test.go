@@ -60,7 +60,7 @@ func TestOneTransactionReadsABoundedPartOfTheFlushedText(t *testing.T) {
 				}
 				end(d)
 				for _, w := range work {
-					if r := d.run(w.Run.ID); r.Status == mailroom.Running {
+					if r := d.run(w.Run.ID); r.Status == mailroom.StatusRunning {
 						t.Errorf("run %s is still claimed", r.ID)
 					}
 					if log := d.log(w.Run.Thread); !strings.Contains(d.kinds(w.Run.Thread), "run.started, message, ") || len(log[3].JSON()) < each {

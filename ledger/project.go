@@ -125,15 +125,15 @@ func (l *Ledger) Reservations(ctx context.Context, project string, who *mailroom
 	return found, err
 }
 
-// Note appends an entry of the operator's to a thread, which it makes if there is
+// AppendEntry appends an entry of the operator's to a thread, which it makes if there is
 // none; the entry belongs to no run.
-func (l *Ledger) Note(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error) {
+func (l *Ledger) AppendEntry(ctx context.Context, thread, kind string, body json.RawMessage) (seq int64, err error) {
 	if thread, err = mailroom.CheckThreadID(thread); err != nil {
 		return 0, err
 	}
 	o := op{name: "note", rank: rankPlain, size: len(body), threads: []string{thread}}
 	return run(ctx, l, o, func(b *batch) (int64, error) {
-		return b.thread(thread).Note(b.l.options.DefaultAgent, mailroom.Operator, kind, body, b.now), nil
+		return b.thread(thread).AppendEntry(b.l.options.DefaultAgent, mailroom.Operator, kind, body, b.now), nil
 	})
 }
 

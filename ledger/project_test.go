@@ -28,7 +28,7 @@ func TestOneOfManyGetsTheReservation(t *testing.T) {
 			switch mailroom.CodeOf(err) {
 			case "":
 				won <- out
-			case mailroom.Conflict:
+			case mailroom.CodeConflict:
 			default:
 				t.Error(err)
 			}
@@ -61,7 +61,7 @@ func TestTwoLedgersAgreeOnWhatIsReserved(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := two.Reserve(two.ctx, reserve("y", "src/*.go"))
-		wantCode(t, err, mailroom.Conflict)
+		wantCode(t, err, mailroom.CodeConflict)
 		if ended, err := two.ReleaseNames(two.ctx, "p", "x", []string{"src/**"}, ann()); err != nil || len(ended) != 1 {
 			t.Fatalf("round %d: ended %+v, %v", i, ended, err)
 		}
@@ -102,7 +102,7 @@ func TestAReservationIsRenewedAndReleasedByItsID(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = d.Release(d.ctx, b.ID, ann(), false)
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 	ended, err := d.ReleaseNames(d.ctx, "p", "x", []string{"a", "b", "c"}, ann())
 	if err != nil || len(ended) != 1 || ended[0].ID != a.ID {
 		t.Errorf("ended %+v, %v", ended, err)
@@ -122,21 +122,21 @@ func TestStrangersSeeNoReservations(t *testing.T) {
 	if _, err := d.Reserve(d.ctx, reserve("x", "a")); err != nil {
 		t.Fatal(err)
 	}
-	eve := &mailroom.Token{Name: "eve", Scopes: []mailroom.Permission{mailroom.MaySubmit, mailroom.MayRead}}
+	eve := &mailroom.Token{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}}
 	held, err := d.Reservations(d.ctx, "", eve)
 	if err != nil || len(held) != 0 {
 		t.Errorf("a stranger sees %+v, %v", held, err)
 	}
 	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1})
-	wantCode(t, err, mailroom.Forbidden)
+	wantCode(t, err, mailroom.CodeForbidden)
 	_, err = d.Notify(d.ctx, mailroom.Notify{Project: "p", By: eve, Notification: mailroom.Notification{From: "eve", Event: "e"}})
-	wantCode(t, err, mailroom.Forbidden)
+	wantCode(t, err, mailroom.CodeForbidden)
 	eve.Namespace = "project:p"
 	if held, err := d.Reservations(d.ctx, "p", eve); err != nil || len(held) != 1 {
 		t.Errorf("who has the namespace sees %+v, %v", held, err)
 	}
 	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: eve, Limit: 1, Consume: true})
-	wantCode(t, err, mailroom.Forbidden) // the agent's name is taken
+	wantCode(t, err, mailroom.CodeForbidden) // the agent's name is taken
 }
 
 // inbox is what an agent reads, by the events.
@@ -196,7 +196,7 @@ func TestNotificationsReachEachInboxOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantEqual(t, "inbox of z", d.inbox("z", false, 9), nil)
-	wantCode(t, acknowledge(6), mailroom.Invalid)
+	wantCode(t, acknowledge(6), mailroom.CodeInvalid)
 	wantEqual(t, "inboxes", len(d.cursors()), 4)
 }
 
@@ -220,7 +220,7 @@ func TestAProjectGoesWithAllItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.notify("y", "one", "k")
-	wantCode(t, d.DeleteThread(d.ctx, "project:p", ann()), mailroom.Conflict)
+	wantCode(t, d.DeleteThread(d.ctx, "project:p", ann()), mailroom.CodeConflict)
 	if _, err := d.Release(d.ctx, out.Granted[0].ID, ann(), false); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestAPurgeKeepsWhatIsYoungAndBelongsToNoRun(t *testing.T) {
 func TestANoteBelongsToNoRun(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	for i := range 2 {
-		seq, err := d.Note(d.ctx, "channel:c", mailroom.KindChannel, json.RawMessage(`{"state":"connected"}`))
+		seq, err := d.AppendEntry(d.ctx, "channel:c", mailroom.KindChannel, json.RawMessage(`{"state":"connected"}`))
 		if err != nil || seq != int64(i+1) {
 			t.Errorf("got %d, %v", seq, err)
 		}
@@ -265,8 +265,8 @@ func TestANoteBelongsToNoRun(t *testing.T) {
 	if len(log) != 2 || log[1].Kind != mailroom.KindChannel || log[1].Run != "" || string(log[1].Body) != `{"state":"connected"}` {
 		t.Errorf("the log has %+v", log)
 	}
-	_, err := d.Note(d.ctx, "a/b", mailroom.KindChannel, nil)
-	wantCode(t, err, mailroom.Invalid)
+	_, err := d.AppendEntry(d.ctx, "a/b", mailroom.KindChannel, nil)
+	wantCode(t, err, mailroom.CodeInvalid)
 	d.submit(text("channel:c", "and it is a thread like any other"))
 	if kinds := d.log("channel:c"); !slices.ContainsFunc(kinds, func(e mailroom.Entry) bool { return e.Kind == mailroom.KindQueued }) {
 		t.Error("it takes no messages")

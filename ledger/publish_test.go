@@ -21,7 +21,7 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 		var l *Ledger
 		errs := make(chan error, 4)
 		submit := func(thread string) {
-			_, err := l.Submit(context.Background(), mailroom.Submit{Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}}})
+			_, err := l.Submit(context.Background(), mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}})
 			errs <- err
 		}
 		l = New(memory.New(), Options{Publish: func(string, []mailroom.Entry) {
@@ -51,7 +51,7 @@ func TestAPanicWhilePublishingEndsTheLedgerInOrder(t *testing.T) {
 			t.Fatalf("%d of %d operations are answered", len(errs), cap(errs))
 		}
 		for range cap(errs) {
-			if err := <-errs; mailroom.CodeOf(err) != mailroom.Unavailable {
+			if err := <-errs; mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 				t.Errorf("an operation got %v, want unavailable", err)
 			}
 		}

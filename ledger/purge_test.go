@@ -33,7 +33,7 @@ func TestAPurgeKeepsAllFromTheOldestOpenRun(t *testing.T) {
 	must(0, d.Purge(d.ctx, "t", 0))(t)
 	wantEqual(t, "first seq", d.thread("t").FirstSeq, last+1)
 	wantEqual(t, "entries", d.kinds("t"), "message, run.queued, run.started, ticket.opened, run.waiting")
-	d.decide(work.Run.ID, "ok", mailroom.Approve)
+	d.decide(work.Run.ID, "ok", mailroom.VerdictApprove)
 	again := d.claimOne("w")
 	wantEqual(t, "input", d.input(again.Run), "to be asked about")
 	d.settle(complete(again.Claim, "done"))
@@ -116,7 +116,7 @@ func TestAPurgeKeepsARunThatIsRetriedMeanwhile(t *testing.T) {
 	d.register("w")
 	d.talk(1)
 	out := d.submit(text("t", "again"))
-	d.settle(failure(d.claimOne("w").Claim, mailroom.Permanent))
+	d.settle(failure(d.claimOne("w").Claim, mailroom.ClassPermanent))
 	s.mu.Lock()
 	s.f = func() { must(d.Retry(d.ctx, mailroom.Retry{Run: out.Run}))(t) }
 	s.mu.Unlock()
@@ -135,9 +135,9 @@ func TestAPurgeWorksInSmallSteps(t *testing.T) {
 	work := d.claimOne("w")
 	step := mailroom.Step{}
 	for range 1200 {
-		step.Entries = append(step.Entries, mailroom.Note{Kind: "x.note", Body: json.RawMessage(`{}`)})
+		step.Entries = append(step.Entries, mailroom.AgentEntry{Kind: "x.note", Body: json.RawMessage(`{}`)})
 	}
-	must(d.Append(d.ctx, mailroom.Append{Claim: work.Claim, Number: 1, Step: step}))(t)
+	must(d.Append(d.ctx, mailroom.StepCommit{Claim: work.Claim, Number: 1, Step: step}))(t)
 	d.settle(complete(work.Claim, "done"))
 
 	store.updates()

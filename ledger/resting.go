@@ -9,18 +9,18 @@ import "mailroom"
 //
 // It has two generations. What was not used while a new one filled is forgotten.
 type resting struct {
-	young, old map[string]*mailroom.Loaded
+	young, old map[string]*mailroom.ThreadState
 }
 
 // maxResting bounds each generation.
 const maxResting = 2048
 
 func newResting() resting {
-	return resting{young: map[string]*mailroom.Loaded{}, old: map[string]*mailroom.Loaded{}}
+	return resting{young: map[string]*mailroom.ThreadState{}, old: map[string]*mailroom.ThreadState{}}
 }
 
 // take returns the thread of a locked row, resting or new.
-func (r *resting) take(row *mailroom.Thread) *mailroom.Loaded {
+func (r *resting) take(row *mailroom.Thread) *mailroom.ThreadState {
 	t, ok := r.young[row.ID]
 	if !ok {
 		t = r.old[row.ID]
@@ -28,13 +28,13 @@ func (r *resting) take(row *mailroom.Thread) *mailroom.Loaded {
 	delete(r.young, row.ID)
 	delete(r.old, row.ID)
 	if t == nil || t.Key != row.Key || t.Revision != row.Revision {
-		return mailroom.Load(row)
+		return mailroom.NewThreadState(row)
 	}
 	return t
 }
 
-func (r *resting) put(t *mailroom.Loaded) {
-	if !t.Rest() {
+func (r *resting) put(t *mailroom.ThreadState) {
+	if !t.Trim() {
 		return
 	}
 	if len(r.young) >= maxResting {

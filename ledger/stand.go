@@ -5,25 +5,25 @@ import (
 	"time"
 )
 
-// Taker is a worker that takes what is due as long as it stands. Its methods
+// Claimer is a worker that takes what is due as long as it stands. Its methods
 // are called by the committer: they must be quick, and must not call the ledger.
-type Taker interface {
-	// Want says what it has room for now, and numbers the round that may serve
+type Claimer interface {
+	// Capacity says what it has room for now, and numbers the round that may serve
 	// it. It is asked at the beginning of each batch; without slots it is
 	// passed over. Wait is ignored.
-	Want() ClaimRequest
-	// Take hands over what a round claimed, after the claims were published
+	Capacity() ClaimRequest
+	// Assign hands over what a round claimed, after the claims were published
 	// and before anything later is: who subscribes here to the threads misses
 	// no stop and no steer. After an error it is unknown whether anything was
 	// claimed.
-	Take(asked ClaimRequest, work []Work, err error)
+	Assign(asked ClaimRequest, work []Assignment, err error)
 }
 
-// Stand serves t at the end of every batch, with what the batch made due among
+// Subscribe serves t at the end of every batch, with what the batch made due among
 // the rest, until ctx ends. Then, or with the error that closed the ledger, it
 // returns after the last Take.
-func (l *Ledger) Stand(ctx context.Context, t Taker) error {
-	s := &standing{Taker: t, observe: l.options.Observe.Operation}
+func (l *Ledger) Subscribe(ctx context.Context, t Claimer) error {
+	s := &standing{Claimer: t, observe: l.options.Observe.Operation}
 	o := &op{name: "claim", rank: rankClaim, taker: s, claim: &ClaimRequest{Wait: true}, done: make(chan error, 1)}
 	o.apply = func(b *batch) (err error) {
 		s.work, err = b.claim(o.claim)
@@ -49,15 +49,15 @@ func (l *Ledger) Wake() { l.signal() }
 
 // standing is a taker with the claim that is made for it.
 type standing struct {
-	Taker
+	Claimer
 	observe func(name string, err error, took time.Duration)
-	work    []Work // owned by the goroutine of Run
+	work    []Assignment // owned by the goroutine of Run
 }
 
 func (s *standing) answer(o *op) {
 	if o.err != nil || len(s.work) > 0 {
 		s.observe(o.name, o.err, 0)
-		s.Take(*o.claim, s.work, o.err)
+		s.Assign(*o.claim, s.work, o.err)
 	}
 	s.work = nil
 }
@@ -94,7 +94,7 @@ func (l *Ledger) hungry() (hungry, others []*op) {
 func (l *Ledger) ask() {
 	for _, o := range l.claims {
 		if o.taker != nil {
-			*o.claim = o.taker.Want()
+			*o.claim = o.taker.Capacity()
 			o.claim.Wait = true
 			o.workers = []string{o.claim.Worker}
 		}

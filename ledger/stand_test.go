@@ -19,18 +19,18 @@ type taker struct {
 	mu    sync.Mutex
 	free  int
 	round int64
-	work  []ledger.Work
+	work  []ledger.Assignment
 	errs  []error
 }
 
-func (k *taker) Want() ledger.ClaimRequest {
+func (k *taker) Capacity() ledger.ClaimRequest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.round++
-	return ledger.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, Alone: true}
+	return ledger.ClaimRequest{Worker: "w", Round: k.round, Slots: k.free, Agents: map[string]int{"echo": k.free}, LastAttempt: true}
 }
 
-func (k *taker) Take(asked ledger.ClaimRequest, work []ledger.Work, err error) {
+func (k *taker) Assign(asked ledger.ClaimRequest, work []ledger.Assignment, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.free -= len(work)
@@ -56,7 +56,7 @@ func (k *taker) taken(room int) []string {
 func stands(ctx context.Context, d *desk, k *taker) (end func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- d.Stand(ctx, k) }()
+	go func() { ended <- d.Subscribe(ctx, k) }()
 	synctest.Wait()
 	d.t.Cleanup(cancel)
 	return func() error {
@@ -96,7 +96,7 @@ func TestWhatComesWithAClaimIsWhatTheLogSays(t *testing.T) {
 		k := &taker{free: 1}
 		end := stands(t.Context(), d, k)
 		in := text("a", "look <here>")
-		in.Messages = append(in.Messages, mailroom.Draft{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
+		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: []mailroom.Part{{Type: "data", Data: []byte(`{"n":1}`)}}, Visibility: mailroom.VisibleInternal})
 		out := d.submit(in)
 		want := must(d.Messages(t.Context(), "a", []int64{1, 2}))(t)
 		wantEqual(t, "input", k.work[0].Input, want)
@@ -137,7 +137,7 @@ func TestATakerHearsOfAClaimThatMayHaveBeenMade(t *testing.T) {
 		end := stands(t.Context(), d, k)
 		fails.Store(true)
 		_, err := d.Submit(t.Context(), text("a", "hello"))
-		wantCode(t, err, mailroom.Unavailable)
+		wantCode(t, err, mailroom.CodeUnavailable)
 		synctest.Wait()
 		wantEqual(t, "errors", len(k.errs), 1)
 		wantEqual(t, "taken", k.taken(1), []string{})
@@ -155,13 +155,13 @@ func TestATakerEndsWithItsLedger(t *testing.T) {
 		d.register("w")
 		k := &taker{free: 1}
 		ended := make(chan error, 1)
-		go func() { ended <- d.Stand(t.Context(), k) }()
+		go func() { ended <- d.Subscribe(t.Context(), k) }()
 		synctest.Wait()
 		if err := d.close(); err != nil {
 			t.Fatal(err)
 		}
 		err := <-ended
-		wantCode(t, err, mailroom.Unavailable)
+		wantCode(t, err, mailroom.CodeUnavailable)
 		if errors.Is(err, mailroom.ErrStoreClosed) {
 			t.Errorf("got %v: the store is open", err)
 		}

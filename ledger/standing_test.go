@@ -12,11 +12,11 @@ import (
 )
 
 // stand puts a standing claim of worker w out and returns its answer.
-func stand(ctx context.Context, d *desk, agent string, slots int) <-chan []ledger.Work {
-	answer := make(chan []ledger.Work, 1)
+func stand(ctx context.Context, d *desk, agent string, slots int) <-chan []ledger.Assignment {
+	answer := make(chan []ledger.Assignment, 1)
 	go func() {
 		work, err := d.Claim(ctx, ledger.ClaimRequest{
-			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, Alone: true, Wait: true,
+			Worker: "w", Round: 1, Slots: slots, Agents: map[string]int{agent: slots}, LastAttempt: true, Wait: true,
 		})
 		if err != nil && ctx.Err() == nil {
 			d.t.Error(err)
@@ -66,7 +66,7 @@ func TestAStandingClaimWakesForWhatIsDueLater(t *testing.T) {
 		d := open(t, nil, ledger.Options{Poll: time.Hour})
 		d.register("w")
 		d.submit(text("t", "hello"))
-		d.settle(failure(d.claimOne("w").Claim, mailroom.Transient))
+		d.settle(failure(d.claimOne("w").Claim, mailroom.ClassTransient))
 		in := text("u", "later")
 		in.NotBefore = time.Now().Add(time.Minute)
 		answer := stand(t.Context(), d, "echo", 1)
@@ -150,9 +150,9 @@ func TestAStandingClaimOfALostWorkerIsToldSo(t *testing.T) {
 			refused <- err
 		}()
 		synctest.Wait()
-		if err := d.Leave(t.Context(), "w"); err != nil {
+		if err := d.Deregister(t.Context(), "w"); err != nil {
 			t.Fatal(err)
 		}
-		wantCode(t, <-refused, mailroom.LeaseLost)
+		wantCode(t, <-refused, mailroom.CodeLeaseLost)
 	})
 }

@@ -54,12 +54,12 @@ func (l *Ledger) Submit(ctx context.Context, in mailroom.Submit) (mailroom.Submi
 // squats reports whether by may not make t because its id lies in a namespace of
 // others. All accounts are looked at, once in a batch that makes threads: the operator
 // alone makes accounts.
-func (b *batch) squats(t *mailroom.Loaded, by *mailroom.Token) (bool, error) {
-	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.MayAdmin) {
+func (b *batch) squats(t *mailroom.ThreadState, by *mailroom.Token) (bool, error) {
+	if by == nil || !t.CreatedAt.IsZero() || by.Has(mailroom.PermissionAdmin) {
 		return false, nil
 	}
 	rows, err := b.accounts()
-	return err == nil && by.Squats(t.ID, rows), err
+	return err == nil && by.InForeignNamespace(t.ID, rows), err
 }
 
 // submit is one submit within a batch; its thread is locked.
@@ -107,7 +107,7 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 		return out, err
 	}
 	if in.DeliverTo != "" && t.DeliverTo == in.DeliverTo {
-		b.thread(in.DeliverTo).Make(in.DeliverAgent, t.Owner, b.now)
+		b.thread(in.DeliverTo).Open(in.DeliverAgent, t.Owner, b.now)
 	}
 	if in.Cursor != nil {
 		b.moveCursor(*in.Cursor)
@@ -117,23 +117,23 @@ func (b *batch) submitAs(in mailroom.Submit, admit func(*mailroom.Submit) error)
 
 // count says how long the queue is, where there is a bound that may be met: a
 // thread that never gave as many places has no such queue.
-func (b *batch) count(t *mailroom.Loaded, in *mailroom.Submit) error {
+func (b *batch) count(t *mailroom.ThreadState, in *mailroom.Submit) error {
 	if in.MaxQueued == 0 || t.NextPlace <= int64(in.MaxQueued) {
 		return nil
 	}
-	for _, set := range []mailroom.RunSet{mailroom.QueueRuns, mailroom.HeldRuns} {
+	for _, set := range []mailroom.RunSet{mailroom.RunsQueued, mailroom.RunsScheduled} {
 		counts, err := b.tx.Count(mailroom.CountQuery{Thread: t.ID, Set: set})
 		if err != nil {
 			return err
 		}
 		in.Queued += counts.Sum()
 	}
-	in.Queued += t.Fresh()
+	in.Queued += t.NewInQueue()
 	return nil
 }
 
 // know loads a submit key and the run it names.
-func (b *batch) know(t *mailroom.Loaded, key string) error {
+func (b *batch) know(t *mailroom.ThreadState, key string) error {
 	if key == "" || t.Key == 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (b *batch) know(t *mailroom.Loaded, key string) error {
 		return err
 	}
 	for _, k := range keys {
-		t.Know(k)
+		t.AddKey(k)
 		if err := b.loadRuns([]string{k.Result.Run}); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (b *batch) know(t *mailroom.Loaded, key string) error {
 
 // Append commits a durable step of a run, with its sends, and returns the seq of
 // the last entry. A repeat of the same step answers with the first result.
-func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
+func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
 	if err := a.Check(); err != nil {
 		return 0, err
 	}
@@ -163,9 +163,9 @@ func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
 	return run(ctx, l, o, func(b *batch) (int64, error) { return b.append(&a) })
 }
 
-func (b *batch) append(a *mailroom.Append) (int64, error) {
+func (b *batch) append(a *mailroom.StepCommit) (int64, error) {
 	t := b.thread(a.Thread)
-	seq, repeat, err := t.Admit(a)
+	seq, repeat, err := t.CheckStep(a)
 	if err != nil || repeat {
 		return seq, err
 	}
@@ -182,7 +182,7 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 			return 0, b.undo(i, err)
 		}
 		sent = append(sent, res)
-		if s.Answer == mailroom.AnswerWait && res.Disposition == mailroom.WasDuplicate {
+		if s.Answer == mailroom.AnswerWait && res.Disposition == mailroom.DispositionDuplicate {
 			e, err := b.thread(res.Thread).ChildOf(a.Run, s.Name, res.Run)
 			if err != nil {
 				return 0, b.undo(i, err)
@@ -206,7 +206,7 @@ func (b *batch) append(a *mailroom.Append) (int64, error) {
 
 // sends are the submits that a step makes. A name that went to another thread
 // before is refused: it is unique in the run.
-func (b *batch) sends(a *mailroom.Append, from *mailroom.Loaded) ([]mailroom.Submit, error) {
+func (b *batch) sends(a *mailroom.StepCommit, from *mailroom.ThreadState) ([]mailroom.Submit, error) {
 	var sends []mailroom.Submit
 	var ids []string
 	for _, s := range a.Step.Sends {
@@ -236,7 +236,7 @@ func (b *batch) sends(a *mailroom.Append, from *mailroom.Loaded) ([]mailroom.Sub
 }
 
 func sentElsewhere(name, run, thread string) error {
-	return mailroom.Errorf(mailroom.Conflict, "send %q of run %s went to thread %q before", name, run, thread)
+	return mailroom.Errorf(mailroom.CodeConflict, "send %q of run %s went to thread %q before", name, run, thread)
 }
 
 // undo makes an error after n changes one that begins the batch again.
@@ -262,7 +262,7 @@ func (l *Ledger) Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial
 func (l *Ledger) Steered(ctx context.Context, c mailroom.Claim) ([]mailroom.Input, error) {
 	o := op{name: "steered", rank: rankPlain, threads: []string{c.Thread}, runs: []string{c.Run}}
 	return run(ctx, l, o, func(b *batch) ([]mailroom.Input, error) {
-		return b.thread(c.Thread).Steered(c, b.now)
+		return b.thread(c.Thread).ReadSteers(c, b.now)
 	})
 }
 
@@ -293,7 +293,7 @@ func (l *Ledger) Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, 
 	return l.SettleFreeing(ctx, s, nil)
 }
 
-// SettleFreeing is Settle for a [Taker], which has room for another run then:
+// SettleFreeing is Settle for a [Claimer], which has room for another run then:
 // begun is called when the settle is in a batch, before the takers are asked for
 // it. So the room is filled in the commit that settles, and not before the
 // thread itself can be due again. begun must be quick and not call the ledger.
@@ -313,7 +313,7 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 			if err != nil {
 				return nil, err
 			}
-			in.Message = t.Unfinished(s.Run, stored) // a message once begun ends in an entry
+			in.Message = t.PartialText(s.Run, stored) // a message once begun ends in an entry
 		}
 		r, err := t.Settle(&in, b.now)
 		return copyRun(r), err

@@ -41,7 +41,7 @@ func TestABlankThreadIsTheSameForTheSameOwnerAndKey(t *testing.T) {
 		return d.submit(in)
 	}
 	first, again, other, bobs := keyed("ann", "k"), keyed("ann", "k"), keyed("ann", "l"), keyed("bob", "k")
-	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, mailroom.WasDuplicate})
+	wantEqual(t, "again", []any{again.Thread, again.Run, again.Disposition}, []any{first.Thread, first.Run, mailroom.DispositionDuplicate})
 	if other.Thread == first.Thread || bobs.Thread == first.Thread {
 		t.Error("another key or owner has the same thread")
 	}
@@ -59,24 +59,24 @@ func TestARefusedSubmitWritesNothing(t *testing.T) {
 	reject := mode(mailroom.ModeReject, "t", "hello")
 	reject.Key = "k"
 	for code, in := range map[mailroom.Code]mailroom.Submit{
-		mailroom.Invalid: text("t", " "),
-		mailroom.Busy:    reject,
+		mailroom.CodeInvalid: text("t", " "),
+		mailroom.CodeBusy:    reject,
 	} {
 		_, err := d.Submit(t.Context(), in)
 		wantCode(t, err, code)
 	}
 	for _, thread := range []string{"a/b", "..", strings.Repeat("x", 201), "\x00"} {
 		_, err := d.Submit(t.Context(), text(thread, "hello"))
-		wantCode(t, err, mailroom.Invalid)
+		wantCode(t, err, mailroom.CodeInvalid)
 	}
 	_, err := d.Submit(t.Context(), text("new", ""))
-	wantCode(t, err, mailroom.Invalid)
+	wantCode(t, err, mailroom.CodeInvalid)
 	if d.thread("new") != nil {
 		t.Error("a refused submit made a thread")
 	}
 	wantEqual(t, "log", d.kinds("t"), before)
 	reject.Mode = mailroom.ModeQueue
-	wantEqual(t, "the key of a refused submit", d.submit(reject).Disposition, mailroom.WasQueued)
+	wantEqual(t, "the key of a refused submit", d.submit(reject).Disposition, mailroom.DispositionQueued)
 }
 
 func TestTheAgentOfARun(t *testing.T) {
@@ -105,7 +105,7 @@ func TestTheSameKey64TimesAtOnceIsOneSubmit(t *testing.T) {
 	})
 	first := 0
 	for _, out := range outs {
-		if out.Disposition == mailroom.WasQueued {
+		if out.Disposition == mailroom.DispositionQueued {
 			first++
 		}
 		wantEqual(t, "answer", []any{out.Message, out.Run, out.Seq, out.Place}, []any{outs[0].Message, outs[0].Run, outs[0].Seq, outs[0].Place})
@@ -124,7 +124,7 @@ func TestAKeyOutlivesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := open(t, s, ledger.Options{}).submit(in)
-	first.Disposition = mailroom.WasDuplicate
+	first.Disposition = mailroom.DispositionDuplicate
 	wantEqual(t, "answer", again, first)
 }
 

@@ -14,23 +14,23 @@ func TestDeletingAThreadTakesAllThatBelongsToIt(t *testing.T) {
 	in := text("t", "hello")
 	in.Key = "k"
 	out := d.submit(in)
-	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.Conflict)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.CodeConflict)
 	c := d.claimOne("w").Claim
-	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.Conflict)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.CodeConflict)
 	d.flush(c, 0, "He")
 	d.settle(complete(c, "Hello"))
 	if err := d.DeleteThread(t.Context(), "t", nil); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.NotFound)
+	wantCode(t, d.DeleteThread(t.Context(), "t", nil), mailroom.CodeNotFound)
 	if d.thread("t") != nil || len(d.log("t")) > 0 {
 		t.Error("something is left of the thread")
 	}
 	_, err := d.Cancel(t.Context(), out.Run, "ann")
-	wantCode(t, err, mailroom.NotFound)
+	wantCode(t, err, mailroom.CodeNotFound)
 
 	again := d.submit(in)
-	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{mailroom.WasQueued, int64(1), int64(1)})
+	wantEqual(t, "the key is new again", []any{again.Disposition, again.Seq, again.Place}, []any{mailroom.DispositionQueued, int64(1), int64(1)})
 }
 
 func TestWhatDoesNotExistIsNotFound(t *testing.T) {
@@ -49,7 +49,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 		"retract": func() error { return d.Retract(t.Context(), "nowhere", "x.1") },
 		"message": func() error { _, err := d.Message(t.Context(), "t", "nobody.1"); return err },
 	} {
-		if err := f(); mailroom.CodeOf(err) != mailroom.NotFound {
+		if err := f(); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: got error %v, want not_found", name, err)
 		}
 	}
@@ -77,7 +77,7 @@ func TestInterrupt(t *testing.T) {
 	out := must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "answer", out, mailroom.Interrupted{Superseded: []string{queued}, Stopping: &running})
 	d.settle(release(c))
-	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason}, []any{mailroom.Cancelled, mailroom.ByInterrupt})
+	wantEqual(t, "status", []any{d.run(running).Status, d.run(running).Reason}, []any{mailroom.StatusCancelled, mailroom.ReasonInterrupted})
 	out = must(d.Interrupt(t.Context(), "t", ann()))(t)
 	wantEqual(t, "of an idle thread", out, mailroom.Interrupted{Superseded: []string{}})
 }
@@ -93,7 +93,7 @@ func TestTheReplacementIsDurableBeforeAnythingIsDestroyed(t *testing.T) {
 	instead := mode(mailroom.ModeInterrupt, "t", "instead")
 	store.then(storetest.Fault{Kind: storetest.FailBefore})
 	_, err := d.Submit(t.Context(), instead)
-	wantCode(t, err, mailroom.Unavailable)
+	wantCode(t, err, mailroom.CodeUnavailable)
 	wantEqual(t, "entries after a commit that failed", len(d.log("t")), before)
 	wantEqual(t, "stop after it", d.run(c.Run).Stop, "")
 	store.updates()
@@ -113,8 +113,8 @@ func TestACancelledRunStaysReadable(t *testing.T) {
 	d := open(t, nil, ledger.Options{})
 	out := d.submit(text("t", "hello"))
 	r := must(d.Cancel(t.Context(), out.Run, "ann"))(t)
-	wantEqual(t, "answer", []any{r.Status, r.Reason}, []any{mailroom.Cancelled, mailroom.ByCancel})
-	r.Stored = mailroom.Cancelled // the answer is made before the store has it
+	wantEqual(t, "answer", []any{r.Status, r.Reason}, []any{mailroom.StatusCancelled, mailroom.ReasonCancelled})
+	r.Stored = mailroom.StatusCancelled // the answer is made before the store has it
 	wantEqual(t, "stored", d.run(out.Run), r)
 	must(d.Cancel(t.Context(), out.Run, "ann"))(t)
 	wantEqual(t, "log", d.kinds("t"), "message, run.queued, run.cancelled")

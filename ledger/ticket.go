@@ -32,7 +32,7 @@ func (l *Ledger) Decide(ctx context.Context, d mailroom.Decision) (*mailroom.Tic
 func (l *Ledger) Ticket(ctx context.Context, id string) (*mailroom.Ticket, error) {
 	found, err := l.Tickets(ctx, mailroom.TicketQuery{IDs: []string{id}})
 	if err == nil && len(found) == 0 {
-		err = mailroom.Errorf(mailroom.NotFound, "no ticket %q", id)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", id)
 	}
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (l *Ledger) CancelTree(ctx context.Context, id string, who *mailroom.Token)
 				continue
 			}
 			_, err := l.Cancel(ctx, c.ID, who.Name)
-			if code := mailroom.CodeOf(err); err != nil && code != mailroom.Conflict {
+			if code := mailroom.CodeOf(err); err != nil && code != mailroom.CodeConflict {
 				return nil, err // a conflict: it has just ended by itself
 			}
 		}

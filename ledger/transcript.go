@@ -70,7 +70,7 @@ func transcriptCursor(text string) (before int64, skip int, err error) {
 	}
 	if err != nil || before < 1 || skip < 0 {
 		return 0, 0, &mailroom.Error{
-			Code: mailroom.Invalid, Message: "before: is not a cursor of this list",
+			Code: mailroom.CodeInvalid, Message: "before: is not a cursor of this list",
 			Fields: []mailroom.Field{{Location: "before", Message: "is not a cursor of this list", Value: text}},
 		}
 	}
@@ -83,7 +83,7 @@ func sameThread(r mailroom.Reader, q TranscriptQuery) error {
 	}
 	rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{q.Thread}})
 	if err == nil && (len(rows) == 0 || rows[0].Key != q.Key) {
-		err = mailroom.Errorf(mailroom.NotFound, "no thread %q", q.Thread)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", q.Thread)
 	}
 	return err
 }
@@ -161,7 +161,7 @@ func (w *walk) read(at int64, seqs ...int64) error {
 			continue // the page before has it
 		}
 		m, err := messageAt(w.r, w.q.Thread, seq)
-		if mailroom.CodeOf(err) == mailroom.NotFound {
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			purged, other := w.purged()
 			if purged {
 				continue
@@ -186,7 +186,7 @@ func (w *walk) purged() (bool, error) {
 }
 
 func (w *walk) message(m mailroom.Message) error {
-	if m.Role == mailroom.Assistant {
+	if m.Role == mailroom.RoleAssistant {
 		if m.Partial {
 			if broken, err := w.broken(m); err != nil || !broken {
 				return err
@@ -204,7 +204,7 @@ func (w *walk) message(m mailroom.Message) error {
 	switch state, err := messageState(w.r, &now); {
 	case err != nil:
 		return err
-	case state == mailroom.Accepted, state == mailroom.Superseded, state == mailroom.Retracted:
+	case state == mailroom.MessageAccepted, state == mailroom.MessageSuperseded, state == mailroom.MessageRetracted:
 		return w.emit(now, strconv.FormatInt(m.Seq+1, 10))
 	}
 	return nil
@@ -252,7 +252,7 @@ func (l *Ledger) FirstStart(ctx context.Context, run *mailroom.Run) (cursor stri
 			Thread: run.Thread, After: run.FirstSeq, Run: run.ID, Kinds: []string{mailroom.KindStarted}, Limit: 1,
 		})
 		if err == nil && len(first) == 0 {
-			err = mailroom.Errorf(mailroom.Internal, "run %s has no run.started", run.ID)
+			err = mailroom.Errorf(mailroom.CodeInternal, "run %s has no run.started", run.ID)
 		}
 		if err == nil {
 			cursor = strconv.FormatInt(first[0].Seq, 10)

@@ -33,7 +33,7 @@ func told(items []mailroom.Message) string {
 		if m.Partial {
 			line += "…"
 		}
-		if m.State != mailroom.Done {
+		if m.State != mailroom.MessageDone {
 			line += "/" + m.State
 		}
 		lines = append(lines, line)
@@ -78,7 +78,7 @@ func TestASteeredMessageStandsWhereItWasRead(t *testing.T) {
 	d.submit(text("t", "go"))
 	c := d.claimOne("w").Claim
 	s := d.submit(mode(mailroom.ModeSteer, "t", "left"))
-	must(d.Append(t.Context(), mailroom.Append{Claim: c, Number: 1, Message: said(c, "I go")}))(t)
+	must(d.Append(t.Context(), mailroom.StepCommit{Claim: c, Number: 1, Message: said(c, "I go")}))(t)
 	must(d.Edit(t.Context(), "t", s.Message, mailroom.Text("right")))(t)
 	must(d.Steered(t.Context(), c))(t)
 	d.settle(complete(c, "I turn right"))
@@ -107,7 +107,7 @@ func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
 		end := func(thread string, last func(c mailroom.Claim)) {
 			d.submit(text(thread, "go"))
 			c := d.claimOne("w").Claim
-			s := failure(c, mailroom.Transient)
+			s := failure(c, mailroom.ClassTransient)
 			s.Message = said(c, "first try")
 			d.settle(s)
 			<-time.After(time.Second)
@@ -115,7 +115,7 @@ func TestPartialMessagesCountOnlyWhenTheRunEndedSo(t *testing.T) {
 		}
 		end("completed", func(c mailroom.Claim) { d.settle(complete(c, "second try")) })
 		end("failed", func(c mailroom.Claim) {
-			s := failure(c, mailroom.Permanent)
+			s := failure(c, mailroom.ClassPermanent)
 			s.Message = said(c, "second try")
 			d.settle(s)
 		})
@@ -144,7 +144,7 @@ func busyThread(d *desk) {
 	for i := range 30 {
 		three := text("t", fmt.Sprint("question ", i))
 		if i%5 == 0 {
-			three.Messages = append(three.Messages, mailroom.Draft{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
+			three.Messages = append(three.Messages, mailroom.NewMessage{Parts: mailroom.Text("and more"), Visibility: mailroom.VisibleInternal}, three.Messages[0])
 		}
 		out := d.submit(three)
 		switch i % 6 {
@@ -164,7 +164,7 @@ func busyThread(d *desk) {
 			must(d.Steered(d.ctx, c))(d.t)
 		}
 		if i%7 == 0 {
-			s := failure(c, mailroom.Permanent)
+			s := failure(c, mailroom.ClassPermanent)
 			s.Message = said(c, "so f")
 			d.settle(s)
 			continue
@@ -209,7 +209,7 @@ func TestACursorOfAnotherListIsInvalid(t *testing.T) {
 	d.submit(text("t", "hello"))
 	for _, bad := range []string{"x", "0", "-1", "1.5"} {
 		_, _, err := d.Transcript(t.Context(), ledger.TranscriptQuery{Thread: "t", Before: bad})
-		wantCode(t, err, mailroom.Invalid)
+		wantCode(t, err, mailroom.CodeInvalid)
 	}
 }
 
@@ -276,15 +276,15 @@ func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
 		t.Helper()
 		c := d.claimOne("w").Claim
 		number := d.run(c.Run).Step + 1
-		d.settle(mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.Park, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
+		d.settle(mailroom.Settle{Claim: c, Number: number, Outcome: mailroom.OutcomePark, Asks: []mailroom.Ask{a}, Wait: &mailroom.Wait{Names: []string{a.Name}}})
 	}
 	run := d.submit(text("t", "go")).Run
-	park(mailroom.Ask{Name: "how", Kind: mailroom.Question, Prompt: "how?"})
+	park(mailroom.Ask{Name: "how", Kind: mailroom.TicketInput, Prompt: "how?"})
 	answer := d.submit(text("t", "quickly"))
-	park(mailroom.Ask{Name: "may", Kind: mailroom.Approval, Prompt: "may I?"})
+	park(mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "may I?"})
 	steer := d.submit(mode(mailroom.ModeSteer, "t", "with care"))
-	d.decide(run, "may", mailroom.Approve)
-	park(mailroom.Ask{Name: "mail", Kind: mailroom.Event})
+	d.decide(run, "may", mailroom.VerdictApprove)
+	park(mailroom.Ask{Name: "mail", Kind: mailroom.TicketEvent})
 	wakes := d.submit(text("t", "mail!"))
 	d.settle(complete(d.claimOne("w").Claim, "done"))
 	d.submit(text("t", "next"))
@@ -305,7 +305,7 @@ func TestWhatARunReadsWhenItGoesOnIsInTheTranscript(t *testing.T) {
 	got, _ = d.read(ledger.TranscriptQuery{Thread: "t", Limit: 3, Before: cursor})
 	wantEqual(t, "page before", got, "user quickly, user with care, user mail!")
 	for _, id := range []string{answer.Message, steer.Message, wakes.Message} {
-		if m, err := d.Message(d.ctx, "t", id); err != nil || m.State != mailroom.Done {
+		if m, err := d.Message(d.ctx, "t", id); err != nil || m.State != mailroom.MessageDone {
 			t.Errorf("message %s: %+v, %v", id, m, err)
 		}
 	}

@@ -186,7 +186,7 @@ func twice[T any](t fataler, w *twin, name string, f func(l *ledger.Ledger) (T, 
 	}
 	t.Logf("%s: %v", name, err) // seen when it fails
 	code := mailroom.CodeOf(err)
-	if code == mailroom.Internal || code == mailroom.Unavailable {
+	if code == mailroom.CodeInternal || code == mailroom.CodeUnavailable {
 		t.Fatalf("%s: %v", name, err)
 	}
 	w.came[strings.TrimSuffix(name+": "+string(code), ": ")]++
@@ -333,7 +333,7 @@ func sameRows() cmp.Options {
 		cmpopts.EquateEmpty(),
 		cmpopts.IgnoreFields(mailroom.Thread{}, "Key", "Revision"),
 		cmpopts.IgnoreFields(mailroom.Run{}, "Key", "Stored"),
-		cmpopts.IgnoreFields(ledger.Work{}, "Input"), // only there if it was submitted in the same batch
+		cmpopts.IgnoreFields(ledger.Assignment{}, "Input"), // only there if it was submitted in the same batch
 		cmpopts.IgnoreFields(mailroom.Ticket{}, "Key"),
 		cmp.FilterValues(
 			func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 },
@@ -347,5 +347,5 @@ func (w *twin) run(id string) *mailroom.Run { return w.after.Runs[id] }
 // holds reports whether a claim is alive.
 func (w *twin) holds(c mailroom.Claim) bool {
 	row, r := w.after.Threads[c.Thread], w.after.Runs[c.Run]
-	return row != nil && r != nil && row.Current == c.Run && r.Status == mailroom.Running && r.Attempt == c.Attempt
+	return row != nil && r != nil && row.Current == c.Run && r.Status == mailroom.StatusRunning && r.Attempt == c.Attempt
 }

@@ -43,7 +43,7 @@ func surely[T any](t *testing.T, f func() (T, error)) T {
 	t.Helper()
 	for {
 		v, err := f()
-		if mailroom.CodeOf(err) == mailroom.Unavailable {
+		if mailroom.CodeOf(err) == mailroom.CodeUnavailable {
 			continue
 		}
 		if err != nil {
@@ -71,7 +71,7 @@ func TestTwoLedgersOverOneFileTakeAKeyOnce(t *testing.T) {
 		}
 	}
 	again := open(t, handle(t, path), ledger.Options{}).submit(in)
-	wantEqual(t, "after a restart", []any{again.Run, again.Disposition}, []any{outs[0].Run, mailroom.WasDuplicate})
+	wantEqual(t, "after a restart", []any{again.Run, again.Disposition}, []any{outs[0].Run, mailroom.DispositionDuplicate})
 }
 
 func TestTwoLedgersOverOneFileGiveConsecutivePlaces(t *testing.T) {
@@ -100,7 +100,7 @@ func TestTwoLedgersOverOneFileClaimARunOnce(t *testing.T) {
 		d, worker := both[i%2], fmt.Sprint("w", i)
 		surely(t, func() (any, error) { return d.Register(t.Context(), mailroom.Worker{ID: worker}) })
 		for round := int64(1); ; round++ {
-			work := surely(t, func() ([]ledger.Work, error) {
+			work := surely(t, func() ([]ledger.Assignment, error) {
 				return d.Claim(t.Context(), ledger.ClaimRequest{Worker: worker, Round: round, Slots: 3, Agents: map[string]int{"echo": 3}})
 			})
 			for _, w := range work {
@@ -130,7 +130,7 @@ func TestOneLedgerTakesAwayTheClaimsOfAWorkerOfTheOther(t *testing.T) {
 	c := both[0].claimOne("a").Claim
 	wantEqual(t, "claims meanwhile", len(both[1].claim("b", 1)), 0)
 	both[1].lose("a")
-	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.Complete})
-	wantCode(t, err, mailroom.LeaseLost)
+	_, err := both[0].Settle(t.Context(), mailroom.Settle{Claim: c, Number: 1, Outcome: mailroom.OutcomeComplete})
+	wantCode(t, err, mailroom.CodeLeaseLost)
 	both[1].settle(complete(both[1].claimOne("b").Claim, "ok"))
 }

@@ -55,7 +55,7 @@ func TestATokenSaysHowManyOfItsNotificationsAreUnread(t *testing.T) {
 func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 	d := limited(t, mailroom.Quotas{"notifications": 3})
 	boss := &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}
-	guest := &mailroom.Token{Name: "ann", Namespace: "project:p", Scopes: []mailroom.Permission{mailroom.MaySubmit}}
+	guest := &mailroom.Token{Name: "ann", Namespace: "project:p", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}}
 	tell := func(by *mailroom.Token, key string, to ...string) error {
 		_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", Key: key, By: by, Notification: mailroom.Notification{From: by.Name, To: to, Event: "e"}})
 		return err
@@ -65,7 +65,7 @@ func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 	wantEqual(t, "unread", d.unread(), 3)
 	inboxes := len(d.cursors())
 	err := tell(guest, "", "somebody")
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	if !strings.Contains(err.Error(), "ann has 3 of 3 unread notifications") {
 		t.Errorf("refused with %q", err)
 	}
@@ -75,7 +75,7 @@ func TestAQuotaBindsUnreadNotifications(t *testing.T) {
 	wantCode(t, tell(boss, ""), "") // nothing bounds the operator
 	must(d.Inbox(d.ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: boss, Limit: 9, Consume: true}))(t)
 	wantEqual(t, "unread after one inbox was read", d.unread(), 2)
-	wantCode(t, tell(guest, "", "y", "x"), mailroom.QuotaExceeded)
+	wantCode(t, tell(guest, "", "y", "x"), mailroom.CodeQuotaExceeded)
 	wantCode(t, tell(guest, "", "x"), "")
 }
 
@@ -92,10 +92,10 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	}
 	wantEqual(t, "inboxes", len(d.cursors()), mailroom.MaxInboxes-1)
 	_, err := d.Notify(d.ctx, mailroom.Notify{Project: "p", By: ann(), Notification: mailroom.Notification{From: "x", To: []string{"one", "two"}, Event: "e"}})
-	wantCode(t, err, mailroom.TooLarge)
+	wantCode(t, err, mailroom.CodeTooLarge)
 	d.notify("x", "e", "", "one", "agent1")
 	_, err = d.Reserve(d.ctx, reserve("somebody new", "a"))
-	wantCode(t, err, mailroom.TooLarge)
+	wantCode(t, err, mailroom.CodeTooLarge)
 	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
 }
 

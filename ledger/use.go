@@ -101,7 +101,7 @@ func (b *batch) admitIn(p *mailroom.Project, by *mailroom.Token, bytes int) erro
 	owner, add := p.Owner, mailroom.Use{Bytes: int64(bytes)}
 	if p.CreatedAt.IsZero() {
 		owner, add.Threads = by.Name, 1
-		squats, err := b.squats(p.Loaded, by)
+		squats, err := b.squats(p.ThreadState, by)
 		switch {
 		case err != nil:
 			return err
@@ -116,7 +116,7 @@ func (b *batch) admitIn(p *mailroom.Project, by *mailroom.Token, bytes int) erro
 // adds nothing; what was known of it was loaded.
 func (b *batch) admitSubmit(in *mailroom.Submit) error {
 	t := b.thread(in.Thread)
-	if t.Knows(in.Key) {
+	if t.HasKey(in.Key) {
 		return nil
 	}
 	owner, add := t.Owner, mailroom.Use{Bytes: int64(in.Size())}

@@ -60,13 +60,13 @@ func TestAQuotaBindsWhatACallerBeginsAndNothingElse(t *testing.T) {
 	in.Key = "k"
 	first := d.submit(in)
 	_, err := d.Submit(d.ctx, text("u", "a second thread"))
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	d.register("w")
 	c := d.claimOne("w").Claim
-	must(d.Append(d.ctx, mailroom.Append{Claim: c, Number: 1, Message: &mailroom.Said{ID: said(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
-	d.settle(mailroom.Settle{Claim: c, Number: 2, Outcome: mailroom.Complete})
+	must(d.Append(d.ctx, mailroom.StepCommit{Claim: c, Number: 1, Message: &mailroom.PartialText{ID: said(c, "").ID, Text: string(make([]byte, 0)) + fmt.Sprintf("%4000d", 1)}}))(t)
+	d.settle(mailroom.Settle{Claim: c, Number: 2, Outcome: mailroom.OutcomeComplete})
 	_, err = d.Submit(d.ctx, text("t", "two"))
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "a repeat", d.submit(in).Run, first.Run)
 	other := text("of the operator", "free")
 	other.Owner = mailroom.Operator
@@ -87,7 +87,7 @@ func TestOperationsOfOneBatchSeeEachOthersUse(t *testing.T) {
 		errs := gathered(t, d, f, all...)
 		refused := 0
 		for _, err := range errs {
-			if mailroom.CodeOf(err) == mailroom.QuotaExceeded {
+			if mailroom.CodeOf(err) == mailroom.CodeQuotaExceeded {
 				refused++
 			}
 		}
@@ -106,7 +106,7 @@ func TestATokenHasSoManyWorkersAlive(t *testing.T) {
 		}
 		wantCode(t, begin("w1"), "")
 		wantCode(t, begin("w2"), "")
-		wantCode(t, begin("w3"), mailroom.QuotaExceeded)
+		wantCode(t, begin("w3"), mailroom.CodeQuotaExceeded)
 		wantEqual(t, "used", d.used().Workers, 2)
 		d.leave("w1")
 		wantCode(t, begin("w4"), "")
@@ -127,20 +127,20 @@ func TestAQuotaBindsNotesReservationsAndEditsToo(t *testing.T) {
 	wantCode(t, notify("done", "k"), "")
 	held := must(d.Reserve(d.ctx, reserve("a", "src/**")))(t).Granted[0]
 	_, err := d.Edit(d.ctx, "t", message, mailroom.Text(fmt.Sprintf("%1000d", 1)))
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"bytes": d.used().Bytes, "threads": 2}))(t)
-	wantCode(t, notify("again", ""), mailroom.QuotaExceeded)
+	wantCode(t, notify("again", ""), mailroom.CodeQuotaExceeded)
 	wantCode(t, notify("done", "k"), "") // a repeat adds nothing
 	_, err = d.Reserve(d.ctx, reserve("a", "doc/**"))
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	must(d.Reserve(d.ctx, reserve("a", "src/**")))(t) // a renewal adds nothing either
 	must(d.Release(d.ctx, held.ID, ann(), false))(t)
 	must(d.SetQuotas(d.ctx, "ann", mailroom.Quotas{"threads": 2}))(t)
 	other := reserve("a", "src/**")
 	other.Project = "another"
 	_, err = d.Reserve(d.ctx, other)
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	_, err = d.Inbox(d.ctx, ledger.ReadInbox{Project: "another", Agent: "a", By: ann(), Limit: 1, Consume: true})
-	wantCode(t, err, mailroom.QuotaExceeded)
+	wantCode(t, err, mailroom.CodeQuotaExceeded)
 	wantEqual(t, "threads", d.used().Threads, 2)
 }

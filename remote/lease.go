@@ -57,7 +57,7 @@ func (l *Ledger) known(worker string) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if worker != l.asked {
-		return "", mailroom.Errorf(mailroom.LeaseLost, "worker %s has lost its lease", worker)
+		return "", mailroom.Errorf(mailroom.CodeLeaseLost, "worker %s has lost its lease", worker)
 	}
 	return l.worker, nil
 }
@@ -67,7 +67,7 @@ func (l *Ledger) known(worker string) (string, error) {
 // the engine asks again at once.
 func (l *Ledger) settled(ctx context.Context, err error) error {
 	switch mailroom.CodeOf(err) {
-	case mailroom.Forbidden, mailroom.Conflict, mailroom.Invalid, mailroom.TooLarge:
+	case mailroom.CodeForbidden, mailroom.CodeConflict, mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.refuse(err)
@@ -112,9 +112,9 @@ func (l *Ledger) Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, 
 	return out, nil
 }
 
-// Leave implements engine.Leases. What was claimed for the worker and never
+// Deregister implements engine.Leases. What was claimed for the worker and never
 // arrived is given back before, so that it does not count as lost.
-func (l *Ledger) Leave(ctx context.Context, worker string) error {
+func (l *Ledger) Deregister(ctx context.Context, worker string) error {
 	id, err := l.known(worker)
 	if err != nil {
 		return nil // it has no lease to give up

@@ -122,7 +122,7 @@ func (l *Ledger) Refused() error {
 // passing errors go away by themselves: who repeats the call will be answered.
 func passing(err error) bool {
 	code := mailroom.CodeOf(err)
-	return code == mailroom.Unavailable || code == mailroom.RateLimited
+	return code == mailroom.CodeUnavailable || code == mailroom.CodeRateLimited
 }
 
 // heard gives an error of a call the meaning that it has inside. It also counts
@@ -136,13 +136,13 @@ func (l *Ledger) heard(err error) error {
 		l.away++
 	}
 	switch mailroom.CodeOf(err) {
-	case mailroom.NotFound: // purged, deleted, or so old that nobody remembers
-		return mailroom.Errorf(mailroom.LeaseLost, "the server does not know it any more: %w", err)
-	case mailroom.Unauthenticated:
+	case mailroom.CodeNotFound: // purged, deleted, or so old that nobody remembers
+		return mailroom.Errorf(mailroom.CodeLeaseLost, "the server does not know it any more: %w", err)
+	case mailroom.CodeUnauthenticated:
 		return l.refuse(err)
-	case mailroom.RateLimited:
-		return &mailroom.Error{Code: mailroom.Unavailable, Message: "the server has no time", RetryAfter: retryAfter(err), Cause: err}
-	case mailroom.Unavailable:
+	case mailroom.CodeRateLimited:
+		return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server has no time", RetryAfter: retryAfter(err), Cause: err}
+	case mailroom.CodeUnavailable:
 		l.client.CloseIdle() // connections that were made before may be dead too
 	}
 	return err
@@ -154,7 +154,7 @@ func (l *Ledger) refuse(err error) error {
 	if l.refused == nil {
 		l.refused = err
 	}
-	return mailroom.Errorf(mailroom.Unavailable, "the server refuses this worker: %w", errors.Join(mailroom.ErrStoreClosed, err))
+	return mailroom.Errorf(mailroom.CodeUnavailable, "the server refuses this worker: %w", errors.Join(mailroom.ErrStoreClosed, err))
 }
 
 func retryAfter(err error) time.Duration {

@@ -54,7 +54,7 @@ func (l *Ledger) Tickets(ctx context.Context, q mailroom.TicketQuery) ([]*mailro
 		h := l.held[run]
 		l.mu.Unlock()
 		if h == nil {
-			return nil, mailroom.Errorf(mailroom.LeaseLost, "run %s is not held", run)
+			return nil, mailroom.Errorf(mailroom.CodeLeaseLost, "run %s is not held", run)
 		}
 		found, err := patiently(ctx, l, func(ctx context.Context) ([]client.Ticket, error) { return l.client.ClaimedTickets(ctx, h.claim) })
 		if err != nil {
@@ -90,10 +90,10 @@ func (l *Ledger) HandOver(ctx context.Context, c mailroom.Claim, after int64) ([
 }
 
 // Append implements engine.Runs.
-func (l *Ledger) Append(ctx context.Context, a mailroom.Append) (int64, error) {
-	out, err := l.client.Append(ctx, a.Claim, client.Append{
-		Number: a.Number, Step: client.ShowStep(a.Step), Message: client.ShowSaid(a.Message),
-		Covers: a.Covers, Effects: client.ShowNotes(a.Effects),
+func (l *Ledger) Append(ctx context.Context, a mailroom.StepCommit) (int64, error) {
+	out, err := l.client.Append(ctx, a.Claim, client.StepCommit{
+		Number: a.Number, Step: client.FormatStep(a.Step), Message: client.FormatPartialText(a.Message),
+		Covers: a.Covers, Effects: client.FormatAgentEntries(a.Effects),
 	})
 	if err := l.heard(err); err != nil {
 		return 0, err
@@ -123,8 +123,8 @@ func (l *Ledger) SettleFreeing(ctx context.Context, s mailroom.Settle, begun fun
 	}
 	l.mu.Unlock()
 	in := client.Settle{
-		Number: s.Number, Outcome: s.Outcome, Message: client.ShowSaid(s.Message), Failure: client.ShowFailure(s.Failure),
-		Tickets: client.ShowAsks(s.Asks), Forced: s.Forced, Wait: (*client.WaitFor)(s.Wait),
+		Number: s.Number, Outcome: s.Outcome, Message: client.FormatPartialText(s.Message), Failure: client.FormatFailure(s.Failure),
+		Tickets: client.FormatAsks(s.Asks), Forced: s.Forced, Wait: (*client.WaitFor)(s.Wait),
 	}
 	out, err := l.client.Settle(ctx, s.Claim, in)
 	err = l.heard(err)

@@ -24,18 +24,18 @@ func (l *Ledger) Wake() {
 	}
 }
 
-// Stand implements engine.Leases: one claim after the other, each of which waits
+// Subscribe implements engine.Leases: one claim after the other, each of which waits
 // at the server until something is due. A round whose answer did not arrive is
 // asked for again under its number: the server answers with what it has claimed.
-func (l *Ledger) Stand(ctx context.Context, t ledger.Taker) error {
+func (l *Ledger) Subscribe(ctx context.Context, t ledger.Claimer) error {
 	var round ledger.ClaimRequest // the one whose answer is not here; its Slots are 0 if there is none
 	defer func() {
 		if round.Slots > 0 {
-			t.Take(round, nil, nil) // had it claimed anything, the next renewal gives it back
+			t.Assign(round, nil, nil) // had it claimed anything, the next renewal gives it back
 		}
 	}()
 	for ctx.Err() == nil {
-		want := t.Want()
+		want := t.Capacity()
 		switch {
 		case want.Slots == 0:
 			l.rest(ctx)
@@ -50,7 +50,7 @@ func (l *Ledger) Stand(ctx context.Context, t ledger.Taker) error {
 			done := round
 			round = ledger.ClaimRequest{}
 			if work := l.take(out); len(work) > 0 {
-				t.Take(done, work, nil)
+				t.Assign(done, work, nil)
 			}
 		case errors.Is(err, errMoreRoom), ctx.Err() != nil:
 		default:
@@ -62,7 +62,7 @@ func (l *Ledger) Stand(ctx context.Context, t ledger.Taker) error {
 			}
 			done := round
 			round = ledger.ClaimRequest{}
-			t.Take(done, nil, err)
+			t.Assign(done, nil, err)
 			l.rest(ctx) // until the engine has heard
 		}
 	}
@@ -84,7 +84,7 @@ var errMoreRoom = errors.New("there is room for other runs now")
 
 // claim asks for one round. It is called off when there is room for runs that it
 // does not ask for, or none any more.
-func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRequest) (client.Claims, error) {
+func (l *Ledger) claim(ctx context.Context, t ledger.Claimer, round ledger.ClaimRequest) (client.Claims, error) {
 	worker, err := l.known(round.Worker)
 	if err != nil {
 		return client.Claims{}, err
@@ -110,7 +110,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRe
 	go func() { // ends with ctx; waited for below
 		defer recovery.Handle(l.options.Log, "a claim", func(p *recovery.Panic) { answered <- answer{err: p} })
 		out, err := l.client.Claim(ctx, client.ClaimRequest{
-			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, Alone: &round.Alone,
+			Worker: worker, Round: round.Round, Agents: agents, Max: &round.Slots, LastAttempt: &round.LastAttempt,
 		}, l.options.Wait)
 		answered <- answer{out, err}
 	}()
@@ -119,7 +119,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRe
 		case a := <-answered:
 			return a.out, a.err
 		case <-l.wake:
-			if outgrown(round, t.Want()) {
+			if outgrown(round, t.Capacity()) {
 				cancel(errMoreRoom)
 			}
 		}
@@ -129,7 +129,7 @@ func (l *Ledger) claim(ctx context.Context, t ledger.Taker, round ledger.ClaimRe
 // outgrown reports whether a round does not ask for what there is room for now.
 // That it could ask for more runs of an agent is no reason to ask anew.
 func outgrown(round, now ledger.ClaimRequest) bool {
-	if now.Slots == 0 || now.Worker != round.Worker || now.Alone && !round.Alone {
+	if now.Slots == 0 || now.Worker != round.Worker || now.LastAttempt && !round.LastAttempt {
 		return true
 	}
 	for agent := range maps.Keys(now.Agents) {
@@ -141,9 +141,9 @@ func outgrown(round, now ledger.ClaimRequest) bool {
 }
 
 // take makes of the server's answer what a ledger claims.
-func (l *Ledger) take(out client.Claims) []ledger.Work {
+func (l *Ledger) take(out client.Claims) []ledger.Assignment {
 	_ = l.heard(nil) // which makes nil of nil
-	var work []ledger.Work
+	var work []ledger.Assignment
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,7 +155,7 @@ func (l *Ledger) take(out client.Claims) []ledger.Work {
 		if s := c.State; len(s) > 0 && string(s) != "null" {
 			thread.State = map[string]json.RawMessage{run.Agent: s}
 		}
-		work = append(work, ledger.Work{
+		work = append(work, ledger.Assignment{
 			Claim: claim, Run: run, Thread: thread, Due: run.AvailableAt, At: now,
 			Input: append([]mailroom.Message{}, c.Messages...),
 		})

@@ -28,12 +28,12 @@ type access struct {
 // accesses are all operations. Whoever adds one says here who may ask for it; one
 // that names a thing of somebody is then held against that by itself.
 func accesses() map[string]access {
-	const read, submit, decide, work, admin = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide, mailroom.MayWork, mailroom.MayAdmin
+	const read, submit, decide, work, admin = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide, mailroom.PermissionWork, mailroom.PermissionAdmin
 	const projects = "TestAProjectIsForWhoMayEnterIt"
 	lists, everything, frames := "TestListsShowWhatIsVisible", "TestTheStreamOfEverythingTellsWhatIsVisible", "TestFramesReachWhatIsVisible"
 	return map[string]access{
 		"GET /healthz": {}, "GET /readyz": {},
-		"GET /metrics":                         {need: mailroom.MayMeasure, shown: "it names no thread"},
+		"GET /metrics":                         {need: mailroom.PermissionMeasure, shown: "it names no thread"},
 		"GET /v1/agents":                       {need: read, shown: "it names no thread"},
 		"GET /v1/channels":                     {need: read, shown: "it names no thread"},
 		"POST /v1/channels/{name}/resume":      {need: admin},
@@ -118,7 +118,7 @@ func (f *fixture) token(name, namespace string, scopes ...mailroom.Permission) s
 
 // but is every scope but admin and p.
 func but(p mailroom.Permission) []mailroom.Permission {
-	return slices.DeleteFunc(mailroom.Permissions(), func(s mailroom.Permission) bool { return s == p || s == mailroom.MayAdmin })
+	return slices.DeleteFunc(mailroom.Permissions(), func(s mailroom.Permission) bool { return s == p || s == mailroom.PermissionAdmin })
 }
 
 // things makes one of each thing in a thread of f's token: a run that waits with a
@@ -208,19 +208,19 @@ func TestEveryOperationIsForWhoMayAskForIt(t *testing.T) {
 			if route == "GET /v1/ws" && name == "no token" {
 				continue // it may come in the first frame
 			}
-			f.wantCode(name+": "+route, f.call(route, body, header), 401, mailroom.Unauthenticated)
+			f.wantCode(name+": "+route, f.call(route, body, header), 401, mailroom.CodeUnauthenticated)
 		}
 		if a.need == "" {
 			continue
 		}
 		got := f.as(lacking[a.need]).call(route, body)
-		f.wantCode("without the scope: "+route, got, 403, mailroom.Forbidden)
+		f.wantCode("without the scope: "+route, got, 403, mailroom.CodeForbidden)
 		if !strings.Contains(got.body, "the scope "+string(a.need)) {
 			t.Errorf("%s: %s does not name the scope %s", route, got.body, a.need)
 		}
 		// The gate stands before the body: it is not even read.
 		if a.body != "" {
-			f.wantCode("without the scope, and nonsense: "+route, f.as(lacking[a.need]).call(route, `{"`), 403, mailroom.Forbidden)
+			f.wantCode("without the scope, and nonsense: "+route, f.as(lacking[a.need]).call(route, `{"`), 403, mailroom.CodeForbidden)
 		}
 	}
 	if after := f.written(); after != before {
@@ -244,7 +244,7 @@ func TestWhatBelongsToSomebodyElseIsNotThere(t *testing.T) {
 		case a.shown != "" || a.need == "":
 			continue
 		case !named:
-			if a.need != mailroom.MayAdmin {
+			if a.need != mailroom.PermissionAdmin {
 				t.Errorf("%s names nothing: say in accesses where it is checked what it shows to a stranger", route)
 			}
 			continue

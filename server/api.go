@@ -176,7 +176,7 @@ func (f face) health() {
 			return nil, errShutdown()
 		}
 		if err := s.options.Ready(); err != nil {
-			return nil, mailroom.Errorf(mailroom.Unavailable, "not ready: %v", err)
+			return nil, mailroom.Errorf(mailroom.CodeUnavailable, "not ready: %v", err)
 		}
 		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
 	})

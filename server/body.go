@@ -232,7 +232,7 @@ func isTooLarge(err error) bool {
 }
 
 func tooLarge(limit int64) error {
-	return mailroom.Errorf(mailroom.TooLarge, "the body is larger than %d bytes", limit)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "the body is larger than %d bytes", limit)
 }
 
 // halfRune finds the escape of a lone surrogate, which the decoder would

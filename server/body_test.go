@@ -36,7 +36,7 @@ func TestBodiesThatDoNot(t *testing.T) {
 		`{`, `[1,]`, `{"a":}`, `{"a" 1}`, `{1:2}`, `]`, ``, `nul`, `1 2`, "\x00",
 	} {
 		err := checkBody([]byte(body))
-		if got := mailroom.CodeOf(err); got != mailroom.Invalid {
+		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("%s: %v, want invalid", body, err)
 		}
 	}
@@ -49,7 +49,7 @@ func FuzzBody(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		err := checkBody(body)
-		if err != nil && mailroom.CodeOf(err) != mailroom.Invalid {
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("%q: %v has not the code invalid", body, err)
 		}
 		if err == nil && !json.Valid(body) {

@@ -45,7 +45,7 @@ func listOf(items int) bound { return bound{items: items} }
 // against.
 func (f face) bounded() {
 	table := tableOfBounds()
-	for _, one := range f.server.options.Faces {
+	for _, one := range f.server.options.Protocols {
 		for field, most := range one.Bounds {
 			table[field] = bound{chars: most, items: most, ruled: true}
 		}
@@ -82,7 +82,7 @@ func (f face) boundBody(op *huma.Operation) {
 		return
 	}
 	most := f.server.bodyLimit(op.Path)
-	for route, one := range f.server.options.Faces {
+	for route, one := range f.server.options.Protocols {
 		if route == op.Method+" "+op.Path && one.MaxBody > 0 {
 			most = min(most, one.MaxBody)
 		}

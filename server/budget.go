@@ -83,12 +83,12 @@ func (b *budget) take(owner string, n, size int64) (changed <-chan struct{}, err
 	switch {
 	case b.held[owner]+n > b.share:
 		return b.changed, &mailroom.Error{
-			Code: mailroom.RateLimited, RetryAfter: time.Second,
+			Code: mailroom.CodeRateLimited, RetryAfter: time.Second,
 			Message: fmt.Sprintf("this caller's requests under way have bodies of %d bytes, which is the most: send fewer at a time", b.share),
 		}
 	case b.used+n > most:
 		return b.changed, &mailroom.Error{
-			Code: mailroom.Unavailable, RetryAfter: time.Second, Message: "too many large requests are under way: send it again",
+			Code: mailroom.CodeUnavailable, RetryAfter: time.Second, Message: "too many large requests are under way: send it again",
 		}
 	}
 	b.used += n

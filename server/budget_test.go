@@ -48,10 +48,10 @@ const operatorSecret = "a-token-that-nobody-guesses"
 // crowded is a server on which one token's uploads, and a stranger's, have all they
 // may have.
 func crowded() (s *Server, slow []*upload) {
-	s = New(Options{Token: operatorSecret, Faces: map[string]Face{"POST /open": {
+	s = New(Options{Token: operatorSecret, Protocols: map[string]Protocol{"POST /open": {
 		Via: "open", Open: true, Answer: func(*http.Request) (any, error) { return "in", nil },
 	}}})
-	other := newGrant(sum(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.MaySubmit}})
+	other := newGrant(sum(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}})
 	s.keys.good.Store(&map[sum]*grant{other.sum: other})
 	for range 4 {
 		slow = append(slow, send(s, "/v1/messages", operatorSecret, 4<<20))
@@ -112,7 +112,7 @@ func TestLargeBodiesLeaveRoomForSmallOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.take("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.Unavailable {
+	if _, err := b.take("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("one large body more: %v, want unavailable", err)
 	}
 	if _, err := b.take("small", smallBody, smallBody); err != nil {

@@ -18,20 +18,20 @@ func TestSubmitAnswersWithWhatBecameOfIt(t *testing.T) {
 	got := ask[mailroom.Submitted](f, "POST /v1/threads/%20Chat%20%E2%9C%93%20/messages", `{"text":"hello","key":"k","agent":"codex"}`)
 	want := mailroom.Submitted{
 		Message: got.Message, Run: got.Run, Thread: "Chat ✓", Seq: 1, Place: 1,
-		Status: mailroom.Queued, Disposition: mailroom.WasQueued, Superseded: []string{},
+		Status: mailroom.StatusQueued, Disposition: mailroom.DispositionQueued, Superseded: []string{},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	again := ask[mailroom.Submitted](f, "POST /v1/messages", `{"thread":"Chat ✓","text":"hello","key":"k","agent":"codex"}`)
-	want.Disposition = mailroom.WasDuplicate
+	want.Disposition = mailroom.DispositionDuplicate
 	if diff := cmp.Diff(want, again); diff != "" {
 		t.Errorf("repeated: %s", diff)
 	}
-	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"other"}`, "Idempotency-Key: k"); a.problem(t).Code != mailroom.Conflict {
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"other"}`, "Idempotency-Key: k"); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("the key with other content: %d %s, want conflict", a.status, a.body)
 	}
-	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"x","mode":"reject"}`); a.problem(t).Code != mailroom.Busy {
+	if a := f.call("POST /v1/messages", `{"thread":"Chat ✓","text":"x","mode":"reject"}`); a.problem(t).Code != mailroom.CodeBusy {
 		t.Errorf("mode reject: %d %s, want busy", a.status, a.body)
 	}
 	if a := f.call("POST /v1/messages", `{"text":"x"}`, "Content-Type: application/json; charset=UTF-8"); a.status != 202 {
@@ -48,7 +48,7 @@ func TestABlankThreadIsNewAndTheSameForTheSameKey(t *testing.T) {
 	}
 	k1 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
 	k2 := ask[mailroom.Submitted](f, "POST /v1/messages", `{"text":"a","key":"k"}`)
-	if k1.Run != k2.Run || k2.Disposition != mailroom.WasDuplicate {
+	if k1.Run != k2.Run || k2.Disposition != mailroom.DispositionDuplicate {
 		t.Errorf("the same key twice gave %+v and %+v", k1, k2)
 	}
 }
@@ -60,7 +60,7 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	run := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
 	key, version := "k", "0123456789ab"
 	want := client.Run{
-		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.Queued, Mode: mailroom.ModeQueue,
+		ID: sent.Run, Thread: "t", Agent: "echo", AgentVersion: &version, Status: mailroom.StatusQueued, Mode: mailroom.ModeQueue,
 		Priority: 7, Place: 1, MaxAttempts: 2, AvailableAt: run.AvailableAt, Key: &key,
 		Origin:  mailroom.Origin{Via: "user", Sender: "ada", RequestID: run.Origin.RequestID},
 		Options: []byte(`{"depth":1.50}`), Metadata: map[string]string{"team": "a"}, Messages: []string{sent.Run + ".1", sent.Run + ".2"},
@@ -72,13 +72,13 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 
 	w := f.claim()
 	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
-	if run.Status != mailroom.Running || run.Attempt != 1 || run.Worker == nil || *run.Worker != "w" ||
+	if run.Status != mailroom.StatusRunning || run.Attempt != 1 || run.Worker == nil || *run.Worker != "w" ||
 		run.LeaseUntil == nil || !run.LeaseUntil.After(run.CreatedAt) || run.StartedAt == nil || run.FinishedAt != nil {
 		t.Errorf("running: %+v", run)
 	}
-	f.end(w, mailroom.Complete, "hello yourself")
+	f.end(w, mailroom.OutcomeComplete, "hello yourself")
 	run = ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait", "")
-	if run.Status != mailroom.Completed || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
+	if run.Status != mailroom.StatusCompleted || run.Reply == nil || *run.Reply != "hello yourself" || run.Worker != nil || run.FinishedAt == nil {
 		t.Errorf("completed: %+v", run)
 	}
 
@@ -90,7 +90,7 @@ func TestRunFromSubmitToEnd(t *testing.T) {
 	if diff := cmp.Diff([]string{"system ada done: be kind", "user ada done: hello", "assistant echo done: hello yourself"}, said); diff != "" {
 		t.Error(diff)
 	}
-	if got := ask[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.Done || got.Text != "hello" {
+	if got := ask[mailroom.Message](f, "GET /v1/threads/t/messages/"+sent.Message, ""); got.State != mailroom.MessageDone || got.Text != "hello" {
 		t.Errorf("message: %+v", got)
 	}
 }
@@ -116,8 +116,8 @@ func TestThreadSaysWhatItDoes(t *testing.T) {
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("running: %s", diff)
 	}
-	f.end(w, mailroom.Complete, "")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(w, mailroom.OutcomeComplete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	want.Status, want.LastSeq, want.Queued, want.ActiveRun = client.ThreadIdle, 8, 0, nil
 	if diff := cmp.Diff(want, show()); diff != "" {
 		t.Errorf("idle: %s", diff)
@@ -127,10 +127,10 @@ func TestThreadSaysWhatItDoes(t *testing.T) {
 		t.Errorf("patched: %+v", patched)
 	}
 	f.submit("t", "three")
-	if a := f.call("DELETE /v1/threads/t", ""); a.problem(t).Code != mailroom.Conflict {
+	if a := f.call("DELETE /v1/threads/t", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("deleting a busy thread: %d %s, want conflict", a.status, a.body)
 	}
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	if a := f.call("DELETE /v1/threads/t", ""); a.status != 204 || a.body != "" {
 		t.Errorf("deleting an idle thread: %d %s, want 204", a.status, a.body)
 	}
@@ -143,7 +143,7 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
 	path := "/v1/threads/t/messages/" + sent.Message
-	if got := ask[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.Accepted {
+	if got := ask[mailroom.Message](f, "PATCH "+path, `{"text":"two"}`); got.Text != "two" || got.State != mailroom.MessageAccepted {
 		t.Errorf("edited: %+v", got)
 	}
 	f.claim()
@@ -152,7 +152,7 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 		if route[0] == 'P' {
 			body = `{"text":"three"}`
 		}
-		if a := f.call(route, body); a.problem(t).Code != mailroom.Conflict {
+		if a := f.call(route, body); a.problem(t).Code != mailroom.CodeConflict {
 			t.Errorf("%s once read: %d %s, want conflict", route, a.status, a.body)
 		}
 	}
@@ -161,7 +161,7 @@ func TestEditAndRetractUntilRead(t *testing.T) {
 		t.Errorf("retract: %d %s, want 204", a.status, a.body)
 	}
 	run := ask[client.Run](f, "GET /v1/runs/"+next.Run, "")
-	if run.Status != mailroom.Cancelled || run.Reason == nil || *run.Reason != mailroom.ByRetract {
+	if run.Status != mailroom.StatusCancelled || run.Reason == nil || *run.Reason != mailroom.ReasonRetracted {
 		t.Errorf("the run of a retracted message: %+v", run)
 	}
 	all := ask[client.Page[mailroom.Message]](f, "GET /v1/threads/t/messages?all=true", "")
@@ -184,18 +184,18 @@ func TestCancelStatuses(t *testing.T) {
 	running := f.submit("t", "one")
 	queued := f.submit("t", "two")
 	w := f.claim()
-	if status, run := cancel(queued.Run); status != 200 || run.Status != mailroom.Cancelled || run.Stopping {
+	if status, run := cancel(queued.Run); status != 200 || run.Status != mailroom.StatusCancelled || run.Stopping {
 		t.Errorf("queued: %d %+v, want 200 cancelled", status, run)
 	}
-	if status, run := cancel(running.Run); status != 202 || run.Status != mailroom.Running || !run.Stopping {
+	if status, run := cancel(running.Run); status != 202 || run.Status != mailroom.StatusRunning || !run.Stopping {
 		t.Errorf("running: %d %+v, want 202 stopping", status, run)
 	}
-	f.end(w, mailroom.Release, "")
-	if status, run := cancel(running.Run); status != 200 || run.Status != mailroom.Cancelled || run.Stopping {
+	f.end(w, mailroom.OutcomeRelease, "")
+	if status, run := cancel(running.Run); status != 200 || run.Status != mailroom.StatusCancelled || run.Stopping {
 		t.Errorf("cancelled: %d %+v, want 200", status, run)
 	}
 	done := f.submit("t", "three")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	if status, _ := cancel(done.Run); status != 409 {
 		t.Errorf("completed: %d, want 409", status)
 	}
@@ -204,16 +204,16 @@ func TestCancelStatuses(t *testing.T) {
 func TestRetryQueuesADeadLetterAgain(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
-	if a := f.call("POST /v1/runs/"+sent.Run+"/retry", ""); a.problem(t).Code != mailroom.Conflict {
+	if a := f.call("POST /v1/runs/"+sent.Run+"/retry", ""); a.problem(t).Code != mailroom.CodeConflict {
 		t.Errorf("retry of a queued run: %d %s, want conflict", a.status, a.body)
 	}
-	f.end(f.claim(), mailroom.Fail, "")
+	f.end(f.claim(), mailroom.OutcomeFail, "")
 	failed := ask[client.Run](f, "GET /v1/runs/"+sent.Run, "")
-	if failed.Status != mailroom.Failed || failed.Error == nil || failed.Error.Class != mailroom.Permanent {
+	if failed.Status != mailroom.StatusFailed || failed.Error == nil || failed.Error.Class != mailroom.ClassPermanent {
 		t.Fatalf("failed: %+v", failed)
 	}
 	run := ask[client.Run](f, "POST /v1/runs/"+sent.Run+"/retry", `{"fresh":true,"agent_version":"same"}`)
-	if run.Status != mailroom.Queued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
+	if run.Status != mailroom.StatusQueued || run.Attempt != 1 || run.Failures != 0 || run.Place <= failed.Place {
 		t.Errorf("retried: %+v", run)
 	}
 }
@@ -242,7 +242,7 @@ func TestListsAreFilteredAndPaged(t *testing.T) {
 		f.submit(fmt.Sprintf("t%d", i), "hello")
 	}
 	ask[mailroom.Submitted](f, "POST /v1/threads/t1/messages", `{"text":"again","agent":"codex","key":"k 1","mode":"latest"}`)
-	f.end(f.claim(), mailroom.Fail, "")
+	f.end(f.claim(), mailroom.OutcomeFail, "")
 	for _, tc := range []struct {
 		list, q string
 		want    []string
@@ -354,10 +354,10 @@ func TestEntriesForwardAndBackward(t *testing.T) {
 func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
 	f := start(t)
 	sent := f.submit("t", "one")
-	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.Queued {
+	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=10ms", ""); run.Status != mailroom.StatusQueued {
 		t.Errorf("at the time-out: %s, want queued", run.Status)
 	}
-	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.Queued {
+	if run := ask[client.Run](f, "GET /v1/runs/"+sent.Run+"/wait?timeout=0s", ""); run.Status != mailroom.StatusQueued {
 		t.Errorf("without waiting: %s, want queued", run.Status)
 	}
 	got := make(chan client.Run, 1)
@@ -368,8 +368,8 @@ func TestWaitAnswersWhenTheRunIsDoneOrTheTimeIsUp(t *testing.T) {
 		failed <- err
 	}()
 	begin := time.Now()
-	f.end(f.claim(), mailroom.Complete, "done")
-	if run, err := <-got, <-failed; err != nil || run.Status != mailroom.Completed {
+	f.end(f.claim(), mailroom.OutcomeComplete, "done")
+	if run, err := <-got, <-failed; err != nil || run.Status != mailroom.StatusCompleted {
 		t.Errorf("waited: %+v, %v", run, err)
 	}
 	if took := time.Since(begin); took > 10*time.Second {

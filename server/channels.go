@@ -19,11 +19,11 @@ type Channels interface {
 // channels registers what tells about the connections to platforms.
 func (f face) channels() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
 		func(ctx context.Context, _ *none) (*body[client.Page[client.Channel]], error) {
 			return &body[client.Page[client.Channel]]{client.Page[client.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
-	handle(f, f.op(mailroom.MayAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
+	handle(f, f.op(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
 		s.resumeChannel)
 }
 
@@ -32,7 +32,7 @@ func (f face) channels() {
 // the work of all; the others know whether a channel works.
 func (s *Server) channelsFor(who *mailroom.Token) []client.Channel {
 	all := append([]client.Channel{}, s.allChannels()...)
-	if who.Has(mailroom.MayMeasure) {
+	if who.Has(mailroom.PermissionMeasure) {
 		return all
 	}
 	for i, c := range all {
@@ -55,12 +55,12 @@ type resumeChannelInput struct {
 
 func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[client.Channel], error) {
 	if s.options.Channels == nil || !s.options.Channels.Resume(in.Name) {
-		return nil, mailroom.Errorf(mailroom.NotFound, "no channel %q", short(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", short(in.Name))
 	}
 	all := s.allChannels()
 	i := slices.IndexFunc(all, func(c client.Channel) bool { return c.Name == in.Name })
 	if i < 0 { // it has gone with a change of the configuration
-		return nil, mailroom.Errorf(mailroom.NotFound, "no channel %q", short(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", short(in.Name))
 	}
 	return &body[client.Channel]{all[i]}, nil
 }

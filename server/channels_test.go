@@ -42,7 +42,7 @@ func TestChannelsAreToldAsTheyAre(t *testing.T) {
 		t.Errorf("without channels: %v, %v", got, err)
 	}
 	_, err = f.client.ResumeChannel(t.Context(), "a")
-	if mailroom.CodeOf(err) != mailroom.NotFound {
+	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("got %v", err)
 	}
 }
@@ -56,10 +56,10 @@ func TestAReaderKnowsOfAChannelWhetherItWorks(t *testing.T) {
 		scope mailroom.Permission
 		want  client.Channel
 	}{
-		{mailroom.MayWork, client.Channel{Name: "a", Kind: "poll", State: client.ChannelQueued}},
-		{mailroom.MayMeasure, full},
+		{mailroom.PermissionWork, client.Channel{Name: "a", Kind: "poll", State: client.ChannelQueued}},
+		{mailroom.PermissionMeasure, full},
 	} {
-		secret := f.token(string(c.scope), "", mailroom.MayRead, c.scope)
+		secret := f.token(string(c.scope), "", mailroom.PermissionRead, c.scope)
 		got, err := client.New(f.url, secret).Channels(t.Context())
 		if diff := cmp.Diff([]client.Channel{c.want}, got); diff != "" || err != nil {
 			t.Errorf("with read and %s: %v %s", c.scope, err, diff)
@@ -75,7 +75,7 @@ func TestAChannelIsResumedByItsName(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	_, err = f.client.ResumeChannel(t.Context(), "c")
-	if mailroom.CodeOf(err) != mailroom.NotFound {
+	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("got %v", err)
 	}
 	if diff := cmp.Diff([]string{"b", "c"}, c.resumed); diff != "" {

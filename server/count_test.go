@@ -21,8 +21,8 @@ func (f *fixture) failed(thread string, runs int) {
 	c := &mailroom.Changes{Threads: []*mailroom.Thread{row}}
 	for i := range runs {
 		r := &mailroom.Run{
-			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.Failed, CreatedAt: at, FinishedAt: at,
-			Error: &mailroom.RunError{Class: mailroom.Permanent, Message: "busy"},
+			ID: fmt.Sprintf("%s-%d", thread, i), Thread: thread, Agent: "echo", Status: mailroom.StatusFailed, CreatedAt: at, FinishedAt: at,
+			Error: &mailroom.RunError{Class: mailroom.ClassPermanent, Message: "busy"},
 		}
 		if i%3 == 0 {
 			r.Error.Message = "no model"
@@ -57,7 +57,7 @@ func TestARetryLooksAtABoundedPartAndTellsWhereItGoesOn(t *testing.T) {
 		t.Errorf("got %d runs in %d requests, want %d in 2", matched, requests, runs/3)
 	}
 	a := f.call("POST /v1/runs/retry", `{"q":"status:failed","cursor":"made up"}`)
-	f.wantCode("a made up cursor", a, 422, mailroom.Invalid)
+	f.wantCode("a made up cursor", a, 422, mailroom.CodeInvalid)
 }
 
 // asking notes the queries of runs that views make.
@@ -87,8 +87,8 @@ func TestAFilterOfRunsAsksAStoreForOneIndex(t *testing.T) {
 	status := func(s mailroom.Status) []mailroom.Status { return []mailroom.Status{s} }
 	for q, want := range map[string]mailroom.RunQuery{
 		"":                                    {},
-		"status:failed":                       {Statuses: status(mailroom.Failed)},
-		"status:failed agent:echo":            {Statuses: status(mailroom.Failed)},
+		"status:failed":                       {Statuses: status(mailroom.StatusFailed)},
+		"status:failed agent:echo":            {Statuses: status(mailroom.StatusFailed)},
 		"status:completed agent:echo":         {Agent: "echo"},
 		"status:completed":                    {},
 		"agent:echo":                          {Agent: "echo"},

@@ -18,11 +18,11 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// Face is another protocol over the same operations, or a route of one. What it does
+// Protocol is another protocol over the same operations, or a route of one. What it does
 // it does with requests of its own, of whoever sent one to it: they go through the
 // same gates to the same handlers, so there is one set of rules. A request to a face
 // has a token; a body is JSON whose names are the protocol's.
-type Face struct {
+type Protocol struct {
 	// Via is the origin of what is submitted over it, such as "mcp".
 	Via string
 	// Name is that of its operation; "" is Via.
@@ -62,7 +62,7 @@ type Face struct {
 // faces registers the faces of Options.
 func (f face) faces() {
 	s := f.server
-	for route, one := range s.options.Faces {
+	for route, one := range s.options.Protocols {
 		f.described(route, one)
 		s.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			out := w.(*response) // ServeHTTP makes no other
@@ -86,7 +86,7 @@ func (f face) faces() {
 }
 
 // admit reads the body of a request to an open face that lets it in.
-func (s *Server) admit(out *response, r *http.Request, one Face) error {
+func (s *Server) admit(out *response, r *http.Request, one Protocol) error {
 	limit := int64(s.options.MaxBody)
 	if one.Admit != nil {
 		most, err := one.Admit(r)
@@ -103,7 +103,7 @@ func (s *Server) admit(out *response, r *http.Request, one Face) error {
 }
 
 // answer serves a face that only answers.
-func (s *Server) answer(out *response, r *http.Request, one Face) {
+func (s *Server) answer(out *response, r *http.Request, one Protocol) {
 	given, err := one.Answer(r)
 	if err != nil {
 		s.refuse(out, r, err)
@@ -120,7 +120,7 @@ func (s *Server) answer(out *response, r *http.Request, one Face) {
 }
 
 // described says of a face who may ask it, and what it is.
-func (f face) described(route string, one Face) {
+func (f face) described(route string, one Protocol) {
 	need := requests
 	if one.Open {
 		need = anybody
@@ -162,7 +162,7 @@ func (f face) content(t reflect.Type, other *huma.Schema) map[string]*huma.Media
 
 // faceHeaders are the headers of all protocols.
 func (s *Server) faceHeaders() (names []string) {
-	for _, one := range s.options.Faces {
+	for _, one := range s.options.Protocols {
 		names = append(names, one.Headers...)
 	}
 	slices.Sort(names)

@@ -20,7 +20,7 @@ import (
 // repeater is a face that makes the request which its body names, and answers
 // with the first line of the answer.
 func repeater(o *server.Options) {
-	o.Faces = map[string]server.Face{"POST /again": {
+	o.Protocols = map[string]server.Protocol{"POST /again": {
 		Via: "again", Query: []string{"of"}, Summary: "Makes a request",
 		Serve: func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 			line, err := repeat(r, inside)
@@ -62,8 +62,8 @@ func repeat(r *http.Request, inside http.RoundTripper) (string, error) {
 func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
 	f := start(t, repeater)
 	f.submit("private", "hello")
-	ann := f.as(f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit))
-	reader := f.as(f.token("reader", "", mailroom.MayRead))
+	ann := f.as(f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	reader := f.as(f.token("reader", "", mailroom.PermissionRead))
 	for name, e := range map[string]struct {
 		who        *fixture
 		ask, words string
@@ -92,11 +92,11 @@ func TestRequestsOfAFaceAreOfWhoeverAskedIt(t *testing.T) {
 func TestAFaceStandsBehindTheGates(t *testing.T) {
 	f := start(t, repeater)
 	ask := `"GET /healthz"`
-	f.wantCode("no token", f.as("").call("POST /again", ask), 401, mailroom.Unauthenticated)
-	f.wantCode("an unknown parameter", f.call("POST /again?if=x", ask), 422, mailroom.Invalid)
-	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403, mailroom.Forbidden)
-	f.wantCode("another method", f.call("GET /again", ""), 405, mailroom.Invalid)
-	f.wantCode("no JSON", f.call("POST /again", `{`), 400, mailroom.Invalid)
+	f.wantCode("no token", f.as("").call("POST /again", ask), 401, mailroom.CodeUnauthenticated)
+	f.wantCode("an unknown parameter", f.call("POST /again?if=x", ask), 422, mailroom.CodeInvalid)
+	f.wantCode("another origin", f.call("POST /again", ask, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
+	f.wantCode("another method", f.call("GET /again", ""), 405, mailroom.CodeInvalid)
+	f.wantCode("no JSON", f.call("POST /again", `{`), 400, mailroom.CodeInvalid)
 	if got := f.call("POST /again", `{"Any-Name":{"_x":1}}`); got.status != 200 {
 		t.Errorf("names that are not ours: %d %s, want that the face reads them", got.status, got.body)
 	}
@@ -154,7 +154,7 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 		Bytes int `json:"bytes"`
 	}
 	f := start(t, func(o *server.Options) {
-		o.Faces = map[string]server.Face{"POST /length/{of}": {
+		o.Protocols = map[string]server.Protocol{"POST /length/{of}": {
 			Via: "length", Summary: "Tells a length", Open: true, Status: http.StatusAccepted, Gives: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
@@ -163,7 +163,7 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 				}
 				switch r.PathValue("of") {
 				case "nothing":
-					return nil, &mailroom.Error{Code: mailroom.Unavailable, Message: "not now", RetryAfter: 3 * time.Second, Cause: err}
+					return nil, &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "not now", RetryAfter: 3 * time.Second, Cause: err}
 				case "secrets":
 					return nil, errors.New("hush")
 				case "dreams":
@@ -178,17 +178,17 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
 	got := anybody.call("POST /length/nothing", `{}`)
-	if f.wantCode("not now", got, 503, mailroom.Unavailable); got.header.Get("Retry-After") != "3" {
+	if f.wantCode("not now", got, 503, mailroom.CodeUnavailable); got.header.Get("Retry-After") != "3" {
 		t.Errorf("to be asked again after %q", got.header.Get("Retry-After"))
 	}
 	for _, path := range []string{"secrets", "dreams"} {
 		got := anybody.call("POST /length/"+path, `{}`)
-		if f.wantCode(path, got, 500, mailroom.Internal); strings.Contains(got.body, "hush") {
+		if f.wantCode(path, got, 500, mailroom.CodeInternal); strings.Contains(got.body, "hush") {
 			t.Errorf("%s", got.body)
 		}
 	}
-	f.wantCode("no JSON", anybody.call("POST /length/it", `{`), 400, mailroom.Invalid)
-	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400, mailroom.Invalid)
-	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.Invalid)
-	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.Forbidden)
+	f.wantCode("no JSON", anybody.call("POST /length/it", `{`), 400, mailroom.CodeInvalid)
+	f.wantCode("too deep", anybody.call("POST /length/it", strings.Repeat("[", 65)+strings.Repeat("]", 65)), 400, mailroom.CodeInvalid)
+	f.wantCode("an unknown parameter", anybody.call("POST /length/it?if=x", `{}`), 422, mailroom.CodeInvalid)
+	f.wantCode("another origin", anybody.call("POST /length/it", `{}`, "Origin: https://evil.example.org"), 403, mailroom.CodeForbidden)
 }

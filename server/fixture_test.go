@@ -60,7 +60,7 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 		Publish: func(thread string, entries []mailroom.Entry) {
 			f.bus.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
-		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, Ended: f.metrics.Ended},
+		Observe: ledger.Observe{Operation: f.metrics.Operation, Commit: f.metrics.Commit, RunFinished: f.metrics.Ended},
 	})
 	o := server.Options{
 		Ledger: f.ledger, Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
@@ -232,7 +232,7 @@ func (f *fixture) submit(thread, text string) mailroom.Submitted {
 }
 
 // claim starts the run that is due next, as worker "w".
-func (f *fixture) claim() ledger.Work {
+func (f *fixture) claim() ledger.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
@@ -252,14 +252,14 @@ func (f *fixture) claim() ledger.Work {
 }
 
 // end settles a claimed run with a reply.
-func (f *fixture) end(w ledger.Work, outcome mailroom.Outcome, reply string) {
+func (f *fixture) end(w ledger.Assignment, outcome mailroom.Outcome, reply string) {
 	f.t.Helper()
 	s := mailroom.Settle{Claim: w.Claim, Number: w.Run.Step + 1, Outcome: outcome}
 	if reply != "" {
-		s.Message = &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
+		s.Message = &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", w.Claim.Run, w.Claim.Attempt), Text: reply}
 	}
-	if outcome == mailroom.Fail {
-		s.Failure = &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("the model said no")}
+	if outcome == mailroom.OutcomeFail {
+		s.Failure = &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the model said no")}
 	}
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {
 		f.t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 // fleet registers what tells about the agents, the workers and the work there is.
 func (f face) fleet() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
-	op := f.op(mailroom.MayMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
+	op := f.op(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
 	f.api.OpenAPI().AddOperation(&op)
@@ -99,7 +99,7 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 			return err
 		}
 		for _, r := range runs {
-			if a := agents[r.Agent]; a != nil && r.Status == mailroom.Running {
+			if a := agents[r.Agent]; a != nil && r.Status == mailroom.StatusRunning {
 				a.Running++
 			}
 		}
@@ -124,7 +124,7 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 			return err
 		}
 		for _, w := range rows {
-			if who := requestOf(ctx).who; !who.Has(mailroom.MayAdmin) && w.Owner != who.Name {
+			if who := requestOf(ctx).who; !who.Has(mailroom.PermissionAdmin) && w.Owner != who.Name {
 				continue
 			}
 			held, err := rd.Threads(mailroom.ThreadQuery{Worker: w.ID})
@@ -146,7 +146,7 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 // stats counts the rows that the caller may know of.
 func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error) {
 	who := requestOf(ctx).who
-	all := who.Has(mailroom.MayAdmin)
+	all := who.Has(mailroom.PermissionAdmin)
 	now := time.Now()
 	sum := sums{runs: noRuns(), due: now}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -226,7 +226,7 @@ func (s *sums) add(c mailroom.Counts, sign int) {
 
 func noRuns() map[mailroom.Status]int {
 	return map[mailroom.Status]int{
-		mailroom.Queued: 0, mailroom.Running: 0, mailroom.Waiting: 0, mailroom.Completed: 0, mailroom.Failed: 0, mailroom.Cancelled: 0,
+		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}
 }
 

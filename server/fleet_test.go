@@ -69,7 +69,7 @@ func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 func TestStatsCountRows(t *testing.T) {
 	f := start(t)
 	want := client.Stats{Runs: map[mailroom.Status]int{
-		mailroom.Queued: 0, mailroom.Running: 0, mailroom.Waiting: 0, mailroom.Completed: 0, mailroom.Failed: 0, mailroom.Cancelled: 0,
+		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}}
 	got, err := f.client.Stats(t.Context())
 	if age := time.Since(got.StartedAt); age < 0 || age > time.Hour {
@@ -80,10 +80,10 @@ func TestStatsCountRows(t *testing.T) {
 		t.Errorf("empty: %v %s", err, diff)
 	}
 	f.submit("done", "x")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	f.submit("failed", "x")
-	f.end(f.claim(), mailroom.Fail, "")
-	f.waiting("waits", askFor(mailroom.Timer)) // is due in an hour, not now
+	f.end(f.claim(), mailroom.OutcomeFail, "")
+	f.waiting("waits", askFor(mailroom.TicketTimer)) // is due in an hour, not now
 	f.submit("runs", "x")
 	f.claim()
 	f.submit("runs", "behind it") // is not due
@@ -98,7 +98,7 @@ func TestStatsCountRows(t *testing.T) {
 		t.Errorf("the oldest is due for %d ms after %d ms, %v", got.OldestDueMS, took, err)
 	}
 	want.Runs = map[mailroom.Status]int{
-		mailroom.Queued: 2, mailroom.Running: 1, mailroom.Waiting: 1, mailroom.Completed: 1, mailroom.Failed: 1, mailroom.Cancelled: 0,
+		mailroom.StatusQueued: 2, mailroom.StatusRunning: 1, mailroom.StatusWaiting: 1, mailroom.StatusCompleted: 1, mailroom.StatusFailed: 1, mailroom.StatusCancelled: 0,
 	}
 	want.Threads, want.OldestDueMS = 5, got.OldestDueMS
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -109,7 +109,7 @@ func TestStatsCountRows(t *testing.T) {
 func TestMetricsTellWhatHappened(t *testing.T) {
 	f := start(t)
 	f.submit("t", "x")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	f.submit("t", "x")
 	f.call("POST /v1/messages", `{"thread":"t","text":"x","mode":"reject"}`)
 	f.open(200, "/v1/threads/t/stream")
@@ -133,8 +133,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 			t.Errorf("there is no line %s", line)
 		}
 	}
-	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.Invalid)
-	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.Unauthenticated)
+	f.wantCode("a parameter", f.call("GET /metrics?q=x", ""), 422, mailroom.CodeInvalid)
+	f.wantCode("no token", f.call("GET /metrics", "", "Authorization: "), 401, mailroom.CodeUnauthenticated)
 }
 
 // TestATokenIsNotToldAboutTheWorkOfOthers has a run of another token under way.
@@ -152,12 +152,12 @@ func TestATokenIsNotToldAboutTheWorkOfOthers(t *testing.T) {
 	if r, w := running(f), workers(f); r != 1 || w != 1 {
 		t.Fatalf("the operator sees %d runs and %d workers, want one of each", r, w)
 	}
-	reader := f.as(f.token("reader", "", mailroom.MayRead))
+	reader := f.as(f.token("reader", "", mailroom.PermissionRead))
 	if r, w := running(reader), workers(reader); r != 0 || w != 0 {
 		t.Errorf("another token sees %d runs and %d workers, want none", r, w)
 	}
-	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.Forbidden)
-	if a := f.as(f.token("prometheus", "", mailroom.MayMeasure)).call("GET /metrics", ""); a.status != 200 {
+	f.wantCode("metrics for a reader", reader.call("GET /metrics", ""), 403, mailroom.CodeForbidden)
+	if a := f.as(f.token("prometheus", "", mailroom.PermissionMeasure)).call("GET /metrics", ""); a.status != 200 {
 		t.Errorf("metrics with their scope: %d %s", a.status, a.body)
 	}
 }

@@ -32,7 +32,7 @@ func FuzzPageCursor(f *testing.F) {
 		}
 		got, err := runs.parse(s, ann, cursor)
 		switch {
-		case err != nil && mailroom.CodeOf(err) != mailroom.Invalid:
+		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
 			t.Errorf("%q: %v, want invalid", cursor, err)
 		case err == nil && cursor != "" && got <= 0:
 			t.Errorf("%q is read as %d", cursor, got)

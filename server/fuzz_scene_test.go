@@ -68,7 +68,7 @@ func (in indoors) scene(t *testing.T) *scene {
 	f := &fixture{t: t, url: "http://localhost", secret: token, http: in}
 	f.ledger = ledger.New(memory.New(), ledger.Options{Version: func(string) string { return "0123456789ab" }})
 	in.ledger.Ledger = f.ledger
-	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithTries(1))
+	f.client = client.New(f.url, token, client.WithHTTPClient(&http.Client{Transport: in}), client.WithMaxAttempts(1))
 	ctx, stop := context.WithCancel(context.Background())
 	committed := make(chan error, 1)
 	go func() { committed <- f.ledger.Run(ctx) }()
@@ -80,9 +80,9 @@ func (in indoors) scene(t *testing.T) *scene {
 	})
 	s := &scene{fixture: f}
 	s.failed = f.submit("idle", "one").Run
-	f.end(f.claim(), mailroom.Fail, "")
+	f.end(f.claim(), mailroom.OutcomeFail, "")
 	var asked map[string]client.Ticket
-	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.Question, After: time.Hour})
+	s.waiting, asked = f.waiting("waiting", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	s.ticket = asked["deploy"]
 	s.running = f.submit("running", "one").Run
 	f.claim()
@@ -99,7 +99,7 @@ func (s *scene) refused(a answer, before string, codes ...mailroom.Code) {
 	if !slices.Contains(codes, p.Code) {
 		s.t.Errorf("refused with %d %s, want one of %v", a.status, a.body, codes)
 	}
-	if p.Code == mailroom.Invalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 || !strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
+	if p.Code == mailroom.CodeInvalid && a.status != http.StatusMethodNotAllowed && (len(p.Errors) == 0 || !strings.ContainsAny(p.Errors[0].Location[:1], "bqph")) {
 		s.t.Errorf("%s does not say where", a.body)
 	}
 	if strings.Contains(a.body, token) || len(a.body) > 4<<10 {

@@ -45,19 +45,19 @@ func FuzzSubmitBody(f *testing.F) {
 		before := s.written()
 		a := s.call(route, string(body), headers...)
 		if a.status != http.StatusAccepted {
-			s.refused(a, before, mailroom.Invalid, mailroom.Conflict, mailroom.Busy, mailroom.NotFound, mailroom.Gone)
+			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeNotFound, mailroom.CodeGone)
 			return
 		}
 		s.sound()
 		first := decoded[mailroom.Submitted](t, a)
 		s.said(first, body)
 		run := ask[client.Run](s.fixture, "GET /v1/runs/"+first.Run, "")
-		if run.Key == nil || first.Disposition != mailroom.WasQueued {
+		if run.Key == nil || first.Disposition != mailroom.DispositionQueued {
 			return // a key is looked at in its own thread
 		}
 		before = s.written()
 		again := decoded[mailroom.Submitted](t, s.call("POST /v1/threads/"+url.PathEscape(first.Thread)+"/messages", string(body), headers...))
-		if again.Run != first.Run || again.Message != first.Message || again.Disposition != mailroom.WasDuplicate || s.written() != before {
+		if again.Run != first.Run || again.Message != first.Message || again.Disposition != mailroom.DispositionDuplicate || s.written() != before {
 			t.Errorf("a repeat is %+v, the first was %+v", again, first)
 		}
 	})
@@ -127,7 +127,7 @@ func FuzzChangeBody(f *testing.F) {
 		before := s.written()
 		a := s.call(c.route, string(body))
 		if a.status > 299 {
-			s.refused(a, before, mailroom.Invalid, mailroom.Conflict)
+			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeConflict)
 			return
 		}
 		s.sound()
@@ -184,7 +184,7 @@ func FuzzListQuery(f *testing.F) {
 		before := s.written()
 		a := get(cursor, limit)
 		if a.status != http.StatusOK {
-			s.refused(a, before, mailroom.Invalid)
+			s.refused(a, before, mailroom.CodeInvalid)
 			return
 		}
 		type row struct{ ID string }
@@ -233,7 +233,7 @@ func FuzzPath(f *testing.F) {
 		before := s.written()
 		a := s.call(name+" "+path, "")
 		if a.status >= 300 && name != "HEAD" {
-			s.refused(a, before, mailroom.Invalid, mailroom.NotFound, mailroom.Conflict, mailroom.Unavailable)
+			s.refused(a, before, mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeConflict, mailroom.CodeUnavailable)
 		}
 		if a.status >= 300 && a.status < 400 || a.status >= 500 {
 			t.Errorf("%s %s is answered with %d %s", name, path, a.status, a.body)
@@ -336,7 +336,7 @@ func FuzzStreamPlace(f *testing.F) {
 			}
 			return
 		}
-		s.refused(a, before, mailroom.Invalid)
+		s.refused(a, before, mailroom.CodeInvalid)
 		if p := a.problem(t); len(p.Errors) == 0 || p.Errors[0].Location != where {
 			t.Errorf("from %q and %q until %q: %s, want %s named", id, after, until, a.body, where)
 		}
@@ -355,13 +355,13 @@ func FuzzClient(f *testing.F) {
 		s := in.scene(t)
 		before := s.written()
 		sent, err := s.client.Submit(t.Context(), client.Submit{Thread: thread, Text: text, Key: key, Metadata: map[string]string{"label": label}})
-		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
+		rules := mailroom.Submit{Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Key: key, Metadata: map[string]string{"label": label}}
 		refused := rules.Check()
 		if _, err := mailroom.CheckThreadID(thread); err != nil && strings.TrimSpace(thread) != "" {
 			refused = err
 		}
 		if !utf8.ValidString(thread + "|" + text + "|" + key + "|" + label) {
-			refused = mailroom.Errorf(mailroom.Invalid, "the client sends no text that is not UTF-8")
+			refused = mailroom.Errorf(mailroom.CodeInvalid, "the client sends no text that is not UTF-8")
 		}
 		if got, want := mailroom.CodeOf(err), mailroom.CodeOf(refused); got != want {
 			t.Errorf("submit of %q to %q under %q: %v of code %q, want %q as of %v", text, thread, key, err, got, want, refused)

@@ -29,13 +29,13 @@ func (s *Server) gates(out *response, r *http.Request) error {
 // another origin, or to a name that a foreign DNS server points at us.
 func (s *Server) addressed(_ *response, r *http.Request) error {
 	if !s.hosted(r.Host) {
-		return mailroom.Errorf(mailroom.Forbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", short(r.Host))
+		return mailroom.Errorf(mailroom.CodeForbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", short(r.Host))
 	}
 	if origin := r.Header.Get("Origin"); !s.welcome(r.Host, origin) {
-		return mailroom.Errorf(mailroom.Forbidden, "requests from web pages of the origin %q are refused", short(origin))
+		return mailroom.Errorf(mailroom.CodeForbidden, "requests from web pages of the origin %q are refused", short(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
-		return &mailroom.Error{Code: mailroom.Forbidden, Message: "requests from web pages of another origin are refused", Cause: err}
+		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "requests from web pages of another origin are refused", Cause: err}
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *Server) wellFormed(_ *response, r *http.Request) error {
 		}
 		if inThreads && path != "" {
 			return &mailroom.Error{
-				Code: mailroom.Invalid, Message: fmt.Sprintf("%q is not a thread id", segment),
+				Code: mailroom.CodeInvalid, Message: fmt.Sprintf("%q is not a thread id", segment),
 				Fields: []mailroom.Field{{Location: "path.thread", Message: "is not a thread id", Value: segment}},
 			}
 		}
@@ -115,9 +115,9 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
 	if q.token != "" && strings.EqualFold(scheme, "Bearer") {
-		return mailroom.Errorf(mailroom.Unauthenticated, "the token is wrong, or was revoked")
+		return mailroom.Errorf(mailroom.CodeUnauthenticated, "the token is wrong, or was revoked")
 	}
-	return mailroom.Errorf(mailroom.Unauthenticated, "send the token as header Authorization: Bearer TOKEN")
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "send the token as header Authorization: Bearer TOKEN")
 }
 
 // routed answers for the mux when it knows no handler, because the mux does not
@@ -134,7 +134,7 @@ func (s *Server) routed(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.Invalid, "method %s is not for this path: use %s", short(r.Method), allow))
+	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not for this path: use %s", short(r.Method), allow))
 }
 
 // permitted refuses who lacks the scope that the route names.
@@ -157,7 +157,7 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 func noRoute(r *http.Request) error {
-	return mailroom.Errorf(mailroom.NotFound, "there is nothing at %q: see /openapi.json", short(r.URL.Path))
+	return mailroom.Errorf(mailroom.CodeNotFound, "there is nothing at %q: see /openapi.json", short(r.URL.Path))
 }
 
 // short cuts what a caller chose before it comes back in a message.
@@ -178,7 +178,7 @@ func withStatus(status int, err error) error { return &statusError{status: statu
 // unreadable is the refusal of what cannot be parsed at all.
 func unreadable(location, message string) error {
 	return withStatus(http.StatusBadRequest, &mailroom.Error{
-		Code: mailroom.Invalid, Message: location + " " + message,
+		Code: mailroom.CodeInvalid, Message: location + " " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message}},
 	})
 }

@@ -169,5 +169,5 @@ func (k *keyring) note(ctx context.Context) error {
 }
 
 func errRevoked() error {
-	return mailroom.Errorf(mailroom.Unauthenticated, "the token was revoked")
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, "the token was revoked")
 }

@@ -65,7 +65,7 @@ func (r *rows) ring(t *testing.T) *keyring {
 }
 
 func TestASecretThatIsNotKnownMakesNobodyRead(t *testing.T) {
-	r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+	r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
 	k := r.ring(t)
 	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
 		if g := k.find(secret); g != nil {
@@ -100,7 +100,7 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 		"agents":    {func(t *mailroom.Token) *mailroom.Token { t.Agents = []string{"x"}; return t }, true, true},
 		"name":      {func(t *mailroom.Token) *mailroom.Token { t.Name = "x"; return t }, true, true},
 	} {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
 		k := r.ring(t)
 		g := k.find("hers")
 		changed := *r.list[0]
@@ -108,7 +108,7 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 		if err := k.read(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if ended := g.ctx.Err() != nil; ended != change.ends || ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.Unauthenticated {
+		if ended := g.ctx.Err() != nil; ended != change.ends || ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.CodeUnauthenticated {
 			t.Errorf("%s: the grant has ended: %t (%v), want %t", name, ended, context.Cause(g.ctx), change.ends)
 		}
 		if good := k.find("hers") != nil; good != change.good {
@@ -119,7 +119,7 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 
 func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead)}}
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
 		k := r.ring(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -147,7 +147,7 @@ func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
 
 func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.MayRead), row("bob", "his", mailroom.MayRead)}}
+		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead), row("bob", "his", mailroom.PermissionRead)}}
 		k := r.ring(t)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})

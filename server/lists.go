@@ -87,7 +87,7 @@ func (l list[R, W]) scan(ctx context.Context, s *Server, from int64, want, room 
 	out := part[W]{last: from}
 	who := requestOf(ctx).who
 	size := scanPage
-	if l.match == nil && who.Has(mailroom.MayAdmin) { // who sees nearly all
+	if l.match == nil && who.Has(mailroom.PermissionAdmin) { // who sees nearly all
 		size = want + 1
 	}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {

@@ -20,7 +20,7 @@ const liveDepth = 1024
 
 func (f face) describeStreamAll() {
 	text := &huma.Schema{Type: huma.TypeString}
-	op := f.op(mailroom.MayRead, "GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
+	op := f.op(mailroom.PermissionRead, "GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
 	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
 		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
@@ -46,7 +46,7 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
 	switch {
 	case s.options.Bus == nil:
-		return nil, mailroom.Errorf(mailroom.NotFound, "this server has no stream of everything")
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "this server has no stream of everything")
 	case s.closing.Err() != nil:
 		return nil, errShutdown()
 	}

@@ -40,7 +40,7 @@ func TestTheStreamOfEverythingTellsWhatHappensFromNowOn(t *testing.T) {
 	if delta := `"run":"` + w.Claim.Run + `"`; !strings.HasPrefix(got, "event: delta\ndata: {\"thread\":\"é\",") || !strings.Contains(got, delta) {
 		t.Errorf("got %q, want a delta of the thread é and %s", got, delta)
 	}
-	f.wantCode("a parameter", f.call("GET /v1/stream?after=1", ""), 422, mailroom.Invalid)
+	f.wantCode("a parameter", f.call("GET /v1/stream?after=1", ""), 422, mailroom.CodeInvalid)
 	f.stop()
 	if got := r.block(); got != "" {
 		t.Errorf("at shutdown: %q, want the end", got)
@@ -69,9 +69,9 @@ func TestAReaderOfEverythingThatIsTooSlowIsCutOff(t *testing.T) {
 func TestReadersOfEverythingAreBounded(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
 	f.open(200, "/v1/stream")
-	f.wantCode("one too many", f.call("GET /v1/stream", ""), 429, mailroom.RateLimited)
+	f.wantCode("one too many", f.call("GET /v1/stream", ""), 429, mailroom.CodeRateLimited)
 	without := start(t, func(o *server.Options) { o.Bus = nil })
-	without.wantCode("no bus", without.call("GET /v1/stream", ""), 404, mailroom.NotFound)
+	without.wantCode("no bus", without.call("GET /v1/stream", ""), 404, mailroom.CodeNotFound)
 }
 
 // answered tells when the header of an answer has come.
@@ -126,7 +126,7 @@ func TestClientStreamsEverythingUntilItsCallerHasEnough(t *testing.T) {
 	}()
 	<-came
 	f.stop()
-	if err := <-listening; mailroom.CodeOf(err) != mailroom.Unavailable {
+	if err := <-listening; mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("once the server has gone: %v, want unavailable", err)
 	}
 }

@@ -12,16 +12,16 @@ import (
 
 func (f face) messages() {
 	s := f.server
-	submit := f.op(mailroom.MaySubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
+	submit := f.op(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
 	submit.DefaultStatus = 202
 	handle(f, submit, s.submit)
-	submitTo := f.op(mailroom.MaySubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	submitTo := f.op(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
 	handle(f, submitTo, s.submitTo)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
-	handle(f, f.op(mailroom.MaySubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
-	retract := f.op(mailroom.MaySubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
+	handle(f, f.op(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
+	retract := f.op(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
 	retract.DefaultStatus = 204
 	handle(f, retract, s.retractMessage)
 }
@@ -57,7 +57,7 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
-		if err := who.Need(mailroom.MayDecide); err != nil {
+		if err := who.Need(mailroom.PermissionDecide); err != nil {
 			return nil, err
 		}
 	}
@@ -76,8 +76,8 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 	}
 	sender := who.Name
 	if b.Sender != "" {
-		if !who.Has(mailroom.MayAdmin) {
-			return nil, mailroom.Errorf(mailroom.Forbidden, "sender needs a token with the scope admin")
+		if !who.Has(mailroom.PermissionAdmin) {
+			return nil, mailroom.Errorf(mailroom.CodeForbidden, "sender needs a token with the scope admin")
 		}
 		sender = b.Sender
 	}
@@ -119,13 +119,13 @@ func oneKey(header, field string) (string, error) {
 }
 
 // drafts are the messages of a submit, given as text, parts or messages.
-func drafts(b client.Submit) ([]mailroom.Draft, error) {
+func drafts(b client.Submit) ([]mailroom.NewMessage, error) {
 	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
 		return nil, nil
 	}
 	if b.Messages == nil {
 		parts, err := content("body.", b.Text, b.Parts)
-		return []mailroom.Draft{{Parts: parts}}, err
+		return []mailroom.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
 		return nil, wrong("body.messages", "comes with text or parts: give one of them", nil)
@@ -133,13 +133,13 @@ func drafts(b client.Submit) ([]mailroom.Draft, error) {
 	if len(b.Messages) == 0 {
 		return nil, wrong("body.messages", "is empty", nil)
 	}
-	var out []mailroom.Draft
+	var out []mailroom.NewMessage
 	for i, d := range b.Messages {
 		parts, err := content(fmt.Sprintf("body.messages[%d].", i), d.Text, d.Parts)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, mailroom.Draft{Role: d.Role, Parts: parts, Visibility: d.Visibility})
+		out = append(out, mailroom.NewMessage{Role: d.Role, Parts: parts, Visibility: d.Visibility})
 	}
 	return out, nil
 }
@@ -160,7 +160,7 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 	}
 	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		_, _, err := seeRun(rd, requestOf(ctx).who, run)
-		if mailroom.CodeOf(err) == mailroom.NotFound {
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			err = wrong("body.parent", "names no run", run)
 		}
 		return err

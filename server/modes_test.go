@@ -15,14 +15,14 @@ import (
 
 // park ends the attempt of a claimed run, which waits for all of what it asks.
 // For a child it sends to a thread whose agent nobody serves.
-func (f *fixture) park(w ledger.Work, asks ...mailroom.Ask) {
+func (f *fixture) park(w ledger.Assignment, asks ...mailroom.Ask) {
 	f.t.Helper()
 	wait := &mailroom.Wait{}
 	var step mailroom.Step
 	var rest []mailroom.Ask
 	for _, a := range asks {
 		wait.Names = append(wait.Names, a.Name)
-		if a.Kind != mailroom.Child {
+		if a.Kind != mailroom.TicketChildren {
 			rest = append(rest, a)
 			continue
 		}
@@ -32,12 +32,12 @@ func (f *fixture) park(w ledger.Work, asks ...mailroom.Ask) {
 	}
 	number := w.Run.Step + 1
 	if len(step.Sends) > 0 {
-		if _, err := f.ledger.Append(f.t.Context(), mailroom.Append{Claim: w.Claim, Number: number, Step: step}); err != nil {
+		if _, err := f.ledger.Append(f.t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: number, Step: step}); err != nil {
 			f.t.Fatal(err)
 		}
 		number++
 	}
-	f.settle(mailroom.Settle{Claim: w.Claim, Number: number, Outcome: mailroom.Park, Wait: wait, Asks: rest})
+	f.settle(mailroom.Settle{Claim: w.Claim, Number: number, Outcome: mailroom.OutcomePark, Wait: wait, Asks: rest})
 }
 
 func (f *fixture) settle(s mailroom.Settle) {
@@ -49,7 +49,7 @@ func (f *fixture) settle(s mailroom.Settle) {
 
 func askFor(kind mailroom.TicketKind) mailroom.Ask {
 	a := mailroom.Ask{Name: "q", Kind: kind, Prompt: "May I?"}
-	if kind == mailroom.Timer {
+	if kind == mailroom.TicketTimer {
 		a.After = time.Hour
 	}
 	return a
@@ -61,7 +61,7 @@ type situation struct {
 	f               *fixture
 	thread          string
 	current, queued string
-	held            *ledger.Work // the claim of the current run while it is running
+	held            *ledger.Assignment // the claim of the current run while it is running
 }
 
 // stateOf brings a new thread into a state, with or without a run in its queue.
@@ -100,7 +100,7 @@ func (s *situation) leave(t *testing.T) {
 	t.Helper()
 	s.f.call("POST /v1/threads/"+s.thread+"/interrupt", "")
 	if s.held != nil {
-		s.f.end(*s.held, mailroom.Release, "")
+		s.f.end(*s.held, mailroom.OutcomeRelease, "")
 	}
 	if got := ask[client.Thread](s.f, "GET /v1/threads/"+s.thread, ""); got.Status != client.ThreadIdle {
 		t.Errorf("interrupted, and the thread is still %s", got.Status)
@@ -113,7 +113,7 @@ func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 	t.Helper()
 	a := s.f.call("POST /v1/threads/"+s.thread+"/messages", fmt.Sprintf(`{"text":"new","mode":%q}`, mode))
 	if a.status == 409 {
-		if p := a.problem(t); p.Code != mailroom.Busy {
+		if p := a.problem(t); p.Code != mailroom.CodeBusy {
 			t.Errorf("refused as %s, want busy", p.Code)
 		}
 		return "409"
@@ -124,7 +124,7 @@ func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 	}
 	var words []string
 	if s.queued != "" {
-		gone := s.status(s.queued) == mailroom.Cancelled
+		gone := s.status(s.queued) == mailroom.StatusCancelled
 		if listed := slices.Equal(out.Superseded, []string{s.queued}); listed != gone {
 			t.Errorf("superseded %v, but the queued run %s is %s", out.Superseded, s.queued, s.status(s.queued))
 		}
@@ -133,12 +133,12 @@ func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 		}
 	}
 	if out.Stopping != nil {
-		if *out.Stopping != s.current || s.status(s.current) != mailroom.Running {
+		if *out.Stopping != s.current || s.status(s.current) != mailroom.StatusRunning {
 			t.Errorf("stopping %s, which is %s", *out.Stopping, s.status(*out.Stopping))
 		}
 		words = append(words, "asks to stop")
 	}
-	if s.current != "" && s.status(s.current) == mailroom.Cancelled {
+	if s.current != "" && s.status(s.current) == mailroom.StatusCancelled {
 		words = append(words, "cancels it")
 	}
 	words = append(words, s.disposition(out, len(words))...)
@@ -147,19 +147,19 @@ func (s *situation) send(t *testing.T, mode mailroom.Mode) string {
 
 func (s *situation) disposition(out mailroom.Submitted, said int) []string {
 	switch out.Disposition {
-	case mailroom.WasSteered, mailroom.WasResumed:
+	case mailroom.DispositionSteered, mailroom.DispositionResumed:
 		if out.Run != s.current {
 			return []string{"went to another run"}
 		}
 		return []string{string(out.Disposition)}
-	case mailroom.WasCollected:
+	case mailroom.DispositionCollected:
 		if out.Run != s.queued {
 			return []string{"joined another run"}
 		}
 		return []string{"joins"}
 	}
 	switch {
-	case out.Run == s.current || out.Run == s.queued || s.status(out.Run) != mailroom.Queued:
+	case out.Run == s.current || out.Run == s.queued || s.status(out.Run) != mailroom.StatusQueued:
 		return []string{"made no run"}
 	case said > 0:
 		return nil
@@ -181,7 +181,7 @@ func (s *situation) tickets() []string {
 		return []string{"tickets void"}
 	case state == mailroom.TicketDecided:
 		return []string{"answered"}
-	case s.status(s.current) == mailroom.Queued:
+	case s.status(s.current) == mailroom.StatusQueued:
 		return []string{"tickets stay open"}
 	}
 	return nil
@@ -263,7 +263,7 @@ func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
 	s := start(t).stateOf(t, "t", "waits for approval", false)
 	steered := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"mind the gap","mode":"steer"}`)
 	path := "GET /v1/threads/t/messages/" + steered.Message
-	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.Accepted {
+	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageAccepted {
 		t.Errorf("while it waits the message is %s, want accepted", got.State)
 	}
 	ticket := ask[client.Page[client.Ticket]](s.f, "GET /v1/tickets?q=state:open", "").Items[0]
@@ -272,7 +272,7 @@ func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
 	if _, err := s.f.ledger.Steered(t.Context(), w.Claim); err != nil {
 		t.Fatal(err)
 	}
-	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.Read || w.Claim.Run != s.current {
+	if got := ask[mailroom.Message](s.f, path, ""); got.State != mailroom.MessageRead || w.Claim.Run != s.current {
 		t.Errorf("once run %s goes on the message is %s, want read", w.Claim.Run, got.State)
 	}
 }
@@ -280,7 +280,7 @@ func TestAMessageSteeredIntoAWaitIsReadWhenTheRunGoesOn(t *testing.T) {
 func TestAnUnstartedRunIsJoinedByItsOwnAgentOnly(t *testing.T) {
 	s := start(t).stateOf(t, "t", "running", true)
 	got := ask[mailroom.Submitted](s.f, "POST /v1/threads/t/messages", `{"text":"new","mode":"collect","agent":"codex"}`)
-	if got.Disposition != mailroom.WasQueued || got.Run == s.queued {
+	if got.Disposition != mailroom.DispositionQueued || got.Run == s.queued {
 		t.Errorf("a collect for another agent was %s, want queued", got.Disposition)
 	}
 }

@@ -30,7 +30,7 @@ func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]client.Run, error) {
 func claims(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
 	var threads []string
 	for _, r := range rows {
-		if r.Status == mailroom.Running {
+		if r.Status == mailroom.StatusRunning {
 			threads = append(threads, r.Thread)
 		}
 	}
@@ -89,7 +89,7 @@ func showRun(r *mailroom.Run) client.Run {
 }
 
 func showWait(r *mailroom.Run) *client.Wait {
-	if r.Wait == nil || r.Status != mailroom.Waiting {
+	if r.Wait == nil || r.Status != mailroom.StatusWaiting {
 		return nil
 	}
 	out := &client.Wait{Tickets: []string{}, Until: "all"}
@@ -160,11 +160,11 @@ func showThread(rd mailroom.Reader, t *mailroom.Thread) (client.Thread, error) {
 }
 
 func countQueued(rd mailroom.Reader, thread string) (int, error) {
-	queued, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
+	queued, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
 	if err != nil {
 		return 0, err
 	}
-	held, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.HeldRuns})
+	held, err := rd.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsScheduled})
 	return queued.Sum() + held.Sum(), err
 }
 
@@ -180,7 +180,7 @@ func threadStatus(rd mailroom.Reader, t *mailroom.Thread, queued int) (string, e
 		return client.ThreadIdle, nil
 	}
 	current, err := rd.Runs(mailroom.RunQuery{IDs: []string{t.Current}})
-	if err == nil && len(current) == 1 && current[0].Status == mailroom.Waiting {
+	if err == nil && len(current) == 1 && current[0].Status == mailroom.StatusWaiting {
 		return client.ThreadWaiting, nil
 	}
 	return client.ThreadQueued, err

@@ -96,10 +96,10 @@ func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
 	if out.failed == nil && p != http.ErrAbortHandler {
 		q.cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		if out.status == 0 {
-			s.refuse(out, r, &mailroom.Error{Code: mailroom.Internal, Message: "panic", Cause: q.cause})
+			s.refuse(out, r, &mailroom.Error{Code: mailroom.CodeInternal, Message: "panic", Cause: q.cause})
 			return false
 		}
-		q.code = mailroom.Internal
+		q.code = mailroom.CodeInternal
 	}
 	return true
 }
@@ -123,9 +123,9 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	}
 	level := slog.LevelInfo
 	switch {
-	case q.code == mailroom.Internal:
+	case q.code == mailroom.CodeInternal:
 		level = slog.LevelError
-	case q.code == mailroom.Unavailable:
+	case q.code == mailroom.CodeUnavailable:
 		level = slog.LevelWarn
 	}
 	if q.cause != nil && level > slog.LevelInfo {

@@ -21,7 +21,7 @@ func (s *Server) paced(_ *response, r *http.Request) error {
 		return nil
 	}
 	switch need := s.mux.needs[q.route]; need {
-	case anybody, inFrames, requests, mailroom.MayWork: // nobody's yet, or counted with what it asks for
+	case anybody, inFrames, requests, mailroom.PermissionWork: // nobody's yet, or counted with what it asks for
 		return nil
 	}
 	wait := s.paces.wait(q.who.Name, time.Now())
@@ -29,7 +29,7 @@ func (s *Server) paced(_ *response, r *http.Request) error {
 		return nil
 	}
 	return &mailroom.Error{
-		Code: mailroom.RateLimited, RetryAfter: wait,
+		Code: mailroom.CodeRateLimited, RetryAfter: wait,
 		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(s.paces.every)),
 	}
 }

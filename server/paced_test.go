@@ -23,13 +23,13 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 		t.Fatalf("the third one, in a frame: %s", got)
 	}
 	p.say(`{"op":"submit","id":2,"thread":"t","text":"a"}`)
-	if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
+	if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter < 900 || got.RetryAfter > 1000 {
 		t.Errorf("one too many, in a frame: %s, after %d s; want rate_limited and almost 1,000 s", got, got.RetryAfter)
 	}
 	before := f.written()
 	for _, route := range submits {
 		a := f.call(route, `{"text":"a"}`)
-		f.wantCode(route, a, 429, mailroom.RateLimited)
+		f.wantCode(route, a, 429, mailroom.CodeRateLimited)
 		if got := a.header.Get("Retry-After"); len(got) < 3 {
 			t.Errorf("%s: Retry-After %q, want almost 1,000", route, got)
 		}
@@ -41,18 +41,18 @@ func TestSubmitsArePacedByTheirTokenOverEveryFace(t *testing.T) {
 		"POST /v1/threads/t/interrupt", "PATCH /v1/threads/t", "DELETE /v1/threads/t", "POST /v1/runs/x/cancel", "POST /v1/reservations",
 		"POST /v1/notifications/take", "POST /v1/tickets/x", "POST /v1/tokens",
 	} {
-		f.wantCode(route, f.call(route, `{}`), 429, mailroom.RateLimited)
+		f.wantCode(route, f.call(route, `{}`), 429, mailroom.CodeRateLimited)
 	}
 	for _, frame := range []string{`{"op":"interrupt","id":3,"thread":"t"}`, `{"op":"cancel","id":4,"run":"x"}`} {
 		p.say("%s", frame)
-		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited {
+		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited {
 			t.Errorf("%s: %s, want rate_limited", frame, got)
 		}
 	}
 	if a := f.call("GET /v1/threads/t/messages", ""); a.status != 200 {
 		t.Errorf("a read: %d %s, want 200: it writes nothing", a.status, a.body)
 	}
-	f.wantCode("a worker's call", f.call("POST /v1/claims/x/settle", `{}`), 422, mailroom.Invalid)
+	f.wantCode("a worker's call", f.call("POST /v1/claims/x/settle", `{}`), 422, mailroom.CodeInvalid)
 }
 
 func TestSocketsOfATokenAreCounted(t *testing.T) {
@@ -62,7 +62,7 @@ func TestSocketsOfATokenAreCounted(t *testing.T) {
 	first.want("pong 1")
 	for _, p := range []*peer{f.join(), f.dial()} { // whichever way the token comes
 		p.say(`{"op":"auth","id":2,"token":%q}`, token)
-		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.RateLimited || got.RetryAfter == 0 {
+		if got := p.hear(); got.Op != "error" || got.Error.Code != mailroom.CodeRateLimited || got.RetryAfter == 0 {
 			t.Errorf("one too many: %s, want rate_limited", got)
 		}
 		if end := p.closed(); end.Code != websocket.StatusTryAgainLater {

@@ -17,9 +17,9 @@ type Pairings interface {
 // pairings registers what lets people in.
 func (f face) pairings() {
 	s := f.server
-	handle(f, f.op(mailroom.MayAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
-	handle(f, f.op(mailroom.MayAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
-	ending := f.op(mailroom.MayAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
+	handle(f, f.op(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
+	handle(f, f.op(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
+	ending := f.op(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
 	ending.DefaultStatus = 204
 	handle(f, ending, s.revokePairing)
 }
@@ -57,5 +57,5 @@ func (s *Server) revokePairing(ctx context.Context, in *revokePairingInput) (*no
 }
 
 func noPairings() error {
-	return mailroom.Errorf(mailroom.NotFound, "this server has no channel of a chat platform")
+	return mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
 }

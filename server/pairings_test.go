@@ -25,7 +25,7 @@ func (p *pairings) All(context.Context) ([]client.Pairing, error) { return p.all
 func (p *pairings) Approve(_ context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
 	p.approved, p.by = append(p.approved, in), by
 	if in.Code != "CODE" {
-		return client.Pairing{}, mailroom.Errorf(mailroom.NotFound, "no such code")
+		return client.Pairing{}, mailroom.Errorf(mailroom.CodeNotFound, "no such code")
 	}
 	return p.all[0], nil
 }
@@ -49,10 +49,10 @@ func TestPeopleAreLetInByTheirCode(t *testing.T) {
 	if diff := cmp.Diff([]client.ApprovePairing{in}, p.approved); diff != "" || p.by != mailroom.Operator {
 		t.Errorf("by %q: %s", p.by, diff)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.NotFound {
+	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "other"}); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a wrong code: %v", err)
 	}
-	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.Invalid {
+	if _, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("no code: %v", err)
 	}
 	if err := f.client.RevokePairing(t.Context(), "tg", "@u:example.org/x"); err != nil {
@@ -70,7 +70,7 @@ func TestAServerWithoutChatsLetsNobodyIn(t *testing.T) {
 	}
 	_, err := f.client.ApprovePairing(t.Context(), client.ApprovePairing{Code: "CODE"})
 	for what, err := range map[string]error{"approve": err, "revoke": f.client.RevokePairing(t.Context(), "tg", "u")} {
-		if mailroom.CodeOf(err) != mailroom.NotFound {
+		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -44,15 +44,15 @@ func (s *Server) problemFor(ctx context.Context, err error) *problem {
 	switch {
 	case ok:
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		e = &mailroom.Error{Code: mailroom.Unavailable, Message: "the request ended before its outcome was known", Cause: err}
+		e = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the request ended before its outcome was known", Cause: err}
 	default:
-		e = &mailroom.Error{Code: mailroom.Internal, Message: "internal", Cause: err}
+		e = &mailroom.Error{Code: mailroom.CodeInternal, Message: "internal", Cause: err}
 	}
 	p := &problem{Problem: client.NewProblem(e)}
 	if status, ok := statusOf(err); ok {
 		p.Status, p.Title = status, http.StatusText(status)
 	}
-	if p.Code == mailroom.RateLimited || p.Code == mailroom.Unavailable {
+	if p.Code == mailroom.CodeRateLimited || p.Code == mailroom.CodeUnavailable {
 		p.retryAfter = max(1, int(math.Ceil(min(e.RetryAfter, 24*time.Hour).Seconds())))
 	}
 	q := requestOf(ctx)
@@ -166,7 +166,7 @@ func within(prefix string, err error) error {
 // oversize is a refusal of one part of a request that is larger than it may be.
 func oversize(location, message string) error {
 	return &mailroom.Error{
-		Code: mailroom.TooLarge, Message: location + ": " + message,
+		Code: mailroom.CodeTooLarge, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message}},
 	}
 }
@@ -174,7 +174,7 @@ func oversize(location, message string) error {
 // wrong is a refusal of one part of a request.
 func wrong(location, message string, value any) error {
 	return &mailroom.Error{
-		Code: mailroom.Invalid, Message: location + ": " + message,
+		Code: mailroom.CodeInvalid, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},
 	}
 }

@@ -26,23 +26,23 @@ type Projects interface {
 
 func (f face) projects() {
 	s := f.server
-	taking := f.op(mailroom.MaySubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
+	taking := f.op(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
 	taking.DefaultStatus = 201
 	taking.Description = "A name that another agent holds is a conflict, whose held tells who and until when."
 	handle(f, taking, s.reserve)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
-	ending := f.op(mailroom.MaySubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
+	ending := f.op(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
 	ending.DefaultStatus = 204
 	handle(f, ending, s.release)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
 
-	telling := f.op(mailroom.MaySubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
+	telling := f.op(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
 	telling.DefaultStatus = 201
 	handle(f, telling, s.notify)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
-	reading := f.op(mailroom.MaySubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
+	reading := f.op(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
 	reading.DefaultStatus = 204
 	handle(f, reading, s.acknowledge)
 }

@@ -23,8 +23,8 @@ func TestReservationsOverTheWire(t *testing.T) {
 		t.Errorf("it holds for %v", left)
 	}
 	_, err = f.client.Reserve(ctx, client.Reserve{Project: "p", Names: []string{"src/main.go"}, Holder: "y"})
-	held, ok := errors.AsType[*mailroom.Held](err)
-	if mailroom.CodeOf(err) != mailroom.Conflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
+	held, ok := errors.AsType[*mailroom.ReservedError](err)
+	if mailroom.CodeOf(err) != mailroom.CodeConflict || !ok || held.By[0].Holder != "x" || !held.By[0].ExpiresAt.Equal(out.Granted[0].ExpiresAt) {
 		t.Errorf("refused with %v, held by %+v", err, held)
 	}
 	if !strings.Contains(err.Error(), "src/** is reserved by x until ") {
@@ -41,7 +41,7 @@ func TestReservationsOverTheWire(t *testing.T) {
 	if err := f.client.Release(ctx, out.Granted[1].ID, false); err != nil {
 		t.Error(err)
 	}
-	if err := f.client.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.NotFound {
+	if err := f.client.Release(ctx, out.Granted[1].ID, false); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("released twice: %v", err)
 	}
 	ended, err := f.client.ReleaseNames(ctx, client.ReleaseNames{Project: "p", Holder: "x", Names: []string{"src/**", "never"}})
@@ -73,7 +73,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 			t.Errorf("notified %+v, %v", out, err)
 		}
 	}
-	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`, "Idempotency-Key: other"), 422, mailroom.Invalid)
+	f.wantCode("two keys", f.call("POST /v1/notifications", `{"from":"x","event":"built","key":"k"}`, "Idempotency-Key: other"), 422, mailroom.CodeInvalid)
 	seen, err := f.client.Notifications(ctx, "", "y", 0)
 	if err != nil || len(seen) != 1 || seen[0].From != "x" || seen[0].Event != "built" || string(seen[0].Data) != `{"ok":true}` {
 		t.Errorf("seen %+v, %v", seen, err)
@@ -84,7 +84,7 @@ func TestNotificationsOverTheWire(t *testing.T) {
 	if got := take("y"); len(got) != 0 {
 		t.Errorf("what was acknowledged comes again: %+v", got)
 	}
-	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.Invalid {
+	if err := f.client.Acknowledge(ctx, client.Acknowledge{Agent: "y", Seqs: []int64{7}}); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("acknowledged what is not there: %v", err)
 	}
 	// The log of the project is that of a thread.
@@ -100,7 +100,7 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 	eve := f.as(f.token("eve", "", but("")...))
 	out := ask[client.Reserved](ann, "POST /v1/reservations", `{"project":"p","names":["a"],"holder":"x"}`)
 	ask[client.Notified](ann, "POST /v1/notifications", `{"project":"p","from":"x","event":"e","to":["y"]}`)
-	bob := f.as(f.token("bob", "project:p", mailroom.MayRead, mailroom.MaySubmit))
+	bob := f.as(f.token("bob", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	before := f.written()
 	for route, body := range map[string]string{
 		"POST /v1/reservations":                                 `{"project":"p","names":["b"],"holder":"e"}`,
@@ -129,8 +129,8 @@ func TestAProjectIsForWhoMayEnterIt(t *testing.T) {
 	if after := f.written(); after != before {
 		t.Errorf("what was refused changed\n%s to\n%s", before, after)
 	}
-	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403, mailroom.Forbidden)
-	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403, mailroom.Forbidden)
+	f.wantCode("another token's", bob.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""), 403, mailroom.CodeForbidden)
+	f.wantCode("an admin without force", f.call("DELETE /v1/reservations/"+out.Granted[0].ID, ""), 403, mailroom.CodeForbidden)
 	if got := f.call("DELETE /v1/reservations/"+out.Granted[0].ID+"?force=true", ""); got.status != 204 {
 		t.Errorf("an admin with force: %d %s", got.status, got.body)
 	}
@@ -156,7 +156,7 @@ func badProjects() []badInput {
 
 func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	f := start(t)
-	ann := f.as(f.token("ann", "project:p", mailroom.MayRead, mailroom.MaySubmit))
+	ann := f.as(f.token("ann", "project:p", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	if _, err := f.client.SetQuotas(t.Context(), "ann", mailroom.Quotas{mailroom.QuotaNotifications: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestUnreadNotificationsAreAQuota(t *testing.T) {
 	}
 	a := tell()
 	p := a.problem(t)
-	if a.status != 403 || p.Code != mailroom.QuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this is for 2 inboxes") {
+	if a.status != 403 || p.Code != mailroom.CodeQuotaExceeded || !strings.Contains(p.Detail, "ann has 2 of 3 unread notifications, and this is for 2 inboxes") {
 		t.Errorf("%d %s, want 403 with limit and use", a.status, a.body)
 	}
 	tokens, err := f.client.Tokens(t.Context())

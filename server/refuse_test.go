@@ -235,7 +235,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 			}
 		}
 		a := f.call(route, body)
-		if p := a.problem(t); p.Code != mailroom.NotFound || a.status != 404 {
+		if p := a.problem(t); p.Code != mailroom.CodeNotFound || a.status != 404 {
 			t.Errorf("%s: %d %s, want 404 not_found", route, a.status, a.body)
 		}
 	}
@@ -254,7 +254,7 @@ func TestWrongMethodIsAProblemThatNamesTheRightOnes(t *testing.T) {
 		"POST /v1/threads/t/stream": "GET, HEAD",
 	} {
 		a := f.call(route, "")
-		if p := a.problem(t); a.status != 405 || p.Code != mailroom.Invalid || a.header.Get("Allow") != allow {
+		if p := a.problem(t); a.status != 405 || p.Code != mailroom.CodeInvalid || a.header.Get("Allow") != allow {
 			t.Errorf("%s: %d, Allow %q, %s; want 405 invalid, Allow %q", route, a.status, a.header.Get("Allow"), a.body, allow)
 		}
 	}
@@ -267,7 +267,7 @@ func TestOnlyTheTokenInItsHeaderOpens(t *testing.T) {
 	} {
 		for _, route := range []string{"GET /v1/threads", "GET /v1/nothing", "POST /v1/messages?token=" + token, "GET /v1/threads/t/stream"} {
 			a := f.call(route, "", "Authorization: "+auth)
-			if p := a.problem(t); a.status != 401 || p.Code != mailroom.Unauthenticated || a.header.Get("WWW-Authenticate") != "Bearer" {
+			if p := a.problem(t); a.status != 401 || p.Code != mailroom.CodeUnauthenticated || a.header.Get("WWW-Authenticate") != "Bearer" {
 				t.Errorf("%q %s: %d %s, want 401 unauthenticated", auth, route, a.status, a.body)
 			}
 		}
@@ -320,7 +320,7 @@ func TestForeignHostsAndOriginsAreForbidden(t *testing.T) {
 		if a.status != tc.want {
 			t.Errorf("%s %v: %d %s, want %d", tc.route, tc.headers, a.status, a.body, tc.want)
 		}
-		if tc.want == 403 && a.problem(t).Code != mailroom.Forbidden {
+		if tc.want == 403 && a.problem(t).Code != mailroom.CodeForbidden {
 			t.Errorf("%s %v: %s, want the code forbidden", tc.route, tc.headers, a.body)
 		}
 	}
@@ -334,7 +334,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 	before := f.written()
 	a := f.call("POST /v1/messages", fits+" ")
-	if p := a.problem(t); a.status != 413 || p.Code != mailroom.TooLarge {
+	if p := a.problem(t); a.status != 413 || p.Code != mailroom.CodeTooLarge {
 		t.Errorf("one byte more: %d %s, want 413 too_large", a.status, a.body)
 	}
 	// Without a length, the server finds out while it reads.
@@ -373,11 +373,11 @@ func (s *stub) Submit(context.Context, mailroom.Submit) (mailroom.Submitted, err
 func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 	s := &stub{}
 	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
-	once := client.New(f.url, token, client.WithTries(1), client.WithHTTPClient(&http.Client{Transport: f.http}))
+	once := client.New(f.url, token, client.WithMaxAttempts(1), client.WithHTTPClient(&http.Client{Transport: f.http}))
 	for code, want := range map[mailroom.Code]int{
-		mailroom.Invalid: 422, mailroom.Unauthenticated: 401, mailroom.Forbidden: 403, mailroom.NotFound: 404,
-		mailroom.Conflict: 409, mailroom.Busy: 409, mailroom.LeaseLost: 409, mailroom.Gone: 410,
-		mailroom.TooLarge: 413, mailroom.RateLimited: 429, mailroom.Internal: 500, mailroom.Unavailable: 503,
+		mailroom.CodeInvalid: 422, mailroom.CodeUnauthenticated: 401, mailroom.CodeForbidden: 403, mailroom.CodeNotFound: 404,
+		mailroom.CodeConflict: 409, mailroom.CodeBusy: 409, mailroom.CodeLeaseLost: 409, mailroom.CodeGone: 410,
+		mailroom.CodeTooLarge: 413, mailroom.CodeRateLimited: 429, mailroom.CodeInternal: 500, mailroom.CodeUnavailable: 503,
 	} {
 		s.err = &mailroom.Error{
 			Code: code, Message: "because of", RetryAfter: 1500 * time.Millisecond, Cause: fmt.Errorf("a secret"),
@@ -392,7 +392,7 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 			t.Errorf("%s: the cause came out: %s", code, a.body)
 		}
 		retry := ""
-		if code == mailroom.RateLimited || code == mailroom.Unavailable {
+		if code == mailroom.CodeRateLimited || code == mailroom.CodeUnavailable {
 			retry = "2"
 		}
 		if got := a.header.Get("Retry-After"); got != retry {
@@ -402,7 +402,7 @@ func TestEveryCodeHasItsStatusAndComesBackAsItself(t *testing.T) {
 		if got := mailroom.CodeOf(err); got != code {
 			t.Errorf("%s came back from the client as %s: %v", code, got, err)
 		}
-		if code != mailroom.Internal && (p.Detail != "because of" || p.Errors[0].Location != "body.text") {
+		if code != mailroom.CodeInternal && (p.Detail != "because of" || p.Errors[0].Location != "body.text") {
 			t.Errorf("%s: %s", code, a.body)
 		}
 	}
@@ -423,7 +423,7 @@ func TestAPanicIsInternalAndItsStackIsLogged(t *testing.T) {
 	s := &stub{panic: true, err: fmt.Errorf("index out of luck")}
 	f := start(t, func(o *server.Options) { s.Ledger = o.Ledger; o.Ledger = s })
 	a := f.call("POST /v1/messages", `{"text":"a"}`)
-	if p := a.problem(t); a.status != 500 || p.Code != mailroom.Internal || strings.Contains(a.body, "luck") {
+	if p := a.problem(t); a.status != 500 || p.Code != mailroom.CodeInternal || strings.Contains(a.body, "luck") {
 		t.Errorf("got %d %s, want a plain 500", a.status, a.body)
 	}
 	f.stopped()

@@ -53,7 +53,7 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 					mu.Lock()
 					retried++
 					mu.Unlock()
-				case mailroom.Conflict, mailroom.NotFound: // it has changed meanwhile
+				case mailroom.CodeConflict, mailroom.CodeNotFound: // it has changed meanwhile
 				default:
 					return err
 				}
@@ -82,7 +82,7 @@ func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []r
 	if q.From, err = place.parse(s, who, in.Cursor); err != nil {
 		return nil, nil, wrong("body.cursor", "is not the next of a retry", in.Cursor)
 	}
-	ended := []mailroom.Status{mailroom.Failed, mailroom.Cancelled}
+	ended := []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}
 	switch {
 	case q.Parent != "" || q.Thread != "": // their runs are looked at one by one
 	case len(q.Statuses) == 0:

@@ -21,8 +21,8 @@ func (f *fixture) fail(thread, submit, why string) string {
 	run := ask[mailroom.Submitted](f, "POST /v1/threads/"+thread+"/messages", submit).Run
 	w := f.claim()
 	f.settle(mailroom.Settle{
-		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.Fail,
-		Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New(why)},
+		Claim: w.Claim, Number: w.Run.Step + 1, Outcome: mailroom.OutcomeFail,
+		Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New(why)},
 	})
 	return run
 }
@@ -107,7 +107,7 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 	places := map[string][]int64{}
 	for _, id := range want {
 		r := ask[client.Run](f, "GET /v1/runs/"+id, "")
-		if r.Status != mailroom.Queued || r.Attempt != 1 || r.Failures != 0 {
+		if r.Status != mailroom.StatusQueued || r.Attempt != 1 || r.Failures != 0 {
 			t.Errorf("retried: %+v", r)
 		}
 		places[r.Thread] = append(places[r.Thread], r.Place)
@@ -117,7 +117,7 @@ func TestDeadLettersAreRetriedByAFilterAfterADryRun(t *testing.T) {
 			t.Errorf("the runs of %s were retried out of their order: places %v", thread, p)
 		}
 	}
-	if r := ask[client.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.Failed {
+	if r := ask[client.Run](f, "GET /v1/runs/"+other, ""); r.Status != mailroom.StatusFailed {
 		t.Errorf("a run with another error is %s, want failed", r.Status)
 	}
 	for _, all := range []string{"thread:*", "status:failed"} {
@@ -148,7 +148,7 @@ func (c changed) Retry(ctx context.Context, in mailroom.Retry) (*mailroom.Run, e
 
 func TestARetryOfManyGoesOnBehindWhatHasChanged(t *testing.T) {
 	var run string
-	for code, status := range map[mailroom.Code]int{mailroom.Conflict: 200, mailroom.NotFound: 200, mailroom.Unavailable: 503} {
+	for code, status := range map[mailroom.Code]int{mailroom.CodeConflict: 200, mailroom.CodeNotFound: 200, mailroom.CodeUnavailable: 503} {
 		f := start(t, func(o *server.Options) { o.Ledger = changed{o.Ledger, &run, code} })
 		run = f.fail("t", `{"text":"x"}`, "no")
 		f.fail("t", `{"text":"x"}`, "no")
@@ -176,20 +176,20 @@ func TestCancelWithChildrenEndsOpenDescendants(t *testing.T) {
 
 	lone := send("d", child)
 	f.call("POST /v1/runs/"+child+"/cancel", `{"children":false}`)
-	if status(child) != mailroom.Cancelled || status(grandchild) != mailroom.Queued {
+	if status(child) != mailroom.StatusCancelled || status(grandchild) != mailroom.StatusQueued {
 		t.Errorf("without children: the run is %s, its child %s", status(child), status(grandchild))
 	}
 	f.call("POST /v1/runs/"+child+"/retry", "")
 	got, err := f.client.CancelTree(t.Context(), parent)
-	if err != nil || got.Status != mailroom.Cancelled {
+	if err != nil || got.Status != mailroom.StatusCancelled {
 		t.Fatalf("cancelled: %+v, %v", got, err)
 	}
 	for _, run := range []string{parent, child, grandchild, lone} {
-		if status(run) != mailroom.Cancelled {
+		if status(run) != mailroom.StatusCancelled {
 			t.Errorf("with children, and a descendant is %s", status(run))
 		}
 	}
-	if status(other) != mailroom.Queued {
+	if status(other) != mailroom.StatusQueued {
 		t.Errorf("a run that descends from nobody is %s", status(other))
 	}
 }
@@ -201,7 +201,7 @@ func TestUsageAndProgressAreShown(t *testing.T) {
 	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Usage != nil || got.Progress != 0 {
 		t.Errorf("before a step: %+v, %v", got.Usage, got.Progress)
 	}
-	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Name: "think", Progress: 0.5, Usage: mailroom.Usage{InputTokens: 7, CostUSD: 0.5},
 	}})
 	if err != nil {
@@ -225,11 +225,11 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 	if a := patch("other", "new"); a.status != 200 {
 		t.Errorf("to a thread that is not there yet: %d %s", a.status, a.body)
 	}
-	f.wantCode("to itself", patch("far", "far"), 422, mailroom.Invalid)
-	f.wantCode("to no id", patch("far", "a/b"), 422, mailroom.Invalid)
-	f.wantCode("of a delivery thread", patch("out", "far"), 409, mailroom.Conflict)
-	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.Conflict)
-	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.NotFound)
+	f.wantCode("to itself", patch("far", "far"), 422, mailroom.CodeInvalid)
+	f.wantCode("to no id", patch("far", "a/b"), 422, mailroom.CodeInvalid)
+	f.wantCode("of a delivery thread", patch("out", "far"), 409, mailroom.CodeConflict)
+	f.wantCode("to one that delivers itself", patch("far", "chat"), 409, mailroom.CodeConflict)
+	f.wantCode("of no thread", patch("none", "far"), 404, mailroom.CodeNotFound)
 	if got := ask[client.Thread](f, "PATCH /v1/threads/chat", `{"deliver_to":""}`); got.DeliverTo != nil {
 		t.Errorf("taken back, and it delivers to %s", *got.DeliverTo)
 	}
@@ -237,7 +237,7 @@ func TestADeliveryThreadHasNoDeliverTo(t *testing.T) {
 		t.Errorf("once nobody delivers to it: %d %s", a.status, a.body)
 	}
 	for range 3 {
-		f.end(f.claim(), mailroom.Complete, "a reply")
+		f.end(f.claim(), mailroom.OutcomeComplete, "a reply")
 	}
 	page, err := f.client.Messages(t.Context(), "far", client.MessagesQuery{All: true})
 	if err != nil || len(page.Items) < 2 {

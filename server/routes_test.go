@@ -11,7 +11,7 @@ import (
 func TestARouteThatNamesNoScopeKeepsTheServerFromStarting(t *testing.T) {
 	serve := func(http.ResponseWriter, *http.Request) {}
 	m := newRoutes()
-	m.need("GET /named", mailroom.MayRead)
+	m.need("GET /named", mailroom.PermissionRead)
 	m.HandleFunc("GET /named", serve)
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten names no scope") {

@@ -15,21 +15,21 @@ import (
 
 func (f face) runs() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
-	cancel := f.op(mailroom.MaySubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
+	cancel := f.op(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
 	cancel.Responses["202"] = f.answer(reflect.TypeFor[client.Run](), "It was asked to stop.")
 	handle(f, cancel, s.cancelRun)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
 	return []filter.Key{
 		{Name: "status", Values: []string{
-			string(mailroom.Queued), string(mailroom.Running), string(mailroom.Waiting),
-			string(mailroom.Completed), string(mailroom.Failed), string(mailroom.Cancelled),
+			string(mailroom.StatusQueued), string(mailroom.StatusRunning), string(mailroom.StatusWaiting),
+			string(mailroom.StatusCompleted), string(mailroom.StatusFailed), string(mailroom.StatusCancelled),
 		}},
 		{Name: "agent"}, {Name: "thread"}, {Name: "parent"}, {Name: "class"}, {Name: "reason"},
 		{Name: "error", Kind: filter.Text}, {Name: "key"}, {Name: "mode"}, {Name: "via"},
@@ -50,7 +50,7 @@ func runsLike(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
 		return f, q, within(at, err)
 	}
-	if ok && status != string(mailroom.Completed) { // completed runs are most of all runs
+	if ok && status != string(mailroom.StatusCompleted) { // completed runs are most of all runs
 		q.Statuses = []mailroom.Status{mailroom.Status(status)}
 		return f, q, within(at, err)
 	}
@@ -174,7 +174,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
 	err = s.options.Streams.Follow(following, stream.Query{
-		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq}, Until: stream.Waiting,
+		Thread: run.Thread, Key: thread.Key, Run: run.ID, After: stream.Cursor{Seq: thread.LastSeq}, Until: stream.UntilWaiting,
 	}, func(stream.Event) error { return nil })
 	if err != nil && (ctx.Err() != nil || following.Err() == nil) {
 		return nil, err

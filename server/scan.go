@@ -20,7 +20,7 @@ const (
 )
 
 // CheckJSON refuses a body that is not one JSON value in UTF-8, has a member
-// twice, or exceeds the limits on depth and number of values. It is for a [Face]
+// twice, or exceeds the limits on depth and number of values. It is for a [Protocol]
 // that is Open and so receives its body unchecked.
 func CheckJSON(raw []byte) error { return checkJSON(raw, true) }
 
@@ -69,7 +69,7 @@ type level struct {
 // below it are the caller's own.
 func (s *scan) value(depth int, free bool) error {
 	if s.values++; s.values > maxValues {
-		return mailroom.Errorf(mailroom.TooLarge, "the body has more than %d values", maxValues)
+		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", maxValues)
 	}
 	s.space()
 	if s.at == len(s.raw) {
@@ -112,7 +112,7 @@ func (s *scan) object(depth int, free bool) error {
 		case err != nil:
 			return s.malformed()
 		case n == maxMembers:
-			return mailroom.Errorf(mailroom.TooLarge, "an object in the body has more than %d members", maxMembers)
+			return mailroom.Errorf(mailroom.CodeTooLarge, "an object in the body has more than %d members", maxMembers)
 		case !names.add(name):
 			return wrong(s.place(depth), "comes twice", nil)
 		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":

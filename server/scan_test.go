@@ -71,7 +71,7 @@ func TestABodyHasSoManyValuesAndMembers(t *testing.T) {
 		}
 	}
 	for _, body := range []string{members(maxMembers + 1), values(maxValues + 1)} {
-		if err := checkBody([]byte(body)); mailroom.CodeOf(err) != mailroom.TooLarge {
+		if err := checkBody([]byte(body)); mailroom.CodeOf(err) != mailroom.CodeTooLarge {
 			t.Errorf("%.20s…: %v, want too_large", body, err)
 		}
 	}

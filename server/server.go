@@ -110,8 +110,8 @@ type Options struct {
 	Bus *bus.Bus
 	// Pages are plain files for browsers, by path: GET and HEAD without a token.
 	Pages map[string]http.Handler
-	// Faces are other protocols over the same operations, by route: "POST /mcp".
-	Faces map[string]Face
+	// Protocols are other protocols over the same operations, by route: "POST /mcp".
+	Protocols map[string]Protocol
 	// Metrics are served at /metrics. nil: new ones, that nobody else tells
 	// anything.
 	Metrics *metrics.Metrics
@@ -387,5 +387,5 @@ func (s *Server) whileGood(ctx context.Context) (context.Context, context.Cancel
 }
 
 func errShutdown() error {
-	return &mailroom.Error{Code: mailroom.Unavailable, Message: "the server is shutting down", RetryAfter: time.Second}
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the server is shutting down", RetryAfter: time.Second}
 }

@@ -17,7 +17,7 @@ import (
 func seeThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.Sees(rows[0])) {
-		err = mailroom.Errorf(mailroom.NotFound, "no thread %q", id)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
 	}
 	if err != nil {
 		return nil, err
@@ -33,11 +33,11 @@ func seeRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, 
 	}
 	if len(rows) == 1 {
 		t, err := seeThread(rd, who, rows[0].Thread)
-		if mailroom.CodeOf(err) != mailroom.NotFound {
+		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], t, err
 		}
 	}
-	return nil, nil, mailroom.Errorf(mailroom.NotFound, "no run %q", short(id))
+	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", short(id))
 }
 
 // seeTicket finds a ticket for who.
@@ -48,11 +48,11 @@ func seeTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ti
 	}
 	if len(rows) == 1 {
 		_, err := seeThread(rd, who, rows[0].Thread)
-		if mailroom.CodeOf(err) != mailroom.NotFound {
+		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], err
 		}
 	}
-	return nil, mailroom.Errorf(mailroom.NotFound, "no ticket %q", short(id))
+	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", short(id))
 }
 
 // seen tells which of the threads who sees.

@@ -133,7 +133,7 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
 		s.refuse(out, r, withStatus(h.refused, &mailroom.Error{
-			Code: mailroom.Invalid, Message: "this is for WebSockets: " + errors.Unwrap(err).Error(), Cause: err,
+			Code: mailroom.CodeInvalid, Message: "this is for WebSockets: " + errors.Unwrap(err).Error(), Cause: err,
 		}))
 		return
 	}
@@ -211,7 +211,7 @@ func (k *socket) close(cause error) {
 	case say:
 	case errors.Is(cause, errTooSlow):
 		why, say = &ending{closeTooSlow, k.places()}, true
-	case mailroom.CodeOf(cause) == mailroom.Unauthenticated:
+	case mailroom.CodeOf(cause) == mailroom.CodeUnauthenticated:
 		why, say = &ending{closeUnauthenticated, "the token is no longer good"}, true
 	}
 	if say {
@@ -226,7 +226,7 @@ func (k *socket) guarded(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			q := requestOf(k.upgrade.Context())
-			q.code, q.cause = mailroom.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			q.code, q.cause = mailroom.CodeInternal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			err = &ending{websocket.StatusInternalError, "the server failed"}
 		}
 	}()

@@ -56,7 +56,7 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.log.wait(t, `"status":101`)
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.Running || got.Stopping {
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusRunning || got.Stopping {
 		t.Errorf("after its socket was closed: %s, stopping %t", got.Status, got.Stopping)
 	}
 
@@ -73,7 +73,7 @@ func TestClosingASocketCancelsNothingAndAnotherStopsTheRun(t *testing.T) {
 	if got := first + ", " + second; got != "ack stop, entry 1 4 run.stop_requested" && got != "entry 1 4 run.stop_requested, ack stop" {
 		t.Errorf("heard %s, want the ack and the entry", got)
 	}
-	f.end(w, mailroom.Release, "") // what was flushed is kept, also if the worker does not say it again
+	f.end(w, mailroom.OutcomeRelease, "") // what was flushed is kept, also if the worker does not say it again
 	phone.want("entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
 	tablet.want("entry 1 4 run.stop_requested", "entry 1 5 message", "entry 1 6 run.cancelled", "settled 1 cancelled")
 	phone.say(`{"op":"cancel","id":"again","run":%q}`, run)
@@ -94,7 +94,7 @@ func TestOneSocketHasManySubscriptions(t *testing.T) {
 	p.want("ack 2 2")
 	p.say(`{"op":"subscribe","id":3,"run":%q,"after":"9"}`, w.Claim.Run)
 	p.want("ack 3 3", "gap 3 3")
-	f.end(w, mailroom.Complete, "")
+	f.end(w, mailroom.OutcomeComplete, "")
 	got := map[string]int{}
 	for range 6 { // the three are in step with the log, not with each other
 		got[p.hear().String()]++
@@ -112,7 +112,7 @@ func TestOneSocketHasManySubscriptions(t *testing.T) {
 func TestASubscriptionSaysWhyItEnds(t *testing.T) {
 	f := start(t)
 	f.submit("t", "one")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	p := f.join()
 	p.say(`{"op":"subscribe","id":1,"thread":"t","after":4}`)
 	p.want("ack 1 1")
@@ -127,12 +127,12 @@ func TestASubscriptionSaysWhyItEnds(t *testing.T) {
 func TestARunThatIsTriedAgainHasItsLastEndTold(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	f.end(f.claim(), mailroom.Fail, "")
+	f.end(f.claim(), mailroom.OutcomeFail, "")
 	ask[client.Run](f, "POST /v1/runs/"+run+"/retry", "")
 	p := f.join()
 	p.say(`{"op":"subscribe","id":1,"run":%q,"after":"3"}`, run)
 	p.want("ack 1 1", "entry 1 4 run.failed", "entry 1 5 run.retried")
-	f.end(f.claim(), mailroom.Complete, "")
+	f.end(f.claim(), mailroom.OutcomeComplete, "")
 	p.want("entry 1 6 run.started", "entry 1 7 run.completed", "settled 1 completed")
 }
 

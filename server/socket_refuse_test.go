@@ -22,11 +22,11 @@ func TestASocketIsRefusedBeforeItBegins(t *testing.T) {
 		status int
 		code   mailroom.Code
 	}{
-		{"another origin", []string{"Origin: https://evil.example"}, 403, mailroom.Forbidden},
-		{"an origin that hides", []string{"Origin: null"}, 403, mailroom.Forbidden},
-		{"the page of another port", []string{"Origin: http://127.0.0.1:1"}, 403, mailroom.Forbidden},
-		{"a name that somebody points here", []string{"Host: evil.example", "Origin: http://evil.example"}, 403, mailroom.Forbidden},
-		{"a wrong token", []string{"Authorization: Bearer wrong"}, 401, mailroom.Unauthenticated},
+		{"another origin", []string{"Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
+		{"an origin that hides", []string{"Origin: null"}, 403, mailroom.CodeForbidden},
+		{"the page of another port", []string{"Origin: http://127.0.0.1:1"}, 403, mailroom.CodeForbidden},
+		{"a name that somebody points here", []string{"Host: evil.example", "Origin: http://evil.example"}, 403, mailroom.CodeForbidden},
+		{"a wrong token", []string{"Authorization: Bearer wrong"}, 401, mailroom.CodeUnauthenticated},
 	} {
 		p, resp, err := f.tryDial(e.header...)
 		if err == nil {
@@ -46,12 +46,12 @@ func TestASocketIsRefusedBeforeItBegins(t *testing.T) {
 	for _, origin := range []string{f.url, "https://mail.example.org"} {
 		f.dial("Origin: " + origin)
 	}
-	f.wantCode("the token in the URL", f.call("GET /v1/ws?token="+token, ""), 422, mailroom.Invalid)
+	f.wantCode("the token in the URL", f.call("GET /v1/ws?token="+token, ""), 422, mailroom.CodeInvalid)
 	if a := f.call("GET /v1/ws?token="+token, ""); strings.Contains(a.body, token) {
 		t.Errorf("the token comes back: %s", a.body)
 	}
-	f.wantCode("no handshake", f.call("GET /v1/ws", ""), 426, mailroom.Invalid)
-	f.wantCode("another origin reads", f.call("GET /v1/runs", "", "Origin: https://evil.example"), 403, mailroom.Forbidden)
+	f.wantCode("no handshake", f.call("GET /v1/ws", ""), 426, mailroom.CodeInvalid)
+	f.wantCode("another origin reads", f.call("GET /v1/runs", "", "Origin: https://evil.example"), 403, mailroom.CodeForbidden)
 	if a := f.call("GET /v1/runs", "", "Origin: "+f.url); a.status != 200 {
 		t.Errorf("its own page reads: %d", a.status)
 	}
@@ -189,7 +189,7 @@ func TestSubscriptionsCountAmongTheStreamsOfAToken(t *testing.T) {
 	if h := other.hear(); h.String() != "error 3 rate_limited" || h.RetryAfter == 0 {
 		t.Errorf("one too many: %s, retry after %d", h, h.RetryAfter)
 	}
-	f.wantCode("one too many", f.call("GET /v1/threads/t/stream", ""), 429, mailroom.RateLimited)
+	f.wantCode("one too many", f.call("GET /v1/threads/t/stream", ""), 429, mailroom.CodeRateLimited)
 	p.say(`{"op":"unsubscribe","id":4,"sub":"2"}`)
 	p.want("ack 4 2")
 	other.say(`{"op":"subscribe","id":5,"thread":"t","after":"2"}`)

@@ -100,7 +100,7 @@ func TestASlowSocketIsClosedWithTheCursorsOfItsSubscriptions(t *testing.T) {
 	p.want("ack 4 3")
 	line.stall()
 	if _, err := f.ledger.Submit(t.Context(), mailroom.Submit{
-		Thread: "u", Messages: []mailroom.Draft{{Parts: mailroom.Text("three")}}, Owner: mailroom.Operator, Sender: mailroom.Operator, Agent: "echo",
+		Thread: "u", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("three")}}, Owner: mailroom.Operator, Sender: mailroom.Operator, Agent: "echo",
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestReadersThatTakeNothingStayUnderTheBound(t *testing.T) {
 	const share = 512 << 10
 	f := start(t, func(o *server.Options) { o.WriteTimeout, o.Unread, o.TokenUnread = time.Minute, 4*share, share })
 	f.submit("t", "one")
-	other := f.dial("Authorization: Bearer " + f.token("ann", "t", mailroom.MayRead))
+	other := f.dial("Authorization: Bearer " + f.token("ann", "t", mailroom.PermissionRead))
 	tight := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 		if err == nil {

@@ -170,10 +170,10 @@ func TestASocketSubmitsFollowsAndAnswers(t *testing.T) {
 
 	other := f.join()
 	run := result[client.Subscribed](other, `{"op":"resume","id":"r","thread":"t","run":%q,"after":"3"}`, sent.Run)
-	if run != (client.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.Running}) {
+	if run != (client.Subscribed{Run: sent.Run, Thread: "t", Status: mailroom.StatusRunning}) {
 		t.Errorf("resume: %+v", run)
 	}
-	f.end(w, mailroom.Complete, "héllo")
+	f.end(w, mailroom.OutcomeComplete, "héllo")
 	other.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 	p.want("entry 1 4 message", "entry 1 5 run.completed", "settled 1 completed")
 

@@ -146,5 +146,5 @@ func unknownOp(op string) error {
 }
 
 func mustAuthenticate() error {
-	return mailroom.Errorf(mailroom.Unauthenticated, `say {"op":"auth","id":…,"token":TOKEN} first, or send the header Authorization`)
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, `say {"op":"auth","id":…,"token":TOKEN} first, or send the header Authorization`)
 }

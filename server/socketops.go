@@ -108,7 +108,7 @@ func (k *socket) streamOf(f frame) (*http.Request, error) {
 	path := "/v1/stream"
 	if ofRun {
 		path = "/v1/runs/" + url.PathEscape(run) + "/stream"
-		query.Set("until", string(stream.Settled))
+		query.Set("until", string(stream.UntilSettled))
 	}
 	if ofThread {
 		path = "/v1/threads/" + url.PathEscape(thread) + "/stream"
@@ -139,7 +139,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	ctx = context.WithValue(ctx, heldKey{}, true) // readFrame has charged for it
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
-		return nil, mailroom.Errorf(mailroom.Internal, "make a request of a frame: %w", err)
+		return nil, mailroom.Errorf(mailroom.CodeInternal, "make a request of a frame: %w", err)
 	}
 	r.Host, r.RemoteAddr = k.upgrade.Host, k.upgrade.RemoteAddr
 	r.Header.Set("Authorization", k.header)
@@ -175,7 +175,7 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 		if p != http.ErrAbortHandler { // else it was answered in part, and is logged
 			recovery.Of(p).Log(k.server.log, "a request of a socket")
 		}
-		raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.Internal}))
+		raw, err := json.Marshal(client.NewProblem(&mailroom.Error{Code: mailroom.CodeInternal}))
 		if err != nil {
 			panic(err) // a problem of constants
 		}
@@ -249,7 +249,7 @@ func (k *socket) auth(f frame) error {
 	}
 	who := grant.token
 	if k.grant != nil && k.grant.token.Name != who.Name {
-		return k.refuse(f, mailroom.Errorf(mailroom.Conflict, "this socket is %q's: open another one", k.grant.token.Name))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket is %q's: open another one", k.grant.token.Name))
 	}
 	if err := k.trust(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())

@@ -124,7 +124,7 @@ func (k *socket) unsubscribe(f frame) error {
 	sub := k.open[id]
 	k.mu.Unlock()
 	if sub == nil {
-		return k.refuse(f, mailroom.Errorf(mailroom.NotFound, "no subscription %q on this socket", short(id)))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", short(id)))
 	}
 	sub.stop(errUnsubscribed)
 	<-sub.ended // nothing of it follows the ack
@@ -186,7 +186,7 @@ func (b *subscription) follow(out *response, r *http.Request, q stream.Query, fe
 	b.socket.forget(b) // before it says that it is over
 	if err != nil {
 		b.fail(r, err)
-	} else if q.Until == stream.Settled {
+	} else if q.Until == stream.UntilSettled {
 		b.settle(r)
 	}
 }
@@ -212,7 +212,7 @@ func (b *subscription) fail(r *http.Request, err error) {
 		raw = nil // values are cut to plain ones before
 	}
 	_ = b.socket.out.say(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
-	if p.Code == mailroom.Unauthenticated {
+	if p.Code == mailroom.CodeUnauthenticated {
 		b.socket.end(err)
 	}
 }
@@ -296,7 +296,7 @@ func (b *subscription) dropped() error {
 		_, err = b.send(client.EventGap, "", "", data)
 	}
 	if err == nil {
-		err = &mailroom.Error{Code: mailroom.Unavailable, Message: "it was read too slowly, and events were dropped: subscribe again"}
+		err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "it was read too slowly, and events were dropped: subscribe again"}
 	}
 	return err
 }

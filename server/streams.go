@@ -37,12 +37,12 @@ func (f face) streams() {
 func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
 func (f face) describeStream(path, id, inPath string, query ...string) {
-	op := f.op(mailroom.MayRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
+	op := f.op(mailroom.PermissionRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
 	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
 		{Name: "Last-Event-ID", In: "header", Schema: anyText(), Description: "Goes on behind that event; wins over after."},
-		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.Settled), string(stream.Waiting)}}},
+		{Name: "until", In: "query", Schema: &huma.Schema{Type: huma.TypeString, Enum: []any{string(stream.UntilSettled), string(stream.UntilWaiting)}}},
 	}
 	for _, name := range append(query, "after") {
 		op.Parameters = append(op.Parameters, &huma.Param{Name: name, In: "query", Schema: anyText()})
@@ -131,7 +131,7 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 		return q, err
 	}
 	q.Until = stream.Until(given.Get("until"))
-	if q.Until != stream.Forever && q.Until != stream.Settled && q.Until != stream.Waiting {
+	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
 		return q, wrong("query.until", "must be settled or waiting", string(q.Until))
 	}
 	for _, from := range []struct{ location, value string }{
@@ -283,7 +283,7 @@ func eventData(e stream.Event) (name string, data []byte, err error) {
 		name = client.EventGap
 		data, err = json.Marshal(e.Gap)
 	default:
-		err = mailroom.Errorf(mailroom.Internal, "an event with nothing in it")
+		err = mailroom.Errorf(mailroom.CodeInternal, "an event with nothing in it")
 	}
 	if err != nil {
 		return "", nil, fmt.Errorf("encode an event: %w", err)
@@ -366,7 +366,7 @@ func (s *slots) of(who string) int {
 	return s.taken[who]
 }
 
-// enter takes one. The refusal is no [mailroom.QuotaExceeded]: what is open ends, and
+// enter takes one. The refusal is no [mailroom.CodeQuotaExceeded]: what is open ends, and
 // then there is room for one who waits.
 func (s *slots) enter(who string) (leave func(), err error) {
 	most := s.most(who)
@@ -374,7 +374,7 @@ func (s *slots) enter(who string) (leave func(), err error) {
 	defer s.mu.Unlock()
 	if used := s.taken[who]; most > 0 && int64(used) >= most {
 		return nil, &mailroom.Error{
-			Code: mailroom.RateLimited, RetryAfter: time.Second,
+			Code: mailroom.CodeRateLimited, RetryAfter: time.Second,
 			Message: fmt.Sprintf("this token has %d of %d %s open: close some", used, most, s.what),
 		}
 	}

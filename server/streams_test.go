@@ -131,14 +131,14 @@ func TestStreamReplaysThenFollowsThenEnds(t *testing.T) {
 	r.want("delta 3:4 hél")
 	f.say(w.Claim, 4, "lo")
 	r.want("delta 3:6 lo")
-	f.end(w, mailroom.Complete, "héllo")
+	f.end(w, mailroom.OutcomeComplete, "héllo")
 	r.want("entry 4 message", "entry 5 run.completed", "end")
 }
 
 func TestStreamResumesBehindTheEventThatIsKnown(t *testing.T) {
 	f := start(t)
 	run := f.submit("t", "one").Run
-	f.end(f.claim(), mailroom.Complete, "reply")
+	f.end(f.claim(), mailroom.OutcomeComplete, "reply")
 	f.open(200, "/v1/threads/t/stream?after=3").want("entry 4 message", "entry 5 run.completed")
 	f.open(200, "/v1/threads/t/stream?after=1", "Last-Event-ID: 3").want("entry 4 message")
 	f.open(200, "/v1/threads/t/stream?after=3:17").want("entry 4 message")
@@ -177,7 +177,7 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 	f.open(200, "/v1/threads/t/stream")
 	for _, route := range []string{"GET /v1/threads/t/stream", "GET /v1/runs/" + run + "/wait"} {
 		a := f.call(route, "")
-		if p := a.problem(t); a.status != 429 || p.Code != mailroom.RateLimited || a.header.Get("Retry-After") == "" {
+		if p := a.problem(t); a.status != 429 || p.Code != mailroom.CodeRateLimited || a.header.Get("Retry-After") == "" {
 			t.Errorf("%s: %d %s, want 429 with Retry-After", route, a.status, a.body)
 		}
 	}
@@ -190,8 +190,8 @@ func TestStreamsOfOneTokenAreBounded(t *testing.T) {
 
 func TestATokenHasSoManyStreamsAsItsQuotaSays(t *testing.T) {
 	f := start(t, func(o *server.Options) { o.MaxStreams = 1 })
-	f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit)
-	bob := f.as(f.token("bob", "", mailroom.MayRead, mailroom.MaySubmit))
+	f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)
+	bob := f.as(f.token("bob", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
 	if _, err := f.client.SetQuotas(t.Context(), "bob", mailroom.Quotas{mailroom.QuotaStreams: 2}); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func TestClientFollowsLiveTextToTheEnd(t *testing.T) {
 		case "3 run.started":
 			f.say(w.Claim, 0, "hello")
 		case "3:5 hello":
-			f.end(w, mailroom.Complete, "hello")
+			f.end(w, mailroom.OutcomeComplete, "hello")
 		}
 	}
 	want := []string{"1 message", "2 run.queued", "3 run.started", "3:5 hello", "4 message", "5 run.completed"}

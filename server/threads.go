@@ -14,14 +14,14 @@ import (
 
 func (f face) threads() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
-	handle(f, f.op(mailroom.MaySubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := f.op(mailroom.MaySubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
+	handle(f, f.op(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
+	deletion := f.op(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
 	deletion.DefaultStatus = 204
 	handle(f, deletion, s.deleteThread)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
-	handle(f, f.op(mailroom.MaySubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
+	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
 }
 
 func threadKeys() []filter.Key {

@@ -13,9 +13,9 @@ import (
 
 func (f face) tickets() {
 	s := f.server
-	handle(f, f.op(mailroom.MayRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
-	handle(f, f.op(mailroom.MayRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
-	handle(f, f.op(mailroom.MayDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
+	handle(f, f.op(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
+	handle(f, f.op(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
 }
 
 func ticketKeys() []filter.Key {
@@ -24,7 +24,7 @@ func ticketKeys() []filter.Key {
 			string(mailroom.TicketOpen), string(mailroom.TicketDecided), string(mailroom.TicketExpired), string(mailroom.TicketVoid),
 		}},
 		{Name: "kind", Values: []string{
-			string(mailroom.Approval), string(mailroom.Question), string(mailroom.Child), string(mailroom.Timer), string(mailroom.Event),
+			string(mailroom.TicketApproval), string(mailroom.TicketInput), string(mailroom.TicketChildren), string(mailroom.TicketTimer), string(mailroom.TicketEvent),
 		}},
 		{Name: "thread"}, {Name: "run"},
 	}
@@ -118,8 +118,8 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Tick
 	who, b := requestOf(ctx).who, in.Body
 	by := who.Name
 	if b.DecidedBy != "" {
-		if !who.Has(mailroom.MayAdmin) {
-			return nil, mailroom.Errorf(mailroom.Forbidden, "decided_by needs a token with the scope admin")
+		if !who.Has(mailroom.PermissionAdmin) {
+			return nil, mailroom.Errorf(mailroom.CodeForbidden, "decided_by needs a token with the scope admin")
 		}
 		by = b.DecidedBy
 	}

@@ -41,17 +41,17 @@ func (f *fixture) wantCode(what string, a answer, status int, code mailroom.Code
 
 func approval() mailroom.Ask {
 	return mailroom.Ask{
-		Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`),
+		Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`),
 	}
 }
 
 func TestATicketFromQuestionToAnswer(t *testing.T) {
 	f := start(t)
-	run, tickets := f.waiting("t", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.Question, After: time.Hour})
+	run, tickets := f.waiting("t", approval(), mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, After: time.Hour})
 	k := tickets["deploy"]
 	prompt, action := "Deploy?", "deploy"
 	want := client.Ticket{
-		ID: mailroom.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.Approval,
+		ID: mailroom.TicketID(run, "deploy"), Thread: "t", Run: run, Name: "deploy", Kind: mailroom.TicketApproval,
 		Prompt: &prompt, Action: &action, Arguments: []byte(`{"to":"production"}`), Digest: k.Digest, State: mailroom.TicketOpen,
 		Answer: []byte("null"),
 	}
@@ -66,7 +66,7 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	}
 	shown := ask[client.Run](f, "GET /v1/runs/"+run, "")
 	wait := &client.Wait{Tickets: []string{k.ID, tickets["colour"].ID}, Until: "all"}
-	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.Waiting {
+	if diff := cmp.Diff(wait, shown.Wait); diff != "" || shown.Status != mailroom.StatusWaiting {
 		t.Errorf("the run is %s and waits for: %s", shown.Status, diff)
 	}
 	if at := tickets["colour"].ExpiresAt; at == nil || !at.After(time.Now()) {
@@ -74,10 +74,10 @@ func TestATicketFromQuestionToAnswer(t *testing.T) {
 	}
 
 	k = ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, `{"decision":"approve","digest":"`+k.Digest[:16]+`","reason":"looks fine"}`)
-	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.Approve || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
+	if k.State != mailroom.TicketDecided || k.Decision == nil || *k.Decision != mailroom.VerdictApprove || *k.DecidedBy != "admin" || *k.Reason != "looks fine" || k.DecidedAt == nil {
 		t.Errorf("approved: %+v", k)
 	}
-	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.Waiting {
+	if got := ask[client.Run](f, "GET /v1/runs/"+run, ""); got.Status != mailroom.StatusWaiting {
 		t.Errorf("with one of two decided the run is %s, want waiting", got.Status)
 	}
 	k = ask[client.Ticket](f, "POST /v1/tickets/"+tickets["colour"].ID, `{"decision":"answer","answer":{"Colour": [1.50]},"decided_by":"ada"}`)
@@ -96,14 +96,14 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	run, tickets := f.waiting("t", approval())
 	k := tickets["deploy"]
 	yes := `{"decision":"approve","digest":"` + k.Digest + `"}`
-	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.Conflict)
-	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.Conflict)
+	f.wantCode("a digest of something else", f.decide(k.ID, `{"decision":"approve","digest":"0123456789abcdef"}`), 409, mailroom.CodeConflict)
+	f.wantCode("half a digest", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest[:15]+`"}`), 409, mailroom.CodeConflict)
 	for range 2 {
 		if got := ask[client.Ticket](f, "POST /v1/tickets/"+k.ID, yes); got.State != mailroom.TicketDecided {
 			t.Errorf("approved, and it is %s", got.State)
 		}
 	}
-	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.Conflict)
+	f.wantCode("another decision", f.decide(k.ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
 	var decided int
 	for _, e := range ask[client.Page[mailroom.Entry]](f, "GET /v1/threads/t/entries?kind=ticket.decided", "").Items {
 		if e.Run == run {
@@ -116,8 +116,8 @@ func TestADecisionIsMadeOnce(t *testing.T) {
 	f.claim()
 	_, tickets = f.waiting("void", approval())
 	f.call("POST /v1/threads/void/interrupt", "")
-	f.wantCode("of a run that has ended", f.decide(tickets["deploy"].ID, `{"decision":"deny"}`), 409, mailroom.Conflict)
-	f.wantCode("of no ticket", f.decide("none", `{"decision":"deny"}`), 404, mailroom.NotFound)
+	f.wantCode("of a run that has ended", f.decide(tickets["deploy"].ID, `{"decision":"deny"}`), 409, mailroom.CodeConflict)
+	f.wantCode("of no ticket", f.decide("none", `{"decision":"deny"}`), 404, mailroom.CodeNotFound)
 }
 
 func TestAnExpiredTicketIsGone(t *testing.T) {
@@ -130,7 +130,7 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 		t.Fatalf("claimed %s, want %s", w.Claim.Run, run)
 	}
 	k := tickets["deploy"]
-	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.Gone)
+	f.wantCode("after its expiry", f.decide(k.ID, `{"decision":"approve","digest":"`+k.Digest+`"}`), 410, mailroom.CodeGone)
 	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); got.State != mailroom.TicketExpired || got.Decision != nil {
 		t.Errorf("expired: %+v", got)
 	}
@@ -139,7 +139,7 @@ func TestAnExpiredTicketIsGone(t *testing.T) {
 func TestADecisionFitsItsTicket(t *testing.T) {
 	f := start(t)
 	asks := []mailroom.Ask{approval()}
-	for _, kind := range []mailroom.TicketKind{mailroom.Question, mailroom.Event, mailroom.Child, mailroom.Timer} {
+	for _, kind := range []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketEvent, mailroom.TicketChildren, mailroom.TicketTimer} {
 		a := askFor(kind)
 		a.Name = string(kind)
 		asks = append(asks, a)
@@ -184,51 +184,51 @@ func TestADecisionFitsItsTicket(t *testing.T) {
 
 func TestDecisionsComeWithASubmit(t *testing.T) {
 	f := start(t)
-	run, tickets := f.waiting("t", approval(), askFor(mailroom.Question))
+	run, tickets := f.waiting("t", approval(), askFor(mailroom.TicketInput))
 	k := tickets["deploy"]
 	body := func(digest, more string) string {
 		return `{"decisions":[{"ticket":"` + k.ID + `","decision":"approve","digest":"` + digest + `"}]` + more + `}`
 	}
 	const to = "POST /v1/threads/t/messages"
 	before := f.written()
-	f.wantCode("one that does not fit", f.call(to, body("0123456789abcdef", `,"text":"go"`)), 409, mailroom.Conflict)
-	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404, mailroom.NotFound)
-	f.wantCode("of another thread", f.call("POST /v1/threads/u/messages", body(k.Digest, "")), 404, mailroom.NotFound)
-	f.wantCode("not said what", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.Invalid)
-	f.wantCode("none", f.call(to, `{"decisions":[]}`), 422, mailroom.Invalid)
+	f.wantCode("one that does not fit", f.call(to, body("0123456789abcdef", `,"text":"go"`)), 409, mailroom.CodeConflict)
+	f.wantCode("of no ticket", f.call(to, `{"text":"go","decisions":[{"ticket":"none","decision":"deny"}]}`), 404, mailroom.CodeNotFound)
+	f.wantCode("of another thread", f.call("POST /v1/threads/u/messages", body(k.Digest, "")), 404, mailroom.CodeNotFound)
+	f.wantCode("not said what", f.call(to, `{"decisions":[{"ticket":"`+k.ID+`"}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("none", f.call(to, `{"decisions":[]}`), 422, mailroom.CodeInvalid)
 	if after := f.written(); after != before {
 		t.Errorf("refused, and yet it wrote:\n%s\nbefore:\n%s", after, before)
 	}
 	for i := range 2 {
 		got := ask[mailroom.Submitted](f, to, body(k.Digest, `,"key":"k","text":" "`))
-		want := mailroom.WasResumed
+		want := mailroom.DispositionResumed
 		if i > 0 {
-			want = mailroom.WasDuplicate
+			want = mailroom.DispositionDuplicate
 		}
 		if got.Run != run || got.Disposition != want || got.Message != "" {
 			t.Errorf("a decision without text: %+v, want %s of run %s", got, want, run)
 		}
 	}
 	f.wantCode("the key with another decision", f.call(to,
-		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.Conflict)
-	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.Approve || *got.DecidedBy != "admin" {
+		`{"key":"k","decisions":[{"ticket":"`+k.ID+`","decision":"deny"}]}`), 409, mailroom.CodeConflict)
+	if got := ask[client.Ticket](f, "GET /v1/tickets/"+k.ID, ""); *got.Decision != mailroom.VerdictApprove || *got.DecidedBy != "admin" {
 		t.Errorf("decided: %+v", got)
 	}
 	got := ask[mailroom.Submitted](f, to, `{"text":"blue, and hurry"}`)
-	if got.Run != run || got.Disposition != mailroom.WasResumed || got.Status != mailroom.Queued {
+	if got.Run != run || got.Disposition != mailroom.DispositionResumed || got.Status != mailroom.StatusQueued {
 		t.Errorf("a message to a run that waits for input: %+v", got)
 	}
 	k = ask[client.Ticket](f, "GET /v1/tickets/"+tickets["q"].ID, "")
 	if string(k.Answer) != `"blue, and hurry"` {
 		t.Errorf("the answer is %s", k.Answer)
 	}
-	f.wantCode("a change of the answer", f.call("PATCH /v1/threads/"+got.Thread+"/messages/"+got.Message, `{"text":"red"}`), 409, mailroom.Conflict)
+	f.wantCode("a change of the answer", f.call("PATCH /v1/threads/"+got.Thread+"/messages/"+got.Message, `{"text":"red"}`), 409, mailroom.CodeConflict)
 }
 
 func TestTicketsAreFilteredAndPaged(t *testing.T) {
 	f := start(t)
 	one, _ := f.waiting("a", approval())
-	f.waiting("b", askFor(mailroom.Question), askFor2("timer", mailroom.Timer))
+	f.waiting("b", askFor(mailroom.TicketInput), askFor2("timer", mailroom.TicketTimer))
 	f.waiting("c", approval())
 	f.call("POST /v1/threads/a/interrupt", "")
 	for _, tc := range []struct {
@@ -256,7 +256,7 @@ func TestTicketsAreFilteredAndPaged(t *testing.T) {
 		}
 	}
 	for _, q := range []string{"state:broken", "kind:question", "name:q", "state"} {
-		f.wantCode(q, f.call("GET /v1/tickets?q="+q, ""), 422, mailroom.Invalid)
+		f.wantCode(q, f.call("GET /v1/tickets?q="+q, ""), 422, mailroom.CodeInvalid)
 	}
 }
 
@@ -292,12 +292,12 @@ func TestClientDecides(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.Deny, Reason: "not today"})
+	k, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.VerdictDeny, Reason: "not today"})
 	if err != nil || k.State != mailroom.TicketDecided || *k.Reason != "not today" {
 		t.Errorf("denied: %+v, %v", k, err)
 	}
-	_, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.Approve, Digest: k.Digest})
-	if got := mailroom.CodeOf(err); got != mailroom.Conflict {
+	_, err = f.client.Decide(t.Context(), k.ID, client.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest})
+	if got := mailroom.CodeOf(err); got != mailroom.CodeConflict {
 		t.Errorf("approved what was denied: %v, want conflict", err)
 	}
 	if w := f.claim(); w.Claim.Run != run {

@@ -15,12 +15,12 @@ import (
 
 func (f face) tokens() {
 	s := f.server
-	creation := f.op(mailroom.MayAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
+	creation := f.op(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
 	creation.DefaultStatus = 201
 	handle(f, creation, s.createToken)
-	handle(f, f.op(mailroom.MayAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
-	handle(f, f.op(mailroom.MayAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
-	revocation := f.op(mailroom.MayAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
+	handle(f, f.op(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
+	handle(f, f.op(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
+	revocation := f.op(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
 	revocation.DefaultStatus = 204
 	handle(f, revocation, s.revokeToken)
 }

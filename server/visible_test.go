@@ -44,7 +44,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 	f.disown("unowned")
 	f.submit("b1", "x") // the operator's
 	bob.submit("team-b", "x")
-	team := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
+	team := f.as(f.token("lead", "team-", but(mailroom.PermissionWork)...))
 	for _, e := range []struct {
 		who                    string
 		f                      *fixture
@@ -67,7 +67,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 		for _, n := range stats.Runs {
 			runs += n
 		}
-		if stats.Threads != len(e.threads) || runs != len(e.runs) || stats.Runs[mailroom.Waiting] != len(e.tickets) {
+		if stats.Threads != len(e.threads) || runs != len(e.runs) || stats.Runs[mailroom.StatusWaiting] != len(e.tickets) {
 			t.Errorf("stats of %s: %+v, want %d threads and %d runs", e.who, stats, len(e.threads), len(e.runs))
 		}
 	}
@@ -81,7 +81,7 @@ func TestListsShowWhatIsVisible(t *testing.T) {
 
 func TestACursorIsGoodForWhoItWasGivenTo(t *testing.T) {
 	f := start(t)
-	ann, bob := f.as(f.token("ann", "", mailroom.MayRead, mailroom.MaySubmit)), f.as(f.token("bob", "", mailroom.MayRead))
+	ann, bob := f.as(f.token("ann", "", mailroom.PermissionRead, mailroom.PermissionSubmit)), f.as(f.token("bob", "", mailroom.PermissionRead))
 	ann.submit("t", "one")
 	ann.submit("t", "two")
 	next := *ask[client.Page[client.Run]](ann, "GET /v1/runs?limit=1", "").Next
@@ -128,7 +128,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 			t.Errorf("%s %s changed %s to %s", e.route, e.body, before, after)
 		}
 	}
-	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404, mailroom.NotFound)
+	f.wantCode("a delivery to ann", bob.call("PATCH /v1/threads/own", `{"deliver_to":"theirs"}`), 404, mailroom.CodeNotFound)
 	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"not-there-yet"}`); a.status != 200 {
 		t.Errorf("a delivery to a thread that is not there: %d %s", a.status, a.body)
 	}
@@ -139,7 +139,7 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 	if a := f.call("PATCH /v1/threads/theirs", `{"deliver_to":"own"}`); a.status != 200 {
 		t.Fatal(a.body)
 	}
-	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.Conflict || strings.Contains(a.body, "theirs") {
+	if a := bob.call("PATCH /v1/threads/own", `{"deliver_to":"other"}`); a.problem(t).Code != mailroom.CodeConflict || strings.Contains(a.body, "theirs") {
 		t.Errorf("a thread that ann's delivers to: %d %s, want a conflict that does not name hers", a.status, a.body)
 	}
 }
@@ -147,10 +147,10 @@ func TestABodyReachesWhatIsVisible(t *testing.T) {
 func TestNobodySpeaksInAnothersName(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
-	boss := f.as(f.token("boss", "", mailroom.MayAdmin))
+	boss := f.as(f.token("boss", "", mailroom.PermissionAdmin))
 	for who, f := range map[string]*fixture{"bob": ann, "admin": ann} {
-		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.Forbidden)
-		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.Forbidden)
+		f.wantCode("sender", f.call("POST /v1/messages", `{"text":"x","sender":"`+who+`"}`), 403, mailroom.CodeForbidden)
+		f.wantCode("decided_by", f.call("POST /v1/tickets/none", `{"decision":"deny","decided_by":"`+who+`"}`), 403, mailroom.CodeForbidden)
 	}
 	sent := ann.submit("t", "x")
 	m := ask[mailroom.Message](ann, "GET /v1/threads/t/messages/"+sent.Message, "")
@@ -164,8 +164,8 @@ func TestNobodySpeaksInAnothersName(t *testing.T) {
 		t.Errorf("an admin speaks for carol: %q", m.Sender)
 	}
 	// decisions in a submit are decisions.
-	limited := f.as(f.token("limited", "", mailroom.MayRead, mailroom.MaySubmit))
-	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.Forbidden)
+	limited := f.as(f.token("limited", "", mailroom.PermissionRead, mailroom.PermissionSubmit))
+	f.wantCode("a decision without the scope", limited.call("POST /v1/messages", `{"thread":"t","decisions":[{"ticket":"x","decision":"deny"}]}`), 403, mailroom.CodeForbidden)
 }
 
 func TestARetryByFilterFindsWhatIsVisible(t *testing.T) {
@@ -189,14 +189,14 @@ func TestACancelWithChildrenEndsWhatIsVisible(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
 	parent := ann.submit("team-a", "x").Run
-	lead := f.as(f.token("lead", "team-", but(mailroom.MayWork)...))
+	lead := f.as(f.token("lead", "team-", but(mailroom.PermissionWork)...))
 	child := ask[mailroom.Submitted](lead, "POST /v1/messages", `{"thread":"hers","text":"x","parent":"`+parent+`"}`).Run
 	own := ask[mailroom.Submitted](ann, "POST /v1/messages", `{"thread":"own","text":"x","parent":"`+parent+`"}`).Run
 	ask[client.Run](ann, "POST /v1/runs/"+parent+"/cancel", `{"children":true}`)
-	if got := ask[client.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.Queued {
+	if got := ask[client.Run](lead, "GET /v1/runs/"+child, "").Status; got != mailroom.StatusQueued {
 		t.Errorf("a run of somebody else that named ann's as its parent is %s, want queued", got)
 	}
-	if got := ask[client.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.Cancelled {
+	if got := ask[client.Run](ann, "GET /v1/runs/"+own, "").Status; got != mailroom.StatusCancelled {
 		t.Errorf("her own is %s, want cancelled", got)
 	}
 }
@@ -205,8 +205,8 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	f := start(t)
 	ann := f.as(f.token("ann", "", but("")...))
 	ann.submit("team-1", "from ann")
-	team := f.as(f.token("team", "team-", but(mailroom.MayWork)...))
-	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.NotFound)
+	team := f.as(f.token("team", "team-", but(mailroom.PermissionWork)...))
+	f.wantCode("a new thread within the namespace of others", ann.call("POST /v1/threads/team-2/messages", `{"text":"mine"}`), 404, mailroom.CodeNotFound)
 	ann.submit("teams", "not theirs")
 	if a := team.call("POST /v1/threads/team-1/messages", `{"text":"from the team"}`); a.status != 202 {
 		t.Errorf("a submit within the namespace: %d %s", a.status, a.body)
@@ -215,7 +215,7 @@ func TestANamespaceIsSharedAndNoMore(t *testing.T) {
 	if a := team.call("GET /v1/threads/elsewhere", ""); a.status != 200 {
 		t.Errorf("its own thread outside of the namespace: %d %s", a.status, a.body)
 	}
-	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.NotFound)
+	f.wantCode("beside the namespace", team.call("GET /v1/threads/teams", ""), 404, mailroom.CodeNotFound)
 	if owner := ask[client.Thread](ann, "GET /v1/threads/team-1", "").Owner; owner != "ann" {
 		t.Errorf("the thread went to %q", owner)
 	}
@@ -226,7 +226,7 @@ func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 	ann, bob := f.as(f.token("ann", "", but("")...)), f.as(f.token("bob", "", but("")...))
 	ann.submit("t", "go")
 	w := f.claim()
-	_, err := f.ledger.Append(t.Context(), mailroom.Append{Claim: w.Claim, Number: 1, Step: mailroom.Step{
+	_, err := f.ledger.Append(t.Context(), mailroom.StepCommit{Claim: w.Claim, Number: 1, Step: mailroom.Step{
 		Sends: []mailroom.Send{{Name: "help", Thread: "helper", Parts: mailroom.Text("do it"), Answer: mailroom.AnswerWait}},
 	}})
 	if err != nil {
@@ -235,7 +235,7 @@ func TestAThreadThatARunMakesIsItsOwners(t *testing.T) {
 	if got := ask[client.Thread](ann, "GET /v1/threads/helper", ""); got.Owner != "ann" || *got.Parent != "t" {
 		t.Errorf("the thread that her run made is of %q", got.Owner)
 	}
-	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.NotFound)
+	f.wantCode("bob", bob.call("GET /v1/threads/helper", ""), 404, mailroom.CodeNotFound)
 }
 
 func TestOfTwoStrangersWhoMakeOneThreadOneIsTold(t *testing.T) {
@@ -325,20 +325,20 @@ func TestRevocationEndsWhatIsOpen(t *testing.T) {
 					t.Errorf("a stream goes on with %q", got)
 				}
 			}
-			f.wantCode("the wait", <-waits, 401, mailroom.Unauthenticated)
+			f.wantCode("the wait", <-waits, 401, mailroom.CodeUnauthenticated)
 			for _, p := range []*peer{socket, follower} {
 				if got := p.closed(); got.Code != 4401 {
 					t.Errorf("a socket is closed with %v, want 4401", got)
 				}
 			}
 			t.Logf("all had ended after %s", time.Since(begin))
-			f.wantCode("from then on", ann.call("GET /v1/threads", ""), 401, mailroom.Unauthenticated)
+			f.wantCode("from then on", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			f.submit("t", "y")
 			other.want("entry 3 message") // nobody else was cut off
 
 			// The name is free for another secret, not for this one.
-			next := f.as(f.token("ann", "", mailroom.MayRead))
-			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.Unauthenticated)
+			next := f.as(f.token("ann", "", mailroom.PermissionRead))
+			f.wantCode("the old secret", ann.call("GET /v1/threads", ""), 401, mailroom.CodeUnauthenticated)
 			if got := next.names("threads", "", 50); !slices.Equal(got, []string{"t"}) {
 				t.Errorf("the next token of that name sees %q, want t", got)
 			}
@@ -366,7 +366,7 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 	if err != nil || !strings.HasPrefix(made.Secret, "mr_") || len(made.Secret) < 50 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	f.token("worker", "", mailroom.MayWork)
+	f.token("worker", "", mailroom.PermissionWork)
 	if err := f.client.RevokeToken(t.Context(), "worker"); err != nil {
 		t.Fatal(err)
 	}
@@ -391,20 +391,20 @@ func TestTokensAreListedWithoutTheirSecrets(t *testing.T) {
 		status int
 		code   mailroom.Code
 	}{
-		{`{"name":"ann","scopes":["read"]}`, 409, mailroom.Conflict},
-		{`{"name":"admin","scopes":["read"]}`, 422, mailroom.Invalid},
-		{`{"name":"..","scopes":["read"]}`, 422, mailroom.Invalid},
-		{`{"name":"a b","scopes":["read"]}`, 422, mailroom.Invalid},
-		{`{"name":"x","scopes":[]}`, 422, mailroom.Invalid},
-		{`{"name":"x","scopes":["fly"]}`, 422, mailroom.Invalid},
-		{`{"name":"x"}`, 422, mailroom.Invalid},
-		{`{"name":"x","scopes":["work"],"namespace":"a"}`, 422, mailroom.Invalid},
-		{`{"name":"x","scopes":["read"],"namespace":"a/"}`, 422, mailroom.Invalid},
-		{`{"name":"x","scopes":["read"],"token":"mine"}`, 422, mailroom.Invalid},
+		{`{"name":"ann","scopes":["read"]}`, 409, mailroom.CodeConflict},
+		{`{"name":"admin","scopes":["read"]}`, 422, mailroom.CodeInvalid},
+		{`{"name":"..","scopes":["read"]}`, 422, mailroom.CodeInvalid},
+		{`{"name":"a b","scopes":["read"]}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x","scopes":[]}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x","scopes":["fly"]}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x"}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x","scopes":["work"],"namespace":"a"}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x","scopes":["read"],"namespace":"a/"}`, 422, mailroom.CodeInvalid},
+		{`{"name":"x","scopes":["read"],"token":"mine"}`, 422, mailroom.CodeInvalid},
 	} {
 		f.wantCode(e.body, f.call("POST /v1/tokens", e.body), e.status, e.code)
 	}
-	f.wantCode("nobody", f.call("DELETE /v1/tokens/nobody", ""), 404, mailroom.NotFound)
+	f.wantCode("nobody", f.call("DELETE /v1/tokens/nobody", ""), 404, mailroom.CodeNotFound)
 	if a := f.call("DELETE /v1/tokens/worker", ""); a.status != 204 {
 		t.Errorf("revoked again: %d %s", a.status, a.body)
 	}
@@ -442,7 +442,7 @@ func TestFramesReachWhatIsVisible(t *testing.T) {
 	if after := f.written(); after != before {
 		t.Errorf("what was refused changed\n%s to\n%s", before, after)
 	}
-	reader := f.as(f.token("reader", "", mailroom.MayRead)).join()
+	reader := f.as(f.token("reader", "", mailroom.PermissionRead)).join()
 	reader.say(`{"op":"submit","id":1,"text":"x"}`)
 	reader.want("error 1 forbidden")
 }

@@ -18,18 +18,18 @@ type Workers interface {
 	// LeaseTime is how long a worker owns its claims without renewal.
 	LeaseTime() time.Duration
 	Register(ctx context.Context, w mailroom.Worker) (until time.Time, err error)
-	Claim(ctx context.Context, c ledger.ClaimRequest) ([]ledger.Work, error)
+	Claim(ctx context.Context, c ledger.ClaimRequest) ([]ledger.Assignment, error)
 	Renew(ctx context.Context, in ledger.Renewal) (ledger.Renewed, error)
-	Leave(ctx context.Context, worker string) error
+	Deregister(ctx context.Context, worker string) error
 }
 
 // work registers what workers from elsewhere ask: the operations of an engine,
 // under the same rules.
 func (f face) work() {
 	s := f.server
-	handle(f, f.op(mailroom.MayWork, "POST /v1/claims", "claim", "Claim due runs for a worker from elsewhere"), s.claim)
-	handle(f, f.op(mailroom.MayWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and hear what became of its claims"), s.renewWorker)
-	leave := f.op(mailroom.MayWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; what it still has is taken away as lost")
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a worker from elsewhere"), s.claim)
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and hear what became of its claims"), s.renewWorker)
+	leave := f.op(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; what it still has is taken away as lost")
 	leave.DefaultStatus = 204
 	handle(f, leave, s.leaveWorker)
 	f.claimed()
@@ -53,7 +53,7 @@ func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker,
 		return err
 	})
 	if err == nil && found == nil {
-		err = mailroom.Errorf(mailroom.NotFound, "no worker %q", short(id))
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", short(id))
 	}
 	return found, err
 }
@@ -76,9 +76,9 @@ func (s *Server) mayServe(who *mailroom.Token, names []string) error {
 		case !agentName(name):
 			return wrong("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
-			return mailroom.Errorf(mailroom.Forbidden, "this token may not work for agent %q: it may for %s", name, strings.Join(who.Agents, ", "))
+			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not work for agent %q: it may for %s", name, strings.Join(who.Agents, ", "))
 		case s.options.Agents != nil && slices.Contains(s.options.Agents(), name):
-			return mailroom.Errorf(mailroom.Conflict, "agent %q is run by this server: serve another name", name)
+			return mailroom.Errorf(mailroom.CodeConflict, "agent %q is run by this server: serve another name", name)
 		}
 	}
 	return nil
@@ -194,5 +194,5 @@ func (s *Server) leaveWorker(ctx context.Context, in *leaveInput) (*none, error)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.options.Ledger.Leave(ctx, w.ID)
+	return nil, s.options.Ledger.Deregister(ctx, w.ID)
 }

@@ -41,7 +41,7 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims
 	if err != nil {
 		return nil, err
 	}
-	var work []ledger.Work
+	var work []ledger.Assignment
 	if q.most > 0 {
 		if work, err = s.claimRound(ctx, w, q); err != nil {
 			return nil, err
@@ -56,7 +56,7 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims
 }
 
 func readClaimRequest(in client.ClaimRequest) (q asked, err error) {
-	q = asked{ClaimRequest: in, most: 1, alone: in.Alone == nil || *in.Alone}
+	q = asked{ClaimRequest: in, most: 1, alone: in.LastAttempt == nil || *in.LastAttempt}
 	if in.Max != nil {
 		q.most = *in.Max
 	}
@@ -130,7 +130,7 @@ func (s *Server) claimant(ctx context.Context, q asked) (*mailroom.Worker, error
 
 // claimRound makes one round of a worker's claims. It ends the round that the
 // worker may still stand in: the answer of that one goes nowhere.
-func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([]ledger.Work, error) {
+func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([]ledger.Assignment, error) {
 	leave, err := s.readers.enter(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, Alone: q.alone, Wait: q.wait > 0, Held: owners}
+	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, LastAttempt: q.alone, Wait: q.wait > 0, Held: owners}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
@@ -163,7 +163,7 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 	if err == nil || !errors.Is(err, standing.Err()) {
 		return work, err
 	}
-	if why := context.Cause(standing); mailroom.CodeOf(why) != mailroom.Internal {
+	if why := context.Cause(standing); mailroom.CodeOf(why) != mailroom.CodeInternal {
 		return nil, why // the server shuts down, or the token is no longer good
 	}
 	return nil, nil // its time is over, its caller has gone, or a later round has begun
@@ -172,7 +172,7 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 // repeated is what a worker's round has claimed and still holds: whose answer
 // was lost asks again under its number. A round before one that has claims is
 // refused. owners says how many runs of each owner's threads the worker holds.
-func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Work, owners map[string]int, err error) {
+func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: worker})
@@ -185,7 +185,7 @@ func (s *Server) repeated(ctx context.Context, worker string, round int64) (work
 			owners[t.Owner]++
 			switch {
 			case t.Round > round:
-				return mailroom.Errorf(mailroom.Conflict, "round %d comes after round %d: number the claims upwards", round, t.Round)
+				return mailroom.Errorf(mailroom.CodeConflict, "round %d comes after round %d: number the claims upwards", round, t.Round)
 			case t.Round == round:
 				threads[t.Current] = t
 				ids = append(ids, t.Current)
@@ -196,16 +196,16 @@ func (s *Server) repeated(ctx context.Context, worker string, round int64) (work
 		}
 		runs, err := rd.Runs(mailroom.RunQuery{IDs: ids})
 		for _, r := range runs {
-			work = append(work, ledger.Work{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
+			work = append(work, ledger.Assignment{Claim: mailroom.Claim{Thread: r.Thread, Run: r.ID, Attempt: r.Attempt}, Run: r, Thread: threads[r.ID]})
 		}
 		return err
 	})
-	slices.SortFunc(work, func(a, b ledger.Work) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
+	slices.SortFunc(work, func(a, b ledger.Assignment) int { return cmp.Compare(a.Run.Key, b.Run.Key) })
 	return work, owners, err
 }
 
 // showClaims adds what an agent needs to begin.
-func (s *Server) showClaims(ctx context.Context, work []ledger.Work) ([]client.Claim, error) {
+func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]client.Claim, error) {
 	out := []client.Claim{}
 	if len(work) == 0 {
 		return out, nil
@@ -241,7 +241,7 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Work) ([]client.C
 }
 
 // inputs are the messages that runs are for; most come with the claim.
-func (s *Server) inputs(ctx context.Context, work []ledger.Work) ([][]mailroom.Message, error) {
+func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mailroom.Message, error) {
 	out := make([][]mailroom.Message, len(work))
 	var unread []*mailroom.Run
 	for i, w := range work {

@@ -28,7 +28,7 @@ type hold struct {
 func (s *Server) hold(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *hold) error) (*hold, error) {
 	who := requestOf(ctx).who
 	var out *hold
-	none := mailroom.Errorf(mailroom.NotFound, "no claim %q", short(p.Claim))
+	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", short(p.Claim))
 	c, ok := client.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none
@@ -95,7 +95,7 @@ func (h *hold) look(rd mailroom.Reader) (worker string, err error) {
 func (s *Server) holding(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *hold) error) (*hold, error) {
 	return s.hold(ctx, p, func(rd mailroom.Reader, h *hold) error {
 		if !h.live {
-			return mailroom.Errorf(mailroom.LeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)
+			return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)
 		}
 		if more == nil {
 			return nil
@@ -163,7 +163,7 @@ func (h *hold) numberOf(id string) (n int, ok bool) {
 
 // name gives a message that is written with a step or settle its id, or checks
 // the one it has. A repeat gets the one that was given before.
-func (h *hold) name(rd mailroom.Reader, said *mailroom.Said, number int) error {
+func (h *hold) name(rd mailroom.Reader, said *mailroom.PartialText, number int) error {
 	if said == nil || !h.live && !h.repeats(number) {
 		return nil // without a claim it is refused
 	}

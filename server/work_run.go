@@ -17,7 +17,7 @@ type Attempts interface {
 	Before(ctx context.Context, run *mailroom.Run, limit int) ([]mailroom.Message, error)
 	Effects(ctx context.Context, run *mailroom.Run) (map[string]*mailroom.EffectState, error)
 	HandOver(ctx context.Context, c mailroom.Claim, after int64) ([]mailroom.Message, int64, error)
-	Append(ctx context.Context, a mailroom.Append) (seq int64, err error)
+	Append(ctx context.Context, a mailroom.StepCommit) (seq int64, err error)
 	Flush(ctx context.Context, c mailroom.Claim, p mailroom.Partial) error
 	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
 }
@@ -25,20 +25,20 @@ type Attempts interface {
 // claimed registers what is written and read under a claim.
 func (f face) claimed() {
 	s := f.server
-	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
-	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
-	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
-	handle(f, f.op(mailroom.MayWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
-	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
-	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
-	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
-	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
-	handle(f, f.op(mailroom.MayWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
+	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
+	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
+	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
+	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
+	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
+	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
 }
 
 type appendInput struct {
 	ClaimPath
-	Body client.Append
+	Body client.StepCommit
 }
 
 func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appended], error) {
@@ -46,7 +46,7 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appe
 	if err != nil {
 		return nil, err
 	}
-	a := mailroom.Append{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
+	a := mailroom.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
 	h, err := s.hold(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error { return h.name(rd, a.Message, a.Number) })
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appe
 
 // readEffects reads the entries about effects, which inside only a Session
 // writes, and refuses what it would not write.
-func (s *Server) readEffects(ctx context.Context, h *hold, in client.Append) ([]mailroom.Note, error) {
+func (s *Server) readEffects(ctx context.Context, h *hold, in client.StepCommit) ([]mailroom.AgentEntry, error) {
 	if len(in.Effects) == 0 {
 		return nil, nil
 	}
@@ -75,7 +75,7 @@ func (s *Server) readEffects(ctx context.Context, h *hold, in client.Append) ([]
 			return nil, err
 		}
 	}
-	var notes []mailroom.Note
+	var notes []mailroom.AgentEntry
 	for i, n := range in.Effects {
 		at := fmt.Sprintf("body.effects[%d]", i)
 		body, err := readEffect(h.Run, n)
@@ -85,20 +85,20 @@ func (s *Server) readEffects(ctx context.Context, h *hold, in client.Append) ([]
 		switch old := known[body.Name]; {
 		case old == nil:
 		case old.Input != body.Input:
-			return nil, mailroom.Errorf(mailroom.Conflict, "effect %q was begun with other input", body.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q was begun with other input", body.Name)
 		case old.Last == mailroom.KindEffectSettled && !old.Failed():
-			return nil, mailroom.Errorf(mailroom.Conflict, "effect %q is settled: its result is kept", body.Name)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "effect %q is settled: its result is kept", body.Name)
 		}
 		raw, err := json.Marshal(body)
 		if err != nil {
 			return nil, fmt.Errorf("encode effect %q: %w", body.Name, err)
 		}
-		notes = append(notes, mailroom.Note{Kind: n.Kind, Body: raw})
+		notes = append(notes, mailroom.AgentEntry{Kind: n.Kind, Body: raw})
 	}
 	return notes, nil
 }
 
-func readEffect(run string, n client.Note) (out mailroom.EffectEntry, err error) {
+func readEffect(run string, n client.AgentEntry) (out mailroom.EffectEntry, err error) {
 	switch n.Kind {
 	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
 	default:
@@ -142,7 +142,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run]
 	case b.Text != "" && b.Message != nil:
 		return nil, wrong("body.text", "comes with message: give one of them", nil)
 	case b.Text != "":
-		out.Message = &mailroom.Said{Text: b.Text}
+		out.Message = &mailroom.PartialText{Text: b.Text}
 	}
 	if out.Failure, err = b.Failure.Read("body.failure"); err != nil {
 		return nil, err

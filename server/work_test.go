@@ -99,7 +99,7 @@ func (f *fixture) worksAs(body string) string {
 func TestARunIsServedFromElsewhere(t *testing.T) {
 	f := start(t)
 	worker, c := f.far()
-	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.Running || *c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
+	if len(c.Messages) != 1 || c.Messages[0].Text != "hello" || c.Run.Status != mailroom.StatusRunning || *c.Run.Worker != worker || c.Claim != c.Run.ID+":1" {
 		t.Errorf("claimed %+v", c)
 	}
 	for _, step := range []struct{ what, body, want string }{
@@ -137,14 +137,14 @@ func TestAClaimWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 	if next := f.claims(worker, 2); len(next) != 1 || next[0].Run.Thread != "u" {
 		t.Errorf("the next round is answered with %+v", next)
 	}
-	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.Conflict)
+	f.wantCode("a round before", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":1}`, worker)), 409, mailroom.CodeConflict)
 }
 
 func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
 	f := start(t)
 	worker, c := f.far() // suppose that this was not heard
 	kept := f.renew(worker, 0)
-	if run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.Running || kept.LeaseMS != 15000 {
+	if run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, ""); run.Status != mailroom.StatusRunning || kept.LeaseMS != 15000 {
 		t.Errorf("a renewal that knows of no round has left it %s, %+v", run.Status, kept)
 	}
 	if out := f.renew(worker, 1, c.Claim); len(out.Lost) != 0 {
@@ -152,10 +152,10 @@ func TestAClaimThatNobodyHeardOfIsGivenBackByTheNextRenewal(t *testing.T) {
 	}
 	f.renew(worker, 1)
 	run := ask[client.Run](f, "GET /v1/runs/"+c.Run.ID, "")
-	if run.Status != mailroom.Queued || run.Crashes != 0 || run.Failures != 0 {
+	if run.Status != mailroom.StatusQueued || run.Crashes != 0 || run.Failures != 0 {
 		t.Errorf("the run is %s with %d crashes, want it given back", run.Status, run.Crashes)
 	}
-	f.wantCode("a step under it", f.on(c.Claim, "entries", `{"number":1}`), 409, mailroom.LeaseLost)
+	f.wantCode("a step under it", f.on(c.Claim, "entries", `{"number":1}`), 409, mailroom.CodeLeaseLost)
 	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Lost, []string{c.Claim}) {
 		t.Errorf("got lost %v", out.Lost)
 	}
@@ -205,7 +205,7 @@ func TestAStandingClaimIsServedAndEndsWithItsCaller(t *testing.T) {
 		waiting <- err
 	}()
 	f.stop()
-	if err := <-waiting; mailroom.CodeOf(err) != mailroom.Unavailable {
+	if err := <-waiting; mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("a server that shuts down answers with %v", err)
 	}
 }
@@ -218,8 +218,8 @@ func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
 	if again := f.on(c.Claim, "entries", step); again.status != 200 || again.body != first.body {
 		t.Errorf("the same step again: %d %s, want %s", again.status, again.body, first.body)
 	}
-	f.wantCode("other content", f.on(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.Conflict)
-	f.wantCode("a hole", f.on(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.Conflict)
+	f.wantCode("other content", f.on(c.Claim, "entries", `{"number":1,"step":{"name":"two"}}`), 409, mailroom.CodeConflict)
+	f.wantCode("a hole", f.on(c.Claim, "entries", `{"number":3,"step":{"name":"three"}}`), 409, mailroom.CodeConflict)
 	for _, settle := range []string{
 		`{"number":2,"outcome":"complete","text":"done"}`, `{"number":2,"outcome":"complete","text":"done"}`,
 	} {
@@ -227,7 +227,7 @@ func TestStepsAndSettlesAreRepeatedByTheirNumber(t *testing.T) {
 			t.Errorf("%s: %d %s", settle, a.status, a.body)
 		}
 	}
-	f.wantCode("another end", f.on(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.LeaseLost)
+	f.wantCode("another end", f.on(c.Claim, "settle", `{"number":2,"outcome":"fail","failure":{"message":"no"}}`), 409, mailroom.CodeLeaseLost)
 	if diff := cmp.Diff([]string{"hello", "said", "done"}, f.texts("t")); diff != "" {
 		t.Error(diff)
 	}
@@ -293,7 +293,7 @@ func TestOrdersComeWithEveryAnswer(t *testing.T) {
 			t.Errorf("told %s", a.body)
 		}
 	}
-	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []client.StopOrder{{Claim: c.Claim, Reason: mailroom.ByCancel}}) {
+	if out := f.renew(worker, 1, c.Claim); !cmp.Equal(out.Stop, []client.StopOrder{{Claim: c.Claim, Reason: mailroom.ReasonCancelled}}) {
 		t.Errorf("renewed: %+v", out)
 	}
 	if a := f.on(c.Claim, "settle", `{"number":3,"outcome":"release"}`); !strings.Contains(a.body, `"status":"cancelled"`) {
@@ -317,11 +317,11 @@ func TestARunWaitsAndGoesOnElsewhere(t *testing.T) {
 		t.Fatal(d.body)
 	}
 	next := f.claims(worker, 2)
-	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.Approve {
+	if len(next) != 1 || next[0].Run.Attempt != 2 || len(next[0].Tickets) != 1 || *next[0].Tickets[0].Decision != mailroom.VerdictApprove {
 		t.Fatalf("it goes on with %+v", next)
 	}
 	seen := ask[client.Page[client.Ticket]](f, "GET /v1/claims/"+next[0].Claim+"/tickets", "")
-	want := mailroom.Ask{Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
+	want := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"Path":"<b>"}`)}
 	if k := seen.Items[0].Ticket(); k.Digest != want.Digest() {
 		t.Errorf("the digest of %+v is not that of what was asked", k)
 	}
@@ -338,10 +338,10 @@ func TestAnEffectIsIntendedAndSettledOnce(t *testing.T) {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	}
-	f.wantCode("once more", note(3, "intended", ""), 409, mailroom.Conflict)
-	f.wantCode("no such kind", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.Invalid)
-	f.wantCode("not its key", note(3, "intended", `,"key":"other"`), 422, mailroom.Invalid)
-	f.wantCode("no name", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.Invalid)
+	f.wantCode("once more", note(3, "intended", ""), 409, mailroom.CodeConflict)
+	f.wantCode("no such kind", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"run.completed","body":{"name":"pay"}}]}`), 422, mailroom.CodeInvalid)
+	f.wantCode("not its key", note(3, "intended", `,"key":"other"`), 422, mailroom.CodeInvalid)
+	f.wantCode("no name", f.on(c.Claim, "entries", `{"number":3,"effects":[{"kind":"effect.intended","body":{}}]}`), 422, mailroom.CodeInvalid)
 	got := ask[client.Page[client.Effect]](f, "GET /v1/claims/"+c.Claim+"/effects", "").Items
 	if len(got) != 1 || got[0].Last != mailroom.KindEffectSettled || string(got[0].Result) != `{"ok":true}` || got[0].Key != c.Run.ID+"/pay" || got[0].Tries != 1 {
 		t.Errorf("got %+v", got)
@@ -364,8 +364,8 @@ func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
 			"renew": `{"round":9,"held":[]}`, "entries": `{"number":1}`, "deltas": `{"offset":0,"text":"x"}`, "settle": `{"number":1,"outcome":"release"}`,
 			"steered": `{}`, "claims": fmt.Sprintf(`{"worker":%q,"round":2}`, worker),
 		}[route[strings.LastIndexByte(route, '/')+1:]]
-		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.NotFound)
-		f.wantCode(route, f.call(route, body, reader), 403, mailroom.Forbidden)
+		f.wantCode(route, f.call(route, body, stranger), 404, mailroom.CodeNotFound)
+		f.wantCode(route, f.call(route, body, reader), 403, mailroom.CodeForbidden)
 	}
 	if out := ask[client.Renewed](f, "POST /v1/workers/"+worker+"/renew", fmt.Sprintf(`{"round":1,"held":[%q]}`, c.Claim)); len(out.Lost) != 0 {
 		t.Errorf("its own worker has lost it: %+v", out)
@@ -381,7 +381,7 @@ func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
 	// The settle of the one whose claim it was is answered again later on.
 	settle := `{"number":1,"outcome":"complete","text":"done"}`
 	f.on(c.Claim, "settle", settle)
-	f.wantCode("a settle of a claim that has ended", f.on(c.Claim, "settle", settle, stranger), 404, mailroom.NotFound)
+	f.wantCode("a settle of a claim that has ended", f.on(c.Claim, "settle", settle, stranger), 404, mailroom.CodeNotFound)
 	if a := f.on(c.Claim, "settle", settle); a.status != 200 {
 		t.Errorf("%d %s", a.status, a.body)
 	}
@@ -390,17 +390,17 @@ func TestAnotherTokensWorkersAndClaimsAreNotThere(t *testing.T) {
 func TestATokenWorksForItsAgentsAlone(t *testing.T) {
 	f := start(t)
 	coder := f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["coder"]}`)
-	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.Forbidden)
-	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.Conflict)
+	f.wantCode("another agent", f.call("POST /v1/claims", `{"agents":["far"],"max":0}`, coder), 403, mailroom.CodeForbidden)
+	f.wantCode("the server's own", f.call("POST /v1/claims", `{"agents":["echo"],"max":0}`), 409, mailroom.CodeConflict)
 	claims := askAs[client.Claims](f, "POST /v1/claims", `{"agents":{"coder":2},"max":2,"round":1,"host":"desk","pid":7}`, coder)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("%d %s, want that the agent is known", a.status, a.body)
 	}
-	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`, claims.Worker), coder), 422, mailroom.Invalid)
+	f.wantCode("not registered", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2,"agents":["far"]}`, claims.Worker), coder), 422, mailroom.CodeInvalid)
 	if a := f.call("POST /v1/workers/"+claims.Worker+"/leave", "", coder); a.status != http.StatusNoContent {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder), 409, mailroom.LeaseLost)
+	f.wantCode("after it left", f.call("POST /v1/claims", fmt.Sprintf(`{"worker":%q,"round":2}`, claims.Worker), coder), 409, mailroom.CodeLeaseLost)
 	if a := f.call("POST /v1/messages", `{"text":"x","agent":"coder","thread":"t"}`); a.status != 202 {
 		t.Errorf("%d %s, want that the agent is known for a day", a.status, a.body)
 	}
@@ -417,15 +417,15 @@ func TestRunsOfAnAgentElsewhereWaitForItADay(t *testing.T) {
 		}
 	}
 	judge()
-	if r := ask[client.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.Queued {
+	if r := ask[client.Run](f, "GET /v1/runs/"+run, ""); r.Status != mailroom.StatusQueued {
 		t.Errorf("the run is %s, want that it waits", r.Status)
 	}
-	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "nobody", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text("x")}}})
+	_, err := f.ledger.Submit(t.Context(), mailroom.Submit{Thread: "u", Agent: "nobody", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("x")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	judge()
-	if page := ask[client.Page[client.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.Failed {
+	if page := ask[client.Page[client.Run]](f, "GET /v1/runs?q=agent:nobody", ""); page.Items[0].Status != mailroom.StatusFailed {
 		t.Errorf("a run for nobody is %s", page.Items[0].Status)
 	}
 }
@@ -475,7 +475,7 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 		{own + "/deltas", `{"offset":-1,"text":"x"}`, 422, "offset"},
 	} {
 		a := f.call(r.route, r.body)
-		if a.status != r.status || !strings.Contains(a.body, r.want) || a.problem(t).Code == mailroom.Internal {
+		if a.status != r.status || !strings.Contains(a.body, r.want) || a.problem(t).Code == mailroom.CodeInternal {
 			t.Errorf("%s %s: %d %s, want %d and %s", r.route, r.body, a.status, a.body, r.status, r.want)
 		}
 	}
@@ -486,11 +486,11 @@ func TestBadRequestsOfWorkersAreRefused(t *testing.T) {
 
 func TestAnAgentThatATokenNamesIsKnownBeforeItsWorkerComes(t *testing.T) {
 	f := start(t)
-	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.Invalid)
+	f.wantCode("before the token", f.call("POST /v1/threads/t/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.CodeInvalid)
 	f.worksAs(`{"name":"laptop","scopes":["work"],"agents":["far"]}`)
 	f.sendFar("t", "hi")
 	if a := f.call("DELETE /v1/tokens/laptop", ""); a.status != 204 {
 		t.Fatalf("revoke: %d %s", a.status, a.body)
 	}
-	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.Invalid)
+	f.wantCode("after it was revoked", f.call("POST /v1/threads/u/messages", `{"text":"hi","agent":"far"}`), 422, mailroom.CodeInvalid)
 }

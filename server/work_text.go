@@ -126,7 +126,7 @@ func beyond(kept string, b client.Text) (string, error) {
 	case strings.HasPrefix(b.Text, again):
 		return b.Text[len(again):], nil
 	}
-	return "", mailroom.Errorf(mailroom.Conflict, "other text is kept from offset %d", b.Offset)
+	return "", mailroom.Errorf(mailroom.CodeConflict, "other text is kept from offset %d", b.Offset)
 }
 
 func showEffects(states map[string]*mailroom.EffectState) []client.Effect {

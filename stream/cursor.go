@@ -47,7 +47,7 @@ func notCursor(s string) error {
 	if len(s) > shown {
 		s = s[:shown] + "…"
 	}
-	return mailroom.Errorf(mailroom.Invalid, "%q is no cursor: give SEQ or SEQ:N, as the id of an event says", s)
+	return mailroom.Errorf(mailroom.CodeInvalid, "%q is no cursor: give SEQ or SEQ:N, as the id of an event says", s)
 }
 
 // String is the cursor as ParseCursor reads it.

@@ -33,7 +33,7 @@ func TestWhatIsNoCursorIsInvalid(t *testing.T) {
 		"9223372036854775808", "1:99999999999999999999", strings.Repeat("9", 1000),
 	} {
 		got, err := stream.ParseCursor(s)
-		if mailroom.CodeOf(err) != mailroom.Invalid {
+		if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 			t.Errorf("ParseCursor(%q) = %v, %v; want an error of code invalid", s, got, err)
 		} else if len(err.Error()) > 200 {
 			t.Errorf("the error for %.20q… is %d bytes long", s, len(err.Error()))

@@ -29,8 +29,8 @@ type desk struct {
 	runs, messages int            // made so far
 	claim          mailroom.Claim // of the run that the worker has; zero: none
 	step           int
-	open           mailroom.Said // what it is writing
-	kept           int           // bytes of open that are in the store
+	open           mailroom.PartialText // what it is writing
+	kept           int                  // bytes of open that are in the store
 
 	// What is true.
 	truth   map[writer]string // all that was ever said
@@ -57,7 +57,7 @@ func newDesk(t *testing.T) *desk {
 }
 
 // change commits what f does to the thread, and tells the bus.
-func (d *desk) change(f func(l *mailroom.Loaded, now time.Time) error) {
+func (d *desk) change(f func(l *mailroom.ThreadState, now time.Time) error) {
 	d.t.Helper()
 	var entries []mailroom.Entry
 	err := d.store.Update(d.t.Context(), func(tx mailroom.Tx) error {
@@ -65,16 +65,16 @@ func (d *desk) change(f func(l *mailroom.Loaded, now time.Time) error) {
 		if err != nil {
 			return err
 		}
-		l := mailroom.Load(rows[0])
+		l := mailroom.NewThreadState(rows[0])
 		runs, err := tx.Runs(mailroom.RunQuery{Thread: thread})
 		if err != nil {
 			return err
 		}
 		for _, r := range runs {
-			l.Adopt(r)
+			l.AddRun(r)
 		}
-		l.Fill(mailroom.QueueRuns, runs, true)
-		l.Fill(mailroom.HeldRuns, runs, true)
+		l.SetQueue(mailroom.RunsQueued, runs, true)
+		l.SetQueue(mailroom.RunsScheduled, runs, true)
 		if err := f(l, tx.Now()); err != nil {
 			return err
 		}
@@ -123,9 +123,9 @@ func (d *desk) submitText(text string) string {
 	d.runs++
 	in := mailroom.Submit{
 		Thread: thread, Run: fmt.Sprintf("run%d", d.runs), Agent: agent, Sender: "ann",
-		Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text(text)}},
+		Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text(text)}},
 	}
-	d.change(func(l *mailroom.Loaded, now time.Time) error {
+	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		_, err := l.Submit(in, now)
 		return err
 	})
@@ -135,8 +135,8 @@ func (d *desk) submitText(text string) string {
 // start claims what is due; that must be something.
 func (d *desk) start() {
 	d.t.Helper()
-	d.change(func(l *mailroom.Loaded, now time.Time) error {
-		r := l.Claim(mailroom.Claimant{Worker: worker, Round: 1}, agent, l.Due.Alone, now)
+	d.change(func(l *mailroom.ThreadState, now time.Time) error {
+		r := l.Claim(mailroom.Claimant{Worker: worker, Round: 1}, agent, l.Due.LastAttempt, now)
 		if r == nil {
 			return fmt.Errorf("nothing to claim")
 		}
@@ -154,7 +154,7 @@ func (d *desk) writer() writer {
 func (d *desk) say(text string) {
 	if d.open.ID == "" {
 		d.messages++
-		d.open = mailroom.Said{ID: fmt.Sprintf("message%d", d.messages)}
+		d.open = mailroom.PartialText{ID: fmt.Sprintf("message%d", d.messages)}
 		d.kept = 0
 	}
 	delta := mailroom.Delta{
@@ -176,7 +176,7 @@ func (d *desk) flush() {
 		Thread: thread, Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID,
 		Offset: d.kept, Text: d.open.Text[d.kept:],
 	}
-	d.change(func(l *mailroom.Loaded, _ time.Time) error { return l.Flush(d.claim, piece) })
+	d.change(func(l *mailroom.ThreadState, _ time.Time) error { return l.Flush(d.claim, piece) })
 	d.kept = len(d.open.Text)
 	d.publish(bus.Notice{Thread: thread, Flushed: &bus.Flushed{
 		Run: d.claim.Run, Attempt: d.claim.Attempt, Message: d.open.ID, Upto: d.kept,
@@ -184,21 +184,21 @@ func (d *desk) flush() {
 }
 
 // said takes the message being written.
-func (d *desk) said() *mailroom.Said {
+func (d *desk) said() *mailroom.PartialText {
 	if d.open.ID == "" {
 		return nil
 	}
 	said := d.open
-	d.open = mailroom.Said{}
+	d.open = mailroom.PartialText{}
 	return &said
 }
 
 // append commits a step, and with it the message being written.
 func (d *desk) append() {
 	d.t.Helper()
-	a := &mailroom.Append{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.said()}
+	a := &mailroom.StepCommit{Claim: d.claim, Number: d.step + 1, Step: mailroom.Step{Name: "s"}, Message: d.said()}
 	d.step++
-	d.change(func(l *mailroom.Loaded, now time.Time) error {
+	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		_, err := l.Append(a, nil, now)
 		return err
 	})
@@ -208,17 +208,17 @@ func (d *desk) settle(o mailroom.Outcome, f *mailroom.Failure) {
 	d.t.Helper()
 	s := &mailroom.Settle{Claim: d.claim, Number: d.step + 1, Outcome: o, Failure: f, Message: d.said()}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *mailroom.Loaded, now time.Time) error {
+	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		_, err := l.Settle(s, now)
 		return err
 	})
 }
 
-func (d *desk) complete() { d.t.Helper(); d.settle(mailroom.Complete, nil) }
-func (d *desk) release()  { d.t.Helper(); d.settle(mailroom.Release, nil) }
+func (d *desk) complete() { d.t.Helper(); d.settle(mailroom.OutcomeComplete, nil) }
+func (d *desk) release()  { d.t.Helper(); d.settle(mailroom.OutcomeRelease, nil) }
 func (d *desk) fail() {
 	d.t.Helper()
-	d.settle(mailroom.Fail, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("no")})
+	d.settle(mailroom.OutcomeFail, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no")})
 }
 
 // expire takes the claim away; only what was flushed is kept.
@@ -229,7 +229,7 @@ func (d *desk) expire() {
 		said.Text = said.Text[:d.kept]
 	}
 	d.claim = mailroom.Claim{}
-	d.change(func(l *mailroom.Loaded, now time.Time) error {
+	d.change(func(l *mailroom.ThreadState, now time.Time) error {
 		l.Expire(&mailroom.Worker{ID: worker}, said, now)
 		return nil
 	})
@@ -273,7 +273,7 @@ func (d *desk) rewrite(run, kind string, f func(*mailroom.Thread, *mailroom.Run)
 func (d *desk) park() {
 	d.t.Helper()
 	d.rewrite(d.claim.Run, "run.waiting", func(t *mailroom.Thread, r *mailroom.Run) {
-		r.Status, t.Worker, t.Round = mailroom.Waiting, "", 0
+		r.Status, t.Worker, t.Round = mailroom.StatusWaiting, "", 0
 	})
 	d.claim = mailroom.Claim{}
 }

@@ -180,7 +180,7 @@ func (f *follower) deltas(fresh []mailroom.Delta) error {
 	hole := asked{f.writing.message, f.writing.sent}
 	if len(f.writing.held) > 0 && f.asked != hole {
 		f.asked = hole
-		f.bus.Ask(f.q.Thread)
+		f.bus.SubscribeTickets(f.q.Thread)
 	}
 	return nil
 }
@@ -196,7 +196,7 @@ func reply(e *mailroom.Entry) (string, error) {
 		ID   string        `json:"id"`
 		Role mailroom.Role `json:"role"`
 	}
-	if err := e.Decode(&said); err != nil || said.Role != mailroom.Assistant {
+	if err := e.Decode(&said); err != nil || said.Role != mailroom.RoleAssistant {
 		return "", err
 	}
 	return said.ID, nil

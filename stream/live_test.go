@@ -109,7 +109,7 @@ func TestNewAttemptStartsTheTextAnewAndTheOldOneIsDropped(t *testing.T) {
 func TestReaderThatComesLateAsksForTheTextBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := begun(t)
-		asks := d.bus.Asks(8)
+		asks := d.bus.TicketsChanged(8)
 		defer asks.Close()
 		d.say("zero ")
 		d.flush()
@@ -330,7 +330,7 @@ func TestWhatConcernsNobodyCostsTheStoreNothing(t *testing.T) {
 		views := &counter{Viewer: d.store}
 		d.streams = stream.New(views, d.bus)
 		first := d.submit()
-		all, one := d.follow(stream.Query{}), d.follow(stream.Query{Run: first, Until: stream.Settled})
+		all, one := d.follow(stream.Query{}), d.follow(stream.Query{Run: first, Until: stream.UntilSettled})
 		synctest.Wait()
 		d.start()
 		zombie := mailroom.Delta{Run: first, Attempt: d.claim.Attempt, Message: "zombie", Channel: "text", Text: "!"}

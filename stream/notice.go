@@ -53,7 +53,7 @@ func (f *follower) committed(ctx context.Context, entries []mailroom.Entry) erro
 		if err := f.entry(e); err != nil {
 			return err
 		}
-		if f.q.Until == Forever {
+		if f.q.Until == UntilForever {
 			continue
 		}
 		if _, ended := Ends(e); ended && f.q.Run != "" {

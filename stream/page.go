@@ -116,7 +116,7 @@ func target(r mailroom.Reader, q Query) (*mailroom.Thread, error) {
 		return nil, err
 	}
 	if run == nil || run.Thread != t.ID {
-		return nil, mailroom.Errorf(mailroom.NotFound, "no run %q in thread %q", q.Run, t.ID)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q in thread %q", q.Run, t.ID)
 	}
 	return t, nil
 }
@@ -142,7 +142,7 @@ func findRun(r mailroom.Reader, id string) (*mailroom.Run, error) {
 }
 
 func unknownThread(id string) error {
-	return mailroom.Errorf(mailroom.NotFound, "no thread %q", id)
+	return mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
 }
 
 // gap is nil for a cursor from which nothing is missing.
@@ -158,12 +158,12 @@ func gap(t *mailroom.Thread, after int64) *Gap {
 func satisfied(r mailroom.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	id := q.Run
 	switch {
-	case q.Until == Forever:
+	case q.Until == UntilForever:
 		return false, nil
 	case id != "": // its own status tells
 	case t.Current == "":
 		return t.Due.At.IsZero(), nil // else a run is queued, for now or later
-	case q.Until == Settled || t.Worker != "":
+	case q.Until == UntilSettled || t.Worker != "":
 		return false, nil
 	default:
 		id = t.Current
@@ -172,5 +172,5 @@ func satisfied(r mailroom.Reader, q Query, t *mailroom.Thread) (bool, error) {
 	if err != nil || run == nil {
 		return false, err
 	}
-	return run.Status.Finished() || q.Until == Waiting && run.Status == mailroom.Waiting, nil
+	return run.Status.Finished() || q.Until == UntilWaiting && run.Status == mailroom.StatusWaiting, nil
 }

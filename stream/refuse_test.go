@@ -92,7 +92,7 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 	err := d.store.Update(t.Context(), func(tx mailroom.Tx) error {
 		return tx.Write(&mailroom.Changes{
 			Threads: []*mailroom.Thread{{ID: "other", FirstSeq: 1}},
-			Runs:    []*mailroom.Run{{ID: "foreign", Thread: "other", Status: mailroom.Completed}},
+			Runs:    []*mailroom.Run{{ID: "foreign", Thread: "other", Status: mailroom.StatusCompleted}},
 		})
 	})
 	if err != nil {
@@ -102,13 +102,13 @@ func TestUnknownThreadAndForeignRunAreNotFound(t *testing.T) {
 		q    stream.Query
 		want mailroom.Code
 	}{
-		"unknown thread": {stream.Query{Thread: "nowhere"}, mailroom.NotFound},
-		"no thread":      {stream.Query{}, mailroom.NotFound},
-		"unknown run":    {stream.Query{Thread: thread, Run: "nobody"}, mailroom.NotFound},
-		"foreign run":    {stream.Query{Thread: thread, Run: "foreign", Until: stream.Settled}, mailroom.NotFound},
-		"wrong until":    {stream.Query{Thread: thread, Until: "done"}, mailroom.Invalid},
-		"negative seq":   {stream.Query{Thread: thread, After: stream.Cursor{Seq: -1}}, mailroom.Invalid},
-		"negative bytes": {stream.Query{Thread: thread, After: stream.Cursor{Bytes: -1}}, mailroom.Invalid},
+		"unknown thread": {stream.Query{Thread: "nowhere"}, mailroom.CodeNotFound},
+		"no thread":      {stream.Query{}, mailroom.CodeNotFound},
+		"unknown run":    {stream.Query{Thread: thread, Run: "nobody"}, mailroom.CodeNotFound},
+		"foreign run":    {stream.Query{Thread: thread, Run: "foreign", Until: stream.UntilSettled}, mailroom.CodeNotFound},
+		"wrong until":    {stream.Query{Thread: thread, Until: "done"}, mailroom.CodeInvalid},
+		"negative seq":   {stream.Query{Thread: thread, After: stream.Cursor{Seq: -1}}, mailroom.CodeInvalid},
+		"negative bytes": {stream.Query{Thread: thread, After: stream.Cursor{Bytes: -1}}, mailroom.CodeInvalid},
 	} {
 		err := d.streams.Follow(t.Context(), c.q, func(stream.Event) error {
 			t.Errorf("%s: something was emitted", name)
@@ -134,7 +134,7 @@ func TestThreadThatIsDeletedEndsItsReaders(t *testing.T) {
 			if again {
 				d.submit()
 			}
-			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.NotFound {
+			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.CodeNotFound {
 				t.Errorf("%s: Follow returned %v, want code not_found", name, err)
 			}
 			r.cancel(nil)
@@ -176,7 +176,7 @@ func TestErrorOfTheStoreEndsTheReader(t *testing.T) {
 		if err := d.store.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-r.ended; mailroom.CodeOf(err) != mailroom.Unavailable {
+		if err := <-r.ended; mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("Follow returned %v, want code unavailable", err)
 		}
 		r.cancel(nil)
@@ -217,7 +217,7 @@ func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
 				}
 			}
 			close(stuck)
-			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.NotFound {
+			if err := <-r.ended; mailroom.CodeOf(err) != mailroom.CodeNotFound {
 				t.Errorf("%s: Follow returned %v, want code not_found", name, err)
 			}
 			r.cancel(nil)
@@ -234,7 +234,7 @@ func TestAThreadMadeAnewIsNeverToldToTheReadersOfTheOldOne(t *testing.T) {
 func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
 	d := newDesk(t)
 	d.submit()
-	q := stream.Query{Thread: thread, Key: d.key(), Until: stream.Settled}
+	q := stream.Query{Thread: thread, Key: d.key(), Until: stream.UntilSettled}
 	if _, err := d.streams.Ended(t.Context(), q); err != nil {
 		t.Errorf("of the same thread: %v", err)
 	}
@@ -243,10 +243,10 @@ func TestAReaderThatWasAllowedOneThreadGetsNoOtherUnderItsID(t *testing.T) {
 	err := d.streams.Follow(t.Context(), q, func(stream.Event) error {
 		return errors.New("something was emitted")
 	})
-	if mailroom.CodeOf(err) != mailroom.NotFound {
+	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("Follow returned %v, want code not_found", err)
 	}
-	if _, err := d.streams.Ended(t.Context(), q); mailroom.CodeOf(err) != mailroom.NotFound {
+	if _, err := d.streams.Ended(t.Context(), q); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("Ended returned %v, want code not_found", err)
 	}
 }

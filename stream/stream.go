@@ -24,13 +24,13 @@ type Viewer interface {
 type Until string
 
 const (
-	Forever Until = "" // only the end of its context stops it
-	// Settled ends when the run has completed, failed or was cancelled; for
+	UntilForever Until = "" // only the end of its context stops it
+	// UntilSettled ends when the run has completed, failed or was cancelled; for
 	// a thread, when nothing of it is queued, running or waiting.
-	Settled Until = "settled"
-	// Waiting ends like Settled, and also when the run, or the thread's
+	UntilSettled Until = "settled"
+	// UntilWaiting ends like Settled, and also when the run, or the thread's
 	// current run, is parked.
-	Waiting Until = "waiting"
+	UntilWaiting Until = "waiting"
 )
 
 // Query says what to follow.
@@ -68,11 +68,11 @@ type Gap struct {
 func Ends(e *mailroom.Entry) (mailroom.Status, bool) {
 	switch e.Kind {
 	case mailroom.KindCompleted:
-		return mailroom.Completed, true
+		return mailroom.StatusCompleted, true
 	case mailroom.KindFailed:
-		return mailroom.Failed, true
+		return mailroom.StatusFailed, true
 	case mailroom.KindCancelled:
-		return mailroom.Cancelled, true
+		return mailroom.StatusCancelled, true
 	}
 	return "", false
 }
@@ -120,7 +120,7 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 		if err != nil {
 			return err
 		}
-		if q.Until == Forever || q.After == (Cursor{}) || gap(t, q.After.Seq) != nil {
+		if q.Until == UntilForever || q.After == (Cursor{}) || gap(t, q.After.Seq) != nil {
 			return nil
 		}
 		rest, err := r.Entries(mailroom.EntryQuery{Thread: t.ID, After: q.After.Seq, Run: q.Run, Limit: 1})
@@ -138,10 +138,10 @@ func (s *Streams) Ended(ctx context.Context, q Query) (bool, error) {
 
 func (q Query) check() error {
 	switch {
-	case q.Until != Forever && q.Until != Settled && q.Until != Waiting:
-		return mailroom.Errorf(mailroom.Invalid, "until: %q is none of settled, waiting", q.Until)
+	case q.Until != UntilForever && q.Until != UntilSettled && q.Until != UntilWaiting:
+		return mailroom.Errorf(mailroom.CodeInvalid, "until: %q is none of settled, waiting", q.Until)
 	case q.After.Seq < 0 || q.After.Bytes < 0:
-		return mailroom.Errorf(mailroom.Invalid, "after: %s is negative", q.After)
+		return mailroom.Errorf(mailroom.CodeInvalid, "after: %s is negative", q.After)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 		"run.failed":    (*desk).fail,
 		"run.cancelled": func(d *desk) {
 			run := d.claim.Run
-			d.change(func(l *mailroom.Loaded, now time.Time) error {
+			d.change(func(l *mailroom.ThreadState, now time.Time) error {
 				_, err := l.Cancel(run, "ann", now)
 				return err
 			})
@@ -26,7 +26,7 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDesk(t)
 			run := d.submit()
-			r := d.follow(stream.Query{Run: run, Until: stream.Settled})
+			r := d.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 			synctest.Wait()
 			d.start()
 			d.say("bye")
@@ -41,7 +41,7 @@ func TestUntilSettledOfARunEndsWithItsLastEntry(t *testing.T) {
 			wants(t, "last event", name, r.kinds()[len(r.got())-1])
 			r.check()
 
-			r.follow(stream.Query{Run: run, Until: stream.Settled})
+			r.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 			synctest.Wait()
 			r.isOver()
 			r.gotAll(run, 0)
@@ -53,13 +53,13 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		run := d.submit()
-		r := d.follow(stream.Query{Run: run, Until: stream.Settled})
+		r := d.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 		d.start()
 		synctest.Wait()
 		var held []bus.Notice
 		d.publish = func(n bus.Notice) { held = append(held, n) }
 		d.fail()
-		d.change(func(l *mailroom.Loaded, now time.Time) error {
+		d.change(func(l *mailroom.ThreadState, now time.Time) error {
 			_, err := l.Retry(mailroom.Retry{Run: run, By: "ann"}, now)
 			return err
 		})
@@ -70,7 +70,7 @@ func TestUntilSettledEndsAtTheEntryAlsoIfTheRunIsRetriedAtOnce(t *testing.T) {
 		r.isOver()
 		wants(t, "events", []string{"message", "run.queued", "run.started", "run.failed"}, r.kinds())
 
-		r.follow(stream.Query{Run: run, Until: stream.Settled})
+		r.follow(stream.Query{Run: run, Until: stream.UntilSettled})
 		synctest.Wait()
 		r.goesOn() // it is queued again, and that is in the log
 		r.hangUp()
@@ -82,7 +82,7 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 		d := newDesk(t)
 		d.submit()
 		d.submit()
-		r := d.follow(stream.Query{Until: stream.Settled})
+		r := d.follow(stream.Query{Until: stream.UntilSettled})
 		synctest.Wait()
 		for _, step := range []func(){d.start, d.release, d.start, d.complete, d.start, d.expire, d.start} {
 			step()
@@ -94,7 +94,7 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 		r.isOver()
 		r.gotAll("", 0)
 
-		r.follow(stream.Query{Until: stream.Settled, After: stream.Cursor{Seq: 2}})
+		r.follow(stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: 2}})
 		synctest.Wait()
 		r.isOver()
 		r.gotAll("", 2)
@@ -104,14 +104,14 @@ func TestUntilSettledOfAThreadEndsWhenNothingIsLeftToDo(t *testing.T) {
 func TestUntilSettledWaitsForRunsThatAreForLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
-		d.change(func(l *mailroom.Loaded, now time.Time) error {
+		d.change(func(l *mailroom.ThreadState, now time.Time) error {
 			_, err := l.Submit(mailroom.Submit{
 				Thread: thread, Run: "later", Agent: agent, NotBefore: now.Add(time.Minute),
-				Messages: []mailroom.Draft{{Role: mailroom.User, Parts: mailroom.Text("hello")}},
+				Messages: []mailroom.NewMessage{{Role: mailroom.RoleUser, Parts: mailroom.Text("hello")}},
 			}, now)
 			return err
 		})
-		r := d.follow(stream.Query{Until: stream.Settled})
+		r := d.follow(stream.Query{Until: stream.UntilSettled})
 		<-time.After(time.Minute)
 		synctest.Wait()
 		r.goesOn()
@@ -128,10 +128,10 @@ func TestUntilWaitingEndsWhenTheRunIsParked(t *testing.T) {
 		d := newDesk(t)
 		run := d.submit()
 		readers := []*reader{
-			d.follow(stream.Query{Until: stream.Waiting}),
-			d.follow(stream.Query{Until: stream.Waiting, Run: run}),
+			d.follow(stream.Query{Until: stream.UntilWaiting}),
+			d.follow(stream.Query{Until: stream.UntilWaiting, Run: run}),
 		}
-		settled := d.follow(stream.Query{Until: stream.Settled})
+		settled := d.follow(stream.Query{Until: stream.UntilSettled})
 		d.start()
 		synctest.Wait()
 		for _, r := range readers {
@@ -161,14 +161,14 @@ func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
 		want bool
 	}{
 		"no until":                 {stream.Query{Run: first, After: stream.Cursor{Seq: settled}}, false},
-		"no cursor":                {stream.Query{Run: first, Until: stream.Settled}, false},
-		"an entry is left":         {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled - 1}}, false},
-		"the run is settled":       {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled}}, true},
-		"settled counts as parked": {stream.Query{Run: first, Until: stream.Waiting, After: stream.Cursor{Seq: settled}}, true},
-		"later entries of others":  {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled + 1}}, true},
-		"the other is queued":      {stream.Query{Run: second, Until: stream.Settled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"the thread is not idle":   {stream.Query{Until: stream.Settled, After: stream.Cursor{Seq: settled + 2}}, false},
-		"a gap is to be told":      {stream.Query{Run: first, Until: stream.Settled, After: stream.Cursor{Seq: settled + 9}}, false},
+		"no cursor":                {stream.Query{Run: first, Until: stream.UntilSettled}, false},
+		"an entry is left":         {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled - 1}}, false},
+		"the run is settled":       {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled}}, true},
+		"settled counts as parked": {stream.Query{Run: first, Until: stream.UntilWaiting, After: stream.Cursor{Seq: settled}}, true},
+		"later entries of others":  {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 1}}, true},
+		"the other is queued":      {stream.Query{Run: second, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"the thread is not idle":   {stream.Query{Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 2}}, false},
+		"a gap is to be told":      {stream.Query{Run: first, Until: stream.UntilSettled, After: stream.Cursor{Seq: settled + 9}}, false},
 	} {
 		c.q.Thread = thread
 		got, err := d.streams.Ended(t.Context(), c.q)
@@ -179,7 +179,7 @@ func TestEndedTellsThatNothingIsLeftForAResume(t *testing.T) {
 
 	d.start()
 	d.complete()
-	q := stream.Query{Thread: thread, Until: stream.Settled, After: stream.Cursor{Seq: d.last()}}
+	q := stream.Query{Thread: thread, Until: stream.UntilSettled, After: stream.Cursor{Seq: d.last()}}
 	if got, err := d.streams.Ended(t.Context(), q); err != nil || !got {
 		t.Errorf("idle thread: Ended = %v, %v; want true", got, err)
 	}

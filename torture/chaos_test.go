@@ -107,8 +107,8 @@ func (c *chaos) follow(ctx context.Context, crew *sync.WaitGroup) {
 			continue
 		}
 		c.sse = append(c.sse, accounts)
-		reader := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithSilence(silence),
-			client.WithBackoff(5*time.Millisecond, 200*time.Millisecond), client.WithTries(1_000_000), client.WithPatience(0))
+		reader := client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithIdleTimeout(silence),
+			client.WithBackoff(5*time.Millisecond, 200*time.Millisecond), client.WithMaxAttempts(1_000_000), client.WithRetryTimeout(0))
 		for thread, a := range accounts {
 			crew.Go(func() { a.follow(ctx, reader, thread) })
 		}

@@ -287,7 +287,7 @@ func (t *torture) judgeChildren() {
 	for _, l := range t.allLogs() {
 		l.look(func(s *story.Story) {
 			for _, k := range s.Tickets {
-				if k.Kind != mailroom.Child || !k.Decided || k.Judged {
+				if k.Kind != mailroom.TicketChildren || !k.Decided || k.Judged {
 					continue
 				}
 				k.Judged = true

@@ -169,7 +169,7 @@ func (h *hand) decider(ctx context.Context, all bool) {
 }
 
 func (h *hand) decide(k client.Ticket, all bool) {
-	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
+	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return
 	}
 	first := h.decision(k)
@@ -187,12 +187,12 @@ func (h *hand) decision(k client.Ticket) client.Decision {
 	answer := json.RawMessage(fmt.Sprintf(`{"answer":%d}`, h.dice.IntN(1<<30)))
 	n := h.dice.IntN(10)
 	switch {
-	case k.Kind == mailroom.Question, k.Answers && n < 2:
-		return client.Decision{Decision: mailroom.Answer, Answer: answer}
+	case k.Kind == mailroom.TicketInput, k.Answers && n < 2:
+		return client.Decision{Decision: mailroom.VerdictAnswer, Answer: answer}
 	case n < 4:
-		return client.Decision{Decision: mailroom.Deny, Reason: "no"}
+		return client.Decision{Decision: mailroom.VerdictDeny, Reason: "no"}
 	}
-	return client.Decision{Decision: mailroom.Approve, Digest: k.Digest}
+	return client.Decision{Decision: mailroom.VerdictApprove, Digest: k.Digest}
 }
 
 func (h *hand) decideOnce(k client.Ticket, d client.Decision) {

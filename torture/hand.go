@@ -159,7 +159,7 @@ func (h *hand) send(o *operation) *operation {
 }
 
 func (h *hand) post(ctx context.Context, in *client.Submit) (out mailroom.Submitted, err error) {
-	noAnswer := func(err error) error { return mailroom.Errorf(mailroom.Unavailable, "no answer: %w", err) }
+	noAnswer := func(err error) error { return mailroom.Errorf(mailroom.CodeUnavailable, "no answer: %w", err) }
 	raw, err := json.Marshal(in)
 	if err != nil {
 		return out, err

@@ -105,7 +105,7 @@ func (t *torture) judgeHistories(ops []*operation) {
 		switch {
 		case o.Kind == "read" && o.Outcome == done && o.Called.After(t.since):
 			reads[o.Thread] = append(reads[o.Thread], o)
-		case o.Submit != nil && o.Outcome == done && o.Submitted.Disposition == mailroom.WasQueued:
+		case o.Submit != nil && o.Outcome == done && o.Submitted.Disposition == mailroom.DispositionQueued:
 			calls[o.Run] = o
 		}
 	}

@@ -96,7 +96,7 @@ func (j *journal) end(o *operation, err error) {
 	switch {
 	case err == nil:
 		o.Outcome = done
-	case mailroom.CodeOf(err) == mailroom.Unavailable:
+	case mailroom.CodeOf(err) == mailroom.CodeUnavailable:
 		o.Outcome, o.Why = unknown, err.Error()
 	default:
 		o.Outcome, o.Code, o.Why = refused, mailroom.CodeOf(err), err.Error()

@@ -36,9 +36,9 @@ func (t *torture) judge(o *operation) {
 // thread can be busy. A list is always there.
 func (t *torture) mayRefuse(o *operation) bool {
 	switch o.Code {
-	case mailroom.Conflict, mailroom.Busy, mailroom.Gone:
+	case mailroom.CodeConflict, mailroom.CodeBusy, mailroom.CodeGone:
 		return o.Kind != "list"
-	case mailroom.NotFound:
+	case mailroom.CodeNotFound:
 		return o.Kind != "list" && t.purges.Load()
 	}
 	return false
@@ -114,14 +114,14 @@ func submitted(o *operation, s *story.Story) string {
 	if o.Ticket != "" && decided(o, s) != "" {
 		return decided(o, s)
 	}
-	steered := out.Disposition == mailroom.WasSteered || out.Disposition == mailroom.WasResumed
+	steered := out.Disposition == mailroom.DispositionSteered || out.Disposition == mailroom.DispositionResumed
 	switch {
-	case out.Disposition == mailroom.WasDuplicate:
+	case out.Disposition == mailroom.DispositionDuplicate:
 	case steered != m.Steered:
 		return "message " + out.Message + " was not taken in as " + string(out.Disposition)
 	case !steered && !slices.Contains(r.Messages, out.Message):
 		return "run " + out.Run + " does not have message " + out.Message
-	case out.Disposition == mailroom.WasQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
+	case out.Disposition == mailroom.DispositionQueued && o.Submit.Priority != nil && r.Priority != *o.Submit.Priority:
 		return "run " + out.Run + " has another priority"
 	}
 	for _, id := range out.Superseded {
@@ -139,7 +139,7 @@ func cancelled(state *client.Run, r *story.Run) string {
 	switch {
 	case r == nil:
 		return "the run is not in the log"
-	case state.Status == mailroom.Cancelled && r.Ends == 0:
+	case state.Status == mailroom.StatusCancelled && r.Ends == 0:
 		return "the run has not ended in the log"
 	case state.Stopping && r.Stops == 0:
 		return "the run was not asked to stop in the log"

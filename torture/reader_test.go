@@ -63,7 +63,7 @@ func feed(t *testing.T, f func(r *reader, entry func(kind string, attempt int, b
 
 func TestAReaderFindsWhatIsWrongWithAStream(t *testing.T) {
 	said := func(text string, partial bool) mailroom.Message {
-		return mailroom.Message{ID: "a.1-1", Run: "a", Text: text, Partial: partial, Role: mailroom.Assistant}
+		return mailroom.Message{ID: "a.1-1", Run: "a", Text: text, Partial: partial, Role: mailroom.RoleAssistant}
 	}
 	type feeding = func(r *reader, entry func(string, int, any), delta func(int, string))
 	for name, x := range map[string]struct {

@@ -82,7 +82,7 @@ func (t *torture) quiet(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return fmt.Errorf("wait for rest: %w", err)
 		}
-		left := stats.Runs[mailroom.Queued] + stats.Runs[mailroom.Running] + stats.Runs[mailroom.Waiting]
+		left := stats.Runs[mailroom.StatusQueued] + stats.Runs[mailroom.StatusRunning] + stats.Runs[mailroom.StatusWaiting]
 		if left == 0 {
 			return nil
 		}

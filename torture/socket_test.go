@@ -123,7 +123,7 @@ func (a *account) take(m said, raw []byte, ended map[string]string) {
 		}
 	case m.Op == "delta" && m.Delta != nil:
 		a.delta(*m.Delta, m.Cursor)
-	case m.Op != "settled" && !(m.Op == "error" && m.Error != nil && m.Error.Code == mailroom.Unavailable): // at shutdown
+	case m.Op != "settled" && !(m.Op == "error" && m.Error != nil && m.Error.Code == mailroom.CodeUnavailable): // at shutdown
 		a.note("%.200s came", raw)
 	}
 }

@@ -160,7 +160,7 @@ func (t *torture) hand(at target, p plan, n int) *hand {
 	return &hand{
 		home: t, at: at, dice: rand.New(rand.NewPCG(p.seed, uint64(n))), cycle: int(t.counts.cycles.Load()),
 		tagged: !p.plain(), purging: p.purge, long: p.long, slow: p.kind == frozen, pace: pace,
-		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithTries(1), client.WithTimeout(patience),
+		client: client.New(at.url, at.token, client.WithHTTPClient(at.http), client.WithMaxAttempts(1), client.WithTimeout(patience),
 			client.WithBackoff(10*time.Millisecond, 50*time.Millisecond)),
 	}
 }

@@ -64,7 +64,7 @@ func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
 	switch {
 	case it.ID != "":
 		if t.issues.has(it.ID) {
-			return mailroom.Errorf(mailroom.Conflict, "there is an issue %s already", it.ID)
+			return mailroom.Errorf(mailroom.CodeConflict, "there is an issue %s already", it.ID)
 		}
 		return CheckPrefix(it.ID)
 	case d.Parent != "":
@@ -84,17 +84,17 @@ func (t *Tracker) name(it *Issue, d Draft, by By) (err error) {
 // check refuses what a command must not write; what others wrote is kept.
 func (it *Issue) check() error {
 	if n := utf8.RuneCountInString(it.Title); n == 0 || n > maxTitle || strings.ContainsAny(it.Title, "\x00") {
-		return mailroom.Errorf(mailroom.Invalid, "a title has 1 to %d characters, this one has %d", maxTitle, n)
+		return mailroom.Errorf(mailroom.CodeInvalid, "a title has 1 to %d characters, this one has %d", maxTitle, n)
 	}
 	if it.Priority < Critical || it.Priority > Backlog {
-		return mailroom.Errorf(mailroom.Invalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
+		return mailroom.Errorf(mailroom.CodeInvalid, "priority %d is not between %d (critical) and %d (backlog)", it.Priority, Critical, Backlog)
 	}
 	if !it.Status.Known() || it.Status == Tombstone {
-		return mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
+		return mailroom.Errorf(mailroom.CodeInvalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", it.Status)
 	}
 	for _, s := range []string{it.Title, it.Description, it.Design, it.Acceptance, it.Notes, it.Assignee, it.Type, it.ExternalRef, it.CloseReason} {
 		if !utf8.ValidString(s) {
-			return mailroom.Errorf(mailroom.Invalid, "text is not valid UTF-8")
+			return mailroom.Errorf(mailroom.CodeInvalid, "text is not valid UTF-8")
 		}
 	}
 	return nil
@@ -134,7 +134,7 @@ func (t *Tracker) Update(id string, by By, change func(*Issue) error) (*Issue, e
 func (t *Tracker) living(id string) (*Issue, error) {
 	it, err := t.Find(id)
 	if err == nil && it.Status == Tombstone {
-		return nil, mailroom.Errorf(mailroom.NotFound, "issue %s was deleted", it.ID)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "issue %s was deleted", it.ID)
 	}
 	return it, err
 }
@@ -145,9 +145,9 @@ func (t *Tracker) Claim(id string, by By) (*Issue, error) {
 	return t.Update(id, by, func(it *Issue) error {
 		switch {
 		case it.Status == Closed:
-			return mailroom.Errorf(mailroom.Conflict, "%s is closed", it.ID)
+			return mailroom.Errorf(mailroom.CodeConflict, "%s is closed", it.ID)
 		case it.Assignee != "" && it.Assignee != by.Actor:
-			return mailroom.Errorf(mailroom.Conflict, "%s is claimed by %s", it.ID, it.Assignee)
+			return mailroom.Errorf(mailroom.CodeConflict, "%s is claimed by %s", it.ID, it.Assignee)
 		}
 		it.Assignee, it.Status = by.Actor, InProgress
 		return nil
@@ -199,7 +199,7 @@ func (t *Tracker) Delete(ids []string, reason string, cascade, force bool, by By
 	for _, it := range tied {
 		if it.Status != Tombstone && !force {
 			on := it.Dependencies[slices.IndexFunc(it.Dependencies, isDoomed)].On
-			return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", it.ID, on)
+			return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s; delete it too with --cascade, or cut the tie with --force", it.ID, on)
 		}
 	}
 	for _, it := range tied {
@@ -264,11 +264,11 @@ func (t *Tracker) Depend(id, on, kind string, by By) (*Issue, error) {
 	}
 	switch {
 	case it.ID == other.ID:
-		return nil, mailroom.Errorf(mailroom.Invalid, "%s cannot depend on itself", it.ID)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s cannot depend on itself", it.ID)
 	case slices.ContainsFunc(it.Dependencies, func(d Dependency) bool { return d.On == other.ID && d.Type == kind }):
 		return it, nil
 	case (kind == Blocks || kind == ParentChild) && t.reaches(other.ID, it.ID, kind):
-		return nil, mailroom.Errorf(mailroom.Conflict, "%s depends on %s already: together they would wait for each other", other.ID, it.ID)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "%s depends on %s already: together they would wait for each other", other.ID, it.ID)
 	}
 	return t.Update(it.ID, by, func(it *Issue) error {
 		it.Dependencies = append(it.Dependencies, Dependency{On: other.ID, Type: kind, CreatedAt: by.At, CreatedBy: by.Actor})
@@ -290,7 +290,7 @@ func (t *Tracker) Replace(duplicate, keep string, by By) error {
 		return err
 	}
 	if dup.ID == kept.ID {
-		return mailroom.Errorf(mailroom.Invalid, "%s cannot be a duplicate of itself", dup.ID)
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s cannot be a duplicate of itself", dup.ID)
 	}
 	type tie struct{ id, on, kind string }
 	var ties []tie
@@ -317,7 +317,7 @@ func (t *Tracker) Replace(duplicate, keep string, by By) error {
 		if d.id == d.on || d.kind == ParentChild && d.id == kept.ID && t.issues.get(kept.ID).Parent() != "" {
 			continue
 		}
-		if _, err := t.Depend(d.id, d.on, d.kind, by); err != nil && mailroom.CodeOf(err) != mailroom.Conflict {
+		if _, err := t.Depend(d.id, d.on, d.kind, by); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 			return err
 		}
 	}
@@ -384,7 +384,7 @@ func (t *Tracker) Undepend(id, on, kind string, by By) (it *Issue, other string,
 	}
 	tie := func(d Dependency) bool { return d.On == other && (kind == "" || d.Type == kind) }
 	if !slices.ContainsFunc(it.Dependencies, tie) {
-		return nil, "", mailroom.Errorf(mailroom.NotFound, "%s does not depend on %s", it.ID, other)
+		return nil, "", mailroom.Errorf(mailroom.CodeNotFound, "%s does not depend on %s", it.ID, other)
 	}
 	it, err = t.Update(it.ID, by, func(it *Issue) error {
 		it.Dependencies = slices.DeleteFunc(it.Dependencies, tie)
@@ -397,7 +397,7 @@ func (t *Tracker) Undepend(id, on, kind string, by By) (it *Issue, other string,
 func (t *Tracker) Say(id, text string, by By) (Comment, error) {
 	c := Comment{ID: 1, Author: by.Actor, Text: text, CreatedAt: by.At}
 	if strings.TrimSpace(text) == "" || !utf8.ValidString(text) {
-		return c, mailroom.Errorf(mailroom.Invalid, "a comment needs text")
+		return c, mailroom.Errorf(mailroom.CodeInvalid, "a comment needs text")
 	}
 	_, err := t.Update(id, by, func(it *Issue) error {
 		for _, old := range it.Comments {
@@ -413,7 +413,7 @@ func (t *Tracker) Say(id, text string, by By) (Comment, error) {
 func (t *Tracker) Label(id string, add, remove []string, by By) (*Issue, error) {
 	for _, l := range add {
 		if strings.TrimSpace(l) == "" || strings.ContainsAny(l, ",\n\x00") {
-			return nil, mailroom.Errorf(mailroom.Invalid, "%q is no label", l)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q is no label", l)
 		}
 	}
 	return t.Update(id, by, func(it *Issue) error {

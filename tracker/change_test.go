@@ -85,13 +85,13 @@ func TestOneClaimWins(t *testing.T) {
 	}
 	must(tr.Claim("x-a", ann()))(t) // again is the same
 	_, err := tr.Claim("x-a", By{Actor: "bob", At: ann().At})
-	wantCode(t, "another", err, mailroom.Conflict)
+	wantCode(t, "another", err, mailroom.CodeConflict)
 	if !strings.Contains(err.Error(), "ann") {
 		t.Errorf("%v does not name the holder", err)
 	}
 	must(tr.Close("x-a", "done", ann()))(t)
 	_, err = tr.Claim("x-a", ann())
-	wantCode(t, "a closed one", err, mailroom.Conflict)
+	wantCode(t, "a closed one", err, mailroom.CodeConflict)
 }
 
 func TestClosedAtIsThereIfAndOnlyIfClosed(t *testing.T) {
@@ -115,10 +115,10 @@ func TestNothingWaitsForItself(t *testing.T) {
 	must(tr.Depend("x-b", "x-c", Blocks, ann()))(t)
 	for _, on := range []string{"x-a", "x-b"} {
 		_, err := tr.Depend("x-c", on, Blocks, ann())
-		wantCode(t, "a circle over "+on, err, mailroom.Conflict)
+		wantCode(t, "a circle over "+on, err, mailroom.CodeConflict)
 	}
 	_, err := tr.Depend("x-a", "x-a", "related", ann())
-	wantCode(t, "itself", err, mailroom.Invalid)
+	wantCode(t, "itself", err, mailroom.CodeInvalid)
 	must(tr.Depend("x-c", "x-a", "related", ann()))(t) // what is only related may go round
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
@@ -156,7 +156,7 @@ func TestTheTiesOfADuplicateGoToTheKeptIssue(t *testing.T) {
 	if rings := tr.Cycles(); len(rings) != 0 {
 		t.Errorf("cycles %v, want none", rings)
 	}
-	wantCode(t, "itself", tr.Replace("x-a", "x-a", ann()), mailroom.Invalid)
+	wantCode(t, "itself", tr.Replace("x-a", "x-a", ann()), mailroom.CodeInvalid)
 }
 
 func TestReadyIsWhatNothingHoldsUp(t *testing.T) {
@@ -215,7 +215,7 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 	must(tr.Depend("x-b", "x-a", Blocks, ann()))(t)
 	must(tr.Depend("x-c", "x-b", Blocks, ann()))(t)
 	_, err := tr.Delete([]string{"x-a"}, "", false, false, ann())
-	wantCode(t, "one that others need", err, mailroom.Conflict)
+	wantCode(t, "one that others need", err, mailroom.CodeConflict)
 	copied, _ := Parse(tr.Text())
 	if gone := must(copied.Delete([]string{"x-a"}, "", true, false, ann()))(t); len(gone) != 3 {
 		t.Errorf("%d were deleted with those that depend on it, want 3", len(gone))
@@ -228,7 +228,7 @@ func TestADeletedIssueLeavesATombstoneAndNoTies(t *testing.T) {
 		t.Errorf("x-b still depends on %v", deps)
 	}
 	_, err = tr.Update("x-a", ann(), func(*Issue) error { return nil })
-	wantCode(t, "a change of a deleted one", err, mailroom.NotFound)
+	wantCode(t, "a change of a deleted one", err, mailroom.CodeNotFound)
 	if found := tr.List(Filter{All: true}); len(found) != 2 {
 		t.Errorf("%d issues are listed, want 2", len(found))
 	}
@@ -245,10 +245,10 @@ func TestIDsAreFoundByAnyPartThatIsTheirsAlone(t *testing.T) {
 		}
 	}
 	_, err := tr.Find("proj")
-	wantCode(t, "proj", err, mailroom.Invalid)
+	wantCode(t, "proj", err, mailroom.CodeInvalid)
 	for _, nobody := range []string{"zzz", ""} {
 		_, err := tr.Find(nobody)
-		wantCode(t, nobody, err, mailroom.NotFound)
+		wantCode(t, nobody, err, mailroom.CodeNotFound)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestIDsGrowWithTheTrackerAndChildrenAreNumbered(t *testing.T) {
 		}
 	}
 	_, err := tr.Create(Draft{Parent: top.ID, Issue: Issue{Title: "too deep"}}, ann())
-	wantCode(t, "a fourth level", err, mailroom.Invalid)
+	wantCode(t, "a fourth level", err, mailroom.CodeInvalid)
 }
 
 func TestARenamedPrefixIsRenamedEverywhere(t *testing.T) {

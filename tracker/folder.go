@@ -185,7 +185,7 @@ func (f Folder) update(ctx context.Context, change func(*Tracker) error, late bo
 }
 
 func noTracker(path string) error {
-	return mailroom.Errorf(mailroom.NotFound, "there is no tracker in %s; make one with: bd init", path)
+	return mailroom.Errorf(mailroom.CodeNotFound, "there is no tracker in %s; make one with: bd init", path)
 }
 
 // read returns the file and which one it was.
@@ -203,7 +203,7 @@ func (f Folder) read(dir *projectdir.Dir) (text string, seen fs.FileInfo, err er
 		return "", nil, fmt.Errorf("read the tracker: %w", err)
 	}
 	if n := bytes.Count(all.Bytes(), []byte{'\n'}); n > maxLines {
-		return "", nil, mailroom.Errorf(mailroom.TooLarge, "%s has %d lines, more than the %d that are read; make it smaller", f.File(), n, maxLines)
+		return "", nil, mailroom.Errorf(mailroom.CodeTooLarge, "%s has %d lines, more than the %d that are read; make it smaller", f.File(), n, maxLines)
 	}
 	// A copy would take as long again as reading it, and nobody else has the bytes.
 	return unsafe.String(unsafe.SliceData(all.Bytes()), all.Len()), seen, nil
@@ -228,7 +228,7 @@ func fits(lines []string, name string) error {
 		size += len(line)
 	}
 	if size > MaxFile || len(lines) > maxLines {
-		return mailroom.Errorf(mailroom.TooLarge, "%s would have %d issues in %d bytes; at most %d in %d bytes are read", name, len(lines), size, maxLines, MaxFile)
+		return mailroom.Errorf(mailroom.CodeTooLarge, "%s would have %d issues in %d bytes; at most %d in %d bytes are read", name, len(lines), size, maxLines, MaxFile)
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func hashed(n int, words ...string) string {
 // childID is the next free child of a parent.
 func (t *Tracker) childID(parent string) (string, error) {
 	if strings.Count(parent, ".") >= maxNesting {
-		return "", mailroom.Errorf(mailroom.Invalid, "%s is a child of the %dth level and can have none", parent, maxNesting)
+		return "", mailroom.Errorf(mailroom.CodeInvalid, "%s is a child of the %dth level and can have none", parent, maxNesting)
 	}
 	for n := 1; ; n++ {
 		if id := parent + "." + strconv.Itoa(n); !t.issues.has(id) {
@@ -76,7 +76,7 @@ func CheckPrefix(prefix string) error {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
 	}
 	if prefix == "" || len(prefix) > 64 || strings.HasSuffix(prefix, "-") || slices.ContainsFunc([]rune(prefix), func(r rune) bool { return !plain(r) }) {
-		return mailroom.Errorf(mailroom.Invalid, "%q cannot begin ids: give 1 to 64 letters, digits or any of - _ . that do not end with -", prefix)
+		return mailroom.Errorf(mailroom.CodeInvalid, "%q cannot begin ids: give 1 to 64 letters, digits or any of - _ . that do not end with -", prefix)
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (it *Issue) Metadata(name string) string {
 func (it *Issue) SetMetadata(name, raw string) error {
 	kept, err := it.metadata()
 	if err != nil {
-		return mailroom.Errorf(mailroom.Conflict, "the metadata of %s is no object, and is left as it is", it.ID)
+		return mailroom.Errorf(mailroom.CodeConflict, "the metadata of %s is no object, and is left as it is", it.ID)
 	}
 	if it.line == "" {
 		it.line = newCodec().write(it)

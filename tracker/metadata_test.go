@@ -37,7 +37,7 @@ func TestMetadataIsKeptUnderANameBesideWhatOthersKeep(t *testing.T) {
 
 func TestMetadataThatIsNoObjectIsLeftAsItIs(t *testing.T) {
 	tr, _ := Parse(`{"id":"x-a","title":"one","metadata":"theirs"}` + "\n" + `{"id":"x-b","title":"two","metadata":null}` + "\n")
-	for id, code := range map[string]mailroom.Code{"x-a": mailroom.Conflict, "x-b": ""} {
+	for id, code := range map[string]mailroom.Code{"x-a": mailroom.CodeConflict, "x-b": ""} {
 		_, err := tr.Update(id, ann(), func(it *Issue) error { return it.SetMetadata("ours", "1") })
 		wantCode(t, id, err, code)
 	}

@@ -22,7 +22,7 @@ func (t *Tracker) Rename(from, to string, by By) (int, error) {
 	}
 	for id, name := range r.ids {
 		if _, also := r.ids[name]; t.issues.has(name) && !also {
-			return 0, mailroom.Errorf(mailroom.Conflict, "%s cannot become %s, which is another issue", id, name)
+			return 0, mailroom.Errorf(mailroom.CodeConflict, "%s cannot become %s, which is another issue", id, name)
 		}
 	}
 	was, renamed := t.issues.order, room[Issue](len(t.issues.order))

@@ -161,14 +161,14 @@ func (t *Tracker) Find(id string) (*Issue, error) {
 	case 1:
 		return t.issues.get(found[0]), nil
 	case 0:
-		return nil, mailroom.Errorf(mailroom.NotFound, "no issue %q", id)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no issue %q", id)
 	}
 	const most = 5
 	shown := strings.Join(found[:min(len(found), most)], ", ")
 	if len(found) > most {
 		shown += ", …"
 	}
-	return nil, mailroom.Errorf(mailroom.Invalid, "%q may be any of %d issues: %s", id, len(found), shown)
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "%q may be any of %d issues: %s", id, len(found), shown)
 }
 
 // put adds an issue that is no longer as it was read, or that is new, or puts it

@@ -148,9 +148,9 @@ func TestSaysSteeredMessagesAtTheEnd(t *testing.T) {
 }
 
 func TestErrorsOfTheSessionEndTheRun(t *testing.T) {
-	lost := mailroom.Errorf(mailroom.LeaseLost, "the claim was taken away")
+	lost := mailroom.Errorf(mailroom.CodeLeaseLost, "the claim was taken away")
 	r := &failing{recorder: recorder{input: messages("one")}, err: lost}
-	if err := echo.New(echo.Options{}).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.LeaseLost {
+	if err := echo.New(echo.Options{}).Run(t.Context(), r); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want %v", err, lost)
 	}
 }

@@ -111,7 +111,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 	if err := json.Unmarshal(ticket.Arguments, &arguments); err != nil {
 		t.Fatal(err)
 	}
-	if ticket.Kind != mailroom.Approval || ticket.Action != "Bash" || ticket.Prompt != "claude asks to use Bash: a try" ||
+	if ticket.Kind != mailroom.TicketApproval || ticket.Action != "Bash" || ticket.Prompt != "claude asks to use Bash: a try" ||
 		arguments.Command != "touch <it>" {
 		t.Errorf("the ticket is %+v", ticket)
 	}
@@ -120,7 +120,7 @@ func TestAQuestionOfTheProgramIsATicket(t *testing.T) {
 			t.Errorf("what it said on the way is %+v, want an aside", m)
 		}
 	}
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.Approve, Digest: ticket.Digest, By: "somebody"}); err != nil {
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictApprove, Digest: ticket.Digest, By: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It ran touch <it>" {
@@ -151,7 +151,7 @@ func TestAQuestionIsAskedOnceInARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	ticket := bodies[mailroom.Ticket](h, "t", mailroom.KindTicketOpened)[0]
-	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.Deny, Reason: "too risky", By: "somebody"}); err != nil {
+	if _, err := h.Decide(t.Context(), mailroom.Decision{Ticket: ticket.ID, Verdict: mailroom.VerdictDeny, Reason: "too risky", By: "somebody"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.reply("t", run); got != "It was not to be: too risky" {
@@ -185,7 +185,7 @@ func TestAnOverloadedModelIsAnOutage(t *testing.T) {
 	if err := e.Decode(&b); err != nil {
 		t.Fatal(err)
 	}
-	if wait := b.AvailableAt.Sub(e.At); b.Error.Class != mailroom.Outage || wait < 2*time.Second {
+	if wait := b.AvailableAt.Sub(e.At); b.Error.Class != mailroom.ClassUnavailable || wait < 2*time.Second {
 		t.Errorf("it is tried again after %v as %+v, want unavailable and the two seconds that were asked for", wait, b.Error)
 	}
 }
@@ -203,7 +203,7 @@ func TestACancelKeepsWhatWasSaid(t *testing.T) {
 	if _, err := h.Cancel(t.Context(), run, "somebody"); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.ended("t", run); got.Status != mailroom.Cancelled {
+	if got := h.ended("t", run); got.Status != mailroom.StatusCancelled {
 		t.Errorf("the run is %s", got.Status)
 	}
 	messages := bodies[mailroom.Message](h, "t", mailroom.KindMessage)

@@ -170,7 +170,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) (err error) {
 	run := s.Run()
 	last, err := readCheckpoint(run.Checkpoint)
 	if err != nil {
-		return &mailroom.Failure{Class: mailroom.Permanent, Err: err}
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
 	if last.Done {
 		return nil
@@ -240,7 +240,7 @@ func (a *agent) spec(run *mailroom.Run, env []string, secrets []secret, shown []
 
 // lost reports that somebody else may work on the run by now, or very soon.
 func lost(why error) bool {
-	return errors.Is(why, mailroom.ErrLeaseLost) || mailroom.CodeOf(why) == mailroom.LeaseLost
+	return errors.Is(why, mailroom.ErrLeaseLost) || mailroom.CodeOf(why) == mailroom.CodeLeaseLost
 }
 
 // killEarlier ends what earlier attempts of the run left on this host. A first

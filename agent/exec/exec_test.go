@@ -55,7 +55,7 @@ func TestTheProcessIsCommittedBeforeItGetsItsInput(t *testing.T) {
 	if got, want := s.messages, []string{fmt.Sprintln(started.PID)}; !slices.Equal(got, want) {
 		t.Errorf("the command calls itself %q, the entry %q", got, want)
 	}
-	if !s.steps[0].Record || s.steps[0].Checkpoint == nil {
+	if !s.steps[0].NoProgress || s.steps[0].Checkpoint == nil {
 		t.Errorf("the first step is %+v, want a record with a checkpoint", s.steps[0])
 	}
 }
@@ -72,17 +72,17 @@ func TestAnExitStatusOtherThan0IsTransient(t *testing.T) {
 	for _, c := range cases {
 		s := newSession(1, "go")
 		f := mailroom.AsFailure(command(t, c.script, exec.Options{}).Run(t.Context(), s))
-		if f.Class != mailroom.Transient || f.Err.Error() != c.error {
+		if f.Class != mailroom.ClassTransient || f.Err.Error() != c.error {
 			t.Errorf("%s: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
 		}
-		if x := s.exited(t); x == nil || !s.steps[len(s.steps)-1].Record {
+		if x := s.exited(t); x == nil || !s.steps[len(s.steps)-1].NoProgress {
 			t.Errorf("%s: steps %+v, want a record of the exit at the end", c.script, s.steps)
 		}
 
 		// Half a reply must not become a whole message.
 		s = newSession(1, "go")
 		f = mailroom.AsFailure(command(t, "echo half; "+c.script, exec.Options{}).Run(t.Context(), s))
-		if f.Class != mailroom.Transient || f.Err.Error() != c.error {
+		if f.Class != mailroom.ClassTransient || f.Err.Error() != c.error {
 			t.Errorf("%s after a word: %v failure %q, want transient %q", c.script, f.Class, f.Err, c.error)
 		}
 		if s.messages != nil || s.said.String() != "half\n" {
@@ -112,13 +112,13 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 		class  mailroom.Class
 		error  string
 	}{
-		{"exec sleep 1000", exec.Options{StartTimeout: short, TotalTimeout: long}, mailroom.Transient,
+		{"exec sleep 1000", exec.Options{StartTimeout: short, TotalTimeout: long}, mailroom.ClassTransient,
 			"the command gave no sign of life in time (start_timeout 20ms)"},
-		{"echo one; exec sleep 1000", exec.Options{StartTimeout: long, IdleTimeout: short}, mailroom.Transient,
+		{"echo one; exec sleep 1000", exec.Options{StartTimeout: long, IdleTimeout: short}, mailroom.ClassTransient,
 			"the command was silent for too long (idle_timeout 20ms)"},
-		{"exec sleep 1000", exec.Options{TotalTimeout: short}, mailroom.Transient,
+		{"exec sleep 1000", exec.Options{TotalTimeout: short}, mailroom.ClassTransient,
 			"the command took too long (total_timeout 20ms)"},
-		{"exec yes", exec.Options{MaxOutput: 1000}, mailroom.Permanent,
+		{"exec yes", exec.Options{MaxOutput: 1000}, mailroom.ClassPermanent,
 			"the command wrote too much output (max_output 1000 bytes)"},
 	}
 	for _, c := range cases {
@@ -132,7 +132,7 @@ func TestTimeoutsAreTransientAndTooMuchOutputIsPermanent(t *testing.T) {
 			t.Errorf("the entry says %q, the error %q", x.Stopped, c.error)
 		}
 		// What a bridge makes "timed out after 20 ms" of.
-		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.Transient) {
+		if x.LimitMS != 0 && !strings.HasSuffix(c.error, fmt.Sprintf("(%s %dms)", x.Limit, x.LimitMS)) || (x.LimitMS != 0) != (c.class == mailroom.ClassTransient) {
 			t.Errorf("the entry says limit %q of %d ms, the error %q", x.Limit, x.LimitMS, c.error)
 		}
 	}
@@ -209,8 +209,8 @@ func TestALostClaimKillsAtOnceAndWritesNothing(t *testing.T) {
 	}
 
 	s = newSession(1, "go")
-	s.onStream = func(string) error { return mailroom.Errorf(mailroom.LeaseLost, "taken away") }
-	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(), s); mailroom.CodeOf(err) != mailroom.LeaseLost {
+	s.onStream = func(string) error { return mailroom.Errorf(mailroom.CodeLeaseLost, "taken away") }
+	if err := command(t, script, exec.Options{KillGrace: hour}).Run(t.Context(), s); mailroom.CodeOf(err) != mailroom.CodeLeaseLost {
 		t.Errorf("error %v, want code lease_lost", err)
 	}
 	if len(s.steps) != 1 {
@@ -237,7 +237,7 @@ func TestACommandThatSucceededIsNotRunAgain(t *testing.T) {
 	refused := errors.New("nothing can be written")
 	s = newSession(1, "go")
 	s.onAppend = func(step mailroom.Step) error {
-		if !step.Record {
+		if !step.NoProgress {
 			return refused
 		}
 		return nil
@@ -274,7 +274,7 @@ func TestWhatCannotBeStartedIsPermanent(t *testing.T) {
 	for _, c := range cases {
 		s := newSession(1, "go")
 		f := mailroom.AsFailure(agent(t, c.o).Run(t.Context(), s))
-		if f.Class != mailroom.Permanent || c.want != nil && !errors.Is(f, c.want) {
+		if f.Class != mailroom.ClassPermanent || c.want != nil && !errors.Is(f, c.want) {
 			t.Errorf("%s: %v, want permanent: %v", c.o.Command[0], f, c.want)
 		}
 		if len(f.Error()) > 1000 || len(s.steps) > 0 {
@@ -415,7 +415,7 @@ func TestACheckpointThatCannotBeReadIsPermanent(t *testing.T) {
 	s := newSession(2, "go")
 	s.run.Checkpoint = []byte(`"of another agent"`)
 	f := mailroom.AsFailure(command(t, "cat", exec.Options{}).Run(t.Context(), s))
-	if f.Class != mailroom.Permanent {
+	if f.Class != mailroom.ClassPermanent {
 		t.Errorf("%v, want permanent", f)
 	}
 }

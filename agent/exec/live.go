@@ -200,7 +200,7 @@ func (l *live) check(ctx context.Context, id string) error {
 	if err := l.t.found(&st, p, id); err != nil {
 		return err
 	}
-	st.Record = true
+	st.NoProgress = true
 	return l.t.append(ctx, st)
 }
 
@@ -284,7 +284,7 @@ func (l *live) hand(ctx context.Context) error {
 		return err
 	}
 	l.t.steered(messages)
-	if err := l.t.append(ctx, mailroom.Step{Record: true}); err != nil {
+	if err := l.t.append(ctx, mailroom.Step{NoProgress: true}); err != nil {
 		return err
 	}
 	l.input.Write(l.t.agent.profile.Talk.Steer(prompt(messages)))

@@ -87,7 +87,7 @@ func step(kind string, body any, c *checkpoint) (st mailroom.Step, err error) {
 	if err != nil {
 		return st, err
 	}
-	st.Entries = []mailroom.Note{{Kind: kind, Body: b}}
+	st.Entries = []mailroom.AgentEntry{{Kind: kind, Body: b}}
 	if c != nil {
 		st.Checkpoint, err = encode("checkpoint", c)
 	}
@@ -110,7 +110,7 @@ func recordStart(ctx context.Context, s mailroom.Session, id proc.ID, killed int
 	if err != nil {
 		return err
 	}
-	st.Record = true
+	st.NoProgress = true
 	return s.Append(ctx, st)
 }
 
@@ -173,7 +173,7 @@ func conclude(ctx context.Context, s mailroom.Session, e ending, verdict error, 
 	}
 	st, err := step(KindExited, exited, done)
 	if err == nil {
-		st.Record = verdict != nil
+		st.NoProgress = verdict != nil
 		st.Entries = append(more.Entries, st.Entries...)
 		st.Usage, st.State = more.Usage, more.State
 		if done == nil {
@@ -238,15 +238,15 @@ func (a *agent) verdict(e ending) error {
 	case e.why == nil && e.exit.Success():
 		return nil // what it left behind is named in the entry
 	case e.why == nil:
-		return failure(mailroom.Transient, "ended with %v", e.exit)
+		return failure(mailroom.ClassTransient, "ended with %v", e.exit)
 	case errors.Is(e.why, proc.ErrStart):
-		return failure(mailroom.Transient, "gave %w (start_timeout %v)", e.why, o.StartTimeout)
+		return failure(mailroom.ClassTransient, "gave %w (start_timeout %v)", e.why, o.StartTimeout)
 	case errors.Is(e.why, proc.ErrIdle):
-		return failure(mailroom.Transient, "was %w (idle_timeout %v)", e.why, o.IdleTimeout)
+		return failure(mailroom.ClassTransient, "was %w (idle_timeout %v)", e.why, o.IdleTimeout)
 	case errors.Is(e.why, proc.ErrTotal):
-		return failure(mailroom.Transient, "%w (total_timeout %v)", e.why, o.TotalTimeout)
+		return failure(mailroom.ClassTransient, "%w (total_timeout %v)", e.why, o.TotalTimeout)
 	case errors.Is(e.why, proc.ErrOutput):
-		return failure(mailroom.Permanent, "wrote %w (max_output %d bytes)", e.why, o.MaxOutput)
+		return failure(mailroom.ClassPermanent, "wrote %w (max_output %d bytes)", e.why, o.MaxOutput)
 	case left != nil:
 		return errors.Join(e.why, left)
 	}
@@ -271,13 +271,13 @@ func (e ending) quote(err error) error {
 // startFailure gives the error of a start its class: what is wrong with the
 // command stays wrong, a machine that is out of something recovers.
 func startFailure(err error) error {
-	class := mailroom.Transient
+	class := mailroom.ClassTransient
 	for _, wrong := range []error{
 		osexec.ErrNotFound, osexec.ErrDot, fs.ErrNotExist, fs.ErrPermission, syscall.ENOTDIR, syscall.ENOEXEC,
 		syscall.E2BIG, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EISDIR, syscall.EINVAL,
 	} {
 		if errors.Is(err, wrong) {
-			class = mailroom.Permanent
+			class = mailroom.ClassPermanent
 		}
 	}
 	return &mailroom.Failure{Class: class, Err: fmt.Errorf("start the command: %w", err)}

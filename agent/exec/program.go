@@ -120,14 +120,14 @@ func (a *programAgent) Run(ctx context.Context, s mailroom.Session) (err error) 
 	run := s.Run()
 	last, err := readCheckpoint(run.Checkpoint)
 	if err != nil {
-		return &mailroom.Failure{Class: mailroom.Permanent, Err: err}
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
 	if last.Done {
 		return nil
 	}
 	t := &attempt{agent: a, session: s, run: run, notes: last, given: last.Session != "", limits: a.limits(ctx)}
 	if t.state, err = readState(s.State(), a.profile.Name); err != nil {
-		return &mailroom.Failure{Class: mailroom.Permanent, Err: err}
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err}
 	}
 	if err := t.hear(ctx); err != nil {
 		return cause(ctx, err)
@@ -307,7 +307,7 @@ func (t *attempt) start(ctx context.Context, p plan) (*proc.Child, error) {
 		err = t.found(&st, p, p.session)
 	}
 	if err == nil {
-		st.Record = true
+		st.NoProgress = true
 		err = t.append(ctx, st)
 	}
 	if err != nil {
@@ -377,14 +377,14 @@ func (t *attempt) park(ctx context.Context, l *live, more mailroom.Step) error {
 		return err
 	}
 	more.Entries = append(more.Entries, st.Entries...)
-	more.Aside = true
+	more.Internal = true
 	if err := t.session.Append(ctx, more); err != nil {
 		return cause(ctx, err)
 	}
 	if _, err := t.session.Wait(ctx, false, asks(t.notes.Asked)...); err != nil {
 		return err
 	}
-	return &mailroom.Failure{Class: mailroom.Transient, Err: errors.New("what was asked is decided already")}
+	return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.New("what was asked is decided already")}
 }
 
 // verdict is what the ending of the program means for the run.
@@ -397,11 +397,11 @@ func (t *attempt) verdict(l *live) error {
 	switch {
 	case errors.Is(e.why, proc.ErrIdle) && l.troubled:
 		err := fmt.Errorf("%s did not get on (idle_timeout %v): %s", t.agent.name, e.limits.idle, l.fold.Show(l.fold.Warned()))
-		return &mailroom.Failure{Class: mailroom.Outage, Err: errors.Join(left, err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.Join(left, err)}
 	case e.why != nil && !errors.Is(e.why, errLate) && !errors.Is(e.why, errGone):
 		return t.agent.verdict(e)
 	case v.Gone: // the second time
-		return &mailroom.Failure{Class: mailroom.Transient, Err: errors.Join(left, e.quote(fmt.Errorf("%s began no session: %s", t.agent.name, v.Message)))}
+		return &mailroom.Failure{Class: mailroom.ClassTransient, Err: errors.Join(left, e.quote(fmt.Errorf("%s began no session: %s", t.agent.name, v.Message)))}
 	case v.Class == "":
 		return nil
 	}

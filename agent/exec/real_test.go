@@ -135,7 +135,7 @@ func TestRealProgramThatIsCancelledKeepsWhatItSaid(t *testing.T) {
 		}
 		_, err := w.ledger.Cancel(t.Context(), out.Run, "anna")
 		w.must(err)
-		w.run(out.Run, mailroom.Cancelled)
+		w.run(out.Run, mailroom.StatusCancelled)
 		w.alone()
 		var texts []string
 		for _, m := range entries[mailroom.Message](w, "t", mailroom.KindMessage, 2)[1:] {
@@ -172,7 +172,7 @@ func TestRealProgramThatIsKilledGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.must(syscall.Kill(entries[exec.Started](w, "t", exec.KindStarted, 1)[0].PID, syscall.SIGKILL))
-		run := w.run(out.Run, mailroom.Completed)
+		run := w.run(out.Run, mailroom.StatusCompleted)
 		if run.Attempt != 2 || !strings.Contains(reply(t, run), "My word is lemon.") {
 			t.Errorf("attempt %d with the reply %q, want the second and the word", run.Attempt, reply(t, run))
 		}
@@ -197,8 +197,8 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 				out := w.send("t", "My word is lemon.")
 				failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
 				well.Store(true)
-				run := w.run(out.Run, mailroom.Completed)
-				if failed.Error == nil || failed.Error.Class != mailroom.Outage || run.Failures != 0 {
+				run := w.run(out.Run, mailroom.StatusCompleted)
+				if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable || run.Failures != 0 {
 					t.Errorf("rescheduled with %+v and %d failures, want an outage that costs none", failed.Error, run.Failures)
 				}
 				if !strings.Contains(reply(t, run), "lemon") {
@@ -208,8 +208,8 @@ func TestRealErrorsOfTheModel(t *testing.T) {
 		}
 		t.Run("401", func(t *testing.T) {
 			w := openWorkshop(t, name, model(t, func(fakemodel.Request) fakemodel.Answer { return fakemodel.Answer{Status: 401} }).URL)
-			run := w.run(w.send("t", "Hello.").Run, mailroom.Failed)
-			if run.Error.Class != mailroom.Permanent || !strings.Contains(run.Error.Message, "401") || run.Attempt != 1 {
+			run := w.run(w.send("t", "Hello.").Run, mailroom.StatusFailed)
+			if run.Error.Class != mailroom.ClassPermanent || !strings.Contains(run.Error.Message, "401") || run.Attempt != 1 {
 				t.Errorf("attempt %d ended with %+v, want a permanent failure at once", run.Attempt, run.Error)
 			}
 			if run.Reply != nil {
@@ -224,12 +224,12 @@ func TestRealProgramWithoutAModelIsCut(t *testing.T) {
 		w := openWorkshop(t, name, "http://127.0.0.1:9", func(o *exec.ProgramOptions) { o.IdleTimeout = 3 * time.Second })
 		out := w.send("t", "Hello.")
 		failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
-		if failed.Error == nil || failed.Error.Class != mailroom.Outage {
+		if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
 			t.Errorf("rescheduled with %+v, want an outage", failed.Error)
 		}
 		_, err := w.ledger.Cancel(t.Context(), out.Run, "anna")
 		w.must(err)
-		w.run(out.Run, mailroom.Cancelled)
+		w.run(out.Run, mailroom.StatusCancelled)
 		w.alone()
 	})
 }
@@ -248,7 +248,7 @@ func TestRealThreadsRunInParallel(t *testing.T) {
 			t.Fatal(err)
 		}
 		close(both)
-		got := []string{reply(t, w.run(a.Run, mailroom.Completed)), reply(t, w.run(b.Run, mailroom.Completed))}
+		got := []string{reply(t, w.run(a.Run, mailroom.StatusCompleted)), reply(t, w.run(b.Run, mailroom.StatusCompleted))}
 		if diff := cmp.Diff([]string{"You said: I am a.", "You said: I am b."}, got); diff != "" {
 			t.Errorf("replies (-want +got):\n%s", diff)
 		}
@@ -285,15 +285,15 @@ func maker(r fakemodel.Request) fakemodel.Answer {
 }
 
 func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
-	for _, verdict := range []mailroom.Verdict{mailroom.Approve, mailroom.Deny} {
+	for _, verdict := range []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny} {
 		t.Run(string(verdict), func(t *testing.T) {
 			w := openWorkshop(t, "claude", model(t, maker).URL)
 			out := w.send("t", "Make the file.")
-			w.run(out.Run, mailroom.Waiting)
+			w.run(out.Run, mailroom.StatusWaiting)
 			w.alone() // nothing waits for a person but the run
 			tickets, err := w.ledger.Tickets(t.Context(), mailroom.TicketQuery{States: []mailroom.TicketState{mailroom.TicketOpen}})
 			w.must(err)
-			if len(tickets) != 1 || tickets[0].Kind != mailroom.Approval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
+			if len(tickets) != 1 || tickets[0].Kind != mailroom.TicketApproval || tickets[0].Action != "Bash" || !strings.Contains(string(tickets[0].Arguments), "touch made") {
 				t.Fatalf("tickets %+v, want the approval of the command", tickets)
 			}
 			w.restart()
@@ -301,13 +301,13 @@ func TestRealQuestionOfClaudeIsATicket(t *testing.T) {
 				Ticket: tickets[0].ID, Verdict: verdict, Reason: "not in this house", Digest: tickets[0].Digest, By: "anna",
 			})
 			w.must(err)
-			run := w.run(out.Run, mailroom.Completed)
+			run := w.run(out.Run, mailroom.StatusCompleted)
 			_, err = os.Stat(w.work("made"))
 			made, want := err == nil, "so be it"
-			if verdict == mailroom.Deny {
+			if verdict == mailroom.VerdictDeny {
 				want = "not in this house"
 			}
-			if made != (verdict == mailroom.Approve) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
+			if made != (verdict == mailroom.VerdictApprove) || !made && !errors.Is(err, os.ErrNotExist) || !strings.Contains(reply(t, run), want) {
 				t.Errorf("made %v (%v), reply %q", made, err, reply(t, run))
 			}
 			if got := entries[exec.Session](w, "t", exec.KindSession, 1); len(got) != 1 {
@@ -333,7 +333,7 @@ func TestRealSteeringReachesClaudeAtWork(t *testing.T) {
 	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
 	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1) // it was written to the program, too
 	close(gate)
-	if got := reply(t, w.run(out.Run, mailroom.Completed)); !strings.Contains(got, "steered: true") {
+	if got := reply(t, w.run(out.Run, mailroom.StatusCompleted)); !strings.Contains(got, "steered: true") {
 		t.Errorf("the reply is %q, want it to know what came in", got)
 	}
 }
@@ -355,7 +355,7 @@ func TestRealSteeringBehindTheLastWordIsOneMoreTurn(t *testing.T) {
 	w.send("t", "Also say why.", func(in *mailroom.Submit) { in.Mode = mailroom.ModeSteer })
 	entries[mailroom.MessageRef](w, "t", mailroom.KindMessageRead, 1)
 	close(gate)
-	if got, want := reply(t, w.run(out.Run, mailroom.Completed)), "You said: Look around. | Also say why."; got != want {
+	if got, want := reply(t, w.run(out.Run, mailroom.StatusCompleted)), "You said: Look around. | Also say why."; got != want {
 		t.Errorf("the reply is %q, want %q", got, want)
 	}
 	var texts []string
@@ -401,12 +401,12 @@ func TestRealSessionThatSomebodyElseUsesIsWaitedFor(t *testing.T) {
 	}
 	out := w.send("t", "What was it?")
 	failed := entries[mailroom.RunRescheduled](w, "t", mailroom.KindRescheduled, 1)[0]
-	if failed.Error == nil || failed.Error.Class != mailroom.Outage {
+	if failed.Error == nil || failed.Error.Class != mailroom.ClassUnavailable {
 		t.Errorf("rescheduled with %+v, want it to cost no failure: a person may take their time", failed.Error)
 	}
 	close(gate)
 	w.must(terminal.Wait())
-	got := reply(t, w.run(out.Run, mailroom.Completed))
+	got := reply(t, w.run(out.Run, mailroom.StatusCompleted))
 	if !strings.HasPrefix(got, "You said: My word is lemon. | I am at the terminal. | ") || !strings.HasSuffix(got, "What was it?") {
 		t.Errorf("the reply is %q, want it in the session that both have used", got)
 	}

@@ -164,7 +164,7 @@ func (w *workshop) ended(err error) {
 
 func (w *workshop) send(thread, text string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
 	w.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: w.name, SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+	in := mailroom.Submit{Thread: thread, Agent: w.name, SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -207,7 +207,7 @@ func (w *workshop) run(id string, states ...mailroom.Status) *mailroom.Run {
 		if err != nil || len(runs) == 0 {
 			return nil, false, err
 		}
-		if runs[0].Status == mailroom.Failed && !slices.Contains(states, mailroom.Failed) {
+		if runs[0].Status == mailroom.StatusFailed && !slices.Contains(states, mailroom.StatusFailed) {
 			w.t.Fatalf("the run failed: %+v", runs[0].Error)
 		}
 		return runs[0], slices.Contains(states, runs[0].Status), nil
@@ -217,7 +217,7 @@ func (w *workshop) run(id string, states ...mailroom.Status) *mailroom.Run {
 // ask sends a text and returns the run when it is done.
 func (w *workshop) ask(thread, text string) *mailroom.Run {
 	w.t.Helper()
-	return w.run(w.send(thread, text).Run, mailroom.Completed)
+	return w.run(w.send(thread, text).Run, mailroom.StatusCompleted)
 }
 
 // entries waits for n entries of a kind in a thread, and decodes them.

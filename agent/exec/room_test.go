@@ -80,7 +80,7 @@ func newRoom(t *testing.T, does string, change ...func(*exec.ProgramOptions)) *r
 // send submits a text and returns its run.
 func (h *room) send(thread, text string, edit ...func(*mailroom.Submit)) string {
 	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}}}
+	in := mailroom.Submit{Thread: thread, Agent: "claude", SetAgent: true, Sender: "user", Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -141,7 +141,7 @@ func (h *room) ended(thread, run string) *mailroom.Run {
 func (h *room) reply(thread, run string) string {
 	h.t.Helper()
 	r := h.ended(thread, run)
-	if r.Status != mailroom.Completed {
+	if r.Status != mailroom.StatusCompleted {
 		h.t.Fatalf("the run is %s: %+v", r.Status, r.Error)
 	}
 	if r.Reply == nil {

@@ -85,7 +85,7 @@ func (s *session) Append(ctx context.Context, step mailroom.Step) error {
 	if step.Checkpoint != nil {
 		s.run.Checkpoint = step.Checkpoint
 	}
-	if s.said.Len() > 0 && !step.Record {
+	if s.said.Len() > 0 && !step.NoProgress {
 		s.messages = append(s.messages, s.said.String())
 		s.said.Reset()
 	}

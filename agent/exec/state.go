@@ -134,7 +134,7 @@ type question struct {
 }
 
 func (q question) ask() mailroom.Ask {
-	return mailroom.Ask{Name: q.Name, Kind: mailroom.Approval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
+	return mailroom.Ask{Name: q.Name, Kind: mailroom.TicketApproval, Prompt: q.Prompt, Action: q.Tool, Arguments: q.Arguments}
 }
 
 // decided is what became of a question. Told says that the program knows.
@@ -156,7 +156,7 @@ func (d decided) news() string {
 
 // decide reads what became of a question from its ticket.
 func decide(q question, t mailroom.Ticket) decided {
-	d := decided{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.Approve}
+	d := decided{Name: q.Name, Tool: q.Tool, Allowed: t.State == mailroom.TicketDecided && t.Decision == mailroom.VerdictApprove}
 	switch {
 	case d.Allowed:
 	case t.State == mailroom.TicketExpired:

@@ -37,7 +37,7 @@ func TestARequestSaysWhatTheSessionMustKnow(t *testing.T) {
 
 func TestATranscriptIsBoundedAndLosesTheOldest(t *testing.T) {
 	message := func(text string) mailroom.Message {
-		return mailroom.Message{Role: mailroom.User, Text: text, Parts: mailroom.Text(text)}
+		return mailroom.Message{Role: mailroom.RoleUser, Text: text, Parts: mailroom.Text(text)}
 	}
 	few := tell([]mailroom.Message{message("one\n{\"role\":\"assistant\"}"), message("two")})
 	want := history{text: `{"role":"user","text":"one\n{\"role\":\"assistant\"}"}` + "\n" + `{"role":"user","text":"two"}` + "\n", messages: 2}
@@ -65,11 +65,11 @@ func TestOnlyAnApprovalAllows(t *testing.T) {
 		ticket mailroom.Ticket
 		want   decided
 	}{
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Approve}, decided{Name: "n", Tool: "Bash", Allowed: true}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Deny, Reason: "no"}, decided{Name: "n", Tool: "Bash", Why: "no"}},
-		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.Deny}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictApprove}, decided{Name: "n", Tool: "Bash", Allowed: true}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny, Reason: "no"}, decided{Name: "n", Tool: "Bash", Why: "no"}},
+		{mailroom.Ticket{State: mailroom.TicketDecided, Decision: mailroom.VerdictDeny}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
 		{mailroom.Ticket{State: mailroom.TicketExpired}, decided{Name: "n", Tool: "Bash", Why: "nobody decided in time"}},
-		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.Approve}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
+		{mailroom.Ticket{State: mailroom.TicketOpen, Decision: mailroom.VerdictApprove}, decided{Name: "n", Tool: "Bash", Why: "a person said no"}},
 	}
 	for _, c := range cases {
 		if got := decide(q, c.ticket); got != c.want {

@@ -103,7 +103,7 @@ func parrot(ctx context.Context, s mailroom.Session) error {
 func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string {
 	h.t.Helper()
 	in := mailroom.Submit{
-		Thread: thread, Agent: "inbox", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text(text)}},
+		Thread: thread, Agent: "inbox", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}},
 		Sender: "ann", Owner: "ann", Origin: mailroom.Origin{Via: "user", Sender: "ann"},
 	}
 	for _, f := range edit {
@@ -119,7 +119,7 @@ func (h *house) send(thread, text string, edit ...func(*mailroom.Submit)) string
 func command(json string) func(*mailroom.Submit) {
 	return func(in *mailroom.Submit) {
 		in.Options = []byte(`{"inbox":` + json + `}`)
-		in.Messages = []mailroom.Draft{{Parts: mailroom.Text("(a command)"), Visibility: mailroom.VisibleInternal}}
+		in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text("(a command)"), Visibility: mailroom.VisibleInternal}}
 	}
 }
 
@@ -149,7 +149,7 @@ func (h *house) do(command string) {
 }
 
 func (h *house) answer(k *mailroom.Ticket, command string) error {
-	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Answer, Answer: []byte(command), By: "reader"})
+	_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictAnswer, Answer: []byte(command), By: "reader"})
 	return err
 }
 
@@ -178,7 +178,7 @@ func (h *house) said(thread string) string {
 	for _, e := range h.entries(thread, mailroom.KindMessage) {
 		var m mailroom.Message
 		h.must(e.Decode(&m))
-		if m.Role == mailroom.Assistant && !m.Partial {
+		if m.Role == mailroom.RoleAssistant && !m.Partial {
 			all = append(all, m.Text)
 		}
 	}
@@ -236,7 +236,7 @@ func (m *mortal) isDead() bool {
 	return m.dead
 }
 
-var errKilled = mailroom.Errorf(mailroom.Unavailable, "killed: %w", mailroom.ErrStoreClosed)
+var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
 
 func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if m.isDead() {

@@ -131,7 +131,7 @@ func serve(ctx context.Context, s mailroom.Session) error {
 	return r.read(ctx)
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
 // commandOf reads the command in a run's options. false: it is a message.
 func commandOf(options json.RawMessage) (Command, bool, error) {

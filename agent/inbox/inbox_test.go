@@ -38,10 +38,10 @@ func TestAMessageStaysAtTheHeadUntilItIsPopped(t *testing.T) {
 		if got, want := h.said("mine"), "I am on it|done"; got != want {
 			t.Errorf("it said %q, want %q", got, want)
 		}
-		if r := h.run(first); r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "done" {
+		if r := h.run(first); r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "done" {
 			t.Errorf("the run of the first message: %s with reply %v, want completed with what was said last", r.Status, r.Reply)
 		}
-		if r := h.run(second); r.Status != mailroom.Completed || r.Reply != nil {
+		if r := h.run(second); r.Status != mailroom.StatusCompleted || r.Reply != nil {
 			t.Errorf("the run of the second message: %s with reply %v, want completed without one", r.Status, r.Reply)
 		}
 	})
@@ -95,7 +95,7 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 		open := h.send("mine", "", command(`{"open":true}`))
 		say := h.send("mine", "", command(`{"call":"c","say":"good morning"}`))
 		bad := h.send("mine", "", command(`{"pop":true}`))
-		for run, want := range map[string]mailroom.Status{open: mailroom.Completed, say: mailroom.Completed, bad: mailroom.Failed} {
+		for run, want := range map[string]mailroom.Status{open: mailroom.StatusCompleted, say: mailroom.StatusCompleted, bad: mailroom.StatusFailed} {
 			if got := h.run(run).Status; got != want {
 				t.Errorf("run %s is %s, want %s", run, got, want)
 			}
@@ -106,7 +106,7 @@ func TestACommandWithoutAMessageIsARunOfItsOwn(t *testing.T) {
 		if diff := cmp.Diff([]inbox.Outcome{{Call: "c", Did: "say"}}, h.outcomes("mine")); diff != "" {
 			t.Errorf("outcomes (-want +got):\n%s", diff)
 		}
-		if e := h.run(bad).Error; e.Class != mailroom.Permanent || !strings.Contains(e.Message, "nothing to pop") {
+		if e := h.run(bad).Error; e.Class != mailroom.ClassPermanent || !strings.Contains(e.Message, "nothing to pop") {
 			t.Errorf("the bad command fails with %+v, want for good, and why", e)
 		}
 	})
@@ -118,7 +118,7 @@ func TestAPersonCanAnswerByHand(t *testing.T) {
 		h.do(`"a plain text"`)
 		h.do(`"{\"say\":\"a command as text\"}"`)
 		h.do(`"{\"pop\":true}"`)
-		if got, want := h.said("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.Completed {
+		if got, want := h.said("mine"), "a plain text|a command as text"; got != want || h.run(run).Status != mailroom.StatusCompleted {
 			t.Errorf("it said %q and is %s, want %q and completed", got, h.run(run).Status, want)
 		}
 	})
@@ -149,7 +149,7 @@ func TestARefusedCommandIsToldAndKeepsTheMessage(t *testing.T) {
 			t.Errorf("%d messages in the other's thread, want only its own", got)
 		}
 		own := h.send("other", "", command(`{"delegate":{"thread":"theirs","task":"x"}}`))
-		if r := h.run(own); r.Status != mailroom.Failed || !strings.Contains(r.Error.Message, "theirs") {
+		if r := h.run(own); r.Status != mailroom.StatusFailed || !strings.Contains(r.Error.Message, "theirs") {
 			t.Errorf("a run of its own that is refused: %s, %v, want failed and why", r.Status, r.Error)
 		}
 	})
@@ -166,7 +166,7 @@ func TestWhatIsAddedToAMessageIsNotPoppedUnread(t *testing.T) {
 				}
 				h.do(`{"call":"p","pop":true}`)
 				outcomes := append([]inbox.Outcome{{}}, h.outcomes("mine")...)
-				if last := outcomes[len(outcomes)-1]; last.Call != "p" || last.Refused == nil || last.Refused.Code != mailroom.Conflict {
+				if last := outcomes[len(outcomes)-1]; last.Call != "p" || last.Refused == nil || last.Refused.Code != mailroom.CodeConflict {
 					t.Errorf("the pop: %+v, want it refused", last)
 				}
 				if got := h.head().Run; got != run {
@@ -218,7 +218,7 @@ func (h *house) play(m *mortal, commands []string) (survived bool) {
 	h.t.Helper()
 	submit := func() error {
 		_, err := h.ledger.Submit(h.t.Context(), mailroom.Submit{
-			Thread: "mine", Agent: "inbox", SetAgent: true, Key: "k", Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}}, Owner: "ann",
+			Thread: "mine", Agent: "inbox", SetAgent: true, Key: "k", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}}, Owner: "ann",
 		})
 		return err
 	}
@@ -231,11 +231,11 @@ func (h *house) play(m *mortal, commands []string) (survived bool) {
 				run = heads[0].Run
 			}
 			k := mailroom.TicketID(run, fmt.Sprintf("read-%d", i+1))
-			_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k, Verdict: mailroom.Answer, Answer: []byte(c), By: "reader"})
+			_, err := h.ledger.Decide(h.t.Context(), mailroom.Decision{Ticket: k, Verdict: mailroom.VerdictAnswer, Answer: []byte(c), By: "reader"})
 			return err
 		})
 	}
-	if got := h.run(run).Status; got != mailroom.Completed {
+	if got := h.run(run).Status; got != mailroom.StatusCompleted {
 		h.t.Errorf("the run is %s, want completed", got)
 	}
 	return !m.isDead()

@@ -64,10 +64,10 @@ func (r *reading) take(ctx context.Context, answer json.RawMessage, next mailroo
 	}
 	switch {
 	case err != nil: // somebody answered by hand, and is told in the log
-		return false, r.note(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.Invalid, err.Error()}}, &next)
+		return false, r.note(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.CodeInvalid, err.Error()}}, &next)
 	case c.Pop && r.at.Added:
 		r.at.Added = false
-		return false, r.note(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.Conflict, more}}, &next)
+		return false, r.note(ctx, Outcome{Call: c.Call, Refused: &Refusal{mailroom.CodeConflict, more}}, &next)
 	case c.Pop:
 		return true, nil
 	}
@@ -94,7 +94,7 @@ func (r *reading) ask(ctx context.Context) (mailroom.Ask, error) {
 		Activity: run.ID, Kind: KindOf(run.Origin), Sender: run.Origin.Sender, Text: shorten(strings.Join(texts, "\n")),
 	})
 	return mailroom.Ask{
-		Kind: mailroom.Event, Holds: true, Action: Action, Arguments: raw,
+		Kind: mailroom.TicketEvent, Holds: true, Action: Action, Arguments: raw,
 		Prompt: "A message for whoever reads this inbox. To answer by hand: " + howto,
 	}, err
 }
@@ -148,7 +148,7 @@ func (r *reading) do(ctx context.Context, c Command, next *mailroom.Ask) (refuse
 // is in it, and will be again: the reader is told, and the message stays.
 func mayRefuse(code mailroom.Code) bool {
 	switch code {
-	case mailroom.Invalid, mailroom.NotFound, mailroom.Forbidden, mailroom.QuotaExceeded, mailroom.Conflict, mailroom.TooLarge, mailroom.RateLimited, mailroom.Gone, mailroom.Busy:
+	case mailroom.CodeInvalid, mailroom.CodeNotFound, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeConflict, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeGone, mailroom.CodeBusy:
 		return true
 	}
 	return false
@@ -170,7 +170,7 @@ func (r *reading) note(ctx context.Context, out Outcome, next *mailroom.Ask, sen
 	if err != nil {
 		return err
 	}
-	step := mailroom.Step{Entries: []mailroom.Note{{Kind: Done, Body: body}}, Checkpoint: point, Sends: sends}
+	step := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: Done, Body: body}}, Checkpoint: point, Sends: sends}
 	if next != nil {
 		step.Tickets = []mailroom.Ask{*next}
 	}

@@ -44,7 +44,7 @@ func verse(k mailroom.Ticket) string {
 		return fmt.Sprintf("its answer cannot be read (%v)", err)
 	}
 	switch {
-	case end.Status == mailroom.Completed && end.Reply != nil:
+	case end.Status == mailroom.StatusCompleted && end.Reply != nil:
 		return *end.Reply
 	case end.Error != nil:
 		return fmt.Sprintf("it %s (%s)", end.Status, end.Error.Message)

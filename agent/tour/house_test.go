@@ -92,7 +92,7 @@ func (h *house) ended(err error) {
 
 func (h *house) send(thread string, edit ...func(*mailroom.Submit)) mailroom.Submitted {
 	h.t.Helper()
-	in := mailroom.Submit{Thread: thread, Agent: "tour", SetAgent: true, Messages: []mailroom.Draft{{Parts: mailroom.Text("show me")}}}
+	in := mailroom.Submit{Thread: thread, Agent: "tour", SetAgent: true, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("show me")}}}
 	for _, f := range edit {
 		f(&in)
 	}
@@ -148,7 +148,7 @@ func (h *house) wait(d time.Duration) {
 func (h *house) open() []*mailroom.Ticket {
 	h.t.Helper()
 	found, err := h.ledger.Tickets(h.t.Context(), mailroom.TicketQuery{
-		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.Approval},
+		States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval},
 	})
 	h.must(err)
 	return found
@@ -180,7 +180,7 @@ func (m *mortal) isDead() bool {
 	return m.dead
 }
 
-var errKilled = mailroom.Errorf(mailroom.Unavailable, "killed: %w", mailroom.ErrStoreClosed)
+var errKilled = mailroom.Errorf(mailroom.CodeUnavailable, "killed: %w", mailroom.ErrStoreClosed)
 
 func (m *mortal) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if m.isDead() {

@@ -48,7 +48,7 @@ func (t *show) look(ctx context.Context) error {
 	if err := json.Unmarshal(value, &t.at.Weather); err != nil {
 		return fmt.Errorf("read the weather: %w", err)
 	}
-	return t.over(ctx, mailroom.Step{Name: "look", Entries: []mailroom.Note{finished(call, true, t.at.Weather)}})
+	return t.over(ctx, mailroom.Step{Name: "look", Entries: []mailroom.AgentEntry{finished(call, true, t.at.Weather)}})
 }
 
 // ask sends the errand and opens the question in one transaction.
@@ -86,7 +86,7 @@ func (t *show) question() (mailroom.Step, error) {
 func (t *show) leave() (mailroom.Ask, error) {
 	args, err := t.postcard()
 	return mailroom.Ask{
-		Name: leave, Kind: mailroom.Approval, After: patience,
+		Name: leave, Kind: mailroom.TicketApproval, After: patience,
 		Prompt: "May I send this postcard?", Action: "send_postcard", Arguments: args,
 	}, err
 }
@@ -107,7 +107,7 @@ func (t *show) act(ctx context.Context) error {
 	switch {
 	case asked.State == mailroom.TicketExpired:
 		t.at.Postcard = "nobody answered, and silence is no leave: it was not sent"
-	case asked.Decision != mailroom.Approve:
+	case asked.Decision != mailroom.VerdictApprove:
 		t.at.Postcard = fmt.Sprintf("%s said no%s: it was not sent", by(asked), because(asked.Reason))
 	default:
 		if step.Entries, err = t.send(ctx, asked); err != nil {
@@ -125,7 +125,7 @@ func (t *show) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 		return nil, err
 	}
 	tickets, err := t.session.Wait(ctx, false, asked, mailroom.Ask{Name: t.at.Helper})
-	if mailroom.CodeOf(err) != mailroom.Invalid {
+	if mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		return tickets, err
 	}
 	step, err := t.question()
@@ -141,21 +141,21 @@ func (t *show) wait(ctx context.Context) ([]mailroom.Ticket, error) {
 
 // send sends the postcard. If a crash leaves open whether it went out, that is
 // asked, and whoever denies a repeat ends the tour as politely as ever.
-func (t *show) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.Note, error) {
+func (t *show) send(ctx context.Context, asked mailroom.Ticket) ([]mailroom.AgentEntry, error) {
 	call := tool{id: "send-1", name: "send_postcard", arguments: asked.Arguments}
 	value, err := t.call(ctx, call, func(context.Context, string) (json.RawMessage, error) {
 		return json.Marshal(receipt)
 	})
-	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.Permanent {
+	if f, ok := errors.AsType[*mailroom.Failure](err); ok && f.Class == mailroom.ClassPermanent {
 		t.at.Postcard = "nobody knows whether it went out, and it was not to be repeated"
-		return []mailroom.Note{finished(call, false, t.at.Postcard)}, nil
+		return []mailroom.AgentEntry{finished(call, false, t.at.Postcard)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	got := strings.Trim(string(value), `"`)
 	t.at.Postcard = fmt.Sprintf("%s allowed it%s, and it was sent once: %s", by(asked), because(asked.Reason), got)
-	return []mailroom.Note{finished(call, true, got)}, nil
+	return []mailroom.AgentEntry{finished(call, true, got)}, nil
 }
 
 // tell sums up. The state of the thread counts the tours of this conversation.

@@ -53,21 +53,21 @@ func (t *show) call(ctx context.Context, c tool, f func(context.Context, string)
 	if t.at.Calling != c.id {
 		t.at.Calling = c.id
 		started := note(mailroom.KindToolStarted, map[string]any{"call": c.id, "name": c.name, "arguments": c.arguments})
-		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.Note{started}}, t.at); err != nil {
+		if err := t.save(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{started}}, t.at); err != nil {
 			return nil, err
 		}
 	}
 	return t.session.Do(ctx, mailroom.Effect{Name: c.id, Input: c.arguments, Idempotent: c.idempotent}, f)
 }
 
-func finished(c tool, ok bool, summary string) mailroom.Note {
+func finished(c tool, ok bool, summary string) mailroom.AgentEntry {
 	return note(mailroom.KindToolDone, map[string]any{"call": c.id, "ok": ok, "summary": summary})
 }
 
-func note(kind string, body map[string]any) mailroom.Note {
+func note(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // texts and JSON always encode
 	}
-	return mailroom.Note{Kind: kind, Body: b}
+	return mailroom.AgentEntry{Kind: kind, Body: b}
 }

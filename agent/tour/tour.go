@@ -76,7 +76,7 @@ func (a agent) run(ctx context.Context, s mailroom.Session) error {
 	}
 	if c := s.Run().Checkpoint; c != nil {
 		if err := json.Unmarshal(c, &t.at); err != nil {
-			return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("read the checkpoint: %w", err)}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("read the checkpoint: %w", err)}
 		}
 	}
 	script := []func(context.Context) error{t.greet, t.look, t.ask, t.act, t.tell}

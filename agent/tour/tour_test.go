@@ -17,7 +17,7 @@ import (
 func (h *house) wantEnd(run string, lines ...string) {
 	h.t.Helper()
 	r := h.run(run)
-	if r.Status != mailroom.Completed || r.Reply == nil {
+	if r.Status != mailroom.StatusCompleted || r.Reply == nil {
 		h.t.Fatalf("the run is %s (error %v), want a completed one with a reply", r.Status, r.Error)
 	}
 	for _, want := range lines {
@@ -48,17 +48,17 @@ func TestTourShowsEverything(t *testing.T) {
 		out := h.send("t")
 		h.wait(time.Minute)
 
-		if r := h.run(out.Run); r.Status != mailroom.Waiting || r.Progress != 0.6 {
+		if r := h.run(out.Run); r.Status != mailroom.StatusWaiting || r.Progress != 0.6 {
 			h.t.Fatalf("the run is %s at %v, want one that waits after it has asked", r.Status, r.Progress)
 		}
 		asked := h.open()
 		if len(asked) != 1 || asked[0].Prompt == "" || asked[0].Action != "send_postcard" || !strings.Contains(string(asked[0].Arguments), "slow tide") {
 			h.t.Fatalf("open: %+v, want one approval with prompt, action and arguments", asked)
 		}
-		if c := h.child(out.Run); c.Status != mailroom.Completed || c.Thread == "t" {
+		if c := h.child(out.Run); c.Status != mailroom.StatusCompleted || c.Thread == "t" {
 			h.t.Errorf("the child is %s in thread %s, want it completed in a thread of its own", c.Status, c.Thread)
 		}
-		h.decide(asked[0], mailroom.Approve, "")
+		h.decide(asked[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 
 		h.wantEnd(out.Run, "slow tide", "the post boat", "anna allowed it, and it was sent once: postcard no. 1", "attempts of this run: 2; tours of this thread: 1")
@@ -75,7 +75,7 @@ func TestTourShowsEverything(t *testing.T) {
 		}
 		again := h.send("t")
 		h.wait(time.Minute)
-		h.decide(h.open()[0], mailroom.Approve, "why not")
+		h.decide(h.open()[0], mailroom.VerdictApprove, "why not")
 		h.wait(time.Minute)
 		h.wantEnd(again.Run, `anna allowed it ("why not")`, "tours of this thread: 2")
 	})
@@ -86,7 +86,7 @@ func TestTourEndsPolitelyWithoutLeave(t *testing.T) {
 		answer func(h *house)
 		want   string
 	}{
-		"denied": {func(h *house) { h.decide(h.open()[0], mailroom.Deny, "too wet") }, `anna said no ("too wet"): it was not sent`},
+		"denied": {func(h *house) { h.decide(h.open()[0], mailroom.VerdictDeny, "too wet") }, `anna said no ("too wet"): it was not sent`},
 		"expired": {func(h *house) {
 			h.stop()
 			h.wait(8 * 24 * time.Hour)
@@ -114,14 +114,14 @@ func TestTourKeepsWhatItIsTold(t *testing.T) {
 		h.pace = tour.DefaultPace
 		h.serve(h.store)
 		steer := func(in *mailroom.Submit) {
-			in.Mode, in.Messages = mailroom.ModeSteer, []mailroom.Draft{{Parts: mailroom.Text("mind the gulls")}}
+			in.Mode, in.Messages = mailroom.ModeSteer, []mailroom.NewMessage{{Parts: mailroom.Text("mind the gulls")}}
 		}
 		out := h.send("t")
 		h.wait(100 * time.Millisecond) // it speaks
 		h.send("t", steer)
 		h.wait(time.Minute)
 		h.send("t", steer) // it waits
-		h.decide(h.open()[0], mailroom.Approve, "")
+		h.decide(h.open()[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 		h.wantEnd(out.Run, `said meanwhile: 2, the last of it "mind the gulls"`)
 		said := 0
@@ -148,10 +148,10 @@ func TestTourAsksAnewAfterItWasCancelled(t *testing.T) {
 			_, err = h.ledger.Retry(h.t.Context(), mailroom.Retry{Run: out.Run, By: "anna", Fresh: fresh})
 			h.must(err)
 			h.wait(time.Minute)
-			h.decide(h.open()[0], mailroom.Approve, "")
+			h.decide(h.open()[0], mailroom.VerdictApprove, "")
 			h.wait(time.Minute)
 			h.wantEnd(out.Run, "the post boat", "sent once")
-			if h.run(old).Status != mailroom.Completed {
+			if h.run(old).Status != mailroom.StatusCompleted {
 				h.t.Errorf("fresh %v: the first child is %s", fresh, h.run(old).Status)
 			}
 		})
@@ -194,7 +194,7 @@ func (h *house) killedTour(n int, after bool) bool {
 			continue
 		}
 		for _, k := range h.open() {
-			h.decide(k, mailroom.Approve, "")
+			h.decide(k, mailroom.VerdictApprove, "")
 		}
 	}
 	h.wantWhole(out.Run, fmt.Sprintf("killed at write %d (after: %v)", n, after))
@@ -208,7 +208,7 @@ func (h *house) wantWhole(run, when string) {
 	if diff := cmp.Diff(script, h.names("t")); diff != "" {
 		h.t.Errorf("%s: steps (-want +got):\n%s", when, diff)
 	}
-	if c := h.child(run); c.Status != mailroom.Completed {
+	if c := h.child(run); c.Status != mailroom.StatusCompleted {
 		h.t.Errorf("%s: the child is %s", when, c.Status)
 	}
 	settled := map[string]int{}
@@ -241,7 +241,7 @@ func TestDeniedRepeatEndsTheTourPolitely(t *testing.T) {
 		h.front = h.ledger
 		out := h.send("t")
 		h.wait(time.Minute)
-		h.decide(h.open()[0], mailroom.Approve, "")
+		h.decide(h.open()[0], mailroom.VerdictApprove, "")
 		h.wait(time.Minute)
 		if !m.isDead() {
 			h.t.Fatal("it did not begin to send the postcard")
@@ -249,7 +249,7 @@ func TestDeniedRepeatEndsTheTourPolitely(t *testing.T) {
 		h.stop()
 		h.serve(h.store)
 		h.wait(time.Minute)
-		h.decide(h.open()[0], mailroom.Deny, "")
+		h.decide(h.open()[0], mailroom.VerdictDeny, "")
 		h.wait(time.Minute)
 		h.wantEnd(out.Run, "nobody knows whether it went out, and it was not to be repeated")
 	})

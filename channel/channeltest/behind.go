@@ -68,7 +68,7 @@ func in(w Weather) func(o *office) {
 	return func(o *office) {
 		o.net.Change(w)
 		o.start()
-		o.becomes(channel.Connected)
+		o.becomes(channel.ConditionConnected)
 		o.p.Say("1", "one")
 		o.p.Say("2", "two")
 		o.answered("one", "two")
@@ -85,7 +85,7 @@ func netDownAtStart(o *office) {
 	}
 	o.fails(2)
 	o.net.Up()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	if connects {
 		o.p.Say("1", "one")
 	}
@@ -96,7 +96,7 @@ func netDownAtStart(o *office) {
 func netAway(o *office) {
 	o.begin()
 	o.net.Down()
-	o.isNot(channel.Connected)
+	o.isNot(channel.ConditionConnected)
 	o.meanwhile("2", "two")
 	o.fails(1)
 	o.net.Up()
@@ -109,7 +109,7 @@ func halfOpen(w Weather) func(o *office) {
 	return func(o *office) {
 		o.begin()
 		o.net.Change(w)
-		o.isNot(channel.Connected)
+		o.isNot(channel.ConditionConnected)
 		o.meanwhile("2", "two")
 		o.fails(2)
 		o.net.Change(Weather{})
@@ -129,7 +129,7 @@ func forgotten(o *office) {
 		// polled: its failure is noted, and the adapter goes on with another connection.
 		o.until("the loss is noticed, and it is connected", func() bool {
 			s := o.State()
-			return s.Condition == channel.Connected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
+			return s.Condition == channel.ConditionConnected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
 		})
 	}
 	o.p.Say("2", "two")
@@ -174,15 +174,15 @@ func breaksOff(after int) func(o *office) {
 func receiptLost(o *office) {
 	o.hold = make(chan struct{})
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.until("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
 	o.net.Change(Weather{Deaf: true})
 	close(o.hold)
 	o.until("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
-	o.isNot(channel.Connected)
+	o.isNot(channel.ConditionConnected)
 	o.net.Change(Weather{})
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("2", "two")
 	o.answered("one", "two")
 	o.stop()
@@ -192,7 +192,7 @@ func receiptLost(o *office) {
 func (o *office) begin() {
 	o.t.Helper()
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.answered("one")
 }
@@ -207,7 +207,7 @@ func (o *office) meanwhile(id, text string) {
 // isBack waits until it is connected, and says what could not be said meanwhile.
 func (o *office) isBack(id, text string) {
 	o.t.Helper()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Say(id, text)
 	}
@@ -232,7 +232,7 @@ func (o *office) fails(tries int) {
 	}
 	o.until("so many tries have failed", func() bool {
 		s := o.State()
-		if s.Condition == channel.Connected {
+		if s.Condition == channel.ConditionConnected {
 			o.t.Fatalf("it is called connected after %d of %d tries that fail: %+v", s.Attempts, tries, s)
 		}
 		return s.Attempts >= tries

@@ -23,7 +23,7 @@ type Platform struct {
 	Connect channel.Connect // what arrives is for Agent
 	// Pace should be short: First some milliseconds, Fresh and Connect less than
 	// a second.
-	Pace channel.Pace
+	Pace channel.ReconnectPolicy
 
 	// Say has somebody say something, under an id that the platform gives it.
 	Say func(id, text string)
@@ -69,7 +69,7 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 
 func once(o *office) {
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.p.Say("2", "two")
 	o.sent("one", "two")
@@ -83,14 +83,14 @@ func downAtStart(o *office) {
 	o.p.Down()
 	o.start()
 	o.until("it has failed more than once", func() bool { return o.State().Attempts > 1 })
-	if s := o.State(); !slices.Contains([]channel.Condition{channel.Queued, channel.Parked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
+	if s := o.State(); !slices.Contains([]channel.Condition{channel.ConditionQueued, channel.ConditionParked}, s.Condition) || s.Reason == "" || !s.ConnectedSince.IsZero() {
 		o.t.Errorf("the state is %+v", s)
 	}
 	if o.p.History {
 		o.p.Say("1", "one")
 	}
 	o.p.Mend()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Say("1", "one")
 	}
@@ -100,16 +100,16 @@ func downAtStart(o *office) {
 
 func away(o *office) {
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.sent("one")
 	o.p.Down()
-	o.until("it is not called connected", func() bool { return o.State().Condition != channel.Connected })
+	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	if o.p.History {
 		o.p.Say("2", "two")
 	}
 	o.p.Mend()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Say("2", "two")
 	}
@@ -122,11 +122,11 @@ func away(o *office) {
 
 func hangs(o *office) {
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Hang()
-	o.until("it is not called connected", func() bool { return o.State().Condition != channel.Connected })
+	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	o.p.Mend()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.sent("one")
 	o.stop()
@@ -139,13 +139,13 @@ func hangsAtStart(o *office) {
 	o.stop() // also in the middle of a try
 	o.p.Mend()
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.stop()
 }
 
 func restarted(o *office) {
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.sent("one")
 	o.stop()
@@ -153,7 +153,7 @@ func restarted(o *office) {
 		o.p.Say("2", "two")
 	}
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
 		o.p.Say("2", "two")
 	}
@@ -164,7 +164,7 @@ func restarted(o *office) {
 
 func twice(o *office) {
 	o.start()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Say("1", "one")
 	o.sent("one")
 	o.p.Say("1", "one")
@@ -176,21 +176,21 @@ func twice(o *office) {
 func denied(o *office) {
 	if o.p.Deny == nil {
 		o.start()
-		o.becomes(channel.Connected)
+		o.becomes(channel.ConditionConnected)
 		o.stop()
 		return
 	}
 	o.p.Deny()
 	o.start()
-	o.becomes(channel.Failed)
+	o.becomes(channel.ConditionFailed)
 	if s := o.State(); s.Adapter != 1 || !s.NextTry.IsZero() || s.Reason == "" {
 		o.t.Errorf("at the start: %+v", s)
 	}
 	o.p.Mend()
 	o.Resume()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	o.p.Deny()
-	o.becomes(channel.Failed)
+	o.becomes(channel.ConditionFailed)
 	o.stop()
 }
 

@@ -129,12 +129,12 @@ func (p *line) sent() []string {
 
 // caller is the adapter.
 type caller struct {
-	link  *channel.Link
+	link  *channel.Host
 	conn  net.Conn
 	lines *bufio.Scanner
 }
 
-func (p *line) connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+func (p *line) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	p.mu.Lock()
 	addr := p.addr
 	p.mu.Unlock()
@@ -162,7 +162,7 @@ func (c *caller) Receive(ctx context.Context) error {
 	for c.lines.Scan() {
 		switch words := strings.SplitN(c.lines.Text(), " ", 3); words[0] {
 		case "PONG":
-			c.link.Heard()
+			c.link.Received()
 		case "DENIED":
 			return channel.Fatal(errors.New("it is denied"))
 		case "MSG":
@@ -170,7 +170,7 @@ func (c *caller) Receive(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			_, err = c.link.Take(ctx, channel.Arrival{
+			_, err = c.link.Submit(ctx, channel.Inbound{
 				Chat: []string{"all"}, Key: words[1], Parts: mailroom.Text(words[2]), Agent: channeltest.Agent,
 				Cursor: channel.Cursor{Identity: "line", Position: position},
 			})
@@ -182,8 +182,8 @@ func (c *caller) Receive(ctx context.Context) error {
 	return errors.Join(errors.New("the line is cut"), c.lines.Err())
 }
 
-// Tend implements [channel.Adapter].
-func (c *caller) Tend(ctx context.Context) error {
+// Maintain implements [channel.Adapter].
+func (c *caller) Maintain(ctx context.Context) error {
 	beat := time.NewTicker(5 * time.Millisecond)
 	defer beat.Stop()
 	for {
@@ -201,7 +201,7 @@ func (c *caller) Tend(ctx context.Context) error {
 // Deliver implements [channel.Adapter].
 func (c *caller) Deliver(_ context.Context, d channel.Delivery, _ mailroom.Session) error {
 	if _, err := fmt.Fprintln(c.conn, "SAY", d.Text); err != nil {
-		return &mailroom.Failure{Class: mailroom.Outage, Err: err}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 	}
 	c.link.Sent()
 	return nil
@@ -217,7 +217,7 @@ func TestAnAdapterOfAConnectionKeepsToWhatChannelsAsk(t *testing.T) {
 			Kind: "line", Connect: p.connect, Say: p.say, Sent: p.sent, Down: p.down, Mend: p.mend,
 			Hang: func() { p.set(true, false) },
 			Deny: func() { p.set(false, true) },
-			Pace: channel.Pace{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 200 * time.Millisecond, Connect: 200 * time.Millisecond},
+			Pace: channel.ReconnectPolicy{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 200 * time.Millisecond, Connect: 200 * time.Millisecond},
 		}
 	})
 }

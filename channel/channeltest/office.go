@@ -126,7 +126,7 @@ func (o *office) Resume() { o.runner.Resume() }
 func (o *office) rest() {
 	o.t.Helper()
 	o.until("everything is delivered", func() bool {
-		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}}) == 0
+		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}}) == 0
 	})
 }
 
@@ -145,7 +145,7 @@ func (o *office) runs(of mailroom.RunQuery) (n int) {
 }
 
 // connect is the platform's, and notes which adapters live.
-func (o *office) connect(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+func (o *office) connect(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 	o.lives(1)
 	a, err := o.p.Connect(ctx, l)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 // Options are how people talk to one agent through a platform. Agent is needed.
 type Options struct {
-	Agent string // that reads what is said
-	Talk  Talk
+	Agent  string // that reads what is said
+	Access AccessPolicy
 	// Command is how a person on the server's machine calls this program, to be told
 	// how something is done there; "" is "mailroom".
 	Command string
@@ -33,20 +33,20 @@ type Options struct {
 type adapter struct {
 	// Set by Connect.
 	options  Options
-	link     *channel.Link
+	link     *channel.Host
 	platform Platform
-	traits   Traits
+	traits   Capabilities
 	out      *outbound
 }
 
 // Connect makes the adapters of a channel whose platform is reached by dial.
-func Connect(o Options, dial Dial) channel.Connect {
+func Connect(o Options, dial Dialer) channel.Connect {
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
 	all := newShared()
-	return func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
-		if err := o.Talk.check(); err != nil {
+	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+		if err := o.Access.check(); err != nil {
 			return nil, channel.Fatal(err)
 		}
 		p, traits, err := dial(ctx, l)
@@ -73,13 +73,13 @@ func (a *adapter) Receive(ctx context.Context) error {
 	return r.close(a.platform.Receive(r.ctx, at, in.take))
 }
 
-// Tend implements [channel.Adapter]: it is over when a part of it fails.
-func (a *adapter) Tend(ctx context.Context) error {
+// Maintain implements [channel.Adapter]: it is over when a part of it fails.
+func (a *adapter) Maintain(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
 	var errs [2]error
-	for i, f := range []func(context.Context) error{a.platform.Tend, a.out.tend} {
+	for i, f := range []func(context.Context) error{a.platform.Maintain, a.out.tend} {
 		parts.Go(func() {
 			defer recovery.Log(a.out.link.Log(), "a part of a channel")
 			if errs[i] = guarded(func() error { return f(ctx) }); errs[i] != nil {

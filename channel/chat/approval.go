@@ -28,7 +28,7 @@ func readTap(data string) (d mailroom.Decision, ok bool) {
 		return d, false
 	}
 	v, id := mailroom.Verdict(words[0]), words[1]
-	if v != mailroom.Approve && v != mailroom.Deny {
+	if v != mailroom.VerdictApprove && v != mailroom.VerdictDeny {
 		return d, false
 	}
 	id = strings.Join([]string{id[:8], id[8:12], id[12:16], id[16:20], id[20:]}, "-")

@@ -12,7 +12,7 @@ import (
 func TestAnApproverSeesWhatHides(t *testing.T) {
 	w := newWorld(t).start()
 	w.platform.Happen(chat.Event{
-		Kind: chat.Said, Room: chattest.Private(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
+		Kind: chat.EventMessage, Room: chattest.Private(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
 	})
 	const shown = "run a⟦U+202E⟧txt.exe⟦U+200B⟧"
 	asked := w.awaitText("asks: May I " + shown + "?").Versions[0].Text

@@ -32,7 +32,7 @@ func asks(ask mailroom.Ask) mailroom.AgentFunc {
 
 func pay() mailroom.Ask {
 	return mailroom.Ask{
-		Name: "pay", Kind: mailroom.Approval, Prompt: "May I pay?", Action: "bank.pay", After: 10 * time.Minute,
+		Name: "pay", Kind: mailroom.TicketApproval, Prompt: "May I pay?", Action: "bank.pay", After: 10 * time.Minute,
 		Arguments: json.RawMessage(`{"sum":100,"to":"bob"}`),
 	}
 }
@@ -98,7 +98,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 			"Denied by c:ann", "it was: decided deny "},
 		"elsewhere": {func(o *office) {
 			k := o.ticket()
-			if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+			if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 				o.t.Fatal(err)
 			}
 		}, "Approved by bob", "it was: decided approve "},
@@ -106,7 +106,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, asks(pay()), func(o *office) {
-				o.platform.Traits.Gap = 3 * time.Second
+				o.platform.Capabilities.Gap = 3 * time.Second
 				o.start()
 				o.platform.Say("ann", "go")
 				o.settled(1)
@@ -129,7 +129,7 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 }
 
 func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
-	inOffice(t, asks(mailroom.Ask{Name: "q", Kind: mailroom.Question, Prompt: "Which colour?"}), func(o *office) {
+	inOffice(t, asks(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}), func(o *office) {
 		o.start()
 		o.platform.Say("ann", "paint it")
 		o.settled(1)
@@ -149,7 +149,7 @@ func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
 		o.platform.Say("ann", "go")
 		<-time.After(10 * time.Second)
 		k := o.ticket()
-		if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+		if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 			o.t.Fatal(err)
 		}
 		o.platform.Hook(chattest.Send, nil)
@@ -173,7 +173,7 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 			return errors.Join(s.Stream(ctx, "I have half of"), errors.New("no more"))
 		}, []string{"I have half of\n", "(codex has failed: exhausted)"}},
 		"its program fails, with a key and a path in what it wrote": {func(context.Context, mailroom.Session) error {
-			return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("the command ended with exit status 3: open /srv/keys: sk-12345")}
 		}, []string{"(codex has failed: permanent, exit status 3)\n"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 		elsewhere := func(n int) {
 			for range n {
 				if _, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
-					By: &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}, Thread: thread, Messages: []mailroom.Draft{{Parts: mailroom.Text("from a timer")}},
+					By: &mailroom.Token{Name: mailroom.Operator, Scopes: mailroom.Permissions()}, Thread: thread, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("from a timer")}},
 				}); err != nil {
 					o.t.Fatal(err)
 				}
@@ -221,7 +221,7 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 			o.t.Errorf("the platform was asked %d times", asked)
 		}
 		for i, r := range runs {
-			if r.Status != mailroom.Failed || r.Error.Class != mailroom.Permanent || !strings.Contains(r.Error.Message, "nobody is there any more") {
+			if r.Status != mailroom.StatusFailed || r.Error.Class != mailroom.ClassPermanent || !strings.Contains(r.Error.Message, "nobody is there any more") {
 				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
 			}
 		}
@@ -248,7 +248,7 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 		}
 		return s.Stream(ctx, input[0].Text)
 	}, func(o *office) {
-		o.options.Talk.Users = []string{"bob"}
+		o.options.Access.Users = []string{"bob"}
 		o.start()
 		o.platform.Say("bob", "hello")
 		o.platform.AwaitSent(1)
@@ -268,7 +268,7 @@ func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			inOffice(t, echo, func(o *office) {
 				text := "one two three four five six seven eight nine ten\n\n```go\nfunc main() {\n\tprintln()\n}\n```\nand so on, and so on, and so on"
-				o.platform.Traits.Most = 40
+				o.platform.Capabilities.Most = 40
 				sends := 0
 				o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
 					if sends++; sends == 3 {
@@ -282,7 +282,7 @@ func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
 				o.platform.Say("ann", text)
 				<-time.After(30 * time.Second)
 				o.stop()
-				o.platform.Traits.Most = most
+				o.platform.Capabilities.Most = most
 				o.start()
 				o.settled(1)
 				strip := func(s string) string {

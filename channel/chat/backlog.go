@@ -125,13 +125,13 @@ func (in *inbound) waits(ctx context.Context, e *Event, tier Tier) (bool, error)
 // acts at once.
 func (in *inbound) ordered(e *Event, tier Tier) (stops, ordered bool) {
 	switch {
-	case e.Kind == Deleted:
+	case e.Kind == EventDeleted:
 		return false, true
-	case tier == Stranger:
+	case tier == TierStranger:
 		return false, false
-	case e.Kind == Edited:
+	case e.Kind == EventEdited:
 		return false, true
-	case e.Kind != Said:
+	case e.Kind != EventMessage:
 		return false, false
 	}
 	p, why := in.phrase(e)
@@ -150,8 +150,8 @@ func (in *inbound) fetches(ctx context.Context, e *Event) (bool, error) {
 	if !slices.ContainsFunc(e.Files, func(f File) bool { return f.Open != nil }) {
 		return false, nil
 	}
-	if e.Kind != Said {
-		return e.Kind == Edited, nil
+	if e.Kind != EventMessage {
+		return e.Kind == EventEdited, nil
 	}
 	c, err := in.conversation(ctx, e)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *slow) release() { close(s.come) }
 // sendFile has a user send text and files in private.
 func (w *world) sendFile(user, text string, files ...chat.File) chat.Event {
 	return w.platform.Happen(chat.Event{
-		Kind: chat.Said, Room: chattest.Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
+		Kind: chat.EventMessage, Room: chattest.Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
 	})
 }
 

@@ -6,7 +6,7 @@
 // deliver to the room's one delivery thread, so that what goes out keeps its order.
 // What arrives is taken in before the platform is told so; what goes out is an effect
 // of the delivery's run, with a key. Whether a message can come twice after a crash
-// depends on what the platform makes of that key: see [Traits].Repeats.
+// depends on what the platform makes of that key: see [Capabilities].Repeats.
 package chat
 
 import (
@@ -18,11 +18,11 @@ import (
 	"mailroom/channel"
 )
 
-// Dial connects to a platform, as [channel.Connect] is to: it returns soon after ctx
+// Dialer connects to a platform, as [channel.Connect] is to: it returns soon after ctx
 // ends, closes what it opened when it fails, and tells errors that are of no use to
 // try again with [channel.Fatal], and waits that the platform asks for as the
 // RetryAfter of a [mailroom.Failure]. The traits are of this connection.
-type Dial func(ctx context.Context, l *channel.Link) (Platform, Traits, error)
+type Dialer func(ctx context.Context, l *channel.Host) (Platform, Capabilities, error)
 
 // Platform is one connection to a chat platform. Its methods are called concurrently.
 // It must not connect again by itself, and must not wait long for a platform that asks
@@ -36,28 +36,28 @@ type Platform interface {
 	// them, until ctx ends. It must catch up from position, which is of the last
 	// event that was taken ("" at first), where the platform has a history. It must
 	// tell the platform that an event was received only after take has returned nil,
-	// and return take's error as it is. It says [channel.Link.Heard] for each proof
+	// and return take's error as it is. It says [channel.Host.Received] for each proof
 	// that it can be received from.
 	Receive(ctx context.Context, position string, take Take) error
 	// Opens sets f.Open of a file that a connection of this platform handed out, perhaps
 	// before a restart, from f.URI and f.Ref.
 	Opens(f *File)
-	// Tend does what is to be done beside, such as heartbeats, until ctx ends. An
+	// Maintain does what is to be done beside, such as heartbeats, until ctx ends. An
 	// error is the end of the connection.
-	Tend(ctx context.Context) error
-	// Send sends one message, which fits into Traits.Most, and returns the platform's
+	Maintain(ctx context.Context) error
+	// Send sends one message, which fits into Capabilities.Most, and returns the platform's
 	// id of it, "" if it has none. The same key is the same message.
 	Send(ctx context.Context, to Room, m Message, key string) (id string, err error)
-	// Edit replaces a message that was sent. Only with Traits.Edits.
+	// Edit replaces a message that was sent. Only with Capabilities.Edits.
 	Edit(ctx context.Context, to Room, id string, m Message) error
 	// Find looks for a message that may have been sent under a key not long ago.
 	// ErrNoHistory if the platform cannot tell.
 	Find(ctx context.Context, to Room, key string, m Message) (id string, found bool, err error)
 	// Typing shows for some seconds that an answer is being written. Only with
-	// Traits.Types.
+	// Capabilities.Types.
 	Typing(ctx context.Context, to Room) error
-	// Tapped tells who pressed a button what came of it. Only with Traits.Buttons.
-	Tapped(ctx context.Context, tap Event, words string) error
+	// AckButton tells who pressed a button what came of it. Only with Capabilities.Buttons.
+	AckButton(ctx context.Context, tap Event, words string) error
 	// Close gives back all that it holds, and makes Receive and Tend return.
 	Close() error
 }
@@ -79,8 +79,8 @@ var (
 	ErrNoHistory = errors.New("the platform has no history")
 )
 
-// Traits are what a connection can do, and what the platform promises.
-type Traits struct {
+// Capabilities are what a connection can do, and what the platform promises.
+type Capabilities struct {
 	Platform string // "telegram"
 	Bot      string // id of who is connected: positions are of this bot alone
 	Name     string // by which people address it in groups, without a sign before it
@@ -103,10 +103,10 @@ type Traits struct {
 	// Repeats says what becomes of a message that is sent again with its key after a
 	// crash, for docs and logs: "recognised for some minutes", "sent twice".
 	Repeats string
-	// Patience is for how long a message that the platform refuses, other than with
+	// SilenceTimeout is for how long a message that the platform refuses, other than with
 	// ErrGone, is tried again before it is a dead letter; 0: not at all, for a platform
 	// whose refusals are documented.
-	Patience time.Duration
+	SilenceTimeout time.Duration
 	// Known is for how long the platform recognises the key of a message; 0: it does
 	// not. Within it, sending again is harmless.
 	Known time.Duration
@@ -130,14 +130,14 @@ type User struct {
 type EventKind string
 
 const (
-	Said    EventKind = "said"
-	Edited  EventKind = "edited"  // Text is the new one
-	Deleted EventKind = "deleted" // message Of is gone
-	Tapped  EventKind = "tapped"  // a button of message Of, which carried Data
-	Invited EventKind = "invited" // into Room; Accept goes there
-	// Unreadable was said, and the platform cannot read it. Text says why: whoever may
+	EventMessage EventKind = "said"
+	EventEdited  EventKind = "edited"  // Text is the new one
+	EventDeleted EventKind = "deleted" // message Of is gone
+	EventButton  EventKind = "tapped"  // a button of message Of, which carried Data
+	EventInvited EventKind = "invited" // into Room; Accept goes there
+	// EventUnreadable was said, and the platform cannot read it. Text says why: whoever may
 	// talk is told that once in a room, for a key.
-	Unreadable EventKind = "unreadable"
+	EventUnreadable EventKind = "unreadable"
 )
 
 // Event is something that happened on a platform.

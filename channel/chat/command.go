@@ -40,9 +40,9 @@ func (in *inbound) command(ctx context.Context, e *Event, p phrase, tier Tier) e
 		}
 		return in.answer(ctx, e, words, nil)
 	case cmdApprove:
-		return in.decide(ctx, e, c, mailroom.Approve, p.rest)
+		return in.decide(ctx, e, c, mailroom.VerdictApprove, p.rest)
 	default:
-		return in.decide(ctx, e, c, mailroom.Deny, p.rest)
+		return in.decide(ctx, e, c, mailroom.VerdictDeny, p.rest)
 	}
 }
 
@@ -65,7 +65,7 @@ func (in *inbound) stop(ctx context.Context, e *Event, c *talking) error {
 	}
 	active, queued := 0, 0
 	for _, s := range d.Stop {
-		if _, err := in.link.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+		if _, err := in.link.Interrupt(ctx, s.Thread, s.Place); err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return err
 		}
 		if s.Active {
@@ -99,7 +99,7 @@ func (in *inbound) unfinished(ctx context.Context, thread string) (s *stopping, 
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
+		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
 		queued := counts.Sum()
 		if rows[0].Current != "" || queued > 0 {
 			s = &stopping{Thread: thread, Place: rows[0].NextPlace, Active: rows[0].Current != "", Queued: queued}
@@ -134,7 +134,7 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 			}
 		}
 		lines = append(lines, state)
-		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.QueueRuns})
+		counts, err := r.Count(mailroom.CountQuery{Thread: thread, Set: mailroom.RunsQueued})
 		queued := counts.Sum()
 		if err != nil {
 			return err
@@ -145,9 +145,9 @@ func (in *inbound) status(ctx context.Context, thread string) (string, error) {
 		open, err := r.Tickets(mailroom.TicketQuery{Thread: thread, States: []mailroom.TicketState{mailroom.TicketOpen}, Limit: 10})
 		for _, k := range open {
 			switch k.Kind {
-			case mailroom.Approval:
+			case mailroom.TicketApproval:
 				lines = append(lines, "It asks: "+summary(k)+" – "+in.traits.command(cmdApprove)+" "+ticketWord(k)+" or "+in.traits.command(cmdDeny)+" "+ticketWord(k))
-			case mailroom.Question:
+			case mailroom.TicketInput:
 				lines = append(lines, "It asks: "+summary(k)+" – your next message is the answer.")
 			}
 		}
@@ -162,9 +162,9 @@ func doingNow(run *mailroom.Run) string {
 	switch {
 	case run.Stop != "":
 		return "is stopping."
-	case run.Status == mailroom.Running:
+	case run.Status == mailroom.StatusRunning:
 		return "works, " + since + "."
-	case run.Status == mailroom.Waiting:
+	case run.Status == mailroom.StatusWaiting:
 		return "waits for an answer, and works " + since + "."
 	}
 	return "is to go on, and works " + since + "."
@@ -182,7 +182,7 @@ func summary(k *mailroom.Ticket) string {
 func decided(k *mailroom.Ticket, who func(by string) string) string {
 	switch k.State {
 	case mailroom.TicketDecided:
-		word := map[mailroom.Verdict]string{mailroom.Approve: "Approved", mailroom.Deny: "Denied", mailroom.Answer: "Answered"}[k.Decision]
+		word := map[mailroom.Verdict]string{mailroom.VerdictApprove: "Approved", mailroom.VerdictDeny: "Denied", mailroom.VerdictAnswer: "Answered"}[k.Decision]
 		words := word + " by " + display.Line(who(k.DecidedBy)) + ": " + summary(k)
 		if k.Reason != "" {
 			words += "\nReason: " + display.Line(display.Cut(k.Reason, mostShown))

@@ -189,7 +189,7 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 	if len(taps) != 2 || !strings.Contains(taps[0].Words, "Only an admin") || !strings.HasPrefix(taps[1].Words, "Denied by") {
 		t.Errorf("who tapped was told %+v", taps)
 	}
-	wantEqual(t, "the decision", w.ticket().Decision, mailroom.Deny)
+	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
 }
 
 func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
@@ -197,7 +197,7 @@ func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
 	w.platform.Say(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.Happen(chat.Event{Kind: chat.Tapped, Room: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.Happen(chat.Event{Kind: chat.EventButton, Room: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
 	w.platform.SayIn(room, boss, "/approve")
 	w.awaitText("Nothing that was shown here")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
@@ -339,8 +339,8 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 		id := fmt.Sprintf("evil%d", i)
 		w.platform.Say(id, secret)
 		w.platform.SayIn("closed", id, "/approve "+secret)
-		w.platform.Happen(chat.Event{Kind: chat.Tapped, Room: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
-		w.platform.Happen(chat.Event{Kind: chat.Edited, Room: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
+		w.platform.Happen(chat.Event{Kind: chat.EventButton, Room: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
+		w.platform.Happen(chat.Event{Kind: chat.EventEdited, Room: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
 	}
 	w.platform.Say(friend, "hello")
 	w.awaitText("hello!")
@@ -378,7 +378,7 @@ func codeIn(text string) string {
 func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.poll, w.platform.Traits.Sign = time.Minute, "!"
+		w.poll, w.platform.Capabilities.Sign = time.Minute, "!"
 		w.start()
 		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
 		code := func(user string, n int) string {
@@ -403,7 +403,7 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 				t.Errorf("%s: %v, want %q", code, err, want)
 			}
 		}
-		approve(first, mailroom.NotFound)
+		approve(first, mailroom.CodeNotFound)
 		approve(second, "")
 		synctest.Wait()
 		w.platform.Say("a", "hello")
@@ -416,13 +416,13 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		synctest.Wait()
 		wantEqual(t, "told", w.heard(0), []string{"hello"})
 		for range chat.MaxBadCodes {
-			approve("WRONGONE", mailroom.NotFound)
+			approve("WRONGONE", mailroom.CodeNotFound)
 		}
-		approve("WRONGONE", mailroom.RateLimited)
+		approve("WRONGONE", mailroom.CodeRateLimited)
 		<-time.After(chat.LockedFor) // of the bubble
 		last := code("z", 8)
 		<-time.After(chat.CodeLasts) // of the bubble
-		approve(last, mailroom.NotFound)
+		approve(last, mailroom.CodeNotFound)
 		w.stop()
 	})
 }
@@ -438,24 +438,24 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	queued := w.platform.Say(boss, "/queue secnd")
 	deleted := w.platform.Say(boss, "gone")
 	foreign := w.platform.Say(boss, "mine")
-	change(chat.Edited, edited, boss, "first")
+	change(chat.EventEdited, edited, boss, "first")
 	w.platform.Say(boss, "/new") // what was said before can still be changed
-	change(chat.Edited, queued, boss, "/queue second")
-	change(chat.Deleted, deleted, "", "")
-	change(chat.Edited, foreign, friend, "yours")
+	change(chat.EventEdited, queued, boss, "/queue second")
+	change(chat.EventDeleted, deleted, "", "")
+	change(chat.EventEdited, foreign, friend, "yours")
 	w.platform.AwaitTaken()
 	w.agent.release()
 	w.awaitSettled()
 	wantEqual(t, "told", w.heard(4), []string{"hold", "first", "second", "mine"})
-	change(chat.Edited, edited, boss, "too late")
-	change(chat.Deleted, edited, boss, "")
+	change(chat.EventEdited, edited, boss, "too late")
+	change(chat.EventDeleted, edited, boss, "")
 	w.awaitSettled()
 	wantEqual(t, "said", w.heard(4), []string{"hold", "first", "second", "mine"})
 }
 
 func TestAFullConversationSaysSo(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Happen(chat.Event{Kind: chat.Said, Room: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.platform.Happen(chat.Event{Kind: chat.EventMessage, Room: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Your message was not taken: ")
 	w.platform.Say(boss, "hello")
 	w.awaitText("hello!")

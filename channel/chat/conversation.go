@@ -49,7 +49,7 @@ type talking struct {
 // names are the words of an event's conversation.
 func (in *inbound) names(e *Event, since string) []string {
 	user := ""
-	if in.options.Talk.PerUser && e.Room.Group {
+	if in.options.Access.PerUser && e.Room.Group {
 		user = e.User.ID
 	}
 	return e.Room.conversation(in.traits.Bot, user, since)

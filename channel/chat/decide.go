@@ -31,7 +31,7 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 		}
 	}
 	switch {
-	case tier < Admin:
+	case tier < TierAdmin:
 		in.toast(e, "Only an admin may decide this.")
 		return in.pass(ctx, e, "only an admin may decide")
 	case k == nil:
@@ -60,7 +60,7 @@ func (in *inbound) toast(e *Event, words string) {
 	}
 	tap := *e
 	told := in.beside(asideTimeout, func(ctx context.Context) {
-		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.Tapped(ctx, tap, display.Line(words)) })
+		err := in.out.gates.pass(ctx, tap.Room, in.traits, telling, func(ctx context.Context) error { return in.platform.AckButton(ctx, tap, display.Line(words)) })
 		if err != nil {
 			in.link.Log().Debug("a user who pressed a button could not be told", "error", err)
 		}
@@ -87,7 +87,7 @@ func (in *inbound) resolve(ctx context.Context, d mailroom.Decision, k *mailroom
 	switch mailroom.CodeOf(err) {
 	case "":
 		return now, nil
-	case mailroom.Conflict, mailroom.Gone, mailroom.Invalid, mailroom.TooLarge, mailroom.NotFound:
+	case mailroom.CodeConflict, mailroom.CodeGone, mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound:
 	default:
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (in *inbound) place(ctx context.Context, e *Event, id string) error {
 func (in *inbound) ticketHere(ctx context.Context, out, id string) (k *mailroom.Ticket, err error) {
 	err = in.link.View(ctx, func(r mailroom.Reader) error {
 		found, err := r.Tickets(mailroom.TicketQuery{IDs: []string{id}})
-		if err != nil || len(found) == 0 || found[0].Kind != mailroom.Approval {
+		if err != nil || len(found) == 0 || found[0].Kind != mailroom.TicketApproval {
 			return err
 		}
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{found[0].Thread}})
@@ -172,14 +172,14 @@ func (in *inbound) decide(ctx context.Context, e *Event, c *talking, v mailroom.
 
 // choose finds the ticket that a command is about, among those that were shown, the
 // newest first; or it says why there is none.
-func choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Traits) (k *mailroom.Ticket, why, words string) {
+func choose(shown []*mailroom.Ticket, v mailroom.Verdict, rest string, on Capabilities) (k *mailroom.Ticket, why, words string) {
 	first, after, _ := strings.Cut(rest, " ")
 	for _, k := range shown {
 		if strings.EqualFold(first, ticketWord(k)) {
 			return k, strings.TrimSpace(after), ""
 		}
 	}
-	if v == mailroom.Approve && rest != "" || isWord(first) {
+	if v == mailroom.VerdictApprove && rest != "" || isWord(first) {
 		return nil, "", fmt.Sprintf("Nothing was shown here that is called %s. Nothing was decided.", oneLine(first))
 	}
 	open := slices.DeleteFunc(slices.Clone(shown), func(k *mailroom.Ticket) bool { return k.State != mailroom.TicketOpen })
@@ -217,7 +217,7 @@ func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticke
 		asked := map[string]bool{} // ids of tickets that were sent
 		var threads []string
 		for _, run := range sent {
-			if !run.Delivery() || run.Status != mailroom.Completed || len(run.Lineage) == 0 {
+			if !run.Delivery() || run.Status != mailroom.StatusCompleted || len(run.Lineage) == 0 {
 				continue
 			}
 			id, err := sentTicket(r, run)
@@ -231,7 +231,7 @@ func (in *inbound) shown(ctx context.Context, out string) (all []*mailroom.Ticke
 		}
 		slices.Sort(threads)
 		for _, thread := range slices.Compact(threads) {
-			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.Approval}, Limit: lastTickets})
+			found, err := r.Tickets(mailroom.TicketQuery{Thread: thread, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}, Limit: lastTickets})
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func TestALimitOfAllRoomsPutsOffWhatIsForAnyOfThem(t *testing.T) {
 		}
 		for _, chat := range []string{"1", "2"} { // 2 was never used
 			for _, r := range []rank{saying, asking} {
-				if f := mailroom.AsFailure(try(chat, r, nil)); f.Class != mailroom.Outage || f.RetryAfter != time.Minute {
+				if f := mailroom.AsFailure(try(chat, r, nil)); f.Class != mailroom.ClassUnavailable || f.RetryAfter != time.Minute {
 					t.Errorf("chat %s: got %v, want an outage of a minute", chat, f)
 				}
 			}

@@ -53,7 +53,7 @@ type gate struct {
 	edits    time.Time // no edit goes before
 	// wanted: until then an edit leaves room for a delivery that was put off.
 	wanted time.Time
-	// sent are when the messages of the last minute were sent, at most Traits.PerMinute.
+	// sent are when the messages of the last minute were sent, at most Capabilities.PerMinute.
 	sent   []time.Time
 	inside int       // deliveries that have come, and not gone
 	slow   time.Time // until then the room is slow, see slowAfter
@@ -89,7 +89,7 @@ func (g *gate) putOff(wait time.Duration, now time.Time) {
 }
 
 // passed notes that r was at the platform, which asks for patience if after is not 0.
-func (g *gate) passed(r rank, t Traits, after time.Duration, now time.Time) {
+func (g *gate) passed(r rank, t Capabilities, after time.Duration, now time.Time) {
 	switch {
 	case r <= asking:
 		g.wanted = time.Time{}
@@ -160,7 +160,7 @@ func newGates() *gates { return &gates{rooms: map[string]*turnstile{}, sweep: 64
 // turn, but no longer than a moment for the room to open: else it fails as an
 // Outage, to come again. All else fails with errLater rather than wait.
 // What f fails with is returned as it is, and a RetryAfter in it closes the gate.
-func (g *gates) pass(ctx context.Context, at Room, t Traits, r rank, f func(context.Context) error) error {
+func (g *gates) pass(ctx context.Context, at Room, t Capabilities, r rank, f func(context.Context) error) error {
 	if !at.Group {
 		t.PerMinute = 0
 	}
@@ -227,7 +227,7 @@ func (g *gates) putOff(p *turnstile, wait time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.putOff(wait, time.Now())
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: wait, Err: fmt.Errorf("%w for %s", errPutOff, wait.Round(time.Second))}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: wait, Err: fmt.Errorf("%w for %s", errPutOff, wait.Round(time.Second))}
 }
 
 // enter lets a delivery to a room, unless the room is slow and as many others are at slow
@@ -255,7 +255,7 @@ func (g *gates) exit(slow bool) {
 
 // reserve takes the next place among the messages to all rooms, or returns how long none
 // is free.
-func (g *gates) reserve(t Traits, r rank) time.Duration {
+func (g *gates) reserve(t Capabilities, r rank) time.Duration {
 	if t.GapOfAll == 0 || r > editing {
 		return 0
 	}
@@ -270,7 +270,7 @@ func (g *gates) reserve(t Traits, r rank) time.Duration {
 }
 
 // call calls f and notes what the platform asks for.
-func (g *gates) call(ctx context.Context, p *turnstile, t Traits, r rank, f func(context.Context) error) error {
+func (g *gates) call(ctx context.Context, p *turnstile, t Capabilities, r rank, f func(context.Context) error) error {
 	began := time.Now()
 	err := f(ctx)
 	var after time.Duration

@@ -17,7 +17,7 @@ import (
 
 // spaced is a platform that wants a second between two messages, and two between
 // edits.
-func spaced() Traits { return Traits{Gap: time.Second, EditGap: 2 * time.Second} }
+func spaced() Capabilities { return Capabilities{Gap: time.Second, EditGap: 2 * time.Second} }
 
 func TestWhoMayPassAGate(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
@@ -90,7 +90,7 @@ func (x *tried) is(t *testing.T, want ...string) {
 }
 
 func limited(after time.Duration, more ...error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.Join(append(more, errors.New("too many requests"))...)}
 }
 
 func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
@@ -108,7 +108,7 @@ func TestADeliveryWaitsAMomentAndNoLonger(t *testing.T) {
 			t.Fatal("what the platform says is not told")
 		}
 		f := mailroom.AsFailure(say("four", nil))
-		if f.Class != mailroom.Outage || f.RetryAfter != time.Minute {
+		if f.Class != mailroom.ClassUnavailable || f.RetryAfter != time.Minute {
 			t.Errorf("got %+v, want an outage of a minute", f)
 		}
 		x.is(t, "one at 0s", "two at 1s", "three at 2s")
@@ -265,7 +265,7 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 			var each sync.WaitGroup
 			for n := range rooms {
 				each.Go(func() {
-					err := g.pass(t.Context(), room(n), Traits{}, saying, hang)
+					err := g.pass(t.Context(), room(n), Capabilities{}, saying, hang)
 					mu.Lock()
 					defer mu.Unlock()
 					if errors.Is(err, errPutOff) && mailroom.AsFailure(err).RetryAfter == slowPause {
@@ -286,11 +286,11 @@ func TestSlowRoomsLeavePlacesForOthers(t *testing.T) {
 		}
 		works := func(context.Context) error { return nil }
 		for range 2 { // one that has answered is slow no more
-			if err := g.pass(t.Context(), room(0), Traits{}, saying, works); err != nil || g.slow != 0 {
+			if err := g.pass(t.Context(), room(0), Capabilities{}, saying, works); err != nil || g.slow != 0 {
 				t.Errorf("a room that answers again: %v, with %d slow", err, g.slow)
 			}
 		}
-		if err := g.pass(t.Context(), room(rooms), Traits{}, saying, works); err != nil {
+		if err := g.pass(t.Context(), room(rooms), Capabilities{}, saying, works); err != nil {
 			t.Errorf("another room: %v", err)
 		}
 	})
@@ -302,7 +302,7 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 		var each sync.WaitGroup
 		for n := range 31 {
 			each.Go(func() {
-				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Traits{GapOfAll: time.Second / 30}, saying, func(context.Context) error { return nil })
+				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{GapOfAll: time.Second / 30}, saying, func(context.Context) error { return nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -319,7 +319,7 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 // for it. What is put off comes again in its order.
 func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, traits := newGates(), Traits{Gap: time.Second, PerMinute: 20}
+		g, traits := newGates(), Capabilities{Gap: time.Second, PerMinute: 20}
 		sent := map[string][]time.Time{}
 		say := func(at Room, r rank) error {
 			return g.pass(t.Context(), at, traits, r, func(context.Context) error {

@@ -88,29 +88,29 @@ func (in *inbound) take(ctx context.Context, e Event) error {
 func (in *inbound) tier(ctx context.Context, e *Event) (Tier, error) {
 	kept, err := in.link.Kept(ctx, keptPeople)
 	if err != nil {
-		return Stranger, err
+		return TierStranger, err
 	}
 	let, err := readPeople(kept)
 	if err != nil {
-		return Stranger, channel.Fatal(err)
+		return TierStranger, channel.Fatal(err)
 	}
-	return in.options.Talk.tier(e.User.ID, e.Room, let), nil
+	return in.options.Access.tier(e.User.ID, e.Room, let), nil
 }
 
 // handle does what an event asks for.
 func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 	switch {
-	case e.Kind == Deleted: // the platform says who may
+	case e.Kind == EventDeleted: // the platform says who may
 		return in.amended(ctx, e)
-	case e.Kind == Invited || e.Kind == Unreadable:
+	case e.Kind == EventInvited || e.Kind == EventUnreadable:
 		return in.before(ctx, e, tier)
-	case tier == Stranger:
+	case tier == TierStranger:
 		return in.stranger(ctx, e)
-	case e.Kind == Tapped:
+	case e.Kind == EventButton:
 		return in.tapped(ctx, e, tier)
-	case e.Kind == Edited:
+	case e.Kind == EventEdited:
 		return in.amended(ctx, e)
-	case e.Kind == Said:
+	case e.Kind == EventMessage:
 		return in.said(ctx, e, tier)
 	}
 	return in.pass(ctx, e, "nobody knows what it is")
@@ -122,7 +122,7 @@ func (in *inbound) phrase(e *Event) (p phrase, why string) {
 	switch {
 	case p.foreign:
 		return p, "it is to another bot"
-	case e.Room.Group && !e.Addressed && !p.named && !in.options.Talk.Everything:
+	case e.Room.Group && !e.Addressed && !p.named && !in.options.Access.Everything:
 		return p, "it is not to the bot"
 	}
 	return p, ""
@@ -137,7 +137,7 @@ func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
 	case p.near != "":
 		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
 	case p.command == "":
-		return in.talk(ctx, e, p.text, in.options.Talk.Busy)
+		return in.talk(ctx, e, p.text, in.options.Access.Busy)
 	}
 	if done, err := in.answered(ctx, e); done || err != nil {
 		return in.again(ctx, e, err)
@@ -179,16 +179,16 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 	if len(content) == 0 {
 		return in.pass(ctx, e, "it is empty")
 	}
-	taken, err := in.link.Take(ctx, channel.Arrival{
+	taken, err := in.link.Submit(ctx, channel.Inbound{
 		Chat: in.names(e, c.kept.Since), Room: e.Room.words(in.traits.Bot), Key: sayKey(e.Key), Parts: content,
-		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), Once: true, Cursor: in.cursor(e),
+		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), NoRetry: true, Cursor: in.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
 		in.out.watch(taken.Thread, e.Room, taken.Seq)
-	case mailroom.Conflict: // taken before, with other content: what was done then stands
+	case mailroom.CodeConflict: // taken before, with other content: what was done then stands
 		return in.pass(ctx, e, "it was taken before")
-	case mailroom.Invalid, mailroom.TooLarge, mailroom.RateLimited, mailroom.Forbidden, mailroom.QuotaExceeded, mailroom.NotFound:
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeRateLimited, mailroom.CodeForbidden, mailroom.CodeQuotaExceeded, mailroom.CodeNotFound:
 		in.link.Log().Warn("a message cannot be taken", "key", e.Key, "error", err)
 		return in.answer(ctx, e, "Your message was not taken: "+reason(err)+".", nil)
 	}
@@ -223,8 +223,8 @@ func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.
 	} else {
 		files = withhold(files)
 	}
-	parts := attachments{in.options.Files, in.options.Talk.MaxFile}.parts(ctx, text, files)
-	if e.Room.Group && !in.options.Talk.PerUser {
+	parts := attachments{in.options.Files, in.options.Access.MaxFile}.parts(ctx, text, files)
+	if e.Room.Group && !in.options.Access.PerUser {
 		return spoken(in.sender(e), e.User.Name, parts)
 	}
 	return parts
@@ -306,7 +306,7 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 			continue
 		}
 		change := channel.Edit{Chat: in.names(e, since), Key: sayKey(e.Of), Cursor: in.cursor(e)}
-		if e.Kind == Edited {
+		if e.Kind == EventEdited {
 			if own, err := in.saidBy(ctx, thread, k.Result.Seq, in.sender(e)); err != nil || !own {
 				return in.notTheirs(ctx, e, err)
 			}
@@ -320,9 +320,9 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 				return err
 			}
 		}
-		_, err = in.link.Amend(ctx, change)
+		_, err = in.link.Edit(ctx, change)
 		switch mailroom.CodeOf(err) {
-		case mailroom.Invalid, mailroom.TooLarge:
+		case mailroom.CodeInvalid, mailroom.CodeTooLarge:
 			return in.answer(ctx, e, "Your change was not taken: "+reason(err)+".", nil)
 		}
 		return err
@@ -355,10 +355,10 @@ func (in *inbound) saidBy(ctx context.Context, thread string, seq int64, sender 
 // before takes what comes before anything can be said: an invitation, or what cannot be
 // read. Who may ask to be let in can do neither otherwise.
 func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
-	if tier == Stranger && (e.Room.Group || !in.options.Talk.Pairing) {
+	if tier == TierStranger && (e.Room.Group || !in.options.Access.Pairing) {
 		return in.pass(ctx, e, "whoever does it may not talk")
 	}
-	if e.Kind == Unreadable {
+	if e.Kind == EventUnreadable {
 		return in.answer(ctx, e, e.Text, nil)
 	}
 	if err := e.Accept(ctx); err != nil {
@@ -370,10 +370,10 @@ func (in *inbound) before(ctx context.Context, e *Event, tier Tier) error {
 // stranger takes what somebody said who may not talk: at most a request to be let in
 // comes of it, in private.
 func (in *inbound) stranger(ctx context.Context, e *Event) error {
-	if e.Kind == Tapped { // a platform waits for an answer, and shows that it does
+	if e.Kind == EventButton { // a platform waits for an answer, and shows that it does
 		in.toast(e, "You may not decide this.")
 	}
-	if e.Kind != Said || e.Room.Group || e.User.ID == "" || !in.options.Talk.Pairing {
+	if e.Kind != EventMessage || e.Room.Group || e.User.ID == "" || !in.options.Access.Pairing {
 		return in.pass(ctx, e, "whoever says it may not talk")
 	}
 	random := make([]byte, codeLength+saltLength)

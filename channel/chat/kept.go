@@ -95,7 +95,7 @@ func (x *sending) save(ctx context.Context) error {
 	if string(raw) == x.saved || x.saved == "" && string(raw) == "{}" {
 		return nil
 	}
-	if err := x.session.Append(ctx, mailroom.Step{State: raw, Record: true}); err != nil {
+	if err := x.session.Append(ctx, mailroom.Step{State: raw, NoProgress: true}); err != nil {
 		return err
 	}
 	x.saved = string(raw)

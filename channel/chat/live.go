@@ -230,7 +230,7 @@ func (o *outbound) show(ctx context.Context, w watch) error {
 		}
 	})
 	return o.options.Follow.Follow(following, stream.Query{
-		Thread: w.thread, After: stream.Cursor{Seq: w.after}, Until: stream.Waiting,
+		Thread: w.thread, After: stream.Cursor{Seq: w.after}, Until: stream.UntilWaiting,
 	}, func(e stream.Event) error {
 		v.mu.Lock()
 		defer v.mu.Unlock()

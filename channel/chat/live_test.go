@@ -25,7 +25,7 @@ func (e *editor) Edit(_ context.Context, _ Room, id string, m Message) error {
 
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
-	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Traits{Most: 100, Units: runes, Edits: true}}, newShared())
+	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Capabilities{Most: 100, Units: runes, Edits: true}}, newShared())
 	v := &viewer{outbound: o, asked: "message", wishes: mostWishes}
 	o.change("run", func(l *live) { l.preview = "m1" })
 	look := func(text string) {

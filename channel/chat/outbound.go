@@ -99,8 +99,8 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if errors.Is(err, ErrGone) {
 		return x.bury(ctx, err)
 	}
-	if err != nil && x.traits.Patience > 0 && mailroom.AsFailure(err).Class == mailroom.Permanent {
-		return x.link.Refused(ctx, x.session, KindRefused, x.traits.Patience, err)
+	if err != nil && x.traits.SilenceTimeout > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return x.link.Refused(ctx, x.session, KindRefused, x.traits.SilenceTimeout, err)
 	}
 	if err != nil {
 		return err
@@ -138,7 +138,7 @@ func (o *outbound) destination(d channel.Delivery, thread string) (at Room, repl
 	return at, "", ok
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
 // compose says what is to be said, or why nothing is.
 func (x *sending) compose(ctx context.Context) (text string, buttons []Button, why string, err error) {
@@ -149,7 +149,7 @@ func (x *sending) compose(ctx context.Context) (text string, buttons []Button, w
 		return display.Text(x.ending(d.Run, said)), nil, "", err
 	case d.Ticket == nil:
 		return display.Text(d.Text), nil, "", nil
-	case d.Ticket.Kind != mailroom.Approval && d.Ticket.Kind != mailroom.Question:
+	case d.Ticket.Kind != mailroom.TicketApproval && d.Ticket.Kind != mailroom.TicketInput:
 		return "", nil, "it waits for something that nobody decides", nil
 	}
 	now, err := x.tickets(ctx, d.Ticket.ID)
@@ -179,7 +179,7 @@ func (x *sending) lastWords(ctx context.Context) (said string, err error) {
 		if err := e.Decode(&m); err != nil {
 			return "", err
 		}
-		if e.Attempt == run.Attempt && m.Role == mailroom.Assistant && m.Partial {
+		if e.Attempt == run.Attempt && m.Role == mailroom.RoleAssistant && m.Partial {
 			return m.Text, nil
 		}
 	}
@@ -254,5 +254,5 @@ func (x *sending) note(ctx context.Context, kind string, n Note) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}
-	return x.session.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: body}}, Record: true})
+	return x.session.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, NoProgress: true})
 }

@@ -47,7 +47,7 @@ type office struct {
 func newOffice(t *testing.T, agent mailroom.AgentFunc) *office {
 	t.Helper()
 	o := &office{t: t, platform: chattest.New(t), agent: agent, store: memory.New(), stop: func() {}}
-	o.options = chat.Options{Agent: "codex", Talk: chat.Talk{Admins: []string{"ann"}}}
+	o.options = chat.Options{Agent: "codex", Access: chat.AccessPolicy{Admins: []string{"ann"}}}
 	t.Cleanup(func() {
 		o.stop()
 		if t.Failed() {
@@ -193,7 +193,7 @@ func echo(ctx context.Context, s mailroom.Session) error {
 }
 
 func busy(after time.Duration) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: errors.New("too many requests")}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: errors.New("too many requests")}
 }
 
 // TestAServerThatIsKilledWhileItSends is the table of what a chat has after that.
@@ -215,7 +215,7 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 				o := newOffice(t, echo)
 				path := filepath.Join(t.TempDir(), "mailroom.db")
 				o.open(path)
-				o.platform.Traits.Known = c.known
+				o.platform.Capabilities.Known = c.known
 				if !c.history {
 					o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
 				}
@@ -242,7 +242,7 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 				o.open(path)
 				o.start()
 				runs := o.settled(1)
-				if len(runs) != 1 || runs[0].Status != mailroom.Completed {
+				if len(runs) != 1 || runs[0].Status != mailroom.StatusCompleted {
 					t.Errorf("deliveries: %+v", runs)
 				}
 				got := result{len(o.said()), len(o.notes(chat.KindRepeated))}
@@ -296,7 +296,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, slowly(20)) // for six seconds
 		o.options.Previews = true
-		o.platform.Traits.Gap, o.platform.Traits.EditGap = 500*time.Millisecond, time.Second
+		o.platform.Capabilities.Gap, o.platform.Capabilities.EditGap = 500*time.Millisecond, time.Second
 		began := time.Now()
 		var mu sync.Mutex
 		var until time.Time
@@ -345,7 +345,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, echo)
-		o.platform.Traits.Gap = 50 * time.Millisecond
+		o.platform.Capabilities.Gap = 50 * time.Millisecond
 		rng := rand.New(rand.NewPCG(1, 2)) // owned by the one delivery at a time
 		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
 			switch rng.IntN(8) {
@@ -382,7 +382,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, echo)
 		o.options.Previews = true
-		o.options.Talk.Users = []string{"bob", "carl"}
+		o.options.Access.Users = []string{"bob", "carl"}
 		var mu sync.Mutex
 		var limited, until time.Time
 		breaks := false

@@ -101,7 +101,7 @@ func (d Pairing) Revoke(ctx context.Context, user string) error {
 		return found
 	})
 	if err == nil && !found {
-		err = mailroom.Errorf(mailroom.NotFound, "user %q was not let in to channel %s with a code", oneLine(user), d.Channel)
+		err = mailroom.Errorf(mailroom.CodeNotFound, "user %q was not let in to channel %s with a code", oneLine(user), d.Channel)
 	}
 	return err
 }

@@ -57,9 +57,9 @@ type paired struct {
 
 func (p *paired) tier() Tier {
 	if p.Admin {
-		return Admin
+		return TierAdmin
 	}
-	return Guest
+	return TierGuest
 }
 
 // request is somebody who asked to be let in. Of the code there is only the sum.
@@ -189,7 +189,7 @@ func (p *people) has(code string) int {
 func (p *people) approve(code string, admin bool, by string, now time.Time) (*request, error) {
 	p.open(now)
 	if now.Before(p.Locked) {
-		e := mailroom.Errorf(mailroom.RateLimited, "after %d wrong codes nobody is let in until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
+		e := mailroom.Errorf(mailroom.CodeRateLimited, "after %d wrong codes nobody is let in until %s", MaxBadCodes, p.Locked.UTC().Format(time.RFC3339))
 		e.RetryAfter = p.Locked.Sub(now)
 		return nil, e
 	}
@@ -198,11 +198,11 @@ func (p *people) approve(code string, admin bool, by string, now time.Time) (*re
 		if p.Bad++; p.Bad >= MaxBadCodes {
 			p.Bad, p.Locked, p.Requests = 0, now.Add(LockedFor), nil
 		}
-		return nil, mailroom.Errorf(mailroom.NotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLasts)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLasts)
 	}
 	r := p.Requests[found]
 	if p.find(r.User) == nil && len(p.Paired) >= MaxPaired {
-		return nil, mailroom.Errorf(mailroom.Conflict, "%d users were let in already; take one out with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
+		return nil, mailroom.Errorf(mailroom.CodeConflict, "%d users were let in already; take one out with `mailroom pair revoke`, or list users in the configuration", MaxPaired)
 	}
 	p.Requests = slices.Delete(p.Requests, found, found+1)
 	p.Bad = 0

@@ -90,20 +90,20 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	p := &people{}
 	p.ask(asks("a", "1"), now)
 	p.ask(asks("a", "2"), now.Add(AskAgain))
-	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(AskAgain)); mailroom.CodeOf(err) != mailroom.NotFound {
+	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(AskAgain)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a code that was replaced: %v", err)
 	}
 	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); err != nil {
 		t.Errorf("a good code: %v", err)
 	}
-	if one := p.find("a"); one == nil || one.tier() != Admin || one.By != "ann" || p.Bad != 0 {
+	if one := p.find("a"); one == nil || one.tier() != TierAdmin || one.By != "ann" || p.Bad != 0 {
 		t.Errorf("let in: %+v, %d wrong codes", one, p.Bad)
 	}
-	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); mailroom.CodeOf(err) != mailroom.NotFound {
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("the same code again: %v", err)
 	}
 	p.ask(asks("b", "3"), now.Add(2*time.Hour))
-	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.NotFound {
+	if _, err := p.approve(codeOf("b", "3"), false, "ann", now.Add(3*time.Hour)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a code after its hour: %v", err)
 	}
 	if !p.revoke("a") || p.revoke("a") || p.find("a") != nil {
@@ -116,13 +116,13 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	p := &people{}
 	p.ask(asks("a", "1"), now)
 	for i := range MaxBadCodes {
-		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.NotFound {
+		if _, err := p.approve(fmt.Sprint("WRONG", i), false, "x", now); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
 	late := now.Add(LockedFor - 1)
 	_, err := p.approve(codeOf("a", "1"), false, "x", late)
-	if e := err.(*mailroom.Error); e.Code != mailroom.RateLimited || e.RetryAfter != 1 {
+	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
 		t.Errorf("the right code while it is locked: %v", err)
 	}
 	if p.ask(asks("b", "2"), late) {
@@ -152,21 +152,21 @@ func TestOfACodeOnlyTheSumIsKept(t *testing.T) {
 func TestWhoMay(t *testing.T) {
 	private, group, other := Room{Chat: "p"}, Room{Chat: "g", Group: true}, Room{Chat: "o", Group: true}
 	let := &people{Paired: []paired{{User: "paired"}, {User: "paired admin", Admin: true}, {User: "user", Admin: true}}}
-	talk := Talk{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
+	talk := AccessPolicy{Admins: []string{"admin"}, Users: []string{"user", "admin"}, Chats: []string{"g"}}
 	for _, tc := range []struct {
 		user string
 		room Room
 		want Tier
 	}{
-		{"admin", private, Admin}, {"admin", other, Admin}, {"user", private, Admin}, {"paired", other, Guest}, {"paired admin", group, Admin},
-		{"nobody", private, Stranger}, {"nobody", group, Guest}, {"nobody", other, Stranger}, {"", group, Stranger}, {"", private, Stranger},
-		{"Admin", private, Stranger}, {"admin ", private, Stranger}, {"p", private, Stranger},
+		{"admin", private, TierAdmin}, {"admin", other, TierAdmin}, {"user", private, TierAdmin}, {"paired", other, TierGuest}, {"paired admin", group, TierAdmin},
+		{"nobody", private, TierStranger}, {"nobody", group, TierGuest}, {"nobody", other, TierStranger}, {"", group, TierStranger}, {"", private, TierStranger},
+		{"Admin", private, TierStranger}, {"admin ", private, TierStranger}, {"p", private, TierStranger},
 	} {
 		if got := talk.tier(tc.user, tc.room, let); got != tc.want {
 			t.Errorf("%q in %+v is %s, want %s", tc.user, tc.room, got, tc.want)
 		}
 	}
-	if got := (&Talk{}).tier("admin", private, nil); got != Stranger {
+	if got := (&AccessPolicy{}).tier("admin", private, nil); got != TierStranger {
 		t.Errorf("without settings somebody is %s", got)
 	}
 }

@@ -18,7 +18,7 @@ type piece struct {
 // space at a cut, and nothing is added but the marks of a code fence that had to be
 // cut: it is closed, and opened again with its language. A text of white space alone
 // has no pieces.
-func pieces(text string, t Traits, from int) []piece {
+func pieces(text string, t Capabilities, from int) []piece {
 	c := newCutter(text, t)
 	var all []piece
 	for at := from; at < len(text); {
@@ -35,7 +35,7 @@ func pieces(text string, t Traits, from int) []piece {
 
 // head is the beginning of a text that is still being written, in one message that
 // ends with mark.
-func head(text string, t Traits, mark string) string {
+func head(text string, t Capabilities, mark string) string {
 	t.Most -= t.Units(mark)
 	text = strings.TrimRight(text, " \t\r\n")
 	if t.Most <= 0 || text == "" {
@@ -105,11 +105,11 @@ type line struct {
 // cutter cuts one text.
 type cutter struct {
 	text   string
-	traits Traits
+	traits Capabilities
 	lines  []line
 }
 
-func newCutter(text string, t Traits) *cutter {
+func newCutter(text string, t Capabilities) *cutter {
 	c := &cutter{text: text, traits: t}
 	var f fence
 	for at := 0; at <= len(text); {

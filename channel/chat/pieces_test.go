@@ -56,7 +56,7 @@ func TestATextIsCutWhereItLosesLeast(t *testing.T) {
 		"code in a line is no fence": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Traits{Most: c.most, Units: runes}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{Most: c.most, Units: runes}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -82,7 +82,7 @@ func TestACharacterIsNotCut(t *testing.T) {
 		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Traits{Most: c.most, Units: c.units}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{Most: c.most, Units: c.units}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -90,7 +90,7 @@ func TestACharacterIsNotCut(t *testing.T) {
 }
 
 func TestAMessageOfOneLine(t *testing.T) {
-	got := texts(pieces("one\r\n\n  two three four\n```go\nx\n```\n", Traits{Most: 8, Units: octets, Line: true}, 0))
+	got := texts(pieces("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{Most: 8, Units: octets, Line: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -98,7 +98,7 @@ func TestAMessageOfOneLine(t *testing.T) {
 }
 
 func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
-	traits := Traits{Most: 20, Units: runes}
+	traits := Capabilities{Most: 20, Units: runes}
 	for _, c := range [][2]string{
 		{"", ""}, {" \n", ""}, {"one two ", "one two…"},
 		{"```go\nfunc", "```go\nfunc\n```…"},
@@ -136,7 +136,7 @@ func FuzzPieces(f *testing.F) {
 		if !utf8.ValidString(text) || len(text) > 4000 {
 			return
 		}
-		traits := Traits{
+		traits := Capabilities{
 			Most: int(most)%600 + 4, Line: how >= 3,
 			Units: []func(string) int{runes, octets, code16}[how%3],
 		}
@@ -176,7 +176,7 @@ func FuzzPieces(f *testing.F) {
 
 // checkPiece wants a piece to say what it stands for, and nothing but marks of
 // fences more.
-func checkPiece(t *testing.T, source, sent string, traits Traits) {
+func checkPiece(t *testing.T, source, sent string, traits Capabilities) {
 	t.Helper()
 	got := strings.TrimSpace(sent)
 	if strings.Contains(strings.TrimSpace(source), got) {

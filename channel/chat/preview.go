@@ -89,7 +89,7 @@ func (x *sending) previewText(ctx context.Context, run string, doubt bool) strin
 	writing, over := x.of.Run.Metadata[labelWrites], false
 	err := x.link.View(ctx, func(r mailroom.Reader) error {
 		rows, err := r.Runs(mailroom.RunQuery{IDs: []string{run}})
-		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.Running {
+		if err != nil || len(rows) == 0 || rows[0].Status != mailroom.StatusRunning {
 			over = true
 			return err
 		}

@@ -16,17 +16,17 @@ import (
 // paced has previews, with a second between edits.
 func paced(o *office) *office {
 	o.options.Previews = true
-	o.platform.Traits.Gap, o.platform.Traits.EditGap = 500*time.Millisecond, time.Second
+	o.platform.Capabilities.Gap, o.platform.Capabilities.EditGap = 500*time.Millisecond, time.Second
 	return o
 }
 
 func never() error {
-	return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("message can't be edited")}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("message can't be edited")}
 }
 
 func TestAPreviewBecomesTheReply(t *testing.T) {
 	inOffice(t, slowly(40), func(o *office) {
-		paced(o).platform.Traits.Most = 100
+		paced(o).platform.Capabilities.Most = 100
 		o.start()
 		o.platform.Say("ann", "go")
 		o.settled(2)
@@ -110,7 +110,7 @@ func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
 			if err := slowly(10)(ctx, s); err != nil {
 				return err
 			}
-			if err := s.Append(ctx, mailroom.Step{Aside: true}); err != nil {
+			if err := s.Append(ctx, mailroom.Step{Internal: true}); err != nil {
 				return err
 			}
 		}
@@ -133,7 +133,7 @@ func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
 
 func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
 	inOffice(t, slowly(200), func(o *office) { // for a minute
-		paced(o).platform.Traits.Most = 2000
+		paced(o).platform.Capabilities.Most = 2000
 		o.start()
 		o.platform.Say("ann", "go")
 		o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 3 })
@@ -216,7 +216,7 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 				o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
 			}
 			killed := make(chan struct{})
-			o.platform.Traits.EditGap = 10 * time.Millisecond
+			o.platform.Capabilities.EditGap = 10 * time.Millisecond
 			o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
 				call.Do()
 				o.platform.Hook(chattest.Send, nil)

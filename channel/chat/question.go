@@ -28,7 +28,7 @@ func (o *outbound) question(d channel.Delivery, at Room) (string, []Button) {
 	if k.ExpiresAt != nil {
 		lines = append(lines, "Until "+k.ExpiresAt.UTC().Format("2 January 15:04 MST")+".")
 	}
-	if k.Kind == mailroom.Question {
+	if k.Kind == mailroom.TicketInput {
 		if at.Group {
 			return strings.Join(append(lines, fmt.Sprintf("The next message to %s is the answer.", o.traits.Name)), "\n"), nil
 		}
@@ -43,8 +43,8 @@ func (o *outbound) question(d channel.Delivery, at Room) (string, []Button) {
 	var buttons []Button
 	if o.traits.Buttons {
 		buttons = []Button{
-			{Words: "Approve", Data: tapData(mailroom.Approve, k)},
-			{Words: "Deny", Data: tapData(mailroom.Deny, k)},
+			{Words: "Approve", Data: tapData(mailroom.VerdictApprove, k)},
+			{Words: "Deny", Data: tapData(mailroom.VerdictDeny, k)},
 		}
 	}
 	return strings.Join(lines, "\n"), buttons
@@ -77,7 +77,7 @@ func (o *outbound) exactly(k *mailroom.Ticket) string {
 		}
 		text = mark + "\n" + text + "\n" + mark
 	}
-	if k.Kind == mailroom.Approval {
+	if k.Kind == mailroom.TicketApproval {
 		text += "\nDigest: " + k.Digest[:min(shownDigest, len(k.Digest))]
 	}
 	return text
@@ -89,11 +89,11 @@ func (o *outbound) ending(run *mailroom.Run, said string) string {
 	again := "To try it again, say it again, or on the server: " + o.options.Command + " run retry " + run.ID
 	var why string
 	switch {
-	case run.Status == mailroom.Completed:
+	case run.Status == mailroom.StatusCompleted:
 		why, again = fmt.Sprintf("(%s has ended without a word.)", run.Agent), ""
-	case run.Status == mailroom.Cancelled && run.Reason == mailroom.ByInterrupt:
+	case run.Status == mailroom.StatusCancelled && run.Reason == mailroom.ReasonInterrupted:
 		why, again = fmt.Sprintf("(%s has stopped for what came after.)", run.Agent), ""
-	case run.Status == mailroom.Cancelled:
+	case run.Status == mailroom.StatusCancelled:
 		why = fmt.Sprintf("(%s was stopped.)", run.Agent)
 	default:
 		why = fmt.Sprintf("(%s has failed: %s)", run.Agent, failure(run.Error))

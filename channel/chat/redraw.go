@@ -133,7 +133,7 @@ func (o *outbound) remember(ctx context.Context) error {
 	rooms := map[string]Room{} // by conversation
 	err := o.link.View(ctx, func(r mailroom.Reader) (err error) {
 		open, err = r.Tickets(mailroom.TicketQuery{
-			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.Approval, mailroom.Question}, Limit: mostAwaited,
+			States: []mailroom.TicketState{mailroom.TicketOpen}, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput}, Limit: mostAwaited,
 		})
 		if err != nil || len(open) == 0 {
 			return err

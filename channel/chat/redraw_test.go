@@ -29,7 +29,7 @@ func asksAndWorks(ctx context.Context, s mailroom.Session) error {
 func (o *office) decidesElsewhere() {
 	o.t.Helper()
 	k := o.ticket()
-	if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.Approve, Digest: k.Digest, By: "bob"}); err != nil {
+	if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 		o.t.Fatal(err)
 	}
 }

@@ -17,9 +17,9 @@ import (
 // letter, and the next one goes out.
 func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 	const patience = 5 * time.Minute
-	refused := &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("404 Not Found")}
+	refused := &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("404 Not Found")}
 	inOffice(t, echo, func(o *office) {
-		o.platform.Traits.Patience = patience
+		o.platform.Capabilities.SilenceTimeout = patience
 		began := time.Now()
 		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
 			if strings.Contains(c.Message.Text, "poison") || time.Since(began) < 4*time.Minute {
@@ -45,7 +45,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		runs := o.settled(3)
 		o.has("one", "two")
 		dead := runs[1]
-		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.Failed || dead.Error.Class != mailroom.Permanent || lasted < patience || lasted > 3*patience {
+		if lasted := dead.FinishedAt.Sub(told); dead.Status != mailroom.StatusFailed || dead.Error.Class != mailroom.ClassPermanent || lasted < patience || lasted > 3*patience {
 			o.t.Errorf("the refused one is %s (%+v) after %s", dead.Status, dead.Error, lasted)
 		}
 		if _, err := o.ledger.Retry(o.t.Context(), mailroom.Retry{Run: dead.ID, By: "ann"}); err != nil {
@@ -64,7 +64,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		o.start()
 		told := time.Now()
 		o.platform.Say("ann", "one")
-		if run := o.settled(1)[0]; run.Status != mailroom.Failed || run.FinishedAt.Sub(told) > time.Minute {
+		if run := o.settled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
 			o.t.Errorf("it is %s after %s", run.Status, run.FinishedAt.Sub(told))
 		}
 	})

@@ -40,7 +40,7 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 func TestAPositionIsOfOneBot(t *testing.T) {
 	w := newWorld(t)
 	first, other := w.platform, chattest.New(t)
-	other.Traits.Bot = "bot-2"
+	other.Capabilities.Bot = "bot-2"
 	for i := range 5 {
 		first.Say(boss, fmt.Sprint("first ", i))
 	}

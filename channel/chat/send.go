@@ -28,7 +28,7 @@ func (x *sending) say(ctx context.Context, text string, buttons []Button) error 
 	rest := pieces(text, x.traits, 0)
 	for n := 1; len(rest) > 0; n++ {
 		if time.Since(began) > atOnce {
-			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: soon, Err: errors.New("the rest of a long text comes next")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: soon, Err: errors.New("the rest of a long text comes next")}
 		}
 		m := message{n: n, piece: rest[0], rank: saying}
 		m.Text, m.Notice = rest[0].text, x.of.Origin != nil && x.of.Origin == x.of.Run
@@ -186,7 +186,7 @@ func refused(err error) bool {
 	if err == nil || errors.Is(err, ErrGone) || errors.Is(err, mailroom.ErrUnknown) {
 		return false
 	}
-	return mailroom.AsFailure(err).Class == mailroom.Permanent
+	return mailroom.AsFailure(err).Class == mailroom.ClassPermanent
 }
 
 // sendFailure gives an error of a send the class that it means for the run. One that
@@ -201,9 +201,9 @@ func sendFailure(err error) error {
 	case classed:
 		return err
 	case errors.Is(err, mailroom.ErrUnknown):
-		return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.Outage, Err: err})
+		return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err})
 	}
-	return &mailroom.Failure{Class: mailroom.Outage, Err: err}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: err}
 }
 
 // find looks for a message that may have been sent. known says that the platform can

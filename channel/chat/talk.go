@@ -7,9 +7,9 @@ import (
 	"mailroom"
 )
 
-// Talk is who may talk to a bot, and what becomes of what they say. The zero value
+// AccessPolicy is who may talk to a bot, and what becomes of what they say. The zero value
 // lets nobody talk.
-type Talk struct {
+type AccessPolicy struct {
 	Admins []string // ids of users who may do everything
 	Users  []string // ids of users who may talk
 	Chats  []string // ids of chats in which everybody may talk
@@ -34,7 +34,7 @@ func BusyModes() []mailroom.Mode {
 	return []mailroom.Mode{mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeCollect}
 }
 
-func (t *Talk) check() error {
+func (t *AccessPolicy) check() error {
 	if t.Busy != "" && !slices.Contains(BusyModes(), t.Busy) {
 		return fmt.Errorf("busy is %q, and can be one of %v", t.Busy, BusyModes())
 	}
@@ -48,16 +48,16 @@ func (t *Talk) check() error {
 type Tier int
 
 const (
-	Stranger Tier = iota // nothing
-	Guest                // talk, and steer what comes of it
-	Admin                // also decide what an agent asks to do
+	TierStranger Tier = iota // nothing
+	TierGuest                // talk, and steer what comes of it
+	TierAdmin                // also decide what an agent asks to do
 )
 
 func (t Tier) String() string {
 	switch t {
-	case Guest:
+	case TierGuest:
 		return "user"
-	case Admin:
+	case TierAdmin:
 		return "admin"
 	}
 	return "stranger"
@@ -65,16 +65,16 @@ func (t Tier) String() string {
 
 // tier is that of a user who says something in a room, by the settings and by who
 // was let in.
-func (t *Talk) tier(user string, p Room, let *people) Tier {
+func (t *AccessPolicy) tier(user string, p Room, let *people) Tier {
 	if user == "" {
-		return Stranger // what nobody says is not said by somebody
+		return TierStranger // what nobody says is not said by somebody
 	}
-	best := Stranger
+	best := TierStranger
 	if t.Anybody || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {
-		best = Guest
+		best = TierGuest
 	}
 	if slices.Contains(t.Admins, user) {
-		best = Admin
+		best = TierAdmin
 	}
 	if one := let.find(user); one != nil {
 		best = max(best, one.tier())

@@ -38,7 +38,7 @@ func TestASecondTimeChangesNothing(t *testing.T) {
 func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
 	w := newWorld(t).start()
 	group := func(text string, addressed bool) {
-		w.platform.Happen(chat.Event{Kind: chat.Said, Room: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+		w.platform.Happen(chat.Event{Kind: chat.EventMessage, Room: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
 	}
 	group("chatter", false)
 	group("@Mailbot one", false)

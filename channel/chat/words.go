@@ -81,9 +81,9 @@ func takes(command string) string {
 func needs(command string) Tier {
 	switch command {
 	case cmdApprove, cmdDeny:
-		return Admin
+		return TierAdmin
 	}
-	return Guest
+	return TierGuest
 }
 
 // phrase is what somebody said, taken apart.
@@ -148,10 +148,10 @@ func withoutName(text, bot string) (rest string, named bool) {
 }
 
 // command is how people say a command.
-func (t Traits) command(name string) string { return cmp.Or(t.Sign, "/") + name }
+func (t Capabilities) command(name string) string { return cmp.Or(t.Sign, "/") + name }
 
 // helpText says what a tier may do.
-func helpText(t Tier, on Traits) string {
+func helpText(t Tier, on Capabilities) string {
 	lines := []string{"What you write goes to the agent. These act at once, also while it works:"}
 	for _, c := range commands() {
 		if t >= needs(c) {

@@ -59,13 +59,13 @@ func FuzzWhatIsSaidIsTakenApart(f *testing.F) {
 }
 
 func aTicket(run, what string) *mailroom.Ticket {
-	ask := mailroom.Ask{Name: what, Kind: mailroom.Approval, Prompt: "May I?", Action: what}
-	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.Approval, Prompt: "May I?", Action: what, Digest: ask.Digest(), State: mailroom.TicketOpen}
+	ask := mailroom.Ask{Name: what, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what}
+	return &mailroom.Ticket{ID: mailroom.TicketID(run, what), Run: run, Kind: mailroom.TicketApproval, Prompt: "May I?", Action: what, Digest: ask.Digest(), State: mailroom.TicketOpen}
 }
 
 func TestAButtonCarriesWhatWasShown(t *testing.T) {
 	k := aTicket("r", "rm")
-	for _, v := range []mailroom.Verdict{mailroom.Approve, mailroom.Deny} {
+	for _, v := range []mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny} {
 		data := tapData(v, k)
 		if len(data) > 64 {
 			t.Errorf("%q has %d bytes", data, len(data))
@@ -75,7 +75,7 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 			t.Errorf("%q is read as %+v, want %+v", data, got, want)
 		}
 	}
-	for _, data := range []string{"", "approve", "answer " + tapData(mailroom.Approve, k)[8:], tapData(mailroom.Approve, k)[:40], tapData(mailroom.Approve, k) + "0", "approve  "} {
+	for _, data := range []string{"", "approve", "answer " + tapData(mailroom.VerdictApprove, k)[8:], tapData(mailroom.VerdictApprove, k)[:40], tapData(mailroom.VerdictApprove, k) + "0", "approve  "} {
 		if d, ok := readTap(data); ok {
 			t.Errorf("%q is read as %+v", data, d)
 		}
@@ -83,14 +83,14 @@ func TestAButtonCarriesWhatWasShown(t *testing.T) {
 }
 
 func FuzzButtons(f *testing.F) {
-	f.Add(tapData(mailroom.Approve, aTicket("r", "rm")))
+	f.Add(tapData(mailroom.VerdictApprove, aTicket("r", "rm")))
 	f.Fuzz(func(t *testing.T, data string) {
 		d, ok := readTap(data)
 		if !ok {
 			return
 		}
 		k := &mailroom.Ticket{ID: d.Ticket, Digest: d.Digest}
-		if again, ok := readTap(tapData(d.Verdict, k)); d.Verdict != mailroom.Approve && d.Verdict != mailroom.Deny || ok && again.Verdict != d.Verdict {
+		if again, ok := readTap(tapData(d.Verdict, k)); d.Verdict != mailroom.VerdictApprove && d.Verdict != mailroom.VerdictDeny || ok && again.Verdict != d.Verdict {
 			t.Errorf("%q is read as %+v, then %+v", data, d, again)
 		}
 	})
@@ -108,20 +108,20 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 		want   *mailroom.Ticket
 		reason string
 	}{
-		{"the only one", []*mailroom.Ticket{a, done}, mailroom.Approve, "", a, ""},
-		{"none", nil, mailroom.Approve, "", nil, ""},
-		{"none open", []*mailroom.Ticket{done}, mailroom.Approve, "", nil, ""},
-		{"two", []*mailroom.Ticket{a, b}, mailroom.Approve, "", nil, ""},
-		{"one of two", []*mailroom.Ticket{a, b}, mailroom.Approve, word(b), b, ""},
-		{"in capitals", []*mailroom.Ticket{a, b}, mailroom.Approve, strings.ToUpper(word(a)), a, ""},
-		{"a word that was not shown", []*mailroom.Ticket{a}, mailroom.Approve, word(b), nil, ""},
-		{"a word that is none", []*mailroom.Ticket{a}, mailroom.Approve, "please", nil, ""},
-		{"decided before", []*mailroom.Ticket{a, done}, mailroom.Approve, word(done), done, ""},
-		{"denied with a reason", []*mailroom.Ticket{a}, mailroom.Deny, "too risky", a, "too risky"},
-		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.Deny, word(a) + " too risky", a, "too risky"},
-		{"denied by a word that was not shown", []*mailroom.Ticket{a}, mailroom.Deny, word(b), nil, ""},
+		{"the only one", []*mailroom.Ticket{a, done}, mailroom.VerdictApprove, "", a, ""},
+		{"none", nil, mailroom.VerdictApprove, "", nil, ""},
+		{"none open", []*mailroom.Ticket{done}, mailroom.VerdictApprove, "", nil, ""},
+		{"two", []*mailroom.Ticket{a, b}, mailroom.VerdictApprove, "", nil, ""},
+		{"one of two", []*mailroom.Ticket{a, b}, mailroom.VerdictApprove, word(b), b, ""},
+		{"in capitals", []*mailroom.Ticket{a, b}, mailroom.VerdictApprove, strings.ToUpper(word(a)), a, ""},
+		{"a word that was not shown", []*mailroom.Ticket{a}, mailroom.VerdictApprove, word(b), nil, ""},
+		{"a word that is none", []*mailroom.Ticket{a}, mailroom.VerdictApprove, "please", nil, ""},
+		{"decided before", []*mailroom.Ticket{a, done}, mailroom.VerdictApprove, word(done), done, ""},
+		{"denied with a reason", []*mailroom.Ticket{a}, mailroom.VerdictDeny, "too risky", a, "too risky"},
+		{"denied by word, with a reason", []*mailroom.Ticket{a, b}, mailroom.VerdictDeny, word(a) + " too risky", a, "too risky"},
+		{"denied by a word that was not shown", []*mailroom.Ticket{a}, mailroom.VerdictDeny, word(b), nil, ""},
 	} {
-		got, reason, words := choose(tc.shown, tc.v, tc.rest, Traits{})
+		got, reason, words := choose(tc.shown, tc.v, tc.rest, Capabilities{})
 		if got != tc.want || reason != tc.reason || (got == nil) != (words != "") {
 			t.Errorf("%s: %+v, reason %q, %q", tc.name, got, reason, words)
 		}
@@ -131,10 +131,10 @@ func TestACommandDecidesOnlyWhatIsMeant(t *testing.T) {
 func TestNothingIsSaidToBeAllowedThatIsNot(t *testing.T) {
 	who := func(by string) string { return by }
 	for _, s := range []mailroom.TicketState{mailroom.TicketOpen, mailroom.TicketExpired, mailroom.TicketVoid, mailroom.TicketDecided} {
-		for _, v := range []mailroom.Verdict{"", mailroom.Approve, mailroom.Deny} {
+		for _, v := range []mailroom.Verdict{"", mailroom.VerdictApprove, mailroom.VerdictDeny} {
 			k := aTicket("r", "rm")
 			k.State, k.Decision = s, v
-			if is := strings.HasPrefix(decided(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.Approve) {
+			if is := strings.HasPrefix(decided(k, who), "Approved"); is != (s == mailroom.TicketDecided && v == mailroom.VerdictApprove) {
 				t.Errorf("%s and %q: %s", s, v, decided(k, who))
 			}
 		}

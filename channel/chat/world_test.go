@@ -30,7 +30,7 @@ type world struct {
 	platform *chattest.Platform
 	store    mailroom.Store
 	agent    *agent
-	talk     chat.Talk
+	talk     chat.AccessPolicy
 	faults   *faults
 	logs     *logs
 	poll     time.Duration // of the ledger, for what nobody announced
@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		t: t, platform: chattest.New(t), store: memory.New(), agent: newAgent(), faults: &faults{}, logs: &logs{}, poll: 20 * time.Millisecond,
-		talk: chat.Talk{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
+		talk: chat.AccessPolicy{Admins: []string{boss}, Users: []string{friend}, Chats: []string{room}, Pairing: true}, stop: func() {},
 	}
 	t.Cleanup(func() {
 		w.agent.release()
@@ -79,8 +79,8 @@ func (w *world) start() *world {
 	w.faults.Ledger = w.ledger
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
-		Connect: chat.Connect(chat.Options{Agent: "ann", Talk: w.talk}, w.platform.Dial),
-		Pace:    channel.Pace{First: time.Millisecond, Most: time.Millisecond, Attempts: -1, Fresh: 20 * time.Second},
+		Connect: chat.Connect(chat.Options{Agent: "ann", Access: w.talk}, w.platform.Dial),
+		Pace:    channel.ReconnectPolicy{First: time.Millisecond, Most: time.Millisecond, Attempts: -1, Fresh: 20 * time.Second},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
@@ -158,7 +158,7 @@ func (a *agent) Run(ctx context.Context, s mailroom.Session) error {
 	text := input[0].Text
 	a.hear(s.Run(), input[0])
 	if what, ok := strings.CutPrefix(text, "ask "); ok {
-		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.Approval, Prompt: "May I " + what + "?", Action: what})
+		k, err := s.Wait(ctx, false, mailroom.Ask{Name: "may", Kind: mailroom.TicketApproval, Prompt: "May I " + what + "?", Action: what})
 		if err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func (w *world) awaitSettled() {
 	w.t.Helper()
 	w.platform.AwaitTaken()
 	w.await("everything to end", func(r mailroom.Reader) bool {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 		return err == nil && counts.Sum() == 0
 	})
 }

@@ -260,7 +260,7 @@ func (c *connection) retryPast(g gap, err error) {
 	}
 	c.session.behind[g.room.ID] = g
 	if g.tries == 1 {
-		c.link.Trouble(fmt.Errorf("the history of %s is read later, and its events wait: %w", g.room.ID, err))
+		c.link.ReportError(fmt.Errorf("the history of %s is read later, and its events wait: %w", g.room.ID, err))
 		return
 	}
 	c.link.Log().Debug("a history cannot be read", "room", g.room.ID, "attempts", g.tries, "error", err)

@@ -77,9 +77,9 @@ func (o *Options) fill() {
 
 // Pace is how this platform is kept going: each heartbeat is acknowledged in time, or
 // the connection is not what it seems.
-func (o Options) Pace() channel.Pace {
+func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.Pace{Fresh: o.Beat + min(o.Beat, patience), Connect: 2 * callTime}
+	return channel.ReconnectPolicy{Fresh: o.Beat + min(o.Beat, patience), Connect: 2 * callTime}
 }
 
 // Bot is who a token belongs to.
@@ -138,7 +138,7 @@ type connection struct {
 	// Set by Dial.
 	options  Options
 	client   *client
-	link     *channel.Link
+	link     *channel.Host
 	memory   *memory
 	socket   *socket
 	interval time.Duration // between two heartbeats
@@ -160,16 +160,16 @@ type connection struct {
 	taps map[string]*tap // by the id of the interaction
 }
 
-// Dialer is the [chat.Dial] of one bot. Its connections share what one of them has
+// Dialer is the [chat.Dialer] of one bot. Its connections share what one of them has
 // learnt: the session that the next one resumes, and which channel a thread is of.
-func (o Options) Dialer() chat.Dial {
+func (o Options) Dialer() chat.Dialer {
 	o.fill()
 	m := newMemory()
-	return func(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+	return func(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 		m.begin(time.Now())
 		client, err := newClient(o, &m.limits)
 		if err != nil {
-			return nil, chat.Traits{}, err
+			return nil, chat.Capabilities{}, err
 		}
 		life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
 		c := &connection{
@@ -178,15 +178,15 @@ func (o Options) Dialer() chat.Dial {
 		if err := c.open(ctx); err != nil {
 			client.http.CloseIdleConnections()
 			end(nil)
-			return nil, chat.Traits{}, trouble(err)
+			return nil, chat.Capabilities{}, trouble(err)
 		}
 		m.owns(c)
 		return c, c.traits(), nil
 	}
 }
 
-func (c *connection) traits() chat.Traits {
-	return chat.Traits{
+func (c *connection) traits() chat.Capabilities {
+	return chat.Capabilities{
 		Platform: Kind, Bot: c.bot.ID, Name: c.bot.Username,
 		Most: Most, Units: units, Edits: true, Buttons: true, Types: true, Sign: "!",
 		Gap: c.options.Gap, EditGap: c.options.EditGap,

@@ -14,7 +14,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	dc := discordtest.NewDown(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	w := newAlone(t, dc).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -40,7 +40,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	dc.Beat(time.Hour)
 	w.options.Beat = time.Hour
 	w.run()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition == channel.Silent })
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
 	if !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -99,7 +99,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 			w := newAlone(t, dc)
 			w.token = c.token
 			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "Developer Portal") || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -120,7 +120,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 			w := newAlone(t, dc).run()
 			w.connected()
 			dc.CloseWith(code, "because")
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, want) {
 				t.Errorf("%d: %s", code, s.Reason)
 			}
@@ -138,12 +138,12 @@ func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
 	w.reads("one")
 	other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
 	dc.SetToken(other)
-	w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	ann.Says(dev, "two")
 	w.mu.Lock()
 	w.token = other
 	w.mu.Unlock()
-	w.runner.Changed()
+	w.runner.ConfigChanged()
 	w.connected()
 	until(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
 	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.traits.Bot != discordtest.BotID {
@@ -156,7 +156,7 @@ func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
 	dc := discordtest.New(t)
 	dc.Starts(10)
 	w := newAlone(t, dc).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "10 more sessions") {
 		t.Errorf("it is tried again after %s: %s", wait, s.Reason)
 	}
@@ -168,7 +168,7 @@ func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
 	w.connected()
 	dc.Starts(0)
 	dc.Cut() // what is resumed is not begun
-	w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter >= 3 })
+	w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter >= 3 })
 	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
 		t.Errorf("%d were begun, and %d resumed", began, resumed)
 	}

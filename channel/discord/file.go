@@ -66,9 +66,9 @@ func (c *client) fetch(ctx context.Context, at string) (io.ReadCloser, error) {
 	if a.StatusCode != http.StatusOK {
 		_ = a.Body.Close() // its status says enough
 		cancel()
-		class := mailroom.Permanent // it is not there, or not any more
+		class := mailroom.ClassPermanent // it is not there, or not any more
 		if a.StatusCode >= 500 || a.StatusCode == http.StatusTooManyRequests {
-			class = mailroom.Outage
+			class = mailroom.ClassUnavailable
 		}
 		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("fetch a file: the platform answered %d %s", a.StatusCode, http.StatusText(a.StatusCode))}
 	}

@@ -23,7 +23,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	ctx, done := c.within(ctx)
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
-	c.link.Heard() // it was let in
+	c.link.Received() // it was let in
 	c.past = newPast()
 	frames := make(chan *frame, ahead)
 	var reading sync.WaitGroup
@@ -84,7 +84,7 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 		switch f.Op {
 		case opAck:
 			c.acked.Store(true)
-			c.link.Heard()
+			c.link.Received()
 		case opHeartbeat:
 			if err := c.beat(ctx); err != nil {
 				return err
@@ -97,7 +97,7 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 			}
 			return errInvalid
 		case opEvent:
-			c.link.Heard()
+			c.link.Received()
 			if f.Type == "INTERACTION_CREATE" {
 				c.pressed(f, time.Now())
 			}
@@ -110,9 +110,9 @@ func (c *connection) read(ctx context.Context, frames chan<- *frame) (err error)
 	}
 }
 
-// Tend implements [chat.Platform]: it sends heartbeats, and has people wait who press a
+// Maintain implements [chat.Platform]: it sends heartbeats, and has people wait who press a
 // button while something else is taken.
-func (c *connection) Tend(ctx context.Context) error {
+func (c *connection) Maintain(ctx context.Context) error {
 	ctx, done := c.within(ctx)
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
@@ -251,7 +251,7 @@ func (c *connection) said(ctx context.Context, m *message, take chat.Take) error
 	if !ok {
 		return nil
 	}
-	e.Kind, e.Key = chat.Said, m.ID
+	e.Kind, e.Key = chat.EventMessage, m.ID
 	if !e.Room.Group {
 		c.at.met(e.Room.Chat)
 	}
@@ -268,7 +268,7 @@ func (c *connection) edited(ctx context.Context, m *message, take chat.Take) err
 	if !ok {
 		return nil
 	}
-	e.Kind, e.Of, e.Key = chat.Edited, m.ID, "edit:"+m.ID+":"+m.Edited
+	e.Kind, e.Of, e.Key = chat.EventEdited, m.ID, "edit:"+m.ID+":"+m.Edited
 	return c.hand(ctx, e, "", take)
 }
 
@@ -282,7 +282,7 @@ func (c *connection) deleted(ctx context.Context, d *deletion, take chat.Take) e
 	}
 	for _, id := range d.IDs {
 		at := c.room(d.Server, d.Channel, "")
-		if err := c.hand(ctx, chat.Event{Kind: chat.Deleted, Key: "delete:" + id, Of: id, Room: at}, "", take); err != nil {
+		if err := c.hand(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, Of: id, Room: at}, "", take); err != nil {
 			return err
 		}
 	}
@@ -303,7 +303,7 @@ func (c *connection) tapped(ctx context.Context, i *interaction, take chat.Take)
 		parent = i.Room.Parent
 	}
 	return c.hand(ctx, chat.Event{
-		Kind: chat.Tapped, Key: tapKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
+		Kind: chat.EventButton, Key: tapKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
 		Of: i.Message.ID, Data: i.Data.ID, Addressed: true,
 	}, "", take)
 }

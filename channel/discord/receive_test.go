@@ -46,7 +46,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	user := chat.User{ID: ann.ID, Name: "Ann"}
 	var want []chat.Event
 	says := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.Said) {
-		e.Kind, e.Key, e.Room, e.User = chat.Said, ann.Says(c, text, how...), room(c), user
+		e.Kind, e.Key, e.Room, e.User = chat.EventMessage, ann.Says(c, text, how...), room(c), user
 		e.Addressed = e.Addressed || !e.Room.Group
 		want = append(want, e)
 	}
@@ -54,7 +54,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	meant := func(words string) chat.Event { return chat.Event{Text: words, Addressed: true} }
 	says(private, "héllo 👋", text("héllo 👋"))
 	ann.Edits(private, want[0].Key, "hello")
-	want = append(want, chat.Event{Kind: chat.Edited, Of: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
+	want = append(want, chat.Event{Kind: chat.EventEdited, Of: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
 	private.Unfurl(want[0].Key) // an edit again, of the same moment
 	want = append(want, want[1])
 	says(dev, "just talking", text("just talking"))
@@ -73,14 +73,14 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		ann.Says(dev, bot+" nobody says this", how)
 	}
 	ann.Deletes(dev, want[3].Key)
-	want = append(want, chat.Event{Kind: chat.Deleted, Of: want[3].Key, Room: room(dev)})
+	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[3].Key, Room: room(dev)})
 	ann.Deletes(thread, want[10].Key, "17")
-	want = append(want, chat.Event{Kind: chat.Deleted, Of: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.Deleted, Of: "17", Room: room(thread)})
+	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.EventDeleted, Of: "17", Room: room(thread)})
 	ann.Taps(dev, sent, "Yes")
-	want = append(want, chat.Event{Kind: chat.Tapped, Of: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
+	want = append(want, chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
 	ann.Says(dev, "the end")
 	want = append(want, text("the end"))
-	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.Said, room(dev), user
+	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.EventMessage, room(dev), user
 	until(t, "all that was said", func() bool { return len(w.taken()) == len(want) })
 	got := w.taken()
 	for i, e := range got { // its thread is looked up beside the others
@@ -170,7 +170,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 			t.Errorf("a file %s, %q, would be fetched", e.Text, e.Files[0].URI)
 		}
 	}
-	if _, err := w.taken()[6].Files[0].Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "404") {
+	if _, err := w.taken()[6].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a file that has expired: %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	late.Expire(dc)
 	until(t, "the taps", func() bool { return len(w.taken()) == 2 })
 	for _, e := range append(w.taken(), w.taken()...) {
-		if err := p.Tapped(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
+		if err := p.AckButton(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
 			t.Errorf("who tapped is told: %v", err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
 	release()
 	until(t, "the tap", func() bool { return len(w.taken()) == 3 })
 	for range 2 {
-		if err := p.Tapped(t.Context(), w.taken()[1], "Approved."); err != nil {
+		if err := p.AckButton(t.Context(), w.taken()[1], "Approved."); err != nil {
 			t.Errorf("who tapped is told: %v", err)
 		}
 	}

@@ -123,7 +123,7 @@ func unreadable(err error) bool {
 }
 
 func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: afterOf(err), Err: err}
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

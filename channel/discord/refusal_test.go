@@ -27,14 +27,14 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	}{
 		{gone, 404, []int{10003, 10004, 10013}},
 		{gone, 403, []int{50001, 50007, 50278}},
-		{mailroom.Permanent, 403, []int{20009, 20012, 40007, 50009, 50013, 50095, 150006, 160002, 160005, 200000, 240000, 987654}},
-		{mailroom.Permanent, 400, []int{0, 20022, 30046, 40058, 50003, 50005, 50006, 50008, 50021, 50024, 50033, 50035, 50041, 50068, 50083, 50109, 987654}},
-		{mailroom.Permanent, 404, []int{10008, 10062, 987654}},
-		{mailroom.Permanent, 405, []int{0}},
-		{mailroom.Permanent, 413, []int{40005}},
-		{mailroom.Outage, 403, []int{20016, 40002, 40003, 40004, 40006, 40333}},
-		{mailroom.Outage, 400, []int{20028, 20029, 40062, 110001, 130000}},
-		{mailroom.Outage, 401, []int{0, 40001, 50014}},
+		{mailroom.ClassPermanent, 403, []int{20009, 20012, 40007, 50009, 50013, 50095, 150006, 160002, 160005, 200000, 240000, 987654}},
+		{mailroom.ClassPermanent, 400, []int{0, 20022, 30046, 40058, 50003, 50005, 50006, 50008, 50021, 50024, 50033, 50035, 50041, 50068, 50083, 50109, 987654}},
+		{mailroom.ClassPermanent, 404, []int{10008, 10062, 987654}},
+		{mailroom.ClassPermanent, 405, []int{0}},
+		{mailroom.ClassPermanent, 413, []int{40005}},
+		{mailroom.ClassUnavailable, 403, []int{20016, 40002, 40003, 40004, 40006, 40333}},
+		{mailroom.ClassUnavailable, 400, []int{20028, 20029, 40062, 110001, 130000}},
+		{mailroom.ClassUnavailable, 401, []int{0, 40001, 50014}},
 		{unknown, 500, []int{0, 50035}},
 		{unknown, 503, []int{130000}},
 	} {
@@ -49,7 +49,7 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	if n := len(dc.Calls(discordtest.Me)); n != 3 {
 		t.Errorf("whose token it is was asked %d times, want once for each refusal of it", n)
 	}
-	if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the channel is %+v after %d refusals", s, seen)
 	}
 	if _, err := p.Send(t.Context(), room(bob.Private()), chat.Message{Text: "after"}, ""); err != nil {

@@ -28,9 +28,9 @@ func class(err error) mailroom.Class {
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
 		return unknown
-	case errors.Is(err, chat.ErrEverywhere) && mailroom.AsFailure(err).Class == mailroom.Outage:
+	case errors.Is(err, chat.ErrEverywhere) && mailroom.AsFailure(err).Class == mailroom.ClassUnavailable:
 		return everywhere
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
 		return gone
 	}
 	return mailroom.AsFailure(err).Class
@@ -68,7 +68,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	for name, id := range map[string]string{"nothing": "999", "what Ann has said": asked, "no id": "x/../1"} {
-		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); class(err) != mailroom.Permanent {
+		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
 			t.Errorf("an edit of %s: %v", name, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestAMessageIsThereOnceWhileItsNonceIsKnown(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a history that may not be read: %v", err)
 	}
-	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); class(err) != mailroom.Outage || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
+	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); class(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
 		t.Errorf("a history that is limited: %v", err)
 	}
 	if traits := w.traits; traits.Known != 2*time.Minute {
@@ -145,7 +145,7 @@ func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
 	if err := send(dev); err != nil {
 		t.Fatal(err)
 	}
-	waits("one too many", send(dev), mailroom.Outage, 29*time.Second, 31*time.Second)
+	waits("one too many", send(dev), mailroom.ClassUnavailable, 29*time.Second, 31*time.Second)
 	if n := len(dc.Calls(discordtest.Send)); n != 1 {
 		t.Errorf("%d messages were tried, although the first was the last for now", n)
 	}
@@ -153,8 +153,8 @@ func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
 		t.Errorf("a limit of messages holds for typing too: %v", err)
 	}
 	dc.Limit(ops, 40*time.Second)
-	waits("a channel's limit", p.Typing(t.Context(), room(ops)), mailroom.Outage, 39*time.Second, 41*time.Second)
-	waits("the same again", p.Typing(t.Context(), room(ops)), mailroom.Outage, 38*time.Second, 41*time.Second)
+	waits("a channel's limit", p.Typing(t.Context(), room(ops)), mailroom.ClassUnavailable, 39*time.Second, 41*time.Second)
+	waits("the same again", p.Typing(t.Context(), room(ops)), mailroom.ClassUnavailable, 38*time.Second, 41*time.Second)
 	if n := len(dc.Calls(discordtest.Typing)); n != 2 {
 		t.Errorf("typing was tried %d times", n)
 	}
@@ -185,18 +185,18 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{says(403, 50278), gone},
 		{says(403, 50001), gone},
 		{says(404, 10003), gone},
-		{says(403, 50013), mailroom.Permanent}, // somebody can allow it
-		{says(403, 160005), mailroom.Permanent},
-		{says(400, 50035), mailroom.Permanent},
-		{says(400, 50006), mailroom.Permanent},
-		{says(413, 40005), mailroom.Permanent},
-		{discordtest.Fault{Status: 429, Words: "slowly", RetryAfter: 0.01}, mailroom.Outage},
+		{says(403, 50013), mailroom.ClassPermanent}, // somebody can allow it
+		{says(403, 160005), mailroom.ClassPermanent},
+		{says(400, 50035), mailroom.ClassPermanent},
+		{says(400, 50006), mailroom.ClassPermanent},
+		{says(413, 40005), mailroom.ClassPermanent},
+		{discordtest.Fault{Status: 429, Words: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
 		{discordtest.Fault{Status: 429, Words: "slowly", RetryAfter: 0.01, Global: true}, everywhere},
 		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, everywhere}, // who stands before the platform
 		{says(500, 0), unknown},
 		{says(503, 130000), unknown},
 		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, unknown},
-		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
 		{discordtest.Fault{Raw: "what?"}, unknown},
 		{discordtest.Fault{Half: true}, unknown},
 		{discordtest.Fault{Lose: true}, unknown},
@@ -224,11 +224,11 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	for name, buttons := range map[string][]chat.Button{
 		"carries too much": {{Words: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Words: "y"}}, "is one too many": many,
 	} {
-		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); class(err) != mailroom.Permanent {
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); class(err) != mailroom.ClassPermanent {
 			t.Errorf("a button that %s is %s: %v", name, class(err), err)
 		}
 	}
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "INVALID") {
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
 		t.Errorf("a text that is too long is %s: %v", class(err), err)
 	}
 }
@@ -244,7 +244,7 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
 	}
-	if class(err) != mailroom.Outage {
+	if class(err) != mailroom.ClassUnavailable {
 		t.Errorf("a connection that is refused is %s: %v", class(err), err)
 	}
 	// A listener that takes connections and closes them may have got what was sent.
@@ -280,8 +280,10 @@ func TestATokenThatACallIsRefusedWithEndsTheConnection(t *testing.T) {
 	w := newAlone(t, dc).run()
 	p := w.connected()
 	dc.Rename("another." + discordtest.Token)
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != mailroom.Outage {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != mailroom.ClassUnavailable {
 		t.Errorf("it is %s: %v", class(err), err) // the message waits for a token
 	}
-	w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed && strings.Contains(s.Reason, "401") })
+	w.untilState("failed", func(s channel.State) bool {
+		return s.Condition == channel.ConditionFailed && strings.Contains(s.Reason, "401")
+	})
 }

@@ -32,7 +32,7 @@ func TestASessionIsResumedWhereItWasTaken(t *testing.T) {
 			end(dc)
 			ann.Says(dev, "two")
 			ann.Edits(dev, id, "one, changed") // which no history would tell
-			w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter > 1 })
+			w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter > 1 })
 			w.reads("one, two, one, changed")
 			if began, resumed := dc.Sessions(); began != 1 || resumed != 1 || len(w.taken()) != 3 {
 				t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.taken()))
@@ -169,7 +169,7 @@ func TestWhatIsSaidDuringAnOutageOfAServerIsNotPassedOver(t *testing.T) {
 	dc.Outage(true) // also while it is connected
 	dc.Forget()
 	dc.Cut()
-	w.untilState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.Connected })
+	w.untilState("another connection", func(s channel.State) bool { return s.Adapter > 1 && s.Condition == channel.ConditionConnected })
 	ann.Says(dev, "four")
 	dc.Outage(false)
 	until(t, "the last", func() bool { return strings.Contains(w.texts(), "four") })
@@ -274,7 +274,7 @@ func TestAPositionThatIsNotUnderstoodIsFatal(t *testing.T) {
 		w := newAlone(t, discordtest.New(t))
 		w.at = at
 		w.run()
-		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, "saved position") {
 			t.Errorf("%s: %s", at, s.Reason)
 		}
@@ -297,9 +297,9 @@ func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
 		return len(told) > 0 && told[len(told)-1] == 3 // READY, the server, the message
 	})
 	s := w.untilState("evidence", func(s channel.State) bool {
-		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.Connected
+		return s.LastSuccess.Sub(began) > 50*time.Millisecond || s.Condition != channel.ConditionConnected
 	})
-	if s.Condition == channel.Connected && s.Adapter != 1 {
+	if s.Condition == channel.ConditionConnected && s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 }
@@ -312,7 +312,7 @@ func TestAHistoryThatFailsConcernsItsRoomAlone(t *testing.T) {
 		"an answer at last": func(*alone, *discordtest.Platform) {},
 		"a lost connection": func(w *alone, dc *discordtest.Platform) {
 			dc.Cut()
-			w.untilState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+			w.untilState("another connection", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 		},
 		"another process": func(w *alone, _ *discordtest.Platform) {
 			w.stop()
@@ -343,7 +343,7 @@ func TestAHistoryThatFailsConcernsItsRoomAlone(t *testing.T) {
 			ann.Says(dev, "four")
 			ann.Says(ops, "elsewhere")
 			w.reads("one, elsewhere")
-			if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
 				t.Errorf("the channel is %+v", s)
 			}
 			after(w, dc)

@@ -37,9 +37,9 @@ func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agen
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
-			Agent: "codex", Talk: chat.Talk{Admins: []string{ann.ID}, Chats: chats, Pairing: true}, Follow: stream.New(l, b), Previews: true,
+			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Chats: chats, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dialer()),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -67,7 +67,7 @@ func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agen
 // asks is an agent that asks whether it may, and says what it may.
 func asks(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err

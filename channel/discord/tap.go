@@ -96,10 +96,10 @@ func (c *connection) waiting(now time.Time) map[string]*tap {
 	return found
 }
 
-// Tapped implements [chat.Platform]. Only who pressed the button sees the answer. Nobody
+// AckButton implements [chat.Platform]. Only who pressed the button sees the answer. Nobody
 // waits any more for one that comes too late; what came of it is shown where it was
 // asked all the same.
-func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
+func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
 	id := strings.TrimPrefix(e.Key, tapKey)
 	c.mu.Lock()
 	t := c.taps[id]

@@ -52,9 +52,9 @@ func platform(t *testing.T, through func(addr string) string, lost bool) *channe
 	return &channeltest.Platform{
 		Kind: discord.Kind,
 		Connect: chat.Connect(chat.Options{
-			Agent: channeltest.Agent, Talk: chat.Talk{Chats: []string{dev.ID}, PerUser: true, Everything: true},
+			Agent: channeltest.Agent, Access: chat.AccessPolicy{Chats: []string{dev.ID}, PerUser: true, Everything: true},
 		}, o.Dialer()),
-		Pace: channel.Pace{
+		Pace: channel.ReconnectPolicy{
 			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
 		},
 		Say: func(id, text string) {

@@ -24,7 +24,7 @@ type alone struct {
 	t       *testing.T
 	dc      *discordtest.Platform
 	options discord.Options
-	pace    channel.Pace
+	pace    channel.ReconnectPolicy
 	runner  *channel.Runner
 	logs    *logs
 	stop    func()
@@ -36,7 +36,7 @@ type alone struct {
 	hold     chan struct{} // that take waits for; nil: it does not
 	at       string
 	platform chat.Platform
-	traits   chat.Traits
+	traits   chat.Capabilities
 	token    string
 }
 
@@ -49,7 +49,7 @@ func newAlone(t *testing.T, dc *discordtest.Platform) *alone {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.pace = channel.Pace{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -61,7 +61,7 @@ func (w *alone) run() *alone {
 	dial := w.options.Dialer()
 	w.runner = channel.New(channel.Options{
 		Name: "dc", Kind: discord.Kind, Ledger: l, Pace: w.pace, Log: log,
-		Connect: func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := dial(ctx, l)
 			if err != nil {
 				return nil, err
@@ -165,7 +165,7 @@ func (w *alone) reads(want string) {
 // connected waits until the channel is, and returns its platform.
 func (w *alone) connected() chat.Platform {
 	w.t.Helper()
-	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.Connected })
+	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.platform

@@ -16,11 +16,11 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// listener is what the connection says of itself: a [channel.Link].
+// listener is what the connection says of itself: a [channel.Host].
 type listener interface {
-	Heard()
-	Trouble(err error)
-	Show(p channel.Progress)
+	Received()
+	ReportError(err error)
+	ReportProgress(p channel.Progress)
 	Log() *slog.Logger
 }
 
@@ -95,7 +95,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
 	})
 	defer stop()
-	c.link.Heard() // it was let in
+	c.link.Received() // it was let in
 	events := make(chan *chat.Event, ahead)
 	var reading sync.WaitGroup
 	var failed error
@@ -127,7 +127,7 @@ func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err e
 		if err != nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
-		c.link.Heard()
+		c.link.Received()
 		event, err := c.handle(m, time.Now())
 		if err != nil {
 			return err
@@ -251,9 +251,9 @@ func (c *connection) forget(nick string) {
 	}
 }
 
-// Tend implements [chat.Platform]: it asks the server whether it is there, and takes
+// Maintain implements [chat.Platform]: it asks the server whether it is there, and takes
 // what is the bot's: its nick, and its place in channels.
-func (c *connection) Tend(ctx context.Context) error {
+func (c *connection) Maintain(ctx context.Context) error {
 	every := time.NewTicker(c.options.Fresh / 2)
 	defer every.Stop()
 	for {
@@ -294,8 +294,8 @@ func (c *connection) Typing(context.Context, chat.Room) error {
 	return permanent("IRC does not show who is typing")
 }
 
-// Tapped implements [chat.Platform]; IRC has no buttons.
-func (c *connection) Tapped(context.Context, chat.Event, string) error {
+// AckButton implements [chat.Platform]; IRC has no buttons.
+func (c *connection) AckButton(context.Context, chat.Event, string) error {
 	return permanent("IRC has no buttons")
 }
 
@@ -310,12 +310,12 @@ func (c *connection) Close() error {
 }
 
 func permanent(format string, args ...any) error {
-	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf(format, args...)}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(format, args...)}
 }
 
 func outage(after time.Duration, format string, args ...any) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: fmt.Errorf(format, args...)}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: fmt.Errorf(format, args...)}
 }
 
 var _ chat.Platform = (*connection)(nil)
-var _ listener = (*channel.Link)(nil)
+var _ listener = (*channel.Host)(nil)

@@ -18,7 +18,7 @@ func (c *connection) said(m *message, now time.Time) *chat.Event {
 	c.heard++
 	text := plain(raw)
 	e := &chat.Event{
-		Kind: chat.Said, Key: c.key(m, now), User: c.user(m), Text: text,
+		Kind: chat.EventMessage, Key: c.key(m, now), User: c.user(m), Text: text,
 		Position: at(m, now).UTC().Format(time.RFC3339Nano),
 	}
 	c.heardOf(e.User.ID, m.from.Name, now)

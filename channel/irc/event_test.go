@@ -26,19 +26,19 @@ type link struct {
 	held    string
 }
 
-func (l *link) Heard() {
+func (l *link) Received() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard++
 }
 
-func (l *link) Trouble(err error) {
+func (l *link) ReportError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.trouble = append(l.trouble, err.Error())
 }
 
-func (l *link) Show(p channel.Progress) {
+func (l *link) ReportProgress(p channel.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = p.Held
@@ -125,11 +125,11 @@ func handled(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 func TestWhatIsSaidIsAnEvent(t *testing.T) {
 	al := chat.User{ID: "al!~al@host.example", Name: "Al"}
 	for line, want := range map[string]*chat.Event{
-		":Al!~al@host.example PRIVMSG bot :hello there":                                         {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
-		":Al!~al@host.example PRIVMSG BOT hello":                                                {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
-		":Al!~al@host.example PRIVMSG #Dev :bot: do it":                                         {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
-		":Al!~al@host.example PRIVMSG #dev :the bot is new":                                     {Kind: chat.Said, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
-		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
+		":Al!~al@host.example PRIVMSG bot :hello there":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello there", Addressed: true},
+		":Al!~al@host.example PRIVMSG BOT hello":                                                {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "hello", Addressed: true},
+		":Al!~al@host.example PRIVMSG #Dev :bot: do it":                                         {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "do it", Addressed: true},
+		":Al!~al@host.example PRIVMSG #dev :the bot is new":                                     {Kind: chat.EventMessage, Room: chat.Room{Chat: "#dev", Group: true}, User: al, Text: "the bot is new"},
+		"@account=\xff;time=x :Al!~al@host.example PRIVMSG bot :despite a tag that is no UTF-8": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "despite a tag that is no UTF-8", Addressed: true},
 		// What nobody said to us, and what must not be answered.
 		":Al!~al@host.example NOTICE bot :hello":              nil,
 		":Al!~al@host.example NOTICE #dev :bot: hello":        nil,
@@ -145,7 +145,7 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 		":Al!~al@host.example TAGMSG bot":                     nil,
 		":Al!~al@host.example INVITE bot #dev":                nil,
 		// Nobody can say that they are somebody: the server has not agreed on tags.
-		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.Said, Room: chat.Room{Chat: al.ID}, User: al, Text: "x", Addressed: true},
+		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "x", Addressed: true},
 	} {
 		got := handled(t, quiet(t), line)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
@@ -158,7 +158,7 @@ func TestAnAccountIsWhoSomebodyIs(t *testing.T) {
 	c := quiet(t, "account-tag", "message-tags", "server-time")
 	got := handled(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
 	want := &chat.Event{
-		Kind: chat.Said, Key: "msgid:x1", Room: chat.Room{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
+		Kind: chat.EventMessage, Key: "msgid:x1", Room: chat.Room{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
 		Text: "hello", Addressed: true, Position: "2026-11-22T04:00:00Z",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -65,7 +65,9 @@ type Secrets struct {
 }
 
 // Pace is what the supervisor should know of the platform.
-func (o Options) Pace() channel.Pace { return channel.Pace{Fresh: o.filled().Fresh} }
+func (o Options) Pace() channel.ReconnectPolicy {
+	return channel.ReconnectPolicy{Fresh: o.filled().Fresh}
+}
 
 func (o Options) filled() Options {
 	if o.Gap == 0 {
@@ -169,11 +171,11 @@ func local(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Dial connects and registers; it is a [chat.Dial].
-func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial connects and registers; it is a [chat.Dialer].
+func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	c, err := o.dial(ctx, l)
 	if err != nil {
-		return nil, chat.Traits{}, err
+		return nil, chat.Capabilities{}, err
 	}
 	return c, c.traits(), nil
 }
@@ -234,16 +236,16 @@ func Try(ctx context.Context, o Options) (nick string, err error) {
 // unheard listens to nothing.
 type unheard struct{}
 
-func (unheard) Heard()                {}
-func (unheard) Trouble(error)         {}
-func (unheard) Show(channel.Progress) {}
-func (unheard) Log() *slog.Logger     { return slog.New(slog.DiscardHandler) }
+func (unheard) Received()                       {}
+func (unheard) ReportError(error)               {}
+func (unheard) ReportProgress(channel.Progress) {}
+func (unheard) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
 // traits are of the connection as it is now.
-func (c *connection) traits() chat.Traits {
+func (c *connection) traits() chat.Capabilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return chat.Traits{
+	return chat.Capabilities{
 		Platform: Kind, Bot: fold(c.options.Nick, c.server.mapping), Name: c.self.nick,
 		Most: c.room(c.server.longestTarget()), Units: func(s string) int { return len(s) },
 		Line: true, Gap: c.options.Gap, Sign: "!",

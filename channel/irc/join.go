@@ -109,7 +109,7 @@ func (c *connection) left(channel, why string, now time.Time) {
 	}
 	m.next = now.Add(joinPause(c.options.Fresh/2, m.refusals, ""))
 	m.why = "was put out: " + why
-	c.link.Trouble(fmt.Errorf("the bot was put out of %s: %s", channel, why))
+	c.link.ReportError(fmt.Errorf("the bot was put out of %s: %s", channel, why))
 	c.tellMemberships()
 }
 
@@ -125,7 +125,7 @@ func (c *connection) notLetIn(m *message, now time.Time) {
 		why = fmt.Sprintf("forwards to %s (470), which join does not name", plain(m.param(2)))
 	}
 	if of.why != why { // the same refusal again is no news
-		c.link.Trouble(fmt.Errorf("the channel %s does not let the bot in (%s): %s", of.name, m.Command, why))
+		c.link.ReportError(fmt.Errorf("the channel %s does not let the bot in (%s): %s", of.name, m.Command, why))
 	}
 	of.why = why
 	c.tellMemberships()
@@ -143,5 +143,5 @@ func (c *connection) tellMemberships() {
 	if len(out) > 0 {
 		held = "the bot is not in " + strings.Join(out, "; ")
 	}
-	c.link.Show(channel.Progress{Held: held})
+	c.link.ReportProgress(channel.Progress{Held: held})
 }

@@ -22,7 +22,7 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
 		return &channeltest.Platform{
 			Kind: irc.Kind, Pace: pace,
-			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{"alice"}}}, o.Dial),
+			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"alice"}}}, o.Dial),
 			Say:     func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
 			Sent:    s.sent, Down: s.down, Hang: s.hang, Mend: s.mend, Deny: s.deny,
 		}
@@ -40,7 +40,7 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, time.Second
 		return &channeltest.Platform{
 			Kind: irc.Kind, Pace: pace,
-			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{"al!~al@127.0.0.1"}}}, o.Dial),
+			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"al!~al@127.0.0.1"}}}, o.Dial),
 			Say: func(_, text string) {
 				al.Say("bot", text)
 				al.Say("bot_", text) // one of them is not there, or lost

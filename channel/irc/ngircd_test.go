@@ -30,7 +30,7 @@ type bot struct {
 	mu      sync.Mutex
 	events  []chat.Event
 	current chat.Platform // of the newest adapter
-	traits  chat.Traits
+	traits  chat.Capabilities
 }
 
 // adapter is the least that a channel wants of one.
@@ -75,7 +75,7 @@ func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.
 	l := ledger.New(memory.New(), ledger.Options{})
 	b.Runner = channel.New(channel.Options{
 		Name: "net", Kind: irc.Kind, Pace: pace, Ledger: l, Log: slog.New(slog.DiscardHandler),
-		Connect: func(ctx context.Context, link *channel.Link) (channel.Adapter, error) {
+		Connect: func(ctx context.Context, link *channel.Host) (channel.Adapter, error) {
 			p, traits, err := o.Dial(ctx, link)
 			if err != nil {
 				return nil, err
@@ -148,7 +148,7 @@ func (b *bot) say(to chat.Room, text string) error {
 	b.t.Helper()
 	for {
 		_, err := b.platform().Send(b.t.Context(), to, chat.Message{Text: text}, "key")
-		if f := new(mailroom.Failure); errors.As(err, &f) && f.Class == mailroom.Outage && strings.Contains(err.Error(), "not in") {
+		if f := new(mailroom.Failure); errors.As(err, &f) && f.Class == mailroom.ClassUnavailable && strings.Contains(err.Error(), "not in") {
 			<-time.After(time.Millisecond) // the server was asked, and has not answered yet
 			continue
 		}
@@ -161,7 +161,7 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 	o := fast(s.Addr)
 	o.Join = []string{"#dev"}
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	al := s.Enter("al", "JOIN #dev")
 	al.Wait("bot")
 	al.Say("bot", "hello")
@@ -196,7 +196,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	channelName := "#" + strings.Repeat("x", 49) // as long as names get there
 	o.Join = []string{channelName}
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	al := s.Enter("al", "JOIN "+channelName)
 	al.Wait(" 366 ")
 	text := strings.Repeat("0123456789", 60)[:b.traits.Most-3] + "end"
@@ -221,13 +221,13 @@ func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 	o := fast(s.Addr)
 	o.Join = []string{"#dev"}
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	s.Kill()
-	if state := b.is(channel.Queued); state.Reason == "" {
+	if state := b.is(channel.ConditionQueued); state.Reason == "" {
 		t.Errorf("the state is %+v", state)
 	}
 	s.Up()
-	b.until("it is connected again", func(s channel.State) bool { return s.Condition == channel.Connected && s.Reconnects == 1 })
+	b.until("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects == 1 })
 	al := s.Enter("al", "JOIN #dev")
 	al.Say("#dev", "bot: are you there?")
 	if e := b.hears(1); e.Text != "are you there?" {
@@ -242,21 +242,21 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	o := fast(p.Addr)
 	o.Fresh = 800 * time.Millisecond
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	al := s.Enter("al")
 	held := time.Now().Add(2 * o.Fresh) // twice as long as an answer counts
 	b.until("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
-	if state := b.State(); state.Condition != channel.Connected || state.Adapter != 1 {
+	if state := b.State(); state.Condition != channel.ConditionConnected || state.Adapter != 1 {
 		t.Fatalf("the state is %+v", state)
 	}
 	p.Lose()
 	lost := time.Now()
 	al.Say("bot", "lost")
-	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.Silent })
+	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
 	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(lost) > 5*time.Second {
 		t.Errorf("after %s the state is %+v", time.Since(lost), state)
 	}
-	b.until("it is connected anew", func(s channel.State) bool { return s.Condition == channel.Connected && s.Adapter == 2 })
+	b.until("it is connected anew", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })
 	// The server still holds the nick for the connection that is dead.
 	al.Say("bot_", "are you there?")
 	if e := b.hears(1); e.Text != "are you there?" {
@@ -271,7 +271,7 @@ func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
 	o := fast(s.Addr)
 	o.Join = []string{"#dev"}
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	if b.traits.Name != "bot_" || b.traits.Bot != "bot" {
 		t.Errorf("it is %q, and its messages are those of %q", b.traits.Name, b.traits.Bot)
 	}
@@ -293,7 +293,7 @@ func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
 func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
 	s := irctest.Start(t)
 	b := run(t, fast(s.Addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("nobody: %v", err)
 	}
@@ -326,9 +326,9 @@ func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
 	o := fast(s.Addr)
 	o.Join = []string{"#dev"}
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	err := b.say(chat.Room{Chat: "#dev", Group: true}, "x")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Permanent || !strings.Contains(err.Error(), "404") {
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
@@ -342,20 +342,20 @@ func TestABadPasswordOfTheServerIsForGood(t *testing.T) {
 	password := "bad"
 	o.Secrets = func() (irc.Secrets, error) { return irc.Secrets{Server: password}, nil }
 	b := run(t, o)
-	state := b.is(channel.Failed)
+	state := b.is(channel.ConditionFailed)
 	if state.Adapter != 1 || strings.Contains(state.Reason, "bad") {
 		t.Errorf("the state is %+v", state)
 	}
 	password = "good" // as in a file that was mended
 	b.Resume()
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 }
 
 func TestANickThatNoServerTakesIsForGood(t *testing.T) {
 	s := irctest.Start(t)
 	o := fast(s.Addr)
 	o.Nick = strings.Repeat("x", 17)
-	if state := run(t, o).is(channel.Failed); !strings.Contains(state.Reason, "max. 16 characters") {
+	if state := run(t, o).is(channel.ConditionFailed); !strings.Contains(state.Reason, "max. 16 characters") {
 		t.Errorf("the state is %+v", state)
 	}
 }
@@ -365,7 +365,7 @@ func TestANickThatNoServerTakesIsForGood(t *testing.T) {
 func TestAFloodIsNoFlood(t *testing.T) {
 	s := irctest.Start(t)
 	b := run(t, fast(s.Addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	al := s.Enter("al")
 	al.Say("bot", "go")
 	to := b.hears(1).Room
@@ -389,7 +389,7 @@ func TestABotThatIsBannedStaysAway(t *testing.T) {
 	op.Wait(" 381 ")
 	op.Line("KLINE *!~bot@* 600 :no bots")
 	op.Sync()
-	state := run(t, fast(s.Addr)).is(channel.Failed)
+	state := run(t, fast(s.Addr)).is(channel.ConditionFailed)
 	if state.Adapter != 1 || !strings.Contains(state.Reason, "banned") {
 		t.Errorf("the state is %+v", state)
 	}

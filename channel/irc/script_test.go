@@ -155,7 +155,7 @@ func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
 	o := fast(m.addr)
 	o.Account, o.Secrets = "bot", func() (irc.Secrets, error) { return irc.Secrets{Account: "pw"}, nil }
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	m.tell(t, alice)
 	e := b.hears(1)
 	if e.User.ID != "alice" || e.Key != "msgid:m1" {
@@ -186,7 +186,7 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 		return whois
 	})
 	b := run(t, fast(m.addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	room := chat.Room{Chat: "alice"}
 	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "one"}, "key"); err != nil {
 		t.Error(err)
@@ -198,9 +198,9 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 		return nil
 	})
 	b = run(t, fast(other.addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	_, err := b.platform().Send(t.Context(), room, chat.Message{Text: "two"}, "key")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || f.RetryAfter == 0 {
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
 		t.Errorf("a nick without the account: %v", err)
 	}
 	other.tell(t, alice)
@@ -232,7 +232,7 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 			o := fast(m.addr)
 			o.Fresh = 500 * time.Millisecond
 			b := run(t, o)
-			b.is(channel.Connected)
+			b.is(channel.ConditionConnected)
 			m.tell(t, alice)
 			to := b.hears(1).Room
 			_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
@@ -249,7 +249,7 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
 	m := serve(t, func(string) []string { return nil })
 	b := run(t, fast(m.addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	m.tell(t, alice)
 	to := b.hears(1).Room
 	p := b.platform()
@@ -257,7 +257,7 @@ func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "key")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || errors.Is(err, mailroom.ErrUnknown) {
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || errors.Is(err, mailroom.ErrUnknown) {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -271,7 +271,7 @@ func TestTheServersPingIsAnswered(t *testing.T) {
 		return nil
 	})
 	b := run(t, fast(m.addr))
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	m.tell(t, "PING :are you there")
 	b.until("both are answered", func(channel.State) bool {
 		return slices.Contains(m.heard(), "PONG :first") && slices.Contains(m.heard(), "PONG :are you there")
@@ -285,7 +285,7 @@ func TestWhoTakesAMessageMaySend(t *testing.T) {
 		_, err := p.Send(ctx, e.Room, chat.Message{Text: "one\ntwo"}, "key")
 		return err
 	})
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	m.tell(t, alice)
 	m.tell(t, alice)
 	if b.hears(2); b.State().Adapter != 1 {
@@ -312,7 +312,7 @@ func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 	o := fast(m.addr)
 	o.Fresh = time.Minute
 	b := run(t, o)
-	b.is(channel.Connected)
+	b.is(channel.ConditionConnected)
 	m.tell(t, alice)
 	to := b.hears(1).Room
 	ctx, cancel := context.WithCancel(t.Context())
@@ -324,7 +324,7 @@ func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 	})
 	<-got
 	_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "y"}, "key")
-	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.Outage || f.RetryAfter == 0 {
+	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
 		t.Errorf("the second: %v", err)
 	}
 	cancel()
@@ -355,11 +355,11 @@ func TestTheServerIsSpokenToWithTLS(t *testing.T) {
 	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).Await(tlsPort)
 	o := fast(tlsPort)
 	o.Plain = false
-	if state := run(t, o).is(channel.Queued); !strings.Contains(state.Reason, "certificate") {
+	if state := run(t, o).is(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
 		t.Errorf("a server that nobody vouches for: %+v", state)
 	}
 	trust := x509.NewCertPool()
 	trust.AddCert(web.Certificate())
 	o.TLS = &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
-	run(t, o).is(channel.Connected)
+	run(t, o).is(channel.ConditionConnected)
 }

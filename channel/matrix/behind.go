@@ -81,7 +81,7 @@ func (r *receiver) leave(room string, err error) {
 		l.quiet = l.due[room] // it is of the account
 	}
 	if l.tries[room] == 1 {
-		r.link.Trouble(fmt.Errorf("%s is read later, and its events wait: %w", room, err))
+		r.link.ReportError(fmt.Errorf("%s is read later, and its events wait: %w", room, err))
 		return
 	}
 	r.link.Log().Debug("a room cannot be read", "room", room, "attempts", l.tries[room], "error", err)

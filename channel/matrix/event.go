@@ -130,15 +130,15 @@ func (r *receiver) read(ctx context.Context, room string, e event) (t taken, ok 
 	if err != nil {
 		return t, false, err
 	}
-	t = taken{Event: chat.Event{Kind: chat.Said, Key: e.ID, Room: in.room(room, ""), User: in.user(e.Sender)}, id: e.ID}
+	t = taken{Event: chat.Event{Kind: chat.EventMessage, Key: e.ID, Room: in.room(room, ""), User: in.user(e.Sender)}, id: e.ID}
 	switch e.Type {
 	case typeMessage:
 		ok, err = r.message(ctx, &t.Event, said)
 	case typeEncrypted:
-		t.Kind, t.Key, t.Text = chat.Unreadable, "encrypted", unreadable
+		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", unreadable
 		ok = true
 	case typeRedaction:
-		if t.Kind, t.Of = chat.Deleted, e.Redacts; t.Of == "" {
+		if t.Kind, t.Of = chat.EventDeleted, e.Redacts; t.Of == "" {
 			t.Of = said.Redacts
 		}
 		t.Room.Topic = r.thread(t.Of)
@@ -158,7 +158,7 @@ func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok
 		if said.New == nil || rel.Event == "" {
 			return false, nil
 		}
-		e.Kind, e.Of = chat.Edited, rel.Event
+		e.Kind, e.Of = chat.EventEdited, rel.Event
 		if e.Room.Topic, err = r.topic(ctx, e.Room.Chat, e.Of); err != nil {
 			return false, err
 		}

@@ -18,7 +18,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	w.way.Down()
 	w.ann.Says(w.private, "while you were away")
 	w.run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -34,7 +34,7 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 		polls := len(w.way.Calls("sync"))
 		matrixtest.Until(t, "a poll that waits", func() bool { return len(w.way.Calls("sync")) > polls })
 		w.way.Down()
-		w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+		w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 		w.ann.Says(w.private, "are you there?")
 		w.way.Up(t)
 		w.connected()
@@ -48,8 +48,8 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 		w.pace.Fresh = w.options.Pace().Fresh
 		w.run().connected()
 		w.way.Freeze()
-		s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
-		if quiet := time.Since(s.LastSuccess); s.Condition != channel.Silent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
+		s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+		if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
 			t.Errorf("after %s: %+v", quiet, s)
 		}
 		w.ann.Says(w.private, "are you there?")
@@ -79,7 +79,7 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 				w.way.Fail("whoami", c.fault)
 			}
 			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 || c.token != "" && strings.Contains(s.Reason, c.token) {
 				t.Errorf("%s: %d tries: %s", name, s.Attempts, s.Reason)
 			}
@@ -99,7 +99,7 @@ func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.
 		w.ann.Says(w.private, "one")
 		w.is("one")
 		w.bot.Logout()
-		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		w.ann.Says(w.private, "two")
 		w.bot.Login()
 		w.mu.Lock()
@@ -199,7 +199,7 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 		w.run()
 		w.connected()
 		matrixtest.Until(t, "what the timeline has", func() bool { return len(w.taken()) > 0 })
-		if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("%s: the channel is %+v", fault.Name, s)
 		}
 		w.ann.Says(w.private, "after")
@@ -232,7 +232,7 @@ func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
 			bob.Says(group, "three")
 			w.ann.Says(w.private, "elsewhere")
 			w.is("one, elsewhere")
-			if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
+			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
 				t.Errorf("the channel is %+v", s)
 			}
 			after(w)
@@ -269,7 +269,7 @@ func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 	matrixtest.Until(t, "a try", func() bool { return len(w.way.Calls("join")) > 0 })
 	w.ann.Says(w.private, "elsewhere")
 	matrixtest.Until(t, "the other room", func() bool { return strings.Contains(w.texts(), "elsewhere") })
-	if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the channel is %+v", s)
 	}
 	w.again()

@@ -64,7 +64,7 @@ func (r *receiver) whole(ctx context.Context, room string, t timeline, at positi
 		case from == "":
 			return events, nil
 		case len(events) >= mostMissed || pages >= mostPages:
-			r.link.Trouble(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
+			r.link.ReportError(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
 			return events, nil
 		}
 		p, err := r.page(ctx, room, from, to, "{"+eventTypes+"}", r.hear)
@@ -174,7 +174,7 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 // it says that nothing is taken there.
 func (c *connection) unfound(ctx context.Context, to chat.Room, err error) error {
 	err = c.failure(ctx, to, err)
-	if errors.Is(err, chat.ErrGone) || mailroom.AsFailure(err).Class != mailroom.Permanent {
+	if errors.Is(err, chat.ErrGone) || mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
 		return err
 	}
 	return chat.ErrNoHistory

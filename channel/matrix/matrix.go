@@ -73,9 +73,9 @@ func (o *Options) fill() {
 
 // Pace is how this platform is kept going: each poll is answered in time, or the
 // connection is not what it seems.
-func (o Options) Pace() channel.Pace {
+func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.Pace{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
 }
 
 // Bot is who a token belongs to.
@@ -85,17 +85,17 @@ type Bot struct {
 	Name   string `json:"-"` // for people
 }
 
-// Dial implements [chat.Dial].
-func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial implements [chat.Dialer].
+func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	o.fill()
 	c, err := newClient(o)
 	if err != nil {
-		return nil, chat.Traits{}, err
+		return nil, chat.Capabilities{}, err
 	}
 	bot, err := c.who(ctx)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Traits{}, trouble(err)
+		return nil, chat.Capabilities{}, trouble(err)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{
@@ -139,7 +139,7 @@ type connection struct {
 	client  *client
 	bot     Bot
 	names   names
-	link    *channel.Link
+	link    *channel.Host
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
@@ -150,8 +150,8 @@ type connection struct {
 	order  []string          // the keys of topics, the oldest first
 }
 
-func (c *connection) traits() chat.Traits {
-	return chat.Traits{
+func (c *connection) traits() chat.Capabilities {
+	return chat.Capabilities{
 		Platform: Kind, Bot: c.bot.ID, Name: c.bot.Name, Sign: "!",
 		Most: Most, Units: units, Edits: true, Types: true,
 		Gap: c.options.Gap, EditGap: c.options.EditGap,
@@ -159,8 +159,8 @@ func (c *connection) traits() chat.Traits {
 	}
 }
 
-// Tend implements [chat.Platform]. There is nothing to be done.
-func (c *connection) Tend(context.Context) error { return nil }
+// Maintain implements [chat.Platform]. There is nothing to be done.
+func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
@@ -183,7 +183,7 @@ func (c *connection) within(ctx context.Context) (context.Context, func()) {
 func (c *connection) hear(ctx context.Context, r request, out any, within time.Duration) error {
 	err := c.client.call(ctx, r, out, within)
 	if err == nil {
-		c.link.Heard()
+		c.link.Received()
 	}
 	return err
 }
@@ -223,7 +223,7 @@ func fatal(err error) bool {
 }
 
 func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: afterOf(err), Err: err}
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

@@ -162,7 +162,7 @@ func (r *receiver) known(ctx context.Context) error {
 		r.link.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.at.Room, "event", r.at.Event)
 		r.at = position{}
 	case err != nil && ctx.Err() == nil && ofRoom(err):
-		r.link.Trouble(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
+		r.link.ReportError(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
 		return nil // one room keeps no others: the poll that follows tells whether it answers
 	}
 	return err

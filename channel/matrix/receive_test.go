@@ -55,22 +55,22 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 
 		said := func(topic string, e chat.Event) chat.Event {
 			if e.Kind == "" {
-				e.Kind = chat.Said
+				e.Kind = chat.EventMessage
 			}
-			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.Deleted
+			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.EventDeleted
 			return e
 		}
 		w.got(
 			said("", chat.Event{Text: "héllo 👋"}),
-			said("", chat.Event{Kind: chat.Edited, Of: first, Text: "hello"}),
-			said("", chat.Event{Kind: chat.Deleted, Of: first}),
+			said("", chat.Event{Kind: chat.EventEdited, Of: first, Text: "hello"}),
+			said("", chat.Event{Kind: chat.EventDeleted, Of: first}),
 			said("", chat.Event{Text: "* Ann waves"}),
 			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: notes}}}),
 			said("", chat.Event{Files: []chat.File{{Name: "p.jpg", Size: -1, URI: notes}}}),
 			said("", chat.Event{Text: "a thread"}),
 			said(root, chat.Event{Text: "in it"}),
-			said(root, chat.Event{Kind: chat.Edited, Of: inThread, Text: "in it still"}),
-			said(root, chat.Event{Kind: chat.Deleted, Of: inThread}),
+			said(root, chat.Event{Kind: chat.EventEdited, Of: inThread, Text: "in it still"}),
+			said(root, chat.Event{Kind: chat.EventDeleted, Of: inThread}),
 			said(root, chat.Event{Text: "as older programs do"}),
 			said("", chat.Event{Text: "the end"}),
 		)
@@ -100,7 +100,7 @@ func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
 		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
 
 		said := func(text string, addressed bool) chat.Event {
-			return chat.Event{Kind: chat.Said, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
+			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
 		}
 		ann := said("who is there?", false)
 		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
@@ -162,7 +162,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 				t.Errorf("the file has %q, %v", content, err)
 			}
 		}
-		if _, err := all[2].Files[0].Open(t.Context()); class(err) != mailroom.Permanent {
+		if _, err := all[2].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent {
 			t.Errorf("a file that is not there: %v", err)
 		}
 		if len(all[3].Files)+len(all[4].Files) != 0 {
@@ -260,7 +260,7 @@ func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
 		open := bob.Make(map[string]any{"preset": "public_chat"})
 		bob.Says(open, "before too")
 		w.refuses(func(e chat.Event) error {
-			if e.Kind == chat.Invited && e.User.ID == bob.ID {
+			if e.Kind == chat.EventInvited && e.User.ID == bob.ID {
 				return e.Accept(t.Context())
 			}
 			return nil
@@ -279,7 +279,7 @@ func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
 		}
 		var invited []chat.Event
 		for _, e := range w.taken() {
-			if e.Kind == chat.Invited {
+			if e.Kind == chat.EventInvited {
 				invited = append(invited, e)
 			}
 		}
@@ -297,7 +297,7 @@ func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
 		room := bob.Room(true, w.bot)
 		matrixtest.Until(t, "the invitation", func() bool { return len(w.taken()) == 1 })
 		e := w.taken()[0]
-		if e.Kind != chat.Invited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
+		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
 			t.Errorf("the invitation is %+v", e)
 		}
 		bob.Does("ban", room, w.bot)
@@ -341,7 +341,7 @@ func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
 	w.ann.Says(w.private, "two")
 	w.is("one, two")
 	w.way.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	h.SetBack(w.private, 1)
 	w.way.Up(t)
 	w.connected()
@@ -374,7 +374,7 @@ func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 		w.run().connected()
 		began := w.runner.State().LastSuccess
 		s := w.untilState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began).Milliseconds() > 1500 })
-		if s.Condition != channel.Connected || s.Adapter != 1 {
+		if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("the state is %+v", s)
 		}
 	})
@@ -390,7 +390,7 @@ func TestARoomWithEncryptionIsSaidToBeOne(t *testing.T) {
 		}
 		matrixtest.Until(t, "both", func() bool { return len(w.taken()) == 2 })
 		e := w.taken()
-		if e[0].Kind != chat.Unreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
+		if e[0].Kind != chat.EventUnreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
 			t.Errorf("taken was %+v", e)
 		}
 	})

@@ -84,7 +84,7 @@ func (r *receiver) invite(room string, raw json.RawMessage) (chat.Event, bool) {
 	}
 	m := e.member()
 	return chat.Event{
-		Kind: chat.Invited, Key: "invite:" + room, Room: chat.Room{Chat: room, Group: !m.Direct}, User: people{}.user(e.Sender),
+		Kind: chat.EventInvited, Key: "invite:" + room, Room: chat.Room{Chat: room, Group: !m.Direct}, User: people{}.user(e.Sender),
 		Accept: func(ctx context.Context) error { return r.accept(ctx, room) },
 	}, m.Membership == invited
 }
@@ -110,7 +110,7 @@ func (r *receiver) accept(ctx context.Context, room string) error {
 func (r *receiver) join(ctx context.Context, room string) error {
 	err := r.hear(ctx, request{what: "go into a room", method: http.MethodPost, path: []string{"rooms", room, "join"}, in: struct{}{}}, nil, callTime)
 	if refusedHere(err) {
-		r.link.Trouble(err)
+		r.link.ReportError(err)
 		return nil
 	}
 	return err

@@ -98,8 +98,8 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	}, nil, callTime))
 }
 
-// Tapped implements [chat.Platform]. There are no buttons.
-func (c *connection) Tapped(context.Context, chat.Event, string) error { return nil }
+// AckButton implements [chat.Platform]. There are no buttons.
+func (c *connection) AckButton(context.Context, chat.Event, string) error { return nil }
 
 // failure gives an error of a call that writes to a room its class.
 func (c *connection) failure(ctx context.Context, to chat.Room, err error) error {

@@ -166,7 +166,7 @@ func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
 		w.bot.Joins(muted)
 		w.ann.Sets(muted, "m.room.power_levels", map[string]any{"events_default": 50, "users": map[string]any{w.ann.ID: 100}})
 		matrixtest.Until(t, "the bot mute", func() bool { return send(muted) != nil })
-		if err := send(muted); class(err) != mailroom.Permanent {
+		if err := send(muted); class(err) != mailroom.ClassPermanent {
 			t.Errorf("a room where the bot may not speak: %v", err)
 		}
 		w.ann.Does("kick", w.private, w.bot)
@@ -200,7 +200,7 @@ func TestALimitIsOfAllRoomsAndObeyed(t *testing.T) {
 		before := len(w.way.Calls("send")) + len(w.way.Calls("typing"))
 		err := call()
 		f := mailroom.AsFailure(err)
-		if f.Class != mailroom.Outage || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
+		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(w.way.Calls("send")) + len(w.way.Calls("typing")) - before; n != 1 {
@@ -221,7 +221,7 @@ func class(err error) mailroom.Class {
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
 		return unknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
 		return gone
 	}
 	return mailroom.AsFailure(err).Class
@@ -236,16 +236,16 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		fault matrixtest.Fault
 		want  mailroom.Class
 	}{
-		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Words: "no"}, mailroom.Permanent},
-		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Words: "too large"}, mailroom.Permanent},
-		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Words: "no power"}, mailroom.Permanent}, // the bot is in the room
-		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Words: "wait"}, mailroom.Outage},
-		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "who?"}, mailroom.Outage}, // the channel ends, and the message waits for a token
-		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "not here"}, mailroom.Outage},
-		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "slow", After: 5}, mailroom.Outage},
+		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Words: "no"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Words: "too large"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Words: "no power"}, mailroom.ClassPermanent}, // the bot is in the room
+		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Words: "wait"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "who?"}, mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
+		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "not here"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "slow", After: 5}, mailroom.ClassUnavailable},
 		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "oh"}, unknown},
 		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
-		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
 		{matrixtest.Fault{Raw: "what?"}, unknown},
 		{matrixtest.Fault{Raw: "{}"}, unknown},
 		{matrixtest.Fault{Half: true}, unknown},
@@ -265,7 +265,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	}
 	w.way.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
 	w.way.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); class(err) != mailroom.Outage {
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); class(err) != mailroom.ClassUnavailable {
 		t.Errorf("a refusal whose reason is not to be had is %s: %v", class(err), err)
 	}
 }
@@ -280,7 +280,7 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
 	}
-	if class(err) != mailroom.Outage {
+	if class(err) != mailroom.ClassUnavailable {
 		t.Errorf("a connection that is refused is %s: %v", class(err), err)
 	}
 }

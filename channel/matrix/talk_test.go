@@ -48,9 +48,9 @@ func talks(t *testing.T, url string, agent mailroom.AgentFunc) *talk {
 		Token: func() (string, error) { return w.bot.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
-			Agent: "codex", Talk: chat.Talk{Admins: []string{w.ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
+			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{w.ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -100,7 +100,7 @@ func (w *talk) said(who *matrixtest.Person, room, words string) (found string) {
 // asks is an agent that asks whether it may, and says what it may.
 func asks(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err

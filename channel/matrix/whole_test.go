@@ -54,8 +54,8 @@ func platform(t *testing.T, url string, n int64, through func(addr string) strin
 	}
 	return &channeltest.Platform{
 		Kind:    matrix.Kind,
-		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{ann.ID}}}, o.Dial),
-		Pace: channel.Pace{
+		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{ann.ID}}}, o.Dial),
+		Pace: channel.ReconnectPolicy{
 			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 3 * time.Second, Connect: 2 * time.Second, Close: time.Second,
 		},
 		Say: func(id, text string) {

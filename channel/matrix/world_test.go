@@ -44,7 +44,7 @@ type alone struct {
 	bot, ann *matrixtest.Person
 	private  string
 	options  matrix.Options
-	pace     channel.Pace
+	pace     channel.ReconnectPolicy
 	runner   *channel.Runner
 	logs     *logs
 
@@ -54,7 +54,7 @@ type alone struct {
 	position string // of the last one
 	refuse   func(e chat.Event) error
 	platform chat.Platform
-	traits   chat.Traits
+	traits   chat.Capabilities
 	token    string
 }
 
@@ -76,7 +76,7 @@ func newAloneAs(t *testing.T, url, more string) *alone {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.pace = channel.Pace{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -86,7 +86,7 @@ func (w *alone) run() *alone {
 	l := ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
 		Name: "mx", Kind: matrix.Kind, Ledger: l, Pace: w.pace, Log: log,
-		Connect: func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {
 				return nil, err
@@ -185,7 +185,7 @@ func (w *alone) is(want string) {
 // connected waits until the channel is, and returns its platform.
 func (w *alone) connected() chat.Platform {
 	w.t.Helper()
-	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.Connected })
+	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.platform
@@ -203,7 +203,7 @@ func (w *alone) untilState(what string, good func(channel.State) bool) channel.S
 func (w *alone) again() chat.Platform {
 	w.t.Helper()
 	before := w.runner.State().Adapter
-	w.runner.Changed()
+	w.runner.ConfigChanged()
 	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter > before })
 	return w.connected()
 }

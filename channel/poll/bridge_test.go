@@ -37,7 +37,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 		t.Errorf("acknowledged %v, which goes back", seen.Acks)
 	}
 	w.until("the channel says so", func() bool { s := w.runner.State(); return s.Unhandled == 0 && s.Cursor == "a-2" })
-	if s := w.runner.State(); s.Condition != channel.Connected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
+	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
 		t.Errorf("the state is %+v", s)
 	}
 	w.platform.Until(t, "a heartbeat", func(s polltest.Seen) bool { return len(s.Beats) > 0 })
@@ -138,7 +138,7 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 			return errors.Join(s.Stream(ctx, "so far\n"), errors.New("no"))
 		}, "so far\n(codex exit=-1)"},
 		"an outage": {func(context.Context, mailroom.Session) error {
-			return &mailroom.Failure{Class: mailroom.Outage, Err: errors.New("no")}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: errors.New("no")}
 		}, "(codex exit=-1)"},
 		"exit code":   {exits(`{"exit_code":3,"duration_ms":5}`), "(codex exit=3)"},
 		"no model":    {exits(`{"exit_code":1,"class":"unavailable","stderr":"key sk-1 in /srv/x","duration_ms":5}`), "(codex failed: its model, or another service that it needs, is not available or limits it; try again later)\n(codex exit=1)"},
@@ -166,7 +166,7 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 // exits is a program that ended so.
 func exits(body string) says {
 	return func(ctx context.Context, s mailroom.Session) error {
-		step := mailroom.Step{Entries: []mailroom.Note{{Kind: "x.exec.exited", Body: []byte(body)}}, Record: true}
+		step := mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.exec.exited", Body: []byte(body)}}, NoProgress: true}
 		return errors.Join(s.Append(ctx, step), errors.New("the command failed"))
 	}
 }
@@ -228,7 +228,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 
 func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
 	w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error {
-		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.Question, Prompt: "Which one?"})
+		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which one?"})
 		if err != nil {
 			return err
 		}
@@ -250,7 +250,7 @@ func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
 
 func TestAnApprovalSaysHowToDecide(t *testing.T) {
 	w := newWorld(t, says(func(ctx context.Context, s mailroom.Session) error {
-		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm", Arguments: []byte(`{"path":"x"}`)})
+		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "q", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm", Arguments: []byte(`{"path":"x"}`)})
 		return err
 	}))
 	w.options.Command = "mailroom --data d"

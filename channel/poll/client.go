@@ -203,7 +203,7 @@ func (c *client) call(ctx context.Context, what, method, path string, body any, 
 		return answer, nil
 	}
 	return nil, &mailroom.Failure{
-		Class: mailroom.Outage, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
+		Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(res.Header.Get("Retry-After"), time.Now()),
 		Err: &refusal{what: what, status: res.StatusCode, quote: c.quote(answer)},
 	}
 }

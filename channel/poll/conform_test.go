@@ -36,7 +36,7 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 	down := false
 	return &channeltest.Platform{
 		Kind: poll.Kind, Connect: bridge.Connect, History: true,
-		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 500 * time.Millisecond},
+		Pace: channel.ReconnectPolicy{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 500 * time.Millisecond},
 		Say:  func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
 			for _, r := range p.Seen().Replies {

@@ -63,7 +63,7 @@ func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom
 		c.link.Sent()
 		return nil
 	}
-	if _, refused := errors.AsType[*refusal](err); refused && mailroom.AsFailure(err).Class == mailroom.Permanent {
+	if _, refused := errors.AsType[*refusal](err); refused && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
 		return c.link.Refused(ctx, s, KindRefused, c.options.Patience, err)
 	}
 	return err
@@ -79,15 +79,15 @@ func sendFailure(err error) error {
 	if e, ok := errors.AsType[*refusal](err); ok {
 		switch {
 		case e.forGood():
-			return &mailroom.Failure{Class: mailroom.Permanent, RetryAfter: after, Err: e}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, RetryAfter: after, Err: e}
 		case !e.unsure():
-			return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: e}
+			return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: e}
 		}
 	}
 	if _, ok := errors.AsType[*unsent](err); ok {
-		return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err})
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err})
 }
 
 // compose says what is to be sent where, or why nothing is.
@@ -133,5 +133,5 @@ func note(ctx context.Context, s mailroom.Session, kind, why string) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)
 	}
-	return s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: kind, Body: body}}, Record: true})
+	return s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: kind, Body: body}}, NoProgress: true})
 }

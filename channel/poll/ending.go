@@ -24,7 +24,7 @@ type ending struct {
 
 // text is what the person reads in place of a reply.
 func (e ending) text() string {
-	if e.status == mailroom.Completed {
+	if e.status == mailroom.StatusCompleted {
 		return fmt.Sprintf("(%s returned empty output)", e.agent)
 	}
 	var lines []string
@@ -46,8 +46,8 @@ func (e ending) text() string {
 const lastEntries = 100
 
 // readEnding reads how a run ended from its row and its last entries.
-func readEnding(ctx context.Context, l *channel.Link, run *mailroom.Run) (ending, error) {
-	e := ending{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.Cancelled}
+func readEnding(ctx context.Context, l *channel.Host, run *mailroom.Run) (ending, error) {
+	e := ending{agent: run.Agent, status: run.Status, exit: -1, stopped: run.Status == mailroom.StatusCancelled}
 	var entries []mailroom.Entry
 	err := l.View(ctx, func(r mailroom.Reader) (err error) {
 		entries, err = r.Entries(mailroom.EntryQuery{
@@ -78,7 +78,7 @@ func (e *ending) add(entry mailroom.Entry) error {
 		if err := entry.Decode(&m); err != nil {
 			return err
 		}
-		if m.Role == mailroom.Assistant && m.Partial {
+		if m.Role == mailroom.RoleAssistant && m.Partial {
 			e.said = m.Text
 		}
 		return nil
@@ -103,13 +103,13 @@ func (e *ending) add(entry mailroom.Entry) error {
 // the program wrote stays there: it may name keys and paths of the machine.
 func reason(c mailroom.Class) string {
 	switch c {
-	case mailroom.Outage:
+	case mailroom.ClassUnavailable:
 		return "its model, or another service that it needs, is not available or limits it; try again later"
-	case mailroom.Permanent:
+	case mailroom.ClassPermanent:
 		return "it cannot do this as it is set up, for example without being signed in; the same message will fail again"
-	case mailroom.Transient:
+	case mailroom.ClassTransient:
 		return "its program ended with an error; it may work the next time"
-	case mailroom.Crashed:
+	case mailroom.ClassCrashed:
 		return "the server that runs it ended several times while it worked"
 	}
 	return ""

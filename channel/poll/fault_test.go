@@ -45,14 +45,14 @@ func troubles() []trouble {
 		{name: "nothing fails"},
 		{name: "look: 500, 503", when: fails(polltest.Activity, status(500, 503)...)},
 		{name: "look: 401, and the channel is resumed", when: fails(polltest.Activity, status(401)...), then: func(w *world) {
-			w.until("it has failed for good", func() bool { return w.runner.State().Condition == channel.Failed })
+			w.until("it has failed for good", func() bool { return w.runner.State().Condition == channel.ConditionFailed })
 			w.runner.Resume()
 		}},
 		{name: "look: 401, as in a deployment", then: func(w *world) {
-			w.until("it is connected", func() bool { return w.runner.State().Condition == channel.Connected })
+			w.until("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 			w.platform.Fail(polltest.Activity, status(401)...)
 			w.until("it was refused", func() bool { return strings.Contains(w.runner.State().LastError, "401") })
-			if s := w.runner.State(); s.Condition == channel.Failed {
+			if s := w.runner.State(); s.Condition == channel.ConditionFailed {
 				w.t.Errorf("one 401 is the end: %+v", s)
 			}
 		}},
@@ -181,7 +181,7 @@ func (w *world) dead() int {
 	w.t.Helper()
 	n := 0
 	err := w.store.View(w.t.Context(), func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Failed}})
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusFailed}})
 		n = counts.Sum()
 		return err
 	})

@@ -51,8 +51,8 @@ func (r *receiver) handled(ctx context.Context) (map[pending]bool, error) {
 		}
 	}
 	for _, id := range dead {
-		if err := r.link.Again(ctx, id); err != nil && ctx.Err() == nil {
-			r.link.Trouble(err)
+		if err := r.link.Retry(ctx, id); err != nil && ctx.Err() == nil {
+			r.link.ReportError(err)
 		}
 	}
 	return done, nil
@@ -120,7 +120,7 @@ func over(children []*mailroom.Run, agent string, now time.Time) (all bool, agai
 		case c.Agent != agent || !c.Delivery():
 		case !c.Status.Finished():
 			all = false
-		case c.Status == mailroom.Failed && (c.Error == nil || c.Error.Class != mailroom.Permanent):
+		case c.Status == mailroom.StatusFailed && (c.Error == nil || c.Error.Class != mailroom.ClassPermanent):
 			all = false
 			if lived := c.FinishedAt.Sub(c.CreatedAt); now.Sub(c.FinishedAt) >= min(max(lived, firstRevival), lastRevival) {
 				again = append(again, c.ID)

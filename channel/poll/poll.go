@@ -116,10 +116,10 @@ func (o *Options) fill() {
 // it has failed, because a look costs the platform no more than one that succeeds. An
 // answer proves that the platform can be heard for as long as a look that was missed
 // takes, and one that takes as long as it may.
-func (o Options) Pace() channel.Pace {
+func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.Pace{
-		First: FirstPause, Most: LastPause, Probe: LastPause, Polled: true, Patience: o.Patience,
+	return channel.ReconnectPolicy{
+		First: FirstPause, Most: LastPause, Probe: LastPause, Polled: true, SilenceTimeout: o.Patience,
 		Fresh: 2*o.Interval + o.Timeout + 5*time.Second,
 	}
 }
@@ -131,14 +131,14 @@ const (
 )
 
 // Connect is [channel.Connect].
-func (b *Bridge) Connect(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+func (b *Bridge) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 	return &connection{b, l}, nil
 }
 
 // connection is a Bridge with the link of one adapter.
 type connection struct {
 	*Bridge
-	link *channel.Link
+	link *channel.Host
 }
 
 var _ channel.Adapter = (*connection)(nil)
@@ -222,7 +222,7 @@ func (r *receiver) look(ctx context.Context) (more bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	r.link.Heard()
+	r.link.Received()
 	before := r.at.Since
 	for _, raw := range rows {
 		if err := r.row(ctx, raw); err != nil {
@@ -240,7 +240,7 @@ func (r *receiver) look(ctx context.Context) (more bool, err error) {
 	case full && !moved && r.limit < mostRows: // none of them has an id to go on from
 		r.limit = mostRows
 	case full && !moved:
-		r.link.Trouble(fmt.Errorf("the platform lists %d rows of which none has an activity_id, and what is behind them cannot be read", len(rows)))
+		r.link.ReportError(fmt.Errorf("the platform lists %d rows of which none has an activity_id, and what is behind them cannot be read", len(rows)))
 		full = false
 	case moved:
 		r.limit = min(pageRows, 2*r.limit)
@@ -255,7 +255,7 @@ func (r *receiver) hold(ctx context.Context) error {
 	if e, ok := errors.AsType[*refusal](err); err != nil && !(ok && e.status == http.StatusGone) {
 		return err
 	}
-	r.link.Heard()
+	r.link.Received()
 	r.show()
 	return nil
 }
@@ -283,22 +283,22 @@ func (r *receiver) row(ctx context.Context, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.link.Take(ctx, channel.Arrival{
+	_, err = r.link.Submit(ctx, channel.Inbound{
 		Chat: in.chat(), Key: in.key(), Parts: in.parts, Sender: in.sender(),
-		Agent: r.options.Agent, Metadata: in.labels(), Once: true,
+		Agent: r.options.Agent, Metadata: in.labels(), NoRetry: true,
 		Cursor: channel.Cursor{Identity: r.options.Workspace, Position: encoded},
 	})
 	switch mailroom.CodeOf(err) {
 	case "":
 		r.at, r.saved = next, next.Since
 		return nil
-	case mailroom.Conflict:
+	case mailroom.CodeConflict:
 		// It was taken before, when its content or the agent was another: what
 		// was done then stands.
 		log.Warn("a message was taken before with other content, which stands", "activity", in.id, "error", err)
 		r.at = next
 		return r.save(ctx)
-	case mailroom.Invalid, mailroom.TooLarge, mailroom.NotFound:
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound:
 		log.Error("a message cannot be taken and is passed over", "activity", in.id, "error", err)
 		r.at.Since = in.id
 		return r.save(ctx)
@@ -324,7 +324,7 @@ func (r *receiver) show() {
 	if len(r.at.Rows) >= r.options.ReadAhead {
 		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.at.Rows))
 	}
-	r.link.Show(channel.Progress{Cursor: r.at.Since, Unhandled: len(r.at.Rows), Held: held})
+	r.link.ReportProgress(channel.Progress{Cursor: r.at.Since, Unhandled: len(r.at.Rows), Held: held})
 }
 
 // acknowledge tells the platform what is handled, if that is news. That it cannot
@@ -346,21 +346,21 @@ func (r *receiver) acknowledge(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil {
 		r.ackPause = min(max(firstAckPause, 2*r.ackPause), lastAckPause)
 		r.ackNext = now.Add(max(r.ackPause, mailroom.AsFailure(err).RetryAfter))
-		r.link.Trouble(err)
+		r.link.ReportError(err)
 		return nil
 	}
 	r.acked, r.ackPause = max(r.acked, r.at.Done), 0
 	return nil
 }
 
-// Tend implements [channel.Adapter]: it sends heartbeats. They prove nothing, and one
+// Maintain implements [channel.Adapter]: it sends heartbeats. They prove nothing, and one
 // that fails ends nothing.
-func (c *connection) Tend(ctx context.Context) error {
+func (c *connection) Maintain(ctx context.Context) error {
 	turn := time.NewTicker(c.options.Beat)
 	defer turn.Stop()
 	for {
 		if err := c.beat(ctx); err != nil && ctx.Err() == nil {
-			c.link.Trouble(err)
+			c.link.ReportError(err)
 		}
 		select {
 		case <-turn.C:
@@ -373,7 +373,7 @@ func (c *connection) Tend(ctx context.Context) error {
 func (c *connection) beat(ctx context.Context) error {
 	out := beat{Workspace: c.options.Workspace, Uptime: int64(time.Since(c.options.Started) / time.Second)}
 	err := c.link.View(ctx, func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.Running}})
+		counts, err := r.Count(mailroom.CountQuery{Agent: c.options.Agent, Statuses: []mailroom.Status{mailroom.StatusRunning}})
 		out.ActiveTasks = counts.Sum()
 		return err
 	})

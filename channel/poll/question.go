@@ -15,7 +15,7 @@ const maxShown = 2000
 // question is what a person reads of a ticket; "" for one that nobody decides.
 func (b *Bridge) question(d channel.Delivery) string {
 	k := d.Ticket
-	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
+	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
 	lines := []string{fmt.Sprintf("(%s asks) %s", d.Run.Agent, display.Text(display.Cut(strings.TrimSpace(k.Prompt), maxShown)))}
@@ -23,9 +23,9 @@ func (b *Bridge) question(d channel.Delivery) string {
 		lines = append(lines, display.Text(strings.TrimSpace(display.Cut(k.Action, maxShown)+" "+display.Cut(string(k.Arguments), maxShown))))
 	}
 	switch {
-	case k.Kind == mailroom.Question && d.Origin.Metadata[labelKind] == kindCanvas:
+	case k.Kind == mailroom.TicketInput && d.Origin.Metadata[labelKind] == kindCanvas:
 		lines = append(lines, "Your next message is the answer.")
-	case k.Kind == mailroom.Question:
+	case k.Kind == mailroom.TicketInput:
 		lines = append(lines, fmt.Sprintf("To answer, where the bridge runs: %s answer %s TEXT", b.options.Command, k.ID))
 	default:
 		lines = append(lines, "To allow it, where the bridge runs: "+b.options.Command+" approve "+k.ID,

@@ -66,7 +66,7 @@ func (w *world) start() *world {
 	})
 	w.runner = channel.New(channel.Options{
 		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
-		Pace: channel.Pace{First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Polled: true, Patience: w.options.Pace().Patience, Fresh: w.options.Pace().Fresh},
+		Pace: channel.ReconnectPolicy{First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Polled: true, SilenceTimeout: w.options.Pace().SilenceTimeout, Fresh: w.options.Pace().Fresh},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},

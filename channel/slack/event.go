@@ -121,7 +121,7 @@ func (c *connection) said(m message) (e chat.Event, ok bool) {
 	if m.User == "" || m.Bot != "" || m.User == c.bot.ID || m.User == slackbot || !timeForm.MatchString(m.TS) {
 		return e, false // two bots would never end
 	}
-	e = chat.Event{Kind: chat.Said, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
+	e = chat.Event{Kind: chat.EventMessage, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
 	e.Addressed = !e.Room.Group || m.Parent == c.bot.ID || slices.Contains(mentions(m.Text), c.bot.ID)
 	e.Text = m.words()
 	return e, e.Text != "" || len(e.Files) > 0
@@ -164,14 +164,14 @@ func (c *connection) changed(m message) (e chat.Event, ok bool) {
 	if now.Edited != nil {
 		at = now.Edited.TS
 	}
-	e.Kind, e.Of, e.Key = chat.Edited, e.Key, "edit:"+e.Key+":"+at
+	e.Kind, e.Of, e.Key = chat.EventEdited, e.Key, "edit:"+e.Key+":"+at
 	return e, true
 }
 
 func (c *connection) deleted(channel string, was message, ts string) chat.Event {
 	was.Channel, was.TS = channel, ts
 	of := id(channel, ts)
-	return chat.Event{Kind: chat.Deleted, Key: "delete:" + of, Of: of, Room: c.room(was), User: chat.User{ID: was.User}}
+	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, Of: of, Room: c.room(was), User: chat.User{ID: was.User}}
 }
 
 // room is where a message is. What is said in a channel and begins no thread yet does
@@ -224,7 +224,7 @@ func readTap(payload json.RawMessage) (e chat.Event, ok bool, err error) {
 	}
 	act := p.Actions[0]
 	e = chat.Event{
-		Kind: chat.Tapped, Key: fmt.Sprintf("tap:%s:%s:%s", id(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
+		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", id(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
 		Room: chat.Room{Chat: at.Channel, Group: !private(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
 		Of: id(at.Channel, at.TS), Data: act.Value,
 	}

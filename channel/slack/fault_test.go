@@ -16,7 +16,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	ann := sl.Person("Ann")
 	ann.Says(ann.Private(), "while you were away")
 	w := newAlone(t, sl).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -34,7 +34,7 @@ func TestASocketThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	w := newAlone(t, sl).run()
 	w.connected()
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	ann.Says(ann.Private(), "are you there?")
 	sl.Up(t)
 	w.connected()
@@ -52,8 +52,8 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	w.pace.Fresh = w.options.Pace().Fresh
 	w.run().connected()
 	sl.Freeze()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
-	if s.Condition != channel.Silent || !strings.Contains(s.Reason, "nothing was heard") {
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	if s.Condition != channel.ConditionSilent || !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("it is %+v", s)
 	}
 	ann.Says(ann.Private(), "are you there?")
@@ -77,7 +77,7 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 			w := newAlone(t, slacktest.New(t))
 			w.tokens = [2]string{c.bot, c.app}
 			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -95,7 +95,7 @@ func TestTokensOfTwoAppsAreFoundOut(t *testing.T) {
 	sl := slacktest.New(t)
 	sl.OfAnotherApp("A0OTHER")
 	w := newAlone(t, sl).run()
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "A0OTHER") || !strings.Contains(s.Reason, slacktest.AppID) {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -107,7 +107,7 @@ func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
 	sl := slacktest.New(t)
 	sl.Deny("chat:write")
 	w := newAlone(t, sl).run()
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "missing_scope (it needs chat:write)") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -158,7 +158,7 @@ func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 			ann.Says(ann.Private(), "before")
 			w.wait(1)
 			sl.Disconnect(reason)
-			s := w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+			s := w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 			if !strings.Contains(s.LastError, want) || s.Reconnects != 1 {
 				t.Errorf("the state is %+v", s)
 			}
@@ -191,7 +191,7 @@ func TestTheNextSocketIsThereBeforeTheOldOneCloses(t *testing.T) {
 			}
 			ann.Says(ann.Private(), "after")
 			w.wait(61)
-			if s := w.runner.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.Connected || s.LastError != "" {
+			if s := w.runner.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.ConditionConnected || s.LastError != "" {
 				t.Errorf("the state is %+v", s)
 			}
 		})
@@ -211,7 +211,7 @@ func TestWithoutANextSocketTheOldOneIsUsedToItsEnd(t *testing.T) {
 	ann.Says(ann.Private(), "still here")
 	w.wait(1)
 	sl.CloseOldest()
-	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	ann.Says(ann.Private(), "and here")
 	w.wait(2)
 }
@@ -222,7 +222,7 @@ func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
 	w := newAlone(t, sl).run()
 	w.connected()
 	sl.Disconnect("link_disabled")
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "socket mode is turned off") {
 		t.Errorf("the reason is %q", s.Reason)
 	}

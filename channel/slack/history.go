@@ -298,7 +298,7 @@ func (in *receiving) leavePast() {
 func (in *receiving) untold(ctx context.Context, at string, err error) {
 	switch {
 	case refusedAs(err, ofScope):
-		in.once.Do(func() { in.link.Trouble(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
+		in.once.Do(func() { in.link.ReportError(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
 		delete(in.places.left, at)
 		return
 	case refusedAs(err, ofToken):
@@ -344,7 +344,7 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 		}
 	}
 	if cursor != "" && thread == "" {
-		c.link.Trouble(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
+		c.link.ReportError(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
 	}
 	slices.SortFunc(said, func(a, b message) int {
 		if before(a.TS, b.TS) {

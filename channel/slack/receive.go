@@ -177,7 +177,7 @@ func (in *receiving) arrival(ctx context.Context, a arrival) error {
 func (in *receiving) envelope(ctx context.Context, a arrival) error {
 	switch {
 	case errors.Is(a.odd, errRate):
-		in.link.Trouble(a.odd)
+		in.link.ReportError(a.odd)
 	case a.odd != nil: // it would not be understood the next time
 		in.link.Log().Warn("an envelope is not understood and left out", "envelope", a.ID, "error", in.client.quote([]byte(a.odd.Error())))
 	case a.event && in.pass(a.message):
@@ -200,11 +200,11 @@ func (in *receiving) one(ctx context.Context, m message, until time.Time) error 
 	if !ok {
 		return nil
 	}
-	if e.Kind == chat.Said {
+	if e.Kind == chat.EventMessage {
 		in.places.saw(m, e, in.bot.ID)
 	}
 	e.Text = in.legible(ctx, e.Text, until)
-	if e.Kind != chat.Deleted {
+	if e.Kind != chat.EventDeleted {
 		e.User.Name = in.name(ctx, e.User.ID, until)
 	}
 	e.Position = in.places.String()

@@ -44,7 +44,7 @@ func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
 		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
 	} {
 		e := w.wait(6)[i]
-		if e.Kind != chat.Said || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
+		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
 			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
 		}
@@ -128,7 +128,7 @@ func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
 	for i, want := range map[int]struct {
 		kind chat.EventKind
 		text string
-	}{1: {chat.Edited, "@mailroom won"}, 2: {chat.Edited, "@mailroom one again"}, 4: {chat.Deleted, ""}} {
+	}{1: {chat.EventEdited, "@mailroom won"}, 2: {chat.EventEdited, "@mailroom one again"}, 4: {chat.EventDeleted, ""}} {
 		if e := got[i]; e.Kind != want.kind || e.Of != first || e.Text != want.text || e.Room != room {
 			t.Errorf("event %d is %+v, want %+v", i, e, want)
 		}
@@ -136,7 +136,7 @@ func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
 	if got[1].Key == got[2].Key {
 		t.Errorf("two changes have the key %s", got[1].Key)
 	}
-	if e := got[6]; e.Kind != chat.Deleted || e.Of != got[5].Key || e.Room != got[5].Room {
+	if e := got[6]; e.Kind != chat.EventDeleted || e.Of != got[5].Key || e.Room != got[5].Room {
 		t.Errorf("what was deleted is %+v", e)
 	}
 }
@@ -200,14 +200,14 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 		t.Errorf("the file has %q, %v", content, err)
 	}
 	sl.Deny("files:read")
-	if _, err := f.Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "302 Found") {
+	if _, err := f.Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
 		t.Errorf("a file that may not be read: %v", err)
 	}
 	others := got[1].Files
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
 		t.Fatalf("the other files are %+v", others)
 	}
-	if _, err := others[0].Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "not at Slack") {
+	if _, err := others[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not at Slack") {
 		t.Errorf("the token went elsewhere: %v", err)
 	}
 }
@@ -275,7 +275,7 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 	root := ann.Says(dev, mention+" two")
 	w.wait(2)
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	for i := range 250 { // more than a page
 		ann.Says(ann.Private(), fmt.Sprint("p", i))
 	}
@@ -299,7 +299,7 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 	// Nothing of it comes again.
 	before := len(w.taken())
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition != channel.Connected })
+	w.untilState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	sl.Up(t)
 	ann.Says(ann.Private(), "the end")
 	w.wait(257)
@@ -378,7 +378,7 @@ func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
 		t.Errorf("taken was %q", w.texts())
 	}
 	s := w.untilState("trouble", func(s channel.State) bool { return s.LastError != "" })
-	if !strings.Contains(s.LastError, "missing_scope (it needs im:history)") || s.Condition != channel.Connected || s.Adapter != 1 {
+	if !strings.Contains(s.LastError, "missing_scope (it needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 	until(t, "what is not there any more left out", func() bool {
@@ -429,10 +429,10 @@ func TestWhoTappedIsToldAlone(t *testing.T) {
 	_, at, _ := strings.Cut(id, ":")
 	ann.Taps(dev, at, "No")
 	tap := w.wait(2)[1]
-	if tap.Kind != chat.Tapped || tap.Of != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
+	if tap.Kind != chat.EventButton || tap.Of != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
 		t.Errorf("the tap is %+v, want it in %+v", tap, room)
 	}
-	if err := p.Tapped(t.Context(), tap, "Denied by <Ann>."); err != nil {
+	if err := p.AckButton(t.Context(), tap, "Denied by <Ann>."); err != nil {
 		t.Fatal(err)
 	}
 	if told := dev.Told(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
@@ -447,7 +447,7 @@ func TestPongsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 	w.connected()
 	began := w.runner.State().LastSuccess
 	s := w.untilState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
-	if s.Condition != channel.Connected || s.Adapter != 1 {
+	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 }

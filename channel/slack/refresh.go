@@ -66,7 +66,7 @@ func (in *receiving) disconnect(ctx context.Context, a arrival) error {
 	in.link.Log().Info("Slack asks for another socket", "reason", a.Reason)
 	in.renew.dialing = true
 	in.goes(func() {
-		s, err := in.client.dial(ctx, in.link.Heard)
+		s, err := in.client.dial(ctx, in.link.Received)
 		select {
 		case in.renew.dialed <- dialed{s, err}:
 		case <-ctx.Done():
@@ -96,7 +96,7 @@ func (in *receiving) lost(a arrival) error {
 func (in *receiving) renewed(ctx context.Context, d dialed) error {
 	in.renew.dialing = false
 	if d.err != nil {
-		in.link.Trouble(fmt.Errorf("open the next socket: %w", d.err))
+		in.link.ReportError(fmt.Errorf("open the next socket: %w", d.err))
 		if in.renew.lost != nil || refusedAs(d.err, ofToken, ofScope) {
 			return trouble(d.err)
 		}

@@ -19,7 +19,7 @@ func documented() map[mailroom.Class]string {
 	return map[mailroom.Class]string{
 		gone: `channel_not_found is_archived is_inactive not_in_channel thread_not_found user_not_found user_not_visible
 			| cannot_dm_bot user_disabled users_not_found`,
-		mailroom.Permanent: `access_denied app_access_restricted as_user_not_supported attachment_payload_limit_exceeded block_mismatch
+		mailroom.ClassPermanent: `access_denied app_access_restricted as_user_not_supported attachment_payload_limit_exceeded block_mismatch
 			blocked_file_type bot_not_found bots_not_found cannot_reply_to_message cant_broadcast_message cant_update_message
 			canvas_disabled_file_team canvas_disabled_user_team canvas_globally_disabled channel_is_limited_access deprecated_endpoint
 			draft_already_deleted draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found
@@ -38,7 +38,7 @@ func documented() map[mailroom.Class]string {
 			slack_connect_lists_sharing_blocked streaming_state_conflict team_not_found template_not_visible
 			too_many_attachments too_many_contact_cards too_many_users unable_to_share_files user_not_in_channel
 			| team_access_not_granted a_word_that_slack_invents_tomorrow`,
-		mailroom.Outage: `account_inactive forbidden_team invalid_auth missing_args missing_scope not_allowed_token_type not_authed
+		mailroom.ClassUnavailable: `account_inactive forbidden_team invalid_auth missing_args missing_scope not_allowed_token_type not_authed
 			token_expired token_revoked two_factor_setup_required
 			ratelimited rate_limited message_limit_exceeded
 			accesslimited external_channel_migrating org_login_required request_timeout team_added_to_org unknown_method
@@ -84,7 +84,7 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 				t.Errorf("a history answered %s says %t, %v", word, found, err)
 			}
 			sl.Fail("chat.postEphemeral", fault)
-			if err := p.Tapped(t.Context(), chat.Event{Room: private(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
+			if err := p.AckButton(t.Context(), chat.Event{Room: private(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
 				t.Errorf("an answer to a tap that is answered %s is no error", word)
 			}
 		}
@@ -92,7 +92,7 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 	if len(seen) < 110 {
 		t.Errorf("%d errors are listed: the reference names more", len(seen))
 	}
-	if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the channel is %+v", s)
 	}
 	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "after"}, "k2"); err != nil {
@@ -118,7 +118,7 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 		if got := w.wait(1); got[0].Text != "to a bot that may" {
 			t.Errorf("%s: taken was %+v", word, got)
 		}
-		if s := w.runner.State(); s.Condition != channel.Connected || s.Adapter != 1 {
+		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("%s: the channel is %+v", word, s)
 		}
 	}

@@ -74,7 +74,7 @@ func (c *connection) Edit(ctx context.Context, _ chat.Room, of string, m chat.Me
 func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.Message) (string, bool, error) {
 	if slices.Contains(c.bot.Lacks, readsMetadata) {
 		c.once.Do(func() {
-			c.link.Trouble(errors.New("whether a message was sent is not known without the scope " + readsMetadata))
+			c.link.ReportError(errors.New("whether a message was sent is not known without the scope " + readsMetadata))
 		})
 		return "", false, chat.ErrNoHistory
 	}
@@ -86,7 +86,7 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 		case no && e.is("thread_not_found", "message_not_found"): // what began it is deleted, and all of it
 			return "", false, nil
 		case no && e.of(ofScope, ofRoom):
-			c.once.Do(func() { c.link.Trouble(fmt.Errorf("whether a message was sent is not known: %w", err)) })
+			c.once.Do(func() { c.link.ReportError(fmt.Errorf("whether a message was sent is not known: %w", err)) })
 			return "", false, chat.ErrNoHistory
 		case err != nil:
 			return "", false, c.failed(ctx, err)
@@ -106,9 +106,9 @@ func (c *connection) Find(ctx context.Context, at chat.Room, key string, _ chat.
 // Typing implements [chat.Platform]. There is no sign of it.
 func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
-// Tapped implements [chat.Platform]: it says so to who has pressed the button, and to
+// AckButton implements [chat.Platform]: it says so to who has pressed the button, and to
 // nobody else.
-func (c *connection) Tapped(ctx context.Context, tap chat.Event, words string) error {
+func (c *connection) AckButton(ctx context.Context, tap chat.Event, words string) error {
 	in := values("channel", tap.Room.Chat, "user", tap.User.ID, "thread_ts", tap.Room.Topic, "text", escape(words))
 	return c.write(ctx, call{what: "answer who pressed a button", method: "chat.postEphemeral", in: in})
 }

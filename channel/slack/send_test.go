@@ -26,7 +26,7 @@ func class(err error) mailroom.Class {
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
 		return unknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
 		return gone
 	}
 	return mailroom.AsFailure(err).Class
@@ -63,10 +63,10 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	dev.Remove(m.TS)
-	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); class(err) != mailroom.Permanent {
+	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of what is not there: %v", err)
 	}
-	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); class(err) != mailroom.Permanent {
+	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of what is no message: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
 		before := len(sl.Calls(name))
 		err := c.call()
 		f := mailroom.AsFailure(err)
-		if f.Class != mailroom.Outage || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) || errors.Is(err, chat.ErrEverywhere) != c.all {
+		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) || errors.Is(err, chat.ErrEverywhere) != c.all {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(sl.Calls(name)) - before; n != 1 {
@@ -187,20 +187,20 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{says("not_in_channel"), gone},
 		{says("user_disabled"), gone},
 		{says("cannot_dm_bot"), gone},
-		{says("msg_too_long"), mailroom.Permanent},
-		{says("invalid_blocks"), mailroom.Permanent},
-		{says("restricted_action"), mailroom.Permanent},
-		{says("messages_tab_disabled"), mailroom.Permanent},
-		{slacktest.Fault{Error: "ratelimited", RetryAfter: 5}, mailroom.Outage},
-		{says("rate_limited"), mailroom.Outage},
-		{says("message_limit_exceeded"), mailroom.Outage},
-		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.Outage},
+		{says("msg_too_long"), mailroom.ClassPermanent},
+		{says("invalid_blocks"), mailroom.ClassPermanent},
+		{says("restricted_action"), mailroom.ClassPermanent},
+		{says("messages_tab_disabled"), mailroom.ClassPermanent},
+		{slacktest.Fault{Error: "ratelimited", RetryAfter: 5}, mailroom.ClassUnavailable},
+		{says("rate_limited"), mailroom.ClassUnavailable},
+		{says("message_limit_exceeded"), mailroom.ClassUnavailable},
+		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},
 		{says("internal_error"), unknown},
 		{says("fatal_error"), unknown},
 		{says("service_unavailable"), unknown},
 		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, unknown},
-		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
-		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.Outage},
+		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
+		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable},
 		{slacktest.Fault{Raw: "what?"}, unknown},
 		{slacktest.Fault{Raw: `{}`}, unknown},
 		{slacktest.Fault{Raw: `{"ok":true}`}, unknown},
@@ -223,7 +223,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); class(err) != gone {
 		t.Errorf("a channel that is not there is %s: %v", class(err), err)
 	}
-	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); class(err) != mailroom.Permanent {
+	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); class(err) != mailroom.ClassPermanent {
 		t.Errorf("a button that carries too much is %s: %v", class(err), err)
 	}
 	sl.Down()
@@ -231,7 +231,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
 	}
-	if class(err) != mailroom.Outage {
+	if class(err) != mailroom.ClassUnavailable {
 		t.Errorf("a connection that is refused is %s: %v", class(err), err)
 	}
 }
@@ -249,10 +249,10 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 		w := newAlone(t, sl).run()
 		p := w.connected()
 		happen(sl)
-		if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != mailroom.Outage {
+		if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != mailroom.ClassUnavailable {
 			t.Errorf("%s is %s: %v", word, class(err), err)
 		}
-		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
 			t.Errorf("the reason is %q", s.Reason)
 		}

@@ -75,9 +75,9 @@ func (o *Options) fill() {
 
 // Pace is how this platform is kept going: the socket is asked three times while an
 // answer is fresh.
-func (o Options) Pace() channel.Pace {
+func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.Pace{Fresh: o.Fresh, Connect: 2 * callTime}
+	return channel.ReconnectPolicy{Fresh: o.Fresh, Connect: 2 * callTime}
 }
 
 // Bot is who a token belongs to.
@@ -141,20 +141,20 @@ func Ask(ctx context.Context, o Options) (Bot, error) {
 	return bot, s.close()
 }
 
-// Dial implements [chat.Dial].
-func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial implements [chat.Dialer].
+func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	o.fill()
 	c, err := newClient(o)
 	if err != nil {
-		return nil, chat.Traits{}, err
+		return nil, chat.Capabilities{}, err
 	}
-	bot, s, err := c.open(ctx, l.Heard)
+	bot, s, err := c.open(ctx, l.Received)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Traits{}, trouble(err)
+		return nil, chat.Capabilities{}, trouble(err)
 	}
 	if s.others > 0 {
-		l.Trouble(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.others+1))
+		l.ReportError(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.others+1))
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{options: o, client: c, socket: s, bot: bot, link: l, life: life, end: end, people: newPeople()}
@@ -225,7 +225,7 @@ type connection struct {
 	options Options
 	client  *client
 	bot     Bot
-	link    *channel.Link
+	link    *channel.Host
 	life    context.Context // ends with Close, or with an error that is the end of it
 	end     context.CancelCauseFunc
 	people  *people
@@ -236,8 +236,8 @@ type connection struct {
 	socket *socket // over which envelopes come
 }
 
-func (c *connection) traits() chat.Traits {
-	return chat.Traits{
+func (c *connection) traits() chat.Capabilities {
+	return chat.Capabilities{
 		Platform: Kind, Bot: c.bot.identity(), Name: c.bot.Name,
 		Most: Most, Units: units, Edits: true, Buttons: true, Sign: "!",
 		Gap: c.options.Gap, EditGap: c.options.EditGap,
@@ -245,9 +245,9 @@ func (c *connection) traits() chat.Traits {
 	}
 }
 
-// Tend implements [chat.Platform]: it asks the socket whether it is there. Why one
+// Maintain implements [chat.Platform]: it asks the socket whether it is there. Why one
 // ends, who receives from it knows better.
-func (c *connection) Tend(ctx context.Context) error {
+func (c *connection) Maintain(ctx context.Context) error {
 	ctx, done := c.within(ctx)
 	defer done()
 	for {

@@ -38,9 +38,9 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
-			Agent: "codex", Talk: chat.Talk{Admins: []string{ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: previews,
+			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: previews,
 		}, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -67,7 +67,7 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 		until(t, "everything delivered", func() bool {
 			left := 1
 			err := l.View(ctx, func(r mailroom.Reader) (err error) {
-				counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}})
+				counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 				left = counts.Sum()
 				return err
 			})
@@ -79,7 +79,7 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 // asks is an agent that asks whether it may, and says what it may.
 func asks(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err

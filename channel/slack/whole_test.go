@@ -38,8 +38,8 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 	said, down, hangs := map[string]bool{}, false, false
 	return &channeltest.Platform{
 		Kind:    slack.Kind,
-		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{ann.ID}}}, o.Dial),
-		Pace: channel.Pace{
+		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{ann.ID}}}, o.Dial),
+		Pace: channel.ReconnectPolicy{
 			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2 * time.Second, Connect: time.Second, Close: 2 * time.Second,
 		},
 		Say: func(id, text string) {

@@ -25,7 +25,7 @@ type alone struct {
 	t       *testing.T
 	sl      *slacktest.Platform
 	options slack.Options
-	pace    channel.Pace
+	pace    channel.ReconnectPolicy
 	runner  *channel.Runner
 	logs    *logs
 
@@ -35,7 +35,7 @@ type alone struct {
 	refuse   error // of take
 	position string
 	platform chat.Platform
-	traits   chat.Traits
+	traits   chat.Capabilities
 	tokens   [2]string // of the bot and of the app
 	crash    func()    // ends the runner; nothing is taken from then on
 }
@@ -45,7 +45,7 @@ func newAlone(t *testing.T, sl *slacktest.Platform) *alone {
 	t.Helper()
 	w := &alone{t: t, sl: sl, logs: &logs{}, tokens: [2]string{slacktest.Token, slacktest.AppToken}}
 	w.options = slack.Options{API: sl.URL, Token: w.token(0), AppToken: w.token(1), Fresh: time.Second}
-	w.pace = channel.Pace{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -63,7 +63,7 @@ func (w *alone) run() *alone {
 	l := ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
 		Name: "sl", Kind: slack.Kind, Ledger: l, Pace: w.pace, Log: log,
-		Connect: func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {
 				return nil, err
@@ -183,7 +183,7 @@ func (w *alone) texts() string {
 // connected waits until the channel is, and returns its platform.
 func (w *alone) connected() chat.Platform {
 	w.t.Helper()
-	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.Connected })
+	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.platform

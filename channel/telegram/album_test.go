@@ -18,7 +18,7 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	release := tg.HoldFiles()
-	talksTo(t, tg, chat.Options{Agent: "codex", Talk: chat.Talk{Anybody: true}, Files: nowhere{}}, func(ctx context.Context, s mailroom.Session) error {
+	talksTo(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{Anybody: true}, Files: nowhere{}}, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err

@@ -17,7 +17,7 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	ann := tg.Person("Ann")
 	ann.Says(ann.Private(), "while you were away")
 	w := newAlone(t, tg).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued && s.Attempts >= 2 })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -38,7 +38,7 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	polls := len(tg.Calls("getUpdates"))
 	tg.Until(t, "a poll that waits", func() bool { return len(tg.Calls("getUpdates")) > polls })
 	tg.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	ann.Says(ann.Private(), "are you there?")
 	tg.Up(t)
 	w.connected()
@@ -53,8 +53,8 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	w.pace.Fresh = w.options.Pace().Fresh
 	w.run().connected()
 	tg.Freeze()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.Connected })
-	if quiet := time.Since(s.LastSuccess); s.Condition != channel.Silent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
+	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("after %s: %+v", quiet, s)
 	}
 	ann.Says(ann.Private(), "are you there?")
@@ -75,7 +75,7 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 			w := newAlone(t, telegramtest.New(t))
 			w.token = c.token
 			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "@BotFather") || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -91,7 +91,7 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 		w := newAlone(t, tg).run()
 		w.connected()
 		tg.Revoke(telegramtest.Token, true)
-		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.Failed })
+		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	})
 }
 
@@ -106,8 +106,8 @@ func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 	w.mu.Lock()
 	w.token = other
 	w.mu.Unlock()
-	w.runner.Changed()
-	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.Connected })
+	w.runner.ConfigChanged()
+	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	if w.mu.Lock(); w.traits.Bot != was || was != "700100200" {
 		t.Errorf("the bot was %q and is %q", was, w.traits.Bot)
 	}
@@ -122,7 +122,7 @@ func TestAnotherWhoPollsIsNamedAndWaitedFor(t *testing.T) {
 	tg.Fail("getUpdates", conflict)
 	began := time.Now()
 	w.run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.Queued })
+	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	if !strings.Contains(s.Reason, "somebody else receives this bot's messages") || !strings.Contains(s.Reason, "only one bot instance") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -146,7 +146,7 @@ func TestAWebhookIsDeleted(t *testing.T) {
 	}
 	tg.SetWebhook("https://elsewhere.example.org/hook")
 	w.untilState("queued", func(s channel.State) bool {
-		return s.Condition == channel.Queued && strings.Contains(strings.ToLower(s.Reason), "webhook")
+		return s.Condition == channel.ConditionQueued && strings.Contains(strings.ToLower(s.Reason), "webhook")
 	})
 	w.connected()
 }

@@ -31,13 +31,13 @@ func (c *connection) fetch(ctx context.Context, id string) (io.ReadCloser, error
 	}
 	err := c.client.call(ctx, "ask for a file", "getFile", map[string]any{"file_id": id}, &where, callTime)
 	if e, ok := errors.AsType[*refused](err); ok && e.code == http.StatusBadRequest {
-		return nil, &mailroom.Failure{Class: mailroom.Permanent, Err: err} // too large, or not there any more
+		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} // too large, or not there any more
 	}
 	if err != nil {
 		return nil, outage(err)
 	}
 	if where.Path == "" || strings.HasPrefix(where.Path, "/") || where.Size > mostFile {
-		return nil, &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("the file of %d bytes is not handed out: up to %d bytes are, and none by a server in local mode", where.Size, mostFile)}
+		return nil, &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("the file of %d bytes is not handed out: up to %d bytes are, and none by a server in local mode", where.Size, mostFile)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	escaped := (&url.URL{Path: where.Path}).EscapedPath()

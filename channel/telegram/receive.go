@@ -24,7 +24,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 		if err != nil {
 			return trouble(err, c.options.Poll)
 		}
-		c.link.Heard()
+		c.link.Received()
 		offset = 0
 		for _, raw := range updates {
 			id, err := c.take(ctx, raw, take)
@@ -32,7 +32,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 				return err
 			}
 			offset = id + 1 // of the last one, which need not have the highest
-			c.link.Heard()
+			c.link.Received()
 		}
 		// A server that answers at once with nothing must not be asked at once again.
 		if pause := min(wait/4, time.Second) - time.Since(asked); len(updates) == 0 && pause > 0 {

@@ -52,7 +52,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	inTopic.Topic = fmt.Sprint(topic)
 	said := func(e chat.Event) chat.Event {
 		if e.Kind == "" {
-			e.Kind = chat.Said
+			e.Kind = chat.EventMessage
 		}
 		if e.Room.Chat == "" {
 			e.Room = inGroup
@@ -62,7 +62,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	}
 	want := []chat.Event{
 		said(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
-		said(chat.Event{Room: inPrivate, Kind: chat.Edited, Of: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
+		said(chat.Event{Room: inPrivate, Kind: chat.EventEdited, Of: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
 		said(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
 		said(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
 		said(chat.Event{Text: "just talking"}),
@@ -73,7 +73,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		said(chat.Event{Text: "mail@mailroom_bot is no name"}),
 		said(chat.Event{Text: "yes", Addressed: true}),
 		said(chat.Event{Room: inTopic, Text: "in a topic"}),
-		said(chat.Event{Kind: chat.Tapped, Of: sent, Data: "yes:1", Addressed: true}),
+		said(chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Addressed: true}),
 	}
 	got := w.taken()
 	opened := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore())
@@ -108,7 +108,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
 		t.Errorf("the file has %q, %v", content, err)
 	}
-	if _, err := w.taken()[1].Files[0].Open(t.Context()); class(err) != mailroom.Permanent || !strings.Contains(err.Error(), "too big") {
+	if _, err := w.taken()[1].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
@@ -125,14 +125,14 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	}
 	tap := ann.Taps(ann.Private(), number(id), "Yes")
 	until(t, "the tap", func() bool { return len(w.taken()) == 1 })
-	if err := p.Tapped(t.Context(), w.taken()[0], strings.Repeat("é", 300)); err != nil {
+	if err := p.AckButton(t.Context(), w.taken()[0], strings.Repeat("é", 300)); err != nil {
 		t.Fatal(err)
 	}
 	if words, times := tap.Answer(tg); times != 1 || len([]rune(words)) != 200 {
 		t.Errorf("who tapped is told %q, %d times", words, times)
 	}
 	tap.Expire(tg)
-	if err := p.Tapped(t.Context(), w.taken()[0], "late"); err != nil {
+	if err := p.AckButton(t.Context(), w.taken()[0], "late"); err != nil {
 		t.Errorf("an answer that comes too late fails: %v", err)
 	}
 }
@@ -312,7 +312,7 @@ func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 	w.connected()
 	began := w.runner.State().LastSuccess
 	s := w.untilState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 1500*time.Millisecond })
-	if s.Condition != channel.Connected || s.Adapter != 1 {
+	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 	for _, c := range tg.Calls("getUpdates")[1:] {

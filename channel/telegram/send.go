@@ -65,9 +65,9 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	return failure(c.client.call(ctx, "show that it is typing", "sendChatAction", in, nil, callTime))
 }
 
-// Tapped implements [chat.Platform]. Nobody waits any more for an answer that comes
+// AckButton implements [chat.Platform]. Nobody waits any more for an answer that comes
 // too late.
-func (c *connection) Tapped(ctx context.Context, tap chat.Event, words string) error {
+func (c *connection) AckButton(ctx context.Context, tap chat.Event, words string) error {
 	in := map[string]any{"callback_query_id": strings.TrimPrefix(tap.Key, "tap:"), "text": shortened(words, mostAnswer)}
 	err := c.client.call(ctx, "answer who pressed a button", "answerCallbackQuery", in, nil, callTime)
 	if e, ok := errors.AsType[*refused](err); ok && e.says("query is too old") {
@@ -207,10 +207,10 @@ func (e *refused) gone() bool {
 }
 
 func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: afterOf(err), Err: err}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: afterOf(err), Err: err}
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }
 
 // number is an id as the platform writes it. What is none is refused there.
 func number(id string) any {

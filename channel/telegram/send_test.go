@@ -66,7 +66,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Errorf("a reply to what is not there: %v", err)
 	}
 	group.Delete(number(id))
-	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); class(err) != mailroom.Permanent || errors.Is(err, chat.ErrGone) {
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
 		t.Errorf("an edit of what is not there: %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
 		before := len(tg.Calls(name))
 		err := call()
 		f := mailroom.AsFailure(err)
-		if f.Class != mailroom.Outage || f.RetryAfter < 39*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) {
+		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 39*time.Second || f.RetryAfter > 41*time.Second || errors.Is(err, mailroom.ErrUnknown) {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
 		if n := len(tg.Calls(name)) - before; n != 1 {
@@ -133,7 +133,7 @@ func class(err error) mailroom.Class {
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
 		return unknown
-	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.Permanent:
+	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
 		return gone
 	}
 	return mailroom.AsFailure(err).Class
@@ -159,16 +159,16 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{says(403, "Forbidden: the group chat was deleted"), gone},
 		{says(400, "Bad Request: chat not found"), gone},
 		{says(400, "Bad Request: message thread not found"), gone},
-		{says(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.Permanent},
-		{says(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.Permanent},
-		{says(400, "Bad Request: TOPIC_CLOSED"), mailroom.Permanent},
-		{says(400, "Bad Request: message is too long"), mailroom.Permanent},
-		{says(413, "Request Entity Too Large"), mailroom.Permanent},
-		{says(401, "Unauthorized"), mailroom.Outage}, // the channel ends, and the message waits for a token
-		{says(429, "Too Many Requests: retry after 5"), mailroom.Outage},
+		{says(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent},
+		{says(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent},
+		{says(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent},
+		{says(400, "Bad Request: message is too long"), mailroom.ClassPermanent},
+		{says(413, "Request Entity Too Large"), mailroom.ClassPermanent},
+		{says(401, "Unauthorized"), mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
+		{says(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
 		{says(500, "Internal Server Error"), unknown},
 		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
-		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.Outage}, // whoever said so has sent nothing on
+		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
 		{telegramtest.Fault{Raw: "what?"}, unknown},
 		{telegramtest.Fault{Half: true}, unknown},
 		{telegramtest.Fault{Lose: true}, unknown},
@@ -188,7 +188,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
 		t.Errorf("a chat that is not there is %s: %v", class(err), err)
 	}
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.Permanent {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.ClassPermanent {
 		t.Errorf("a button that carries too much is %s: %v", class(err), err)
 	}
 }
@@ -204,7 +204,7 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	}
-	if class(err) != mailroom.Outage {
+	if class(err) != mailroom.ClassUnavailable {
 		t.Errorf("a connection that is refused is %s: %v", class(err), err)
 	}
 	// A listener that takes connections and closes them may have got what was sent.

@@ -27,8 +27,8 @@ import (
 // an admin, until the test ends.
 func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
 	t.Helper()
-	talk := chat.Talk{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
-	talksTo(t, tg, chat.Options{Agent: "codex", Talk: talk, Previews: true}, agent)
+	talk := chat.AccessPolicy{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
+	talksTo(t, tg, chat.Options{Agent: "codex", Access: talk, Previews: true}, agent)
 }
 
 // nowhere keeps files by forgetting them.
@@ -55,7 +55,7 @@ func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agen
 		Commands: []telegram.Command{{Name: "stop", Words: "stop it"}},
 	}
 	runner := channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.Pace{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(options, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
@@ -82,7 +82,7 @@ func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agen
 // asks is an agent that asks whether it may, and says what it may.
 func asks(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err

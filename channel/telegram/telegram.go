@@ -87,9 +87,9 @@ func (o *Options) fill() {
 
 // Pace is how this platform is kept going: each poll is answered in time, or the
 // connection is not what it seems.
-func (o Options) Pace() channel.Pace {
+func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.Pace{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
 }
 
 // Bot is who a token belongs to.
@@ -111,17 +111,17 @@ func Ask(ctx context.Context, o Options) (Bot, error) {
 	return bot, trouble(err, o.Poll)
 }
 
-// Dial implements [chat.Dial].
-func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial implements [chat.Dialer].
+func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	o.fill()
 	c, err := newClient(o)
 	if err != nil {
-		return nil, chat.Traits{}, err
+		return nil, chat.Capabilities{}, err
 	}
 	bot, err := c.open(ctx, l)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Traits{}, trouble(err, o.Poll)
+		return nil, chat.Capabilities{}, trouble(err, o.Poll)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{
@@ -131,7 +131,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat
 }
 
 // open asks who the bot is, and makes sure that it can be polled.
-func (c *client) open(ctx context.Context, l *channel.Link) (Bot, error) {
+func (c *client) open(ctx context.Context, l *channel.Host) (Bot, error) {
 	bot, err := c.who(ctx)
 	if err != nil {
 		return bot, err
@@ -163,7 +163,7 @@ type connection struct {
 	options Options
 	client  *client
 	bot     Bot
-	link    *channel.Link
+	link    *channel.Host
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 
@@ -175,8 +175,8 @@ type connection struct {
 	flooded flooded           // the last chat for which the platform asked for patience
 }
 
-func (c *connection) traits() chat.Traits {
-	return chat.Traits{
+func (c *connection) traits() chat.Capabilities {
+	return chat.Capabilities{
 		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
 		Most: Most, Units: units, Edits: true, Buttons: true, Types: true,
 		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: gapOfAll, PerMinute: perMinute,
@@ -184,8 +184,8 @@ func (c *connection) traits() chat.Traits {
 	}
 }
 
-// Tend implements [chat.Platform]: it sets the menu once.
-func (c *connection) Tend(ctx context.Context) error {
+// Maintain implements [chat.Platform]: it sets the menu once.
+func (c *connection) Maintain(ctx context.Context) error {
 	if c.options.Commands == nil {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (c *connection) Tend(ctx context.Context) error {
 	defer done()
 	in := map[string]any{"commands": c.options.Commands}
 	if err := c.client.call(ctx, "set the menu of commands", "setMyCommands", in, nil, callTime); err != nil && ctx.Err() == nil {
-		c.link.Trouble(err)
+		c.link.ReportError(err)
 	}
 	return nil
 }
@@ -229,7 +229,7 @@ func trouble(err error, poll time.Duration) error {
 		return channel.Fatal(fmt.Errorf("the bot's token is refused (%d %s): get the present one from @BotFather", e.code, e.words))
 	case e.code == 409:
 		// Its poll lives on for as long as it was to wait.
-		return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: poll + min(poll, otherPoll), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPoll), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
 	}
 	return outage(err)
 }

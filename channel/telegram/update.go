@@ -100,7 +100,7 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 			return e, false
 		}
 		return chat.Event{
-			Kind: chat.Tapped, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.user(), Addressed: true,
+			Kind: chat.EventButton, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.user(), Addressed: true,
 			// An InaccessibleMessage has a chat, an id and the date 0 (Bot API, "InaccessibleMessage").
 			Unplaced: q.Message.Date == 0 && q.Message.Chat.Type != "private",
 			Of:       messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
@@ -111,7 +111,7 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 		return e, ok
 	case u.Edited != nil:
 		e, ok = u.Edited.said(bot)
-		e.Kind, e.Of, e.Position = chat.Edited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
+		e.Kind, e.Of, e.Position = chat.EventEdited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
 		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.Of, u.Edited.Edited, u.ID) // two edits may be of one second
 		return e, ok
 	}
@@ -123,7 +123,7 @@ func (m *message) said(bot Bot) (e chat.Event, ok bool) {
 	if m.Chat.Type == "channel" || m.Posted || m.From == nil && m.As == nil {
 		return e, false
 	}
-	e = chat.Event{Kind: chat.Said, Room: m.room(), Files: m.files()}
+	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files()}
 	if m.As != nil {
 		// Who speaks for a group has the same sender everywhere.
 		e.User = chat.User{ID: strconv.FormatInt(m.As.ID, 10), Name: m.As.Title}

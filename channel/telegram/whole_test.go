@@ -38,8 +38,8 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 	said, down, hangs := map[string]bool{}, false, false
 	return &channeltest.Platform{
 		Kind:    telegram.Kind,
-		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
-		Pace: channel.Pace{
+		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
+		Pace: channel.ReconnectPolicy{
 			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
 		},
 		Say: func(id, text string) {

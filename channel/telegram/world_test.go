@@ -24,7 +24,7 @@ type alone struct {
 	t       *testing.T
 	tg      *telegramtest.Platform
 	options telegram.Options
-	pace    channel.Pace
+	pace    channel.ReconnectPolicy
 	ledger  *ledger.Ledger
 	runner  *channel.Runner
 	logs    *logs
@@ -34,7 +34,7 @@ type alone struct {
 	events   []chat.Event
 	refuse   error // of take
 	platform chat.Platform
-	traits   chat.Traits
+	traits   chat.Capabilities
 	token    string
 }
 
@@ -47,7 +47,7 @@ func newAlone(t *testing.T, tg *telegramtest.Platform) *alone {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.pace = channel.Pace{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -57,7 +57,7 @@ func (w *alone) run() *alone {
 	w.ledger = ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Pace: w.pace, Log: log,
-		Connect: func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {
 				return nil, err
@@ -133,7 +133,7 @@ func (w *alone) texts() string {
 // connected waits until the channel is, and returns its platform.
 func (w *alone) connected() chat.Platform {
 	w.t.Helper()
-	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.Connected })
+	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.platform

@@ -83,7 +83,7 @@ func TestASecondServerLeavesTheClaimsOfAnotherAlone(t *testing.T) {
 	defer open()
 	first.agent.does(work)
 	first.start()
-	first.run("x-a", mailroom.Running)
+	first.run("x-a", mailroom.StatusRunning)
 	first.stop()
 	second := on(t, first.folder)
 	second.start()
@@ -110,7 +110,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 		{
 			when: "between the claim and the submit", attempts: 1,
 			break_: func(w *world) {
-				w.broken = func(string) error { return mailroom.Errorf(mailroom.Unavailable, "it ends here") }
+				w.broken = func(string) error { return mailroom.Errorf(mailroom.CodeUnavailable, "it ends here") }
 			},
 			until: func(w *world) { w.is("x-a", issues.InProgress) },
 			mend: func(w *world) {
@@ -135,7 +135,7 @@ func TestAServerThatEndsAnywhereGoesOn(t *testing.T) {
 				})
 			},
 			until: func(w *world) {
-				w.run("x-a", mailroom.Completed)
+				w.run("x-a", mailroom.StatusCompleted)
 				w.until("the delivery fails", func() bool { return w.count("out:issue:x-a", mailroom.KindRescheduled) > 0 })
 			},
 			mend: func(w *world) { w.move(w.folder.File()+".away", w.folder.File()) },
@@ -215,7 +215,7 @@ func TestWhatIsSaidAtTheEndAndTheEndAreOneWrite(t *testing.T) {
 		return s.Stream(ctx, "done")
 	})
 	w.start()
-	run := w.run("x-a", mailroom.Completed)
+	run := w.run("x-a", mailroom.StatusCompleted)
 	w.stop()
 	w.move(away, w.folder.File())
 	w.deliver(channel.Delivery{Run: run, Text: "done"}) // which is alone now
@@ -232,9 +232,9 @@ func (w *world) deliver(d channel.Delivery) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var link *channel.Link
+	var link *channel.Host
 	ctx, cancel := context.WithCancel(w.t.Context())
-	r := channel.New(channel.Options{Name: "issue", Kind: tracker.Kind, Ledger: w.ledger, Connect: func(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+	r := channel.New(channel.Options{Name: "issue", Kind: tracker.Kind, Ledger: w.ledger, Connect: func(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 		link = l
 		cancel()
 		return nil, errors.New("that is all")
@@ -252,12 +252,12 @@ func TestATrackerThatCannotBeReadIsAChannelInTrouble(t *testing.T) {
 	w.start()
 	w.until("it says so", func() bool {
 		s := w.runner.State()
-		return s.Condition == channel.Queued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
+		return s.Condition == channel.ConditionQueued && strings.Contains(s.Reason, "there is no tracker in "+w.folder.Path()) && strings.Contains(s.Reason, "bd init")
 	})
 	w.move(away, w.folder.Path())
 	w.create("x-a")
 	w.is("x-a", issues.Closed)
-	w.until("it is connected", func() bool { return w.runner.State().Condition == channel.Connected })
+	w.until("it is connected", func() bool { return w.runner.State().Condition == channel.ConditionConnected })
 }
 
 func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
@@ -312,11 +312,11 @@ func TestAThreadThatIsSomebodyElsesBlocksItsIssue(t *testing.T) {
 	w.options.Interval = time.Hour // it is started to have a ledger
 	w.start()
 	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{
-		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []mailroom.Draft{{Parts: mailroom.Text("mine")}}, Sender: "bob",
+		Thread: "issue:x-a", Agent: "codex", SetAgent: true, Owner: "bob", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("mine")}}, Sender: "bob",
 	}); err != nil {
 		t.Fatal(err)
 	}
-	w.run("x-a", mailroom.Completed)
+	w.run("x-a", mailroom.StatusCompleted)
 	w.stop()
 	w.create("x-a")
 	w.options.Interval = 5 * time.Millisecond

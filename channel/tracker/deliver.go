@@ -25,7 +25,7 @@ func Thread(name, issue string) string { return channel.ThreadID(name, issue) }
 // Deliver takes a delivery: what was said or asked becomes a comment,
 // and what has ended is concluded with it, in one write. It does nothing that the
 // file says already, so it can be repeated.
-func (w *Watch) Deliver(ctx context.Context, l *channel.Link, d channel.Delivery, s mailroom.Session) error {
+func (w *Watch) Deliver(ctx context.Context, l *channel.Host, d channel.Delivery, s mailroom.Session) error {
 	server, err := w.server(ctx, l)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (w *Watch) Deliver(ctx context.Context, l *channel.Link, d channel.Delivery
 	w.nudge() // there may be room for the next one
 	switch {
 	case err != nil:
-		return &mailroom.Failure{Class: mailroom.Outage, Err: fmt.Errorf("write to the tracker: %w", err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, Err: fmt.Errorf("write to the tracker: %w", err)}
 	case !found:
 		l.Log().Info("what a run said is written to no issue, which is not there", "run", d.Run.ID)
 		return note(ctx, s, "the tracker has no such issue, or has it no more")
@@ -73,5 +73,5 @@ func note(ctx context.Context, s mailroom.Session, why string) error {
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", KindUnsent, err)
 	}
-	return s.Append(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: KindUnsent, Body: body}}, Record: true})
+	return s.Append(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: KindUnsent, Body: body}}, NoProgress: true})
 }

@@ -17,7 +17,7 @@ import (
 // receiver is one time of watching: from a start to the first thing that fails.
 type receiver struct {
 	*Watch
-	link   *channel.Link
+	link   *channel.Host
 	server string
 
 	// The file as it was read last, and the claims in it.
@@ -57,7 +57,7 @@ func (r *receiver) read() (t *issues.Tracker, changed bool, err error) {
 		return nil, false, err
 	}
 	if len(strays) > 0 {
-		r.link.Trouble(fmt.Errorf("%d lines of %s are no issues; the next change puts them aside: %w", len(strays), file, strays[0].Err))
+		r.link.ReportError(fmt.Errorf("%d lines of %s are no issues; the next change puts them aside: %w", len(strays), file, strays[0].Err))
 	}
 	r.tracker, r.found = t, claims(t, r.server)
 	r.seen, r.young = info, time.Since(info.ModTime()) < settled
@@ -98,7 +98,7 @@ func (r *receiver) look(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.link.Heard()
+	r.link.Received()
 	all := changed || r.poked || time.Since(r.all) >= allEvery
 	if all {
 		r.all, r.poked = time.Now(), false
@@ -136,7 +136,7 @@ func (r *receiver) show(ready, room int) {
 	if room <= 0 && ready > 0 {
 		held = fmt.Sprintf("max_claimed %d is reached, %d more are ready", r.options.Claims, ready)
 	}
-	r.link.Show(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unhandled: busy, Held: held})
+	r.link.ReportProgress(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unhandled: busy, Held: held})
 }
 
 // match makes the ledger agree with the file: what is claimed and was not
@@ -153,7 +153,7 @@ func (r *receiver) match(ctx context.Context, t *issues.Tracker, found []claim, 
 		case run == nil:
 		case run.NeverStarted() && !c.own(run) && c.Told.IsZero():
 			r.link.Log().Info("an issue was taken back before its run has started", "issue", c.issue.ID, "run", run.ID, "status", c.issue.Status)
-			if err := r.link.Cancel(ctx, run.ID); err != nil && mailroom.CodeOf(err) != mailroom.Conflict {
+			if err := r.link.Cancel(ctx, run.ID); err != nil && mailroom.CodeOf(err) != mailroom.CodeConflict {
 				return stopped, err
 			}
 			stopped, r.seen = true, nil // an open one can be given again
@@ -168,13 +168,13 @@ func started(run *mailroom.Run) bool { return !run.StartedAt.IsZero() }
 
 // submit hands an issue to the mailbox of its agent.
 func (r *receiver) submit(ctx context.Context, t *issues.Tracker, c claim) error {
-	_, err := r.link.Take(ctx, channel.Arrival{
+	_, err := r.link.Submit(ctx, channel.Inbound{
 		Chat: []string{c.chat()}, Key: c.Key, Parts: mailroom.Text(message(t, c.issue)), Sender: Kind,
 		Agent: r.agentOf(c.issue), Metadata: map[string]string{Label: c.issue.ID}, Cursor: cursor(r.server),
 	})
 	switch mailroom.CodeOf(err) {
-	case mailroom.Invalid, mailroom.TooLarge, mailroom.NotFound, mailroom.Conflict:
-		r.link.Trouble(fmt.Errorf("issue %s cannot be given to %s: %w", c.issue.ID, c.issue.Assignee, err))
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge, mailroom.CodeNotFound, mailroom.CodeConflict:
+		r.link.ReportError(fmt.Errorf("issue %s cannot be given to %s: %w", c.issue.ID, c.issue.Assignee, err))
 		return r.refuse(ctx, c, err)
 	}
 	return err

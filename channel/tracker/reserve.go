@@ -38,7 +38,7 @@ func name(issue string) string { return ".beads/issues/" + issue }
 
 // operator is who reserves: the server itself.
 func operator() *mailroom.Token {
-	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.MayAdmin}}
+	return &mailroom.Token{Name: mailroom.Operator, Scopes: []mailroom.Permission{mailroom.PermissionAdmin}}
 }
 
 // reserve reserves an issue for an agent, or renews that. It reports false if
@@ -58,14 +58,14 @@ func (r *receiver) reserve(ctx context.Context, issue, agent string) (ours bool,
 	case "":
 		r.reserved[issue] = reservation{agent, now.Add(reserveFor / 2)}
 		return true, nil
-	case mailroom.Conflict:
+	case mailroom.CodeConflict:
 		r.link.Log().Info("an issue is left to who has reserved it", "issue", issue, "reason", err)
 		r.reserved[issue] = reservation{"", now.Add(reserveAgain)}
 		return false, nil
-	case mailroom.Unavailable:
+	case mailroom.CodeUnavailable:
 		return false, err
 	}
-	r.link.Trouble(fmt.Errorf("issue %s cannot be reserved in project %s: %w", issue, r.options.Project, err))
+	r.link.ReportError(fmt.Errorf("issue %s cannot be reserved in project %s: %w", issue, r.options.Project, err))
 	r.reserved[issue] = reservation{agent, now.Add(reserveFor / 2)}
 	return true, nil
 }
@@ -101,11 +101,11 @@ func (r *receiver) keep(ctx context.Context) error {
 			continue
 		}
 		_, err := r.options.Projects.ReleaseNames(ctx, r.options.Project, had.holder, []string{name(issue)}, operator())
-		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.Unavailable {
+		if ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable {
 			return err
 		}
 		if err != nil {
-			r.link.Trouble(fmt.Errorf("the reservation of issue %s cannot be released: %w", issue, err))
+			r.link.ReportError(fmt.Errorf("the reservation of issue %s cannot be released: %w", issue, err))
 		}
 		delete(r.reserved, issue)
 	}

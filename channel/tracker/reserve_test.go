@@ -15,7 +15,7 @@ import (
 
 // bob is an agent in a clone of his own.
 func bob() *mailroom.Token {
-	return &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.MaySubmit, mailroom.MayRead}, Namespace: "project:"}
+	return &mailroom.Token{Name: "bob", Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}, Namespace: "project:"}
 }
 
 func (w *world) bobReserves(id string) error {
@@ -46,7 +46,7 @@ func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
 	w.agent.does(work)
 	w.start()
 	w.until("the agent has it", func() bool { return w.agent.count("x-a") == 1 })
-	if err := w.bobReserves("x-a"); mailroom.CodeOf(err) != mailroom.Conflict {
+	if err := w.bobReserves("x-a"); mailroom.CodeOf(err) != mailroom.CodeConflict {
 		t.Errorf("bob could reserve it too: %v", err)
 	}
 	w.stop()

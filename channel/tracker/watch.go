@@ -92,28 +92,28 @@ func New(o Options) (*Watch, error) {
 
 // Pace is how a tracker is tried: it is a file of this machine, and nobody minds a
 // look. One proves that it can be read as long as the next may take, twice.
-func (w *Watch) Pace() channel.Pace {
-	return channel.Pace{
+func (w *Watch) Pace() channel.ReconnectPolicy {
+	return channel.ReconnectPolicy{
 		First: time.Second, Most: 5 * time.Second, Attempts: -1, Fresh: 2*w.options.Interval + 2*w.options.Patience,
 	}
 }
 
 // Connect is [channel.Connect].
-func (w *Watch) Connect(_ context.Context, l *channel.Link) (channel.Adapter, error) {
+func (w *Watch) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 	return connection{w, l}, nil
 }
 
 // connection is a Watch with the link of one adapter.
 type connection struct {
 	watch *Watch
-	link  *channel.Link
+	link  *channel.Host
 }
 
 // Receive implements [channel.Adapter].
 func (c connection) Receive(ctx context.Context) error { return c.watch.receive(ctx, c.link) }
 
-// Tend implements [channel.Adapter]: there is nothing to tend.
-func (c connection) Tend(context.Context) error { return nil }
+// Maintain implements [channel.Adapter]: there is nothing to tend.
+func (c connection) Maintain(context.Context) error { return nil }
 
 // Deliver implements [channel.Adapter].
 func (c connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.Session) error {
@@ -123,7 +123,7 @@ func (c connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.
 // Close implements [channel.Adapter].
 func (c connection) Close() error { return nil }
 
-func (w *Watch) receive(ctx context.Context, l *channel.Link) error {
+func (w *Watch) receive(ctx context.Context, l *channel.Host) error {
 	server, err := w.server(ctx, l)
 	if err != nil {
 		return err
@@ -158,7 +158,7 @@ const identity = "tracker"
 // server is by which name claims of this channel in this store are known in a
 // file that others claim in too. It is made before the first claim, and is kept
 // in the store: who has it knows what became of the claims.
-func (w *Watch) server(ctx context.Context, l *channel.Link) (string, error) {
+func (w *Watch) server(ctx context.Context, l *channel.Host) (string, error) {
 	raw, err := l.Position(ctx, identity)
 	if err != nil {
 		return "", err
@@ -179,12 +179,12 @@ func cursor(server string) channel.Cursor {
 }
 
 // update changes the file, and gives up while others keep it locked.
-func (w *Watch) update(ctx context.Context, l *channel.Link, change func(*issues.Tracker) error) error {
+func (w *Watch) update(ctx context.Context, l *channel.Host, change func(*issues.Tracker) error) error {
 	waiting, cancel := context.WithTimeout(ctx, w.options.Patience)
 	defer cancel()
 	strays, err := w.options.Folder.Update(waiting, change)
 	if len(strays) > 0 {
-		l.Trouble(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
+		l.ReportError(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
 	}
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
 		return fmt.Errorf("%s was kept locked for %s by %s", w.options.Folder.File(), w.options.Patience, locked.Holder)

@@ -94,11 +94,11 @@ func TestARunThatFailsBlocksItsIssueAndItsRetryClosesIt(t *testing.T) {
 		if err := s.Append(ctx, mailroom.Step{}); err != nil { // so it has said something
 			return err
 		}
-		return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("no such model")}
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("no such model")}
 	})
 	w.start()
 	w.is("x-a", issues.Blocked)
-	run := w.run("x-a", mailroom.Failed)
+	run := w.run("x-a", mailroom.StatusFailed)
 	w.delivered("x-a")
 	it := w.issue("x-a")
 	got := comments(it)
@@ -142,14 +142,14 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.create("x-a")
 	w.agent.does(func(ctx context.Context, s mailroom.Session) error {
-		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "colour", Kind: mailroom.Question, Prompt: "Which colour?"})
+		tickets, err := s.Wait(ctx, false, mailroom.Ask{Name: "colour", Kind: mailroom.TicketInput, Prompt: "Which colour?"})
 		if err != nil {
 			return err
 		}
 		return s.Stream(ctx, "It is "+strings.Trim(string(tickets[0].Answer), `"`))
 	})
 	w.start()
-	run := w.run("x-a", mailroom.Waiting)
+	run := w.run("x-a", mailroom.StatusWaiting)
 	w.hears("x-a")
 	it := w.issue("x-a")
 	id := mailroom.TicketID(run.ID, "colour")
@@ -159,7 +159,7 @@ func TestAQuestionIsACommentAndTheIssueIsDoneAfterItsAnswer(t *testing.T) {
 	if it.Status != issues.InProgress {
 		t.Errorf("it is %s meanwhile", it.Status)
 	}
-	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.Answer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
+	if _, err := w.ledger.Decide(t.Context(), mailroom.Decision{Ticket: id, Verdict: mailroom.VerdictAnswer, Answer: []byte(`"red"`), By: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	if it := w.is("x-a", issues.Closed); it.CloseReason != "It is red" {
@@ -226,7 +226,7 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 	}
 	// What the agent says later is no change of the issue either.
 	w.agent.does(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "Really not.") })
-	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.Draft{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("No?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("it is said", func() bool { return len(w.issue("x-a").Comments) == 2 })
@@ -262,7 +262,7 @@ func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	open()
 	w.is("x-open", issues.Closed)
 	for _, id := range []string{"x-closed", "x-taken", "x-deleted"} {
-		w.run(id, mailroom.Completed)
+		w.run(id, mailroom.StatusCompleted)
 		w.delivered(id)
 	}
 	w.until("it is said where there is a place", func() bool {
@@ -329,7 +329,7 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 	w.start()
 	w.until("the agent has one", func() bool { return w.agent.count("x-a") == 1 })
 	for _, id := range []string{"x-b", "x-c", "x-d", "x-e"} {
-		w.run(id, mailroom.Queued)
+		w.run(id, mailroom.StatusQueued)
 	}
 	w.edit(func(t *issues.Tracker) error {
 		_, err := t.Close("x-b", "not needed", ann())
@@ -340,14 +340,14 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 	})
 	w.set("x-c", func(it *issues.Issue) { it.Assignee = "bob" })
 	for _, id := range []string{"x-b", "x-c", "x-e"} {
-		if run := w.run(id, mailroom.Cancelled); run.StopBy != "" && run.StopBy != "channel:issue" {
+		if run := w.run(id, mailroom.StatusCancelled); run.StopBy != "" && run.StopBy != "channel:issue" {
 			t.Errorf("it was cancelled by %s", run.StopBy)
 		}
 	}
 	w.set("x-d", func(it *issues.Issue) { it.Status, it.Description = issues.Open, "Blue, please." })
 	w.until("it is given as it is now", func() bool {
 		runs := w.runs("issue:x-d")
-		return len(runs) == 2 && runs[1].Status == mailroom.Cancelled && runs[0].Status == mailroom.Queued
+		return len(runs) == 2 && runs[1].Status == mailroom.StatusCancelled && runs[0].Status == mailroom.StatusQueued
 	})
 	open()
 	w.is("x-d", issues.Closed)
@@ -392,7 +392,7 @@ func TestWhatIsSaidInTheThreadOfAnIssueIsAComment(t *testing.T) {
 	w.is("x-a", issues.Closed)
 	w.delivered("x-a")
 	w.agent.does(func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "They are red.") })
-	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.Draft{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
+	if _, err := w.ledger.Submit(t.Context(), mailroom.Submit{Thread: "issue:x-a", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Which colour?")}}, Sender: "ann"}); err != nil {
 		t.Fatal(err)
 	}
 	w.until("it is a comment", func() bool { return len(w.issue("x-a").Comments) == 2 })

@@ -85,13 +85,13 @@ func comment(text string, run *mailroom.Run) string {
 // trouble is what a person reads of a run that came to nothing.
 func (w *Watch) trouble(it *issues.Issue, run *mailroom.Run) string {
 	var b strings.Builder
-	if run.Status == mailroom.Failed {
+	if run.Status == mailroom.StatusFailed {
 		fmt.Fprintf(&b, "%s failed in attempt %d", run.Agent, run.Attempt)
 		if run.Error != nil {
 			fmt.Fprintf(&b, " (%s): %s", run.Error.Class, cut(strings.TrimSpace(run.Error.Message), maxError, "…"))
 		}
 	} else {
-		fmt.Fprintf(&b, "The run of %s was %s", run.Agent, cmp.Or(run.Reason, mailroom.ByCancel))
+		fmt.Fprintf(&b, "The run of %s was %s", run.Agent, cmp.Or(run.Reason, mailroom.ReasonCancelled))
 		if run.StopBy != "" {
 			fmt.Fprintf(&b, " by %s", run.StopBy)
 		}
@@ -104,7 +104,7 @@ func (w *Watch) trouble(it *issues.Issue, run *mailroom.Run) string {
 // question is what a person reads of a ticket; "" for one that nobody decides.
 func (w *Watch) question(d channel.Delivery) string {
 	k := d.Ticket
-	if k.Kind != mailroom.Approval && k.Kind != mailroom.Question {
+	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""
 	}
 	lines := []string{fmt.Sprintf("%s asks: %s", d.Run.Agent, cut(strings.TrimSpace(k.Prompt), maxComment/2, "… (cut)"))}
@@ -113,7 +113,7 @@ func (w *Watch) question(d channel.Delivery) string {
 		lines = append(lines, strings.TrimSpace(k.Action+" "+shown))
 	}
 	lines = append(lines, "")
-	if k.Kind == mailroom.Question {
+	if k.Kind == mailroom.TicketInput {
 		lines = append(lines, fmt.Sprintf("To answer: %s answer %s TEXT", w.options.Command, k.ID))
 	} else {
 		lines = append(lines, fmt.Sprintf("To allow it: %s approve %s", w.options.Command, k.ID), fmt.Sprintf("To refuse it: %s deny %s", w.options.Command, k.ID))

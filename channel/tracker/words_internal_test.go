@@ -13,10 +13,10 @@ import (
 
 func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
-	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.Failed, Reply: &long, Error: &mailroom.RunError{Message: long}}
+	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.StatusFailed, Reply: &long, Error: &mailroom.RunError{Message: long}}
 	it := &issues.Issue{ID: "x-a", Title: "t", Description: long}
 	w := &Watch{options: Options{Command: "mailroom"}}
-	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.Approval, Prompt: "May I?", Action: "write", Arguments: []byte(`"` + long + `"`)}}
+	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "write", Arguments: []byte(`"` + long + `"`)}}
 	for name, c := range map[string]struct {
 		text string
 		most int

@@ -99,7 +99,7 @@ func (r *receiver) write(ctx context.Context, runs map[string]*mailroom.Run) err
 // somebody else has put there.
 func (r *receiver) giveUp(it *issues.Issue, key string, why error) {
 	r.over[key] = true
-	r.link.Trouble(fmt.Errorf("issue %s is left alone: %w", it.ID, why))
+	r.link.ReportError(fmt.Errorf("issue %s is left alone: %w", it.ID, why))
 }
 
 // claim makes an issue its agent's, and has its line say under which key it will
@@ -122,7 +122,7 @@ func (w *Watch) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
 		case !run.Status.Finished():
 			it.Status, m.Told = issues.InProgress, time.Time{}
 			return
-		case run.Status == mailroom.Completed:
+		case run.Status == mailroom.StatusCompleted:
 			say(it, run.Agent, reply(run), run.CreatedAt, at)
 			if own && w.options.Keep {
 				it.Status = issues.InProgress

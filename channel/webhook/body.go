@@ -78,16 +78,16 @@ func read(id string, body []byte) (e chat.Event, err error) {
 		return e, err
 	}
 	e = chat.Event{
-		Kind: chat.Said, Key: id, Room: chat.Room{Chat: in.Room, Topic: in.Topic, Group: in.Group},
+		Kind: chat.EventMessage, Key: id, Room: chat.Room{Chat: in.Room, Topic: in.Topic, Group: in.Group},
 		Text: in.Text, Addressed: in.Addressed == nil || *in.Addressed, Of: in.Of, Data: in.Data, Position: id,
 	}
 	switch in.Kind {
 	case kindEdit:
-		e.Kind = chat.Edited
+		e.Kind = chat.EventEdited
 	case kindDelete:
-		e.Kind = chat.Deleted
+		e.Kind = chat.EventDeleted
 	case kindTap:
-		e.Kind = chat.Tapped
+		e.Kind = chat.EventButton
 	}
 	if in.User != nil {
 		e.User = chat.User{ID: in.User.ID, Name: in.User.Name}
@@ -111,7 +111,7 @@ func unreadable(err error) error {
 		return wrong(strings.Trim(field, `"`), "unknown field")
 	}
 	return &mailroom.Error{
-		Code: mailroom.Invalid, Message: "body is not a JSON object of this kind",
+		Code: mailroom.CodeInvalid, Message: "body is not a JSON object of this kind",
 		Fields: []mailroom.Field{{Location: "body", Message: "is not a JSON object of this kind"}}, Cause: err,
 	}
 }
@@ -200,5 +200,5 @@ func name(field, value string) error {
 
 func wrong(field, what string) error {
 	at := "body." + field
-	return &mailroom.Error{Code: mailroom.Invalid, Message: at + ": " + what, Fields: []mailroom.Field{{Location: at, Message: what}}}
+	return &mailroom.Error{Code: mailroom.CodeInvalid, Message: at + ": " + what, Fields: []mailroom.Field{{Location: at, Message: what}}}
 }

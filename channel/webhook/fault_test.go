@@ -34,7 +34,7 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 		return faulty{l, func(ctx context.Context, in mailroom.Submit) (mailroom.Submitted, error) {
 			out, err := l.Submit(ctx, in)
 			if err == nil && lied.CompareAndSwap(false, true) {
-				err = mailroom.Errorf(mailroom.Unavailable, "nobody knows whether it is written")
+				err = mailroom.Errorf(mailroom.CodeUnavailable, "nobody knows whether it is written")
 			}
 			return out, err
 		}}
@@ -44,7 +44,7 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 	if a := o.post("1", said, 503); a.Header.Get("Retry-After") == "" {
 		t.Errorf("%v %s", a.Header, a.Body)
 	}
-	o.Until(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.Connected })
+	o.Until(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	o.post("1", said, 202)
 	o.texts("one")
 	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
@@ -121,7 +121,7 @@ func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
 	o.says("1", "r", "one")
 	o.says("2", "r", "two")
 	o.Until(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
-	if s := o.runner.State(); s.Condition != channel.Connected || o.deadRuns() != 0 {
+	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadRuns() != 0 {
 		t.Errorf("the state is %+v", s)
 	}
 	o.Up(t)

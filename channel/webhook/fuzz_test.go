@@ -25,7 +25,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := read("id", body)
 		if err != nil {
-			if mailroom.CodeOf(err) != mailroom.Invalid || err.Error() == "" {
+			if mailroom.CodeOf(err) != mailroom.CodeInvalid || err.Error() == "" {
 				t.Errorf("%q: %v", body, err)
 			}
 			return
@@ -33,7 +33,7 @@ func FuzzBody(f *testing.F) {
 		switch {
 		case e.Key != "id" || e.Position != "id" || e.Room.Chat == "":
 			t.Errorf("%q is taken as %+v", body, e)
-		case e.Kind != chat.Deleted && e.User.ID == "", e.Kind != chat.Said && e.Of == "", e.Kind == chat.Tapped && e.Data == "":
+		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.Of == "", e.Kind == chat.EventButton && e.Data == "":
 			t.Errorf("%q is taken as %+v", body, e)
 		}
 		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.Of, e.Data} {
@@ -74,11 +74,11 @@ func TestAnInboundKeepsItsBounds(t *testing.T) {
 		case name == "data":
 			body = fmt.Sprintf(tap, `"of":"m",`+value)
 		}
-		if _, err := read("id", []byte(body)); mailroom.CodeOf(err) != mailroom.Invalid || !strings.Contains(err.Error(), name) {
+		if _, err := read("id", []byte(body)); mailroom.CodeOf(err) != mailroom.CodeInvalid || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s of more than %d: %v", field, most, err)
 		}
 	}
-	if _, err := read("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.Invalid {
+	if _, err := read("id", []byte(`{"room":"r","user":{"id":"u"},"files":[{"uri":"https://a/b","size":9007199254740992}]}`)); mailroom.CodeOf(err) != mailroom.CodeInvalid {
 		t.Errorf("a file of 2^53 bytes: %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func FuzzSignature(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := keys.verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.Unauthenticated {
+		if got, err := keys.verify(h, body, now); err == nil || got != "" || mailroom.CodeOf(err) != mailroom.CodeUnauthenticated {
 			t.Errorf("%q, %v", got, err)
 		}
 	})

@@ -38,8 +38,8 @@ func (h *Hooks) Expect(name string) { h.enter(name, nil) }
 
 // Face is how a server has it, at [Route]. It is for anybody: a request is of who could
 // sign it.
-func (h *Hooks) Face() server.Face {
-	return server.Face{
+func (h *Hooks) Face() server.Protocol {
+	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Open: true,
 		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, Takes: reflect.TypeFor[Inbound](), Gives: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.take(r) },
@@ -75,7 +75,7 @@ func (h *Hooks) connected(r *http.Request) (*connection, error) {
 	c, known := h.find(r.PathValue(pathChannel))
 	switch {
 	case !known:
-		return nil, mailroom.Errorf(mailroom.NotFound, "no channel of kind %s has this name", Kind)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel of kind %s has this name", Kind)
 	case c == nil:
 		return nil, later("the channel is not connected", nil)
 	}
@@ -112,7 +112,7 @@ func (h *Hooks) take(r *http.Request) (Accepted, error) {
 	}
 	keys, err := c.options.secrets()
 	if err != nil {
-		c.link.Trouble(err)
+		c.link.ReportError(err)
 		return Accepted{}, later("the channel's secret cannot be read", err)
 	}
 	id, err := keys.verify(r.Header, body, time.Now())
@@ -124,7 +124,7 @@ func (h *Hooks) take(r *http.Request) (Accepted, error) {
 			return Accepted{}, err
 		}
 	}
-	c.link.Heard()
+	c.link.Received()
 	p := post{taken: make(chan outcome, 1)}
 	if p.event, err = read(id, body); err != nil {
 		return Accepted{}, err
@@ -164,5 +164,5 @@ func (c *connection) hand(ctx context.Context, p post) (answer string, err error
 
 // later asks for the same request once more.
 func later(why string, cause error) error {
-	return &mailroom.Error{Code: mailroom.Unavailable, Message: why, RetryAfter: again, Cause: cause}
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: why, RetryAfter: again, Cause: cause}
 }

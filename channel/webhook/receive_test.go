@@ -92,7 +92,7 @@ func TestASignatureIsOfThisBodyAndOfNow(t *testing.T) {
 			t.Fatal(err)
 		case c.want == "" && a.Code != 202:
 			t.Errorf("%s: %d %s", name, a.Code, a.Body)
-		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 || p.Code != mailroom.Unauthenticated ||
+		case c.want != "" && (json.Unmarshal([]byte(a.Body), &p) != nil || a.Code != 401 || p.Code != mailroom.CodeUnauthenticated ||
 			!strings.Contains(p.Detail, c.want) || a.Header.Get("Content-Type") != client.ProblemType):
 			t.Errorf("%s: %d %s, want %q", name, a.Code, a.Body, c.want)
 		}
@@ -233,7 +233,7 @@ func TestWhatIsWrongWithABodyIsNamed(t *testing.T) {
 	if n := o.runs(mailroom.RunQuery{}); n != 0 {
 		t.Errorf("there are %d runs", n)
 	}
-	if s := o.runner.State(); s.Condition != channel.Connected {
+	if s := o.runner.State(); s.Condition != channel.ConditionConnected {
 		t.Errorf("the channel is %+v", s)
 	}
 }
@@ -270,7 +270,7 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 				return text, err
 			}
 			o.begin()
-			o.becomes(channel.Failed)
+			o.becomes(channel.ConditionFailed)
 			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || strings.Contains(s.Reason, "hush") {
 				t.Errorf("the reason is %q", s.Reason)
 			}
@@ -279,7 +279,7 @@ func TestASecretThatCannotBeUsedIsTheEndUntilItIsMended(t *testing.T) {
 			text, err = webhooktest.Secret, nil
 			mu.Unlock()
 			o.runner.Resume()
-			o.becomes(channel.Connected)
+			o.becomes(channel.ConditionConnected)
 			o.says("a", "r", "hi")
 			o.texts("hi")
 			mu.Lock()
@@ -360,7 +360,7 @@ func TestInAGroupWhatIsNotForTheAgentIsLeftOut(t *testing.T) {
 
 func TestWhoMayNotTalkIsNotHeard(t *testing.T) {
 	o := newOffice(t)
-	o.talk = chat.Talk{Users: []string{"bob"}}
+	o.talk = chat.AccessPolicy{Users: []string{"bob"}}
 	o.start()
 	o.says("1", "r", "let me in")
 	o.post("2", webhooktest.Message("r", "bob", "hello"), 202)

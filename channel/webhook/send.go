@@ -86,7 +86,7 @@ func (c *connection) outbound(kind, key string, to chat.Room, m chat.Message) Ou
 func (c *connection) post(ctx context.Context, out Outbound) (id string, err error) {
 	id, err = c.exchange(ctx, out)
 	if f, failed := errors.AsType[*mailroom.Failure](err); failed && ctx.Err() == nil {
-		c.link.Trouble(f.Err)
+		c.link.ReportError(f.Err)
 	}
 	return id, err
 }
@@ -222,7 +222,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 }
 
 func outage(after time.Duration, err error) error {
-	return &mailroom.Failure{Class: mailroom.Outage, RetryAfter: after, Err: err}
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: err}
 }
 
-func permanent(err error) error { return &mailroom.Failure{Class: mailroom.Permanent, Err: err} }
+func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

@@ -33,7 +33,7 @@ func gated(gate <-chan struct{}) mailroom.AgentFunc {
 
 // deadRuns are the dead letters of the delivery thread of room r.
 func (o *office) deadRuns() int {
-	return o.runs(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.Failed}})
+	return o.runs(mailroom.RunQuery{Thread: "out:ops:webhook:r", Statuses: []mailroom.Status{mailroom.StatusFailed}})
 }
 
 // TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage has one answer to the first
@@ -82,7 +82,7 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 			if len(posts) != c.tries || posts[len(posts)-1].ID != posts[0].ID || o.deadRuns() > 0 != c.dead {
 				t.Errorf("it came as %+v", posts)
 			}
-			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.Connected {
+			if s := o.runner.State(); !strings.Contains(s.LastError, c.trouble) || c.trouble == "" && s.LastError != "" || s.Condition != channel.ConditionConnected {
 				t.Errorf("the trouble is %q", s.LastError)
 			}
 			unsure := c.fault.Reset || c.fault.Code == 500 || c.fault.Code == 502
@@ -176,7 +176,7 @@ func TestAnAddressThatIsNotAllowedIsNotPostedTo(t *testing.T) {
 			o := newOffice(t)
 			c.change(&o.options)
 			o.begin()
-			o.becomes(channel.Failed)
+			o.becomes(channel.ConditionFailed)
 			if s := o.runner.State(); !strings.Contains(s.Reason, c.want) || len(o.Posts()) > 0 {
 				t.Errorf("the reason is %q", s.Reason)
 			}
@@ -252,7 +252,7 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 // asks is an agent that asks whether it may, and says what it may.
 func asks(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
-		Name: "rm", Kind: mailroom.Approval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
+		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
 	if err != nil {
 		return err

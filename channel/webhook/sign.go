@@ -163,5 +163,5 @@ func noSignature() error {
 }
 
 func unsigned(format string, args ...any) error {
-	return mailroom.Errorf(mailroom.Unauthenticated, format, args...)
+	return mailroom.Errorf(mailroom.CodeUnauthenticated, format, args...)
 }

@@ -59,7 +59,7 @@ type Options struct {
 }
 
 // Pace is how this platform is kept going: nothing has to be heard.
-func (o Options) Pace() channel.Pace { return channel.Pace{Fresh: -1} }
+func (o Options) Pace() channel.ReconnectPolicy { return channel.ReconnectPolicy{Fresh: -1} }
 
 // Check returns what is wrong with the options, but for the secret.
 func (o Options) Check() error {
@@ -90,14 +90,14 @@ func (o Options) secrets() (secrets, error) {
 	return readSecrets(text)
 }
 
-// Dial implements [chat.Dial]. It asks nobody.
-func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial implements [chat.Dialer]. It asks nobody.
+func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	address, err := o.address()
 	if err == nil {
 		_, err = o.secrets()
 	}
 	if err != nil {
-		return nil, chat.Traits{}, channel.Fatal(err)
+		return nil, chat.Capabilities{}, channel.Fatal(err)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	c := &connection{
@@ -117,7 +117,7 @@ func (o Options) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat
 type connection struct {
 	// Set by Dial.
 	options Options
-	link    *channel.Link
+	link    *channel.Host
 	address *url.URL // nil: nothing is sent
 	http    *http.Client
 	life    context.Context // ends with Close
@@ -137,12 +137,12 @@ type outcome struct {
 	err    error
 }
 
-func (c *connection) traits() chat.Traits {
-	t := chat.Traits{
+func (c *connection) traits() chat.Capabilities {
+	t := chat.Capabilities{
 		Platform: Kind, Bot: Kind, Most: mailroom.MaxText, Units: func(text string) int { return len(text) },
 		Edits: c.options.Edits, Buttons: true, Gap: c.options.Gap, EditGap: cmp.Or(c.options.EditGap, time.Second),
 		Repeats: "sent again with the same webhook-id, by which the receiver is to know it",
-		Known:   math.MaxInt64, Patience: cmp.Or(c.options.Patience, patience),
+		Known:   math.MaxInt64, SilenceTimeout: cmp.Or(c.options.Patience, patience),
 	}
 	if c.address == nil {
 		t.Mute = "the channel has no url"
@@ -171,15 +171,15 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 	}
 }
 
-// Tapped implements [chat.Platform]. Events have Told: the answer to the request that brought
+// AckButton implements [chat.Platform]. Events have Told: the answer to the request that brought
 // a tap says what came of it.
-func (c *connection) Tapped(context.Context, chat.Event, string) error { return nil }
+func (c *connection) AckButton(context.Context, chat.Event, string) error { return nil }
 
 // Opens implements [chat.Platform]. A file is never fetched.
 func (c *connection) Opens(*chat.File) {}
 
-// Tend implements [chat.Platform].
-func (c *connection) Tend(context.Context) error { return nil }
+// Maintain implements [chat.Platform].
+func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {

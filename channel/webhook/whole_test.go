@@ -36,7 +36,7 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 		t.Cleanup(server.Close)
 		program := webhooktest.Program{URL: server.URL, Key: webhooktest.Key}
 		return &channeltest.Platform{
-			Kind: webhook.Kind, Pace: pace, Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Talk: chat.Talk{Anybody: true}}, o.Dial),
+			Kind: webhook.Kind, Pace: pace, Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Anybody: true}}, o.Dial),
 			Say: func(id, text string) {
 				if _, err := program.Post("c", id, webhooktest.Message("r", "ann", text), nil); err != nil {
 					t.Error(err)

@@ -35,7 +35,7 @@ type office struct {
 	*webhooktest.Receiver
 	t       *testing.T
 	options webhook.Options
-	talk    chat.Talk
+	talk    chat.AccessPolicy
 	agent   mailroom.AgentFunc
 	store   mailroom.Store
 	logs    *logs
@@ -63,7 +63,7 @@ func echo(ctx context.Context, s mailroom.Session) error {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{
-		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.Talk{Anybody: true},
+		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.AccessPolicy{Anybody: true},
 		secret: func() (string, error) { return webhooktest.Secret, nil },
 	}
 	o.options = webhook.Options{
@@ -95,7 +95,7 @@ func loopback() (p vet.Policy) {
 func (o *office) start() *office {
 	o.t.Helper()
 	o.begin()
-	o.becomes(channel.Connected)
+	o.becomes(channel.ConditionConnected)
 	return o
 }
 
@@ -119,14 +119,14 @@ func (o *office) begin() {
 	}
 	o.runner = channel.New(channel.Options{
 		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Pace: pace,
-		Connect: chat.Connect(chat.Options{Agent: "codex", Talk: o.talk, Follow: streams, Previews: true}, o.options.Dial),
+		Connect: chat.Connect(chat.Options{Agent: "codex", Access: o.talk, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: o.agent}, channel.AgentName("ops"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
-		Ledger: l, Streams: streams, Token: "operator", Log: log, Faces: map[string]server.Face{webhook.Route: hooks.Face()},
+		Ledger: l, Streams: streams, Token: "operator", Log: log, Protocols: map[string]server.Protocol{webhook.Route: hooks.Face()},
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
@@ -188,7 +188,7 @@ func (o *office) texts(want ...string) {
 func (o *office) rest() {
 	o.t.Helper()
 	o.Until(o.t, "the end of everything", func() bool {
-		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}}) == 0
+		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
 	})
 }
 

@@ -58,9 +58,9 @@ func (m *Main) attach(ctx context.Context, id, after string, output format) erro
 func toFollow(ctx context.Context, c *client.Client, id, after string) (client.FollowQuery, error) {
 	q := client.FollowQuery{After: after}
 	t, err := c.Thread(ctx, id)
-	if mailroom.CodeOf(err) == mailroom.NotFound {
+	if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		r, err := c.Run(ctx, id)
-		if mailroom.CodeOf(err) == mailroom.NotFound {
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			return q, refusal(exitFailed, "", "no thread and no run is named %q", id)
 		}
 		q.Run = r.ID

@@ -185,7 +185,7 @@ func (b *bridged) taken(thread, kind string, n int) {
 	defer tick.Stop()
 	for end := time.Now().Add(patience); ; <-tick.C {
 		page, err := b.client().Entries(b.t.Context(), thread, client.EntriesQuery{Limit: 500})
-		if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			b.t.Fatal(err)
 		}
 		found := 0

@@ -187,12 +187,12 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 
 // newPoll connects to a workspace. Its token is read again for each try, so that
 // one that was mended is used.
-func newPoll(ch *config.Channel, command string) (channel.Connect, channel.Pace) {
+func newPoll(ch *config.Channel, command string) (channel.Connect, channel.ReconnectPolicy) {
 	work := ch.Platform.(*config.Poll)
 	o := poll.Options{
 		URL: work.URL, Workspace: work.Workspace, Agent: ch.Agent, Interval: work.Interval, Command: command, Started: time.Now(),
 	}
-	return func(ctx context.Context, l *channel.Link) (channel.Adapter, error) {
+	return func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 		bridge, err := openPoll(o, ch)
 		if err != nil {
 			return nil, channel.Fatal(err)

@@ -15,8 +15,8 @@ import (
 
 // newChat connects to the chat platform of a channel's kind. What agents do is shown
 // from the streams; what people send along is put among the files.
-func newChat(ch *config.Channel, command string, files chat.Files, streams *stream.Streams) (channel.Connect, channel.Pace) {
-	o := chat.Options{Agent: ch.Agent, Talk: ch.Talk(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
+func newChat(ch *config.Channel, command string, files chat.Files, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
+	o := chat.Options{Agent: ch.Agent, Access: ch.Talk(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
 	dial, pace := ch.Dial()
 	return chat.Connect(o, dial), pace
 }
@@ -52,9 +52,9 @@ func (d doors) All(ctx context.Context) ([]client.Pairing, error) {
 // Approve implements [server.Pairings]. A code that nobody has counts as a wrong one
 // in each channel that it may be of; one that somebody has, in none.
 func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string) (client.Pairing, error) {
-	err := error(mailroom.Errorf(mailroom.NotFound, "no channel of a chat platform is called %q", in.Channel))
+	err := error(mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", in.Channel))
 	if in.Channel == "" {
-		err = mailroom.Errorf(mailroom.NotFound, "this server has no channel of a chat platform")
+		err = mailroom.Errorf(mailroom.CodeNotFound, "this server has no channel of a chat platform")
 	}
 	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.Pairing) bool { return in.Channel != "" && in.Channel != door.Channel })
 	for _, door := range asked {
@@ -69,7 +69,7 @@ func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string)
 	}
 	for _, door := range asked {
 		var p chat.Person
-		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.NotFound {
+		if p, err = door.Approve(ctx, in.Code, in.Admin, by); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return showPairing(p), err
 		}
 	}
@@ -83,19 +83,19 @@ func (d doors) Revoke(ctx context.Context, channel, user string) error {
 			return door.Revoke(ctx, user)
 		}
 	}
-	return mailroom.Errorf(mailroom.NotFound, "no channel of a chat platform is called %q", channel)
+	return mailroom.Errorf(mailroom.CodeNotFound, "no channel of a chat platform is called %q", channel)
 }
 
 func showPairing(p chat.Person) client.Pairing {
 	out := client.Pairing{
-		Channel: p.Channel, User: p.User, Name: p.Name, State: client.Paired, Tier: chat.Guest.String(),
+		Channel: p.Channel, User: p.User, Name: p.Name, State: client.Paired, Tier: chat.TierGuest.String(),
 		Since: p.Since, Until: moment(p.Until), By: textOf(p.By),
 	}
 	if p.Admin {
-		out.Tier = chat.Admin.String()
+		out.Tier = chat.TierAdmin.String()
 	}
 	if p.Waits {
-		out.State, out.Tier = client.PairingWaits, chat.Stranger.String()
+		out.State, out.Tier = client.PairingWaits, chat.TierStranger.String()
 	}
 	return out
 }

@@ -72,7 +72,7 @@ func (all connections) down() error {
 		if s.Condition.Alive() || !s.NextTry.IsZero() { // the second: its supervisor starts again
 			return nil
 		}
-		if s.Condition == channel.GaveUp {
+		if s.Condition == channel.ConditionGaveUp {
 			code, hint = exitAgain, "start it again"
 		}
 		why = append(why, s.Name+" "+strings.ReplaceAll(string(s.Condition), "_", " ")+": "+s.Reason)
@@ -101,8 +101,8 @@ func (s *secret) watch(ctx context.Context, every time.Duration) {
 		case <-ctx.Done():
 			return
 		}
-		if s.look() && s.channel.State().Condition != channel.Connected {
-			s.channel.Changed()
+		if s.look() && s.channel.State().Condition != channel.ConditionConnected {
+			s.channel.ConfigChanged()
 		}
 	}
 }

@@ -279,7 +279,9 @@ func TestAChannelIsTriedWhenTheFileOfItsTokenHasChanged(t *testing.T) {
 // forgetful is a ledger that keeps no notes.
 type forgetful struct{ channel.Ledger }
 
-func (forgetful) Note(context.Context, string, string, json.RawMessage) (int64, error) { return 0, nil }
+func (forgetful) AppendEntry(context.Context, string, string, json.RawMessage) (int64, error) {
+	return 0, nil
+}
 
 func TestAServerThatKeepsEndingWaitsBeforeItGoesOn(t *testing.T) {
 	dir := folder.Folder(t.TempDir())

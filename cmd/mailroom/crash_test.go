@@ -77,7 +77,7 @@ func TestACrashThatNoRunCausedIsChargedToNone(t *testing.T) {
 		}
 		r, err := h.client().Run(t.Context(), bystander)
 		h.must(err)
-		if r.Status != mailroom.Running || r.Attempt != attempt {
+		if r.Status != mailroom.StatusRunning || r.Attempt != attempt {
 			t.Fatalf("the other run is %s in attempt %d with %d crashes, want it to run in attempt %d", r.Status, r.Attempt, r.Crashes, attempt)
 		}
 		return r

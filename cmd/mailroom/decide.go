@@ -35,7 +35,7 @@ func (m *Main) decide(ctx context.Context, c *client.Client, id string, d client
 // decision in a run or a thread.
 func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mailroom.Verdict) (client.Ticket, error) {
 	k, err := c.Ticket(ctx, id)
-	if mailroom.CodeOf(err) != mailroom.NotFound {
+	if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		return k, err
 	}
 	for _, key := range []string{"run", "thread"} {
@@ -64,17 +64,17 @@ func (m *Main) toDecide(ctx context.Context, c *client.Client, id string, v mail
 // takes says whether a person can decide a ticket so.
 func takes(k client.Ticket, v mailroom.Verdict) bool {
 	switch k.Kind {
-	case mailroom.Approval:
-		return v != mailroom.Answer || k.Answers
-	case mailroom.Question, mailroom.Event:
-		return v == mailroom.Answer
+	case mailroom.TicketApproval:
+		return v != mailroom.VerdictAnswer || k.Answers
+	case mailroom.TicketInput, mailroom.TicketEvent:
+		return v == mailroom.VerdictAnswer
 	}
 	return false
 }
 
 // verdicts are the decisions that a ticket takes.
 func verdicts(k client.Ticket) []mailroom.Verdict {
-	return slices.DeleteFunc([]mailroom.Verdict{mailroom.Approve, mailroom.Deny, mailroom.Answer}, func(v mailroom.Verdict) bool { return !takes(k, v) })
+	return slices.DeleteFunc([]mailroom.Verdict{mailroom.VerdictApprove, mailroom.VerdictDeny, mailroom.VerdictAnswer}, func(v mailroom.Verdict) bool { return !takes(k, v) })
 }
 
 // waitsError ends a command whose run waits for a decision. How to give it has
@@ -99,7 +99,7 @@ func (m *Main) undecided(ctx context.Context, c *client.Client, run string) erro
 		}
 		return &waitsError{run: run}
 	}
-	if !slices.ContainsFunc(open, func(k client.Ticket) bool { return k.Kind == mailroom.Child }) {
+	if !slices.ContainsFunc(open, func(k client.Ticket) bool { return k.Kind == mailroom.TicketChildren }) {
 		return nil
 	}
 	for child, err := range client.Each(ctx, c.Runs, client.ListQuery{Q: "status:waiting parent:" + client.Quote(run), Limit: 500}) {
@@ -118,7 +118,7 @@ func (m *Main) printUndecided(k client.Ticket) {
 	m.printAsked(k)
 	for _, v := range verdicts(k) {
 		words := []string{string(v), k.ID, "--digest", k.Digest[:min(16, len(k.Digest))]}
-		if v == mailroom.Answer {
+		if v == mailroom.VerdictAnswer {
 			words = append(words, "TEXT")
 		}
 		m.say("  %s", m.again(words...))

@@ -91,25 +91,25 @@ func (m *Main) refuse(ctx context.Context, err error) int {
 func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
 	message = e.Error()
 	switch e.Code {
-	case mailroom.Invalid, mailroom.TooLarge:
+	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		code = exitUsage
 		for _, f := range e.Fields {
 			if !strings.Contains(message, f.Message) {
 				hint += fieldLine(f)
 			}
 		}
-	case mailroom.Unauthenticated:
+	case mailroom.CodeUnauthenticated:
 		code, hint = exitServer, "MAILROOM_TOKEN, or --data with the server's data folder, gives the token"
-	case mailroom.Forbidden, mailroom.QuotaExceeded:
+	case mailroom.CodeForbidden, mailroom.CodeQuotaExceeded:
 		code = exitServer
-	case mailroom.Unavailable:
+	case mailroom.CodeUnavailable:
 		code = exitServer
 		if errors.Is(e, syscall.ECONNREFUSED) {
 			message, hint = "no server at "+m.url, "start one with `"+m.again("serve")+"`"
 		} else if _, ok := errors.AsType[*tls.CertificateVerificationError](e); ok && m.data == "" {
 			hint = "if it is the right server, MAILROOM_CA names a file with its certificate or its authority's"
 		}
-	case mailroom.RateLimited:
+	case mailroom.CodeRateLimited:
 		code = exitFailed
 		if e.RetryAfter > 0 {
 			hint = "try again in " + e.RetryAfter.String()

@@ -11,13 +11,13 @@ import (
 )
 
 // faces are the other protocols that the server speaks. log gets what goes wrong inside of them.
-func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Face {
-	all := map[string]server.Face{"POST /mcp": {
+func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
+	all := map[string]server.Protocol{"POST /mcp": {
 		Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "The tools of the Model Context Protocol, over streamable HTTP",
 		Serve: mcp.Handler(version().Version, log),
 	}}
 	for _, r := range agentmail.Routes() {
-		all[r.Pattern] = server.Face{
+		all[r.Pattern] = server.Protocol{
 			Via: "agentmail", Name: r.Name, Headers: []string{agentmail.ProjectHeader}, Summary: r.Summary,
 			Status: r.Status, Open: r.Open, Serve: r.Serve,
 		}

@@ -14,7 +14,7 @@ import (
 // Ctrl-C.
 func (m *Main) follow(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, again string) error {
 	err := m.followOn(ctx, c, q, p)
-	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.Unavailable) {
+	if err != nil && (ctx.Err() != nil || mailroom.CodeOf(err) == mailroom.CodeUnavailable) {
 		m.printDetached(again)
 	}
 	return err
@@ -75,7 +75,7 @@ func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stan
 	switch {
 	case err != nil:
 		return stand{}, err
-	case r.Status == mailroom.Waiting:
+	case r.Status == mailroom.StatusWaiting:
 		return stand{waiting: r.ID}, nil
 	}
 	return stand{over: r.Status.Finished(), last: r.Status}, nil
@@ -85,7 +85,7 @@ func standing(ctx context.Context, c *client.Client, q client.FollowQuery) (stan
 // such as the end of another run. It returns in time to look whether that one
 // has a question by now.
 func untilResumed(ctx context.Context, c *client.Client, q client.FollowQuery, p *replyPrinter, look time.Duration) error {
-	q.Until = client.Forever
+	q.Until = client.UntilForever
 	enough := errors.New("enough")
 	ctx, cancel := context.WithTimeoutCause(ctx, look, enough)
 	defer cancel()
@@ -135,7 +135,7 @@ func (p *replyPrinter) end(last mailroom.Status) error {
 	if p.last != "" {
 		last = p.last
 	}
-	if last == mailroom.Failed || last == mailroom.Cancelled {
+	if last == mailroom.StatusFailed || last == mailroom.StatusCancelled {
 		return &settledError{status: last}
 	}
 	return nil

@@ -75,7 +75,7 @@ func (n *network) killed() {
 func (n *network) entries(thread, kind string) int {
 	n.t.Helper()
 	page, err := n.client().Entries(n.t.Context(), thread, client.EntriesQuery{Limit: 500})
-	if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+	if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		n.t.Fatal(err)
 	}
 	found := 0

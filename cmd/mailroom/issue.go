@@ -84,9 +84,9 @@ func (m *Main) linesOfRun(run client.Run) []string {
 		lines = append(lines, fmt.Sprintf("  %s: %s", run.Error.Class, oneLine(run.Error.Message)))
 	}
 	switch run.Status {
-	case mailroom.Waiting:
+	case mailroom.StatusWaiting:
 		lines = append(lines, "  waits for a decision: "+m.again("tickets"))
-	case mailroom.Failed, mailroom.Cancelled:
+	case mailroom.StatusFailed, mailroom.StatusCancelled:
 		lines = append(lines, "  try it again: "+m.again("run", "retry", run.ID))
 	}
 	return append(lines, "  see all of it: "+m.again("attach", run.Thread))

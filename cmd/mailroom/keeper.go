@@ -78,7 +78,7 @@ type agentVersion struct{ agent, version string }
 func pinned(ctx context.Context, l *ledger.Ledger) (map[agentVersion]bool, error) {
 	used := map[agentVersion]bool{}
 	q := mailroom.RunQuery{
-		Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: keepPage,
+		Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: keepPage,
 	}
 	for {
 		var page []*mailroom.Run

@@ -55,7 +55,7 @@ func (d *desk) must(err error) {
 func (d *desk) submit(thread, version string) mailroom.Submitted {
 	d.t.Helper()
 	out, err := d.Submit(d.t.Context(), mailroom.Submit{
-		Thread: thread, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []mailroom.Draft{{Parts: mailroom.Text("hello")}},
+		Thread: thread, Agent: "a", SetAgent: true, AgentVersion: version, Messages: []mailroom.NewMessage{{Parts: mailroom.Text("hello")}},
 	})
 	d.must(err)
 	return out

@@ -84,18 +84,18 @@ func TestAServerKeepsToItsLimits(t *testing.T) {
 		status            int
 		code              mailroom.Code
 	}{
-		{"a 5 MiB body", "POST /v1/threads/t/interrupt", strings.Repeat(" ", 5<<20), []string{auth}, 413, mailroom.TooLarge},
-		{"10,000-deep JSON", "PATCH /v1/threads/t", `{"metadata":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, []string{auth}, 400, mailroom.Invalid},
+		{"a 5 MiB body", "POST /v1/threads/t/interrupt", strings.Repeat(" ", 5<<20), []string{auth}, 413, mailroom.CodeTooLarge},
+		{"10,000-deep JSON", "PATCH /v1/threads/t", `{"metadata":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`, []string{auth}, 400, mailroom.CodeInvalid},
 		{"a header of 16 KiB", "GET /healthz", "", []string{"X-A: " + strings.Repeat("a", 16<<10)}, 431, ""},
-		{"a foreign host", "GET /v1/threads", "", []string{auth, "Host: evil.example"}, 403, mailroom.Forbidden},
+		{"a foreign host", "GET /v1/threads", "", []string{auth, "Host: evil.example"}, 403, mailroom.CodeForbidden},
 		{"a configured host", "GET /v1/threads", "", []string{auth, "Host: mail.example.org"}, 200, ""},
-		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.NotFound},
-		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.Forbidden},
-		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404, mailroom.NotFound},
+		{"a configured host and its own origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Host: mail.example.org", "Origin: https://mail.example.org"}, 404, mailroom.CodeNotFound},
+		{"a foreign origin", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
+		{"a configured origin", "POST /v1/threads/t/interrupt", "", []string{auth, "Origin: https://app.example.org"}, 404, mailroom.CodeNotFound},
 		{"a configured origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://app.example.org", "Access-Control-Request-Method: POST"}, 204, ""},
-		{"a foreign origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.Forbidden},
-		{"a foreign origin that only looks", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.Forbidden},
-		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.Forbidden},
+		{"a foreign origin, asked for by its browser", "OPTIONS /v1/messages", "", []string{"Origin: https://evil.example", "Access-Control-Request-Method: POST"}, 403, mailroom.CodeForbidden},
+		{"a foreign origin that only looks", "GET /v1/threads", "", []string{auth, "Origin: https://evil.example"}, 403, mailroom.CodeForbidden},
+		{"the origin null", "POST /v1/messages", `{"text":"a"}`, []string{auth, "Origin: null"}, 403, mailroom.CodeForbidden},
 	} {
 		method, path, _ := strings.Cut(tc.route, " ")
 		resp, problem := p.asks(t, web, method, path, tc.body, tc.headers...)
@@ -208,7 +208,7 @@ func submitsArePaced(t *testing.T, p *process, web *http.Client, auth string) {
 			continue
 		}
 		after, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-		if resp.StatusCode != 429 || problem.Code != mailroom.RateLimited || err != nil || after != 1 {
+		if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || err != nil || after != 1 {
 			t.Errorf("one too many: %d %q, Retry-After %q, want 429 rate_limited and 1", resp.StatusCode, problem.Code, resp.Header.Get("Retry-After"))
 		}
 		if !strings.Contains(problem.Detail, "limits.submits") {
@@ -229,7 +229,7 @@ func streamsAreCounted(t *testing.T, p *process, web *http.Client, auth string) 
 		open = append(open, resp)
 	}
 	resp, problem := p.asks(t, web, "GET", "/v1/threads/paced/stream", "", auth)
-	if resp.StatusCode != 429 || problem.Code != mailroom.RateLimited || resp.Header.Get("Retry-After") == "" {
+	if resp.StatusCode != 429 || problem.Code != mailroom.CodeRateLimited || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("one too many: %d %q, want 429 rate_limited", resp.StatusCode, problem.Code)
 	}
 	// Once one is closed there is room again; the server sees that soon.

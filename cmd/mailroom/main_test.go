@@ -208,7 +208,7 @@ type brittle struct {
 
 func (b *brittle) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	if b.broken.Load() {
-		return mailroom.Errorf(mailroom.Unavailable, "write: %w", mailroom.ErrStoreClosed)
+		return mailroom.Errorf(mailroom.CodeUnavailable, "write: %w", mailroom.ErrStoreClosed)
 	}
 	return b.Store.Update(ctx, f)
 }

@@ -82,7 +82,7 @@ func (h *home) said(thread string) []string {
 	}
 	var texts []string
 	for _, m := range page.Items {
-		if m.Role == mailroom.Assistant {
+		if m.Role == mailroom.RoleAssistant {
 			texts = append(texts, m.Text)
 		}
 	}

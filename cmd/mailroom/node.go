@@ -77,7 +77,7 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 		Quotas:    quotas(c),
 		MaxQueued: anyIfZero(c.MaxQueued),
 		Reserved:  reserved(c),
-		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, Ended: numbers.Ended},
+		Observe:   ledger.Observe{Operation: numbers.Operation, Commit: numbers.Commit, RunFinished: numbers.Ended},
 		Log:       log,
 	})
 	streams := stream.New(n.ledger, b)
@@ -103,8 +103,8 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.of(name),
 			})
 		},
-		Faces:    faces(hooks, log),
-		Channels: n.channels, Pairings: newDoors(c, n.ledger),
+		Protocols: faces(hooks, log),
+		Channels:  n.channels, Pairings: newDoors(c, n.ledger),
 		Pages: web.Pages(), Bus: b, Metrics: numbers, Ready: n.engine.Ready, Version: version().Version, Log: log,
 		TLS: secure, BehindProxy: c.BehindProxy,
 		HeaderTimeout: c.Limits.HeaderTimeout, BodyTimeout: c.Limits.BodyTimeout,

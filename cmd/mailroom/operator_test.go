@@ -209,7 +209,7 @@ func (s stage) ask(t *testing.T, data folder.Folder, url, mine string) (said, sh
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Status != mailroom.Completed || run.Reply == nil {
+	if run.Status != mailroom.StatusCompleted || run.Reply == nil {
 		t.Fatalf("server of %s, %s: the run is %+v", s.server, s.shown, run)
 	}
 	agents, err := c.Agents(ctx)

@@ -147,7 +147,7 @@ func (r *reading) want(c *client.Client, status mailroom.Status, reply string, m
 	if run.Status != status || got != reply || (run.Reply == nil) != (reply == "") {
 		r.t.Errorf("run %s is %s with the reply %q, want %s with %q", r.run, run.Status, got, status, reply)
 	}
-	if done := run.Progress == 1; done != (status == mailroom.Completed) {
+	if done := run.Progress == 1; done != (status == mailroom.StatusCompleted) {
 		r.t.Errorf("run %s is %s at %v", r.run, status, run.Progress)
 	}
 	// Partial text comes before whatever is said of its attempt's end.
@@ -176,23 +176,23 @@ func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
 		return read(t, c, sent.Run)
 	}
 	slow, mute, stuck := send("slow", 5), send("mute", 5), send("stuck", 5)
-	send("flaky", 5).want(c, mailroom.Completed, "whole", "half …", "whole")
-	send("broken", 2).want(c, mailroom.Failed, "", "half …", "half …")
-	send("useless", 1).want(c, mailroom.Failed, "")
-	send("silent", 1).want(c, mailroom.Completed, "")
+	send("flaky", 5).want(c, mailroom.StatusCompleted, "whole", "half …", "whole")
+	send("broken", 2).want(c, mailroom.StatusFailed, "", "half …", "half …")
+	send("useless", 1).want(c, mailroom.StatusFailed, "")
+	send("silent", 1).want(c, mailroom.StatusCompleted, "")
 	stuck.until("so far ")
 	if _, err := c.CancelRun(t.Context(), stuck.run); err != nil {
 		t.Fatal(err)
 	}
-	stuck.want(c, mailroom.Cancelled, "", "so far …")
+	stuck.want(c, mailroom.StatusCancelled, "", "so far …")
 
 	// The server is killed: what was said more than a second before is there.
 	mute.until("started")
 	slow.until("early late ")
 	p.kill()
 	begin()
-	slow.want(c, mailroom.Completed, "whole", "early …|early late …", "whole")
-	mute.want(c, mailroom.Completed, "whole", "whole")
+	slow.want(c, mailroom.StatusCompleted, "whole", "early …|early late …", "whole")
+	mute.want(c, mailroom.StatusCompleted, "whole", "whole")
 
 	// It is shut down, and releases its runs: everything is there.
 	stuck, mute = send("stuck", 5), send("mute", 5)
@@ -200,8 +200,8 @@ func TestTextOfAnAttemptThatBreaksOffIsKeptAndNotRepeated(t *testing.T) {
 	mute.until("started")
 	h.must(p.shutdown())
 	begin()
-	stuck.want(c, mailroom.Completed, "whole", "so far …", "whole")
-	mute.want(c, mailroom.Completed, "whole", "whole")
+	stuck.want(c, mailroom.StatusCompleted, "whole", "so far …", "whole")
+	mute.want(c, mailroom.StatusCompleted, "whole", "whole")
 
 	run, err := c.Run(t.Context(), slow.run)
 	h.must(err)

@@ -80,7 +80,7 @@ func (m *Main) printSubmitted(s mailroom.Submitted, output format) error {
 		return m.printJSON(s)
 	}
 	rows := [][]string{{"thread", s.Thread}, {"run", s.Run}, {"message", s.Message}, {"status", string(s.Status)}}
-	if s.Disposition != mailroom.WasQueued {
+	if s.Disposition != mailroom.DispositionQueued {
 		rows = append(rows, []string{"disposition", string(s.Disposition)})
 	}
 	return m.printTable(rows)
@@ -123,7 +123,7 @@ func (m *Main) printThread(t threadShown, output format) error {
 		note := ""
 		if msg.Partial {
 			note = ", breaks off"
-		} else if msg.State != mailroom.Done {
+		} else if msg.State != mailroom.MessageDone {
 			note = ", " + msg.State
 		}
 		_, err := fmt.Fprintf(m.Stdout, "\n%s (%d, %s%s)\n%s\n", msg.Role, msg.Seq, m.when(&msg.CreatedAt), note, m.shown(content(msg)))

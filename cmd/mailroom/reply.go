@@ -40,13 +40,13 @@ func (p *replyPrinter) submitted(asked string, s mailroom.Submitted) error {
 		p.main.say("thread %s", oneLine(s.Thread))
 	}
 	switch s.Disposition {
-	case mailroom.WasSteered:
+	case mailroom.DispositionSteered:
 		p.main.say("handed to run %s, which has already started", s.Run)
-	case mailroom.WasResumed:
+	case mailroom.DispositionResumed:
 		p.main.say("run %s goes on with it", s.Run)
-	case mailroom.WasCollected:
+	case mailroom.DispositionCollected:
 		p.main.say("joined run %s, which has not started yet", s.Run)
-	case mailroom.WasDuplicate:
+	case mailroom.DispositionDuplicate:
 		p.main.say("sent before as message %s", s.Message)
 	}
 	for _, run := range s.Superseded {
@@ -135,11 +135,11 @@ func (p *replyPrinter) sayLater() {
 func (p *replyPrinter) entry(e mailroom.Entry) error {
 	switch e.Kind {
 	case mailroom.KindCompleted:
-		p.last = mailroom.Completed
+		p.last = mailroom.StatusCompleted
 	case mailroom.KindFailed:
-		p.last = mailroom.Failed
+		p.last = mailroom.StatusFailed
 	case mailroom.KindCancelled:
-		p.last = mailroom.Cancelled
+		p.last = mailroom.StatusCancelled
 	}
 	if p.output == asJSON {
 		return p.main.printJSON(e)
@@ -168,7 +168,7 @@ func (p *replyPrinter) said(e mailroom.Entry) error {
 	if err := e.Decode(&msg); err != nil {
 		return err
 	}
-	if msg.Role != mailroom.Assistant {
+	if msg.Role != mailroom.RoleAssistant {
 		if msg.Visibility == mailroom.VisibleInternal {
 			return nil
 		}

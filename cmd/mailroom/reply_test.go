@@ -45,14 +45,14 @@ func entry(t *testing.T, seq int64, kind string, attempt int, body any) client.E
 func reply(t *testing.T, seq int64, attempt int, id, text string, partial bool) client.Event {
 	t.Helper()
 	return entry(t, seq, mailroom.KindMessage, attempt, mailroom.Message{
-		ID: id, Role: mailroom.Assistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll, Partial: partial,
+		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleAll, Partial: partial,
 	})
 }
 
 func aside(t *testing.T, seq int64, id, text string) client.Event {
 	t.Helper()
 	return entry(t, seq, mailroom.KindMessage, 1, mailroom.Message{
-		ID: id, Role: mailroom.Assistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleInternal,
+		ID: id, Role: mailroom.RoleAssistant, Text: text, Parts: mailroom.Text(text), Visibility: mailroom.VisibleInternal,
 	})
 }
 
@@ -106,17 +106,17 @@ func TestReplyIsPrintedOnceHoweverItComes(t *testing.T) {
 }
 
 func TestWhatIsNotTheReplyIsTalk(t *testing.T) {
-	question := mailroom.Message{ID: "u", Role: mailroom.User, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
-	hidden := mailroom.Message{ID: "i", Role: mailroom.User, Text: "not for you", Visibility: mailroom.VisibleInternal}
+	question := mailroom.Message{ID: "u", Role: mailroom.RoleUser, Text: "two\nlines\x1b[2J", Visibility: mailroom.VisibleAll}
+	hidden := mailroom.Message{ID: "i", Role: mailroom.RoleUser, Text: "not for you", Visibility: mailroom.VisibleInternal}
 	stdout, stderr, p := told(t, asText,
 		entry(t, 1, mailroom.KindMessage, 0, question),
 		entry(t, 2, mailroom.KindMessage, 1, hidden),
 		entry(t, 3, mailroom.KindRescheduled, 1, mailroom.RunRescheduled{
-			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(), Error: &mailroom.RunError{Class: mailroom.Transient, Message: "no\nluck"},
+			Reason: "retry", Attempt: 1, AvailableAt: time.Unix(1000, 250e6).UTC(), Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "no\nluck"},
 		}),
 		reply(t, 4, 2, "m", "half", true),
-		entry(t, 5, mailroom.KindFailed, 2, mailroom.RunFailed{Error: mailroom.RunError{Class: mailroom.Permanent, Message: "bad input"}}),
-		entry(t, 6, mailroom.KindCancelled, 2, mailroom.RunStop{Reason: mailroom.BySupersede}),
+		entry(t, 5, mailroom.KindFailed, 2, mailroom.RunFailed{Error: mailroom.RunError{Class: mailroom.ClassPermanent, Message: "bad input"}}),
+		entry(t, 6, mailroom.KindCancelled, 2, mailroom.RunStop{Reason: mailroom.ReasonSuperseded}),
 		client.Event{Gap: &client.Gap{After: 1, Oldest: 3, Last: 9}},
 	)
 	if stdout != "half\n" {
@@ -132,7 +132,7 @@ entries after 1 are gone or were never written; going on with 3 to 9
 	if diff := cmp.Diff(want, stderr); diff != "" {
 		t.Errorf("stderr (-want +got):\n%s", diff)
 	}
-	if p.last != mailroom.Cancelled {
+	if p.last != mailroom.StatusCancelled {
 		t.Errorf("the last run ended as %q, want cancelled", p.last)
 	}
 }

@@ -79,7 +79,7 @@ func (m *Main) send(ctx context.Context, in client.Submit, detach bool, output f
 	}
 	done, err := c.Submit(ctx, in)
 	if err != nil {
-		if made && mailroom.CodeOf(err) == mailroom.Unavailable {
+		if made && mailroom.CodeOf(err) == mailroom.CodeUnavailable {
 			m.printUnanswered(in.Key)
 		}
 		return err
@@ -91,7 +91,7 @@ func (m *Main) send(ctx context.Context, in client.Submit, detach bool, output f
 	if err := p.submitted(in.Thread, done); err != nil {
 		return err
 	}
-	if done.Disposition == mailroom.WasQueued {
+	if done.Disposition == mailroom.DispositionQueued {
 		if err := m.blocked(ctx, c, done); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	admin := client.New(p.url, secret)
 	t.Cleanup(admin.CloseIdle)
 	as := func(name string) *client.Client {
-		made, err := admin.CreateToken(t.Context(), client.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.MaySubmit, mailroom.MayRead}})
+		made, err := admin.CreateToken(t.Context(), client.NewToken{Name: name, Scopes: []mailroom.Permission{mailroom.PermissionSubmit, mailroom.PermissionRead}})
 		h.must(err)
 		c := client.New(p.url, made.Secret)
 		t.Cleanup(c.CloseIdle)
@@ -37,7 +37,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	for {
 		run, err := other.Run(t.Context(), sent.Run)
 		h.must(err)
-		if run.Status == mailroom.Running {
+		if run.Status == mailroom.StatusRunning {
 			break
 		}
 		select {
@@ -50,7 +50,7 @@ func TestOneTokenTakesNotEverySlot(t *testing.T) {
 	h.must(err)
 	running := 0
 	for _, r := range runs.Items {
-		if r.Status == mailroom.Running {
+		if r.Status == mailroom.StatusRunning {
 			running++
 		}
 	}

@@ -163,7 +163,7 @@ func (m *Main) printStatus(s serverStatus, output format) error {
 // runCounts are the numbers of runs by status, without those that are zero.
 func runCounts(runs map[mailroom.Status]int) string {
 	var counts []string
-	for _, status := range []mailroom.Status{mailroom.Running, mailroom.Queued, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled} {
+	for _, status := range []mailroom.Status{mailroom.StatusRunning, mailroom.StatusQueued, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled} {
 		if n := runs[status]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, status))
 		}

@@ -79,7 +79,7 @@ func (m *Main) sayRunning(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	stats, err := c.Stats(ctx)
-	if n := stats.Runs[mailroom.Running]; err == nil && n > 0 {
+	if n := stats.Runs[mailroom.StatusRunning]; err == nil && n > 0 {
 		m.say("waiting for its %s to end or to be given back", counted(n, "run"))
 	}
 }

@@ -191,9 +191,9 @@ func (t talk) ticket(e mailroom.Entry) (string, error) {
 		err := e.Decode(&k)
 		t.names[k.ID] = k.Name
 		switch k.Kind {
-		case mailroom.Child:
+		case mailroom.TicketChildren:
 			return "", err // the send tells
-		case mailroom.Timer:
+		case mailroom.TicketTimer:
 			if k.ExpiresAt == nil {
 				return "", err
 			}
@@ -218,7 +218,7 @@ func (t talk) decided(b mailroom.TicketDecision) string {
 		return fmt.Sprintf("child run %s %s: %s", child.Run, child.Status, cut(child.Reply, 120))
 	}
 	line := fmt.Sprintf("%s: %s by %s", t.name(b.Ticket), past(b.Decision), b.DecidedBy)
-	if b.Decision == mailroom.Answer {
+	if b.Decision == mailroom.VerdictAnswer {
 		line += ": " + cut(string(b.Answer), 120)
 	}
 	if b.Reason != "" {
@@ -229,9 +229,9 @@ func (t talk) decided(b mailroom.TicketDecision) string {
 
 func past(v mailroom.Verdict) string {
 	switch v {
-	case mailroom.Approve:
+	case mailroom.VerdictApprove:
 		return "approved"
-	case mailroom.Deny:
+	case mailroom.VerdictDeny:
 		return "denied"
 	}
 	return "answered"
@@ -246,7 +246,7 @@ func (t talk) name(id string) string {
 }
 
 func ended(reason mailroom.Reason) string {
-	if reason == mailroom.ByCancel {
+	if reason == mailroom.ReasonCancelled {
 		return "cancelled"
 	}
 	return "cancelled: " + string(reason)

@@ -40,7 +40,7 @@ func (m *Main) approveCommand() *cobra.Command {
 		Example: `  mailroom approve notes
   mailroom approve notes --reason "looks right to me"`,
 		Args: cobra.ExactArgs(1),
-	}, mailroom.Approve)
+	}, mailroom.VerdictApprove)
 }
 
 func (m *Main) denyCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func (m *Main) denyCommand() *cobra.Command {
 		Short:   "Forbid what a run asks leave for",
 		Example: `  mailroom deny notes --reason "not on a Friday"`,
 		Args:    cobra.ExactArgs(1),
-	}, mailroom.Deny)
+	}, mailroom.VerdictDeny)
 }
 
 const decideHelp = `
@@ -74,7 +74,7 @@ func decideFlags(cmd *cobra.Command, d *client.Decision) {
 }
 
 func (m *Main) answerCommand() *cobra.Command {
-	d := client.Decision{Decision: mailroom.Answer}
+	d := client.Decision{Decision: mailroom.VerdictAnswer}
 	raw := false
 	cmd := &cobra.Command{
 		Use:   "answer TICKET|RUN|THREAD TEXT…",

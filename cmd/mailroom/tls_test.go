@@ -264,10 +264,10 @@ func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
 		t.Errorf("the stream: %d %s, %v, %s", resp.StatusCode, problem.Detail, err, got)
 	}
 	evil := []string{auth, "Host: mail.example.org", "Origin: https://evil.example"}
-	if resp, problem = outside.asks(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.Forbidden {
+	if resp, problem = outside.asks(t, proxy.Client(), "POST", "/v1/messages", `{"text":"a"}`, evil...); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("from another page: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
-	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.Forbidden {
+	if resp, problem = outside.asks(t, proxy.Client(), "GET", "/v1/threads", "", auth, "Host: other.example.org"); problem.Code != mailroom.CodeForbidden {
 		t.Errorf("to another name: %d %q, want forbidden", resp.StatusCode, problem.Code)
 	}
 	if resp, _ = outside.asks(t, proxy.Client(), "GET", "/chat", "", "Host: mail.example.org"); resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") {

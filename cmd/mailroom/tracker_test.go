@@ -173,7 +173,7 @@ func TestAServerThatIsKilledDoesEachIssueOnce(t *testing.T) {
 	completed := func(w *watched) {
 		w.wait("the run has completed", func() bool {
 			runs := w.runs("issue:x-roof")
-			return len(runs) == 1 && runs[0].Status == mailroom.Completed
+			return len(runs) == 1 && runs[0].Status == mailroom.StatusCompleted
 		})
 	}
 	var table strings.Builder

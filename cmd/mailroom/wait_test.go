@@ -70,8 +70,8 @@ func asking(a mailroom.Ask) mailroom.AgentFunc {
 func TestAnswersReachTheRunThatAsks(t *testing.T) {
 	h := newHome(t, "")
 	h.serving(map[string]mailroom.AgentFunc{
-		"asker":   asking(mailroom.Ask{Name: "when", Kind: mailroom.Question, Prompt: "When?"}),
-		"watcher": asking(mailroom.Ask{Name: "build", Kind: mailroom.Event, Prompt: "the build"}),
+		"asker":   asking(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
+		"watcher": asking(mailroom.Ask{Name: "build", Kind: mailroom.TicketEvent, Prompt: "the build"}),
 	})
 	var out bytes.Buffer
 	for _, test := range []struct {
@@ -99,7 +99,7 @@ func TestAnswersReachTheRunThatAsks(t *testing.T) {
 func TestAWaitThatNobodyDecidesIsFollowedToItsEnd(t *testing.T) {
 	h := newHome(t, "")
 	h.serving(map[string]mailroom.AgentFunc{
-		"asker":  asking(mailroom.Ask{Name: "soon", Kind: mailroom.Timer, After: 50 * time.Millisecond}),
+		"asker":  asking(mailroom.Ask{Name: "soon", Kind: mailroom.TicketTimer, After: 50 * time.Millisecond}),
 		"parent": parent,
 	})
 	for agent, want := range map[string]string{"asker": "expired \n", "parent": "the child: expired \n"} {
@@ -133,7 +133,7 @@ func parent(ctx context.Context, s mailroom.Session) error {
 func TestAQuestionOfAChildIsShown(t *testing.T) {
 	h := newHome(t, "")
 	h.serving(map[string]mailroom.AgentFunc{
-		"asker":  asking(mailroom.Ask{Name: "when", Kind: mailroom.Question, Prompt: "When?"}),
+		"asker":  asking(mailroom.Ask{Name: "when", Kind: mailroom.TicketInput, Prompt: "When?"}),
 		"parent": parent,
 	})
 	for _, thread := range []string{"t", "u"} {

@@ -233,9 +233,9 @@ func (m *Main) doorOfWork(w working) (d door, err error) {
 // refusedWork says what to do about a server that does not want this worker.
 func refusedWork(err error) error {
 	switch mailroom.CodeOf(err) {
-	case mailroom.Forbidden:
+	case mailroom.CodeForbidden:
 		return refusal(exitServer, "it needs the scope work, and the agent among those that it may work for", "this token may not do that: %w", err)
-	case mailroom.Conflict, mailroom.Invalid:
+	case mailroom.CodeConflict, mailroom.CodeInvalid:
 		return refusal(exitUsage, "", "%w", err)
 	}
 	return err

@@ -156,7 +156,7 @@ func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
 	h.process(p, "--listen", at)
 	h.openGate(", four")
 	r := h.ended(run)
-	if r.Status != mailroom.Completed || r.Attempt != 1 || r.Reply == nil || *r.Reply != "one two, three, four" {
+	if r.Status != mailroom.StatusCompleted || r.Attempt != 1 || r.Reply == nil || *r.Reply != "one two, three, four" {
 		t.Errorf("got %s in attempt %d with reply %v, want the whole text in the first one", r.Status, r.Attempt, r.Reply)
 	}
 	want := []string{"message one two", "run.queued", "run.started", "message one two, three, four", "run.completed"}
@@ -176,7 +176,7 @@ func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
 	}
 	h.far("sh", "-c", "cat; echo , again")
 	r := h.ended(run)
-	if r.Status != mailroom.Completed || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
+	if r.Status != mailroom.StatusCompleted || r.Attempt != 2 || r.Reply == nil || *r.Reply != "one, again\n" {
 		t.Errorf("got %s in attempt %d with reply %v, want that of the second worker", r.Status, r.Attempt, r.Reply)
 	}
 	told := h.story()
@@ -215,7 +215,7 @@ func TestAStopReachesASilentCommandElsewhere(t *testing.T) {
 	if code, stderr := h.run(t.Context(), io.Discard, "run", "cancel", run); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	if r := h.ended(run); r.Status != mailroom.Cancelled || r.Attempt != 1 {
+	if r := h.ended(run); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
 		t.Errorf("got %s in attempt %d", r.Status, r.Attempt)
 	}
 	want := []string{"message so far", "run.queued", "run.started", "run.stop_requested", "message so far (partial)", "run.cancelled"}
@@ -232,7 +232,7 @@ func TestAWorkerElsewhereGivesItsRunsBackWhenItIsShutDown(t *testing.T) {
 	h.process(&process{})
 	w := h.far("cat")
 	run := h.begun("hello", agent.KindStarted)
-	if r := h.ended(run); r.Status != mailroom.Completed {
+	if r := h.ended(run); r.Status != mailroom.StatusCompleted {
 		t.Errorf("got %s", r.Status)
 	}
 	if err := w.shutdown(); err != nil {
@@ -313,7 +313,7 @@ func TestTwoWorkersElsewhereShareTheRuns(t *testing.T) {
 		}
 	}
 	for _, id := range runs {
-		if r := h.ended(id); r.Status != mailroom.Cancelled || r.Attempt != 1 {
+		if r := h.ended(id); r.Status != mailroom.StatusCancelled || r.Attempt != 1 {
 			t.Errorf("run %s is %s in attempt %d", id, r.Status, r.Attempt)
 		}
 	}

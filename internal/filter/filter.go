@@ -268,7 +268,7 @@ func names(keys []Key) string {
 
 func refuse(value, message string) error {
 	return &mailroom.Error{
-		Code:    mailroom.Invalid,
+		Code:    mailroom.CodeInvalid,
 		Message: "the filter q " + message,
 		Fields:  []mailroom.Field{{Location: "q", Message: message, Value: value}},
 	}

@@ -172,7 +172,7 @@ func TestWhatIsNoFilterIsInvalidAndNamed(t *testing.T) {
 		{"thread:" + strings.Repeat("x", MaxLength), "longer"},
 	} {
 		_, err := Parse(tc.q, keys())
-		if got := mailroom.CodeOf(err); got != mailroom.Invalid {
+		if got := mailroom.CodeOf(err); got != mailroom.CodeInvalid {
 			t.Errorf("Parse(%.40q): got code %q, want invalid", tc.q, got)
 			continue
 		}

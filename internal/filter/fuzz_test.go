@@ -24,7 +24,7 @@ func FuzzParse(f *testing.F) {
 		once, err := Parse(q, keys())
 		if err != nil {
 			e, ok := errors.AsType[*mailroom.Error](err)
-			if !ok || e.Code != mailroom.Invalid || len(e.Fields) != 1 || e.Fields[0].Location != "q" {
+			if !ok || e.Code != mailroom.CodeInvalid || len(e.Fields) != 1 || e.Fields[0].Location != "q" {
 				t.Fatalf("Parse(%q): %#v, want invalid, naming q", q, err)
 			}
 			if part, _ := e.Fields[0].Value.(string); !strings.Contains(q, part) && !strings.ContainsAny(q, `"*`) {

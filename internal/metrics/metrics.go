@@ -117,7 +117,7 @@ func result(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case mailroom.CodeOf(err) == mailroom.Internal && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+	case mailroom.CodeOf(err) == mailroom.CodeInternal && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return "withdrawn"
 	}
 	return string(mailroom.CodeOf(err))
@@ -135,7 +135,7 @@ func (m *Metrics) Ended(r *mailroom.Run) {
 	if !r.StartedAt.IsZero() {
 		m.runSeconds.Observe(r.FinishedAt.Sub(r.StartedAt).Seconds())
 	}
-	if r.Status != mailroom.Cancelled {
+	if r.Status != mailroom.StatusCancelled {
 		m.enqueueToDone.Observe(r.FinishedAt.Sub(r.CreatedAt).Seconds())
 	}
 }

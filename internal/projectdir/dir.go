@@ -37,9 +37,9 @@ func Open(path string) (*Dir, error) {
 	case err != nil:
 		return nil, err
 	case seen.Mode()&fs.ModeSymlink != 0:
-		return nil, mailroom.Errorf(mailroom.Invalid, "%s is a link, and a project's links are not followed; replace it with the folder, or name the folder that it leads to", path)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; replace it with the folder, or name the folder that it leads to", path)
 	case !seen.IsDir():
-		return nil, mailroom.Errorf(mailroom.Invalid, "%s is not a folder; move it away", path)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s is not a folder; move it away", path)
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func Open(path string) (*Dir, error) {
 	}
 	opened, err := root.Stat(".")
 	if err == nil && !os.SameFile(seen, opened) {
-		err = mailroom.Errorf(mailroom.Conflict, "%s was replaced while it was opened; try again", path)
+		err = mailroom.Errorf(mailroom.CodeConflict, "%s was replaced while it was opened; try again", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, root.Close())
@@ -91,7 +91,7 @@ func (d *Dir) regular(name string, info fs.FileInfo) error {
 	case mode.IsRegular():
 		return nil
 	case mode&fs.ModeSymlink != 0:
-		return mailroom.Errorf(mailroom.Invalid, "%s is a link, and a project's links are not followed; put a regular file in its place, or remove it", at)
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s is a link, and a project's links are not followed; put a regular file in its place, or remove it", at)
 	case mode.IsDir():
 		kind = "a folder"
 	case mode&fs.ModeNamedPipe != 0:
@@ -101,7 +101,7 @@ func (d *Dir) regular(name string, info fs.FileInfo) error {
 	default:
 		kind = "a device"
 	}
-	return mailroom.Errorf(mailroom.Invalid, "%s is %s, not a regular file; remove it", at, kind)
+	return mailroom.Errorf(mailroom.CodeInvalid, "%s is %s, not a regular file; remove it", at, kind)
 }
 
 // OpenFile opens a regular file, with flags and permissions as [os.OpenFile] has
@@ -152,7 +152,7 @@ func (d *Dir) Fill(into *bytes.Buffer, file *os.File, name string, max int64) er
 }
 
 func (d *Dir) tooLarge(name string, max int64) error {
-	return mailroom.Errorf(mailroom.TooLarge, "%s has more than %d bytes, the most that is read; make it smaller", filepath.Join(d.path, name), max)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "%s has more than %d bytes, the most that is read; make it smaller", filepath.Join(d.path, name), max)
 }
 
 // Create writes a file that does not exist yet. An error for one that exists is
@@ -174,7 +174,7 @@ func (d *Dir) Append(name string, text []byte, max int64) error {
 		return err
 	}
 	if info.Size()+int64(len(text)) > max {
-		return errors.Join(mailroom.Errorf(mailroom.TooLarge, "%s would have more than %d bytes; move it away", filepath.Join(d.path, name), max), file.Close())
+		return errors.Join(mailroom.Errorf(mailroom.CodeTooLarge, "%s would have more than %d bytes; move it away", filepath.Join(d.path, name), max), file.Close())
 	}
 	_, err = file.Write(text)
 	return errors.Join(err, file.Sync(), file.Close())

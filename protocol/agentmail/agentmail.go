@@ -62,7 +62,7 @@ func answer(status int, f func(context.Context, call) (any, error)) func(http.Re
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// Nothing is tried again: what the server refuses to itself, it refuses.
 		api := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
-			client.WithTries(1), client.WithPatience(time.Nanosecond))
+			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		body, err := f(r.Context(), call{r, api, r.Header.Get(ProjectHeader)})
 		if err != nil {
 			status, body := refusal(w.Header(), err)
@@ -98,16 +98,16 @@ type failure struct {
 func refusal(h http.Header, err error) (status int, body failure) {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
-		e = mailroom.Errorf(mailroom.Internal, "the server failed")
+		e = mailroom.Errorf(mailroom.CodeInternal, "the server failed")
 	}
-	if status = client.StatusOf(e.Code); e.Code == mailroom.Invalid {
+	if status = client.StatusOf(e.Code); e.Code == mailroom.CodeInvalid {
 		status = http.StatusBadRequest
 	}
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
 	}
 	body.Error = dialect(e.Message)
-	if held, ok := errors.AsType[*mailroom.Held](err); ok {
+	if held, ok := errors.AsType[*mailroom.ReservedError](err); ok {
 		body.Holder, body.ExpiresAt = held.By[0].Holder, &held.By[0].ExpiresAt
 		body.Error = fmt.Sprintf("%s is reserved by %s", held.By[0].Name, body.Holder)
 	}
@@ -129,7 +129,7 @@ func dialect(message string) string {
 // read decodes a body. Fields that are not known are of other versions.
 func (c call) read(into any) error {
 	if err := json.NewDecoder(c.Body).Decode(into); err != nil {
-		return mailroom.Errorf(mailroom.Invalid, "the body is not as it should be: %v", err)
+		return mailroom.Errorf(mailroom.CodeInvalid, "the body is not as it should be: %v", err)
 	}
 	return nil
 }

@@ -32,11 +32,11 @@ type post struct {
 func open(t *testing.T) *post {
 	t.Helper()
 	l, b := ledger.New(memory.New(), ledger.Options{}), bus.New()
-	faces := map[string]server.Face{}
+	faces := map[string]server.Protocol{}
 	for _, r := range agentmail.Routes() {
-		faces[r.Pattern] = server.Face{Via: "agentmail", Name: r.Name, Status: r.Status, Open: r.Open, Serve: r.Serve}
+		faces[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Status: r.Status, Open: r.Open, Serve: r.Serve}
 	}
-	srv := server.New(server.Options{Ledger: l, Streams: stream.New(l, b), Token: operator, Faces: faces})
+	srv := server.New(server.Options{Ledger: l, Streams: stream.New(l, b), Token: operator, Protocols: faces})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func TestTheDialectRefusesStrangers(t *testing.T) {
 		}
 	}
 	api := client.New(p.url, operator)
-	made, err := api.CreateToken(t.Context(), client.NewToken{Name: "eve", Scopes: []mailroom.Permission{mailroom.MayRead}})
+	made, err := api.CreateToken(t.Context(), client.NewToken{Name: "eve", Scopes: []mailroom.Permission{mailroom.PermissionRead}})
 	if err != nil {
 		t.Fatal(err)
 	}

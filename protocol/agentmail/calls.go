@@ -36,7 +36,7 @@ func reserve(ctx context.Context, c call) (any, error) {
 	if in.TTL != nil {
 		most := mailroom.MaxTTL.Seconds()
 		if *in.TTL < mailroom.MinTTL.Seconds() || *in.TTL > most {
-			return nil, mailroom.Errorf(mailroom.Invalid, "ttl: must be between %v and %v seconds", mailroom.MinTTL.Seconds(), most)
+			return nil, mailroom.Errorf(mailroom.CodeInvalid, "ttl: must be between %v and %v seconds", mailroom.MinTTL.Seconds(), most)
 		}
 		ttl = time.Duration(*in.TTL * float64(time.Second))
 	}

@@ -34,7 +34,7 @@ const openKey = "inbox/open"
 // open finds the thread of the inbox, and sees that it is one.
 func (b *box) open(ctx context.Context) (client.Thread, error) {
 	t, err := b.c.Thread(ctx, b.thread)
-	if b.make && mailroom.CodeOf(err) == mailroom.NotFound {
+	if b.make && mailroom.CodeOf(err) == mailroom.CodeNotFound {
 		t, err = b.begin(ctx, err)
 	}
 	if err != nil || b.known {
@@ -50,7 +50,7 @@ func (b *box) open(ctx context.Context) (client.Thread, error) {
 			return t, nil
 		}
 	}
-	return t, mailroom.Errorf(mailroom.Conflict, "thread %q is no inbox: agent %s answers it; write to it with submit_message or delegate_task", t.ID, t.Agent)
+	return t, mailroom.Errorf(mailroom.CodeConflict, "thread %q is no inbox: agent %s answers it; write to it with submit_message or delegate_task", t.ID, t.Agent)
 }
 
 // begin makes the thread. missing is what is said where that is not allowed,
@@ -62,7 +62,7 @@ func (b *box) begin(ctx context.Context, missing error) (client.Thread, error) {
 	}
 	in.Agent, in.Key = kind, openKey
 	if _, err := b.c.Submit(ctx, in); err != nil {
-		if code := mailroom.CodeOf(err); code == mailroom.Forbidden || code == mailroom.NotFound {
+		if code := mailroom.CodeOf(err); code == mailroom.CodeForbidden || code == mailroom.CodeNotFound {
 			err = missing
 		}
 		return client.Thread{}, err
@@ -78,12 +78,12 @@ func (b *box) own(c inbox.Command) (client.Submit, error) {
 	}
 	return client.Submit{
 		Thread: b.thread, Options: options,
-		Messages: []client.Draft{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
+		Messages: []client.NewMessage{{Text: "(by a tool call)", Visibility: mailroom.VisibleInternal}},
 	}, err
 }
 
 func tooLong(n int) error {
-	return mailroom.Errorf(mailroom.TooLarge, "this is %d bytes as JSON, and %d are the most: send it in parts", n, mailroom.MaxAnswer)
+	return mailroom.Errorf(mailroom.CodeTooLarge, "this is %d bytes as JSON, and %d are the most: send it in parts", n, mailroom.MaxAnswer)
 }
 
 // head is the ticket of the message at the head, nil if there is none.
@@ -109,7 +109,7 @@ func (b *box) follow(ctx context.Context, after int64, run string, found func(*m
 			return nil
 		}
 	}
-	return mailroom.Errorf(mailroom.Unavailable, "the stream of thread %q ended", b.thread)
+	return mailroom.Errorf(mailroom.CodeUnavailable, "the stream of thread %q ended", b.thread)
 }
 
 // moves waits for the next entry that can change what is at the head, and
@@ -178,14 +178,14 @@ func (b *box) do(ctx context.Context, c inbox.Command) (outcome, error) {
 	c.Call = uuid.NewString()
 	run, at, err := b.give(ctx, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.Unavailable, "thread %q did not come to it within %s, and nothing was done: try again", b.thread, doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "thread %q did not come to it within %s, and nothing was done: try again", b.thread, doTime)
 	}
 	if err != nil {
 		return outcome{}, err
 	}
 	out, err := b.done(ctx, run, at, c.Call)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.Unavailable, "it was taken in and will be done, which takes longer than %s: see run %s", doTime, run)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "it was taken in and will be done, which takes longer than %s: see run %s", doTime, run)
 	}
 	return out, err
 }
@@ -217,7 +217,7 @@ func (b *box) give(ctx context.Context, c inbox.Command) (run string, at int64, 
 		switch code := mailroom.CodeOf(err); {
 		case err == nil && run != "":
 			return run, t.LastSeq, nil
-		case err == nil, code == mailroom.Conflict, code == mailroom.Busy: // somebody was first: look again
+		case err == nil, code == mailroom.CodeConflict, code == mailroom.CodeBusy: // somebody was first: look again
 			t, err = b.open(ctx)
 		}
 		if err != nil {
@@ -235,7 +235,7 @@ func (b *box) answer(ctx context.Context, k *client.Ticket, c inbox.Command) err
 	if len(raw) > mailroom.MaxAnswer {
 		return tooLong(len(raw))
 	}
-	_, err = b.c.Decide(ctx, k.ID, client.Decision{Decision: mailroom.Answer, Answer: raw})
+	_, err = b.c.Decide(ctx, k.ID, client.Decision{Decision: mailroom.VerdictAnswer, Answer: raw})
 	return err
 }
 
@@ -275,7 +275,7 @@ func (b *box) done(ctx context.Context, run string, after int64, call string) (o
 		switch e.Kind {
 		case mailroom.KindMessage:
 			var m mailroom.Message
-			if e.Decode(&m) == nil && m.Role == mailroom.Assistant && !m.Partial {
+			if e.Decode(&m) == nil && m.Role == mailroom.RoleAssistant && !m.Partial {
 				out.message = m.ID
 			}
 		case mailroom.KindSend:
@@ -293,7 +293,7 @@ func (b *box) done(ctx context.Context, run string, after int64, call string) (o
 			out.popped = true
 			return true
 		case mailroom.KindFailed, mailroom.KindCancelled:
-			refused = mailroom.Errorf(mailroom.Conflict, "run %s ended before it was done: %s", run, strings.TrimPrefix(e.Kind, "run."))
+			refused = mailroom.Errorf(mailroom.CodeConflict, "run %s ended before it was done: %s", run, strings.TrimPrefix(e.Kind, "run."))
 			return true
 		}
 		return false
@@ -318,7 +318,7 @@ func (b *box) pop(ctx context.Context, id string) (Popped, error) {
 	c := inbox.Command{Pop: true, Call: uuid.NewString()}
 	out, err := b.remove(ctx, id, c)
 	if errors.Is(err, errTimeout) {
-		err = mailroom.Errorf(mailroom.Unavailable, "whether it was removed is not known after %s: try again", doTime)
+		err = mailroom.Errorf(mailroom.CodeUnavailable, "whether it was removed is not known after %s: try again", doTime)
 	}
 	return out, err
 }
@@ -331,7 +331,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 		}
 		r, err := b.c.Run(ctx, id)
 		switch code := mailroom.CodeOf(err); {
-		case code == mailroom.NotFound || err == nil && r.Thread != t.ID:
+		case code == mailroom.CodeNotFound || err == nil && r.Thread != t.ID:
 			return Popped{Reason: "it is not in this inbox"}, nil
 		case err != nil:
 			return Popped{}, err
@@ -353,7 +353,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 			k = nil
 		}
 		switch code := mailroom.CodeOf(err); {
-		case code == mailroom.Conflict: // somebody was first
+		case code == mailroom.CodeConflict: // somebody was first
 		case err != nil:
 			return Popped{}, err
 		case k != nil:
@@ -363,7 +363,7 @@ func (b *box) remove(ctx context.Context, id string, c inbox.Command) (Popped, e
 }
 
 func (b *box) popped(out outcome, err error) (Popped, error) {
-	if err != nil && mailroom.CodeOf(err) == mailroom.Conflict {
+	if err != nil && mailroom.CodeOf(err) == mailroom.CodeConflict {
 		e, _ := errors.AsType[*mailroom.Error](err) // which has the code
 		return Popped{Reason: e.Message}, nil
 	}

@@ -84,7 +84,7 @@ func within(t *testing.T, log *slog.Logger, f func(t *testing.T, h http.Handler)
 		f(t, server.New(server.Options{
 			Ledger: l, Streams: stream.New(l, bus.New()), Token: operator, Log: log, Agents: func() []string { return []string{"inbox"} },
 			Describe: func(string) server.Description { return server.Description{Kind: "inbox"} },
-			Faces: map[string]server.Face{"POST /mcp": {
+			Protocols: map[string]server.Protocol{"POST /mcp": {
 				Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", log),
 			}},
 		}))
@@ -125,7 +125,7 @@ func read(t *testing.T, input, raw string) (all []reply) {
 		t.Errorf("%q is answered with %q: %v", input, raw, err)
 	}
 	for _, one := range all {
-		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text, string(mailroom.Internal))) {
+		if r := one.Result; r != nil && r.IsError && (len(r.Content) != 1 || strings.HasPrefix(r.Content[0].Text, string(mailroom.CodeInternal))) {
 			t.Errorf("%q is refused with %q, want a fault of its own in one text", input, raw)
 		}
 	}
@@ -178,7 +178,7 @@ func FuzzLines(f *testing.F) {
 		var a alarm
 		within(t, a.log(), func(t *testing.T, h http.Handler) {
 			var out written
-			c := client.New("http://localhost", operator, client.WithHTTPClient(&http.Client{Transport: direct{h}}), client.WithTries(1))
+			c := client.New("http://localhost", operator, client.WithHTTPClient(&http.Client{Transport: direct{h}}), client.WithMaxAttempts(1))
 			s := mcp.New(mcp.Options{Log: a.log(), Dial: func() (*client.Client, error) { return c, nil }})
 			serving, err := s.Connect(t.Context(), &sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(string(input) + "\n")), Writer: &out}, nil)
 			if err != nil {

@@ -42,7 +42,7 @@ func open(t *testing.T) *house {
 		b.Publish(bus.Notice{Thread: thread, Entries: entries})
 	}})
 	ask := mailroom.AgentFunc(func(ctx context.Context, s mailroom.Session) error {
-		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?"})
+		_, err := s.Wait(ctx, false, mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?"})
 		return err
 	})
 	agents := map[string]engine.Agent{
@@ -55,7 +55,7 @@ func open(t *testing.T) *house {
 		Describe: func(name string) server.Description {
 			return server.Description{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
 		},
-		Faces: map[string]server.Face{"POST /mcp": {
+		Protocols: map[string]server.Protocol{"POST /mcp": {
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", nil),
 		}},
 	})

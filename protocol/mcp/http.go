@@ -32,7 +32,7 @@ func Handler(version string, log *slog.Logger) func(w http.ResponseWriter, r *ht
 	return func(w http.ResponseWriter, r *http.Request, inside http.RoundTripper) {
 		// Nothing is tried again: what the server refuses to itself, it refuses.
 		c := client.New("http://localhost", "", client.WithHTTPClient(&http.Client{Transport: inside}),
-			client.WithTries(1), client.WithPatience(time.Nanosecond))
+			client.WithMaxAttempts(1), client.WithRetryTimeout(time.Nanosecond))
 		s := New(Options{
 			Thread: r.URL.Query().Get(ThreadParam), Version: version, Schemas: schemas, Log: log,
 			Dial: func() (*client.Client, error) { return c, nil },

@@ -83,7 +83,7 @@ func add[In, Out any](s *sdk.Server, t *tools, about *sdk.Tool, f func(ctx conte
 	sdk.AddTool(s, about, func(ctx context.Context, _ *sdk.CallToolRequest, in In) (*sdk.CallToolResult, any, error) {
 		c, err := t.Dial()
 		if err != nil {
-			return nil, nil, &refusal{mailroom.Unavailable, err.Error()}
+			return nil, nil, &refusal{mailroom.CodeUnavailable, err.Error()}
 		}
 		out, err := f(ctx, c, in)
 		if err != nil {
@@ -106,9 +106,9 @@ func plain(err error) *refusal {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok {
 		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-			return &refusal{mailroom.Unavailable, "the call ended before its outcome was known"}
+			return &refusal{mailroom.CodeUnavailable, "the call ended before its outcome was known"}
 		}
-		return &refusal{mailroom.Internal, err.Error()}
+		return &refusal{mailroom.CodeInternal, err.Error()}
 	}
 	r := &refusal{e.Code, e.Message}
 	for _, f := range e.Fields {
@@ -132,7 +132,7 @@ func plainRefusals(next sdk.MethodHandler) sdk.MethodHandler {
 		if out, ok := result.(*sdk.CallToolResult); ok && out != nil && out.IsError {
 			if _, ours := errors.AsType[*refusal](out.GetError()); !ours {
 				out.Content = nil // it would keep the text
-				out.SetError(&refusal{mailroom.Invalid, out.GetError().Error()})
+				out.SetError(&refusal{mailroom.CodeInvalid, out.GetError().Error()})
 			}
 		}
 		return result, err

@@ -47,38 +47,38 @@ func TestWrongArgumentsAreRefusedInPlainWords(t *testing.T) {
 			code  mailroom.Code
 			words string
 		}{
-			{"wait_for_message", args{"timeout_secs": 301}, mailroom.Invalid, "between 0 and 300, not 301"},
-			{"wait_for_message", args{"timeout_secs": -1}, mailroom.Invalid, "between 0 and 300"},
-			{"wait_for_message", args{"timeout_secs": "soon"}, mailroom.Invalid, "timeout_secs"},
-			{"wait_for_message", args{"timeout": 1}, mailroom.Invalid, "timeout"},
-			{"inbox_peek", args{"limit": 0}, mailroom.Invalid, "between 1 and 100, not 0"},
-			{"inbox_pop", args{}, mailroom.Invalid, "activity_id"},
-			{"inbox_pop", args{"activity_id": " "}, mailroom.Invalid, "activity_id is blank"},
-			{"send_message_to_user", args{"message": " \n"}, mailroom.Invalid, "message is blank"},
-			{"send_message_to_user", args{"message": "a\x00b"}, mailroom.Invalid, "NUL"},
-			{"send_message_to_user", args{"message": strings.Repeat("x", 64<<10)}, mailroom.TooLarge, "send it in parts"},
-			{"send_message_to_user", args{"message": "x", "workspace_id": "none"}, mailroom.NotFound, `no thread "none"`},
-			{"send_message_to_user", args{"message": "x", "workspace_id": "taken"}, mailroom.Conflict, "is no inbox: agent echo"},
-			{"delegate_task", args{"workspace_id": "echo", "task": ""}, mailroom.Invalid, "task is blank"},
-			{"delegate_task", args{"workspace_id": "", "task": "x"}, mailroom.Invalid, "workspace_id is blank"},
-			{"delegate_task", args{"workspace_id": "mine", "task": "x"}, mailroom.Invalid, "is this inbox itself"},
-			{"delegate_task", args{"workspace_id": "nobody", "task": "x"}, mailroom.NotFound, `no thread and no agent is named "nobody"`},
-			{"delegate_task", args{"workspace_id": "mailbox", "task": "x"}, mailroom.Invalid, "nobody would read"},
-			{"delegate_task", args{"workspace_id": "echo", "task": "x", "source_workspace_id": "none"}, mailroom.NotFound, `no thread "none"`},
-			{"submit_message", args{"text": ""}, mailroom.Invalid, "empty"},
-			{"submit_message", args{"text": "x", "agent": "nobody"}, mailroom.Invalid, `no agent "nobody"`},
-			{"submit_message", args{"text": "x", "mode": "fast"}, mailroom.Invalid, "mode"},
-			{"get_run", args{"run": "none"}, mailroom.NotFound, `no run "none"`},
-			{"get_run", args{"run": ""}, mailroom.Invalid, "run is blank"},
-			{"get_run", args{"run": "none", "timeout_secs": 1e9}, mailroom.Invalid, "between 0 and 300"},
-			{"cancel_run", args{"run": "none"}, mailroom.NotFound, `no run "none"`},
-			{"list_tickets", args{"state": "shut"}, mailroom.Invalid, "state"},
-			{"decide", args{"ticket": "none", "decision": "approve"}, mailroom.NotFound, `no ticket "none"`},
-			{"decide", args{"ticket": "none", "decision": "perhaps"}, mailroom.Invalid, "decision"},
+			{"wait_for_message", args{"timeout_secs": 301}, mailroom.CodeInvalid, "between 0 and 300, not 301"},
+			{"wait_for_message", args{"timeout_secs": -1}, mailroom.CodeInvalid, "between 0 and 300"},
+			{"wait_for_message", args{"timeout_secs": "soon"}, mailroom.CodeInvalid, "timeout_secs"},
+			{"wait_for_message", args{"timeout": 1}, mailroom.CodeInvalid, "timeout"},
+			{"inbox_peek", args{"limit": 0}, mailroom.CodeInvalid, "between 1 and 100, not 0"},
+			{"inbox_pop", args{}, mailroom.CodeInvalid, "activity_id"},
+			{"inbox_pop", args{"activity_id": " "}, mailroom.CodeInvalid, "activity_id is blank"},
+			{"send_message_to_user", args{"message": " \n"}, mailroom.CodeInvalid, "message is blank"},
+			{"send_message_to_user", args{"message": "a\x00b"}, mailroom.CodeInvalid, "NUL"},
+			{"send_message_to_user", args{"message": strings.Repeat("x", 64<<10)}, mailroom.CodeTooLarge, "send it in parts"},
+			{"send_message_to_user", args{"message": "x", "workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
+			{"send_message_to_user", args{"message": "x", "workspace_id": "taken"}, mailroom.CodeConflict, "is no inbox: agent echo"},
+			{"delegate_task", args{"workspace_id": "echo", "task": ""}, mailroom.CodeInvalid, "task is blank"},
+			{"delegate_task", args{"workspace_id": "", "task": "x"}, mailroom.CodeInvalid, "workspace_id is blank"},
+			{"delegate_task", args{"workspace_id": "mine", "task": "x"}, mailroom.CodeInvalid, "is this inbox itself"},
+			{"delegate_task", args{"workspace_id": "nobody", "task": "x"}, mailroom.CodeNotFound, `no thread and no agent is named "nobody"`},
+			{"delegate_task", args{"workspace_id": "mailbox", "task": "x"}, mailroom.CodeInvalid, "nobody would read"},
+			{"delegate_task", args{"workspace_id": "echo", "task": "x", "source_workspace_id": "none"}, mailroom.CodeNotFound, `no thread "none"`},
+			{"submit_message", args{"text": ""}, mailroom.CodeInvalid, "empty"},
+			{"submit_message", args{"text": "x", "agent": "nobody"}, mailroom.CodeInvalid, `no agent "nobody"`},
+			{"submit_message", args{"text": "x", "mode": "fast"}, mailroom.CodeInvalid, "mode"},
+			{"get_run", args{"run": "none"}, mailroom.CodeNotFound, `no run "none"`},
+			{"get_run", args{"run": ""}, mailroom.CodeInvalid, "run is blank"},
+			{"get_run", args{"run": "none", "timeout_secs": 1e9}, mailroom.CodeInvalid, "between 0 and 300"},
+			{"cancel_run", args{"run": "none"}, mailroom.CodeNotFound, `no run "none"`},
+			{"list_tickets", args{"state": "shut"}, mailroom.CodeInvalid, "state"},
+			{"decide", args{"ticket": "none", "decision": "approve"}, mailroom.CodeNotFound, `no ticket "none"`},
+			{"decide", args{"ticket": "none", "decision": "perhaps"}, mailroom.CodeInvalid, "decision"},
 		} {
 			me.refuse(e.tool, e.in, e.code, e.words)
 		}
-		if got := h.texts("mine", mailroom.Assistant); got != "" {
+		if got := h.texts("mine", mailroom.RoleAssistant); got != "" {
 			h.t.Errorf("what was refused was said: %q", got)
 		}
 	})
@@ -94,19 +94,19 @@ func TestAnAgentOfAnyNameIsAnInboxByItsKind(t *testing.T) {
 
 func TestAnInboxOfSomebodyElseIsNotThere(t *testing.T) {
 	everywhere(t, func(h *house, connect func(string, string) *hand) {
-		ann := h.token("ann", mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide)
-		bob := connect(h.token("bob", mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide), "anns")
+		ann := h.token("ann", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide)
+		bob := connect(h.token("bob", mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide), "anns")
 		run := h.send(ann, "anns", "secret", "inbox")
 		missing := `no thread "anns"`
 		for tool, in := range map[string]args{
 			"wait_for_message": {"timeout_secs": 1}, "inbox_peek": nil, "inbox_pop": {"activity_id": run},
 			"send_message_to_user": {"message": "x"}, "submit_message": {"thread": "anns", "text": "x"},
 		} {
-			bob.refuse(tool, in, mailroom.NotFound, missing)
+			bob.refuse(tool, in, mailroom.CodeNotFound, missing)
 		}
-		bob.refuse("delegate_task", args{"workspace_id": "anns", "task": "x", "source_workspace_id": "bobs"}, mailroom.NotFound, `"anns"`)
-		bob.refuse("get_run", args{"run": run}, mailroom.NotFound, "no run")
-		bob.refuse("cancel_run", args{"run": run}, mailroom.NotFound, "no run")
+		bob.refuse("delegate_task", args{"workspace_id": "anns", "task": "x", "source_workspace_id": "bobs"}, mailroom.CodeNotFound, `"anns"`)
+		bob.refuse("get_run", args{"run": run}, mailroom.CodeNotFound, "no run")
+		bob.refuse("cancel_run", args{"run": run}, mailroom.CodeNotFound, "no run")
 		if answer, _ := bob.try("list_tickets", args{"state": "any"}); answer != `{"items":[],"next":null}` {
 			h.t.Errorf("tickets: %s, want none", answer)
 		}
@@ -118,7 +118,7 @@ func TestAnInboxOfSomebodyElseIsNotThere(t *testing.T) {
 
 func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 	everywhere(t, func(h *house, connect func(string, string) *hand) {
-		const read, submit, decide = mailroom.MayRead, mailroom.MaySubmit, mailroom.MayDecide
+		const read, submit, decide = mailroom.PermissionRead, mailroom.PermissionSubmit, mailroom.PermissionDecide
 		all := h.token("all", read, submit, decide)
 		run := h.send(all, "alls", "hello", "inbox")
 		connect(all, "alls").read()
@@ -135,15 +135,15 @@ func TestEachToolNeedsTheScopeOfWhatItDoes(t *testing.T) {
 			"submit_message": {args{"text": "x"}, submit}, "cancel_run": {args{"run": run}, submit},
 			"decide": {args{"ticket": "x", "decision": "deny"}, decide},
 		} {
-			reader.refuse(tool, e.in, mailroom.Forbidden, "the scope "+string(e.need))
+			reader.refuse(tool, e.in, mailroom.CodeForbidden, "the scope "+string(e.need))
 		}
 		// Who may not make an inbox hears that there is none.
-		connect(h.namesake("all", read), "other").refuse("wait_for_message", nil, mailroom.NotFound, `no thread "other"`)
+		connect(h.namesake("all", read), "other").refuse("wait_for_message", nil, mailroom.CodeNotFound, `no thread "other"`)
 		submitter := connect(h.namesake("all", submit), "alls")
 		for tool, in := range map[string]args{
 			"wait_for_message": nil, "inbox_peek": nil, "get_run": {"run": run}, "list_tickets": nil,
 		} {
-			submitter.refuse(tool, in, mailroom.Forbidden, "the scope read")
+			submitter.refuse(tool, in, mailroom.CodeForbidden, "the scope read")
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (b *box) row(ctx context.Context, run string, head bool) (*Row, error) {
 	}
 	if row.Kind == inbox.FromPeer && r.Parent != nil {
 		parent, err := b.c.Run(ctx, *r.Parent)
-		if err != nil && mailroom.CodeOf(err) != mailroom.NotFound {
+		if err != nil && mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return nil, err
 		}
 		row.Peer = parent.Thread
@@ -79,7 +79,7 @@ func (b *box) messages(ctx context.Context, ids []string) ([]mailroom.Message, e
 		if err != nil {
 			return nil, err
 		}
-		if m.State != mailroom.Retracted && m.State != mailroom.Superseded {
+		if m.State != mailroom.MessageRetracted && m.State != mailroom.MessageSuperseded {
 			out = append(out, m)
 		}
 	}
@@ -99,9 +99,9 @@ func (b *box) added(ctx context.Context, r client.Run, known []mailroom.Message)
 		}
 		var m mailroom.Message
 		if err := e.Decode(&m); err != nil {
-			return nil, mailroom.Errorf(mailroom.Internal, "read entry %d of thread %q: %w", e.Seq, b.thread, err)
+			return nil, mailroom.Errorf(mailroom.CodeInternal, "read entry %d of thread %q: %w", e.Seq, b.thread, err)
 		}
-		if m.Role != mailroom.Assistant && !slices.Contains(r.Messages, m.ID) {
+		if m.Role != mailroom.RoleAssistant && !slices.Contains(r.Messages, m.ID) {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -158,11 +158,11 @@ func (b *box) data(ctx context.Context, row *Row, raw json.RawMessage) (string, 
 		end.Reply = r.Reply
 	}
 	switch {
-	case end.Reply != nil && end.Status == mailroom.Completed:
+	case end.Reply != nil && end.Status == mailroom.StatusCompleted:
 		return *end.Reply, nil
 	case end.Error != nil:
 		return fmt.Sprintf("(%s failed: %s)", row.Sender, end.Error.Message), nil
-	case end.Status != mailroom.Completed:
+	case end.Status != mailroom.StatusCompleted:
 		return fmt.Sprintf("(%s ended %s)", row.Sender, cmp.Or(string(end.Reason), string(end.Status))), nil
 	}
 	return fmt.Sprintf("(%s returned empty output)", row.Sender), nil

@@ -95,7 +95,7 @@ func (t *tools) box(c *client.Client, workspace string) *box {
 }
 
 func wrong(name, what string) error {
-	return mailroom.Errorf(mailroom.Invalid, "%s %s", name, what)
+	return mailroom.Errorf(mailroom.CodeInvalid, "%s %s", name, what)
 }
 
 func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArgs) (any, error) {
@@ -123,7 +123,7 @@ func (t *tools) waitForMessage(ctx context.Context, c *client.Client, in waitArg
 			return timedOut{true}, nil
 		case err == nil:
 			return row, nil
-		case !t.Patient || mailroom.CodeOf(err) != mailroom.Unavailable || !pause(ctx, err, end):
+		case !t.Patient || mailroom.CodeOf(err) != mailroom.CodeUnavailable || !pause(ctx, err, end):
 			return nil, err
 		}
 	}
@@ -194,7 +194,7 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 		return inbox.Delegation{}, wrong("workspace_id", "is this inbox itself: name another thread, or an agent")
 	}
 	t, err := b.c.Thread(ctx, workspace)
-	if code := mailroom.CodeOf(err); code != mailroom.NotFound && code != mailroom.Invalid {
+	if code := mailroom.CodeOf(err); code != mailroom.CodeNotFound && code != mailroom.CodeInvalid {
 		return inbox.Delegation{Thread: t.ID}, err
 	}
 	agents, err := b.c.Agents(ctx)
@@ -211,12 +211,12 @@ func target(ctx context.Context, b *box, workspace string) (inbox.Delegation, er
 			if a.Reason != nil {
 				why = *a.Reason
 			}
-			return inbox.Delegation{}, mailroom.Errorf(mailroom.Conflict, "agent %s is not available: %s", a.Name, why)
+			return inbox.Delegation{}, mailroom.Errorf(mailroom.CodeConflict, "agent %s is not available: %s", a.Name, why)
 		default:
 			return inbox.Delegation{Agent: a.Name}, nil
 		}
 	}
-	return inbox.Delegation{}, mailroom.Errorf(mailroom.NotFound, "no thread and no agent is named %q", workspace)
+	return inbox.Delegation{}, mailroom.Errorf(mailroom.CodeNotFound, "no thread and no agent is named %q", workspace)
 }
 
 type submitArgs struct {

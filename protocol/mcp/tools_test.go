@@ -60,7 +60,7 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 			h.t.Errorf("with nothing there: %s, want a time-out", got)
 		}
 		// The inbox is there by now, so a message to it needs no agent.
-		first := h.send(h.token("ann", mailroom.MayAdmin), "mine", "one", "")
+		first := h.send(h.token("ann", mailroom.PermissionAdmin), "mine", "one", "")
 		second := h.send(operator, "mine", "two", "")
 		row := me.read()
 		want := mcp.Row{Activity: first, Kind: "canvas_user", Text: "one", Workspace: "mine", Sender: "ann", CreatedAt: row.CreatedAt}
@@ -90,14 +90,14 @@ func TestAMessageIsReadAnsweredAndPopped(t *testing.T) {
 		if got.Removed || !strings.Contains(got.Reason, "completed") {
 			h.t.Errorf("popping it again: %+v, want why not", got)
 		}
-		if r := h.ended(first); r.Status != mailroom.Completed || r.Reply == nil || *r.Reply != "hello ann" {
+		if r := h.ended(first); r.Status != mailroom.StatusCompleted || r.Reply == nil || *r.Reply != "hello ann" {
 			h.t.Errorf("its run is %s with reply %v", r.Status, r.Reply)
 		}
 		if row := me.read(); row.Activity != second {
 			h.t.Errorf("then comes %+v, want the second", row)
 		}
 		me.pop(second)
-		if got := h.texts("mine", mailroom.Assistant); got != "hello ann" {
+		if got := h.texts("mine", mailroom.RoleAssistant); got != "hello ann" {
 			h.t.Errorf("it said %q", got)
 		}
 	})
@@ -156,7 +156,7 @@ func TestSayingAndDelegatingNeedNoMessage(t *testing.T) {
 		if row := me.read(); row.Text != "and now" {
 			h.t.Errorf("the result is %+v", row)
 		}
-		if got := h.texts("mine", mailroom.Assistant); got != "good morning" {
+		if got := h.texts("mine", mailroom.RoleAssistant); got != "good morning" {
 			h.t.Errorf("it said %q", got)
 		}
 	})
@@ -181,7 +181,7 @@ func TestTwoInboxesTalk(t *testing.T) {
 		}
 		// One hand can speak in another inbox of its own.
 		do[map[string]string](me, "send_message_to_user", args{"message": "by the way", "workspace_id": "yours"})
-		if got := h.texts("yours", mailroom.Assistant); got != "here you are|by the way" {
+		if got := h.texts("yours", mailroom.RoleAssistant); got != "here you are|by the way" {
 			h.t.Errorf("in the other inbox was said %q", got)
 		}
 	})
@@ -223,7 +223,7 @@ func TestTwoReadersOfOneInboxDoEverythingOnce(t *testing.T) {
 		if n != messages {
 			h.t.Errorf("%d messages were removed, want %d", n, messages)
 		}
-		if got, want := strings.Count(h.texts("mine", mailroom.Assistant), "ok"), int(said.Load()); got != want {
+		if got, want := strings.Count(h.texts("mine", mailroom.RoleAssistant), "ok"), int(said.Load()); got != want {
 			h.t.Errorf("%d times ok in the thread, want %d, as often as it was said", got, want)
 		}
 	})
@@ -249,30 +249,30 @@ func TestOtherToolsAreTheOperationsTheyAreNamedAfter(t *testing.T) {
 	everywhere(t, func(h *house, connect func(string, string) *hand) {
 		me := connect(operator, "mine")
 		sent := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"})
-		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.WasDuplicate || again.Run != sent.Run {
+		if again := do[mailroom.Submitted](me, "submit_message", args{"thread": "t", "text": "hi", "agent": "echo", "key": "k"}); again.Disposition != mailroom.DispositionDuplicate || again.Run != sent.Run {
 			h.t.Errorf("the same key again: %+v", again)
 		}
 		r := do[client.Run](me, "get_run", args{"run": sent.Run, "timeout_secs": 20})
-		if r.Status != mailroom.Completed || *r.Reply != "hi" {
+		if r.Status != mailroom.StatusCompleted || *r.Reply != "hi" {
 			h.t.Errorf("the run: %s %v", r.Status, r.Reply)
 		}
 		asked := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
 		do[client.Run](me, "get_run", args{"run": asked.Run, "timeout_secs": 20})
 		open := do[client.Page[client.Ticket]](me, "list_tickets", args{"run": asked.Run})
-		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.Approval {
+		if len(open.Items) != 1 || open.Items[0].Kind != mailroom.TicketApproval {
 			h.t.Fatalf("tickets: %+v, want the approval", open.Items)
 		}
 		k := open.Items[0]
-		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.Invalid, "digest")
-		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.Conflict, "asks something else")
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve"}, mailroom.CodeInvalid, "digest")
+		me.refuse("decide", args{"ticket": k.ID, "decision": "approve", "digest": strings.Repeat("0", 16)}, mailroom.CodeConflict, "asks something else")
 		if got := do[client.Ticket](me, "decide", args{"ticket": k.ID, "decision": "approve", "digest": k.Digest[:16]}); got.State != mailroom.TicketDecided {
 			h.t.Errorf("decided: %+v", got)
 		}
-		if r := h.ended(asked.Run); r.Status != mailroom.Completed {
+		if r := h.ended(asked.Run); r.Status != mailroom.StatusCompleted {
 			h.t.Errorf("after the decision the run is %s", r.Status)
 		}
 		more := do[mailroom.Submitted](me, "submit_message", args{"text": "go", "agent": "asker"})
-		if r := do[client.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.Cancelled && !r.Stopping {
+		if r := do[client.Run](me, "cancel_run", args{"run": more.Run}); r.Status != mailroom.StatusCancelled && !r.Stopping {
 			h.t.Errorf("cancelled: %+v", r)
 		}
 	})

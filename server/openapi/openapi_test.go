@@ -45,12 +45,12 @@ func (f *fixture) world(operation string, n int) map[string]string {
 	case "get-ticket", "decide":
 		work := f.claim()
 		for work.Claim.Run != sent.Run { // left by an operation before
-			f.settle(work, mailroom.Settle{Outcome: mailroom.Complete})
+			f.settle(work, mailroom.Settle{Outcome: mailroom.OutcomeComplete})
 			work = f.claim()
 		}
-		question := mailroom.Ask{Name: "deploy", Kind: mailroom.Approval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`)}
+		question := mailroom.Ask{Name: "deploy", Kind: mailroom.TicketApproval, Prompt: "Deploy?", Action: "deploy", Arguments: []byte(`{"to":"production"}`)}
 		f.settle(work, mailroom.Settle{
-			Outcome: mailroom.Park, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
+			Outcome: mailroom.OutcomePark, Wait: &mailroom.Wait{Names: []string{question.Name}}, Asks: []mailroom.Ask{question},
 		})
 		w["ticket"] = mailroom.TicketID(sent.Run, question.Name)
 	case "post-hook":
@@ -121,11 +121,11 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	d := f.describe()
 	f.submit("failed", `{"text":"x","metadata":{"team":"a"},"options":{"a":1}}`)
 	f.settle(f.claim(), mailroom.Settle{
-		Outcome: mailroom.Fail, Failure: &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("rate limit")},
+		Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("rate limit")},
 	})
 	done := f.submit("done", `{"text":"x"}`)
 	f.settle(f.claim(), mailroom.Settle{
-		Outcome: mailroom.Complete, Message: &mailroom.Said{ID: done.Run + ".1-1", Text: "a reply"},
+		Outcome: mailroom.OutcomeComplete, Message: &mailroom.PartialText{ID: done.Run + ".1-1", Text: "a reply"},
 	})
 	f.submit("runs", `{"text":"x"}`)
 	f.claim()
@@ -170,7 +170,7 @@ func TestRefusalsAreAsDescribed(t *testing.T) {
 	req.Header.Set("Authorization", "Bearer "+token)
 	_, raw := f.exchange(req)
 	var p client.Problem
-	if err := json.Unmarshal(raw, &p); err != nil || p.Code != mailroom.NotFound {
+	if err := json.Unmarshal(raw, &p); err != nil || p.Code != mailroom.CodeNotFound {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -49,8 +49,8 @@ func start(t *testing.T) *fixture {
 	hook.Admit = nil
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // of whoever asks
 	served := server.New(server.Options{
-		Faces:  map[string]server.Face{webhook.Route: hook},
-		Ledger: f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
+		Protocols: map[string]server.Protocol{webhook.Route: hook},
+		Ledger:    f.ledger, Streams: stream.New(f.ledger, notices), Token: token, Version: "1.2.3",
 		Log: slog.New(slog.DiscardHandler), Agents: func() []string { return []string{"echo"} }, Bus: notices,
 		Channels: channels{}, Pairings: pairings{},
 	})
@@ -139,7 +139,7 @@ func (f *fixture) submit(thread, body string) mailroom.Submitted {
 }
 
 // claim starts the run that is due next, as worker "w".
-func (f *fixture) claim() ledger.Work {
+func (f *fixture) claim() ledger.Assignment {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
 	defer cancel()
@@ -159,7 +159,7 @@ func (f *fixture) claim() ledger.Work {
 }
 
 // settle ends the attempt of a claimed run.
-func (f *fixture) settle(w ledger.Work, s mailroom.Settle) {
+func (f *fixture) settle(w ledger.Assignment, s mailroom.Settle) {
 	f.t.Helper()
 	s.Claim, s.Number = w.Claim, w.Run.Step+1
 	if _, err := f.ledger.Settle(f.t.Context(), s); err != nil {

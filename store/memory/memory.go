@@ -137,12 +137,12 @@ func (s *Store) Close() error {
 }
 
 func errClosed() error {
-	return &mailroom.Error{Code: mailroom.Unavailable, Message: "the store is closed"}
+	return &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "the store is closed"}
 }
 
 func cancelled(ctx context.Context) error {
 	return &mailroom.Error{
-		Code:    mailroom.Unavailable,
+		Code:    mailroom.CodeUnavailable,
 		Message: "the store was not waited for",
 		Cause:   context.Cause(ctx),
 	}

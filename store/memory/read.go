@@ -109,10 +109,10 @@ func (r reader) selectRuns(q mailroom.RunQuery) []*mailroom.Run {
 	}
 	slices.SortFunc(found, func(a, b *mailroom.Run) int {
 		switch q.Set {
-		case mailroom.QueueRuns:
+		case mailroom.RunsQueued:
 			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Place, b.Place),
 				cmp.Compare(a.Key, b.Key))
-		case mailroom.HeldRuns:
+		case mailroom.RunsScheduled:
 			return cmp.Or(a.NotBefore.Compare(b.NotBefore), cmp.Compare(a.Place, b.Place),
 				cmp.Compare(a.Key, b.Key))
 		}
@@ -135,10 +135,10 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		return false
 	}
 	switch q.Set {
-	case mailroom.QueueRuns:
-		return run.NeverStarted() && !run.Held
-	case mailroom.HeldRuns:
-		return run.NeverStarted() && run.Held
+	case mailroom.RunsQueued:
+		return run.NeverStarted() && !run.Scheduled
+	case mailroom.RunsScheduled:
+		return run.NeverStarted() && run.Scheduled
 	}
 	return true
 }

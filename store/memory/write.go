@@ -36,13 +36,13 @@ func (t *tx) Lock(workers, threads []string) ([]*mailroom.Worker, []*mailroom.Th
 	return ws, ts, nil
 }
 
-func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
+func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
 	for _, want := range wants {
 		var ready []*mailroom.Thread
 		var later time.Time
 		for _, row := range t.threads.all() {
 			switch {
-			case row.Due.At.IsZero() || row.Due.Agent != want.Agent || row.Due.Alone != want.Alone:
+			case row.Due.At.IsZero() || row.Due.Agent != want.Agent || row.Due.LastAttempt != want.LastAttempt:
 			case !row.Due.At.After(now):
 				ready = append(ready, row)
 			case later.IsZero() || row.Due.At.Before(later):
@@ -226,7 +226,7 @@ func (t *tx) dropPrefix(p mailroom.Prefix) {
 		t.runsOf.put(p.Thread, stay)
 	}
 	for id, k := range t.keys.all() {
-		joined := k.Result.Disposition != mailroom.WasQueued
+		joined := k.Result.Disposition != mailroom.DispositionQueued
 		if id.thread == p.Thread && (submitted[id.key] && id.key != "" || joined && k.lastSeq < p.Seq) {
 			t.keys.drop(id)
 		}
@@ -358,6 +358,6 @@ func (t *tx) dropThread(id string) {
 }
 
 func (t *tx) fail(format string, args ...any) error {
-	t.failed = mailroom.Errorf(mailroom.Internal, format, args...)
+	t.failed = mailroom.Errorf(mailroom.CodeInternal, format, args...)
 	return t.failed
 }

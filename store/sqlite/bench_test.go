@@ -106,7 +106,7 @@ func BenchmarkDue(b *testing.B) {
 			}
 			err := s.Update(b.Context(), func(tx mailroom.Tx) error {
 				for b.Loop() {
-					due, _, err := tx.Due(now, []mailroom.Want{{Agent: "1", Slots: 64}})
+					due, _, err := tx.Due(now, []mailroom.Capacity{{Agent: "1", Slots: 64}})
 					if err != nil {
 						return err
 					}
@@ -166,13 +166,13 @@ func (w *work) write(b *testing.B, s mailroom.Store, batch int, fresh bool) {
 				ID: fmt.Sprintf("%012x-7000-8000-%012x", w.now.UnixMicro(), w.at), Thread: row.ID, Agent: "echo",
 				AgentVersion: "0123456789ab", Mode: mailroom.ModeQueue, Priority: 128, Place: row.NextPlace,
 				Origin: mailroom.Origin{Via: "user", Sender: "bench"}, MaxAttempts: 5, FirstSeq: row.LastSeq + 1,
-				Status: mailroom.Queued, AvailableAt: w.now, CreatedAt: w.now,
+				Status: mailroom.StatusQueued, AvailableAt: w.now, CreatedAt: w.now,
 				Inputs: []mailroom.Input{{Message: "0199d6ff-0000-7000-8000-000000000000", Seq: row.LastSeq + 1}},
 			}
 			row.NextPlace++
 		} else {
 			r := w.runs[i]
-			r.Status, r.StartedAt, r.Attempt, r.Step = mailroom.Running, w.now, r.Attempt+1, r.Step+1
+			r.Status, r.StartedAt, r.Attempt, r.Step = mailroom.StatusRunning, w.now, r.Attempt+1, r.Step+1
 			r.LastStep = mailroom.StepMark{Attempt: r.Attempt, Step: r.Step, Digest: "0123456789abcdef", Seq: row.LastSeq}
 		}
 		row.Due = mailroom.Due{At: w.now, Agent: "echo", Priority: 128}
@@ -242,9 +242,9 @@ func (w *work) grow(b *testing.B, s mailroom.Store, runs int) {
 			id := fmt.Sprintf("grown-%d", w.at)
 			c := &mailroom.Changes{
 				Threads: []*mailroom.Thread{row},
-				Runs:    []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.Completed}},
+				Runs:    []*mailroom.Run{{ID: id, Thread: row.ID, SubmitKey: id, FirstSeq: row.LastSeq + 1, Status: mailroom.StatusCompleted}},
 				Keys: []mailroom.SubmitKey{{
-					Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.WasQueued},
+					Thread: row.ID, Key: id, Result: mailroom.Submitted{Run: id, Disposition: mailroom.DispositionQueued},
 				}},
 				Entries: [][]mailroom.Entry{nil},
 			}

@@ -50,7 +50,7 @@ const talliedThread = "thread"
 
 func allStatuses() []mailroom.Status {
 	return []mailroom.Status{
-		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled,
 	}
 }
 

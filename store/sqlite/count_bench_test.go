@@ -19,11 +19,11 @@ func BenchmarkCount(b *testing.B) {
 			"all":   func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{}); return err },
 			"owner": func(r mailroom.Reader) error { _, err := r.Count(mailroom.CountQuery{Owner: &owner}); return err },
 			"running": func(r mailroom.Reader) error {
-				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Running}, Limit: 51})
+				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusRunning}, Limit: 51})
 				return err
 			},
 			"retriable": func(r mailroom.Reader) error {
-				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Failed, mailroom.Cancelled}, Oldest: true, Limit: 51})
+				_, err := r.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, Limit: 51})
 				return err
 			},
 			"agent": func(r mailroom.Reader) error {
@@ -56,16 +56,16 @@ func fillHistory(b *testing.B, s mailroom.Store, n int) {
 	for from := 0; from < n; from += 1000 {
 		c := &mailroom.Changes{Threads: rows}
 		for i := from; i < from+1000; i++ {
-			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3), Status: mailroom.Completed}
+			r := &mailroom.Run{ID: fmt.Sprint("r", i), Thread: rows[i%100].ID, Agent: fmt.Sprint("agent-", i%3), Status: mailroom.StatusCompleted}
 			switch {
 			case i < 50:
 				r.Agent = "rare"
 			case i < 60:
-				r.Status = mailroom.Running
+				r.Status = mailroom.StatusRunning
 			case i < 200:
-				r.Status = mailroom.Failed
+				r.Status = mailroom.StatusFailed
 			case i < 300:
-				r.Status = mailroom.Cancelled
+				r.Status = mailroom.StatusCancelled
 			}
 			c.Runs = append(c.Runs, r)
 		}

@@ -31,12 +31,12 @@ func joinEntries(list []mailroom.Entry) ([]byte, error) {
 	for i, e := range list {
 		raw := e.JSON()
 		if e.Thread != list[0].Thread || e.Seq != list[0].Seq+int64(i) {
-			return nil, mailroom.Errorf(mailroom.Internal,
+			return nil, mailroom.Errorf(mailroom.CodeInternal,
 				"entry %d of thread %q does not follow in the entries of thread %q from %d",
 				e.Seq, e.Thread, list[0].Thread, list[0].Seq)
 		}
 		if len(raw) == 0 || bytes.IndexByte(raw, '\n') >= 0 {
-			return nil, mailroom.Errorf(mailroom.Internal, "entry %d of thread %q is not one line of JSON", e.Seq, e.Thread)
+			return nil, mailroom.Errorf(mailroom.CodeInternal, "entry %d of thread %q is not one line of JSON", e.Seq, e.Thread)
 		}
 		size += len(raw) + 1
 	}

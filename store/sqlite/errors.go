@@ -39,12 +39,12 @@ func (d *Driver) refusal(ctx context.Context, doing string, err error) (refused 
 	if errors.As(err, &known) {
 		return known, false
 	}
-	refused = &mailroom.Error{Code: mailroom.Internal, Message: "the store failed to " + doing, Cause: err}
+	refused = &mailroom.Error{Code: mailroom.CodeInternal, Message: "the store failed to " + doing, Cause: err}
 	switch {
 	case d.isBusy(err):
-		refused.Code = mailroom.Unavailable
+		refused.Code = mailroom.CodeUnavailable
 	case breaks(d.kind(err)):
-		refused.Code, broken = mailroom.Unavailable, true
+		refused.Code, broken = mailroom.CodeUnavailable, true
 		refused.Cause = fmt.Errorf("%w: %w", mailroom.ErrStoreClosed, err)
 	}
 	return refused, broken
@@ -64,12 +64,12 @@ func breaks(code int) bool {
 
 func cancelled(ctx context.Context) *mailroom.Error {
 	return &mailroom.Error{
-		Code: mailroom.Unavailable, Message: "the database was not waited for", Cause: context.Cause(ctx),
+		Code: mailroom.CodeUnavailable, Message: "the database was not waited for", Cause: context.Cause(ctx),
 	}
 }
 
 func errClosed() *mailroom.Error {
 	return &mailroom.Error{
-		Code: mailroom.Unavailable, Message: "nothing is read or written any more", Cause: mailroom.ErrStoreClosed,
+		Code: mailroom.CodeUnavailable, Message: "nothing is read or written any more", Cause: mailroom.ErrStoreClosed,
 	}
 }

@@ -247,7 +247,7 @@ func (s *Store) examine(ctx context.Context) (err error) {
 func (s *Store) breakDown(cause error) {
 	if s.broken == nil {
 		s.broken = &mailroom.Error{
-			Code:    mailroom.Unavailable,
+			Code:    mailroom.CodeUnavailable,
 			Message: "the store writes nothing more until it is opened again",
 			Cause:   cause,
 		}

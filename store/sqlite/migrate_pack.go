@@ -186,7 +186,7 @@ func scanColumnsOfThread(row []driver.Value) (*mailroom.Thread, error) {
 	t := &mailroom.Thread{
 		Key: c.int64(), ID: c.text(), Agent: c.text(), Owner: c.text(), Parent: c.text(), Metadata: c.raw(),
 		Current: c.text(), Worker: c.text(), Round: c.int64(),
-		Due:      mailroom.Due{At: c.time(), Agent: c.text(), Priority: c.int(), Alone: c.bool()},
+		Due:      mailroom.Due{At: c.time(), Agent: c.text(), Priority: c.int(), LastAttempt: c.bool()},
 		HeldAt:   c.time(),
 		FirstSeq: c.int64(), LastSeq: c.int64(), NextPlace: c.int64(), CreatedAt: c.time(), UpdatedAt: c.time(),
 		Revision: c.int64(),
@@ -202,7 +202,7 @@ func scanColumnsOfRun(row []driver.Value) (*mailroom.Run, error) {
 		Key: c.int64(), ID: c.text(), Thread: c.text(), Agent: c.text(), AgentVersion: c.text(),
 		Mode: mailroom.Mode(c.text()), Priority: c.int(), Place: c.int64(), SubmitKey: c.text(),
 		Parent: c.text(), MaxAttempts: c.int(), FirstSeq: c.int64(), Status: mailroom.Status(c.text()),
-		Stop: mailroom.Reason(c.text()), StopBy: c.text(), Held: c.bool(), NotBefore: c.time(),
+		Stop: mailroom.Reason(c.text()), StopBy: c.text(), Scheduled: c.bool(), NotBefore: c.time(),
 		AvailableAt: c.time(), Attempt: c.int(), Failures: c.int(), Crashes: c.int(), Lost: c.int(),
 		Outages: c.int(), OutageSince: c.time(), Step: c.int(), Started: c.bool(),
 		Reason: mailroom.Reason(c.text()), CreatedAt: c.time(), StartedAt: c.time(), FinishedAt: c.time(),

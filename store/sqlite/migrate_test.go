@@ -68,8 +68,8 @@ func TestRowsOfTheFirstVersionAreReadAndPurged(t *testing.T) {
 		key+`'e', '', '{"run":"second","seq":8,"disposition":"collected"}')`,
 	), Options{})
 	want := &mailroom.Run{
-		Key: 1, Stored: mailroom.Completed, ID: "first", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 1, Place: 1, SubmitKey: "a",
-		MaxAttempts: 5, FirstSeq: 1, Status: mailroom.Completed, Attempt: 1, Started: true,
+		Key: 1, Stored: mailroom.StatusCompleted, ID: "first", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 1, Place: 1, SubmitKey: "a",
+		MaxAttempts: 5, FirstSeq: 1, Status: mailroom.StatusCompleted, Attempt: 1, Started: true,
 	}
 	runs, keys := left(t, s)
 	if diff := cmp.Diff(want, runs[len(runs)-1]); diff != "" {
@@ -137,22 +137,22 @@ func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
 	reply := "yes"
 	thread := &mailroom.Thread{
 		Key: 7, Revision: 11, ID: "t", Agent: "echo", Owner: "me", Parent: "p", Metadata: []byte(`{"a": 1}`), Current: "r", Worker: "w",
-		Round: 3, Due: mailroom.Due{At: at(1), Agent: "other", Priority: 5, Alone: true}, HeldAt: at(2), FirstSeq: 2, LastSeq: 9,
+		Round: 3, Due: mailroom.Due{At: at(1), Agent: "other", Priority: 5, LastAttempt: true}, HeldAt: at(2), FirstSeq: 2, LastSeq: 9,
 		NextPlace: 4, CreatedAt: at(3), UpdatedAt: at(4), DeliverTo: "chat",
 		State: map[string]json.RawMessage{"echo": json.RawMessage(`{ "n": 1 }`)},
 	}
 	run := &mailroom.Run{
 		Key: 8, ID: "r", Thread: "t", Agent: "echo", AgentVersion: "1", Mode: mailroom.ModeQueue, Priority: 6, Place: 2,
-		SubmitKey: "k", Parent: "q", MaxAttempts: 5, FirstSeq: 3, Status: mailroom.Waiting, Stop: mailroom.ByCancel, StopBy: "me",
-		Held: true, NotBefore: at(1), AvailableAt: at(2), Attempt: 1, Failures: 2, Crashes: 3, Lost: 4, Outages: 5,
-		OutageSince: at(3), Step: 6, Started: true, Reason: mailroom.BySupersede, CreatedAt: at(4), StartedAt: at(5),
+		SubmitKey: "k", Parent: "q", MaxAttempts: 5, FirstSeq: 3, Status: mailroom.StatusWaiting, Stop: mailroom.ReasonCancelled, StopBy: "me",
+		Scheduled: true, NotBefore: at(1), AvailableAt: at(2), Attempt: 1, Failures: 2, Crashes: 3, Lost: 4, Outages: 5,
+		OutageSince: at(3), Step: 6, Started: true, Reason: mailroom.ReasonSuperseded, CreatedAt: at(4), StartedAt: at(5),
 		FinishedAt: at(6), Origin: mailroom.Origin{Via: "user", Sender: "me"},
 		LastStep: mailroom.StepMark{Attempt: 1, Step: 6, Digest: "d", Seq: 8},
 		Inputs:   []mailroom.Input{{Message: "m", Seq: 3}},
 		Steers: []mailroom.Steer{{
 			Input: mailroom.Input{Message: "n", Seq: 5}, Read: true, Own: &mailroom.Run{ID: "o", Options: []byte("{ }")},
 		}},
-		Error: &mailroom.RunError{Class: mailroom.Transient, Message: "busy"}, Metadata: map[string]string{"k": "v"}, Reply: &reply,
+		Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "busy"}, Metadata: map[string]string{"k": "v"}, Reply: &reply,
 		Options: []byte(`{"o": 1}`), Checkpoint: []byte(`{"c": 1}`),
 		Caller:  &mailroom.Caller{Thread: "x", Run: "y", Name: "z", Answer: mailroom.AnswerWait},
 		Lineage: []string{"x"}, Wait: &mailroom.Wait{Names: []string{"z"}, Any: true}, Resumes: true, Asked: 2,
@@ -164,7 +164,7 @@ func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		runs, err := tx.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.Waiting}})
+		runs, err := tx.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusWaiting}})
 		if diff := cmp.Diff([]*mailroom.Thread{thread}, threads); diff != "" {
 			t.Errorf("threads (-want +got):\n%s", diff)
 		}
@@ -194,7 +194,7 @@ func TestWorkersOfBeforeThereWereTokensAreTheServersOwn(t *testing.T) {
 	want := []*mailroom.Worker{{
 		ID: "w", Host: "here", PID: 7, Local: true, Agents: []string{"echo"}, StartedAt: at(1), LeaseUntil: at(2), Dead: true,
 	}}
-	token := &mailroom.Token{Name: "ann", Sum: "sum", Scopes: []mailroom.Permission{mailroom.MayRead}, CreatedAt: at(3)}
+	token := &mailroom.Token{Name: "ann", Sum: "sum", Scopes: []mailroom.Permission{mailroom.PermissionRead}, CreatedAt: at(3)}
 	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
 		workers, err := tx.Workers()
 		if diff := cmp.Diff(want, workers); diff != "" {
@@ -268,12 +268,12 @@ func TestRunsAndThreadsOfBeforeAreCounted(t *testing.T) {
 	ann := "ann"
 	err := s.View(t.Context(), func(r mailroom.Reader) error {
 		all, err := r.Count(mailroom.CountQuery{})
-		want := mailroom.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.Completed: 3, mailroom.Failed: 1, mailroom.Queued: 1}}
+		want := mailroom.Counts{Threads: 3, Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 3, mailroom.StatusFailed: 1, mailroom.StatusQueued: 1}}
 		if diff := cmp.Diff(want, all); diff != "" || err != nil {
 			t.Errorf("all (-want +got): %v %s", err, diff)
 		}
 		hers, err := r.Count(mailroom.CountQuery{Owner: &ann, Agent: "x"})
-		want = mailroom.Counts{Runs: map[mailroom.Status]int{mailroom.Completed: 2, mailroom.Queued: 1}}
+		want = mailroom.Counts{Runs: map[mailroom.Status]int{mailroom.StatusCompleted: 2, mailroom.StatusQueued: 1}}
 		if diff := cmp.Diff(want, hers); diff != "" || err != nil {
 			t.Errorf("of ann and x (-want +got): %v %s", err, diff)
 		}

@@ -36,9 +36,9 @@ func usual(t *testing.T, s *Store) {
 	t.Helper()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	row := &mailroom.Thread{ID: "t", Worker: "w", Due: mailroom.Due{At: now, Agent: "a"}}
-	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.Queued}
+	run := &mailroom.Run{ID: "r", Thread: "t", Status: mailroom.StatusQueued}
 	asked := &mailroom.Ticket{ID: "q", Thread: "t", Run: "r"}
-	held := &mailroom.Run{ID: "h", Thread: "t", Status: mailroom.Queued, Held: true, NotBefore: now}
+	held := &mailroom.Run{ID: "h", Thread: "t", Status: mailroom.StatusQueued, Scheduled: true, NotBefore: now}
 	entry, err := mailroom.NewEntry("t", 1, mailroom.KindStep, "r", 1, now, mailroom.StepNamed{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func usual(t *testing.T, s *Store) {
 		t.Fatal(err)
 	}
 	err = s.Update(t.Context(), func(tx mailroom.Tx) error {
-		due, _, err := tx.Due(now, []mailroom.Want{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &mailroom.Share{Most: 1}}})
+		due, _, err := tx.Due(now, []mailroom.Capacity{{Agent: "a", Slots: 2}, {Agent: "a", Slots: 2, Share: &mailroom.Share{Most: 1}}})
 		if err == nil && len(due) != 2 {
 			t.Errorf("got %d due threads, want one twice", len(due))
 		}
@@ -117,19 +117,19 @@ func queries(tx mailroom.Tx) []func() error {
 	}
 	for _, q := range []mailroom.RunQuery{
 		{IDs: []string{"r"}, Thread: "t"},
-		{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.Queued}},
-		{Thread: "t", Set: mailroom.QueueRuns, Limit: 1},
-		{Thread: "t", Set: mailroom.HeldRuns, Limit: 1},
+		{IDs: []string{"r", "h"}, Statuses: []mailroom.Status{mailroom.StatusQueued}},
+		{Thread: "t", Set: mailroom.RunsQueued, Limit: 1},
+		{Thread: "t", Set: mailroom.RunsScheduled, Limit: 1},
 		{Thread: "t", Limit: 5},
 		{Thread: "t", From: 7, Limit: 5},
-		{Statuses: []mailroom.Status{mailroom.Failed}, Limit: 5},
-		{Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
-		{Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running}, From: 7, Limit: 5},
-		{Statuses: []mailroom.Status{mailroom.Failed, mailroom.Cancelled}, Oldest: true, From: 7, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.StatusFailed}, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}, From: 7, Limit: 5},
+		{Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}, Oldest: true, From: 7, Limit: 5},
 		{Agent: "a", Limit: 5}, {Agent: "a", From: 7, Limit: 5},
 		{Parent: "r", Limit: 5},
-		{Parent: "r", Statuses: []mailroom.Status{mailroom.Waiting}, Limit: 5},
-		{Parent: "r", Statuses: []mailroom.Status{mailroom.Queued, mailroom.Running, mailroom.Waiting}, Limit: 5},
+		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusWaiting}, Limit: 5},
+		{Parent: "r", Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting}, Limit: 5},
 	} {
 		list = append(list,
 			func() error { _, err := tx.Runs(q); return err },
@@ -142,8 +142,8 @@ func queries(tx mailroom.Tx) []func() error {
 	open := []mailroom.TicketState{mailroom.TicketOpen}
 	for _, q := range []mailroom.TicketQuery{
 		{IDs: []string{"q"}}, {Runs: []string{"r"}}, {Runs: []string{"r", "s"}, States: open},
-		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval}},
-		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.Approval, mailroom.Event}},
+		{Thread: "t", Limit: 5}, {Thread: "t", States: open}, {Thread: "t", From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval}},
+		{States: open, Limit: 5}, {States: open, From: 7, Kinds: []mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketEvent}},
 	} {
 		list = append(list, func() error { _, err := tx.Tickets(q); return err })
 	}

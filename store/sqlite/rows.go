@@ -37,7 +37,7 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	if t.Due.At.IsZero() {
 		args = append(args, nil, nil, nil, nil)
 	} else {
-		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.Alone))
+		args = append(args, t.Due.At.UnixMicro(), t.Due.Agent, int64(t.Due.Priority), bit(t.Due.LastAttempt))
 	}
 	args = append(args, dueOwner(t))
 	s.body = pack(s.body[:0], t, (*packer).thread)
@@ -80,7 +80,7 @@ func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	switch {
 	case !r.NeverStarted():
 		args = append(args, nil, nil, nil, nil)
-	case r.Held:
+	case r.Scheduled:
 		args = append(args, int64(1), nil, r.Place, micros(r.NotBefore))
 	default:
 		args = append(args, int64(0), int64(r.Priority), r.Place, nil)

@@ -69,9 +69,9 @@ func (r reader) runsOf(q mailroom.RunQuery) ([]sizedRun, error) {
 		return nil, nil
 	}
 	switch q.Set {
-	case mailroom.QueueRuns:
+	case mailroom.RunsQueued:
 		s.add(" ORDER BY r.priority, r.place, r.key")
-	case mailroom.HeldRuns:
+	case mailroom.RunsScheduled:
 		s.add(" ORDER BY r.not_before, r.place, r.key")
 	default:
 		s.add(" ORDER BY r.key")
@@ -122,7 +122,7 @@ func matches(run *mailroom.Run, q mailroom.RunQuery) bool {
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status),
 		q.From != 0 && q.Oldest && run.Key <= q.From,
 		q.From != 0 && !q.Oldest && run.Key >= q.From,
-		q.Set != mailroom.AnyRuns && !(run.NeverStarted() && run.Held == (q.Set == mailroom.HeldRuns)):
+		q.Set != mailroom.RunsAll && !(run.NeverStarted() && run.Scheduled == (q.Set == mailroom.RunsScheduled)):
 		return false
 	}
 	return true
@@ -150,13 +150,13 @@ func (s *sel) whichRuns(q mailroom.RunQuery) bool {
 		return false
 	}
 	s.oneOf("r.status", statuses)
-	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.Completed) {
+	if q.Thread == "" && q.Parent == "" && statuses != "" && !slices.Contains(q.Statuses, mailroom.StatusCompleted) {
 		s.cond("r.status <> 'completed'") // as the index on it has it
 	}
 	switch q.Set {
-	case mailroom.QueueRuns:
+	case mailroom.RunsQueued:
 		s.cond("r.queue = 0")
-	case mailroom.HeldRuns:
+	case mailroom.RunsScheduled:
 		s.cond("r.queue = 1")
 	}
 	return true

@@ -46,7 +46,7 @@ func count(t *testing.T, s *Store) int {
 
 func wantUnavailable(t *testing.T, err error) {
 	t.Helper()
-	if mailroom.CodeOf(err) != mailroom.Unavailable {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("got error %v, want one of code unavailable", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestARefusedCommitIsRolledBack(t *testing.T) {
 		}
 		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{{ID: "lost"}}})
 	})
-	if mailroom.CodeOf(err) != mailroom.Internal {
+	if mailroom.CodeOf(err) != mailroom.CodeInternal {
 		t.Errorf("got error %v, want one of code internal", err)
 	}
 	if got := count(t, s); got != 1 {

@@ -119,7 +119,7 @@ func wanted(k *mailroom.Ticket, q mailroom.TicketQuery) bool {
 // reports false when no ticket can match.
 func (s *sel) whichTickets(q mailroom.TicketQuery) bool {
 	states := known(q.States, mailroom.TicketOpen, mailroom.TicketDecided, mailroom.TicketExpired, mailroom.TicketVoid)
-	kinds := known(q.Kinds, mailroom.Approval, mailroom.Question, mailroom.Child, mailroom.Timer, mailroom.Event)
+	kinds := known(q.Kinds, mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer, mailroom.TicketEvent)
 	if len(q.States) > 0 && states == "" || len(q.Kinds) > 0 && kinds == "" {
 		return false
 	}

@@ -97,7 +97,7 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 	return rows, nil
 }
 
-func (t *tx) Due(now time.Time, wants []mailroom.Want) (due []*mailroom.Thread, next time.Time, err error) {
+func (t *tx) Due(now time.Time, wants []mailroom.Capacity) (due []*mailroom.Thread, next time.Time, err error) {
 	var keys []int64
 	for _, want := range wants {
 		of := t.dueOf
@@ -130,8 +130,8 @@ type dueThread struct {
 
 // dueOf returns the threads of one want that are due, and the first time at which
 // one is due later in the priorities that were looked at.
-func (t *tx) dueOf(now time.Time, want mailroom.Want) ([]dueThread, time.Time, error) {
-	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.Alone))
+func (t *tx) dueOf(now time.Time, want mailroom.Capacity) ([]dueThread, time.Time, error) {
+	return t.dueAmong(now, want.Slots, dueBehind, want.Agent, bit(want.LastAttempt))
 }
 
 // dueAmong is dueOf for the threads that text selects with args and a priority.
@@ -161,8 +161,8 @@ func (t *tx) dueAmong(now time.Time, most int, text string, args ...any) (ready 
 
 // dueShared is dueOf under a Share: owner by owner, at most so many of each, put
 // in order.
-func (t *tx) dueShared(now time.Time, want mailroom.Want) (ready []dueThread, _ time.Time, err error) {
-	text, args := dueFirstOwner, []any{want.Agent, bit(want.Alone)}
+func (t *tx) dueShared(now time.Time, want mailroom.Capacity) (ready []dueThread, _ time.Time, err error) {
+	text, args := dueFirstOwner, []any{want.Agent, bit(want.LastAttempt)}
 	for {
 		owner, found := "", false
 		err := t.session.query(t.ctx, text, args, func(row []driver.Value) (bool, error) {
@@ -176,7 +176,7 @@ func (t *tx) dueShared(now time.Time, want mailroom.Want) (ready []dueThread, _ 
 		if !found {
 			break
 		}
-		text, args = dueNextOwner, []any{want.Agent, bit(want.Alone), owner}
+		text, args = dueNextOwner, []any{want.Agent, bit(want.LastAttempt), owner}
 		own, _, err := t.dueAmong(now, min(want.Slots, want.Share.Left(owner)), dueOfOwner, args...)
 		if err != nil {
 			return nil, time.Time{}, err

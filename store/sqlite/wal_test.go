@@ -25,7 +25,7 @@ func fill(t *testing.T, s *Store, path string, from, commits int) int64 {
 			if err != nil {
 				return err
 			}
-			run := &mailroom.Run{ID: fmt.Sprint(from + i), Thread: "t", Status: mailroom.Completed, Reply: &text}
+			run := &mailroom.Run{ID: fmt.Sprint(from + i), Thread: "t", Status: mailroom.StatusCompleted, Reply: &text}
 			return tx.Write(&mailroom.Changes{Threads: rows, Runs: []*mailroom.Run{run}})
 		})
 		if err != nil {

@@ -210,7 +210,7 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 	}
 	w := among[run.Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.Internal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "new run %q: its thread %q is not written with it", run.ID, run.Thread)
 	}
 	var late any
 	if run.FirstSeq < w.sorted {
@@ -263,10 +263,10 @@ func (t *tx) ownerOf(run int64) (owner string, err error) {
 func (t *tx) writeKey(k *mailroom.SubmitKey, among map[string]*written) error {
 	w := among[k.Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.Internal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "key %q of thread %q, which is not written with it", k.Key, k.Thread)
 	}
 	var joined any
-	if k.Result.Disposition != mailroom.WasQueued {
+	if k.Result.Disposition != mailroom.DispositionQueued {
 		joined = w.lastSeq
 	}
 	_, err := t.exec(insertKey, w.key, k.Key, k.Digest, encodeSubmitted(&k.Result), joined)
@@ -279,7 +279,7 @@ func (t *tx) appendEntries(list []mailroom.Entry, among map[string]*written) err
 	}
 	w := among[list[0].Thread]
 	if w == nil {
-		return mailroom.Errorf(mailroom.Internal, "entries of thread %q, which is not written with them", list[0].Thread)
+		return mailroom.Errorf(mailroom.CodeInternal, "entries of thread %q, which is not written with them", list[0].Thread)
 	}
 	lines, err := joinEntries(list)
 	if err != nil {
@@ -317,7 +317,7 @@ func wrote(res driver.Result, err error, what, id string, key int64) error {
 	case err != nil:
 		return err
 	case n == 0:
-		return mailroom.Errorf(mailroom.Internal, "%s %q with key %d is not there", what, id, key)
+		return mailroom.Errorf(mailroom.CodeInternal, "%s %q with key %d is not there", what, id, key)
 	}
 	return nil
 }

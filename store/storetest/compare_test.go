@@ -128,7 +128,7 @@ type history struct {
 	pieces   []string // runs that get another partial
 	workers  []*mailroom.Worker
 	drops    mailroom.Changes
-	due      []mailroom.Want
+	due      []mailroom.Capacity
 	now      time.Time
 	fails    bool
 

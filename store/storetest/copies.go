@@ -29,7 +29,7 @@ func copyCases() []testCase {
 				spoil(all)
 				workers, threads, err := tx.Lock([]string{"w"}, []string{"t"})
 				must(t, err)
-				due, _, err := tx.Due(after(1000), []mailroom.Want{{Agent: before.Agents[0], Slots: 1, Alone: true}})
+				due, _, err := tx.Due(after(1000), []mailroom.Capacity{{Agent: before.Agents[0], Slots: 1, LastAttempt: true}})
 				must(t, err)
 				spoil(contents{Threads: append(threads, due...), Workers: workers})
 			})

@@ -20,7 +20,7 @@ func countCases() []testCase {
 				return &mailroom.Thread{ID: id, Owner: owner, Due: due}
 			}
 			s.write(&mailroom.Changes{Threads: []*mailroom.Thread{
-				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}), row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, Alone: true}),
+				row("a", "ann", mailroom.Due{At: at(5), Agent: "x", Priority: 1}), row("b", "ann", mailroom.Due{At: at(3), Agent: "x", Priority: 2, LastAttempt: true}),
 				row("c", "bob", mailroom.Due{At: at(4), Agent: "y", Priority: 9}), row("d", "bob", mailroom.Due{At: at(2), Agent: "y", Priority: 200}),
 				row("e", "ann", mailroom.Due{At: at(1)}), row("f", "cid", mailroom.Due{}),
 			}})
@@ -42,7 +42,7 @@ func countStory(t *testing.T, s *store) {
 	draw := rand.New(rand.NewPCG(1, 2))
 	owners, agents := []string{"", "ann", "bob"}, []string{"x", "y"}
 	statuses := []mailroom.Status{
-		mailroom.Queued, mailroom.Running, mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled,
+		mailroom.StatusQueued, mailroom.StatusRunning, mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled,
 	}
 	runs := 0
 	for step := range 60 {

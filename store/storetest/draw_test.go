@@ -63,7 +63,7 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 	if at := moment().Draw(t, "due"); !at.IsZero() {
 		row.Due = mailroom.Due{
 			At: at, Agent: agent().Draw(t, "due agent"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
-			Alone: rapid.Bool().Draw(t, "alone"),
+			LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
 	}
 	return row
@@ -72,8 +72,8 @@ func drawThread(t *rapid.T, id string) mailroom.Thread {
 func agent() *rapid.Generator[string] { return rapid.SampledFrom([]string{"a", "a b", "b"}) }
 
 func status() *rapid.Generator[mailroom.Status] {
-	return rapid.SampledFrom([]mailroom.Status{mailroom.Queued, mailroom.Queued, mailroom.Queued, mailroom.Running,
-		mailroom.Waiting, mailroom.Completed, mailroom.Failed, mailroom.Cancelled})
+	return rapid.SampledFrom([]mailroom.Status{mailroom.StatusQueued, mailroom.StatusQueued, mailroom.StatusQueued, mailroom.StatusRunning,
+		mailroom.StatusWaiting, mailroom.StatusCompleted, mailroom.StatusFailed, mailroom.StatusCancelled})
 }
 
 func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
@@ -83,8 +83,8 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 		Mode: mailroom.ModeQueue, Priority: n.Draw(t, "priority"), Place: place,
 		SubmitKey: rapid.SampledFrom([]string{"", "k1", "k2", "plain"}).Draw(t, "key"), Parent: word().Draw(t, "parent"),
 		Origin:  mailroom.Origin{Via: word().Draw(t, "via"), Sender: word().Draw(t, "sender"), RequestID: word().Draw(t, "request")},
-		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), Once: rapid.Bool().Draw(t, "once"), FirstSeq: int64(n.Draw(t, "seq")),
-		Status: status().Draw(t, "status"), Held: rapid.Bool().Draw(t, "held"),
+		Options: raw().Draw(t, "options"), MaxAttempts: n.Draw(t, "max"), NoRetry: rapid.Bool().Draw(t, "once"), FirstSeq: int64(n.Draw(t, "seq")),
+		Status: status().Draw(t, "status"), Scheduled: rapid.Bool().Draw(t, "held"),
 		NotBefore: moment().Draw(t, "not before"), AvailableAt: moment().Draw(t, "available"),
 		Attempt: n.Draw(t, "attempt"), Failures: n.Draw(t, "failures"), Crashes: n.Draw(t, "crashes"),
 		Lost: n.Draw(t, "lost"), Outages: n.Draw(t, "outages"), OutageSince: moment().Draw(t, "outage"),
@@ -109,7 +109,7 @@ func drawRun(t *rapid.T, id, thread string, place int64) mailroom.Run {
 	if rapid.Bool().Draw(t, "ended") {
 		reply := word().Draw(t, "reply")
 		r.Reply = &reply
-		r.Error = &mailroom.RunError{Class: mailroom.Transient, Message: word().Draw(t, "error")}
+		r.Error = &mailroom.RunError{Class: mailroom.ClassTransient, Message: word().Draw(t, "error")}
 		r.Metadata = map[string]string{"k": word().Draw(t, "value")}
 	}
 	return r
@@ -143,7 +143,7 @@ func ticketState() *rapid.Generator[mailroom.TicketState] {
 }
 
 func ticketKind() *rapid.Generator[mailroom.TicketKind] {
-	return rapid.SampledFrom([]mailroom.TicketKind{mailroom.Approval, mailroom.Question, mailroom.Child, mailroom.Timer})
+	return rapid.SampledFrom([]mailroom.TicketKind{mailroom.TicketApproval, mailroom.TicketInput, mailroom.TicketChildren, mailroom.TicketTimer})
 }
 
 func drawTicket(t *rapid.T, id, run string) mailroom.Ticket {
@@ -199,7 +199,7 @@ func drawHistory(t *rapid.T) history {
 			h.keys = append(h.keys, mailroom.SubmitKey{
 				Thread: of.Draw(t, "thread"), Key: key, Digest: word().Draw(t, "digest"),
 				Result: mailroom.Submitted{Message: word().Draw(t, "message"), Disposition: rapid.SampledFrom(
-					[]mailroom.Disposition{mailroom.WasQueued, mailroom.WasSteered, mailroom.WasCollected}).Draw(t, "disposition"), Superseded: []string{stopping}, Stopping: &stopping},
+					[]mailroom.Disposition{mailroom.DispositionQueued, mailroom.DispositionSteered, mailroom.DispositionCollected}).Draw(t, "disposition"), Superseded: []string{stopping}, Stopping: &stopping},
 			})
 		}
 		h.pieces = ids("r", 7).Draw(t, "pieces")
@@ -249,10 +249,10 @@ func drawHistory(t *rapid.T) history {
 	return h
 }
 
-func drawWants(t *rapid.T) []mailroom.Want {
-	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Want {
-		return mailroom.Want{
-			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), Alone: rapid.Bool().Draw(t, "alone"),
+func drawWants(t *rapid.T) []mailroom.Capacity {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) mailroom.Capacity {
+		return mailroom.Capacity{
+			Agent: agent().Draw(t, "agent"), Slots: rapid.IntRange(1, 4).Draw(t, "slots"), LastAttempt: rapid.Bool().Draw(t, "alone"),
 		}
 	}), 0, 3).Draw(t, "wants")
 }
@@ -300,7 +300,7 @@ func drawQueries(t *rapid.T) queries {
 	named := run
 	named.IDs, named.Limit = ids("r", 8).Draw(t, "ids"), 0
 	q.runs = []mailroom.RunQuery{run, named,
-		{Thread: "t1", Set: mailroom.QueueRuns, Limit: run.Limit}, {Thread: "t2", Set: mailroom.HeldRuns, Limit: run.Limit}}
+		{Thread: "t1", Set: mailroom.RunsQueued, Limit: run.Limit}, {Thread: "t2", Set: mailroom.RunsScheduled, Limit: run.Limit}}
 	tickets := mailroom.TicketQuery{
 		Thread: rapid.SampledFrom([]string{"", "t1", "t2"}).Draw(t, "tickets of"), From: from.Draw(t, "from"),
 		States: rapid.SliceOfN(ticketState(), 0, 2).Draw(t, "states"), Kinds: rapid.SliceOfN(ticketKind(), 0, 2).Draw(t, "kinds"),

@@ -9,7 +9,7 @@ import (
 )
 
 func dueCases() []testCase {
-	type want = mailroom.Want
+	type want = mailroom.Capacity
 	soon, later, latest := after(10), after(20), after(30)
 	rows := func() *mailroom.Changes {
 		return &mailroom.Changes{Threads: []*mailroom.Thread{
@@ -41,13 +41,13 @@ func dueCases() []testCase {
 		{"one slot", []want{{Agent: "a", Slots: 1}}, []string{"urgent"}, time.Time{}},
 		{"all but one", []want{{Agent: "a", Slots: 5}},
 			[]string{"urgent", "first", "second", "tie1", "tie2"}, time.Time{}},
-		{"alone ones only on demand", []want{{Agent: "a", Slots: 100, Alone: true}}, []string{"alone"}, latest},
+		{"alone ones only on demand", []want{{Agent: "a", Slots: 100, LastAttempt: true}}, []string{"alone"}, latest},
 		{"only the wanted agent's", []want{{Agent: "b", Slots: 2}}, []string{"b1"}, latest},
 		{"next is the earliest of all wants", []want{{Agent: "b", Slots: 2}, {Agent: "a", Slots: 100}},
 			[]string{"b1", "urgent", "first", "second", "tie1", "tie2", "low"}, soon},
 		{"next leaves out a want that was cut off", []want{{Agent: "a", Slots: 2}, {Agent: "b", Slots: 5}},
 			[]string{"urgent", "first", "b1"}, latest},
-		{"per want", []want{{Agent: "a", Slots: 1, Alone: true}, {Agent: "a", Slots: 1}},
+		{"per want", []want{{Agent: "a", Slots: 1, LastAttempt: true}, {Agent: "a", Slots: 1}},
 			[]string{"alone", "urgent"}, time.Time{}},
 		{"of no agent with due threads", []want{{Agent: "c", Slots: 1}}, nil, time.Time{}},
 		{"for no wants", nil, nil, time.Time{}},
@@ -78,7 +78,7 @@ func dueFollowsWrites(t *testing.T, s *store) {
 		dueThread("t1", "a", 1, base(), false), dueThread("t2", "a", 2, base(), false),
 	}})
 	ask := func(tx mailroom.Tx) []string {
-		due, _, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, Alone: true}})
+		due, _, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: 10}, {Agent: "b", Slots: 10, LastAttempt: true}})
 		must(t, err)
 		return threadIDs(due)
 	}
@@ -86,7 +86,7 @@ func dueFollowsWrites(t *testing.T, s *store) {
 		_, rows, err := tx.Lock(nil, []string{"t1", "t2"})
 		must(t, err)
 		rows[0].Due = mailroom.Due{}
-		rows[1].Due.Agent, rows[1].Due.Alone = "b", true
+		rows[1].Due.Agent, rows[1].Due.LastAttempt = "b", true
 		must(t, tx.Write(&mailroom.Changes{Threads: append(rows, dueThread("t3", "a", 1, base(), false))}))
 		if got, want := ask(tx), []string{"t3", "t2"}; !slices.Equal(got, want) {
 			t.Errorf("due in the transaction: got %v, want %v", got, want)
@@ -122,20 +122,20 @@ func dueShares(t *testing.T, s *store) {
 	held := func(most int, held map[string]int) *mailroom.Share { return &mailroom.Share{Most: most, Held: held} }
 	for _, c := range []struct {
 		name string
-		want mailroom.Want
+		want mailroom.Capacity
 		due  []string
 	}{
-		{"one of each", mailroom.Want{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "of nobody", "c1"}},
-		{"two of each", mailroom.Want{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "of nobody", "c1", "b low"}},
-		{"at most as many as there are slots", mailroom.Want{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
-		{"less what they hold", mailroom.Want{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
-		{"nothing for those over it", mailroom.Want{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
-		{"alone ones", mailroom.Want{Slots: 9, Alone: true, Share: held(1, nil)}, []string{"c alone"}},
+		{"one of each", mailroom.Capacity{Slots: 9, Share: held(1, nil)}, []string{"a1", "b1", "of nobody", "c1"}},
+		{"two of each", mailroom.Capacity{Slots: 9, Share: held(2, nil)}, []string{"a1", "a2", "b1", "of nobody", "c1", "b low"}},
+		{"at most as many as there are slots", mailroom.Capacity{Slots: 2, Share: held(1, nil)}, []string{"a1", "b1"}},
+		{"less what they hold", mailroom.Capacity{Slots: 9, Share: held(2, map[string]int{"ann": 2, "bob": 1, "": 7})}, []string{"b1", "c1"}},
+		{"nothing for those over it", mailroom.Capacity{Slots: 9, Share: held(1, map[string]int{"ann": 9, "bob": 1, "": 1, "cyd": 1})}, nil},
+		{"alone ones", mailroom.Capacity{Slots: 9, LastAttempt: true, Share: held(1, nil)}, []string{"c alone"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.update(func(tx mailroom.Tx) {
 				c.want.Agent = "a"
-				due, next, err := tx.Due(base(), []mailroom.Want{c.want})
+				due, next, err := tx.Due(base(), []mailroom.Capacity{c.want})
 				must(t, err)
 				if got := threadIDs(due); !slices.Equal(got, c.due) || !next.IsZero() {
 					t.Errorf("got %v and next %v, want %v and none", got, next, c.due)
@@ -161,7 +161,7 @@ func duePriorities(t *testing.T, s *store) {
 	slices.Reverse(c.Threads) // keys against the order of priorities
 	s.write(c)
 	s.update(func(tx mailroom.Tx) {
-		due, next, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: len(want) + 1}})
+		due, next, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: len(want) + 1}})
 		must(t, err)
 		if got := threadIDs(due); !slices.Equal(got, want) {
 			t.Errorf("due: got %v, want %v", got, want)
@@ -169,7 +169,7 @@ func duePriorities(t *testing.T, s *store) {
 		if want := after(100 - 37); !next.Equal(want) {
 			t.Errorf("next: got %v, want %v", next, want)
 		}
-		cut, next, err := tx.Due(base(), []mailroom.Want{{Agent: "a", Slots: len(want)}})
+		cut, next, err := tx.Due(base(), []mailroom.Capacity{{Agent: "a", Slots: len(want)}})
 		must(t, err)
 		if got := threadIDs(cut); !slices.Equal(got, want) || !next.IsZero() {
 			t.Errorf("with just enough slots: got %v and next %v, want %v and none", got, next, want)

@@ -44,14 +44,14 @@ type faulty struct {
 func (s *faulty) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	fault := s.plan(int(s.calls.Add(1)))
 	if fault.Err == nil {
-		fault.Err = &mailroom.Error{Code: mailroom.Unavailable, Message: "an injected fault"}
+		fault.Err = &mailroom.Error{Code: mailroom.CodeUnavailable, Message: "an injected fault"}
 	}
 	if fault.Gate != nil {
 		select {
 		case <-fault.Gate:
 		case <-ctx.Done():
 			return &mailroom.Error{
-				Code: mailroom.Unavailable, Message: "an injected delay", Cause: context.Cause(ctx),
+				Code: mailroom.CodeUnavailable, Message: "an injected delay", Cause: context.Cause(ctx),
 			}
 		}
 	}

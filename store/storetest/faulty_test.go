@@ -41,14 +41,14 @@ func TestFaultDecidesWhetherAnUpdateHappensAndWhatIsReported(t *testing.T) {
 		written bool
 	}{
 		{"none", storetest.Fault{}, writeThread, nil, "", true},
-		{"none, f's error", storetest.Fault{}, func(mailroom.Tx) error { return refused }, refused, mailroom.Internal, false},
-		{"before", storetest.Fault{Kind: storetest.FailBefore}, writeThread, nil, mailroom.Unavailable, false},
-		{"before, with an error", storetest.Fault{Kind: storetest.FailBefore, Err: full}, writeThread, full, mailroom.Internal, false},
-		{"after", storetest.Fault{Kind: storetest.FailAfter}, writeThread, nil, mailroom.Unavailable, true},
-		{"after, with an error", storetest.Fault{Kind: storetest.FailAfter, Err: full}, writeThread, full, mailroom.Internal, true},
+		{"none, f's error", storetest.Fault{}, func(mailroom.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
+		{"before", storetest.Fault{Kind: storetest.FailBefore}, writeThread, nil, mailroom.CodeUnavailable, false},
+		{"before, with an error", storetest.Fault{Kind: storetest.FailBefore, Err: full}, writeThread, full, mailroom.CodeInternal, false},
+		{"after", storetest.Fault{Kind: storetest.FailAfter}, writeThread, nil, mailroom.CodeUnavailable, true},
+		{"after, with an error", storetest.Fault{Kind: storetest.FailAfter, Err: full}, writeThread, full, mailroom.CodeInternal, true},
 		{"after, f's error", storetest.Fault{Kind: storetest.FailAfter, Err: full},
-			func(mailroom.Tx) error { return refused }, refused, mailroom.Internal, false},
-		{"cancelled", storetest.Fault{Kind: storetest.Cancel}, writeThread, context.Canceled, mailroom.Unavailable, false},
+			func(mailroom.Tx) error { return refused }, refused, mailroom.CodeInternal, false},
+		{"cancelled", storetest.Fault{Kind: storetest.Cancel}, writeThread, context.Canceled, mailroom.CodeUnavailable, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := storetest.Faulty(memory.New(), func(int) storetest.Fault { return c.fault })
@@ -94,7 +94,7 @@ func TestGateHoldsAnUpdateUntilItIsReleased(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := s.Update(ctx, writeThread); mailroom.CodeOf(err) != mailroom.Unavailable {
+		if err := s.Update(ctx, writeThread); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 			t.Errorf("an ended context before the gate: got error %v, want one of code unavailable", err)
 		}
 

@@ -79,7 +79,7 @@ func lockAgain(t *testing.T, s *store) {
 		} else {
 			wantSame(t, "rows locked before, as the transaction wrote them", again[1:], first)
 		}
-		due, _, err := tx.Due(base(), []mailroom.Want{{Agent: "echo", Slots: 1}})
+		due, _, err := tx.Due(base(), []mailroom.Capacity{{Agent: "echo", Slots: 1}})
 		must(t, err)
 		ws, rows := lock([]string{"w", "none"}, "none", "due")
 		wantSame(t, "workers after Due", ws, []*mailroom.Worker{{ID: "w"}, nil})

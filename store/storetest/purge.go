@@ -23,7 +23,7 @@ func purgeable(s *store) {
 		}
 		begin := func(n string, seq int64, submitted string) *mailroom.Run {
 			r := run(name(n), id)
-			r.FirstSeq, r.SubmitKey, r.Status, r.StartedAt = seq, submitted, mailroom.Completed, base()
+			r.FirstSeq, r.SubmitKey, r.Status, r.StartedAt = seq, submitted, mailroom.StatusCompleted, base()
 			return r
 		}
 		parts := func(n string) (tickets []*mailroom.Ticket, pieces []mailroom.Partial) {
@@ -32,7 +32,7 @@ func purgeable(s *store) {
 		}
 		c := &mailroom.Changes{
 			Runs: []*mailroom.Run{begin("r1", 1, "made 1")},
-			Keys: []mailroom.SubmitKey{key(id, "made 1", mailroom.WasQueued), key(id, "collected at 3", mailroom.WasCollected)},
+			Keys: []mailroom.SubmitKey{key(id, "made 1", mailroom.DispositionQueued), key(id, "collected at 3", mailroom.DispositionCollected)},
 			Entries: [][]mailroom.Entry{
 				entries(id, 1, name("r1"), mailroom.KindMessage, mailroom.KindQueued, mailroom.KindMessage)},
 		}
@@ -44,7 +44,7 @@ func purgeable(s *store) {
 		})
 		c = &mailroom.Changes{
 			Runs: []*mailroom.Run{begin("r3", 6, "made 6")},
-			Keys: []mailroom.SubmitKey{key(id, "made 6", mailroom.WasQueued), key(id, "steered at 5", mailroom.WasSteered)},
+			Keys: []mailroom.SubmitKey{key(id, "made 6", mailroom.DispositionQueued), key(id, "steered at 5", mailroom.DispositionSteered)},
 			Entries: [][]mailroom.Entry{entries(id, 5, name("r3"), mailroom.KindMessage, mailroom.KindMessage,
 				mailroom.KindQueued, mailroom.KindStep, mailroom.KindStep)},
 		}

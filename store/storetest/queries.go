@@ -82,12 +82,12 @@ func someRuns() *mailroom.Changes {
 		return func(r *mailroom.Run) { r.Status, r.StartedAt, r.Agent = s, base(), "x" }
 	}
 	held := func(seconds int) func(*mailroom.Run) {
-		return func(r *mailroom.Run) { r.Held, r.NotBefore = true, after(seconds) }
+		return func(r *mailroom.Run) { r.Scheduled, r.NotBefore = true, after(seconds) }
 	}
-	add("done", "t", status(mailroom.Completed))
-	add("failed", "t", status(mailroom.Failed))
-	add("cancelled", "t", func(r *mailroom.Run) { r.Status = mailroom.Cancelled })
-	add("backoff", "t", status(mailroom.Queued))
+	add("done", "t", status(mailroom.StatusCompleted))
+	add("failed", "t", status(mailroom.StatusFailed))
+	add("cancelled", "t", func(r *mailroom.Run) { r.Status = mailroom.StatusCancelled })
+	add("backoff", "t", status(mailroom.StatusQueued))
 	add("q2", "t", func(*mailroom.Run) {})
 	add("held2", "t", held(20))
 	add("q3", "t", func(*mailroom.Run) {})
@@ -95,8 +95,8 @@ func someRuns() *mailroom.Changes {
 	add("held1", "t", held(10))
 	add("held3", "t", held(20))
 	add("qu", "u", func(*mailroom.Run) {})
-	add("running", "u", status(mailroom.Running))
-	add("waiting", "u", status(mailroom.Waiting))
+	add("running", "u", status(mailroom.StatusRunning))
+	add("waiting", "u", status(mailroom.StatusWaiting))
 	c.Runs[2].Parent, c.Runs[10].Parent, c.Runs[11].Parent = "parent", "parent", "other"
 	c.Runs[12].Parent = "parent"
 	return c
@@ -125,45 +125,45 @@ func runLists() []runCase {
 			want: []string{"q2", "backoff"}},
 		{name: "of an agent", query: query{Agent: "x"}, count: 5,
 			want: []string{"waiting", "running", "backoff", "failed", "done"}},
-		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.Failed}}, count: 1, want: []string{"failed"}},
-		{name: "waiting ones", query: query{Statuses: []mailroom.Status{mailroom.Waiting}}, count: 1, want: []string{"waiting"}},
-		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.Completed, mailroom.Failed,
-			mailroom.Running, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
+		{name: "of a status", query: query{Statuses: []mailroom.Status{mailroom.StatusFailed}}, count: 1, want: []string{"failed"}},
+		{name: "waiting ones", query: query{Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
+		{name: "of some statuses", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
+			mailroom.StatusRunning, "none"}}, count: 3, want: []string{"running", "failed", "done"}},
 		{name: "of a status nobody has", query: query{Statuses: []mailroom.Status{"none"}}},
 		{name: "of a thread, an agent and a status", query: query{Thread: "t", Agent: "x",
-			Statuses: []mailroom.Status{mailroom.Queued}}, count: 1, want: []string{"backoff"}},
+			Statuses: []mailroom.Status{mailroom.StatusQueued}}, count: 1, want: []string{"backoff"}},
 		{name: "these", query: query{IDs: []string{"q1", "none", "done", "q1"}}, count: 2,
 			want: []string{"done", "q1"}, any: true},
 		{name: "these of a thread", query: query{IDs: []string{"q1", "qu"}, Thread: "u"}, count: 1,
 			want: []string{"qu"}, any: true},
 		{name: "these of an agent and a status", query: query{IDs: []string{"q1", "failed", "done"}, Agent: "x",
-			Statuses: []mailroom.Status{mailroom.Failed, mailroom.Queued}}, count: 1, want: []string{"failed"}, any: true},
+			Statuses: []mailroom.Status{mailroom.StatusFailed, mailroom.StatusQueued}}, count: 1, want: []string{"failed"}, any: true},
 		{name: "these below a key", query: query{IDs: []string{"q1", "done"}}, from: fromHeld2, count: 2,
 			want: []string{"done"}, any: true},
-		{name: "the queue by priority and place", query: query{Thread: "t", Set: mailroom.QueueRuns}, count: 3,
+		{name: "the queue by priority and place", query: query{Thread: "t", Set: mailroom.RunsQueued}, count: 3,
 			want: []string{"q1", "q2", "q3"}},
-		{name: "the head of the queue", query: query{Thread: "t", Set: mailroom.QueueRuns, Limit: 1}, count: 3,
+		{name: "the head of the queue", query: query{Thread: "t", Set: mailroom.RunsQueued, Limit: 1}, count: 3,
 			want: []string{"q1"}},
-		{name: "the queue of an agent", query: query{Thread: "t", Set: mailroom.QueueRuns, Agent: "x"}},
-		{name: "the held ones by time and place", query: query{Thread: "t", Set: mailroom.HeldRuns}, count: 3,
+		{name: "the queue of an agent", query: query{Thread: "t", Set: mailroom.RunsQueued, Agent: "x"}},
+		{name: "the held ones by time and place", query: query{Thread: "t", Set: mailroom.RunsScheduled}, count: 3,
 			want: []string{"held1", "held2", "held3"}},
-		{name: "the first held ones", query: query{Thread: "t", Set: mailroom.HeldRuns, Limit: 2}, count: 3,
+		{name: "the first held ones", query: query{Thread: "t", Set: mailroom.RunsScheduled, Limit: 2}, count: 3,
 			want: []string{"held1", "held2"}},
 		{name: "of a parent, newest first", query: query{Parent: "parent"}, count: 3, want: []string{"waiting", "qu", "cancelled"}},
 		{name: "of a parent, a page", query: query{Parent: "parent", Limit: 1}, from: fromHeld2, count: 3, want: []string{"cancelled"}},
-		{name: "open ones of a parent", query: query{Parent: "parent", Statuses: []mailroom.Status{mailroom.Queued,
-			mailroom.Running, mailroom.Waiting}}, count: 2, want: []string{"waiting", "qu"}},
+		{name: "open ones of a parent", query: query{Parent: "parent", Statuses: []mailroom.Status{mailroom.StatusQueued,
+			mailroom.StatusRunning, mailroom.StatusWaiting}}, count: 2, want: []string{"waiting", "qu"}},
 		{name: "waiting ones of a parent", query: query{Parent: "parent",
-			Statuses: []mailroom.Status{mailroom.Waiting}}, count: 1, want: []string{"waiting"}},
+			Statuses: []mailroom.Status{mailroom.StatusWaiting}}, count: 1, want: []string{"waiting"}},
 		{name: "of a parent in a thread", query: query{Parent: "parent", Thread: "t"}, count: 1, want: []string{"cancelled"}},
 		{name: "these of a parent", query: query{Parent: "parent", IDs: []string{"qu", "running"}}, count: 1,
 			want: []string{"qu"}, any: true},
 		{name: "of a parent without children", query: query{Parent: "qu"}},
 		{name: "oldest first", query: query{Thread: "u", Oldest: true}, count: 3, want: []string{"qu", "running", "waiting"}},
-		{name: "oldest first, of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.Completed,
-			mailroom.Failed, mailroom.Queued}, Oldest: true, Limit: 2}, from: fromHeld2, count: 10, want: []string{"q3", "q1"}},
-		{name: "of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.Completed, mailroom.Failed,
-			mailroom.Running, mailroom.Failed}, Limit: 2}, count: 3, want: []string{"running", "failed"}},
+		{name: "oldest first, of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted,
+			mailroom.StatusFailed, mailroom.StatusQueued}, Oldest: true, Limit: 2}, from: fromHeld2, count: 10, want: []string{"q3", "q1"}},
+		{name: "of some statuses, a page", query: query{Statuses: []mailroom.Status{mailroom.StatusCompleted, mailroom.StatusFailed,
+			mailroom.StatusRunning, mailroom.StatusFailed}, Limit: 2}, count: 3, want: []string{"running", "failed"}},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
 }

@@ -47,7 +47,7 @@ func reservationCases() []testCase {
 			err := s.Update(t.Context(), func(tx mailroom.Tx) error {
 				return tx.Write(&mailroom.Changes{Reservations: []mailroom.Reservation{in("none", "a", 1)}})
 			})
-			wantCode(t, err, mailroom.Internal)
+			wantCode(t, err, mailroom.CodeInternal)
 		}},
 	}
 }

@@ -19,7 +19,7 @@ func roundTripCases() []testCase {
 				_, got, err := tx.Lock(nil, []string{full.ID, "zero"})
 				must(t, err)
 				wantSame(t, "locked threads", got, rows)
-				due, _, err := tx.Due(full.Due.At, []mailroom.Want{{Agent: full.Due.Agent, Slots: 1, Alone: true}})
+				due, _, err := tx.Due(full.Due.At, []mailroom.Capacity{{Agent: full.Due.Agent, Slots: 1, LastAttempt: true}})
 				must(t, err)
 				wantSame(t, "due threads", due, rows[:1])
 			})

@@ -21,14 +21,14 @@ func thread(id string) *mailroom.Thread {
 
 func dueThread(id, agent string, priority int, at time.Time, alone bool) *mailroom.Thread {
 	t := thread(id)
-	t.Due = mailroom.Due{At: at, Agent: agent, Priority: priority, Alone: alone}
+	t.Due = mailroom.Due{At: at, Agent: agent, Priority: priority, LastAttempt: alone}
 	return t
 }
 
 func run(id, thread string) *mailroom.Run {
 	return &mailroom.Run{
 		ID: id, Thread: thread, Agent: "echo", Mode: mailroom.ModeQueue, Priority: 128, Place: 1,
-		MaxAttempts: 5, Status: mailroom.Queued, CreatedAt: base(), AvailableAt: base(),
+		MaxAttempts: 5, Status: mailroom.StatusQueued, CreatedAt: base(), AvailableAt: base(),
 	}
 }
 
@@ -42,7 +42,7 @@ func partial(run string, offset int, text string) mailroom.Partial {
 
 func ticket(id, run, thread string) *mailroom.Ticket {
 	return &mailroom.Ticket{
-		ID: id, Thread: thread, Run: run, Name: "name of " + id, Kind: mailroom.Approval,
+		ID: id, Thread: thread, Run: run, Name: "name of " + id, Kind: mailroom.TicketApproval,
 		Digest: "digest of " + id, State: mailroom.TicketOpen,
 	}
 }

@@ -18,13 +18,13 @@ func someTickets() *mailroom.Changes {
 		k.Kind, k.State = kind, state
 		c.Tickets = append(c.Tickets, k)
 	}
-	add("decided", "r1", "t", mailroom.Approval, mailroom.TicketDecided)
-	add("void", "r1", "t", mailroom.Timer, mailroom.TicketVoid)
-	add("approval", "r1", "t", mailroom.Approval, mailroom.TicketOpen)
-	add("other", "ru", "u", mailroom.Approval, mailroom.TicketOpen)
-	add("question", "r2", "t", mailroom.Question, mailroom.TicketOpen)
-	add("expired", "ru", "u", mailroom.Event, mailroom.TicketExpired)
-	add("child", "r2", "t", mailroom.Child, mailroom.TicketOpen)
+	add("decided", "r1", "t", mailroom.TicketApproval, mailroom.TicketDecided)
+	add("void", "r1", "t", mailroom.TicketTimer, mailroom.TicketVoid)
+	add("approval", "r1", "t", mailroom.TicketApproval, mailroom.TicketOpen)
+	add("other", "ru", "u", mailroom.TicketApproval, mailroom.TicketOpen)
+	add("question", "r2", "t", mailroom.TicketInput, mailroom.TicketOpen)
+	add("expired", "ru", "u", mailroom.TicketEvent, mailroom.TicketExpired)
+	add("child", "r2", "t", mailroom.TicketChildren, mailroom.TicketOpen)
 	return c
 }
 
@@ -52,8 +52,8 @@ func ticketCases() []testCase {
 		{name: "open ones of a thread", query: query{Thread: "t", States: open}, want: []string{"child", "question", "approval"}},
 		{name: "decided ones of a thread", query: query{Thread: "t", States: []mailroom.TicketState{mailroom.TicketDecided}},
 			want: []string{"decided"}},
-		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.Approval}}, want: []string{"other", "approval", "decided"}},
-		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.Question, mailroom.Approval, "none"},
+		{name: "of a kind", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"other", "approval", "decided"}},
+		{name: "of some kinds and a state", query: query{Kinds: []mailroom.TicketKind{mailroom.TicketInput, mailroom.TicketApproval, "none"},
 			States: open}, want: []string{"question", "other", "approval"}},
 		{name: "of a kind nobody has", query: query{Kinds: []mailroom.TicketKind{"none"}}},
 		{name: "of a run", query: query{Runs: []string{"r1"}}, want: []string{"approval", "decided", "void"}, any: true},
@@ -67,7 +67,7 @@ func ticketCases() []testCase {
 		{name: "these", query: query{IDs: []string{"void", "none", "child", "void"}}, want: []string{"child", "void"}, any: true},
 		{name: "these of a run", query: query{IDs: []string{"void", "child"}, Runs: []string{"r2"}}, want: []string{"child"}, any: true},
 		{name: "these of a kind and a state", query: query{IDs: []string{"decided", "approval", "child"}, States: open,
-			Kinds: []mailroom.TicketKind{mailroom.Approval}}, want: []string{"approval"}, any: true},
+			Kinds: []mailroom.TicketKind{mailroom.TicketApproval}}, want: []string{"approval"}, any: true},
 		{name: "of no thread", query: query{Thread: "none"}},
 	}
 	return []testCase{{"by", func(t *testing.T, s *store) {

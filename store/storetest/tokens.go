@@ -52,7 +52,7 @@ func tokenCases() []testCase {
 				err := s.Update(t.Context(), func(tx mailroom.Tx) error {
 					return tx.Write(&mailroom.Changes{Tokens: []*mailroom.Token{row}})
 				})
-				if got := mailroom.CodeOf(err); got != mailroom.Internal {
+				if got := mailroom.CodeOf(err); got != mailroom.CodeInternal {
 					t.Errorf("%s: got %v, want code internal", name, err)
 				}
 			}

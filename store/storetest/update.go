@@ -88,7 +88,7 @@ func refusedWriteIsNotCommitted(t *testing.T, s *store) {
 		}
 		return nil
 	})
-	wantCode(t, err, mailroom.Internal)
+	wantCode(t, err, mailroom.CodeInternal)
 	wantSame(t, "rows after a refused write", s.everything(), before)
 }
 
@@ -114,7 +114,7 @@ func endedContextWritesNothing(t *testing.T, s *store) {
 		t.Error("an update that was cancelled inside returned nil, and nothing was written")
 	}
 	if err != nil {
-		wantCode(t, err, mailroom.Unavailable)
+		wantCode(t, err, mailroom.CodeUnavailable)
 	}
 }
 
@@ -178,7 +178,7 @@ func updateSeesItsWrites(t *testing.T, s *store) {
 			t.Errorf("entries: got %d, want 2", got)
 		}
 		agent := inside.Agents[0]
-		due, _, err := tx.Due(after(1000), []mailroom.Want{{Agent: agent, Slots: 5, Alone: true}})
+		due, _, err := tx.Due(after(1000), []mailroom.Capacity{{Agent: agent, Slots: 5, LastAttempt: true}})
 		must(t, err)
 		if got, want := threadIDs(due), []string{"t"}; !slices.Equal(got, want) {
 			t.Errorf("due threads: got %v, want %v", got, want)
@@ -213,7 +213,7 @@ func nowIsOneTime(t *testing.T, s *store) {
 func closedStoreIsUnavailable(t *testing.T, s *store) {
 	s.close()
 	err := s.Update(t.Context(), func(mailroom.Tx) error { return nil })
-	wantCode(t, err, mailroom.Unavailable)
+	wantCode(t, err, mailroom.CodeUnavailable)
 	err = s.View(t.Context(), func(mailroom.Reader) error { return nil })
-	wantCode(t, err, mailroom.Unavailable)
+	wantCode(t, err, mailroom.CodeUnavailable)
 }

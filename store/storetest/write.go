@@ -145,7 +145,7 @@ func contradictionsAreInternal(t *testing.T, s *store) {
 		},
 	} {
 		err := s.Update(t.Context(), func(tx mailroom.Tx) error { return tx.Write(wrong) })
-		if mailroom.CodeOf(err) != mailroom.Internal {
+		if mailroom.CodeOf(err) != mailroom.CodeInternal {
 			t.Errorf("%s: got error %v, want one of code internal", name, err)
 		}
 	}

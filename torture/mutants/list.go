@@ -16,7 +16,7 @@ func mutants() []mutant {
 			"if err := n.ledger.EndLocal(ctx", "if err := func(context.Context, ...any) error { return nil }(ctx",
 			"cmd/mailroom", "^TestSessions$/^restart$"},
 		{"a failure after words is reported nowhere", "deliver.go",
-			` || r.Status == Failed`, ``, ".", "^TestARunThatSpokeAndThenFailedIsReported$"},
+			` || r.Status == StatusFailed`, ``, ".", "^TestARunThatSpokeAndThenFailedIsReported$"},
 		{"a file of the tracker is not synced", "internal/projectdir/lock.go",
 			"errors.Join(err, l.dir.sync(file), file.Close())", "errors.Join(err, file.Close())",
 			"internal/projectdir", "^TestAFileIsSyncedBeforeItHasItsNameAndTheFolderAfter$"},

@@ -306,20 +306,20 @@ func (r *claudeResult) end(subtype string) End {
 	if why == "" {
 		why = strings.Join(r.Errors, "; ")
 	}
-	failed := End{Class: mailroom.Transient, Message: why, RetryAfter: waitIn(why)}
+	failed := End{Class: mailroom.ClassTransient, Message: why, RetryAfter: waitIn(why)}
 	switch {
 	case strings.HasPrefix(r.Reason, "aborted"):
-		return End{Aborted: true, Class: mailroom.Transient, Message: "the turn was interrupted"}
+		return End{Aborted: true, Class: mailroom.ClassTransient, Message: "the turn was interrupted"}
 	case subtype == "success" && !r.IsError: // the one word says nothing without the other
 		return End{OK: true, Text: r.Result}
 	case r.APIStatus != nil:
 		failed.Class = classOf(*r.APIStatus)
 	case r.APIError == "connection_failed":
-		failed.Class = mailroom.Outage
+		failed.Class = mailroom.ClassUnavailable
 	case strings.Contains(why, "/login"):
-		failed.Class = mailroom.Permanent
+		failed.Class = mailroom.ClassPermanent
 	case strings.HasPrefix(subtype, "error_max"):
-		failed.Class = mailroom.Permanent
+		failed.Class = mailroom.ClassPermanent
 	}
 	if failed.Message == "" {
 		failed.Message = "the turn ended with " + subtype

@@ -170,9 +170,9 @@ func codexTrouble(message string) (mailroom.Class, retryAfter) {
 	}
 	switch {
 	case says(message, []string{"high demand", "overloaded", "rate limit", "usage limit", "connection failed", "error sending request", "lookup address"}):
-		return mailroom.Outage, after
+		return mailroom.ClassUnavailable, after
 	case says(message, []string{"missing environment variable"}):
-		return mailroom.Permanent, after
+		return mailroom.ClassPermanent, after
 	}
-	return mailroom.Transient, after
+	return mailroom.ClassTransient, after
 }

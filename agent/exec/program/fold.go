@@ -131,18 +131,18 @@ func (f *Fold) stream(text string) []Write {
 }
 
 // aside makes a step of entries. The message that it ends is not the reply.
-func (f *Fold) aside(entries ...mailroom.Note) []Write {
-	step := &mailroom.Step{Entries: entries, Aside: f.open}
+func (f *Fold) aside(entries ...mailroom.AgentEntry) []Write {
+	step := &mailroom.Step{Entries: entries, Internal: f.open}
 	f.open, f.passage, f.whole = false, "", false
 	return []Write{{Step: step}}
 }
 
 // record makes a step of entries beside the message being written.
-func record(entries ...mailroom.Note) []Write {
-	return []Write{{Step: &mailroom.Step{Entries: entries, Record: true}}}
+func record(entries ...mailroom.AgentEntry) []Write {
+	return []Write{{Step: &mailroom.Step{Entries: entries, NoProgress: true}}}
 }
 
-func (f *Fold) started(call, name string, arguments json.RawMessage) mailroom.Note {
+func (f *Fold) started(call, name string, arguments json.RawMessage) mailroom.AgentEntry {
 	if f.calls == nil {
 		f.calls = map[string]string{}
 	}
@@ -152,7 +152,7 @@ func (f *Fold) started(call, name string, arguments json.RawMessage) mailroom.No
 	})
 }
 
-func (f *Fold) ended(call string, ok bool, summary string) mailroom.Note {
+func (f *Fold) ended(call string, ok bool, summary string) mailroom.AgentEntry {
 	delete(f.calls, call)
 	return note(mailroom.KindToolDone, map[string]any{"call": f.Prefix + call, "ok": ok, "summary": f.Show(summary)})
 }
@@ -170,7 +170,7 @@ func (f *Fold) finished(x ToolFinished) []Write {
 
 // Close returns the entries that end the calls which have not, because the
 // program has: no page shows them at work for ever.
-func (f *Fold) Close(why string) (entries []mailroom.Note) {
+func (f *Fold) Close(why string) (entries []mailroom.AgentEntry) {
 	for _, call := range slices.Sorted(maps.Keys(f.calls)) {
 		entries = append(entries, f.ended(call, false, why))
 	}
@@ -226,12 +226,12 @@ func (f *Fold) Consumed(before mailroom.Usage) (used, totals mailroom.Usage) {
 	return used, totals
 }
 
-func note(kind string, body map[string]any) mailroom.Note {
+func note(kind string, body map[string]any) mailroom.AgentEntry {
 	b, err := compact(body)
 	if err != nil {
 		b = []byte("{}") // made of texts, and of JSON that was read
 	}
-	return mailroom.Note{Kind: kind, Body: b}
+	return mailroom.AgentEntry{Kind: kind, Body: b}
 }
 
 // Show is text as entries may hold it: without secrets, and not too long. Its

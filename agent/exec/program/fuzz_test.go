@@ -44,7 +44,7 @@ func FuzzDecode(f *testing.F) {
 				}
 			}
 			for _, n := range fold.Close("over") {
-				checkWrite(t, Write{Step: &mailroom.Step{Entries: []mailroom.Note{n}}}, key)
+				checkWrite(t, Write{Step: &mailroom.Step{Entries: []mailroom.AgentEntry{n}}}, key)
 			}
 		}
 	})
@@ -58,7 +58,7 @@ func checkWrite(t *testing.T, w Write, key string) {
 	if w.Step == nil {
 		return
 	}
-	in := mailroom.Append{Claim: mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, Step: *w.Step}
+	in := mailroom.StepCommit{Claim: mailroom.Claim{Thread: "t", Run: "r", Attempt: 1}, Step: *w.Step}
 	if err := in.Check(); err != nil {
 		t.Errorf("the step %+v is refused: %v", w.Step, err)
 	}

@@ -41,19 +41,19 @@ func (p *Profile) Judge(e Ending) Verdict {
 	switch {
 	// There is no terminal line.
 	case e.End == nil && says(e.Stderr, p.Busy):
-		return is(mailroom.Outage, "found somebody else at work in the session") // a person, for as long as they like
+		return is(mailroom.ClassUnavailable, "found somebody else at work in the session") // a person, for as long as they like
 	case e.End == nil && e.Resumed && !e.Heard && says(e.Stderr, p.Gone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case e.End == nil && !e.Heard && says(e.Stderr, p.Refused):
-		return is(mailroom.Permanent, "does not start like this")
+		return is(mailroom.ClassPermanent, "does not start like this")
 	case e.End == nil && e.Resumed && !e.Heard && e.Signal == "" && e.Code != 0:
 		return Verdict{Gone: true, Message: "the program ended with " + exit + " before it said a word"}
 	case e.End == nil:
-		return is(mailroom.Transient, "was interrupted: it ended with %s and did not say that its turn was over", exit)
+		return is(mailroom.ClassTransient, "was interrupted: it ended with %s and did not say that its turn was over", exit)
 
 	// It said that it has failed. The exit adds nothing.
 	case e.End.Aborted:
-		return is(mailroom.Transient, "was interrupted")
+		return is(mailroom.ClassTransient, "was interrupted")
 	case !e.End.OK && e.Resumed && says(e.End.Message, p.Gone):
 		return Verdict{Gone: true, Message: "the program does not know the session"}
 	case !e.End.OK:
@@ -63,7 +63,7 @@ func (p *Profile) Judge(e Ending) Verdict {
 	case e.Late, e.Code == 0 && e.Signal == "":
 		return Verdict{}
 	}
-	return is(mailroom.Transient, "said that it was done, but ended with %s", exit)
+	return is(mailroom.ClassTransient, "said that it was done, but ended with %s", exit)
 }
 
 // says reports whether a text holds one of the words, which are in lower case.

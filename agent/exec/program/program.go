@@ -111,9 +111,9 @@ func network() []string {
 func classOf(status int) mailroom.Class {
 	switch {
 	case status == 408, status == 429, status >= 500:
-		return mailroom.Outage
+		return mailroom.ClassUnavailable
 	case status >= 400:
-		return mailroom.Permanent
+		return mailroom.ClassPermanent
 	}
-	return mailroom.Transient
+	return mailroom.ClassTransient
 }

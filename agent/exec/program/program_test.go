@@ -91,7 +91,7 @@ func TestWhatIsSaid(t *testing.T) {
 			for _, w := range f.Take(fact) {
 				if w.Step == nil {
 					got.WriteString(w.Text)
-				} else if w.Step.Aside {
+				} else if w.Step.Internal {
 					got.WriteString("|")
 				}
 			}
@@ -182,7 +182,7 @@ func TestTotalsAreOfTheSession(t *testing.T) {
 
 func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
 	p := Find("claude")
-	ok, failed, aborted := &End{OK: true}, &End{Class: mailroom.Outage, Message: "529"}, &End{Aborted: true}
+	ok, failed, aborted := &End{OK: true}, &End{Class: mailroom.ClassUnavailable, Message: "529"}, &End{Aborted: true}
 	gone := &End{Message: "No conversation found with session ID: x"}
 	cases := []struct {
 		name  string
@@ -190,21 +190,21 @@ func TestTheEndAndTheExitAreJudgedTogether(t *testing.T) {
 		class mailroom.Class // "" is done, "gone" the session
 	}{
 		{"a success", Ending{End: ok}, ""},
-		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.Transient},
-		{"a success, then killed", Ending{End: ok, Code: -1, Signal: "killed"}, mailroom.Transient},
+		{"a success with another exit", Ending{End: ok, Code: 3}, mailroom.ClassTransient},
+		{"a success, then killed", Ending{End: ok, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
 		{"a success, stopped by us", Ending{End: ok, Code: -1, Signal: "killed", Late: true}, ""},
-		{"an abort with exit 0", Ending{End: aborted}, mailroom.Transient},
-		{"a failure", Ending{End: failed, Code: 1}, mailroom.Outage},
-		{"a failure with exit 0", Ending{End: failed}, mailroom.Outage},
-		{"no end, exit 0", Ending{Heard: true}, mailroom.Transient},
-		{"no end, killed", Ending{Heard: true, Code: -1, Signal: "killed"}, mailroom.Transient},
+		{"an abort with exit 0", Ending{End: aborted}, mailroom.ClassTransient},
+		{"a failure", Ending{End: failed, Code: 1}, mailroom.ClassUnavailable},
+		{"a failure with exit 0", Ending{End: failed}, mailroom.ClassUnavailable},
+		{"no end, exit 0", Ending{Heard: true}, mailroom.ClassTransient},
+		{"no end, killed", Ending{Heard: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
 		{"resumed, silent, exit 1", Ending{Resumed: true, Code: 1}, "gone"},
-		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, mailroom.Transient},
-		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.Transient},
-		{"new, silent, exit 1", Ending{Code: 1}, mailroom.Transient},
+		{"resumed, silent, killed", Ending{Resumed: true, Code: -1, Signal: "killed"}, mailroom.ClassTransient},
+		{"resumed, silent, exit 0", Ending{Resumed: true}, mailroom.ClassTransient},
+		{"new, silent, exit 1", Ending{Code: 1}, mailroom.ClassTransient},
 		{"resumed and not there", Ending{Resumed: true, Heard: true, Code: 1, End: gone}, "gone"},
-		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.Outage},
-		{"as root", Ending{Code: 1, Stderr: "--dangerously-skip-permissions cannot be used with root/sudo privileges"}, mailroom.Permanent},
+		{"in use", Ending{Resumed: true, Code: 1, Stderr: "Error: Session ID x is already in use."}, mailroom.ClassUnavailable},
+		{"as root", Ending{Code: 1, Stderr: "--dangerously-skip-permissions cannot be used with root/sudo privileges"}, mailroom.ClassPermanent},
 	}
 	for _, c := range cases {
 		v := p.Judge(c.e)

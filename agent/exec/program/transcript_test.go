@@ -149,10 +149,10 @@ func showWrite(out *strings.Builder, w Write) {
 		return
 	}
 	how := "step"
-	if w.Step.Record {
+	if w.Step.NoProgress {
 		how = "record"
 	}
-	if w.Step.Aside {
+	if w.Step.Internal {
 		how = "aside"
 	}
 	if len(w.Step.Entries) == 0 {

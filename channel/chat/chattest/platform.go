@@ -25,8 +25,8 @@ const Name = "mailbot"
 // Platform is a chat platform with a history. It outlives connections: what was said
 // while there was none is caught up with. Its methods may be called concurrently.
 type Platform struct {
-	// Traits are those of its connections. Set before the first one.
-	Traits chat.Traits
+	// Capabilities are those of its connections. Set before the first one.
+	Capabilities chat.Capabilities
 
 	t *testing.T
 
@@ -86,7 +86,7 @@ type Calling struct {
 // New makes a platform on which messages can be edited and have buttons, and which
 // tells what was sent under a key.
 func New(t *testing.T) *Platform {
-	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Traits: chat.Traits{
+	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Capabilities: chat.Capabilities{
 		Platform: "test", Bot: Bot, Name: Name, Most: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Types: true,
 		Repeats: "found in the history",
 	}}
@@ -116,13 +116,13 @@ func (p *Platform) opens(f *chat.File) {
 	f.Open = p.files[f.URI]
 }
 
-// Dial implements [chat.Dial].
-func (p *Platform) Dial(ctx context.Context, l *channel.Link) (chat.Platform, chat.Traits, error) {
+// Dial implements [chat.Dialer].
+func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	p.mu.Lock()
 	p.dials++
 	p.mu.Unlock()
 	c := &connection{platform: p, link: l, over: make(chan struct{})}
-	return c, p.Traits, p.call(ctx, Dial, Calling{Do: func() {}})
+	return c, p.Capabilities, p.call(ctx, Dial, Calling{Do: func() {}})
 }
 
 // call makes a call, or has its hook make it.
@@ -158,12 +158,12 @@ func (p *Platform) Happen(e chat.Event) chat.Event {
 
 // Say has a user say something in private.
 func (p *Platform) Say(user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.Said, Room: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
+	return p.Happen(chat.Event{Kind: chat.EventMessage, Room: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
 }
 
 // SayIn has a user say something in a group, addressed to the bot.
 func (p *Platform) SayIn(group, user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.Said, Room: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
+	return p.Happen(chat.Event{Kind: chat.EventMessage, Room: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
 }
 
 // Tap has a user press the button with these words under the message.
@@ -181,7 +181,7 @@ func (p *Platform) Tap(user string, m Sent, words string) chat.Event {
 		p.t.Fatalf("no button %q under %+v", words, m)
 	}
 	return p.Happen(chat.Event{
-		Kind: chat.Tapped, Room: m.Room, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
+		Kind: chat.EventButton, Room: m.Room, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
 	})
 }
 
@@ -294,7 +294,7 @@ func (p *Platform) AwaitSent(n int) []Sent {
 // connection implements [chat.Platform].
 type connection struct {
 	platform *Platform
-	link     *channel.Link
+	link     *channel.Host
 	over     chan struct{}
 	once     sync.Once
 }
@@ -313,7 +313,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	p.changed()
 	p.mu.Unlock()
 	for {
-		c.link.Heard()
+		c.link.Received()
 		p.mu.Lock()
 		news, rest := p.news, slices.Clone(p.events[min(at, len(p.events)):])
 		p.mu.Unlock()
@@ -344,7 +344,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 	}
 }
 
-func (c *connection) Tend(ctx context.Context) error {
+func (c *connection) Maintain(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
@@ -399,7 +399,7 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	}})
 }
 
-func (c *connection) Tapped(ctx context.Context, e chat.Event, words string) error {
+func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
 	p := c.platform
 	return p.call(ctx, Tapped, Calling{Event: e, Room: e.Room, Do: func() {
 		p.mu.Lock()

@@ -61,7 +61,7 @@ func (m *Main) exportFile(ctx context.Context, path string, t *tracker.Tracker, 
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o666)
 	if errors.Is(err, syscall.ELOOP) {
-		return 0, mailroom.Errorf(mailroom.Invalid, "%s is a link; name the file that it leads to", path)
+		return 0, mailroom.Errorf(mailroom.CodeInvalid, "%s is a link; name the file that it leads to", path)
 	}
 	if err != nil {
 		return 0, err
@@ -132,7 +132,7 @@ func (m *Main) importCommand() *cobra.Command {
 		}
 		other, strays := tracker.Parse(raw)
 		if len(strays) > 0 {
-			return mailroom.Errorf(mailroom.Invalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
+			return mailroom.Errorf(mailroom.CodeInvalid, "%d lines are no issues, the first: %v; nothing was imported", len(strays), strays[0].Err)
 		}
 		var came tracker.Came
 		do := func(t *tracker.Tracker) error {
@@ -202,7 +202,7 @@ func (m *Main) side(name string, base bool) (*tracker.Tracker, error) {
 	}
 	t, strays := tracker.Parse(text)
 	if len(strays) > 0 && !base {
-		return nil, mailroom.Errorf(mailroom.Invalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "%s holds %d lines that are no issues, the first: %v", name, len(strays), strays[0].Err)
 	}
 	return t, nil
 }

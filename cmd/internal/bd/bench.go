@@ -30,7 +30,7 @@ of the same size and what the start of a process costs. It ends by itself and le
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		for _, n := range append([]int{b.Rounds, b.Crowd, b.Import}, b.Sizes...) {
 			if n < 1 {
-				return mailroom.Errorf(mailroom.Invalid, "%d is too few to measure", n)
+				return mailroom.Errorf(mailroom.CodeInvalid, "%d is too few to measure", n)
 			}
 		}
 		if b.Dir != "" {

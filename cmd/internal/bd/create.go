@@ -168,7 +168,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 	}
 	if given("estimate") {
 		if f.estimate < 0 {
-			return mailroom.Errorf(mailroom.Invalid, "an estimate of %d minutes is none", f.estimate)
+			return mailroom.Errorf(mailroom.CodeInvalid, "an estimate of %d minutes is none", f.estimate)
 		}
 		it.EstimatedMinutes = &f.estimate
 	}
@@ -186,7 +186,7 @@ func (f *fields) set(cmd *cobra.Command, it *tracker.Issue) error {
 func priority(s string) (int, error) {
 	n, err := strconv.Atoi(strings.TrimPrefix(strings.ToUpper(s), "P"))
 	if err != nil || n < tracker.Critical || n > tracker.Backlog {
-		return 0, mailroom.Errorf(mailroom.Invalid, "priority %q is not one of 0 to 4, or P0 to P4", s)
+		return 0, mailroom.Errorf(mailroom.CodeInvalid, "priority %q is not one of 0 to 4, or P0 to P4", s)
 	}
 	return n, nil
 }

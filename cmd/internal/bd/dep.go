@@ -128,7 +128,7 @@ func (m *Main) relateCommand(name string) *cobra.Command {
 // direction reports whether dependents are meant, instead of dependencies.
 func direction(text string) (up bool, err error) {
 	if text != "" && text != "up" && text != "down" {
-		return false, mailroom.Errorf(mailroom.Invalid, "direction %q is not up or down", text)
+		return false, mailroom.Errorf(mailroom.CodeInvalid, "direction %q is not up or down", text)
 	}
 	return text == "up", nil
 }

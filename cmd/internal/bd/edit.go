@@ -41,7 +41,7 @@ func (m *Main) editCommand() *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if in, ok := m.Stdin.(*os.File); !ok || !isatty.IsTerminal(in.Fd()) {
-			return mailroom.Errorf(mailroom.Invalid, "edit needs a terminal; use: bd update %s --description TEXT", ids[0])
+			return mailroom.Errorf(mailroom.CodeInvalid, "edit needs a terminal; use: bd update %s --description TEXT", ids[0])
 		}
 		var id, was string
 		if err := m.read(func(t *tracker.Tracker) error {
@@ -60,7 +60,7 @@ func (m *Main) editCommand() *cobra.Command {
 		return m.each(cmd.Context(), []string{id}, m.now(), "Updated", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if *part(it) != was {
-					return mailroom.Errorf(mailroom.Conflict, "%s was changed while you edited it; edit it again", it.ID)
+					return mailroom.Errorf(mailroom.CodeConflict, "%s was changed while you edited it; edit it again", it.ID)
 				}
 				*part(it) = text
 				return nil
@@ -78,7 +78,7 @@ func (m *Main) edited(ctx context.Context, text string) (out string, err error) 
 	}
 	words := strings.Fields(editor)
 	if len(words) == 0 {
-		return "", mailroom.Errorf(mailroom.Invalid, "no editor is named; set EDITOR")
+		return "", mailroom.Errorf(mailroom.CodeInvalid, "no editor is named; set EDITOR")
 	}
 	file, err := os.CreateTemp("", "bd-*.md")
 	if err != nil {

@@ -36,7 +36,7 @@ func (m *Main) deferCommand() *cobra.Command {
 		return m.each(cmd.Context(), ids, m.now(), "Deferred", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if it.Status == tracker.Closed {
-					return mailroom.Errorf(mailroom.Conflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
+					return mailroom.Errorf(mailroom.CodeConflict, "%s is closed; open it first with: bd reopen %s", it.ID, it.ID)
 				}
 				it.Status, it.DeferUntil = tracker.Deferred, at
 				return nil
@@ -51,7 +51,7 @@ func (m *Main) undeferCommand() *cobra.Command {
 		return m.each(cmd.Context(), ids, m.now(), "Opened", false, func(t *tracker.Tracker, id string, by tracker.By) (*tracker.Issue, error) {
 			return t.Update(id, by, func(it *tracker.Issue) error {
 				if it.Status != tracker.Deferred && it.DeferUntil.IsZero() {
-					return mailroom.Errorf(mailroom.Conflict, "%s is not deferred, it is %s", it.ID, it.Status)
+					return mailroom.Errorf(mailroom.CodeConflict, "%s is not deferred, it is %s", it.ID, it.Status)
 				}
 				if it.DeferUntil = (time.Time{}); it.Status == tracker.Deferred {
 					it.Status = tracker.Open
@@ -281,7 +281,7 @@ func (s *settings) at(key string) (*string, error) {
 	case "mail.project":
 		return &s.Mail.Project, nil
 	}
-	return nil, mailroom.Errorf(mailroom.Invalid, "unknown setting %q; known are %s", key, strings.Join(settingKeys(), ", "))
+	return nil, mailroom.Errorf(mailroom.CodeInvalid, "unknown setting %q; known are %s", key, strings.Join(settingKeys(), ", "))
 }
 
 // configure changes a setting; "" drops it.

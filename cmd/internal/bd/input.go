@@ -25,7 +25,7 @@ func (m *Main) readAll(from io.Reader, max int64) (string, error) {
 	var text strings.Builder
 	n, err := io.Copy(&text, io.LimitReader(from, max+1))
 	if err == nil && n > max {
-		err = mailroom.Errorf(mailroom.TooLarge, "the input has more than %d bytes; shorten it", max)
+		err = mailroom.Errorf(mailroom.CodeTooLarge, "the input has more than %d bytes; shorten it", max)
 	}
 	return text.String(), err
 }

@@ -140,7 +140,7 @@ func (m *Main) look(f func(*tracker.Tracker) error) error {
 // refusal is the error of a command whose issue somebody else has reserved.
 func refusal(err error) error {
 	if held, ok := errors.AsType[*mail.Held](err); ok {
-		return mailroom.Errorf(mailroom.Conflict, "%v; for other work: bd ready --claim", held)
+		return mailroom.Errorf(mailroom.CodeConflict, "%v; for other work: bd ready --claim", held)
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (m *Main) reserveReady(ctx context.Context, find func(*tracker.Tracker) ([]
 			first = err
 		}
 	}
-	return "", mailroom.Errorf(mailroom.Conflict, "no ready issue is free: %v", first.Error())
+	return "", mailroom.Errorf(mailroom.CodeConflict, "no ready issue is free: %v", first.Error())
 }
 
 // tellMail keeps for the server what it has to hear of what the command did.

@@ -100,7 +100,7 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			m.entered, m.command = true, cmd.CommandPath()
 			if m.patience <= 0 {
-				return mailroom.Errorf(mailroom.Invalid, "lock timeout %s is not above 0; give one such as 30s", m.patience)
+				return mailroom.Errorf(mailroom.CodeInvalid, "lock timeout %s is not above 0; give one such as 30s", m.patience)
 			}
 			return nil
 		},
@@ -167,7 +167,7 @@ func (m *Main) refuse(err error, hint string) {
 // noArgs refuses words that a command has no use for.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return mailroom.Errorf(mailroom.Invalid, "%s takes flags only, not %q", cmd.CommandPath(), args[0])
+		return mailroom.Errorf(mailroom.CodeInvalid, "%s takes flags only, not %q", cmd.CommandPath(), args[0])
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (m *Main) folder() (tracker.Folder, error) {
 			return f, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return tracker.Folder{}, mailroom.Errorf(mailroom.NotFound, "there is no tracker here; make one with: bd init")
+			return tracker.Folder{}, mailroom.Errorf(mailroom.CodeNotFound, "there is no tracker here; make one with: bd init")
 		}
 	}
 }
@@ -270,7 +270,7 @@ func (m *Main) changeAll(ctx context.Context, dry bool, f func(t *tracker.Tracke
 }
 
 func errReadonly() error {
-	return mailroom.Errorf(mailroom.Forbidden, "nothing is changed under --readonly")
+	return mailroom.Errorf(mailroom.CodeForbidden, "nothing is changed under --readonly")
 }
 
 // update is how a folder is changed.
@@ -290,7 +290,7 @@ func (m *Main) changeWith(ctx context.Context, update update, f func(t *tracker.
 		return f(t)
 	})
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok {
-		return mailroom.Errorf(mailroom.Conflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
+		return mailroom.Errorf(mailroom.CodeConflict, "the tracker was locked for %s by %s; end that process, or wait longer with --lock-timeout", locked.Waited.Round(time.Millisecond), locked.Holder)
 	}
 	m.changed = m.changed || err == nil
 	if err == nil && len(strays) > 0 {

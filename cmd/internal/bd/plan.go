@@ -81,7 +81,7 @@ func planned(text string) (drafts []tracker.Draft, err error) {
 		return nil, err
 	}
 	if len(drafts) == 0 {
-		return nil, mailroom.Errorf(mailroom.Invalid, "the plan has no issue; begin each with a line such as: ## Fix the roof")
+		return nil, mailroom.Errorf(mailroom.CodeInvalid, "the plan has no issue; begin each with a line such as: ## Fix the roof")
 	}
 	return drafts, nil
 }
@@ -119,7 +119,7 @@ func fill(d *tracker.Draft, parts map[string]string) error {
 			}
 			d.Priority = p
 		default:
-			return mailroom.Errorf(mailroom.Invalid, "unknown section %q of %q; known are Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria, Notes", name, d.Title)
+			return mailroom.Errorf(mailroom.CodeInvalid, "unknown section %q of %q; known are Priority, Type, Assignee, Labels, Dependencies, Description, Design, Acceptance Criteria, Notes", name, d.Title)
 		}
 	}
 	return nil

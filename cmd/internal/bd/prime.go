@@ -28,7 +28,7 @@ nothing is printed, so that hooks can call it in any folder.`}
 	idle(cmd, "full", "mcp")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dir, err := m.folder()
-		if mailroom.CodeOf(err) == mailroom.NotFound {
+		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
 			return nil
 		}
 		if err != nil {
@@ -36,7 +36,7 @@ nothing is printed, so that hooks can call it in any folder.`}
 		}
 		own, err := dir.ReadFile(primeFile, maxPrime)
 		switch {
-		case mailroom.CodeOf(err) == mailroom.NotFound: // as --db names a folder that is not there
+		case mailroom.CodeOf(err) == mailroom.CodeNotFound: // as --db names a folder that is not there
 			return nil
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return err

@@ -65,7 +65,7 @@ func (f *filters) filter(t *tracker.Tracker) (out tracker.Filter, err error) {
 			out.All = true
 		default:
 			if !tracker.Status(s).Known() {
-				return out, mailroom.Errorf(mailroom.Invalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", s)
+				return out, mailroom.Errorf(mailroom.CodeInvalid, "status %q is not one of open, in_progress, blocked, deferred, pinned, hooked, closed", s)
 			}
 			out.Statuses = append(out.Statuses, tracker.Status(s))
 		}
@@ -195,7 +195,7 @@ func (m *Main) countCommand() *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		for name, on := range by {
 			if *on && group != "" {
-				return mailroom.Errorf(mailroom.Invalid, "count by one thing at a time, not by %s and %s", group, name)
+				return mailroom.Errorf(mailroom.CodeInvalid, "count by one thing at a time, not by %s and %s", group, name)
 			} else if *on {
 				group = name
 			}
@@ -229,7 +229,7 @@ func (m *Main) readyCommand() *cobra.Command {
 	flags.BoolVar(&explain, "explain", false, "say what keeps the others")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]tracker.Order{tracker.Hybrid, tracker.ByPriority, tracker.ByAge}, tracker.Order(order)) {
-			return mailroom.Errorf(mailroom.Invalid, "sort %q is not one of hybrid, priority, oldest", order)
+			return mailroom.Errorf(mailroom.CodeInvalid, "sort %q is not one of hybrid, priority, oldest", order)
 		}
 		find := func(t *tracker.Tracker) ([]*tracker.Issue, error) {
 			what, err := f.filter(t)
@@ -300,7 +300,7 @@ func (m *Main) claimReady(cmd *cobra.Command, by tracker.By, find func(*tracker.
 	}
 }
 
-func errNoneFree() error { return mailroom.Errorf(mailroom.NotFound, "no ready issue is free") }
+func errNoneFree() error { return mailroom.Errorf(mailroom.CodeNotFound, "no ready issue is free") }
 
 func (m *Main) blockedCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "blocked", Short: "List the issues that others hold up", Args: noArgs}

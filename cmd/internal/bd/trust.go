@@ -35,7 +35,7 @@ func (m *Main) trustDir() (string, error) {
 	dir := m.Env("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // as the XDG specification has it
 		if dir = m.Env("HOME"); !filepath.IsAbs(dir) {
-			return "", mailroom.Errorf(mailroom.Invalid, "there is no folder for your settings; set HOME or XDG_CONFIG_HOME")
+			return "", mailroom.Errorf(mailroom.CodeInvalid, "there is no folder for your settings; set HOME or XDG_CONFIG_HOME")
 		}
 		dir = filepath.Join(dir, ".config")
 	}

@@ -30,7 +30,7 @@ func (m *Main) updateCommand() *cobra.Command {
 	flags.BoolVar(&claim, "claim", false, "make it yours and put it in progress, unless somebody has it")
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		if cmd.Flags().NFlag() == 0 || !anySet(cmd) {
-			return mailroom.Errorf(mailroom.Invalid, "nothing is to be changed; name what, such as --status in_progress")
+			return mailroom.Errorf(mailroom.CodeInvalid, "nothing is to be changed; name what, such as --status in_progress")
 		}
 		if err := f.load(cmd, m); err != nil {
 			return err

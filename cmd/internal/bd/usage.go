@@ -16,7 +16,7 @@ type usageError struct{ error }
 func (e usageError) Unwrap() error { return e.error }
 
 func usage(format string, args ...any) error {
-	return usageError{mailroom.Errorf(mailroom.Invalid, format, args...)}
+	return usageError{mailroom.Errorf(mailroom.CodeInvalid, format, args...)}
 }
 
 // strict makes every group of commands refuse a word that is none of its commands, and

@@ -24,7 +24,7 @@ func momentFrom(text string, now time.Time) (time.Time, error) {
 	if at, ok := relative(strings.ToLower(strings.TrimSpace(text)), now); ok {
 		return at, nil
 	}
-	return time.Time{}, mailroom.Errorf(mailroom.Invalid, "%q is no time; write 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
+	return time.Time{}, mailroom.Errorf(mailroom.CodeInvalid, "%q is no time; write 2026-01-31, 2026-01-31T15:04:05Z, +6h, +1d, +2w, tomorrow or next monday", text)
 }
 
 func relative(text string, now time.Time) (time.Time, bool) {

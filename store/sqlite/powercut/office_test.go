@@ -81,7 +81,7 @@ func (o *office) work(ctx context.Context, rounds int) {
 			for round := int64(1); err == nil && round <= int64(rounds); round++ {
 				err = o.round(ctx, fmt.Sprint("t", n%3), worker, round)
 			}
-			if mailroom.CodeOf(err) != mailroom.Unavailable && err != nil {
+			if mailroom.CodeOf(err) != mailroom.CodeUnavailable && err != nil {
 				o.note("answered with %v", err)
 			}
 		})
@@ -93,22 +93,22 @@ func (o *office) work(ctx context.Context, rounds int) {
 func (o *office) round(ctx context.Context, thread, worker string, round int64) error {
 	in := mailroom.Submit{
 		Thread: thread, Key: o.name("key "), Sender: "ann", Owner: "ann",
-		Messages: []mailroom.Draft{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text(o.name("text ") + strings.Repeat(".", 20_000))}},
 	}
 	if err := o.submit(ctx, in); err != nil {
 		return err
 	}
 	in.Mode, in.Key = mailroom.ModeReject, ""
-	in.Messages = []mailroom.Draft{{Parts: mailroom.Text(o.name("refused "))}}
+	in.Messages = []mailroom.NewMessage{{Parts: mailroom.Text(o.name("refused "))}}
 	_, err := o.ledger.Submit(ctx, in)
-	if mailroom.CodeOf(err) == mailroom.Busy {
+	if mailroom.CodeOf(err) == mailroom.CodeBusy {
 		o.mu.Lock()
 		o.refused = append(o.refused, in.Messages[0].Parts[0].Text)
 		o.mu.Unlock()
 	} else if err != nil {
 		return err
 	}
-	work, err := o.ledger.Claim(ctx, ledger.ClaimRequest{Worker: worker, Round: round, Slots: 2, Alone: true, Agents: map[string]int{"echo": 2}})
+	work, err := o.ledger.Claim(ctx, ledger.ClaimRequest{Worker: worker, Round: round, Slots: 2, LastAttempt: true, Agents: map[string]int{"echo": 2}})
 	if err != nil {
 		return err
 	}
@@ -134,8 +134,8 @@ func (o *office) submit(ctx context.Context, in mailroom.Submit) error {
 }
 
 func (o *office) complete(ctx context.Context, c mailroom.Claim) error {
-	_, err := o.ledger.Append(ctx, mailroom.Append{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
-	if code := mailroom.CodeOf(err); code == mailroom.Conflict {
+	_, err := o.ledger.Append(ctx, mailroom.StepCommit{Claim: c, Number: 1, Step: mailroom.Step{Name: "half"}})
+	if code := mailroom.CodeOf(err); code == mailroom.CodeConflict {
 		err = nil // an earlier attempt made it: the number of this one's is another
 	}
 	if err != nil {
@@ -147,8 +147,8 @@ func (o *office) complete(ctx context.Context, c mailroom.Claim) error {
 	}
 	reply := o.name("reply ")
 	_, err = o.ledger.Settle(ctx, mailroom.Settle{
-		Claim: c, Number: steps + 1, Outcome: mailroom.Complete,
-		Message: &mailroom.Said{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
+		Claim: c, Number: steps + 1, Outcome: mailroom.OutcomeComplete,
+		Message: &mailroom.PartialText{ID: fmt.Sprintf("%s.%d-1", c.Run, c.Attempt), Text: reply},
 	})
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (o *office) audit(ctx context.Context) ([]string, error) {
 			found = append(found, fmt.Sprintf("there are %d runs of %d submits", len(rows), len(o.told)))
 		}
 		for run, reply := range o.replies {
-			if row := runs[run]; row == nil || row.Status != mailroom.Completed || row.Reply == nil || *row.Reply != reply {
+			if row := runs[run]; row == nil || row.Status != mailroom.StatusCompleted || row.Reply == nil || *row.Reply != reply {
 				found = append(found, fmt.Sprintf("run %s was completed with %q and is %+v", run, reply, row))
 			}
 		}

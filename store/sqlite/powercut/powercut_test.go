@@ -174,11 +174,11 @@ func TestAnErrorOfTheDiskEndsTheStoreAndLosesNothing(t *testing.T) {
 func (o *office) mustBeBroken(t *testing.T) {
 	t.Helper()
 	err := o.store.Update(t.Context(), func(mailroom.Tx) error { return nil })
-	if mailroom.CodeOf(err) != mailroom.Unavailable || !errors.Is(err, mailroom.ErrStoreClosed) {
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable || !errors.Is(err, mailroom.ErrStoreClosed) {
 		t.Errorf("an Update after the error of the disk: got %v, want one of code unavailable that wraps %v", err, mailroom.ErrStoreClosed)
 	}
-	_, err = o.ledger.Submit(t.Context(), mailroom.Submit{Thread: "late", Sender: "ann", Messages: []mailroom.Draft{{Parts: mailroom.Text("late")}}})
-	if mailroom.CodeOf(err) != mailroom.Unavailable {
+	_, err = o.ledger.Submit(t.Context(), mailroom.Submit{Thread: "late", Sender: "ann", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("late")}}})
+	if mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("a submit after the error of the disk: got %v, want one of code unavailable", err)
 	}
 	ended, _ := o.close() // what a broken store says when it is closed is of no use any more

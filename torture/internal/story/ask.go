@@ -58,7 +58,7 @@ func (s *Story) effect(e mailroom.Entry, r *Run) {
 // allowed: the ticket about the present doubt was approved.
 func (s *Story) allowed(r *Run, f *Effect) bool {
 	k := s.Tickets[mailroom.TicketID(r.ID, fmt.Sprintf("effect:%s#%d", f.Name, f.tries))]
-	return k != nil && k.Decided && k.Decision == mailroom.Approve
+	return k != nil && k.Decided && k.Decision == mailroom.VerdictApprove
 }
 
 func (s *Story) ticket(e mailroom.Entry, r *Run) {

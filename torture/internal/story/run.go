@@ -44,7 +44,7 @@ func (s *Story) rescheduled(e mailroom.Entry, r *Run) {
 	if r.Stopping {
 		s.bad(e, "the run was asked to stop, and goes on")
 	}
-	r.Status = mailroom.Queued
+	r.Status = mailroom.StatusQueued
 	if body.Error != nil && !strings.Contains(body.Error.Message, "the first attempt fails") {
 		s.bad(e, "the agents here do not fail with %q", body.Error.Message)
 	}
@@ -64,19 +64,19 @@ func (s *Story) ended(e mailroom.Entry, r *Run) {
 		if show(body.Reply) != show(r.Reply) {
 			s.bad(e, "its reply is %s, the last message it wrote %s", show(body.Reply), show(r.Reply))
 		}
-		s.end(e, r, mailroom.Completed)
+		s.end(e, r, mailroom.StatusCompleted)
 		return
 	}
 	body := decode[mailroom.RunFailed](s, e)
 	r.Error = body.Error.Class
-	if r.Error == mailroom.Crashed {
+	if r.Error == mailroom.ClassCrashed {
 		r.Crashes++
 		r.Lost++
-		if r.Status != mailroom.Running || body.Crashes != r.Crashes || r.Crashes < mailroom.MaxCrashes && r.Lost < mailroom.MaxLost {
+		if r.Status != mailroom.StatusRunning || body.Crashes != r.Crashes || r.Crashes < mailroom.MaxCrashes && r.Lost < mailroom.MaxLost {
 			s.bad(e, "is a dead letter after %d lost claims in a row, %d in all; it says %d", r.Crashes, r.Lost, body.Crashes)
 		}
 	}
-	s.end(e, r, mailroom.Failed)
+	s.end(e, r, mailroom.StatusFailed)
 }
 
 func show(text *string) string {
@@ -108,7 +108,7 @@ func (s *Story) end(e mailroom.Entry, r *Run, status mailroom.Status) {
 func (s *Story) cancelled(e mailroom.Entry) {
 	r := s.Runs[e.Run]
 	if r == nil {
-		r = &Run{ID: e.Run, Status: mailroom.Queued, Effects: map[string]*Effect{}}
+		r = &Run{ID: e.Run, Status: mailroom.StatusQueued, Effects: map[string]*Effect{}}
 		for _, m := range s.Messages {
 			if m.Steered && m.own() == e.Run && m.Fate != "retracted" {
 				if m.Fate != "" {
@@ -124,22 +124,22 @@ func (s *Story) cancelled(e mailroom.Entry) {
 		s.Runs[e.Run] = r
 	}
 	body := decode[mailroom.RunStop](s, e)
-	if r.Status == mailroom.Running && !r.Stopping {
+	if r.Status == mailroom.StatusRunning && !r.Stopping {
 		s.bad(e, "a worker holds the run, and nobody asked it to stop")
 	}
-	if r.Status == mailroom.Running && e.Attempt != r.Attempt {
+	if r.Status == mailroom.StatusRunning && e.Attempt != r.Attempt {
 		s.bad(e, "the run is in attempt %d", r.Attempt)
 	}
 	r.Reason = body.Reason
-	s.end(e, r, mailroom.Cancelled)
+	s.end(e, r, mailroom.StatusCancelled)
 }
 
 // retried: by hand, at the end of the queue.
 func (s *Story) retried(e mailroom.Entry, r *Run) {
-	if r.Status != mailroom.Failed && r.Status != mailroom.Cancelled {
+	if r.Status != mailroom.StatusFailed && r.Status != mailroom.StatusCancelled {
 		s.bad(e, "comes to a run that is %s", r.Status)
 	}
-	r.Status, r.Started, r.Place, r.PlacedAt, r.Held = mailroom.Queued, false, e.Seq, e.At, time.Time{}
+	r.Status, r.Started, r.Place, r.PlacedAt, r.Held = mailroom.StatusQueued, false, e.Seq, e.At, time.Time{}
 	r.Crashes, r.Lost, r.Reply, r.Error, r.Reason = 0, 0, nil, "", ""
 	r.Retries++
 	s.queue[r.ID] = r

@@ -136,7 +136,7 @@ func decode[T any](s *Story, e mailroom.Entry) T {
 }
 
 func (s *Story) ofRun(e mailroom.Entry, r *Run) {
-	if during(e.Kind) && (r.Status != mailroom.Running || e.Attempt != r.Attempt) {
+	if during(e.Kind) && (r.Status != mailroom.StatusRunning || e.Attempt != r.Attempt) {
 		s.bad(e, "is written under attempt %d while the run is %s in attempt %d", e.Attempt, r.Status, r.Attempt)
 	}
 	switch e.Kind {
@@ -145,7 +145,7 @@ func (s *Story) ofRun(e mailroom.Entry, r *Run) {
 	case mailroom.KindRescheduled:
 		s.rescheduled(e, r)
 	case mailroom.KindWaiting:
-		r.Status = mailroom.Waiting
+		r.Status = mailroom.StatusWaiting
 	case mailroom.KindStop:
 		r.Stopping = true
 		r.Stops++
@@ -212,7 +212,7 @@ func (s *Story) submitted(e mailroom.Entry) {
 	r := s.Runs[e.Run]
 	switch {
 	case r == nil: // its run.queued follows
-	case r.Status == mailroom.Queued && !r.Started && !r.Listed:
+	case r.Status == mailroom.StatusQueued && !r.Started && !r.Listed:
 		r.Messages = append(r.Messages, m.ID) // collected
 	case s.Current == r.ID:
 		m.Steered = true
@@ -228,7 +228,7 @@ func (s *Story) queued(e mailroom.Entry) {
 		return
 	}
 	r := &Run{
-		ID: e.Run, Agent: body.Agent, Priority: body.Priority, Status: mailroom.Queued,
+		ID: e.Run, Agent: body.Agent, Priority: body.Priority, Status: mailroom.StatusQueued,
 		Messages: body.Messages, Effects: map[string]*Effect{}, QueuedSeq: e.Seq,
 	}
 	if body.AvailableAt.After(e.At) {
@@ -264,8 +264,8 @@ func (s *Story) started(e mailroom.Entry, r *Run) {
 	}
 	resumes := e.Kind == mailroom.KindResumed
 	switch {
-	case r.Status == mailroom.Queued && !resumes:
-	case r.Status == mailroom.Waiting && resumes:
+	case r.Status == mailroom.StatusQueued && !resumes:
+	case r.Status == mailroom.StatusWaiting && resumes:
 	default:
 		s.bad(e, "comes to a run that is %s", r.Status)
 	}
@@ -279,7 +279,7 @@ func (s *Story) started(e mailroom.Entry, r *Run) {
 			s.readSeq(e, seq)
 		}
 	}
-	r.Status, r.Attempt, r.Started, r.Listed = mailroom.Running, e.Attempt, true, true
+	r.Status, r.Attempt, r.Started, r.Listed = mailroom.StatusRunning, e.Attempt, true, true
 	s.Current = r.ID
 	delete(s.queue, r.ID)
 }

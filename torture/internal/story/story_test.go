@@ -37,7 +37,7 @@ func lostClaim(run string, attempt int) line {
 }
 
 func reply(run string, attempt int, text string) line {
-	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.Assistant}}
+	return line{mailroom.KindMessage, run, attempt, mailroom.Message{ID: fmt.Sprintf("%s.%d-1", run, attempt), Text: text, Role: mailroom.RoleAssistant}}
 }
 
 func completed(run string, attempt int, text string) line {
@@ -97,8 +97,8 @@ func turn(more ...line) []line {
 }
 
 func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
-	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ByCancel}}
-	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ByCancel}}
+	stop := line{mailroom.KindStop, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
+	cancel := line{mailroom.KindCancelled, "a", 1, mailroom.RunStop{Reason: mailroom.ReasonCancelled}}
 	step := func(attempt int) line { return line{mailroom.KindStep, "a", attempt, mailroom.StepNamed{Name: "s"}} }
 	wait := line{mailroom.KindWaiting, "a", 1, mailroom.RunWaiting{}}
 	two := []line{said("a", "1"), queued("a", 128, "a.1"), said("b", "2"), queued("b", 128, "b.3")}
@@ -131,12 +131,12 @@ func TestAStoryFindsWhatBreaksTheRules(t *testing.T) {
 		{"an effect", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
 		{"an effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), lostClaim("a", 1), started("a", 2), effect("a", 2, "intended", "once")), "called again, and nobody said"},
 		{"an unknown effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), effect("a", 1, "intended", "once")), "without leave"},
-		{"by leave", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), asked("a", 1, "effect:once#1"), decision("a", 1, "effect:once#1", mailroom.Approve), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
+		{"by leave", turn(started("a", 1, 1), effect("a", 1, "intended", "once"), effect("a", 1, "unknown", "once"), asked("a", 1, "effect:once#1"), decision("a", 1, "effect:once#1", mailroom.VerdictApprove), effect("a", 1, "intended", "once"), effect("a", 1, "settled", "once"), completed("a", 1, "")), ""},
 		{"a harmless effect called again", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "unknown", "sure"), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), completed("a", 1, "")), ""},
 		{"an effect settled twice", turn(started("a", 1, 1), effect("a", 1, "intended", "sure"), effect("a", 1, "settled", "sure"), effect("a", 1, "intended", "sure")), "had settled"},
-		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.Deny), decision("a", 1, "q", mailroom.Approve)), "is spent"},
-		{"a decision of nothing", turn(started("a", 1, 1), decision("a", 1, "q", mailroom.Deny)), "never opened"},
-		{"a decision after the end", turn(started("a", 1, 1), asked("a", 1, "q"), completed("a", 1, ""), decision("a", 1, "q", mailroom.Deny)), "is void"},
+		{"a decision spent twice", turn(started("a", 1, 1), asked("a", 1, "q"), wait, decision("a", 1, "q", mailroom.VerdictDeny), decision("a", 1, "q", mailroom.VerdictApprove)), "is spent"},
+		{"a decision of nothing", turn(started("a", 1, 1), decision("a", 1, "q", mailroom.VerdictDeny)), "never opened"},
+		{"a decision after the end", turn(started("a", 1, 1), asked("a", 1, "q"), completed("a", 1, ""), decision("a", 1, "q", mailroom.VerdictDeny)), "is void"},
 		{"steered and read", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, "")), ""},
 		{"steered and dropped", append(steered, completed("a", 1, "")), "neither read nor became a run"},
 		{"steered and both", append(steered, line{mailroom.KindMessageRead, "a", 1, mailroom.MessageRef{Message: "b.4"}}, completed("a", 1, ""), queued("b", 128, "b.4")), "becomes a run, and was read"},

@@ -152,7 +152,7 @@ func (d *driver) submitOf(n int64) mailroom.Submit {
 	number := strconv.FormatInt(n, 10)
 	return mailroom.Submit{
 		Thread:   "bench-" + strconv.FormatInt(n%int64(d.threads), 10),
-		Messages: []mailroom.Draft{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
+		Messages: []mailroom.NewMessage{{Parts: mailroom.Text("What is the answer to question " + number + "?")}},
 		Origin:   mailroom.Origin{Via: "user", Sender: "bench", RequestID: number},
 		Sender:   "bench", Owner: "bench",
 	}
@@ -209,7 +209,7 @@ func (d *driver) drain(ctx context.Context) error {
 	}
 	completed := 0
 	err := d.house.store.View(ctx, func(r mailroom.Reader) (err error) {
-		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.Completed}})
+		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusCompleted}})
 		completed = counts.Sum()
 		return err
 	})

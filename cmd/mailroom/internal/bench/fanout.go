@@ -96,7 +96,7 @@ func (b *bench) fanoutTo(ctx context.Context, dir string, sockets bool) (err err
 	}
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.work(a, b.Slots)
-	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.Draft{{Parts: mailroom.Text("Speak.")}}}
+	in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 	if _, err := h.ledger.Submit(ctx, in); err != nil {
 		return err
 	}

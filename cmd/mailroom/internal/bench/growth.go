@@ -231,7 +231,7 @@ func (a *asker) ask(ctx context.Context, thread string, messages int) error {
 		Origin: mailroom.Origin{Via: "user", Sender: "bench", RequestID: id},
 	}
 	for i := range messages {
-		in.Messages = append(in.Messages, mailroom.Draft{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
+		in.Messages = append(in.Messages, mailroom.NewMessage{Parts: mailroom.Text(fmt.Sprintf("What is the answer to question %s.%d?", id, i))})
 	}
 	if _, err := a.house.ledger.Submit(ctx, in); err != nil {
 		return fmt.Errorf("submit to %s: %w", thread, err)

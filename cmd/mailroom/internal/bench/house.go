@@ -67,7 +67,7 @@ func open(ctx context.Context, dir, version string, ended func(*mailroom.Run)) (
 				h.operations.Add(int64(operations))
 				h.committing.Add(int64(took))
 			},
-			Ended: func(r *mailroom.Run) {
+			RunFinished: func(r *mailroom.Run) {
 				h.numbers.Ended(r)
 				ended(r)
 			},

@@ -89,7 +89,7 @@ func (b *bench) stalled(ctx context.Context, dir string) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 	h.work(a, 1)
 	for range runs + 1 { // the last keeps the thread from settling before the end
-		in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.Draft{{Parts: mailroom.Text("Speak.")}}}
+		in := mailroom.Submit{Thread: fanoutThread, Sender: "bench", Owner: "bench", Messages: []mailroom.NewMessage{{Parts: mailroom.Text("Speak.")}}}
 		if _, err := h.ledger.Submit(ctx, in); err != nil {
 			return err
 		}

@@ -127,7 +127,9 @@ func (c *Channel) IsChat() bool {
 }
 
 // Dial connects to the platform of a channel on which people talk.
-func (c *Channel) Dial() (chat.Dial, channel.Pace) { return c.Platform.(ChatPlatform).Dial(c) }
+func (c *Channel) Dial() (chat.Dialer, channel.ReconnectPolicy) {
+	return c.Platform.(ChatPlatform).Dial(c)
+}
 
 // Secrets are all that it has.
 func (c *Channel) Secrets() []*Secret {

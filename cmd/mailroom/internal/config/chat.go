@@ -49,8 +49,8 @@ func (c *Chat) settings() []setting {
 }
 
 // Talk is what the settings say to a platform.
-func (c *Chat) Talk() chat.Talk {
-	return chat.Talk{
+func (c *Chat) Talk() chat.AccessPolicy {
+	return chat.AccessPolicy{
 		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, Busy: mailroom.Mode(c.Busy),
 		Everything: c.Groups == Everything, PerUser: c.PerUser, MaxFile: int64(c.MaxFile),
 	}

@@ -17,7 +17,7 @@ nick = "bot"
 `
 
 func TestWhoMayTalkIsReadFromTheTable(t *testing.T) {
-	for file, want := range map[string]chat.Talk{
+	for file, want := range map[string]chat.AccessPolicy{
 		chatting: {Pairing: true, Busy: mailroom.ModeQueue, MaxFile: 20 << 20},
 		chatting + `admins = ["a"]
 users = ["b", "c"]

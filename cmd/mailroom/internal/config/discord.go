@@ -36,7 +36,7 @@ func about(p *string) value {
 func (d *Discord) missing(c *Channel) string { return missingToken(c) }
 
 // Dial implements [ChatPlatform].
-func (d *Discord) Dial(c *Channel) (chat.Dial, channel.Pace) {
+func (d *Discord) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := discord.Options{Token: c.Token.Get, API: d.API, Beat: d.Beat, About: d.About}
 	return o.Dialer(), o.Pace()
 }

@@ -45,7 +45,7 @@ func (c *IRC) options() irc.Options {
 }
 
 // Dial implements [ChatPlatform].
-func (c *IRC) Dial(ch *Channel) (chat.Dial, channel.Pace) {
+func (c *IRC) Dial(ch *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := c.Options(&ch.Token)
 	return o.Dial, o.Pace()
 }

@@ -20,7 +20,7 @@ type Platform interface {
 type ChatPlatform interface {
 	Platform
 	// Dial connects as c, whose secrets are read for each connection.
-	Dial(c *Channel) (chat.Dial, channel.Pace)
+	Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy)
 }
 
 // Guarded is a Platform with secrets beside the channel's token.

@@ -43,7 +43,7 @@ func (x *Matrix) missing(c *Channel) string {
 }
 
 // Dial implements [ChatPlatform].
-func (x *Matrix) Dial(c *Channel) (chat.Dial, channel.Pace) {
+func (x *Matrix) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := matrix.Options{Homeserver: x.Homeserver, Token: c.Token.Get, Poll: x.Poll, Gap: x.Gap, EditGap: x.EditGap}
 	return o.Dial, o.Pace()
 }

@@ -29,7 +29,7 @@ func (t *Telegram) settings() []setting {
 func (t *Telegram) missing(c *Channel) string { return missingToken(c) }
 
 // Dial implements [ChatPlatform].
-func (t *Telegram) Dial(c *Channel) (chat.Dial, channel.Pace) {
+func (t *Telegram) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := telegram.Options{Token: c.Token.Get, API: t.API, Poll: t.Poll}
 	for _, w := range chat.Menu() {
 		o.Commands = append(o.Commands, telegram.Command{Name: w.Name, Words: w.Words})

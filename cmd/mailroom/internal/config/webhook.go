@@ -59,7 +59,7 @@ func (w *Webhook) options() (o webhook.Options, err error) {
 }
 
 // Dial implements [ChatPlatform].
-func (w *Webhook) Dial(c *Channel) (chat.Dial, channel.Pace) {
+func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o, err := w.options() // what is wrong with them was found when they were read
 	o.Secret = func() (string, error) {
 		if err != nil {
@@ -71,7 +71,7 @@ func (w *Webhook) Dial(c *Channel) (chat.Dial, channel.Pace) {
 }
 
 // Talk is what the settings say to a platform.
-func (c *Channel) Talk() chat.Talk {
+func (c *Channel) Talk() chat.AccessPolicy {
 	t := c.Chat.Talk()
 	if w, is := c.Platform.(*Webhook); is {
 		t.Anybody = w.Anybody

@@ -57,7 +57,7 @@ func (p *play) all(ctx context.Context) error {
 	p.script = Script{Scenes: []string{"say"}, Words: 5}
 	if len(p.run.Options) > 0 {
 		if err := json.Unmarshal(p.run.Options, &p.script); err != nil {
-			return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("read the script: %w", err)}
+			return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("read the script: %w", err)}
 		}
 	}
 	if p.run.Checkpoint != nil {
@@ -80,11 +80,11 @@ func (p *play) scene(ctx context.Context, name string) error {
 	case "once", "sure", "look":
 		return p.effect(ctx, name)
 	case "ask":
-		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Approval, Prompt: "May I?", Action: "go on"})
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "go on"})
 	case "question":
-		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Question, Prompt: "What then?"})
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.TicketInput, Prompt: "What then?"})
 	case "timer":
-		return p.ask(ctx, mailroom.Ask{Kind: mailroom.Timer, After: 150 * time.Millisecond})
+		return p.ask(ctx, mailroom.Ask{Kind: mailroom.TicketTimer, After: 150 * time.Millisecond})
 	case "child":
 		return p.child(ctx)
 	case "note":
@@ -96,13 +96,13 @@ func (p *play) scene(ctx context.Context, name string) error {
 		}
 		return p.over(ctx, mailroom.Step{})
 	case "never":
-		return &mailroom.Failure{Class: mailroom.Permanent, Err: errors.New("this is never done")}
+		return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("this is never done")}
 	case "stubborn":
 		return p.stubborn(ctx)
 	case "deaf":
 		return p.deaf(ctx)
 	}
-	return &mailroom.Failure{Class: mailroom.Permanent, Err: fmt.Errorf("no scene is called %q", name)}
+	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf("no scene is called %q", name)}
 }
 
 // named is a name that is the same in every attempt at the present scene.
@@ -124,7 +124,7 @@ func (p *play) over(ctx context.Context, step mailroom.Step) error {
 	}
 	step.Name, step.Checkpoint = p.named(p.script.Scenes[p.at.Next]), raw
 	// Who wrote it, in its own words: the entry says who was let.
-	step.Entries = append(step.Entries, mailroom.Note{Kind: "x.by", Body: by})
+	step.Entries = append(step.Entries, mailroom.AgentEntry{Kind: "x.by", Body: by})
 	p.doom.at("step")
 	if err := p.session.Append(ctx, step); err != nil {
 		return err
@@ -227,7 +227,7 @@ func (p *play) told(ctx context.Context, k mailroom.Ticket) error {
 	if err != nil {
 		return err
 	}
-	return p.over(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "x.told", Body: body}}})
+	return p.over(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.told", Body: body}}})
 }
 
 // child sends a run and waits for its end. A run that is tried again after it
@@ -240,7 +240,7 @@ func (p *play) child(ctx context.Context) error {
 			}
 		}
 		tickets, err := p.session.Wait(ctx, false, mailroom.Ask{Name: p.at.Kid})
-		if mailroom.CodeOf(err) == mailroom.Invalid {
+		if mailroom.CodeOf(err) == mailroom.CodeInvalid {
 			p.at.Kid = ""
 			continue
 		}

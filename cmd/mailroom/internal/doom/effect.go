@@ -35,7 +35,7 @@ func (p *play) effect(ctx context.Context, kind string) error {
 	if err != nil {
 		return err
 	}
-	return p.over(ctx, mailroom.Step{Entries: []mailroom.Note{{Kind: "x.effect", Body: body}}})
+	return p.over(ctx, mailroom.Step{Entries: []mailroom.AgentEntry{{Kind: "x.effect", Body: body}}})
 }
 
 // write adds a line in one call, so that a killed process leaves it whole or not
