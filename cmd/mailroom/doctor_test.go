@@ -56,6 +56,17 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(db.Close())
 }
 
+// scriptLoad makes a store in WAL mode, as a server leaves it. FILE is relative to
+// the folder of this test.
+func scriptLoad(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: load FILE")
+	}
+	statements, err := os.ReadFile(args[0])
+	ts.Check(err)
+	scriptSQL(ts, false, []string{"PRAGMA journal_mode = wal;", string(statements)})
+}
+
 // scriptFalsify writes rows of a thread that contradict the others: "due" makes
 // it due without a run, "attempt" adds to the attempts of its current or last run.
 func scriptFalsify(ts *testscript.TestScript, _ bool, args []string) {

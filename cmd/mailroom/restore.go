@@ -75,7 +75,7 @@ func (m *Main) restore(ctx context.Context, held *folder.Held, from string) erro
 // whose tables an older version made: the next server migrates those.
 func (m *Main) checked(ctx context.Context, dir folder.Folder, path string) (commits int64, err error) {
 	file, err := sqlite.OpenFile(ctx, path)
-	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.Have < version.Know {
+	if version, ok := errors.AsType[*sqlite.VersionError](err); ok && version.CanMigrate() {
 		m.say("%s was made by an older mailroom and is not checked; the next start of the server migrates it", path)
 		return 0, nil
 	}

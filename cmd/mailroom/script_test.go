@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 //	exits CODE CMD…     as exec, for a command that must exit with CODE
 //	untouched CODE CMD… as exits, for one that changes nothing in the data folder
 //	sql STATEMENT       change rows of a store that no server has open
+//	load FILE           make the store by the SQL in a file of the source tree
 //	damage FILE         overwrite the last page of a database
 //	await THREAD KIND   until the thread's stream has an entry of KIND, or a "delta"
 //	becomes ID STATUS   until an issue of the tracker here has a status
@@ -71,6 +72,7 @@ func TestSessions(t *testing.T) {
 			"exits":     scriptExits,
 			"untouched": scriptUntouched,
 			"sql":       scriptSQL,
+			"load":      scriptLoad,
 			"falsify":   scriptFalsify,
 			"damage":    scriptDamage,
 			"await":     scriptAwait,

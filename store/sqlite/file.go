@@ -149,16 +149,28 @@ func (f *File) known(ctx context.Context) error {
 // VersionError says that a database has tables of another version than this
 // program's.
 type VersionError struct {
-	Path string
-	Have int64 // the version of the tables
-	Know int64 // the version that this program reads
+	Path string // "" where the error around it names the file
+	Have int64  // the version of the tables
+	Know int64  // the version that this program reads
 }
 
+// CanMigrate reports whether this program's server migrates the tables when it
+// starts on them.
+func (e *VersionError) CanMigrate() bool { return baseVersion <= e.Have && e.Have < e.Know }
+
 func (e *VersionError) Error() string {
-	if e.Have > e.Know {
-		return fmt.Sprintf("the tables in %s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", e.Path, e.Have, e.Know)
+	tables := "the tables"
+	if e.Path != "" {
+		tables += " in " + e.Path
 	}
-	return fmt.Sprintf("the tables in %s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", e.Path, e.Have, e.Know)
+	switch {
+	case e.Have > e.Know:
+		return fmt.Sprintf("%s have version %d, made by a newer mailroom; this one knows up to %d: use the newer one", tables, e.Have, e.Know)
+	case e.CanMigrate():
+		return fmt.Sprintf("%s have version %d, made by an older mailroom; this one reads version %d: start this one's server on it once, which migrates them, or use the older one", tables, e.Have, e.Know)
+	}
+	return fmt.Sprintf("%s have version %d, made by an older mailroom; this one migrates version %d and later: use the mailroom that made them, or first start the server of commit 76a9169 on a copy, which migrates it to version %d",
+		tables, e.Have, baseVersion, baseVersion)
 }
 
 // Commits returns the revision of the database, and whether it has lost commits.
@@ -181,7 +193,7 @@ func latest() (int64, error) {
 	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], "migrations/"), "_")
 	last, err := strconv.ParseInt(number, 10, 64)
-	return max(last, packVersion, shareVersion, useVersion, countVersion, inboxVersion), err
+	return max(last, shareVersion, useVersion, countVersion, inboxVersion), err
 }
 
 // View calls fn with the rows of one moment, as the View of a store does.

@@ -189,7 +189,7 @@ func TestFilesThatAreNoStoreAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := oldFile(t, 2, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
+	newer := oldFile(t, baseVersion, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, 1)")
 	for _, x := range []struct {
 		path, want string
 		none       bool
@@ -199,7 +199,7 @@ func TestFilesThatAreNoStoreAreRefused(t *testing.T) {
 		{other, "without the tables of one", true},
 		{write("letter.db", "dear reader"), "is not a SQLite database", false},
 		{dir, "is not a SQLite database", false},
-		{oldFile(t, 1), "have version 1, made by an older mailroom", false},
+		{oldFile(t, baseVersion), "have version 7, made by an older mailroom; this one reads version", false},
 		{newer, "have version 99, made by a newer mailroom", false},
 	} {
 		f, err := OpenFile(t.Context(), x.path)

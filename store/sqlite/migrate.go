@@ -14,7 +14,23 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to this version. Those of a newer one are refused.
+// baseVersion is the oldest version of the tables that migrate takes, that of the
+// first file in migrations.
+const baseVersion = 7
+
+// migrator leads from an empty database, or one of baseVersion, to the tables of
+// this program.
+func migrator(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectSQLite3, db, files,
+		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(shareDue(), sumUse(), countRuns(), countInboxes()))
+}
+
+// migrate brings the tables up to this version. It refuses tables of a newer version,
+// and those from before baseVersion, with a [VersionError] and changes nothing in them.
 func migrate(ctx context.Context, connector driver.Connector) (err error) {
 	db := sql.OpenDB(connector)
 	defer func() {
@@ -23,12 +39,7 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		}
 	}()
 	db.SetMaxOpenConns(1)
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns(), countInboxes()))
+	provider, err := migrator(db)
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
@@ -37,9 +48,8 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the version of the tables: %w", err)
-		case have > know:
-			return fmt.Errorf("the tables have version %d, made by a newer mailroom; this one knows up to %d: use the newer one",
-				have, know)
+		case have > know, 0 < have && have < baseVersion:
+			return &VersionError{Have: have, Know: know}
 		case have == know:
 			return nil
 		}
@@ -50,4 +60,37 @@ func migrate(ctx context.Context, connector driver.Connector) (err error) {
 			return fmt.Errorf("migrate the tables from version %d to %d: %w", have, know, err)
 		}
 	}
+}
+
+// eachRow calls each with the rows of a query.
+func eachRow(ctx context.Context, tx *sql.Tx, query string, each func(row []driver.Value) error, args ...any) (err error) {
+	rows, err := tx.QueryContext(ctx, "SELECT "+query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	names, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	values, into, row := make([]any, len(names)), make([]any, len(names)), make([]driver.Value, len(names))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i, v := range values {
+			row[i] = v
+		}
+		if err := each(row); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }

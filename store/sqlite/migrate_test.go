@@ -2,16 +2,11 @@ package sqlite
 
 import (
 	"database/sql"
-	"encoding/json"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pressly/goose/v3"
 
 	"mailroom"
 )
@@ -29,12 +24,7 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 			t.Fatal(err)
 		}
 	}()
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		t.Fatal(err)
-	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(packRows(), shareDue(), sumUse(), countRuns(), countInboxes()))
+	provider, err := migrator(db)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,177 +37,6 @@ func oldFile(t *testing.T, version int64, rows ...string) string {
 		}
 	}
 	return path
-}
-
-func oldRun(id, key, firstSeq string) string {
-	return `INSERT INTO run (id, thread, agent, agent_version, mode, priority, place, submit_key, parent, max_attempts,
-		first_seq, status, stop, stop_by, held, attempt, failures, crashes, lost, outages, step, started, reason)
-		VALUES ('` + id + `', 1, 'echo', '', 'queue', 1, 1, '` + key + `', '', 5, ` + firstSeq +
-		`, 'completed', '', '', 0, 1, 0, 0, 0, 0, 0, 1, '')`
-}
-
-func TestRowsOfTheFirstVersionAreReadAndPurged(t *testing.T) {
-	key := "INSERT INTO submit_key (thread, key, digest, result) VALUES (1, "
-	s := openAt(t, oldFile(t, 1,
-		`INSERT INTO thread (id, agent, owner, parent, current_run, round, due_agent, due_priority, due_alone,
-			first_seq, last_seq, next_place) VALUES ('t', 'echo', 'me', '', '', 0, '', 0, 0, 1, 0, 4)`,
-		oldRun("first", "a", "1"), oldRun("second", "b", "7"), oldRun("late", "c", "3"), oldRun("last", "d", "7"),
-		key+`'a', '', '{"run":"first","seq":1,"disposition":"queued"}')`,
-		key+`'b', '', '{"run":"second","seq":7,"disposition":"queued"}')`,
-		key+`'c', '', '{"run":"first","seq":3,"disposition":"steered"}')`,
-		key+`'e', '', '{"run":"second","seq":8,"disposition":"collected"}')`,
-	), Options{})
-	want := &mailroom.Run{
-		Key: 1, Stored: mailroom.StatusCompleted, ID: "first", Thread: "t", Agent: "echo", Mode: mailroom.ModeQueue, Priority: 1, Place: 1, SubmitKey: "a",
-		MaxAttempts: 5, FirstSeq: 1, Status: mailroom.StatusCompleted, Attempt: 1, Started: true,
-	}
-	runs, keys := left(t, s)
-	if diff := cmp.Diff(want, runs[len(runs)-1]); diff != "" {
-		t.Errorf("the first run (-want +got):\n%s", diff)
-	}
-	if want := []string{"a", "b", "c", "e"}; !slices.Equal(keys, want) {
-		t.Errorf("keys: got %v, want %v", keys, want)
-	}
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		return tx.Write(&mailroom.Changes{DropEntries: []mailroom.Prefix{{Thread: "t", Seq: 5}}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, keys = left(t, s)
-	if len(runs) != 2 || runs[0].ID != "last" || runs[1].ID != "second" {
-		t.Errorf("runs after a purge below 5: got %d, want last and second", len(runs))
-	}
-	if want := []string{"b", "e"}; !slices.Equal(keys, want) {
-		t.Errorf("keys after a purge below 5: got %v, want %v", keys, want)
-	}
-}
-
-// left are the runs and the keys of thread t.
-func left(t *testing.T, s *Store) (runs []*mailroom.Run, keys []string) {
-	t.Helper()
-	err := s.View(t.Context(), func(r mailroom.Reader) error {
-		found, err := r.Runs(mailroom.RunQuery{Thread: "t"})
-		if err != nil {
-			return err
-		}
-		runs = found
-		rows, err := r.Keys("t", []string{"a", "b", "c", "d", "e"})
-		for _, k := range rows {
-			keys = append(keys, k.Key)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return runs, keys
-}
-
-func TestRowsWithAColumnForEachFieldAreKept(t *testing.T) {
-	s := openAt(t, oldFile(t, 3,
-		`INSERT INTO thread (key, id, agent, owner, parent, metadata, current_run, worker, round, due_at, due_agent,
-			due_priority, due_alone, held_at, first_seq, last_seq, next_place, created_at, updated_at, state, deliver_to,
-			revision) VALUES (7, 't', 'echo', 'me', 'p', '{"a": 1}', 'r', 'w', 3, 1000000, 'other', 5, 1, 2000000, 2, 9, 4,
-			3000000, 4000000, '{"echo":"{ \"n\": 1 }"}', 'chat', 11)`,
-		`INSERT INTO run (key, id, thread, agent, agent_version, mode, priority, place, submit_key, parent, max_attempts,
-			first_seq, status, stop, stop_by, held, not_before, available_at, attempt, failures, crashes, lost, outages,
-			outage_since, step, started, reason, created_at, started_at, finished_at, origin, last_step, inputs, steers,
-			error, metadata, reply, options, checkpoint, caller, lineage, wait, resumes, asked, usage, progress)
-			VALUES (8, 'r', 7, 'echo', '1', 'queue', 6, 2, 'k', 'q', 5, 3, 'waiting', 'cancelled', 'me', 1, 1000000, 2000000,
-			1, 2, 3, 4, 5, 3000000, 6, 1, 'superseded', 4000000, 5000000, 6000000, '{"via":"user","sender":"me"}',
-			'{"attempt":1,"step":6,"digest":"d","seq":8}', '[{"message":"m","seq":3}]',
-			'[{"message":"n","seq":5,"read":true,"own":{"ID":"o","Options":"{ }"}}]',
-			'{"class":"transient","message":"busy"}', '{"k":"v"}', 'yes', '{"o": 1}', '{"c": 1}',
-			'{"Thread":"x","Run":"y","Name":"z","Answer":"wait"}', '["x"]', '{"names":["z"],"any":true}', 1, 2,
-			'{"input_tokens":3}', 'half')`,
-		"UPDATE sqlite_sequence SET seq = 100", // newer rows were dropped
-	), Options{})
-	at := func(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
-	reply := "yes"
-	thread := &mailroom.Thread{
-		Key: 7, Revision: 11, ID: "t", Agent: "echo", Owner: "me", Parent: "p", Metadata: []byte(`{"a": 1}`), Current: "r", Worker: "w",
-		Round: 3, Due: mailroom.Due{At: at(1), Agent: "other", Priority: 5, LastAttempt: true}, HeldAt: at(2), FirstSeq: 2, LastSeq: 9,
-		NextPlace: 4, CreatedAt: at(3), UpdatedAt: at(4), DeliverTo: "chat",
-		State: map[string]json.RawMessage{"echo": json.RawMessage(`{ "n": 1 }`)},
-	}
-	run := &mailroom.Run{
-		Key: 8, ID: "r", Thread: "t", Agent: "echo", AgentVersion: "1", Mode: mailroom.ModeQueue, Priority: 6, Place: 2,
-		SubmitKey: "k", Parent: "q", MaxAttempts: 5, FirstSeq: 3, Status: mailroom.StatusWaiting, Stop: mailroom.ReasonCancelled, StopBy: "me",
-		Scheduled: true, NotBefore: at(1), AvailableAt: at(2), Attempt: 1, Failures: 2, Crashes: 3, Lost: 4, Outages: 5,
-		OutageSince: at(3), Step: 6, Started: true, Reason: mailroom.ReasonSuperseded, CreatedAt: at(4), StartedAt: at(5),
-		FinishedAt: at(6), Origin: mailroom.Origin{Via: "user", Sender: "me"},
-		LastStep: mailroom.StepMark{Attempt: 1, Step: 6, Digest: "d", Seq: 8},
-		Inputs:   []mailroom.Input{{Message: "m", Seq: 3}},
-		Steers: []mailroom.Steer{{
-			Input: mailroom.Input{Message: "n", Seq: 5}, Read: true, Own: &mailroom.Run{ID: "o", Options: []byte("{ }")},
-		}},
-		Error: &mailroom.RunError{Class: mailroom.ClassTransient, Message: "busy"}, Metadata: map[string]string{"k": "v"}, Reply: &reply,
-		Options: []byte(`{"o": 1}`), Checkpoint: []byte(`{"c": 1}`),
-		Caller:  &mailroom.Caller{Thread: "x", Run: "y", Name: "z", Answer: mailroom.AnswerWait},
-		Lineage: []string{"x"}, Wait: &mailroom.Wait{Names: []string{"z"}, Any: true}, Resumes: true, Asked: 2,
-		Usage: mailroom.Usage{InputTokens: 3},
-	}
-	added := &mailroom.Thread{ID: "new"}
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		_, threads, err := tx.Lock(nil, []string{"t"})
-		if err != nil {
-			return err
-		}
-		runs, err := tx.Runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusWaiting}})
-		if diff := cmp.Diff([]*mailroom.Thread{thread}, threads); diff != "" {
-			t.Errorf("threads (-want +got):\n%s", diff)
-		}
-		run.Stored = run.Status
-		if diff := cmp.Diff([]*mailroom.Run{run}, runs); diff != "" {
-			t.Errorf("runs (-want +got):\n%s", diff)
-		}
-		if err != nil {
-			return err
-		}
-		return tx.Write(&mailroom.Changes{Threads: []*mailroom.Thread{added}})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if added.Key != 101 {
-		t.Errorf("key of the next thread: got %d, want 101", added.Key)
-	}
-}
-
-func TestWorkersOfBeforeThereWereTokensAreTheServersOwn(t *testing.T) {
-	s := openAt(t, oldFile(t, 4,
-		`INSERT INTO worker (id, host, pid, local, agents, started_at, lease_until, dead)
-			VALUES ('w', 'here', 7, 1, '["echo"]', 1000000, 2000000, 1)`,
-	), Options{})
-	at := func(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
-	want := []*mailroom.Worker{{
-		ID: "w", Host: "here", PID: 7, Local: true, Agents: []string{"echo"}, StartedAt: at(1), LeaseUntil: at(2), Dead: true,
-	}}
-	token := &mailroom.Token{Name: "ann", Sum: "sum", Scopes: []mailroom.Permission{mailroom.PermissionRead}, CreatedAt: at(3)}
-	err := s.Update(t.Context(), func(tx mailroom.Tx) error {
-		workers, err := tx.Workers()
-		if diff := cmp.Diff(want, workers); diff != "" {
-			t.Errorf("workers (-want +got):\n%s", diff)
-		}
-		if err != nil {
-			return err
-		}
-		if none, err := tx.Tokens(); len(none) > 0 || err != nil {
-			t.Errorf("tokens: got %v, %v, want none", none, err)
-		}
-		if err := tx.Write(&mailroom.Changes{Tokens: []*mailroom.Token{token}}); err != nil {
-			return err
-		}
-		tokens, err := tx.Tokens()
-		if diff := cmp.Diff([]*mailroom.Token{token}, tokens); diff != "" {
-			t.Errorf("tokens (-want +got):\n%s", diff)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestThreadsAndTokensSayWhatTheyHadBefore(t *testing.T) {
