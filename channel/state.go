@@ -11,16 +11,20 @@ type Condition string
 const (
 	ConditionStarting  Condition = "starting"  // it was never heard, and has not failed yet
 	ConditionConnected Condition = "connected" // its last evidence is fresh
-	ConditionSilent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it is connected anew
+	ConditionSilent    Condition = "silent"    // nothing failed, but its evidence was not fresh any more; it reconnects
 	ConditionQueued    Condition = "queued"    // it failed and is tried again
-	ConditionParked    Condition = "parked"    // it has failed so often that somebody should look; it is tried now and then
-	ConditionGaveUp    Condition = "gave_up"   // it has failed so often that it is not tried any more
-	ConditionFailed    Condition = "failed"    // it failed for good
+	ConditionParked    Condition = "parked"    // many attempts in a row failed; it retries every Pace.Probe
+	ConditionGaveUp    Condition = "gave_up"   // Pace.GiveUpAfter attempts in a row failed; no retry
+	ConditionFailed    Condition = "failed"    // a retry does not help; after a panic of the supervisor it retries all the same
 )
 
-// Conditions are all of them.
+// Conditions returns all conditions.
 func Conditions() []Condition {
-	return []Condition{ConditionStarting, ConditionConnected, ConditionSilent, ConditionQueued, ConditionParked, ConditionGaveUp, ConditionFailed}
+	var all []Condition
+	for _, d := range Descriptions() {
+		all = append(all, d.Condition)
+	}
+	return all
 }
 
 // Alive reports whether the channel is connected or may be again by itself.

@@ -50,6 +50,18 @@ func (l *Ledger) slow(operation string, took time.Duration) {
 	}
 }
 
+// logFailed logs a run that failed for good, without its message: that may quote what the agent said.
+func (l *Ledger) logFailed(r *mailroom.Run) {
+	if r.Status != mailroom.StatusFailed {
+		return
+	}
+	args := []any{"run", r.ID, "thread", r.Thread, "agent", r.Agent, "attempt", r.Attempt, "failures", r.Failures}
+	if r.Error != nil {
+		args = append(args, "class", r.Error.Class)
+	}
+	l.options.Log.Warn("run failed for good", args...)
+}
+
 // observe tells about a batch that is durable.
 func (b *batch) observe(took time.Duration) {
 	defer recovery.Log(b.l.options.Log, "the numbers of a commit")
@@ -57,6 +69,7 @@ func (b *batch) observe(took time.Duration) {
 	for _, r := range b.changes.Runs {
 		if r.Status.Finished() && r.FinishedAt.Equal(b.now) {
 			b.l.options.Observe.RunFinished(r)
+			b.l.logFailed(r)
 		}
 	}
 }

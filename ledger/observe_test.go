@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -129,5 +130,37 @@ func TestWhatHoldsTheCommitterIsLogged(t *testing.T) {
 				t.Errorf("logged %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// lockedLog is a log that several goroutines write.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder // owned by mu
+}
+
+func (l *lockedLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func TestARunThatFailedForGoodIsLoggedOnceWithoutItsMessage(t *testing.T) {
+	var log lockedLog
+	d := open(t, nil, ledger.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	d.register("w")
+	for _, class := range []mailroom.Class{mailroom.ClassTransient, mailroom.ClassPermanent} {
+		d.submit(text(string(class), "one"))
+		d.settle(mailroom.Settle{
+			Claim: d.claimOne("w").Claim, Outcome: mailroom.OutcomeFail, Failure: &mailroom.Failure{Class: class, Err: errors.New("a secret")},
+		})
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.TrimSpace(log.text.String())
+	if strings.Count(got, "\n") != 0 || strings.Contains(got, "a secret") ||
+		!strings.Contains(got, `level=WARN msg="run failed for good" run=`) || !strings.HasSuffix(got, " thread=permanent agent=echo attempt=1 failures=0 class=permanent") {
+		t.Errorf("logged %s", got)
 	}
 }

@@ -64,7 +64,7 @@ func startOn(t *testing.T, line func(net.Listener) net.Listener, change ...func(
 	})
 	o := server.Options{
 		Ledger: f.ledger, Streams: stream.New(f.ledger, f.bus), Token: token, Version: "1.2.3",
-		Log: slog.New(slog.NewJSONHandler(f.log, nil)), Agents: func() []string { return []string{"echo", "codex"} },
+		Log: slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Agents: func() []string { return []string{"echo", "codex"} },
 		Bus: f.bus, Metrics: f.metrics,
 	}
 	for _, c := range change {

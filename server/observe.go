@@ -121,14 +121,14 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))
 	}
-	level := slog.LevelInfo
+	level := slog.LevelDebug
 	switch {
 	case q.code == mailroom.CodeInternal:
 		level = slog.LevelError
 	case q.code == mailroom.CodeUnavailable:
 		level = slog.LevelWarn
 	}
-	if q.cause != nil && level > slog.LevelInfo {
+	if q.cause != nil && level > slog.LevelDebug {
 		attrs = append(attrs, slog.String("error", q.hide(q.cause.Error())))
 	}
 	if out.failed != nil {

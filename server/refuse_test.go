@@ -461,6 +461,7 @@ func TestOneLineOfLogPerRequestWithoutContent(t *testing.T) {
 	}
 	var line struct {
 		Msg, Method, Path, Code string
+		Level                   string
 		Status                  int
 		Duration, Bytes         int64
 		RequestID               string `json:"request_id"`
@@ -468,7 +469,7 @@ func TestOneLineOfLogPerRequestWithoutContent(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[1]), &line); err != nil {
 		t.Fatal(err)
 	}
-	if line.Msg != "request" || line.Method != "GET" || line.Path != "/v1/threads/{thread}" || line.Code != "invalid" ||
+	if line.Level != "DEBUG" || line.Msg != "request" || line.Method != "GET" || line.Path != "/v1/threads/{thread}" || line.Code != "invalid" ||
 		line.Status != 422 || line.Duration <= 0 || line.Bytes == 0 || line.RequestID != "req-2" {
 		t.Errorf("got the line %s", lines[1])
 	}

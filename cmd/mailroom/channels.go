@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,14 +26,12 @@ func (m *Main) channelsCommand() *cobra.Command {
 		Short: "List the connections to platforms, and how they are",
 		Long: `List the connections to platforms, and how they are.
 
-connected is said only while the last success is fresh. A silent channel was not
-heard any more, a queued one failed; both are tried again by themselves. A parked one
-has failed so often that somebody should look, and is tried now and then. One that
-gave_up, or that failed for a reason that trying does not mend, is tried again with
-"mailroom channels resume NAME" only. UNHANDLED counts messages that the platform was
-not told to be done: they are being run, or their reply is under way.
+` + stateTable() + `
+To resume a channel: "mailroom channels resume NAME". A failed channel that shows a next
+try met a panic of the server, whose log has the stack; that channel retries by itself.
 
-Each change is an entry in the thread channel:NAME.`,
+UNHANDLED counts messages that the platform was not told to be done: their run or their
+reply is under way. Each change of the state is an entry in the thread channel:NAME.`,
 		Example: `  mailroom channels
   mailroom channels -o json
   mailroom channels resume mol`,
@@ -47,6 +46,20 @@ Each change is an entry in the thread channel:NAME.`,
 		}
 		return m.printChannels(channels, *output)
 	})
+}
+
+// stateTable is the table of the states of a channel.
+func stateTable() string {
+	rows := append([]channel.Description{{Condition: "STATE", Meaning: "MEANING", Action: "WHAT TO DO"}}, channel.Descriptions()...)
+	state, meaning := 0, 0
+	for _, d := range rows {
+		state, meaning = max(state, len(d.Condition)), max(meaning, len(d.Meaning))
+	}
+	var b strings.Builder
+	for _, d := range rows {
+		b.WriteString(fmt.Sprintf("%-*s  %-*s  %s\n", state, d.Condition, meaning, d.Meaning, d.Action))
+	}
+	return b.String()
 }
 
 func (m *Main) resumeChannelCommand() *cobra.Command {
@@ -93,7 +106,7 @@ func (m *Main) printChannels(channels []client.Channel, output format) error {
 	for _, c := range channels {
 		switch c.State {
 		case client.ChannelParked, client.ChannelGaveUp, client.ChannelFailed:
-			m.say("channel %s needs somebody to look; to have it tried at once: %s", c.Name, m.again("channels", "resume", c.Name))
+			m.say("channel %s needs attention; to retry it now: %s", c.Name, m.again("channels", "resume", c.Name))
 		}
 	}
 	return nil
