@@ -51,6 +51,72 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
+// BenchmarkRun is what runs cost that start at once: one transaction submits and
+// claims 64, the next one writes a step of each, and the last one settles them.
+func BenchmarkRun(b *testing.B) {
+	const threads, batch = 10_000, 64
+	s := open(b, filepath.Join(b.TempDir(), "mail.db"))
+	defer func() {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}()
+	w := newWork(b, s, threads)
+	for _, row := range w.threads {
+		row.Due = mailroom.Due{}
+	}
+	if err := s.Update(b.Context(), func(tx mailroom.Tx) error { return tx.Write(&mailroom.Changes{Threads: w.threads}) }); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		ids := make([]string, batch)
+		for i := range ids {
+			w.at++
+			ids[i] = w.threads[w.at*31%threads].ID
+		}
+		var runs []*mailroom.Run
+		for _, status := range []mailroom.Status{mailroom.StatusRunning, "", mailroom.StatusCompleted} {
+			err := s.Update(b.Context(), func(tx mailroom.Tx) error {
+				_, rows, err := tx.Lock(nil, ids)
+				if err != nil {
+					return err
+				}
+				c := &mailroom.Changes{Threads: rows}
+				for i, row := range rows {
+					w.now = w.now.Add(time.Millisecond)
+					switch status {
+					case mailroom.StatusRunning:
+						row.Worker, row.Due = "0199d6ff-0000-7000-8000-000000000001", mailroom.Due{At: w.now}
+						runs = append(runs, &mailroom.Run{
+							ID: fmt.Sprintf("%012x-7000-8000-%012x", w.now.UnixMicro(), w.at), Thread: row.ID, Agent: "echo",
+							AgentVersion: "0123456789ab", Mode: mailroom.ModeQueue, Priority: 128, Place: row.NextPlace,
+							Origin: mailroom.Origin{Via: "user", Sender: "bench"}, MaxAttempts: 5, FirstSeq: row.LastSeq + 1,
+							CreatedAt: w.now, StartedAt: w.now, ClaimEnds: w.now,
+						})
+						runs[i].Status = mailroom.StatusRunning
+					case mailroom.StatusCompleted:
+						row.Worker, row.Due = "", mailroom.Due{}
+						runs[i].Status = mailroom.StatusCompleted
+					}
+					row.LastSeq++
+					e, err := mailroom.NewEntry(row.ID, row.LastSeq, mailroom.KindMessage, runs[i].ID, 0, w.now, w.body)
+					if err != nil {
+						return err
+					}
+					c.Entries = append(c.Entries, []mailroom.Entry{e})
+				}
+				c.Runs = runs
+				return tx.Write(c)
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*batch), "µs/run")
+}
+
 func BenchmarkLock(b *testing.B) {
 	for _, n := range []int{1, 64} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

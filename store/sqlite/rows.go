@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql/driver"
+	"slices"
 
 	"mailroom"
 )
@@ -10,18 +11,25 @@ const (
 	insertThread = `INSERT INTO thread (agent, worker, due_at, due_agent, due_priority, due_alone, due_owner, body,
 		deliver_to, deleted, key, id, owner) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// Neither statement that updates sets the id, nor the agent of a run, so that
-	// the indexes on them are left alone.
+	// No statement that updates sets the id, nor the agent of a run, so that the
+	// indexes on them are left alone. SQLite opens and rewrites every index on a column
+	// that is set, even to the same value: so each statement sets what may differ.
 	updateThread = `UPDATE thread SET agent = ?, worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
 		due_alone = ?, due_owner = ?, body = ?, deliver_to = ?, deleted = ? WHERE key = ?`
+	moveThread = `UPDATE thread SET worker = ?, due_at = ?, due_agent = ?, due_priority = ?,
+		due_alone = ?, due_owner = ?, body = ? WHERE key = ?`
+	touchThread = `UPDATE thread SET body = ? WHERE key = ?`
 
 	insertRun = `INSERT INTO run (parent, status, queue, priority, place, not_before, body,
 		key, id, agent, thread, first_seq, late_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	moveRun = `UPDATE run SET parent = ?, status = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
-	// updateRun leaves the status and its index alone.
+	// updateRun leaves the status and its index alone; the last two leave alone what a
+	// run has in the queue only.
 	updateRun = `UPDATE run SET parent = ?, queue = ?, priority = ?, place = ?,
 		not_before = ?, body = ? WHERE key = ?`
+	moveStartedRun   = `UPDATE run SET parent = ?, status = ?, body = ? WHERE key = ?`
+	updateStartedRun = `UPDATE run SET parent = ?, body = ? WHERE key = ?`
 
 	workerColumns = `id, host, pid, local, agents, started_at, lease_until, dead, owner, uncharged`
 
@@ -42,6 +50,42 @@ func (s *Store) bindThread(args []any, t *mailroom.Thread) []any {
 	args = append(args, dueOwner(t))
 	s.body = pack(s.body[:0], t, (*packer).thread)
 	return append(args, s.body)
+}
+
+// threadRow is what the columns of a thread's row have, without its body.
+type threadRow struct {
+	agent, worker, deliverTo string
+	due                      mailroom.Due
+	deleted                  bool
+}
+
+func rowOf(t *mailroom.Thread) threadRow {
+	return threadRow{t.Agent, t.Worker, t.DeliverTo, t.Due, !t.DeletedAt.IsZero()}
+}
+
+// maxSeen is for how many rows a transaction leaves room to the next one.
+const maxSeen = 1024
+
+// forgetRows forgets the rows of the transaction before.
+func (s *Store) forgetRows() {
+	if s.seen == nil || len(s.seen) > maxSeen {
+		s.seen = make(map[int64]threadRow)
+	}
+	clear(s.seen)
+}
+
+// threadUpdate returns the statement that changes a thread's row, and its values among
+// those of updateThread: only those that differ from what the transaction has seen.
+func (s *Store) threadUpdate(t *mailroom.Thread, args []any) (text string, _ []any) {
+	const agent, body, more = 0, 7, 8 // where they are
+	old, known := s.seen[t.Key]
+	switch {
+	case !known || old.agent != t.Agent || old.deliverTo != t.DeliverTo || old.deleted == t.DeletedAt.IsZero():
+		return updateThread, args
+	case old.worker != t.Worker || old.due != t.Due:
+		return moveThread, args[agent+1 : more]
+	}
+	return touchThread, args[body:more]
 }
 
 // moreOfThread appends the values of both statements behind body.
@@ -87,6 +131,21 @@ func (s *Store) bindRun(args []any, r *mailroom.Run, status bool) []any {
 	}
 	s.body = pack(s.body[:0], r, (*packer).run)
 	return append(args, s.body)
+}
+
+// runUpdate returns the statement that changes a run's row, and its values among those
+// that bindRun appended with the same status.
+func runUpdate(r *mailroom.Run, args []any, status bool) (text string, _ []any) {
+	started := r.Stored != mailroom.StatusQueued && !r.NeverStarted() // now and in the store
+	switch {
+	case started && status:
+		return moveStartedRun, slices.Delete(args, 2, 6)
+	case started:
+		return updateStartedRun, slices.Delete(args, 1, 5)
+	case status:
+		return moveRun, args
+	}
+	return updateRun, args
 }
 
 // scanRun reads the key and the body.

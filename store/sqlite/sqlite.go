@@ -43,10 +43,12 @@ type Store struct {
 
 	// Owned by whoever is in turn: the one Update that runs, the keeper, or
 	// Close. A channel, so that waiting for it ends with a context.
-	turn     chan struct{}
-	writer   *session
-	args     []any  // buffer for the arguments of a statement
-	body     []byte // buffer for one of them
+	turn   chan struct{}
+	writer *session
+	args   []any  // buffer for the arguments of a statement
+	body   []byte // buffer for one of them
+	// seen are the threads that the transaction has locked or written, by key.
+	seen     map[int64]threadRow
 	walPages int    // written since the WAL was last reset, at least
 	retryAt  int    // pages at which to try again when readers keep the WAL
 	broken   error  // why nothing may be written any more
@@ -180,6 +182,7 @@ func (s *Store) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 			s.rollback() // also when f panics
 		}
 	}()
+	s.forgetRows()
 	t := &tx{
 		reader: reader{ctx: context.WithoutCancel(ctx), session: s.writer},
 		store:  s,

@@ -82,6 +82,7 @@ func (t *tx) lockThreads(ids []string) ([]*mailroom.Thread, error) {
 		err := t.session.query(t.ctx, threadsWith+"t.id "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
 			found[thread.ID] = thread
+			t.store.seen[thread.Key] = rowOf(thread)
 			return true, err
 		})
 		if err != nil {
@@ -196,6 +197,7 @@ func (t *tx) withKeys(keys []int64) ([]*mailroom.Thread, error) {
 		err := t.session.query(t.ctx, threadsWith+"t.key "+in(args), args, func(row []driver.Value) (bool, error) {
 			thread, err := scanThread(row)
 			found[thread.Key] = thread
+			t.store.seen[thread.Key] = rowOf(thread)
 			return true, err
 		})
 		if err != nil {

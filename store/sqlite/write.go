@@ -194,10 +194,13 @@ func (t *tx) writeThread(row *mailroom.Thread) error {
 		t.given.thread++
 		row.Key = t.given.thread
 		t.tally(talliedThread, row.Owner, "", 1)
+		t.store.seen[row.Key] = rowOf(row)
 		_, err := t.exec(insertThread, append(args, row.Key, row.ID, row.Owner)...)
 		return err
 	}
-	res, err := t.exec(updateThread, append(args, row.Key)...)
+	text, args := t.store.threadUpdate(row, args)
+	t.store.seen[row.Key] = rowOf(row)
+	res, err := t.exec(text, append(args, row.Key)...)
 	return wrote(res, err, "thread", row.ID, row.Key)
 }
 
@@ -228,12 +231,9 @@ func (t *tx) writeRun(run *mailroom.Run, among map[string]*written) error {
 
 // updateRun writes a run that is there. w is its thread, if that is written with it.
 func (t *tx) updateRun(run *mailroom.Run, args []any, moves bool, w *written) error {
-	if !moves {
-		res, err := t.exec(updateRun, append(args, run.Key)...)
-		return wrote(res, err, "run", run.ID, run.Key)
-	}
-	res, err := t.exec(moveRun, append(args, run.Key)...)
-	if err := wrote(res, err, "run", run.ID, run.Key); err != nil {
+	text, args := runUpdate(run, args, moves)
+	res, err := t.exec(text, append(args, run.Key)...)
+	if err := wrote(res, err, "run", run.ID, run.Key); err != nil || !moves {
 		return err
 	}
 	owner := ""
