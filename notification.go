@@ -25,6 +25,8 @@ const (
 	MaxTo      = 100     // names
 	MaxPending = 1000    // that an inbox remembers as read before an older one
 	MaxInboxes = 10_000  // of a project
+	// LapseAfter is how long inboxes hold a notification that is not read.
+	LapseAfter = 30 * 24 * time.Hour
 )
 
 // Notify asks to tell something.
@@ -134,10 +136,17 @@ func (b *Inbox) Advance(seq int64) {
 	b.Done = slices.DeleteFunc(b.Done, func(s int64) bool { return s <= b.Read })
 }
 
-// Inbox returns the inbox that the cursor is.
-func (c *Cursor) Inbox() (box Inbox, err error) {
+// Inbox returns the inbox of the project that a cursor is, without what has lapsed.
+func (t *Thread) Inbox(c Cursor) (box Inbox, err error) {
 	err = json.Unmarshal(c.Position, &box)
+	box.Advance(t.Lapsed)
 	return box, err
+}
+
+// Lapse notes that no inbox of the project holds anything up to the entry seq.
+func (t *ThreadState) Lapse(seq int64) {
+	t.Lapsed = max(t.Lapsed, seq)
+	t.change()
 }
 
 // UnreadIn is how many of these inboxes, by agent, hold n, the entry seq, unread.

@@ -14,7 +14,8 @@ import (
 // namespace say who may take part, and its row is locked by whoever reserves.
 
 const (
-	projectPrefix = "project:"
+	// ProjectPrefix begins the ids of the threads of projects, and of no others.
+	ProjectPrefix = "project:"
 	// DefaultProject is that of who names none.
 	DefaultProject = "default"
 
@@ -24,9 +25,9 @@ const (
 
 // ProjectThread is the thread of a project.
 func ProjectThread(project string) (string, error) {
-	id, err := CheckThreadID(projectPrefix + project)
+	id, err := CheckThreadID(ProjectPrefix + project)
 	switch {
-	case err != nil || id != projectPrefix+project || project == "" || strings.TrimSpace(project) != project:
+	case err != nil || id != ProjectPrefix+project || project == "" || strings.TrimSpace(project) != project:
 		return "", invalid("project", "must be a printable name without a slash, or blanks around it", project)
 	case utf8.RuneCountInString(project) > MaxProject:
 		return "", invalid("project", fmt.Sprintf("is longer than %d characters", MaxProject), project)
@@ -35,7 +36,7 @@ func ProjectThread(project string) (string, error) {
 }
 
 // ProjectOf is the name of the project that a thread is; ok is false if it is none.
-func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, projectPrefix) }
+func ProjectOf(thread string) (name string, ok bool) { return strings.CutPrefix(thread, ProjectPrefix) }
 
 // Project is a loaded project: its thread, and the rows of its reservations.
 type Project struct {

@@ -35,8 +35,10 @@ type Thread struct {
 
 	// Of a project. Inboxes is how many it has, and Unread how many notifications that
 	// a token sent they hold unread, by the token's name: one counts in each inbox.
+	// Those up to the seq Lapsed have lapsed: no inbox holds them any more.
 	Inboxes int64
 	Unread  map[string]int64
+	Lapsed  int64
 
 	CreatedAt time.Time
 	UpdatedAt time.Time

@@ -20,9 +20,12 @@ func (p *patient) inboxes() error {
 	if err != nil {
 		return err
 	}
+	if p.t.Lapsed > p.t.LastSeq {
+		p.bad(Use, "by its row entries up to %d have lapsed in inboxes, behind the last one, %d", p.t.Lapsed, p.t.LastSeq)
+	}
 	boxes, from := map[string]mailroom.Inbox{}, p.t.LastSeq
 	for _, row := range rows {
-		box, err := row.Inbox()
+		box, err := p.t.Inbox(row)
 		if err != nil {
 			p.bad(Use, "the inbox of %q cannot be read: %v", row.Identity, err)
 			return nil

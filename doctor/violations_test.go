@@ -219,6 +219,7 @@ func notificationViolations() []violation {
 		{"unread notifications forgotten", func(r *rows) { r.thread("project:p").Unread = nil }, doctor.Use, "hold unread notifications map[admin:1], by its row map[]"},
 		{"unread notifications of another token", func(r *rows) { r.thread("project:p").Unread = map[string]int64{"ann": 1} }, doctor.Use, "by its row map[ann:1]"},
 		{"a position that moved by itself", func(r *rows) { r.Cursors = nil }, doctor.Use, "it has 0 inboxes, by its row 2"},
+		{"lapsed beyond the log", func(r *rows) { r.thread("project:p").Lapsed = 99 }, doctor.Use, "by its row entries up to 99 have lapsed"},
 		{"inboxes of no project", func(r *rows) { r.thread("t").Inboxes = 1 }, doctor.Use, "by its row it has 1 inboxes, and is no project"},
 	}
 }

@@ -20,6 +20,8 @@ type counts struct {
 	Updates int // transactions that may write
 	Queries int // of readers, Lock and Due among them
 	Rows    int // threads, runs and cursors that these returned
+
+	MostEntries int // that one transaction or view has read
 }
 
 // reset returns what was counted, and begins anew.
@@ -39,18 +41,33 @@ func (s *counting) add(updates, queries, rows int) {
 	s.Rows += rows
 }
 
+// look counts entries of a transaction or view, which has read so many.
+func (s *counting) look(seen *int, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*seen += n
+	s.MostEntries = max(s.MostEntries, *seen)
+}
+
 func (s *counting) Update(ctx context.Context, f func(mailroom.Tx) error) error {
 	s.add(1, 0, 0)
-	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{Tx: tx, s: s}) })
+	return s.Store.Update(ctx, func(tx mailroom.Tx) error { return f(countingTx{Tx: tx, s: s, seen: new(int)}) })
 }
 
 func (s *counting) View(ctx context.Context, f func(mailroom.Reader) error) error {
-	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(countingReader{Reader: r, s: s}) })
+	return s.Store.View(ctx, func(r mailroom.Reader) error { return f(countingReader{Reader: r, s: s, seen: new(int)}) })
 }
 
 type countingReader struct {
 	mailroom.Reader
-	s *counting
+	s    *counting
+	seen *int // entries
+}
+
+func (r countingReader) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	rows, err := r.Reader.Entries(q)
+	r.s.look(r.seen, len(rows))
+	return rows, err
 }
 
 func (r countingReader) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {
@@ -73,7 +90,12 @@ func (r countingReader) Threads(q mailroom.ThreadQuery) ([]*mailroom.Thread, err
 
 type countingTx struct {
 	mailroom.Tx
-	s *counting
+	s    *counting
+	seen *int // entries
+}
+
+func (tx countingTx) Entries(q mailroom.EntryQuery) ([]mailroom.Entry, error) {
+	return countingReader{Reader: tx.Tx, s: tx.s, seen: tx.seen}.Entries(q)
 }
 
 func (tx countingTx) Runs(q mailroom.RunQuery) ([]*mailroom.Run, error) {

@@ -160,7 +160,22 @@ func (l *Ledger) Inbox(ctx context.Context, in ReadInbox) (Inboxed, error) {
 	}
 	if in.Consume {
 		in.After = 0
-	} else {
+	}
+	for {
+		found, err := l.readInbox(ctx, thread, in)
+		if err != nil || len(found.Found) > 0 || found.Next == 0 {
+			return found, err
+		}
+		if !in.Consume { // otherwise its position has moved
+			in.After = found.Next
+		}
+	}
+}
+
+// readInbox looks at a bounded part of an inbox. It has found nothing and says Next where
+// that part is for others alone.
+func (l *Ledger) readInbox(ctx context.Context, thread string, in ReadInbox) (Inboxed, error) {
+	if !in.Consume {
 		if found, ok, err := l.peek(ctx, thread, in); ok || err != nil {
 			return found, err
 		}
@@ -195,7 +210,7 @@ func (l *Ledger) peek(ctx context.Context, thread string, in ReadInbox) (found I
 		if err != nil || len(cursors) == 0 {
 			return err
 		}
-		box, err := cursors[0].Inbox()
+		box, err := rows[0].Inbox(cursors[0])
 		if err != nil || box.Owner == "" {
 			return err
 		}
@@ -228,7 +243,7 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 		if err := box.Acknowledge(seqs...); err != nil {
 			return struct{}{}, err
 		}
-		first, _, err := unread(b.tx, p.ID, box, ReadInbox{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
+		first, upto, err := unread(b.tx, p.ID, box, ReadInbox{Agent: agent, Limit: 1, Bytes: mailroom.MaxPage})
 		if err != nil {
 			return struct{}{}, err
 		}
@@ -236,89 +251,21 @@ func (l *Ledger) Acknowledge(ctx context.Context, project, agent string, by *mai
 			p.CountUnread(n.By, -1)
 		}
 		if len(first.Found) > 0 {
-			box.Advance(first.Found[0].Seq - 1)
+			upto = first.Found[0].Seq - 1
 		}
+		box.Advance(upto)
 		b.saveInbox(p.ID, agent, box)
 		return struct{}{}, nil
 	})
 	return err
 }
 
-// unreadAt are those of the entries seqs that are unread in an inbox. Seqs in a row cost
-// one query.
-func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, seqs []int64) (found []Received, err error) {
-	seqs = slices.Clone(seqs)
-	slices.Sort(seqs)
-	seqs = slices.Compact(seqs)
-	add := func(entries []mailroom.Entry) error {
-		for i := range entries {
-			one, ok, err := received(&entries[i])
-			if err != nil {
-				return err
-			}
-			if _, asked := slices.BinarySearch(seqs, one.Seq); ok && asked && box.Unread(agent, one.Seq, &one.Notification) {
-				found = append(found, one)
-			}
-		}
-		return nil
-	}
-	for i := 0; i < len(seqs); {
-		end := i + 1
-		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
-			end++
-		}
-		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
-		if err != nil {
-			return nil, err
-		}
-		if err := add(page); err != nil {
-			return nil, err
-		}
-		if i = end; len(page) > 0 && page[len(page)-1].Seq < seqs[end-1] {
-			i, _ = slices.BinarySearch(seqs, page[len(page)-1].Seq+1)
-		}
-	}
-	return found, add(p.Entries()) // of this batch
-}
-
-// received decodes who sent an entry to whom; ok is false if it is no notification.
-func received(e *mailroom.Entry) (one Received, ok bool, err error) {
-	one.Seq, one.At = e.Seq, e.At
-	if e.Kind != mailroom.KindNotification {
-		return one, false, nil
-	}
-	err = e.Decode(&one.Notification)
-	one.Data = nil
-	return one, err == nil, err
-}
-
-// forgetUnread takes what inboxes hold of notifications that go out of the counts.
-func (b *batch) forgetUnread(t *mailroom.ThreadState, gone []Received) error {
-	if len(gone) == 0 || len(t.Unread) == 0 {
-		return nil
-	}
-	rows, err := b.cursors(mailroom.CursorQuery{Channel: t.ID})
-	if err != nil {
-		return err
-	}
-	boxes := map[string]mailroom.Inbox{}
-	for _, c := range rows {
-		box, err := c.Inbox()
-		if err != nil {
-			return err
-		}
-		if box.Read < gone[len(gone)-1].Seq {
-			boxes[c.Identity] = box
-		}
-	}
-	for i := range gone {
-		t.CountUnread(gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
-	}
-	return nil
-}
-
 // unreadPage is how many notifications are looked at in one go.
 const unreadPage = 200
+
+// maxUnread is how many notifications one transaction or view looks at, those for others
+// included.
+const maxUnread = 5000
 
 // unread reads an inbox. Nothing up to upto is left besides what it found.
 func unread(r mailroom.Reader, thread string, box mailroom.Inbox, in ReadInbox) (out Inboxed, upto int64, err error) {
@@ -326,8 +273,12 @@ func unread(r mailroom.Reader, thread string, box mailroom.Inbox, in ReadInbox) 
 	if err != nil || len(rows) == 0 {
 		return out, 0, err
 	}
-	size := 0
-	for after := max(box.Read, in.After); ; {
+	size, looked := 0, 0
+	for after := max(box.Read, in.After); ; looked += unreadPage {
+		if looked >= maxUnread {
+			out.Next = after
+			return out, after, nil
+		}
 		page, err := r.Entries(mailroom.EntryQuery{Thread: thread, After: after, Kinds: []string{mailroom.KindNotification}, Limit: unreadPage, Bytes: in.Bytes})
 		if err != nil {
 			return out, 0, err
@@ -368,7 +319,7 @@ func (b *batch) inbox(p *mailroom.Project, agent string, by *mailroom.Token) (ma
 	}
 	box := mailroom.Inbox{Read: p.LastSeq}
 	if len(rows) > 0 {
-		if box, err = rows[0].Inbox(); err != nil || box.Owner != "" {
+		if box, err = p.Inbox(rows[0]); err != nil || box.Owner != "" {
 			return box, err
 		}
 	}

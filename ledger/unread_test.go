@@ -99,6 +99,60 @@ func TestAProjectHasABoundedNumberOfInboxes(t *testing.T) {
 	must(d.Reserve(d.ctx, reserve("agent1", "a")))(t)
 }
 
+func TestNotificationsLapseInInboxes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		d := limited(t, nil)
+		for _, agent := range []string{"x", "gone"} {
+			d.inbox(agent, true, 1)
+		}
+		lapse := func() { t.Helper(); must(0, d.Lapse(d.ctx, "project:p", mailroom.LapseAfter))(t) }
+		for i := range 3 {
+			d.notify("y", fmt.Sprint("e", i), "")
+			<-time.After(10 * day)
+		}
+		d.inbox("x", true, 1)
+		lapse()
+		wantEqual(t, "unread when the first is 30 days old", d.unread(), 5)
+		<-time.After(time.Second)
+		lapse()
+		wantEqual(t, "unread a second later", d.unread(), 4)
+		wantEqual(t, "inbox of who was away", d.inbox("gone", false, 9), []string{"2 e1", "3 e2"})
+		<-time.After(30 * day)
+		lapse()
+		wantEqual(t, "unread when all are old", d.unread(), 0)
+		wantEqual(t, "inbox of x", d.inbox("x", true, 9), nil)
+		wantEqual(t, "entries", d.thread("project:p").FirstSeq, 1) // the log keeps them
+		must(0, d.Acknowledge(d.ctx, "p", "x", ann(), []int64{2}))(t)
+		d.notify("y", "new", "")
+		wantEqual(t, "inbox of who was away", d.inbox("gone", true, 9), []string{"4 new"})
+		wantEqual(t, "unread", d.unread(), 1)
+	})
+}
+
+// TestAnInboxBehindMuchForOthersIsReadInPieces: no transaction looks at all of it.
+func TestAnInboxBehindMuchForOthersIsReadInPieces(t *testing.T) {
+	s := &counting{Store: memory.New()}
+	d := open(t, s, ledger.Options{})
+	for _, agent := range []string{"x", "y"} {
+		d.inbox(agent, true, 1)
+	}
+	const many = 12_000
+	for i := range many {
+		d.notify("z", fmt.Sprint("e", i), "", "other")
+	}
+	d.notify("z", "for x and y", "", "x", "y")
+	want := []string{fmt.Sprint(many+1, " for x and y")}
+	s.reset()
+	wantEqual(t, "a look", d.inbox("x", false, 9), want)
+	wantEqual(t, "what is taken", d.inbox("x", true, 9), want)
+	must(0, d.Acknowledge(d.ctx, "p", "y", ann(), []int64{many + 1}))(t)
+	if most := s.reset().MostEntries; most > 5200 {
+		t.Errorf("one transaction looks at %d entries", most)
+	}
+	wantEqual(t, "what is left", d.inbox("y", true, 9), nil)
+}
+
 func TestOperationsOfOneBatchCountWhatIsUnreadOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFate(nil)
@@ -211,6 +265,16 @@ func (b *inboxes) play(rt *rapid.T) {
 			first := b.thread("project:p").FirstSeq
 			for _, box := range b.unread {
 				maps.DeleteFunc(box, func(seq int64, _ string) bool { return seq < first })
+			}
+		},
+		"lapse": func(rt *rapid.T) {
+			<-time.After(time.Minute)
+			if err := b.Lapse(b.ctx, "project:p", rapid.SampledFrom([]time.Duration{0, 10 * time.Minute}).Draw(rt, "age")); err != nil {
+				rt.Error(err)
+			}
+			upto := b.thread("project:p").Lapsed
+			for _, box := range b.unread {
+				maps.DeleteFunc(box, func(seq int64, _ string) bool { return seq <= upto })
 			}
 		},
 		"delete": func(rt *rapid.T) {

@@ -14,8 +14,8 @@ import (
 )
 
 // keeper throws away what need not be kept: definitions that nothing is pinned
-// to, once, and in turn entries that are older than the retention, and the files that
-// people sent along before that.
+// to, once, and in turn notifications that were not read for long, entries that are older
+// than the retention, and the files that people sent along before that.
 type keeper struct {
 	ledger    *ledger.Ledger
 	files     folder.Files
@@ -33,22 +33,61 @@ func (k *keeper) run(ctx context.Context) {
 	if err := k.forget(ctx); err != nil && ctx.Err() == nil {
 		k.log.Warn("older versions of agents were not dropped; the next start tries again", "error", err)
 	}
-	if k.retention == 0 {
-		return
+	every := time.Hour
+	if k.retention > 0 {
+		every = min(max(k.retention/10, time.Second), every)
 	}
-	turn := time.NewTicker(min(max(k.retention/10, time.Second), time.Hour))
+	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
-		if err := recovery.Call(k.log, "the keeper", func() error { return k.purge(ctx) }); err != nil && ctx.Err() == nil {
-			k.log.Warn("old entries were not purged", "error", err)
+		if err := recovery.Call(k.log, "the keeper", func() error { return k.lapse(ctx) }); err != nil && ctx.Err() == nil {
+			k.log.Warn("old notifications were not taken out of inboxes", "error", err)
 		}
-		if _, err := k.files.Drop(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
-			k.log.Warn("old files were not dropped", "error", err)
-		}
+		k.drop(ctx)
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// drop throws away what is older than the retention.
+func (k *keeper) drop(ctx context.Context) {
+	if k.retention == 0 {
+		return
+	}
+	if err := recovery.Call(k.log, "the keeper", func() error { return k.purge(ctx) }); err != nil && ctx.Err() == nil {
+		k.log.Warn("old entries were not purged", "error", err)
+	}
+	if _, err := k.files.Drop(ctx, time.Now().Add(-k.retention)); err != nil && ctx.Err() == nil {
+		k.log.Warn("old files were not dropped", "error", err)
+	}
+}
+
+// lapse goes through all projects, by their names.
+func (k *keeper) lapse(ctx context.Context) error {
+	q := mailroom.ThreadQuery{Prefix: mailroom.ProjectPrefix, Limit: keepPage}
+	for {
+		var page []*mailroom.Thread
+		err := k.ledger.View(ctx, func(r mailroom.Reader) (err error) {
+			page, err = r.Threads(q)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, t := range page {
+			q.After = t.ID
+			if len(t.Unread) == 0 {
+				continue
+			}
+			if err := k.ledger.Lapse(ctx, t.ID, mailroom.LapseAfter); err != nil {
+				return fmt.Errorf("thread %s: %w", t.ID, err)
+			}
+		}
+		if len(page) < keepPage {
+			return nil
 		}
 	}
 }

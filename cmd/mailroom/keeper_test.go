@@ -118,6 +118,29 @@ func TestRetentionPurgesWhatEndedLongAgo(t *testing.T) {
 	})
 }
 
+func TestNotificationsLapseWithoutARetention(t *testing.T) {
+	const day = 24 * time.Hour
+	atDesk(t, func(d *desk) {
+		by := &mailroom.Token{Name: "ann", Scopes: mailroom.Permissions()}
+		_, err := d.Notify(d.t.Context(), mailroom.Notify{Project: "p", By: by, Notification: mailroom.Notification{From: "a", To: []string{"b"}, Event: "e"}})
+		d.must(err)
+		for _, at := range []struct {
+			after time.Duration
+			found int
+		}{{29 * day, 1}, {2 * day, 0}} {
+			d.keep(keeper{}, at.after)
+			in, err := d.Inbox(d.t.Context(), ledger.ReadInbox{Project: "p", Agent: "b", By: by, Limit: 9})
+			d.must(err)
+			if len(in.Found) != at.found {
+				d.t.Errorf("after %s more b has %d notifications, want %d", at.after, len(in.Found), at.found)
+			}
+		}
+		if got := d.firstSeq("project:p"); got != 1 {
+			d.t.Errorf("the log is kept from %d, want 1", got)
+		}
+	})
+}
+
 func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		files := folder.Folder(t.TempDir()).Files()

@@ -79,6 +79,7 @@ func (p *packer) thread(t *mailroom.Thread) {
 	p.time(&t.DeletedAt)
 	number(p, &t.Inboxes)
 	pairs(p, &t.Unread, number[int64])
+	number(p, &t.Lapsed)
 }
 
 func (p *packer) run(r *mailroom.Run) {

@@ -1,0 +1,145 @@
+package ledger
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"mailroom"
+)
+
+// unreadAt are those of the entries seqs that are unread in an inbox. Seqs in a row cost
+// one query.
+func (b *batch) unreadAt(p *mailroom.Project, agent string, box mailroom.Inbox, seqs []int64) (found []Received, err error) {
+	seqs = slices.Clone(seqs)
+	slices.Sort(seqs)
+	seqs = slices.Compact(seqs)
+	add := func(entries []mailroom.Entry) error {
+		for i := range entries {
+			one, ok, err := received(&entries[i])
+			if err != nil {
+				return err
+			}
+			if _, asked := slices.BinarySearch(seqs, one.Seq); ok && asked && box.Unread(agent, one.Seq, &one.Notification) {
+				found = append(found, one)
+			}
+		}
+		return nil
+	}
+	for i := 0; i < len(seqs); {
+		end := i + 1
+		for end < len(seqs) && seqs[end] == seqs[end-1]+1 {
+			end++
+		}
+		page, err := b.tx.Entries(mailroom.EntryQuery{Thread: p.ID, After: seqs[i] - 1, Before: seqs[end-1] + 1, Bytes: mailroom.MaxPage})
+		if err != nil {
+			return nil, err
+		}
+		if err := add(page); err != nil {
+			return nil, err
+		}
+		if i = end; len(page) > 0 && page[len(page)-1].Seq < seqs[end-1] {
+			i, _ = slices.BinarySearch(seqs, page[len(page)-1].Seq+1)
+		}
+	}
+	return found, add(p.Entries()) // of this batch
+}
+
+// received decodes who sent an entry to whom; ok is false if it is no notification.
+func received(e *mailroom.Entry) (one Received, ok bool, err error) {
+	one.Seq, one.At = e.Seq, e.At
+	if e.Kind != mailroom.KindNotification {
+		return one, false, nil
+	}
+	err = e.Decode(&one.Notification)
+	one.Data = nil
+	return one, err == nil, err
+}
+
+// forgetUnread takes what inboxes hold of notifications that go out of the counts.
+func (b *batch) forgetUnread(t *mailroom.ThreadState, gone []Received) error {
+	if len(gone) == 0 || len(t.Unread) == 0 {
+		return nil
+	}
+	rows, err := b.cursors(mailroom.CursorQuery{Channel: t.ID})
+	if err != nil {
+		return err
+	}
+	boxes := map[string]mailroom.Inbox{}
+	for _, c := range rows {
+		box, err := t.Inbox(c)
+		if err != nil {
+			return err
+		}
+		if box.Read < gone[len(gone)-1].Seq {
+			boxes[c.Identity] = box
+		}
+	}
+	for i := range gone {
+		t.CountUnread(gone[i].By, -gone[i].UnreadIn(boxes, gone[i].Seq))
+	}
+	return nil
+}
+
+// Lapse takes what was sent longer than age ago out of the inboxes of a project, where
+// agents that do not come again leave it unread. It works in small transactions and
+// lets everything else go first.
+func (l *Ledger) Lapse(ctx context.Context, thread string, age time.Duration) error {
+	if due, err := l.lapses(ctx, thread, age); err != nil || !due {
+		return err
+	}
+	for more := true; more; {
+		var err error
+		o := op{name: "lapse", rank: rankPurge, threads: []string{thread}}
+		more, err = run(ctx, l, o, func(b *batch) (bool, error) { return b.lapse(b.thread(thread), age) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lapses reports whether there may be something to lapse.
+func (l *Ledger) lapses(ctx context.Context, thread string, age time.Duration) (due bool, err error) {
+	err = l.View(ctx, func(r mailroom.Reader) error {
+		rows, err := r.Threads(mailroom.ThreadQuery{IDs: []string{thread}})
+		if err != nil || len(rows) == 0 || len(rows[0].Unread) == 0 {
+			return err
+		}
+		first, err := r.Entries(lapsing(rows[0], 1))
+		due = len(first) > 0 && first[0].At.Before(time.Now().Add(-age))
+		return err
+	})
+	return due, err
+}
+
+// lapsing asks for what lapses next.
+func lapsing(t *mailroom.Thread, limit int) mailroom.EntryQuery {
+	return mailroom.EntryQuery{Thread: t.ID, After: t.Lapsed, Kinds: []string{mailroom.KindNotification}, Limit: limit, Bytes: maxBytes}
+}
+
+func (b *batch) lapse(t *mailroom.ThreadState, age time.Duration) (more bool, err error) {
+	page, err := b.tx.Entries(lapsing(&t.Thread, purgeStep))
+	if err != nil {
+		return false, err
+	}
+	var gone []Received
+	for i := range page {
+		one, _, err := received(&page[i])
+		if err != nil {
+			return false, err
+		}
+		if !one.At.Before(b.now.Add(-age)) {
+			break
+		}
+		gone = append(gone, one)
+	}
+	if len(gone) == 0 {
+		return false, nil
+	}
+	if err := b.forgetUnread(t, gone); err != nil {
+		return false, err
+	}
+	t.Lapse(gone[len(gone)-1].Seq)
+	return len(gone) == len(page), nil
+}
