@@ -25,7 +25,7 @@ export GORACE = atexit_sleep_ms=0
 LONGEST = ./cmd/mailroom ./ledger ./torture ./engine ./server
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench peers cover compiler browser ircd clean
+.PHONY: help build run test racing rest test-real-agents test-real-channels lint pages torture attack mutants chaos fuzz bench bench-bd peers cover compiler browser ircd clean
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1 — /p' $(MAKEFILE_LIST)
@@ -52,8 +52,9 @@ rest:
 		for m in $(MODULES); do (cd $$m && $(GO) vet . && $(GO) test -vet=off .) || exit 1; done && \
 		$(MAKE) --no-print-directory pages; } >bin/rest.log 2>&1; code=$$?; cat bin/rest.log; exit $$code
 
-# Tests with a library that nothing else needs are modules of their own.
-MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo
+# What needs a library that nothing else needs is in a module of its own. Of the module
+# bench, the peers have a target of their own: they take minutes to build.
+MODULES = store/sqlite/powercut server/openapi channel/slack/slackgo bench/bd
 
 PROGRAMS = agent/exec/testdata/programs
 
@@ -101,6 +102,7 @@ lint: ## gofmt, go vet, staticcheck, no large file
 	$(STATICCHECK) ./...
 	$(STATICCHECK) -tags torture,realagents,realchannels ./cmd/mailroom ./agent/exec ./channel/matrix
 	cd server/openapi && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck .
+	cd bench && $(GO) tool -modfile=$(CURDIR)/tools.mod staticcheck ./bd
 
 torture: build ## random histories, faults, power cuts, then kill -9 over and over; CYCLES=100 SEED=n DATA=folder CHECKS=n CUTS=n
 	$(GO) build -trimpath -tags torture -o bin/mailroom-torture ./cmd/mailroom
@@ -136,10 +138,14 @@ fuzz: ## feed every parser what nobody expects; TIME=10s for each, FUZZ=name for
 bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, see docs/benchmarks.md
 	@exec bin/mailroom bench $(PARTS) --for $(or $(FOR),10s) $(if $(DATA),--data "$$DATA")
 
+bench-bd: build ## measure the tracker's command on this machine; ROUNDS=15 DATA=folder BD="bin/mailroom issue"
+	cd bench && $(GO) build -trimpath -o ../bin/bench-bd ./bd
+	@exec bin/bench-bd -rounds $(or $(ROUNDS),15) $(if $(DATA),-data "$$DATA") $(or $(BD),bin/bd)
+
 peers: build ## the same work on other queues, in turn; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
-	cd bench/peers && $(GO) vet . && $(GO) test . && $(GO) build -o ../../bin/peers .
-	@cd bench/peers && exec ../../bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
-		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
+	cd bench && $(GO) vet ./peers && $(GO) test ./peers && $(GO) build -o ../bin/peers ./peers
+	@exec bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
+		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$$DATA")
 
 cover: ## how much of the code the tests reach; details in bin/cover.html
 	@mkdir -p bin

@@ -6,5 +6,6 @@
 // queue is set so that what it acknowledges has been synced to the disk. Bulk
 // inserts, which some peers offer, are not used: agents' messages come singly.
 //
-// It is a module of its own, so that what it needs stays out of Mailroom's.
+// The folder bench is a module of its own, so that what the peers need stays out of
+// Mailroom's. This command imports nothing of Mailroom.
 package main

@@ -76,7 +76,7 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	l := load{}
 	flags := flag.NewFlagSet("peers", flag.ContinueOnError)
-	program := flags.String("mailroom", "../../bin/mailroom", "the built program")
+	program := flags.String("mailroom", "bin/mailroom", "the built program")
 	rounds := flags.Int("rounds", 3, "how often each is measured, in turn")
 	only := flags.String("only", "", "names of those that are measured, with commas (default: all)")
 	data := flags.String("data", "", "folder on the disk that is meant (default: the system's for temporary files)")

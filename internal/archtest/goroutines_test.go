@@ -13,7 +13,7 @@ var guards = []string{"recovery.Log", "recovery.Error", "recovery.Handle"}
 
 // unguarded are folders of programs beside the product: drivers and fakes of tests, and measurements. A panic there is a
 // result.
-var unguarded = []string{"torture", "bench", "internal/fakemodel", "cmd/mailroom/internal/bench", "cmd/internal/bd/bench"}
+var unguarded = []string{"torture", "bench", "internal/fakemodel", "cmd/mailroom/internal/bench"}
 
 // checkGoroutines finds goroutines whose panic would end the process: what a go statement, a Go method or an AfterFunc
 // starts begins with a deferred guard.

@@ -128,7 +128,7 @@ daemon and no cache. A command reads the file, and puts a new one in its place.`
 		m.showCommand(), m.listCommand(), m.readyCommand(), m.blockedCommand(), m.staleCommand(), m.searchCommand(), m.countCommand(), m.statsCommand(),
 		m.depCommand(), m.labelCommand(), m.commentsCommand(), m.commentCommand(), m.epicCommand(),
 		m.exportCommand(), m.importCommand(), m.mergeCommand(), m.syncCommand(), m.compactCommand(), m.renameCommand(),
-		m.doctorCommand(), m.benchCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
+		m.doctorCommand(), m.infoCommand(), m.trustCommand(), m.primeCommand(), m.versionCommand(),
 	)
 	root.AddCommand(m.everydayCommands()...)
 	root.AddCommand(m.foreignCommands()...)

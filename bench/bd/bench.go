@@ -1,7 +1,4 @@
-// Package bench measures the tracker's command as its users meet it: whole
-// processes, one after the other, and beside them what the disk and the start of
-// a process cost in the same run.
-package bench
+package main
 
 import (
 	"bytes"
