@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	maxAnswer = 32 << 20 // bytes of an answer
-	maxQuote  = 200      // bytes of an answer that an error quotes
-	maxWait   = 24 * time.Hour
+	maxResponse   = 32 << 20 // bytes of an answer
+	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxRetryAfter = 24 * time.Hour
 )
 
 // userAgent has the form that Discord wants, DiscordBot ($url, $versionNumber)
@@ -32,7 +32,7 @@ const (
 // that of another project.
 func userAgent(about string) string {
 	if about == "" {
-		about = noAddress
+		about = noInfoURL
 	}
 	version := "0.0.0"
 	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
@@ -41,7 +41,7 @@ func userAgent(about string) string {
 	return "DiscordBot (" + about + ", " + version + ")"
 }
 
-const noAddress = "https://mailroom.invalid"
+const noInfoURL = "https://mailroom.invalid"
 
 // CheckAbout refuses what cannot be the address in a User-Agent.
 func CheckAbout(s string) error {
@@ -58,7 +58,7 @@ type client struct {
 	base   *url.URL
 	token  string
 	http   *http.Client
-	limits *limits
+	limits *rateLimits
 }
 
 // CheckAPI reads the address of the API.
@@ -71,8 +71,8 @@ func CheckAPI(s string) (*url.URL, error) {
 }
 
 // newClient reads the options. What is wrong with them is fatal.
-func newClient(o Options, l *limits) (*client, error) {
-	o.fill()
+func newClient(o Options, l *rateLimits) (*client, error) {
+	o.setDefaults()
 	base, err := CheckAPI(o.API)
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("api: %w", err))
@@ -95,69 +95,69 @@ func newClient(o Options, l *limits) (*client, error) {
 	}}, nil
 }
 
-// refused is an answer of the platform that says no.
-type refused struct {
-	what   string
-	status int
-	code   int // the platform's own; 0: it gave none
-	words  string
-	after  time.Duration // to wait before the next call
-	global bool          // the wait is for all calls
+// apiError is an answer of the platform that says no.
+type apiError struct {
+	op          string
+	status      int
+	code        int // the platform's own; 0: it gave none
+	description string
+	retryAfter  time.Duration // to wait before the next call
+	global      bool          // the wait is for all calls
 }
 
-func (e *refused) Error() string {
+func (e *apiError) Error() string {
 	code := ""
 	if e.code != 0 {
 		code = fmt.Sprintf(", %d", e.code)
 	}
-	return fmt.Sprintf("%s: Discord answered %d %s%s", e.what, e.status, e.words, code)
+	return fmt.Sprintf("%s: Discord answered %d %s%s", e.op, e.status, e.description, code)
 }
 
-// lost is a call without an answer of the platform's.
-type lost struct {
-	what    string
-	why     string // without the token
-	written bool   // the platform may have got it
-	after   time.Duration
-	global  bool
-	cause   error // of the context alone: others may tell the address
+// transportError is a call without an answer of the platform's.
+type transportError struct {
+	op         string
+	reason     string // without the token
+	maybeSent  bool   // the platform may have got it
+	retryAfter time.Duration
+	global     bool
+	cause      error // of the context alone: others may tell the address
 }
 
-func (e *lost) Error() string { return e.what + ": " + e.why }
+func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
-func (e *lost) Unwrap() error { return e.cause }
+func (e *transportError) Unwrap() error { return e.cause }
 
-// asked is how long somebody asked to be left alone, and whether with all calls.
-func asked(err error) (after time.Duration, global bool) {
-	if e, ok := errors.AsType[*refused](err); ok {
-		return e.after, e.global
+// retryHint is how long somebody asked to be left alone, and whether with all calls.
+func retryHint(err error) (after time.Duration, global bool) {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.retryAfter, e.global
 	}
-	if e, ok := errors.AsType[*lost](err); ok {
-		return e.after, e.global
+	if e, ok := errors.AsType[*transportError](err); ok {
+		return e.retryAfter, e.global
 	}
-	if e, ok := errors.AsType[*startLimit](err); ok {
+	if e, ok := errors.AsType[*startLimitError](err); ok {
 		return e.after, false
 	}
 	return 0, false
 }
 
-func afterOf(err error) time.Duration {
-	after, _ := asked(err)
+func retryAfter(err error) time.Duration {
+	after, _ := retryHint(err)
 	return after
 }
 
-// call is one call.
-type call struct {
-	what   string // it is for, in words
+// request is one call.
+type request struct {
+	op     string // it is for, in words
 	method string // "" is GET
 	path   string // with the query
-	in     any    // sent as JSON, unless it is nil
-	out    any    // the answer is read into it, unless it is nil
-	bare   bool   // the address says who calls: no token, and no limit
+	body   any    // sent as JSON, unless it is nil
+	result any    // the answer is read into it, unless it is nil
+	noAuth bool   // the address says who calls: no token, and no limit
 }
 
-// problem is how the platform says no.
-type problem struct {
+// errorBody is how the platform says no.
+type errorBody struct {
 	Code    int     `json:"code"`
 	Message string  `json:"message"`
 	After   float64 `json:"retry_after"` // seconds
@@ -166,74 +166,74 @@ type problem struct {
 	Errors json.RawMessage `json:"errors"`
 }
 
-// call makes one call, unless the limit of its route is used up. Its error is a
+// request makes one call, unless the limit of its route is used up. Its error is a
 // *refused or a *lost.
-func (c *client) call(ctx context.Context, k call) error {
+func (c *client) call(ctx context.Context, k request) error {
 	if k.method == "" {
 		k.method = http.MethodGet
 	}
 	route := routeOf(k.method, k.path)
-	if wait, global := c.limits.left(route, time.Now()); wait > 0 && !k.bare {
-		return &refused{what: k.what, status: http.StatusTooManyRequests, words: "before it was asked: its limit is used up", after: wait, global: global}
+	if wait, global := c.limits.wait(route, time.Now()); wait > 0 && !k.noAuth {
+		return &apiError{op: k.op, status: http.StatusTooManyRequests, description: "before it was asked: its limit is used up", retryAfter: wait, global: global}
 	}
 	var body io.Reader
-	if k.in != nil {
-		raw, err := json.Marshal(k.in)
+	if k.body != nil {
+		raw, err := json.Marshal(k.body)
 		if err != nil {
-			return &lost{what: k.what, why: err.Error()}
+			return &transportError{op: k.op, reason: err.Error()}
 		}
 		body = bytes.NewReader(raw)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	a, err := c.exchange(ctx, k, body)
+	a, err := c.doRequest(ctx, k, body)
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
 	if err != nil {
-		return c.away(ctx, k.what, err, true)
+		return c.newTransportError(ctx, k.op, err, true)
 	}
-	if !k.bare {
-		c.limits.take(route, a.Header, time.Now())
+	if !k.noAuth {
+		c.limits.update(route, a.Header, time.Now())
 	}
 	if a.StatusCode >= 300 {
-		return c.no(k, a, raw)
+		return c.decodeError(k, a, raw)
 	}
-	if k.out == nil {
+	if k.result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, k.out); err != nil || len(raw) > maxAnswer {
-		return &lost{what: k.what, why: "the answer is not what it should be: " + c.quote(raw), written: true}
+	if err := json.Unmarshal(raw, k.result); err != nil || len(raw) > maxResponse {
+		return &transportError{op: k.op, reason: "the answer is not what it should be: " + c.redact(raw), maybeSent: true}
 	}
 	return nil
 }
 
-// no reads an answer that says no.
-func (c *client) no(k call, a *http.Response, raw []byte) error {
-	after := seconds(number(a.Header.Get("Retry-After")))
-	var p problem
+// decodeError reads an answer that says no.
+func (c *client) decodeError(k request, a *http.Response, raw []byte) error {
+	after := seconds(parseNumber(a.Header.Get("Retry-After")))
+	var p errorBody
 	if err := json.Unmarshal(raw, &p); err != nil || p.Message == "" && p.Code == 0 {
-		e := &lost{what: k.what, written: a.StatusCode < 400 || a.StatusCode >= 500, after: after}
+		e := &transportError{op: k.op, maybeSent: a.StatusCode < 400 || a.StatusCode >= 500, retryAfter: after}
 		// Who stands before the platform speaks of the address of this machine.
 		e.global = a.StatusCode == http.StatusTooManyRequests
-		e.why = fmt.Sprintf("what answered is not the API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw))
+		e.reason = fmt.Sprintf("what answered is not the API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw))
 		return e
 	}
-	e := &refused{what: k.what, status: a.StatusCode, code: p.Code, words: c.quote([]byte(strings.TrimPrefix(p.Message, strconv.Itoa(a.StatusCode)+": "))), after: max(after, seconds(p.After))}
+	e := &apiError{op: k.op, status: a.StatusCode, code: p.Code, description: c.redact([]byte(strings.TrimPrefix(p.Message, strconv.Itoa(a.StatusCode)+": "))), retryAfter: max(after, seconds(p.After))}
 	e.global = a.StatusCode == http.StatusTooManyRequests && (p.Global || a.Header.Get("X-RateLimit-Global") == "true")
 	if len(p.Errors) > 0 {
-		e.words += " " + c.quote(p.Errors)
+		e.description += " " + c.redact(p.Errors)
 	}
-	if a.StatusCode == http.StatusTooManyRequests && !k.bare {
-		c.limits.refused(routeOf(k.method, k.path), e, time.Now())
+	if a.StatusCode == http.StatusTooManyRequests && !k.noAuth {
+		c.limits.onRejected(routeOf(k.method, k.path), e, time.Now())
 	}
 	return e
 }
 
-// exchange makes one request. Its error is a *lost.
-func (c *client) exchange(ctx context.Context, k call, body io.Reader) (*http.Response, error) {
+// doRequest makes one request. Its error is a *lost.
+func (c *client) doRequest(ctx context.Context, k request, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -243,10 +243,10 @@ func (c *client) exchange(ctx context.Context, k call, body io.Reader) (*http.Re
 	})
 	req, err := http.NewRequestWithContext(ctx, k.method, c.base.String()+k.path, body)
 	if err != nil {
-		return nil, c.away(ctx, k.what, err, false)
+		return nil, c.newTransportError(ctx, k.op, err, false)
 	}
 	req.Header.Set("User-Agent", c.agent)
-	if !k.bare {
+	if !k.noAuth {
 		req.Header.Set("Authorization", "Bot "+c.token)
 	}
 	if body != nil {
@@ -254,36 +254,36 @@ func (c *client) exchange(ctx context.Context, k call, body io.Reader) (*http.Re
 	}
 	a, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.away(ctx, k.what, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, k.op, err, got.Load() && !unwritten.Load())
 	}
 	return a, nil
 }
 
-// away is the error of a call that got no answer.
-func (c *client) away(ctx context.Context, what string, err error, written bool) *lost {
-	e := &lost{what: what, written: written, cause: ctx.Err()}
+// newTransportError is the error of a call that got no answer.
+func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
+	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.why = "no answer in time"
+		e.reason = "no answer in time"
 	case ctx.Err() != nil:
-		e.why = "it was broken off"
+		e.reason = "it was broken off"
 	default:
-		e.why = c.plain(err)
+		e.reason = c.errorText(err)
 	}
 	return e
 }
 
-// plain is an error in words, without the address that was called: one of an
+// errorText is an error in words, without the address that was called: one of an
 // interaction has its token in it.
-func (c *client) plain(err error) string {
+func (c *client) errorText(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
-	return c.quote([]byte(err.Error()))
+	return c.redact([]byte(err.Error()))
 }
 
-// quote is the beginning of a text, as one line without the token.
-func (c *client) quote(raw []byte) string {
+// redact is the beginning of a text, as one line without the token.
+func (c *client) redact(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
 	for part := range strings.SplitSeq(c.token, ".") {
 		if len(part) > 10 {
@@ -301,8 +301,8 @@ func (c *client) quote(raw []byte) string {
 	return text
 }
 
-// number is what a header says, 0 if that is none.
-func number(header string) float64 {
+// parseNumber is what a header says, 0 if that is none.
+func parseNumber(header string) float64 {
 	n, err := strconv.ParseFloat(header, 64)
 	if err != nil {
 		return 0
@@ -311,5 +311,5 @@ func number(header string) float64 {
 }
 
 func seconds(n float64) time.Duration {
-	return time.Duration(min(max(n, 0), maxWait.Seconds()) * float64(time.Second))
+	return time.Duration(min(max(n, 0), maxRetryAfter.Seconds()) * float64(time.Second))
 }

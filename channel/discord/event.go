@@ -103,27 +103,27 @@ type interaction struct {
 
 // Kinds of messages that people write.
 const (
-	messageSaid  = 0
-	messageReply = 19
+	messageDefault = 0
+	messageReply   = 19
 )
 
 type message struct {
-	ID       string          `json:"id"`
-	Type     int             `json:"type"`
-	Channel  string          `json:"channel_id"`
-	RoomType *int            `json:"channel_type"` // of an event alone
-	Server   string          `json:"guild_id"`     // as above; "" in private
-	Author   *user           `json:"author"`
-	Member   *member         `json:"member"`
-	Webhook  string          `json:"webhook_id"`
-	Content  *string         `json:"content"`
-	Edited   string          `json:"edited_timestamp"`
-	Mentions []user          `json:"mentions"`
-	Roles    []string        `json:"mention_roles"`
-	Answers  *message        `json:"referenced_message"`
-	Files    []attachment    `json:"attachments"`
-	Passed   []snapshot      `json:"message_snapshots"` // messages that are forwarded
-	Nonce    json.RawMessage `json:"nonce"`             // a text or a number
+	ID        string          `json:"id"`
+	Type      int             `json:"type"`
+	Channel   string          `json:"channel_id"`
+	RoomType  *int            `json:"channel_type"` // of an event alone
+	Server    string          `json:"guild_id"`     // as above; "" in private
+	Author    *user           `json:"author"`
+	Member    *member         `json:"member"`
+	Webhook   string          `json:"webhook_id"`
+	Content   *string         `json:"content"`
+	Edited    string          `json:"edited_timestamp"`
+	Mentions  []user          `json:"mentions"`
+	Roles     []string        `json:"mention_roles"`
+	ReplyTo   *message        `json:"referenced_message"`
+	Files     []attachment    `json:"attachments"`
+	Forwarded []snapshot      `json:"message_snapshots"` // messages that are forwarded
+	Nonce     json.RawMessage `json:"nonce"`             // a text or a number
 }
 
 type snapshot struct {
@@ -146,15 +146,15 @@ func (m *message) nonce() string {
 	return text
 }
 
-// byPerson reports whether a person has written a message.
-func (m *message) byPerson() bool {
+// isFromPerson reports whether a person has written a message.
+func (m *message) isFromPerson() bool {
 	who := m.Author
-	return m.ID != "" && m.Channel != "" && who != nil && !who.Bot && !who.System && m.Webhook == "" && (m.Type == messageSaid || m.Type == messageReply)
+	return m.ID != "" && m.Channel != "" && who != nil && !who.Bot && !who.System && m.Webhook == "" && (m.Type == messageDefault || m.Type == messageReply)
 }
 
-// spoken is what a person says in a message; false of all others.
-func (c *connection) spoken(m *message) (e chat.Event, ok bool) {
-	if !m.byPerson() {
+// messageEvent is what a person says in a message; false of all others.
+func (c *connection) messageEvent(m *message) (e chat.Event, ok bool) {
+	if !m.isFromPerson() {
 		return e, false
 	}
 	e.Room, e.User = c.room(m.Server, m.Channel, ""), m.Author.user(m.Member)
@@ -163,20 +163,20 @@ func (c *connection) spoken(m *message) (e chat.Event, ok bool) {
 		text = *m.Content
 	}
 	e.Files = c.files(m.Files)
-	for _, p := range m.Passed {
+	for _, p := range m.Forwarded {
 		if p.Message.Content != nil {
 			text = strings.TrimSpace(text + "\n" + *p.Message.Content)
 		}
 		e.Files = append(e.Files, c.files(p.Message.Files)...)
 	}
-	role := c.memory.role(m.Server)
-	e.Text = withoutMention(text, c.bot, role)
-	e.Addressed = !e.Room.Group || m.names(c.bot, role)
+	role := c.shared.role(m.Server)
+	e.Text = stripMention(text, c.bot, role)
+	e.Addressed = !e.Room.Group || m.addresses(c.bot, role)
 	return e, e.Text != "" || len(e.Files) > 0 || m.Content != nil && text != ""
 }
 
-// names reports whether a message names the bot or its role, or answers it.
-func (m *message) names(bot Bot, role string) bool {
+// addresses reports whether a message names the bot or its role, or answers it.
+func (m *message) addresses(bot Bot, role string) bool {
 	for _, u := range m.Mentions {
 		if u.ID == bot.ID {
 			return true
@@ -187,12 +187,12 @@ func (m *message) names(bot Bot, role string) bool {
 			return true
 		}
 	}
-	return m.Answers != nil && m.Answers.Author != nil && m.Answers.Author.ID == bot.ID
+	return m.ReplyTo != nil && m.ReplyTo.Author != nil && m.ReplyTo.Author.ID == bot.ID
 }
 
-// withoutMention takes the mentions of the bot from the beginning of a text, and shows
+// stripMention takes the mentions of the bot from the beginning of a text, and shows
 // those within it by its name.
-func withoutMention(text string, bot Bot, role string) string {
+func stripMention(text string, bot Bot, role string) string {
 	marks := []string{"<@" + bot.ID + ">", "<@!" + bot.ID + ">"}
 	if role != "" {
 		marks = append(marks, "<@&"+role+">")
@@ -215,28 +215,28 @@ func withoutMention(text string, bot Bot, role string) string {
 // room is where something in a channel or a thread is said. parent is the channel of a
 // thread, "" if the memory has it or there is none.
 func (c *connection) room(server, channel, parent string) chat.Room {
-	if parent = cmp.Or(parent, c.memory.parent(channel)); parent != "" {
+	if parent = cmp.Or(parent, c.shared.parent(channel)); parent != "" {
 		return chat.Room{Chat: parent, Topic: channel, Group: true}
 	}
 	return chat.Room{Chat: channel, Group: server != ""}
 }
 
-func (c *connection) learnThreads(all ...room) {
+func (c *connection) recordThreads(all ...room) {
 	for _, r := range all {
 		if r.thread() && r.Parent != "" {
-			c.memory.learn(r.ID, r.Parent)
+			c.shared.setThreadParent(r.ID, r.Parent)
 		}
 	}
 }
 
-func (c *connection) learnRole(server string, r role) {
+func (c *connection) recordRole(server string, r role) {
 	if r.Tags.Bot == c.bot.ID {
-		c.memory.has(server, r.ID)
+		c.shared.setRole(server, r.ID)
 	}
 }
 
-// units counts a text in UTF-16.
-func units(text string) (n int) {
+// utf16Units counts a text in UTF-16.
+func utf16Units(text string) (n int) {
 	for _, r := range text {
 		n += max(utf16.RuneLen(r), 1)
 	}

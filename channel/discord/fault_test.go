@@ -13,15 +13,15 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.NewDown(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newAlone(t, dc).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
+	w := newFixture(t, dc).start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
-	ann.Says(dev, "while you were away")
+	ann.Sends(dev, "while you were away")
 	dc.Up(t)
-	w.connected()
-	w.reads("while you were away")
+	w.waitConnected()
+	w.waitTexts("while you were away")
 }
 
 // TestAHalfOpenConnectionIsSilentAndMadeAnew has heartbeats so rare that only the
@@ -30,44 +30,44 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc)
-	w.pace.Fresh = 300 * time.Millisecond
-	dc.Beat(40 * time.Millisecond)
-	w.run().connected()
-	ann.Says(ann.Private(), "one")
-	w.reads("one")
+	w := newFixture(t, dc)
+	w.policy.Fresh = 300 * time.Millisecond
+	dc.SetHeartbeatInterval(40 * time.Millisecond)
+	w.start().waitConnected()
+	ann.Sends(ann.Private(), "one")
+	w.waitTexts("one")
 	w.stop()
-	dc.Beat(time.Hour)
-	w.options.Beat = time.Hour
-	w.run()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
+	dc.SetHeartbeatInterval(time.Hour)
+	w.options.Heartbeat = time.Hour
+	w.start()
+	s := w.waitState("silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
 	if !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
-	dc.Beat(40 * time.Millisecond)
-	w.connected()
-	ann.Says(ann.Private(), "two")
-	until(t, "what was said then", func() bool { return strings.HasSuffix(w.texts(), "two") })
+	dc.SetHeartbeatInterval(40 * time.Millisecond)
+	w.waitConnected()
+	ann.Sends(ann.Private(), "two")
+	waitFor(t, "what was said then", func() bool { return strings.HasSuffix(w.texts(), "two") })
 }
 
 func TestAHeartbeatThatIsNotAcknowledgedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	dc.Beat(200 * time.Millisecond)
-	w := newAlone(t, dc).run()
-	w.connected()
-	ann.Says(dev, "one")
-	w.reads("one")
+	dc.SetHeartbeatInterval(200 * time.Millisecond)
+	w := newFixture(t, dc).start()
+	w.waitConnected()
+	ann.Sends(dev, "one")
+	w.waitTexts("one")
 	dc.Freeze()
-	s := w.untilState("not connected", func(s channel.State) bool { return s.LastError != "" })
+	s := w.waitState("not connected", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "did not acknowledge") {
 		t.Errorf("the reason is %q", s.LastError)
 	}
-	ann.Says(dev, "two")
+	ann.Sends(dev, "two")
 	dc.Thaw()
-	w.connected()
-	w.reads("one, two")
+	w.waitConnected()
+	w.waitTexts("one, two")
 	if began, _ := dc.Sessions(); began != 1 {
 		t.Errorf("%d sessions were begun: closing one must not end it", began)
 	}
@@ -87,7 +87,7 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 		"an empty one":              {token: "", want: "Developer Portal"},
 		"an intent that is off": {
 			token: discordtest.Token, want: "turn the Message Content intent on in the Developer Portal",
-			spoil: func(dc *discordtest.Platform) { dc.Reads(false) }, mend: func(dc *discordtest.Platform) { dc.Reads(true) },
+			spoil: func(dc *discordtest.Platform) { dc.SetMessageContent(false) }, mend: func(dc *discordtest.Platform) { dc.SetMessageContent(true) },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,10 +96,10 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 			if c.spoil != nil {
 				c.spoil(dc)
 			}
-			w := newAlone(t, dc)
+			w := newFixture(t, dc)
 			w.token = c.token
-			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+			w.start()
+			s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "Developer Portal") || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -110,17 +110,17 @@ func TestWhatIsForGoodIsTheEndUntilItIsMended(t *testing.T) {
 			w.token = discordtest.Token
 			w.mu.Unlock()
 			w.runner.Resume()
-			w.connected()
+			w.waitConnected()
 		})
 	}
 	for code, want := range map[int]string{4004: "token is refused", 4010: "(4010", 4011: "too many servers", 4012: "(4012", 4013: "(4013", 4014: "Message Content intent"} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
-			w := newAlone(t, dc).run()
-			w.connected()
+			w := newFixture(t, dc).start()
+			w.waitConnected()
 			dc.CloseWith(code, "because")
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+			s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, want) {
 				t.Errorf("%d: %s", code, s.Reason)
 			}
@@ -132,21 +132,21 @@ func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newAlone(t, dc).run()
-	w.connected()
-	ann.Says(dev, "one")
-	w.reads("one")
+	w := newFixture(t, dc).start()
+	w.waitConnected()
+	ann.Sends(dev, "one")
+	w.waitTexts("one")
 	other := strings.Replace(discordtest.Token, "GfAkEt", "YyYyYy", 1)
 	dc.SetToken(other)
-	w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
-	ann.Says(dev, "two")
+	w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+	ann.Sends(dev, "two")
 	w.mu.Lock()
 	w.token = other
 	w.mu.Unlock()
 	w.runner.ConfigChanged()
-	w.connected()
-	until(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
-	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.traits.Bot != discordtest.BotID {
+	w.waitConnected()
+	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
+	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.capabilities.Bot != discordtest.BotID {
 		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
 	}
 }
@@ -154,21 +154,21 @@ func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
 func TestSessionsThatMayNotBeBegunAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
-	dc.Starts(10)
-	w := newAlone(t, dc).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	dc.SetRemainingStarts(10)
+	w := newFixture(t, dc).start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	if wait := time.Until(s.NextTry); wait < 50*time.Minute || !strings.Contains(s.Reason, "10 more sessions") {
 		t.Errorf("it is tried again after %s: %s", wait, s.Reason)
 	}
 	if began, _ := dc.Sessions(); began != 0 {
 		t.Errorf("%d were begun", began)
 	}
-	dc.Starts(11)
+	dc.SetRemainingStarts(11)
 	w.runner.Resume()
-	w.connected()
-	dc.Starts(0)
+	w.waitConnected()
+	dc.SetRemainingStarts(0)
 	dc.Cut() // what is resumed is not begun
-	w.untilState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter >= 3 })
+	w.waitState("another connection", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter >= 3 })
 	if began, resumed := dc.Sessions(); began != 1 || resumed != 1 {
 		t.Errorf("%d were begun, and %d resumed", began, resumed)
 	}
@@ -178,15 +178,15 @@ func TestASessionThatCannotBeResumedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newAlone(t, dc).run()
-	w.connected()
-	ann.Says(dev, "one")
-	w.reads("one")
+	w := newFixture(t, dc).start()
+	w.waitConnected()
+	ann.Sends(dev, "one")
+	w.waitTexts("one")
 	dc.RefuseResume() // the address at which it would be is not there any more
 	dc.Cut()
-	dc.Until(t, "the end of it", func() bool { return dc.Links() == 0 })
-	ann.Says(dev, "two")
-	w.reads("one, two")
+	dc.WaitFor(t, "the end of it", func() bool { return dc.Connections() == 0 })
+	ann.Sends(dev, "two")
+	w.waitTexts("one, two")
 	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 {
 		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
 	}
@@ -199,8 +199,8 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		want  string // in the reason
 		after time.Duration
 	}{
-		"too many":               {discordtest.Fault{Status: 429, Words: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500 * time.Millisecond},
-		"an error of its own":    {discordtest.Fault{Status: 500, Words: "Internal Server Error"}, "500 Internal Server Error", 0},
+		"too many":               {discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 0.5}, "rate limited", 500 * time.Millisecond},
+		"an error of its own":    {discordtest.Fault{Status: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
 		"a gateway's page":       {discordtest.Fault{Status: 502, Raw: "<html>no " + discordtest.Token + " here</html>"}, "(token)", 0},
 		"a gateway that is busy": {discordtest.Fault{Status: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
 		"nonsense":               {discordtest.Fault{Raw: "\x00\xff{"}, "not what it should be", 0},
@@ -214,14 +214,14 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 			t.Parallel()
 			dc := discordtest.New(t)
 			dc.Fail(discordtest.Gateway, c.fault)
-			w := newAlone(t, dc)
+			w := newFixture(t, dc)
 			began := time.Now()
-			w.run()
-			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			w.start()
+			s := w.waitState("queued", func(s channel.State) bool { return s.LastError != "" })
 			if !strings.Contains(s.LastError, c.want) {
 				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
 			}
-			w.connected()
+			w.waitConnected()
 			if waited := time.Since(began); waited < c.after {
 				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
 			}

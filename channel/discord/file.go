@@ -14,8 +14,8 @@ import (
 	"mailroom/channel/chat"
 )
 
-// fetchTime is for the whole of a file.
-const fetchTime = 2 * time.Minute
+// fetchTimeout is for the whole of a file.
+const fetchTimeout = 2 * time.Minute
 
 // files are what came with a message. The address of one is signed: whoever has it can
 // read the file for about a day, and nothing else.
@@ -33,14 +33,14 @@ func (c *connection) files(all []attachment) (out []chat.File) {
 
 // Opens implements [chat.Platform].
 func (c *connection) Opens(f *chat.File) {
-	if at := f.URI; c.client.hands(at) {
-		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.fetch(ctx, at) }
+	if at := f.URI; c.client.isFileURL(at) {
+		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.openFile(ctx, at) }
 	}
 }
 
-// hands reports whether an address is one of those at which the platform hands out
+// isFileURL reports whether an address is one of those at which the platform hands out
 // files. No other is asked for anything.
-func (c *client) hands(at string) bool {
+func (c *client) isFileURL(at string) bool {
 	u, err := url.Parse(at)
 	if err != nil || u.User != nil {
 		return false
@@ -49,19 +49,19 @@ func (c *client) hands(at string) bool {
 	return own || c.base.String() != DefaultAPI && u.Scheme == c.base.Scheme && u.Host == c.base.Host
 }
 
-// fetch opens a file. The token is not sent along: the address is all it takes.
-func (c *client) fetch(ctx context.Context, at string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+// openFile opens a file. The token is not sent along: the address is all it takes.
+func (c *client) openFile(ctx context.Context, at string) (io.ReadCloser, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		cancel()
-		return nil, permanent(errors.New("fetch a file: " + c.plain(err)))
+		return nil, permanent(errors.New("fetch a file: " + c.errorText(err)))
 	}
 	req.Header.Set("User-Agent", c.agent)
 	a, err := c.http.Do(req)
 	if err != nil {
 		cancel()
-		return nil, outage(c.away(ctx, "fetch a file", err, false))
+		return nil, unavailable(c.newTransportError(ctx, "fetch a file", err, false))
 	}
 	if a.StatusCode != http.StatusOK {
 		_ = a.Body.Close() // its status says enough
@@ -72,16 +72,16 @@ func (c *client) fetch(ctx context.Context, at string) (io.ReadCloser, error) {
 		}
 		return nil, &mailroom.Failure{Class: class, Err: fmt.Errorf("fetch a file: the platform answered %d %s", a.StatusCode, http.StatusText(a.StatusCode))}
 	}
-	return &content{ReadCloser: a.Body, end: cancel}, nil
+	return &fileReader{ReadCloser: a.Body, cancel: cancel}, nil
 }
 
-// content is a file that is being fetched.
-type content struct {
+// fileReader is a file that is being fetched.
+type fileReader struct {
 	io.ReadCloser
-	end context.CancelFunc
+	cancel context.CancelFunc
 }
 
-func (f *content) Close() error {
-	defer f.end()
+func (f *fileReader) Close() error {
+	defer f.cancel()
 	return f.ReadCloser.Close()
 }

@@ -29,13 +29,13 @@ const (
 const intents = 1<<0 | 1<<9 | 1<<12 | 1<<15
 
 const (
-	mostFrame = 64 << 20 // bytes: a large server is told in one
-	writeTime = 10 * time.Second
-	// spare are the beginnings of sessions that are left for a day in which something
+	maxFrame     = 64 << 20 // bytes: a large server is told in one
+	writeTimeout = 10 * time.Second
+	// reservedStarts are the beginnings of sessions that are left for a day in which something
 	// goes wrong: who uses up all of them gets another token.
-	spare = 10
-	// again is the pause after a session that was refused: one is begun in 5 s.
-	again = 5 * time.Second
+	reservedStarts = 10
+	// identifyRetry is the pause after a session that was refused: one is begun in 5 s.
+	identifyRetry = 5 * time.Second
 )
 
 // frame is one message of the gateway.
@@ -46,23 +46,23 @@ type frame struct {
 	Type string          `json:"t"` // of an event
 }
 
-// closed is the end of a connection, as the platform gave it.
-type closed struct {
+// gatewayCloseError is the end of a connection, as the platform gave it.
+type gatewayCloseError struct {
 	code   int
 	reason string // without the token
 }
 
-func (e *closed) Error() string {
+func (e *gatewayCloseError) Error() string {
 	return fmt.Sprintf("Discord closed the connection (%d %s)", e.code, e.reason)
 }
 
-// startLimit says that no session may be begun for a while.
-type startLimit struct {
+// startLimitError says that no session may be begun for a while.
+type startLimitError struct {
 	left  int
 	after time.Duration
 }
 
-func (e *startLimit) Error() string {
+func (e *startLimitError) Error() string {
 	return fmt.Sprintf("only %d more sessions may be begun until the platform counts anew", e.left)
 }
 
@@ -82,16 +82,16 @@ type socket struct {
 func (c *client) dial(ctx context.Context, at string) (*socket, error) {
 	u, err := url.Parse(at)
 	if err != nil || u.Host == "" || u.Scheme != "wss" && (u.Scheme != "ws" || c.base.Scheme != "http") {
-		return nil, &lost{what: "connect to the gateway", why: fmt.Sprintf("%q is no address of it", c.quote([]byte(at)))}
+		return nil, &transportError{op: "connect to the gateway", reason: fmt.Sprintf("%q is no address of it", c.redact([]byte(at)))}
 	}
 	u.RawQuery = "v=10&encoding=json"
 	conn, _, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
 		HTTPClient: c.http, HTTPHeader: http.Header{"User-Agent": {c.agent}},
 	})
 	if err != nil {
-		return nil, &lost{what: "connect to the gateway", why: c.plain(err), cause: ctx.Err()}
+		return nil, &transportError{op: "connect to the gateway", reason: c.errorText(err), cause: ctx.Err()}
 	}
-	conn.SetReadLimit(mostFrame)
+	conn.SetReadLimit(maxFrame)
 	return &socket{conn: conn, client: c}, nil
 }
 
@@ -100,13 +100,13 @@ func (s *socket) read(ctx context.Context) (*frame, error) {
 	_, raw, err := s.conn.Read(ctx)
 	if err != nil {
 		if end, ok := errors.AsType[websocket.CloseError](err); ok {
-			return nil, &closed{code: int(end.Code), reason: s.client.quote([]byte(end.Reason))}
+			return nil, &gatewayCloseError{code: int(end.Code), reason: s.client.redact([]byte(end.Reason))}
 		}
-		return nil, &lost{what: "the connection is lost", why: s.client.plain(err), cause: ctx.Err()}
+		return nil, &transportError{op: "the connection is lost", reason: s.client.errorText(err), cause: ctx.Err()}
 	}
 	var f frame
 	if err := json.Unmarshal(raw, &f); err != nil {
-		return nil, &lost{what: "receive", why: "a frame is not understood: " + s.client.plain(err)}
+		return nil, &transportError{op: "receive", reason: "a frame is not understood: " + s.client.errorText(err)}
 	}
 	return &f, nil
 }
@@ -115,12 +115,12 @@ func (s *socket) read(ctx context.Context) (*frame, error) {
 func (s *socket) write(ctx context.Context, op int, data any) error {
 	raw, err := json.Marshal(map[string]any{"op": op, "d": data})
 	if err != nil {
-		return &lost{what: "write to the gateway", why: err.Error()}
+		return &transportError{op: "write to the gateway", reason: err.Error()}
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if err := s.conn.Write(ctx, websocket.MessageText, raw); err != nil {
-		return &lost{what: "write to the gateway", why: s.client.plain(err), cause: ctx.Err()}
+		return &transportError{op: "write to the gateway", reason: s.client.errorText(err), cause: ctx.Err()}
 	}
 	return nil
 }
@@ -131,52 +131,52 @@ func (s *socket) close() {
 	_ = s.conn.CloseNow() // there is nothing to be done about it
 }
 
-// open resumes the session that there is, or begins one. A session is kept while the
+// connect resumes the session that there is, or begins one. A session is kept while the
 // platform cannot be reached at all.
-func (c *connection) open(ctx context.Context) error {
-	if s, ok := c.memory.resumable(c.client.token); ok {
-		err := c.enter(ctx, s.url, opResume, map[string]any{"token": c.client.token, "session_id": s.id, "seq": s.seq})
+func (c *connection) connect(ctx context.Context) error {
+	if s, ok := c.shared.resumable(c.client.token); ok {
+		err := c.handshake(ctx, s.url, opResume, map[string]any{"token": c.client.token, "session_id": s.id, "seq": s.seq})
 		if err == nil {
 			c.session, c.bot = s, s.bot
-			c.received.Store(s.seq)
+			c.lastSeq.Store(s.seq)
 			return nil
 		}
-		if errors.Is(err, errInvalid) || stale(err) {
-			c.memory.invalidate(time.Now())
-		} else if !c.memory.hopeless() {
+		if errors.Is(err, errInvalid) || isStaleSession(err) {
+			c.shared.invalidate(time.Now())
+		} else if !c.shared.giveUpResume() {
 			return err
 		}
-		c.link.Log().Info("the session cannot be resumed", "error", err)
+		c.host.Log().Info("the session cannot be resumed", "error", err)
 	}
-	at, err := c.client.gateway(ctx)
+	at, err := c.client.gatewayURL(ctx)
 	if err != nil {
 		return err
 	}
-	c.memory.forget()
-	if err := c.memory.awaitIdentify(ctx); err != nil {
-		return &lost{what: "begin a session", why: "it was broken off", cause: err}
+	c.shared.dropSession()
+	if err := c.shared.awaitIdentify(ctx); err != nil {
+		return &transportError{op: "begin a session", reason: "it was broken off", cause: err}
 	}
-	err = c.enter(ctx, at, opIdentify, map[string]any{
+	err = c.handshake(ctx, at, opIdentify, map[string]any{
 		"token": c.client.token, "intents": intents,
 		"properties": map[string]string{"os": runtime.GOOS, "browser": "mailroom", "device": "mailroom"},
 	})
 	if errors.Is(err, errInvalid) {
-		return &startLimit{after: again}
+		return &startLimitError{after: identifyRetry}
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.begun(c.first); err != nil {
+	if err := c.onReady(c.firstEvent); err != nil {
 		c.socket.close()
 		return err
 	}
 	return nil
 }
 
-// stale reports whether a connection was closed because its session is of no use any
+// isStaleSession reports whether a connection was closed because its session is of no use any
 // more.
-func stale(err error) bool {
-	e, ok := errors.AsType[*closed](err)
+func isStaleSession(err error) bool {
+	e, ok := errors.AsType[*gatewayCloseError](err)
 	return ok && (e.code == 4007 || e.code == 4009)
 }
 
@@ -188,8 +188,8 @@ func identifyPause(random float64) time.Duration {
 	return time.Second + time.Duration(random*float64(4*time.Second))
 }
 
-// gateway asks where the gateway is, and whether a session may be begun.
-func (c *client) gateway(ctx context.Context) (string, error) {
+// gatewayURL asks where the gateway is, and whether a session may be begun.
+func (c *client) gatewayURL(ctx context.Context) (string, error) {
 	var got struct {
 		URL   string `json:"url"`
 		Limit *struct {
@@ -198,18 +198,18 @@ func (c *client) gateway(ctx context.Context) (string, error) {
 			Reset     float64 `json:"reset_after"` // milliseconds
 		} `json:"session_start_limit"`
 	}
-	if err := c.call(ctx, call{what: "ask for the gateway", path: "/gateway/bot", out: &got}); err != nil {
+	if err := c.call(ctx, request{op: "ask for the gateway", path: "/gateway/bot", result: &got}); err != nil {
 		return "", err
 	}
-	if l := got.Limit; l != nil && l.Remaining <= min(spare, l.Total/10) {
-		return "", &startLimit{left: l.Remaining, after: max(seconds(l.Reset/1000), again)}
+	if l := got.Limit; l != nil && l.Remaining <= min(reservedStarts, l.Total/10) {
+		return "", &startLimitError{left: l.Remaining, after: max(seconds(l.Reset/1000), identifyRetry)}
 	}
 	return got.URL, nil
 }
 
-// enter opens a socket and says who comes, until the platform sends an event, which is
+// handshake opens a socket and says who comes, until the platform sends an event, which is
 // kept: it is the first, or one that was missed.
-func (c *connection) enter(ctx context.Context, at string, op int, who any) (err error) {
+func (c *connection) handshake(ctx context.Context, at string, op int, who any) (err error) {
 	s, err := c.client.dial(ctx, at)
 	if err != nil {
 		return err
@@ -230,9 +230,9 @@ func (c *connection) enter(ctx context.Context, at string, op int, who any) (err
 				Interval float64 `json:"heartbeat_interval"` // milliseconds
 			}
 			if err := json.Unmarshal(f.Data, &hello); err != nil || hello.Interval <= 0 {
-				return &lost{what: "connect to the gateway", why: "its greeting is not understood"}
+				return &transportError{op: "connect to the gateway", reason: "its greeting is not understood"}
 			}
-			c.interval = min(seconds(hello.Interval/1000), c.options.Beat)
+			c.heartbeatInterval = min(seconds(hello.Interval/1000), c.options.Heartbeat)
 			if err := s.write(ctx, op, who); err != nil {
 				return err
 			}
@@ -247,16 +247,16 @@ func (c *connection) enter(ctx context.Context, at string, op int, who any) (err
 			return errInvalid
 		case opEvent:
 			if !said {
-				return &lost{what: "connect to the gateway", why: "it does not greet"}
+				return &transportError{op: "connect to the gateway", reason: "it does not greet"}
 			}
-			c.socket, c.first = s, f
+			c.socket, c.firstEvent = s, f
 			return nil
 		}
 	}
 }
 
-// begun reads what the platform says of a session that it has begun.
-func (c *connection) begun(f *frame) error {
+// onReady reads what the platform says of a session that it has begun.
+func (c *connection) onReady(f *frame) error {
 	var ready struct {
 		User    Bot    `json:"user"`
 		ID      string `json:"session_id"`
@@ -266,12 +266,12 @@ func (c *connection) begun(f *frame) error {
 		} `json:"guilds"`
 	}
 	if err := json.Unmarshal(f.Data, &ready); f.Type != "READY" || err != nil || ready.User.ID == "" || ready.ID == "" {
-		return &lost{what: "begin a session", why: "the platform does not say whose it is"}
+		return &transportError{op: "begin a session", reason: "the platform does not say whose it is"}
 	}
 	c.bot = ready.User
-	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaited: map[string]bool{}, behind: map[string]gap{}}
+	c.session = session{id: ready.ID, url: ready.Resume, token: c.client.token, bot: ready.User, awaitedServers: map[string]bool{}, gaps: map[string]gap{}}
 	for _, s := range ready.Servers {
-		c.session.awaited[s.ID] = true
+		c.session.awaitedServers[s.ID] = true
 	}
 	return nil
 }

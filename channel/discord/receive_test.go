@@ -37,16 +37,16 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	thread, quiet := dev.Thread("plans", false), dev.Thread("secrets", true)
 	private := ann.Private()
-	w := newAlone(t, dc).run()
-	p := w.connected()
+	w := newFixture(t, dc).start()
+	p := w.waitConnected()
 	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := chat.User{ID: ann.ID, Name: "Ann"}
 	var want []chat.Event
-	says := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.Said) {
-		e.Kind, e.Key, e.Room, e.User = chat.EventMessage, ann.Says(c, text, how...), room(c), user
+	says := func(c *discordtest.Channel, text string, e chat.Event, how ...discordtest.MessageOptions) {
+		e.Kind, e.Key, e.Room, e.User = chat.EventMessage, ann.Sends(c, text, how...), room(c), user
 		e.Addressed = e.Addressed || !e.Room.Group
 		want = append(want, e)
 	}
@@ -63,26 +63,26 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	says(dev, " "+role+": "+bot+", !stop", meant("!stop"))
 	says(dev, "ask "+bot+" or <@17> "+role, meant("ask @mailroom or <@17> @mailroom"))
 	says(dev, "mail@mailroom or @everyone is no name", text("mail@mailroom or @everyone is no name"))
-	says(dev, "yes", meant("yes"), discordtest.Said{Answers: sent})
-	says(dev, "no", text("no"), discordtest.Said{Answers: want[3].Key})
+	says(dev, "yes", meant("yes"), discordtest.MessageOptions{ReplyTo: sent})
+	says(dev, "no", text("no"), discordtest.MessageOptions{ReplyTo: want[3].Key})
 	says(thread, "in a thread", text("in a thread"))
 	says(quiet, "in one that is not known", text("in one that is not known"))
-	says(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
-	says(dev, "", text("what was said elsewhere"), discordtest.Said{Forward: "what was said elsewhere"})
-	for _, how := range []discordtest.Said{{Bot: true}, {Webhook: true}, {Type: 7}} {
-		ann.Says(dev, bot+" nobody says this", how)
+	says(dev, "see", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain; charset=utf-8", Size: 7}}}, discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
+	says(dev, "", text("what was said elsewhere"), discordtest.MessageOptions{Forwarded: "what was said elsewhere"})
+	for _, how := range []discordtest.MessageOptions{{Bot: true}, {Webhook: true}, {Type: 7}} {
+		ann.Sends(dev, bot+" nobody says this", how)
 	}
 	ann.Deletes(dev, want[3].Key)
 	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[3].Key, Room: room(dev)})
 	ann.Deletes(thread, want[10].Key, "17")
 	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.EventDeleted, Of: "17", Room: room(thread)})
-	ann.Taps(dev, sent, "Yes")
+	ann.Presses(dev, sent, "Yes")
 	want = append(want, chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
-	ann.Says(dev, "the end")
+	ann.Sends(dev, "the end")
 	want = append(want, text("the end"))
 	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.EventMessage, room(dev), user
-	until(t, "all that was said", func() bool { return len(w.taken()) == len(want) })
-	got := w.taken()
+	waitFor(t, "all that was said", func() bool { return len(w.recorded()) == len(want) })
+	got := w.recorded()
 	for i, e := range got { // its thread is looked up beside the others
 		if e.Text == "in one that is not known" {
 			got = slices.Insert(slices.Delete(got, i, i+1), 11, e)
@@ -106,7 +106,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	if n := len(dc.Calls(discordtest.Lookup)); n != 1 {
 		t.Errorf("threads were asked for %d times, and one was not known", n)
 	}
-	if traits := w.traits; traits.Bot != discordtest.BotID || traits.Name != discordtest.Username {
+	if traits := w.capabilities; traits.Bot != discordtest.BotID || traits.Name != discordtest.Username {
 		t.Errorf("the bot is %+v", traits)
 	}
 }
@@ -116,13 +116,13 @@ func TestAThreadThatIsNotThereIsLeftOut(t *testing.T) {
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	quiet := dev.Thread("secrets", true)
-	w := newAlone(t, dc)
-	w.run().connected()
-	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Words: "Unknown Channel"}, discordtest.Fault{Status: 500, Words: "Internal Server Error"})
-	ann.Says(quiet, "nowhere")
-	until(t, "what is left out", func() bool { return strings.Contains(w.logs.all(), "their thread is not there") })
-	ann.Says(quiet, "later")
-	w.reads("later")
+	w := newFixture(t, dc)
+	w.start().waitConnected()
+	dc.Fail(discordtest.Lookup, discordtest.Fault{Status: 404, Code: 10003, Message: "Unknown Channel"}, discordtest.Fault{Status: 500, Message: "Internal Server Error"})
+	ann.Sends(quiet, "nowhere")
+	waitFor(t, "what is left out", func() bool { return strings.Contains(w.logs.String(), "their thread is not there") })
+	ann.Sends(quiet, "later")
+	w.waitTexts("later")
 	if began, resumed := dc.Sessions(); began != 1 || resumed != 0 || len(dc.Calls(discordtest.Lookup)) != 3 {
 		t.Errorf("%d sessions were begun, and %d resumed; an error of the platform's own has the thread alone asked for again", began, resumed)
 	}
@@ -132,11 +132,11 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc).run()
-	w.connected()
-	ann.Says(ann.Private(), "", discordtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
-	until(t, "the file", func() bool { return len(w.taken()) == 1 })
-	f := w.taken()[0].Files[0]
+	w := newFixture(t, dc).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "", discordtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
+	waitFor(t, "the file", func() bool { return len(w.recorded()) == 1 })
+	f := w.recorded()[0].Files[0]
 	if n := len(dc.Calls(discordtest.File)); n != 0 || f.URI == "" || strings.Contains(f.URI, secret) {
 		t.Errorf("%d files were fetched that nobody has opened; %q", n, f.URI)
 	}
@@ -155,22 +155,22 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 		"elsewhere": "https://example.org/attachments/1/2/notes.txt", "not encrypted": "http://cdn.discordapp.com/attachments/1/2/n",
 		"with a name": "https://cdn.discordapp.com@example.org/n", "of a file": "file:///etc/passwd", "none": "\x00",
 	} {
-		dc.Send("MESSAGE_CREATE", map[string]any{
+		dc.PushEvent("MESSAGE_CREATE", map[string]any{
 			"id": "77", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": name,
 			"attachments": []any{map[string]any{"filename": "n", "url": url}},
 		})
 	}
-	dc.Send("MESSAGE_CREATE", map[string]any{
+	dc.PushEvent("MESSAGE_CREATE", map[string]any{
 		"id": "78", "channel_id": "5", "author": map[string]any{"id": ann.ID}, "content": "where it was",
 		"attachments": []any{map[string]any{"filename": "n", "url": "http://" + strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10") + "/attachments/9?ex=1"}},
 	})
-	until(t, "all files", func() bool { return len(w.taken()) == 7 })
-	for _, e := range w.taken()[1:6] {
+	waitFor(t, "all files", func() bool { return len(w.recorded()) == 7 })
+	for _, e := range w.recorded()[1:6] {
 		if e.Files[0].Open != nil {
 			t.Errorf("a file %s, %q, would be fetched", e.Text, e.Files[0].URI)
 		}
 	}
-	if _, err := w.taken()[6].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
+	if _, err := w.recorded()[6].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a file that has expired: %v", err)
 	}
 }
@@ -179,33 +179,33 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc).run()
-	p := w.connected()
+	w := newFixture(t, dc).start()
+	p := w.waitConnected()
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tap := ann.Taps(ann.Private(), id, "Yes")
-	late := ann.Taps(ann.Private(), id, "Yes")
+	tap := ann.Presses(ann.Private(), id, "Yes")
+	late := ann.Presses(ann.Private(), id, "Yes")
 	late.Expire(dc)
-	until(t, "the taps", func() bool { return len(w.taken()) == 2 })
-	for _, e := range append(w.taken(), w.taken()...) {
+	waitFor(t, "the taps", func() bool { return len(w.recorded()) == 2 })
+	for _, e := range append(w.recorded(), w.recorded()...) {
 		if err := p.AckButton(t.Context(), e, strings.Repeat("é", 2100)); err != nil {
 			t.Errorf("who tapped is told: %v", err)
 		}
 	}
-	if words, times := tap.Answer(dc); times != 1 || len([]rune(words)) != discord.Most {
+	if words, times := tap.Answer(dc); times != 1 || len([]rune(words)) != discord.MaxMessage {
 		t.Errorf("who tapped is told %d characters, %d times", len([]rune(words)), times)
 	}
 	calls := dc.Calls(discordtest.Callback)
 	if len(calls) != 2 || calls[0].Auth != "" {
 		t.Errorf("%d answers to 2 taps", len(calls))
 	}
-	if data := calls[0].In["data"].(map[string]any); data["flags"] != 68.0 {
+	if data := calls[0].Params["data"].(map[string]any); data["flags"] != 68.0 {
 		t.Errorf("others see the answer: %v", data)
 	}
-	if w.taken()[0].Position == "" || strings.Contains(fmt.Sprint(w.taken()), "-secret") {
-		t.Errorf("the token of the answer is kept: %v", w.taken())
+	if w.recorded()[0].Position == "" || strings.Contains(fmt.Sprint(w.recorded()), "-secret") {
+		t.Errorf("the token of the answer is kept: %v", w.recorded())
 	}
 }
 
@@ -215,25 +215,25 @@ func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newAlone(t, dc)
+	w := newFixture(t, dc)
 	w.hold = make(chan struct{})
 	release := sync.OnceFunc(func() { close(w.hold) })
-	p := w.run().connected()
+	p := w.start().waitConnected()
 	t.Cleanup(release)
 	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ann.Says(dev, "see this")
-	tap, other := ann.Taps(dev, id, "Yes"), ann.Taps(dev, id, "Yes")
-	dc.Until(t, "that Ann waits", func() bool { return tap.Waits(dc) && other.Waits(dc) })
-	if _, times := tap.Answer(dc); times != 0 || len(w.taken()) != 0 {
+	ann.Sends(dev, "see this")
+	tap, other := ann.Presses(dev, id, "Yes"), ann.Presses(dev, id, "Yes")
+	dc.WaitFor(t, "that Ann waits", func() bool { return tap.Deferred(dc) && other.Deferred(dc) })
+	if _, times := tap.Answer(dc); times != 0 || len(w.recorded()) != 0 {
 		t.Errorf("Ann was told something %d times before anything was taken", times)
 	}
 	release()
-	until(t, "the tap", func() bool { return len(w.taken()) == 3 })
+	waitFor(t, "the tap", func() bool { return len(w.recorded()) == 3 })
 	for range 2 {
-		if err := p.AckButton(t.Context(), w.taken()[1], "Approved."); err != nil {
+		if err := p.AckButton(t.Context(), w.recorded()[1], "Approved."); err != nil {
 			t.Errorf("who tapped is told: %v", err)
 		}
 	}
@@ -249,18 +249,18 @@ func TestWhatWasNotTakenComesAgain(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc)
-	w.run().connected()
-	ann.Says(ann.Private(), "zero")
-	w.reads("zero")
-	w.refuses(errors.New("the disk is full"))
-	ann.Says(ann.Private(), "one")
-	ann.Says(ann.Private(), "two")
-	w.untilState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
-	w.refuses(nil)
-	w.reads("zero, one, two")
-	if began, resumed := dc.Sessions(); began != 1 || resumed < 2 || len(w.taken()) != 3 {
-		t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.taken()))
+	w := newFixture(t, dc)
+	w.start().waitConnected()
+	ann.Sends(ann.Private(), "zero")
+	w.waitTexts("zero")
+	w.failWith(errors.New("the disk is full"))
+	ann.Sends(ann.Private(), "one")
+	ann.Sends(ann.Private(), "two")
+	w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
+	w.failWith(nil)
+	w.waitTexts("zero, one, two")
+	if began, resumed := dc.Sessions(); began != 1 || resumed < 2 || len(w.recorded()) != 3 {
+		t.Errorf("%d sessions were begun, %d resumed, and %d events taken", began, resumed, len(w.recorded()))
 	}
 }
 
@@ -268,12 +268,12 @@ func TestAnEventThatComesTwiceHasItsKey(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
-	w := newAlone(t, dc).run()
-	w.connected()
-	ann.Says(dev, "once")
-	dc.Again()
-	until(t, "it again", func() bool { return len(w.taken()) == 2 })
-	if e := w.taken(); e[0].Key != e[1].Key {
+	w := newFixture(t, dc).start()
+	w.waitConnected()
+	ann.Sends(dev, "once")
+	dc.Redeliver()
+	waitFor(t, "it again", func() bool { return len(w.recorded()) == 2 })
+	if e := w.recorded(); e[0].Key != e[1].Key {
 		t.Errorf("keys %q %q", e[0].Key, e[1].Key)
 	}
 }
@@ -282,22 +282,22 @@ func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc).run()
-	w.connected()
+	w := newFixture(t, dc).start()
+	w.waitConnected()
 	for _, body := range []map[string]any{
 		{"id": 17, "channel_id": "x"}, {}, {"id": "1", "channel_id": "2"}, {"id": "1", "author": map[string]any{"id": "3"}},
 		{"id": "1", "channel_id": "2", "author": "nobody"}, {"id": "1", "channel_id": "2", "author": map[string]any{"id": "3"}},
 	} {
 		for _, kind := range []string{"MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE", "INTERACTION_CREATE", "GUILD_CREATE", "GUILD_DELETE", "THREAD_CREATE", "GUILD_ROLE_CREATE"} {
 			if kind != "MESSAGE_DELETE" || body["channel_id"] == nil {
-				dc.Send(kind, body)
+				dc.PushEvent(kind, body)
 			}
 		}
 	}
-	dc.Send("SOMETHING_NEW", map[string]any{"a": 1})
-	ann.Says(ann.Private(), "good")
-	w.reads("good")
-	if all := w.logs.all(); !strings.Contains(all, "type=MESSAGE_CREATE") || w.runner.State().Adapter != 1 {
+	dc.PushEvent("SOMETHING_NEW", map[string]any{"a": 1})
+	ann.Sends(ann.Private(), "good")
+	w.waitTexts("good")
+	if all := w.logs.String(); !strings.Contains(all, "type=MESSAGE_CREATE") || w.runner.State().Adapter != 1 {
 		t.Errorf("the log says\n%s", all)
 	}
 }

@@ -17,16 +17,16 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, bob := dc.Person("Ann"), dc.Person("Bob")
-	w := newAlone(t, dc).run()
-	p := w.connected()
+	w := newFixture(t, dc).start()
+	p := w.waitConnected()
 	seen := 0
 	for _, c := range []struct {
 		want   mailroom.Class
 		status int
 		codes  []int
 	}{
-		{gone, 404, []int{10003, 10004, 10013}},
-		{gone, 403, []int{50001, 50007, 50278}},
+		{classGone, 404, []int{10003, 10004, 10013}},
+		{classGone, 403, []int{50001, 50007, 50278}},
 		{mailroom.ClassPermanent, 403, []int{20009, 20012, 40007, 50009, 50013, 50095, 150006, 160002, 160005, 200000, 240000, 987654}},
 		{mailroom.ClassPermanent, 400, []int{0, 20022, 30046, 40058, 50003, 50005, 50006, 50008, 50021, 50024, 50033, 50035, 50041, 50068, 50083, 50109, 987654}},
 		{mailroom.ClassPermanent, 404, []int{10008, 10062, 987654}},
@@ -35,14 +35,14 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 		{mailroom.ClassUnavailable, 403, []int{20016, 40002, 40003, 40004, 40006, 40333}},
 		{mailroom.ClassUnavailable, 400, []int{20028, 20029, 40062, 110001, 130000}},
 		{mailroom.ClassUnavailable, 401, []int{0, 40001, 50014}},
-		{unknown, 500, []int{0, 50035}},
-		{unknown, 503, []int{130000}},
+		{classUnknown, 500, []int{0, 50035}},
+		{classUnknown, 503, []int{130000}},
 	} {
 		for _, code := range c.codes {
 			seen++
-			dc.Fail(discordtest.Send, discordtest.Fault{Status: c.status, Code: code, Words: "because"})
-			if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != c.want {
-				t.Errorf("%d, %d is %s, want %s: %v", c.status, code, class(err), c.want, err)
+			dc.Fail(discordtest.Send, discordtest.Fault{Status: c.status, Code: code, Message: "because"})
+			if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != c.want {
+				t.Errorf("%d, %d is %s, want %s: %v", c.status, code, sendClass(err), c.want, err)
 			}
 		}
 	}
@@ -55,6 +55,6 @@ func TestNoErrorOfAConversationEndsTheBot(t *testing.T) {
 	if _, err := p.Send(t.Context(), room(bob.Private()), chat.Message{Text: "after"}, ""); err != nil {
 		t.Errorf("a message to another person: %v", err)
 	}
-	bob.Says(bob.Private(), "still there?")
-	w.reads("still there?")
+	bob.Sends(bob.Private(), "still there?")
+	w.waitTexts("still there?")
 }

@@ -13,8 +13,8 @@ import (
 
 // Flags of a message.
 const (
-	flagNoEmbeds = 1 << 2 // links are not shown as pictures
-	flagOnlyOne  = 1 << 6 // only who pressed the button sees it
+	flagNoEmbeds  = 1 << 2 // links are not shown as pictures
+	flagEphemeral = 1 << 6 // only who pressed the button sees it
 )
 
 // Kinds of what is shown under a message.
@@ -24,12 +24,12 @@ const (
 	styleGrey       = 2
 )
 
-// nobody is told of what names them: what an agent writes rings nowhere.
-func nobody() map[string]any { return map[string]any{"parse": []string{}, "replied_user": false} }
+// noMentions is told of what names them: what an agent writes rings nowhere.
+func noMentions() map[string]any { return map[string]any{"parse": []string{}, "replied_user": false} }
 
 // Send implements [chat.Platform].
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
-	in, err := say(m)
+	in, err := messageParams(m)
 	if err != nil {
 		return "", err
 	}
@@ -43,49 +43,49 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	var sent struct {
 		ID string `json:"id"`
 	}
-	err = c.client.call(ctx, call{what: "send a message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", in: in, out: &sent})
+	err = c.client.call(ctx, request{op: "send a message", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/messages", body: in, result: &sent})
 	if err != nil {
-		return "", failure(c.refusedToken(ctx, err))
+		return "", sendError(c.verifyToken(ctx, err))
 	}
 	return sent.ID, nil
 }
 
 // Edit implements [chat.Platform].
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
-	in, err := say(m)
+	in, err := messageParams(m)
 	if err != nil {
 		return err
 	}
 	if snowflake(id) == 0 {
 		return permanent(fmt.Errorf("%q is no message of Discord", id))
 	}
-	err = c.client.call(ctx, call{what: "edit a message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, in: in})
-	return failure(c.refusedToken(ctx, err))
+	err = c.client.call(ctx, request{op: "edit a message", method: http.MethodPatch, path: "/channels/" + channelOf(to) + "/messages/" + id, body: in})
+	return sendError(c.verifyToken(ctx, err))
 }
 
 // Typing implements [chat.Platform].
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
-	return failure(c.refusedToken(ctx, c.client.call(ctx, call{what: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
+	return sendError(c.verifyToken(ctx, c.client.call(ctx, request{op: "show that it is typing", method: http.MethodPost, path: "/channels/" + channelOf(to) + "/typing"})))
 }
 
-// say is what of a message is the same when it is sent and edited. Without buttons it
+// messageParams is what of a message is the same when it is sent and edited. Without buttons it
 // loses those that it had.
-func say(m chat.Message) (map[string]any, error) {
-	if len(m.Buttons) > mostButtons {
-		return nil, permanent(fmt.Errorf("the message has %d buttons: Discord takes %d in a row", len(m.Buttons), mostButtons))
+func messageParams(m chat.Message) (map[string]any, error) {
+	if len(m.Buttons) > maxButtons {
+		return nil, permanent(fmt.Errorf("the message has %d buttons: Discord takes %d in a row", len(m.Buttons), maxButtons))
 	}
 	rows := []any{}
 	var row []any
 	for _, b := range m.Buttons {
-		if n := utf8.RuneCountInString(b.Data); n == 0 || n > mostData || b.Words == "" {
-			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Words, n, mostData))
+		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Words == "" {
+			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Words, n, maxButtonData))
 		}
-		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": shortened(b.Words, mostLabel), "custom_id": b.Data})
+		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Words, maxLabel), "custom_id": b.Data})
 	}
 	if len(row) > 0 {
 		rows = append(rows, map[string]any{"type": componentRow, "components": row})
 	}
-	return map[string]any{"content": m.Text, "components": rows, "allowed_mentions": nobody()}, nil
+	return map[string]any{"content": m.Text, "components": rows, "allowed_mentions": noMentions()}, nil
 }
 
 // channelOf is the id under which the platform has a room: a thread is a channel too.
@@ -102,14 +102,14 @@ func nonceOf(key string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:18])
 }
 
-// shortened is a text of at most so many units.
-func shortened(text string, most int) string {
-	if units(text) <= most {
+// truncate is a text of at most so many units.
+func truncate(text string, most int) string {
+	if utf16Units(text) <= most {
 		return text
 	}
 	n := 0
 	for i, r := range text {
-		if n += units(string(r)); n >= most {
+		if n += utf16Units(string(r)); n >= most {
 			return text[:i] + "…"
 		}
 	}

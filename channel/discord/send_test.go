@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	gone       = "gone"
-	unknown    = "unknown"
-	everywhere = "everywhere"
+	classGone       = "gone"
+	classUnknown    = "unknown"
+	classEverywhere = "everywhere"
 )
 
-// class is what an error of a send means.
-func class(err error) mailroom.Class {
+// sendClass is what an error of a send means.
+func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
-		return unknown
+		return classUnknown
 	case errors.Is(err, chat.ErrEverywhere) && mailroom.AsFailure(err).Class == mailroom.ClassUnavailable:
-		return everywhere
+		return classEverywhere
 	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return gone
+		return classGone
 	}
 	return mailroom.AsFailure(err).Class
 }
@@ -41,8 +41,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	dc := discordtest.New(t)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	thread := dev.Thread("plans", false)
-	p := newAlone(t, dc).run().connected()
-	asked := ann.Says(thread, "well?")
+	p := newFixture(t, dc).start().waitConnected()
+	asked := ann.Sends(thread, "well?")
 	id, err := p.Send(t.Context(), room(thread), chat.Message{
 		Text: "**Run** `rm`, @everyone <@1>?", Buttons: []chat.Button{{Words: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: asked,
 	}, "key")
@@ -50,7 +50,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := thread.Replies()[0]
-	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.Answers != asked || m.Flags != 4 || len(m.Nonce) != 24 {
+	if m.ID != id || m.Text != "**Run** `rm`, @everyone <@1>?" || len(m.Buttons) != 2 || m.ReplyTo != asked || m.Flags != 4 || len(m.Nonce) != 24 {
 		t.Errorf("sent was %+v as %s", m, id)
 	}
 	if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "Approved, @here."}); err != nil {
@@ -68,11 +68,11 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		}
 	}
 	for name, id := range map[string]string{"nothing": "999", "what Ann has said": asked, "no id": "x/../1"} {
-		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
+		if err := p.Edit(t.Context(), room(thread), id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("an edit of %s: %v", name, err)
 		}
 	}
-	if rang := dc.Rang(); len(rang) != 0 {
+	if rang := dc.Pinged(); len(rang) != 0 {
 		t.Errorf("somebody was called by %q", rang)
 	}
 }
@@ -82,45 +82,45 @@ func TestAMessageIsThereOnceWhileItsNonceIsKnown(t *testing.T) {
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	private := ann.Private()
-	w := newAlone(t, dc).run()
-	p := w.connected()
+	w := newFixture(t, dc).start()
+	p := w.waitConnected()
 	first, err := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	again, err2 := p.Send(t.Context(), room(private), chat.Message{Text: "once"}, "a/1")
 	if err != nil || err2 != nil || first != again || len(private.Texts()) != 1 {
 		t.Errorf("sent as %s and %s, %v %v: %q", first, again, err, err2, private.Texts())
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true})
-	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); class(err) != unknown {
+	if _, err := p.Send(t.Context(), room(private), chat.Message{Text: "lost"}, "a/2"); sendClass(err) != classUnknown {
 		t.Fatalf("a lost answer is %v", err)
 	}
-	until(t, "what the gateway tells of it", func() bool {
+	waitFor(t, "what the gateway tells of it", func() bool {
 		id, found, err := p.Find(t.Context(), room(private), "a/2", chat.Message{Text: "lost"})
 		return err == nil && found && id == private.Replies()[1].ID
 	})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{Text: "lost"}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("what was not sent may be there for all that is known: %v", err)
 	}
-	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: 50001, Words: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Words: "slowly"})
+	dc.Fail(discordtest.History, discordtest.Fault{Status: 403, Code: 50001, Message: "Missing Access"}, discordtest.Fault{Status: 429, RetryAfter: 7, Message: "slowly"})
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a history that may not be read: %v", err)
 	}
-	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); class(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
+	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); sendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
 		t.Errorf("a history that is limited: %v", err)
 	}
-	if traits := w.traits; traits.Known != 2*time.Minute {
+	if traits := w.capabilities; traits.Known != 2*time.Minute {
 		t.Errorf("the key is known for %s", traits.Known)
 	}
 
 	dc2 := discordtest.New(t) // a process that has seen nothing of it, and histories with nonces
-	dc2.TellNonces()
+	dc2.ShowNonces()
 	dev := dc2.Channel("dev")
-	old := newAlone(t, dc2).run()
-	sent, err := old.connected().Send(t.Context(), room(dev), chat.Message{Text: "old"}, "b/1")
+	old := newFixture(t, dc2).start()
+	sent, err := old.waitConnected().Send(t.Context(), room(dev), chat.Message{Text: "old"}, "b/1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	old.stop()
-	id, found, err := newAlone(t, dc2).run().connected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
+	id, found, err := newFixture(t, dc2).start().waitConnected().Find(t.Context(), room(dev), "b/1", chat.Message{Text: "old"})
 	if id != sent || !found || err != nil {
 		t.Errorf("found is %q, %t, %v, want %s", id, found, err, sent)
 	}
@@ -130,18 +130,18 @@ func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	dev, ops := dc.Channel("dev"), dc.Channel("ops")
-	p := newAlone(t, dc).run().connected()
+	p := newFixture(t, dc).start().waitConnected()
 	send := func(c *discordtest.Channel) error {
 		_, err := p.Send(t.Context(), room(c), chat.Message{Text: "x"}, "")
 		return err
 	}
 	waits := func(name string, err error, want mailroom.Class, least, most time.Duration) {
 		t.Helper()
-		if after := mailroom.AsFailure(err).RetryAfter; class(err) != want || after < least || after > most {
-			t.Errorf("%s: %s, after %s: %v", name, class(err), after, err)
+		if after := mailroom.AsFailure(err).RetryAfter; sendClass(err) != want || after < least || after > most {
+			t.Errorf("%s: %s, after %s: %v", name, sendClass(err), after, err)
 		}
 	}
-	dc.Spend(discordtest.Send, 30*time.Second)
+	dc.ExhaustLimit(discordtest.Send, 30*time.Second)
 	if err := send(dev); err != nil {
 		t.Fatal(err)
 	}
@@ -160,9 +160,9 @@ func TestALimitIsObeyedBeforeItIsHit(t *testing.T) {
 	}
 	dc.LimitAll(50 * time.Second)
 	third := dc.Channel("third")
-	waits("all of it", send(third), everywhere, 49*time.Second, 51*time.Second)
+	waits("all of it", send(third), classEverywhere, 49*time.Second, 51*time.Second)
 	before := len(dc.Calls(""))
-	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), everywhere, 48*time.Second, 51*time.Second)
+	waits("elsewhere", p.Edit(t.Context(), room(dev), "17", chat.Message{Text: "x"}), classEverywhere, 48*time.Second, 51*time.Second)
 	if n := len(dc.Calls("")) - before; n != 0 {
 		t.Errorf("%d calls were made although none may be", n)
 	}
@@ -172,34 +172,34 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	p := newAlone(t, dc).run().connected()
+	p := newFixture(t, dc).start().waitConnected()
 	to := room(ann.Private())
 	says := func(status, code int) discordtest.Fault {
-		return discordtest.Fault{Status: status, Code: code, Words: "because"}
+		return discordtest.Fault{Status: status, Code: code, Message: "because"}
 	}
 	for _, c := range []struct {
 		fault discordtest.Fault
 		want  mailroom.Class
 	}{
-		{says(403, 50007), gone},
-		{says(403, 50278), gone},
-		{says(403, 50001), gone},
-		{says(404, 10003), gone},
+		{says(403, 50007), classGone},
+		{says(403, 50278), classGone},
+		{says(403, 50001), classGone},
+		{says(404, 10003), classGone},
 		{says(403, 50013), mailroom.ClassPermanent}, // somebody can allow it
 		{says(403, 160005), mailroom.ClassPermanent},
 		{says(400, 50035), mailroom.ClassPermanent},
 		{says(400, 50006), mailroom.ClassPermanent},
 		{says(413, 40005), mailroom.ClassPermanent},
-		{discordtest.Fault{Status: 429, Words: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
-		{discordtest.Fault{Status: 429, Words: "slowly", RetryAfter: 0.01, Global: true}, everywhere},
-		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, everywhere}, // who stands before the platform
-		{says(500, 0), unknown},
-		{says(503, 130000), unknown},
-		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01}, mailroom.ClassUnavailable},
+		{discordtest.Fault{Status: 429, Message: "slowly", RetryAfter: 0.01, Global: true}, classEverywhere},
+		{discordtest.Fault{Status: 429, Raw: "<html>error 1015</html>", RetryAfter: 1}, classEverywhere}, // who stands before the platform
+		{says(500, 0), classUnknown},
+		{says(503, 130000), classUnknown},
+		{discordtest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
 		{discordtest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
-		{discordtest.Fault{Raw: "what?"}, unknown},
-		{discordtest.Fault{Half: true}, unknown},
-		{discordtest.Fault{Lose: true}, unknown},
+		{discordtest.Fault{Raw: "what?"}, classUnknown},
+		{discordtest.Fault{Half: true}, classUnknown},
+		{discordtest.Fault{Lose: true}, classUnknown},
 	} {
 		for wait := true; wait; { // until the limit of the last one is over
 			_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
@@ -207,29 +207,29 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		}
 		dc.Fail(discordtest.Send, c.fault)
 		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-		if got := class(err); got != c.want || strings.Contains(err.Error(), secret) {
+		if got := sendClass(err); got != c.want || strings.Contains(err.Error(), secret) {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	dc.Fail(discordtest.Send, discordtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); class(err) != unknown {
-		t.Errorf("no answer in time is %s: %v", class(err), err)
+	if _, err := p.Send(short, to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
+		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
-		t.Errorf("a channel that is not there is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
+		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
 	}
 	many := slices.Repeat([]chat.Button{{Words: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
 		"carries too much": {{Words: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Words: "y"}}, "is one too many": many,
 	} {
-		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); class(err) != mailroom.ClassPermanent {
-			t.Errorf("a button that %s is %s: %v", name, class(err), err)
+		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); sendClass(err) != mailroom.ClassPermanent {
+			t.Errorf("a button that %s is %s: %v", name, sendClass(err), err)
 		}
 	}
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
-		t.Errorf("a text that is too long is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: strings.Repeat("é", 2001)}, ""); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "INVALID") {
+		t.Errorf("a text that is too long is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -237,15 +237,15 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	p := newAlone(t, dc).run().connected()
+	p := newFixture(t, dc).start().waitConnected()
 	to := room(ann.Private())
 	dc.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
-	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "")
 	}
-	if class(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	if sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
 	}
 	// A listener that takes connections and closes them may have got what was sent.
 	ln, err := net.Listen("tcp", strings.TrimSuffix(strings.TrimPrefix(dc.URL, "http://"), "/api/v10"))
@@ -265,8 +265,8 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 			_ = c.Close()      // without an answer
 		}
 	}()
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); class(err) != unknown {
-		t.Errorf("a connection that is closed is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
+		t.Errorf("a connection that is closed is %s: %v", sendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed
@@ -277,13 +277,13 @@ func TestATokenThatACallIsRefusedWithEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	w := newAlone(t, dc).run()
-	p := w.connected()
-	dc.Rename("another." + discordtest.Token)
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != mailroom.ClassUnavailable {
-		t.Errorf("it is %s: %v", class(err), err) // the message waits for a token
+	w := newFixture(t, dc).start()
+	p := w.waitConnected()
+	dc.ReplaceToken("another." + discordtest.Token)
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("it is %s: %v", sendClass(err), err) // the message waits for a token
 	}
-	w.untilState("failed", func(s channel.State) bool {
+	w.waitState("failed", func(s channel.State) bool {
 		return s.Condition == channel.ConditionFailed && strings.Contains(s.Reason, "401")
 	})
 }

@@ -23,7 +23,7 @@ func logAcks(t *testing.T, sl *slacktest.Platform) {
 		if event, ok := a.Payload["event"].(map[string]any); ok {
 			what = fmt.Sprintf("%v: %.40q", event["type"], fmt.Sprint(event["text"]))
 		}
-		fmt.Fprintf(tab, "%s\t%.3f s\t%d times\n", what, a.After.Seconds(), a.Tries)
+		fmt.Fprintf(tab, "%s\t%.3f s\t%d times\n", what, a.After.Seconds(), a.Attempts)
 	}
 	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestEnvelopesAreAcknowledgedBesideASlowFile(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	rest := talks(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error {
+	rest := startServer(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -52,17 +52,17 @@ func TestEnvelopesAreAcknowledgedBesideASlowFile(t *testing.T) {
 	})
 	slow := make(chan struct{})
 	sl.Fail(slacktest.Download, slacktest.Fault{Hold: slow})
-	ann.Says(ann.Private(), "see", slacktest.Said{File: "notes.txt", Content: []byte("what is in it")})
+	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{File: "notes.txt", Content: []byte("what is in it")})
 	for i := range 5 {
-		ann.Says(dev, fmt.Sprint(mention, " and ", i))
+		ann.Sends(dev, fmt.Sprint(mention, " and ", i))
 	}
-	sl.Until(t, "everything acknowledged while the file comes", func() bool { return sl.Pending() == 0 })
-	sl.Until(t, "all others answered while the file comes", func() bool { return len(dev.Texts()) == 5 })
+	sl.WaitFor(t, "everything acknowledged while the file comes", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "all others answered while the file comes", func() bool { return len(dev.Texts()) == 5 })
 	if got := ann.Private().Texts(); len(got) > 0 {
 		t.Errorf("what has the file was answered without it: %q", got)
 	}
 	close(slow)
-	sl.Until(t, "the answer to what has the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
+	sl.WaitFor(t, "the answer to what has the file", func() bool { return strings.Contains(strings.Join(ann.Private().Texts(), ""), "what is in it") })
 	rest()
 	logAcks(t, sl)
 }
@@ -74,30 +74,30 @@ func TestEnvelopesAreAcknowledgedBesideASlowHistory(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
-	first := ann.Says(ann.Private(), "before")
-	ann.Says(ann.Private(), "missed one")
-	ann.Says(ann.Private(), "missed two")
-	sl.Forget()
+	first := ann.Sends(ann.Private(), "before")
+	ann.Sends(ann.Private(), "missed one")
+	ann.Sends(ann.Private(), "missed two")
+	sl.DropPending()
 	slow := make(chan struct{})
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow})
-	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).run()
-	w.connected()
-	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
+	w.waitConnected()
+	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
 	for i := range 5 {
-		ann.Says(ann.Private(), fmt.Sprint("live ", i))
-		bob.Says(bob.Private(), fmt.Sprint("bob ", i))
+		ann.Sends(ann.Private(), fmt.Sprint("live ", i))
+		bob.Sends(bob.Private(), fmt.Sprint("bob ", i))
 	}
-	sl.Until(t, "everything acknowledged while the history comes", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "everything acknowledged while the history comes", func() bool { return sl.Pending() == 0 })
 	if got := w.texts(); got != "bob 0, bob 1, bob 2, bob 3, bob 4" {
 		t.Errorf("while the history comes, taken was %q", got)
 	}
-	for _, e := range w.taken() { // a crash now: the history is read again, with what was acknowledged
+	for _, e := range w.recorded() { // a crash now: the history is read again, with what was acknowledged
 		if !strings.Contains(e.Position, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
 			t.Errorf("the position has passed over what was not taken: %s", e.Position)
 		}
 	}
 	close(slow)
-	w.wait(12)
+	w.waitEvents(12)
 	if got := w.texts(); !strings.HasSuffix(got, "bob 4, missed one, missed two, live 0, live 1, live 2, live 3, live 4") {
 		t.Errorf("taken was %q", got)
 	}
@@ -110,23 +110,23 @@ func TestWhatWasAcknowledgedBeforeItsHistoryWasReadOutlivesACrash(t *testing.T) 
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	first := ann.Says(ann.Private(), "before")
-	ann.Says(ann.Private(), "missed")
-	sl.Forget()
+	first := ann.Sends(ann.Private(), "before")
+	ann.Sends(ann.Private(), "missed")
+	sl.DropPending()
 	sl.Fail("conversations.history", slacktest.Fault{Hold: make(chan struct{})})
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
-	one := newAlone(t, sl).starts(at).run()
-	one.connected()
-	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
-	ann.Says(ann.Private(), "live")
-	sl.Until(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
-	if got := one.taken(); len(got) > 0 {
+	one := newFixture(t, sl).startAt(at).start()
+	one.waitConnected()
+	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	ann.Sends(ann.Private(), "live")
+	sl.WaitFor(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	if got := one.recorded(); len(got) > 0 {
 		t.Errorf("taken was %+v", got)
 	}
 	one.crash()
-	two := newAlone(t, sl).starts(at).run()
-	two.connected()
-	two.wait(2)
+	two := newFixture(t, sl).startAt(at).start()
+	two.waitConnected()
+	two.waitEvents(2)
 	if got := two.texts(); got != "missed, live" {
 		t.Errorf("after the crash taken was %q", got)
 	}
@@ -138,27 +138,27 @@ func TestAHistoryThatFailsMovesNoPosition(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	first := ann.Says(ann.Private(), "before")
-	ann.Says(ann.Private(), "missed")
-	sl.Forget()
+	first := ann.Sends(ann.Private(), "before")
+	ann.Sends(ann.Private(), "missed")
+	sl.DropPending()
 	slow := make(chan struct{})
 	sl.Fail("conversations.history", slacktest.Fault{Hold: slow, Error: "internal_error"})
 	at := fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)
-	one := newAlone(t, sl).starts(at).run()
-	one.connected()
-	sl.Until(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
-	ann.Says(ann.Private(), "live")
-	sl.Until(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
+	one := newFixture(t, sl).startAt(at).start()
+	one.waitConnected()
+	sl.WaitFor(t, "the history asked for", func() bool { return len(sl.Calls("conversations.history")) == 1 })
+	ann.Sends(ann.Private(), "live")
+	sl.WaitFor(t, "it acknowledged", func() bool { return len(sl.Acks()) == 1 && sl.Pending() == 0 })
 	close(slow)
-	one.wait(1)
-	saved := one.taken()[0].Position
+	one.waitEvents(1)
+	saved := one.recorded()[0].Position
 	if !strings.Contains(saved, fmt.Sprintf("%q:%q", ann.Private().ID, first)) {
 		t.Errorf("the position has passed over what was not read: %s", saved)
 	}
 	one.crash()
-	two := newAlone(t, sl).starts(saved).run()
-	two.connected()
-	two.wait(2)
+	two := newFixture(t, sl).startAt(saved).start()
+	two.waitConnected()
+	two.waitEvents(2)
 	if got := two.texts(); got != "missed, live" {
 		t.Errorf("after the crash taken was %q", got)
 	}
@@ -170,18 +170,18 @@ func TestAThreadIsKnownOnceItsBeginningIsTaken(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	first := ann.Says(dev, "before")
-	root := ann.Says(dev, "a thread, not to the bot")
-	ann.Says(dev, mention+" but this is", slacktest.Said{Thread: root})
-	sl.Forget()
+	first := ann.Sends(dev, "before")
+	root := ann.Sends(dev, "a thread, not to the bot")
+	ann.Sends(dev, mention+" but this is", slacktest.MessageOptions{Thread: root})
+	sl.DropPending()
 	sl.Fail("conversations.replies", slacktest.Fault{Hold: make(chan struct{})})
-	one := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, dev.ID, first)).run()
-	one.connected()
-	saved := one.wait(1)[0].Position
+	one := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, dev.ID, first)).start()
+	one.waitConnected()
+	saved := one.waitEvents(1)[0].Position
 	one.crash()
-	two := newAlone(t, sl).starts(saved).run()
-	two.connected()
-	if got := two.wait(1); got[0].Text != "@mailroom but this is" {
+	two := newFixture(t, sl).startAt(saved).start()
+	two.waitConnected()
+	if got := two.waitEvents(1); got[0].Text != "@mailroom but this is" {
 		t.Errorf("after the crash taken was %+v", got)
 	}
 }
@@ -192,17 +192,17 @@ func TestEnvelopesAreAcknowledgedBesideSlowNames(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	slow := make(chan struct{})
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	const people = 5
 	for range people {
 		sl.Fail("users.info", slacktest.Fault{Hold: slow})
 	}
 	for i := range people {
 		p := sl.Person(fmt.Sprint("Person", i))
-		p.Says(p.Private(), "hello")
+		p.Sends(p.Private(), "hello")
 	}
-	got := w.wait(people)
+	got := w.waitEvents(people)
 	for _, e := range got {
 		if e.User.Name != "" {
 			t.Errorf("the name came too late: %+v", e.User)

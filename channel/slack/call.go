@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	maxAnswer = 32 << 20 // bytes of an answer
-	maxQuote  = 200      // bytes of an answer that an error quotes
-	maxWait   = 24 * time.Hour
-	someWait  = 10 * time.Second // for a limit that does not say for how long it is
+	maxResponse       = 32 << 20 // bytes of an answer
+	maxQuote          = 200      // bytes of an answer that an error quotes
+	maxRetryAfter     = 24 * time.Hour
+	defaultRetryAfter = 10 * time.Second // for a limit that does not say for how long it is
 )
 
 // client calls the Web API. Its tokens are in headers only; what others say is looked
@@ -74,59 +74,59 @@ func newClient(o Options) (*client, error) {
 	return c, nil
 }
 
-// refused is an answer of the platform that says no.
-type refused struct {
-	what  string
-	code  string // the platform's word for it
-	more  string // what else it says; "" if nothing
-	after time.Duration
+// apiError is an answer of the platform that says no.
+type apiError struct {
+	op         string
+	code       string // the platform's word for it
+	detail     string // what else it says; "" if nothing
+	retryAfter time.Duration
 }
 
-func (e *refused) Error() string {
-	if e.more == "" {
-		return fmt.Sprintf("%s: Slack answered %s", e.what, e.code)
+func (e *apiError) Error() string {
+	if e.detail == "" {
+		return fmt.Sprintf("%s: Slack answered %s", e.op, e.code)
 	}
-	return fmt.Sprintf("%s: Slack answered %s (%s)", e.what, e.code, e.more)
+	return fmt.Sprintf("%s: Slack answered %s (%s)", e.op, e.code, e.detail)
 }
 
-// is reports whether the platform's word is one of some.
-func (e *refused) is(codes ...string) bool { return slices.Contains(codes, e.code) }
+// hasCode reports whether the platform's word is one of some.
+func (e *apiError) hasCode(codes ...string) bool { return slices.Contains(codes, e.code) }
 
-// lost is a call without an answer of the platform's.
-type lost struct {
-	what    string
-	why     string // without a token
-	written bool   // the platform may have got it
-	after   time.Duration
-	cause   error // of the context alone
+// transportError is a call without an answer of the platform's.
+type transportError struct {
+	op         string
+	reason     string // without a token
+	maybeSent  bool   // the platform may have got it
+	retryAfter time.Duration
+	cause      error // of the context alone
 }
 
-func (e *lost) Error() string { return e.what + ": " + e.why }
+func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
-func (e *lost) Unwrap() error { return e.cause }
+func (e *transportError) Unwrap() error { return e.cause }
 
-// afterOf is how long the platform asked to be left alone.
-func afterOf(err error) time.Duration {
-	if e, ok := errors.AsType[*refused](err); ok {
-		return e.after
+// retryAfter is how long the platform asked to be left alone.
+func retryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.retryAfter
 	}
-	if e, ok := errors.AsType[*lost](err); ok {
-		return e.after
+	if e, ok := errors.AsType[*transportError](err); ok {
+		return e.retryAfter
 	}
 	return 0
 }
 
-// call is one call of a method.
-type call struct {
-	what   string // it is for, in words
-	method string
-	in     url.Values
-	app    bool // with the app's token
-	out    any  // gets the answer; nil for nothing
+// request is one call of a method.
+type request struct {
+	op          string // it is for, in words
+	method      string
+	params      url.Values
+	useAppToken bool // with the app's token
+	result      any  // gets the answer; nil for nothing
 }
 
-// values are those of a form, by turns names and values; blank ones are left out.
-func values(pairs ...string) url.Values {
+// formValues are those of a form, by turns names and values; blank ones are left out.
+func formValues(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -136,33 +136,33 @@ func values(pairs ...string) url.Values {
 	return v
 }
 
-// call makes one call, and returns the scopes of the token as the platform has them.
+// request makes one call, and returns the scopes of the token as the platform has them.
 // Its error is a *refused or a *lost.
-func (c *client) call(ctx context.Context, x call) (scopes string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+func (c *client) call(ctx context.Context, x request) (scopes string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	token := c.bot
-	if x.app {
+	if x.useAppToken {
 		token = c.app
 	}
-	a, err := c.exchange(ctx, x.what, http.MethodPost, c.base.String()+"/"+x.method, token, x.in)
+	a, err := c.doRequest(ctx, x.op, http.MethodPost, c.base.String()+"/"+x.method, token, x.params)
 	if err != nil {
 		return "", err
 	}
 	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	after := retryAfter(a.Header.Get("Retry-After"))
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	after := parseRetryAfter(a.Header.Get("Retry-After"))
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
 	switch {
 	case a.StatusCode == http.StatusTooManyRequests: // whatever else is there
-		return "", &refused{what: x.what, code: "ratelimited", after: max(after, time.Second)}
+		return "", &apiError{op: x.op, code: "ratelimited", retryAfter: max(after, time.Second)}
 	case err != nil:
-		return "", c.away(ctx, x.what, err, true)
+		return "", c.newTransportError(ctx, x.op, err, true)
 	}
-	return a.Header.Get("X-OAuth-Scopes"), c.read(x, a, raw, after)
+	return a.Header.Get("X-OAuth-Scopes"), c.decodeResponse(x, a, raw, after)
 }
 
-// read reads an answer.
-func (c *client) read(x call, a *http.Response, raw []byte, after time.Duration) error {
+// decodeResponse reads an answer.
+func (c *client) decodeResponse(x request, a *http.Response, raw []byte, after time.Duration) error {
 	var r struct {
 		OK       bool   `json:"ok"`
 		Error    string `json:"error"`
@@ -171,33 +171,33 @@ func (c *client) read(x call, a *http.Response, raw []byte, after time.Duration)
 			Messages []string `json:"messages"`
 		} `json:"response_metadata"`
 	}
-	if len(raw) > maxAnswer || json.Unmarshal(raw, &r) != nil || !r.OK && r.Error == "" {
-		return &lost{
-			what: x.what, written: a.StatusCode < 300 || a.StatusCode >= 500, after: after,
-			why: fmt.Sprintf("what answered is not the Web API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw)),
+	if len(raw) > maxResponse || json.Unmarshal(raw, &r) != nil || !r.OK && r.Error == "" {
+		return &transportError{
+			op: x.op, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
+			reason: fmt.Sprintf("what answered is not the Web API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
 		}
 	}
 	if !r.OK {
-		e := &refused{what: x.what, code: c.quote([]byte(r.Error)), after: after, more: c.quote([]byte(strings.Join(r.Metadata.Messages, "; ")))}
+		e := &apiError{op: x.op, code: c.redact([]byte(r.Error)), retryAfter: after, detail: c.redact([]byte(strings.Join(r.Metadata.Messages, "; ")))}
 		if r.Needed != "" {
-			e.more = "it needs " + c.quote([]byte(r.Needed))
+			e.detail = "it needs " + c.redact([]byte(r.Needed))
 		}
-		if e.of(ofPace) && after == 0 {
-			e.after = someWait
+		if e.isAbout(subjectRateLimit) && after == 0 {
+			e.retryAfter = defaultRetryAfter
 		}
 		return e
 	}
-	if x.out == nil {
+	if x.result == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, x.out); err != nil {
-		return &lost{what: x.what, why: "the answer is not what it should be: " + c.quote([]byte(err.Error())), written: true}
+	if err := json.Unmarshal(raw, x.result); err != nil {
+		return &transportError{op: x.op, reason: "the answer is not what it should be: " + c.redact([]byte(err.Error())), maybeSent: true}
 	}
 	return nil
 }
 
-// exchange makes one request with a token. Its error is a *lost.
-func (c *client) exchange(ctx context.Context, what, method, address, token string, in url.Values) (*http.Response, error) {
+// doRequest makes one request with a token. Its error is a *lost.
+func (c *client) doRequest(ctx context.Context, what, method, address, token string, in url.Values) (*http.Response, error) {
 	var got, failed atomic.Bool
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -205,7 +205,7 @@ func (c *client) exchange(ctx context.Context, what, method, address, token stri
 		WroteRequest: func(w httptrace.WroteRequestInfo) { failed.Store(w.Err != nil && ctx.Err() == nil) },
 	}), method, address, strings.NewReader(in.Encode()))
 	if err != nil {
-		return nil, c.away(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, what, err, false)
 	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("User-Agent", "mailroom")
@@ -214,13 +214,13 @@ func (c *client) exchange(ctx context.Context, what, method, address, token stri
 	}
 	a, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.away(ctx, what, err, got.Load() && !failed.Load())
+		return nil, c.newTransportError(ctx, what, err, got.Load() && !failed.Load())
 	}
 	return a, nil
 }
 
-// away is the error of what got no answer.
-func (c *client) away(ctx context.Context, what string, err error, written bool) *lost {
+// newTransportError is the error of what got no answer.
+func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
 	why := ""
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -231,13 +231,13 @@ func (c *client) away(ctx context.Context, what string, err error, written bool)
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // an address may have a ticket in it
 		}
-		why = c.quote([]byte(err.Error()))
+		why = c.redact([]byte(err.Error()))
 	}
-	return &lost{what: what, why: why, written: written, cause: ctx.Err()}
+	return &transportError{op: what, reason: why, maybeSent: written, cause: ctx.Err()}
 }
 
-// quote is the beginning of a text, as one line without a token.
-func (c *client) quote(raw []byte) string {
+// redact is the beginning of a text, as one line without a token.
+func (c *client) redact(raw []byte) string {
 	hide := strings.NewReplacer(c.bot, "(token)", c.app, "(token)")
 	text := hide.Replace(strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD"))
 	text = strings.Join(strings.Fields(text), " ")
@@ -251,11 +251,11 @@ func (c *client) quote(raw []byte) string {
 	return text[:end] + "…"
 }
 
-// retryAfter reads the header of that name, which is in seconds.
-func retryAfter(header string) time.Duration {
+// parseRetryAfter reads the header of that name, which is in seconds.
+func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || n < 0 {
 		return 0
 	}
-	return time.Duration(min(n, int64(maxWait/time.Second))) * time.Second
+	return time.Duration(min(n, int64(maxRetryAfter/time.Second))) * time.Second
 }

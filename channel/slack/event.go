@@ -13,26 +13,26 @@ import (
 
 // message is one, as events and histories have it. Only what is used of it is read.
 type message struct {
-	Type    string `json:"type"`
-	Subtype string `json:"subtype"`
-	Channel string `json:"channel"` // not in a history
-	User    string `json:"user"`
-	Bot     string `json:"bot_id"` // that said it
-	Text    string `json:"text"`
-	TS      string `json:"ts"`
-	Thread  string `json:"thread_ts"`      // of a reply, or of what was replied to
-	Parent  string `json:"parent_user_id"` // who began the thread
-	Files   []file `json:"files"`
-	Edited  *struct {
+	Type       string `json:"type"`
+	Subtype    string `json:"subtype"`
+	Channel    string `json:"channel"` // not in a history
+	User       string `json:"user"`
+	BotID      string `json:"bot_id"` // that said it
+	Text       string `json:"text"`
+	TS         string `json:"ts"`
+	Thread     string `json:"thread_ts"`      // of a reply, or of what was replied to
+	ParentUser string `json:"parent_user_id"` // who began the thread
+	Files      []file `json:"files"`
+	Edited     *struct {
 		TS string `json:"ts"`
 	} `json:"edited"`
-	Shares []struct {
+	Attachments []struct {
 		Share  bool   `json:"is_share"` // else it is a preview of a link
 		Author string `json:"author_name"`
 		Text   string `json:"text"`
 	} `json:"attachments"`
-	Latest   string `json:"latest_reply"` // in a history, of what was replied to
-	Metadata struct {
+	LatestReply string `json:"latest_reply"` // in a history, of what was replied to
+	Metadata    struct {
 		Type    string `json:"event_type"`
 		Payload struct {
 			Key string `json:"key"`
@@ -46,32 +46,32 @@ type message struct {
 	Previous  *message `json:"previous_message"`
 }
 
-// id names a message everywhere: its time is only its channel's.
-func id(channel, ts string) string { return channel + ":" + ts }
+// messageID names a message everywhere: its time is only its channel's.
+func messageID(channel, ts string) string { return channel + ":" + ts }
 
-// parts are the channel and the time of a message's id.
-func parts(id string) (channel, ts string, ok bool) {
+// splitMessageID are the channel and the time of a message's id.
+func splitMessageID(id string) (channel, ts string, ok bool) {
 	channel, ts, ok = strings.Cut(id, ":")
-	return channel, ts, ok && channel != "" && timeForm.MatchString(ts)
+	return channel, ts, ok && channel != "" && timestampPattern.MatchString(ts)
 }
 
-var timeForm = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
+var timestampPattern = regexp.MustCompile(`^[0-9]{1,12}\.[0-9]{1,9}$`)
 
-// before reports whether a time of a message is before another. Both are numbers of
+// isBefore reports whether a time of a message is before another. Both are numbers of
 // seconds, with as many digits behind the point.
-func before(a, b string) bool {
+func isBefore(a, b string) bool {
 	if i, j := strings.IndexByte(a, '.'), strings.IndexByte(b, '.'); i != j {
 		return i < j
 	}
 	return a < b
 }
 
-// errRate is what the platform says in the place of events.
-var errRate = errors.New("more happens than Slack tells one app in an hour: it leaves events out")
+// errEventsDropped is what the platform says in the place of events.
+var errEventsDropped = errors.New("more happens than Slack tells one app in an hour: it leaves events out")
 
-// readEvent reads the event in an envelope of that kind; false if it is none of
+// parseEvent reads the event in an envelope of that kind; false if it is none of
 // messages.
-func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
+func parseEvent(payload json.RawMessage) (m message, ok bool, err error) {
 	var outer struct {
 		Type  string          `json:"type"`
 		Event json.RawMessage `json:"event"`
@@ -80,7 +80,7 @@ func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
 		return m, false, err
 	}
 	if outer.Type == "app_rate_limited" {
-		return m, false, errRate
+		return m, false, errEventsDropped
 	}
 	var kind struct {
 		Type string `json:"type"`
@@ -94,43 +94,43 @@ func readEvent(payload json.RawMessage) (m message, ok bool, err error) {
 	return m, true, nil
 }
 
-// event says what a message, or a change of one, is to us; false if it is nothing.
-func (c *connection) event(m message) (e chat.Event, ok bool) {
+// toEvent says what a message, or a change of one, is to us; false if it is nothing.
+func (c *connection) toEvent(m message) (e chat.Event, ok bool) {
 	if m.Channel == "" {
 		return e, false
 	}
 	switch m.Subtype {
 	case "message_changed":
-		return c.changed(m)
+		return c.editEvent(m)
 	case "message_deleted":
-		if m.Previous == nil || !timeForm.MatchString(m.DeletedTS) {
+		if m.Previous == nil || !timestampPattern.MatchString(m.DeletedTS) {
 			return e, false
 		}
-		return c.deleted(m.Channel, *m.Previous, m.DeletedTS), true
+		return c.deleteEvent(m.Channel, *m.Previous, m.DeletedTS), true
 	}
-	return c.said(m)
+	return c.messageEvent(m)
 }
 
-// said is a message of a person; false of all others.
-func (c *connection) said(m message) (e chat.Event, ok bool) {
+// messageEvent is a message of a person; false of all others.
+func (c *connection) messageEvent(m message) (e chat.Event, ok bool) {
 	switch m.Subtype {
 	case "", "file_share", "thread_broadcast", "me_message":
 	default:
 		return e, false
 	}
-	if m.User == "" || m.Bot != "" || m.User == c.bot.ID || m.User == slackbot || !timeForm.MatchString(m.TS) {
+	if m.User == "" || m.BotID != "" || m.User == c.bot.ID || m.User == slackbot || !timestampPattern.MatchString(m.TS) {
 		return e, false // two bots would never end
 	}
-	e = chat.Event{Kind: chat.EventMessage, Key: id(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
-	e.Addressed = !e.Room.Group || m.Parent == c.bot.ID || slices.Contains(mentions(m.Text), c.bot.ID)
-	e.Text = m.words()
+	e = chat.Event{Kind: chat.EventMessage, Key: messageID(m.Channel, m.TS), Room: c.room(m), User: chat.User{ID: m.User}, Files: c.files(m.Files)}
+	e.Addressed = !e.Room.Group || m.ParentUser == c.bot.ID || slices.Contains(mentionedUsers(m.Text), c.bot.ID)
+	e.Text = m.fullText()
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
-// words are the text of a message, and of those that were forwarded with it.
-func (m message) words() string {
+// fullText are the text of a message, and of those that were forwarded with it.
+func (m message) fullText() string {
 	text := m.Text
-	for _, s := range m.Shares {
+	for _, s := range m.Attachments {
 		if s.Share && s.Text != "" {
 			text += "\n" + s.Author + " wrote:\n&gt; " + strings.ReplaceAll(s.Text, "\n", "\n&gt; ")
 		}
@@ -141,8 +141,8 @@ func (m message) words() string {
 // slackbot is a user of every workspace that is none.
 const slackbot = "USLACKBOT"
 
-// changed is an edit, or what is left of a message that others have replied to.
-func (c *connection) changed(m message) (e chat.Event, ok bool) {
+// editEvent is an edit, or what is left of a message that others have replied to.
+func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 	now, was := m.Message, m.Previous
 	if now == nil {
 		return e, false
@@ -151,13 +151,13 @@ func (c *connection) changed(m message) (e chat.Event, ok bool) {
 		if was != nil {
 			now = was
 		}
-		return c.deleted(m.Channel, *now, m.Message.TS), timeForm.MatchString(m.Message.TS)
+		return c.deleteEvent(m.Channel, *now, m.Message.TS), timestampPattern.MatchString(m.Message.TS)
 	}
 	if was != nil && was.Text == now.Text && len(was.Files) == len(now.Files) {
 		return e, false // the platform has added a preview of a link
 	}
 	now.Channel = m.Channel
-	if e, ok = c.said(*now); !ok {
+	if e, ok = c.messageEvent(*now); !ok {
 		return e, false
 	}
 	at := m.EventTS
@@ -168,16 +168,16 @@ func (c *connection) changed(m message) (e chat.Event, ok bool) {
 	return e, true
 }
 
-func (c *connection) deleted(channel string, was message, ts string) chat.Event {
+func (c *connection) deleteEvent(channel string, was message, ts string) chat.Event {
 	was.Channel, was.TS = channel, ts
-	of := id(channel, ts)
+	of := messageID(channel, ts)
 	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, Of: of, Room: c.room(was), User: chat.User{ID: was.User}}
 }
 
 // room is where a message is. What is said in a channel and begins no thread yet does
 // so with its answer, unless the channel is one conversation.
 func (c *connection) room(m message) chat.Room {
-	r := chat.Room{Chat: m.Channel, Group: !private(m.Channel)}
+	r := chat.Room{Chat: m.Channel, Group: !isPrivate(m.Channel)}
 	switch {
 	case m.Thread != "" && m.Thread != m.TS:
 		r.Topic = m.Thread
@@ -187,12 +187,12 @@ func (c *connection) room(m message) chat.Room {
 	return r
 }
 
-// private reports whether a channel is that of one person with the bot.
-func private(channel string) bool { return strings.HasPrefix(channel, "D") }
+// isPrivate reports whether a channel is that of one person with the bot.
+func isPrivate(channel string) bool { return strings.HasPrefix(channel, "D") }
 
-// readTap reads what an envelope says of a button that was pressed; false if it says
+// parseButtonPress reads what an envelope says of a button that was pressed; false if it says
 // something else.
-func readTap(payload json.RawMessage) (e chat.Event, ok bool, err error) {
+func parseButtonPress(payload json.RawMessage) (e chat.Event, ok bool, err error) {
 	var p struct {
 		Type string `json:"type"`
 		User struct {
@@ -224,9 +224,9 @@ func readTap(payload json.RawMessage) (e chat.Event, ok bool, err error) {
 	}
 	act := p.Actions[0]
 	e = chat.Event{
-		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", id(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
-		Room: chat.Room{Chat: at.Channel, Group: !private(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
-		Of: id(at.Channel, at.TS), Data: act.Value,
+		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", messageID(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
+		Room: chat.Room{Chat: at.Channel, Group: !isPrivate(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
+		Of: messageID(at.Channel, at.TS), Data: act.Value,
 	}
 	if e.User.Name == "" {
 		e.User.Name = p.User.Name

@@ -14,15 +14,15 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.NewDown(t)
 	ann := sl.Person("Ann")
-	ann.Says(ann.Private(), "while you were away")
-	w := newAlone(t, sl).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
+	ann.Sends(ann.Private(), "while you were away")
+	w := newFixture(t, sl).start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 	sl.Up(t)
-	w.connected()
-	if got := w.wait(1); got[0].Text != "while you were away" {
+	w.waitConnected()
+	if got := w.waitEvents(1); got[0].Text != "while you were away" {
 		t.Errorf("taken was %+v", got)
 	}
 }
@@ -31,14 +31,14 @@ func TestASocketThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	ann.Says(ann.Private(), "are you there?")
+	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	ann.Sends(ann.Private(), "are you there?")
 	sl.Up(t)
-	w.connected()
-	w.wait(1)
+	w.waitConnected()
+	w.waitEvents(1)
 	if n := sl.Sockets(); n != 1 {
 		t.Errorf("%d sockets are open", n)
 	}
@@ -48,18 +48,18 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl)
-	w.pace.Fresh = w.options.Pace().Fresh
-	w.run().connected()
+	w := newFixture(t, sl)
+	w.policy.Fresh = w.options.ReconnectPolicy().Fresh
+	w.start().waitConnected()
 	sl.Freeze()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	if s.Condition != channel.ConditionSilent || !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("it is %+v", s)
 	}
-	ann.Says(ann.Private(), "are you there?")
+	ann.Sends(ann.Private(), "are you there?")
 	sl.Thaw()
-	w.connected()
-	w.wait(1)
+	w.waitConnected()
+	w.waitEvents(1)
 }
 
 func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
@@ -74,10 +74,10 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newAlone(t, slacktest.New(t))
+			w := newFixture(t, slacktest.New(t))
 			w.tokens = [2]string{c.bot, c.app}
-			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+			w.start()
+			s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -85,7 +85,7 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 			w.tokens = [2]string{slacktest.Token, slacktest.AppToken}
 			w.mu.Unlock()
 			w.runner.Resume()
-			w.connected()
+			w.waitConnected()
 		})
 	}
 }
@@ -93,21 +93,21 @@ func TestTokensThatAreRefusedAreTheEndUntilTheyAreMended(t *testing.T) {
 func TestTokensOfTwoAppsAreFoundOut(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.OfAnotherApp("A0OTHER")
-	w := newAlone(t, sl).run()
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+	sl.SetBotApp("A0OTHER")
+	w := newFixture(t, sl).start()
+	s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "A0OTHER") || !strings.Contains(s.Reason, slacktest.AppID) {
 		t.Errorf("the reason is %q", s.Reason)
 	}
-	sl.Until(t, "no socket left", func() bool { return sl.Sockets() == 0 })
+	sl.WaitFor(t, "no socket left", func() bool { return sl.Sockets() == 0 })
 }
 
 func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("chat:write")
-	w := newAlone(t, sl).run()
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+	sl.RemoveScopes("chat:write")
+	w := newFixture(t, sl).start()
+	s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "missing_scope (it needs chat:write)") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -116,13 +116,13 @@ func TestABotThatMayNotWriteIsNoBot(t *testing.T) {
 func TestWithoutTheScopeForNamesNobodyHasOne(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("users:read")
+	sl.RemoveScopes("users:read")
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	w.connected()
-	ann.Says(dev, mention+" ask <@"+ann.ID+">", slacktest.Said{Only: "message"})
-	ann.Says(ann.Private(), "and I")
-	got := w.wait(2)
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	ann.Sends(dev, mention+" ask <@"+ann.ID+">", slacktest.MessageOptions{OnlyEvent: "message"})
+	ann.Sends(ann.Private(), "and I")
+	got := w.waitEvents(2)
 	if got[0].User.ID != ann.ID || got[0].User.Name != "" || got[0].Text != "@mailroom ask @"+ann.ID {
 		t.Errorf("taken was %+v", got[0])
 	}
@@ -135,12 +135,12 @@ func TestANameIsAskedForOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	for range 5 {
-		ann.Says(ann.Private(), "and <@"+ann.ID+">")
+		ann.Sends(ann.Private(), "and <@"+ann.ID+">")
 	}
-	w.wait(5)
+	w.waitEvents(5)
 	if n := len(sl.Calls("users.info")); n != 1 {
 		t.Errorf("asked for a name %d times", n)
 	}
@@ -153,17 +153,17 @@ func TestADisconnectWithoutWarningEndsTheConnection(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
 			ann := sl.Person("Ann")
-			w := newAlone(t, sl).run()
-			w.connected()
-			ann.Says(ann.Private(), "before")
-			w.wait(1)
+			w := newFixture(t, sl).start()
+			w.waitConnected()
+			ann.Sends(ann.Private(), "before")
+			w.waitEvents(1)
 			sl.Disconnect(reason)
-			s := w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+			s := w.waitState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 			if !strings.Contains(s.LastError, want) || s.Reconnects != 1 {
 				t.Errorf("the state is %+v", s)
 			}
-			ann.Says(ann.Private(), "after")
-			w.wait(2)
+			ann.Sends(ann.Private(), "after")
+			w.waitEvents(2)
 		})
 	}
 }
@@ -177,20 +177,20 @@ func TestTheNextSocketIsThereBeforeTheOldOneCloses(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
 			ann := sl.Person("Ann")
-			w := newAlone(t, sl).run()
-			w.connected()
+			w := newFixture(t, sl).start()
+			w.waitConnected()
 			for round := range 3 {
 				sl.Disconnect(reason)
-				sl.Until(t, "two sockets", func() bool { return sl.Sockets() == 2 })
+				sl.WaitFor(t, "two sockets", func() bool { return sl.Sockets() == 2 })
 				for range 20 {
-					ann.Says(ann.Private(), "over either")
+					ann.Sends(ann.Private(), "over either")
 				}
-				w.wait((round + 1) * 20)
+				w.waitEvents((round + 1) * 20)
 				sl.CloseOldest()
-				sl.Until(t, "one socket", func() bool { return sl.Sockets() == 1 })
+				sl.WaitFor(t, "one socket", func() bool { return sl.Sockets() == 1 })
 			}
-			ann.Says(ann.Private(), "after")
-			w.wait(61)
+			ann.Sends(ann.Private(), "after")
+			w.waitEvents(61)
 			if s := w.runner.State(); s.Adapter != 1 || s.Reconnects != 0 || s.Condition != channel.ConditionConnected || s.LastError != "" {
 				t.Errorf("the state is %+v", s)
 			}
@@ -203,26 +203,26 @@ func TestWithoutANextSocketTheOldOneIsUsedToItsEnd(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	sl.Fail("apps.connections.open", slacktest.Fault{Error: "internal_error"})
 	sl.Disconnect("warning")
-	w.untilState("trouble", func(s channel.State) bool { return strings.Contains(s.LastError, "open the next socket") })
-	ann.Says(ann.Private(), "still here")
-	w.wait(1)
+	w.waitState("trouble", func(s channel.State) bool { return strings.Contains(s.LastError, "open the next socket") })
+	ann.Sends(ann.Private(), "still here")
+	w.waitEvents(1)
 	sl.CloseOldest()
-	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
-	ann.Says(ann.Private(), "and here")
-	w.wait(2)
+	w.waitState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+	ann.Sends(ann.Private(), "and here")
+	w.waitEvents(2)
 }
 
 func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	sl.Disconnect("link_disabled")
-	s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+	s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	if !strings.Contains(s.Reason, "socket mode is turned off") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
@@ -231,9 +231,9 @@ func TestWhereSocketModeIsTurnedOffItIsTheEnd(t *testing.T) {
 func TestAnotherWhoIsConnectedIsTold(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Elsewhere(2)
-	w := newAlone(t, sl).run()
-	w.connected()
+	sl.SetOtherSockets(2)
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	s := w.runner.State()
 	if !strings.Contains(s.LastError, "somebody else is connected") || !strings.Contains(s.LastError, "has 3 connections") {
 		t.Errorf("the state is %+v", s)
@@ -267,20 +267,20 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 			t.Parallel()
 			sl := slacktest.New(t)
 			ann := sl.Person("Ann")
-			ann.Says(ann.Private(), "still there")
+			ann.Sends(ann.Private(), "still there")
 			sl.Fail(c.method, c.fault)
-			w := newAlone(t, sl)
+			w := newFixture(t, sl)
 			began := time.Now()
-			w.run()
-			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			w.start()
+			s := w.waitState("queued", func(s channel.State) bool { return s.LastError != "" })
 			if !strings.Contains(s.LastError, c.want) {
 				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
 			}
-			w.connected()
+			w.waitConnected()
 			if waited := time.Since(began); waited < c.after {
 				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
 			}
-			w.wait(1)
+			w.waitEvents(1)
 		})
 	}
 }
@@ -291,22 +291,22 @@ func TestATicketIsGoodOnce(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	sl.Fail("apps.connections.open", slacktest.Fault{Raw: `{"ok":true,"url":"` + strings.Replace(strings.TrimSuffix(sl.URL, "/api"), "http", "ws", 1) + `/link/?ticket=stale"}`})
-	w := newAlone(t, sl).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+	w := newFixture(t, sl).start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "403") || strings.Contains(s.LastError, "stale") {
 		t.Errorf("the reason is %q", s.LastError)
 	}
-	w.connected()
+	w.waitConnected()
 }
 
 func TestWhatAsksIsToldWhoseTokensTheyAre(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("files:read", "im:history")
-	o := newAlone(t, sl).options
-	bot, err := slack.Ask(t.Context(), o)
-	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" || strings.Join(bot.Lacks, ",") != "files:read,im:history" {
+	sl.RemoveScopes("files:read", "im:history")
+	o := newFixture(t, sl).options
+	bot, err := slack.Identify(t.Context(), o)
+	if err != nil || bot.ID != slacktest.BotID || bot.Team != "Work" || strings.Join(bot.MissingScopes, ",") != "files:read,im:history" {
 		t.Errorf("the bot is %+v, %v", bot, err)
 	}
-	sl.Until(t, "no socket left", func() bool { return sl.Sockets() == 0 })
+	sl.WaitFor(t, "no socket left", func() bool { return sl.Sockets() == 0 })
 }

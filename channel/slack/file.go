@@ -28,8 +28,8 @@ type file struct {
 	Permalink string `json:"permalink"`
 }
 
-// address is where its content is, for who has the token.
-func (f file) address() string {
+// downloadURL is where its content is, for who has the token.
+func (f file) downloadURL() string {
 	if f.URL != "" {
 		return f.URL
 	}
@@ -52,7 +52,7 @@ func (c *connection) files(all []file) (out []chat.File) {
 		}
 		if !f.External && f.Mode != "external" {
 			one.Ref = f.ID
-			if at := f.address(); at != "" {
+			if at := f.downloadURL(); at != "" {
 				one.Ref = at
 			}
 			c.Opens(&one)
@@ -71,53 +71,53 @@ func (c *connection) Opens(f *chat.File) {
 	if !strings.Contains(f.Ref, "/") {
 		at = file{ID: f.Ref}
 	}
-	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, at) }
+	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, at) }
 }
 
-// fetchTime is for the whole of a file.
-const fetchTime = 2 * time.Minute
+// fetchTimeout is for the whole of a file.
+const fetchTimeout = 2 * time.Minute
 
-// fetch opens a file. The token goes to Slack only, and nowhere that an answer names.
-func (c *connection) fetch(ctx context.Context, f file) (io.ReadCloser, error) {
+// openFile opens a file. The token goes to Slack only, and nowhere that an answer names.
+func (c *connection) openFile(ctx context.Context, f file) (io.ReadCloser, error) {
 	const what = "fetch a file"
-	if f.address() == "" {
+	if f.downloadURL() == "" {
 		var about struct {
 			File file `json:"file"`
 		}
-		if _, err := c.client.call(ctx, call{what: "ask for a file", method: "files.info", in: values("file", f.ID), out: &about}); err != nil {
-			return nil, failure(err)
+		if _, err := c.client.call(ctx, request{op: "ask for a file", method: "files.info", params: formValues("file", f.ID), result: &about}); err != nil {
+			return nil, sendError(err)
 		}
 		f = about.File
 	}
-	at, err := url.Parse(f.address())
-	if err != nil || !c.client.trusts(at, "https", "http") {
+	at, err := url.Parse(f.downloadURL())
+	if err != nil || !c.client.isTrusted(at, "https", "http") {
 		return nil, permanent(errors.New(what + ": it is not at Slack"))
 	}
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	a, err := c.client.exchange(ctx, what, http.MethodGet, at.String(), c.client.bot, nil)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	a, err := c.client.doRequest(ctx, what, http.MethodGet, at.String(), c.client.bot, nil)
 	if err != nil {
 		cancel()
-		return nil, outage(err)
+		return nil, unavailable(err)
 	}
 	if a.StatusCode != http.StatusOK {
 		_ = a.Body.Close() // its status says enough
 		cancel()
-		err := &lost{what: what, why: fmt.Sprintf("Slack answered %d %s", a.StatusCode, http.StatusText(a.StatusCode)), after: retryAfter(a.Header.Get("Retry-After"))}
+		err := &transportError{op: what, reason: fmt.Sprintf("Slack answered %d %s", a.StatusCode, http.StatusText(a.StatusCode)), retryAfter: parseRetryAfter(a.Header.Get("Retry-After"))}
 		if a.StatusCode >= 300 && a.StatusCode < 500 && a.StatusCode != http.StatusTooManyRequests {
 			return nil, permanent(err) // to the page where people sign in, for one: it needs files:read
 		}
-		return nil, outage(err)
+		return nil, unavailable(err)
 	}
-	return &content{ReadCloser: a.Body, end: cancel}, nil
+	return &fileReader{ReadCloser: a.Body, cancel: cancel}, nil
 }
 
-// content is a file that is being fetched.
-type content struct {
+// fileReader is a file that is being fetched.
+type fileReader struct {
 	io.ReadCloser
-	end context.CancelFunc
+	cancel context.CancelFunc
 }
 
-func (f *content) Close() error {
-	defer f.end()
+func (f *fileReader) Close() error {
+	defer f.cancel()
 	return f.ReadCloser.Close()
 }

@@ -13,191 +13,191 @@ import (
 )
 
 const (
-	mostPlaces = 100 // channels, and threads, of which the position knows how far they were read
-	onePage    = 200 // messages
-	mostPages  = 10  // of one room, at once
+	maxCursors = 100 // channels, and threads, of which the position knows how far they were read
+	pageSize   = 200 // messages
+	maxPages   = 10  // of one room, at once
 )
 
-// places are how far the rooms were read that were heard of last: the time of the last
+// cursors are how far the rooms were read that were heard of last: the time of the last
 // message of a channel, by its id, and of a thread, by the id of what began it.
-type places struct {
-	read map[string]string
-	// left are rooms whose history is to be read. What comes meanwhile does not move
+type cursors struct {
+	last map[string]string
+	// gaps are rooms whose history is to be read. What comes meanwhile does not move
 	// them: it is not the next after what was read.
-	left map[string]bool
+	gaps map[string]bool
 }
 
-// readPlaces reads a position; nil if it is none. All its rooms are left.
-func readPlaces(position string) *places {
-	p := &places{read: map[string]string{}, left: map[string]bool{}}
+// parseCursors reads a position; nil if it is none. All its rooms are left.
+func parseCursors(position string) *cursors {
+	p := &cursors{last: map[string]string{}, gaps: map[string]bool{}}
 	if position == "" {
 		return p
 	}
-	if err := json.Unmarshal([]byte(position), &p.read); err != nil {
+	if err := json.Unmarshal([]byte(position), &p.last); err != nil {
 		return nil
 	}
-	maps.DeleteFunc(p.read, func(at, last string) bool { return at == "" || !timeForm.MatchString(last) })
-	for at := range p.read {
-		p.left[at] = true
+	maps.DeleteFunc(p.last, func(at, last string) bool { return at == "" || !timestampPattern.MatchString(last) })
+	for at := range p.last {
+		p.gaps[at] = true
 	}
 	return p
 }
 
 // String is the position.
-func (p *places) String() string {
-	raw, err := json.Marshal(p.read)
+func (p *cursors) String() string {
+	raw, err := json.Marshal(p.last)
 	if err != nil {
 		panic(err) // it is text
 	}
 	return string(raw)
 }
 
-// saw notes a message that came. A thread is one to know of once the bot has to do
+// record notes a message that came. A thread is one to know of once the bot has to do
 // with it.
-func (p *places) saw(m message, e chat.Event, bot string) {
-	if at := place(m); at == m.Channel {
-		p.reach(at, m.TS, false)
+func (p *cursors) record(m message, e chat.Event, bot string) {
+	if at := historyOf(m); at == m.Channel {
+		p.advance(at, m.TS, false)
 	}
 	if e.Room.Topic == "" {
 		return
 	}
-	at := id(m.Channel, e.Room.Topic)
-	if _, known := p.read[at]; known || e.Addressed || m.Parent == bot {
-		p.reach(at, m.TS, false)
+	at := messageID(m.Channel, e.Room.Topic)
+	if _, known := p.last[at]; known || e.Addressed || m.ParentUser == bot {
+		p.advance(at, m.TS, false)
 	}
 }
 
-// reach moves a room on; one that is left only if that is what its history has.
-func (p *places) reach(at, ts string, history bool) {
-	last, known := p.read[at]
-	if p.left[at] && !history || known && !before(last, ts) {
+// advance moves a room on; one that is left only if that is what its history has.
+func (p *cursors) advance(at, ts string, history bool) {
+	last, known := p.last[at]
+	if p.gaps[at] && !history || known && !isBefore(last, ts) {
 		return
 	}
-	p.read[at] = ts
+	p.last[at] = ts
 	if known {
 		return
 	}
 	var alike []string // a channel makes no room for threads
-	for other := range p.read {
+	for other := range p.last {
 		if strings.Contains(other, ":") == strings.Contains(at, ":") {
 			alike = append(alike, other)
 		}
 	}
-	if len(alike) > mostPlaces {
-		p.forget(slices.MinFunc(alike, p.byTime))
+	if len(alike) > maxCursors {
+		p.remove(slices.MinFunc(alike, p.compareByTime))
 	}
 }
 
-// place is the room in whose history a message is.
-func place(m message) string {
+// historyOf is the room in whose history a message is.
+func historyOf(m message) string {
 	if m.Thread == "" || m.Thread == m.TS {
 		return m.Channel
 	}
-	return id(m.Channel, m.Thread)
+	return messageID(m.Channel, m.Thread)
 }
 
-// byTime orders rooms by what was read last.
-func (p *places) byTime(a, b string) int {
-	switch x, y := p.read[a], p.read[b]; {
-	case before(x, y):
+// compareByTime orders rooms by what was read last.
+func (p *cursors) compareByTime(a, b string) int {
+	switch x, y := p.last[a], p.last[b]; {
+	case isBefore(x, y):
 		return -1
-	case before(y, x):
+	case isBefore(y, x):
 		return 1
 	}
 	return 0
 }
 
-func (p *places) forget(at string) {
-	delete(p.read, at)
-	delete(p.left, at)
+func (p *cursors) remove(at string) {
+	delete(p.last, at)
+	delete(p.gaps, at)
 }
 
-// past is what was said before it was received, as the histories of rooms have it. One
+// backfill is what was said before it was received, as the histories of rooms have it. One
 // history is read at a time, beside the loop, and its messages are taken by the loop.
-type past struct {
-	told  chan heard
-	at    string    // room whose history is being read, or taken; "" for none
-	read  bool      // it was read, so its messages move the position of the room
-	more  bool      // there is more of it
-	queue []message // of the room, to be taken
-	// passed are messages that came as envelopes to rooms whose history goes first, and
+type backfill struct {
+	results chan historyResult
+	room    string    // room whose history is being read, or taken; "" for none
+	readOK  bool      // it was read, so its messages move the position of the room
+	more    bool      // there is more of it
+	queue   []message // of the room, to be taken
+	// deferred are messages that came as envelopes to rooms whose history goes first, and
 	// were acknowledged. Their rooms' saved positions are before them.
-	passed map[string][]message
-	held   int // of them
+	deferred      map[string][]message
+	deferredCount int // of them
 
-	quiet time.Time            // no history is read before
-	later map[string]time.Time // nor that of a room
+	pausedUntil time.Time            // no history is read before
+	retryAt     map[string]time.Time // nor that of a room
 }
 
-// mostPassed messages wait for histories, in all rooms together.
-const mostPassed = 1000
+// maxDeferred messages wait for histories, in all rooms together.
+const maxDeferred = 1000
 
-// heard is a part of a history.
-type heard struct {
-	said []message
-	more bool
-	err  error
+// historyResult is a part of a history.
+type historyResult struct {
+	messages []message
+	more     bool
+	err      error
 }
 
-func (p *past) begin() {
-	p.told = make(chan heard)
-	p.passed, p.later = map[string][]message{}, map[string]time.Time{}
+func (p *backfill) init() {
+	p.results = make(chan historyResult)
+	p.deferred, p.retryAt = map[string][]message{}, map[string]time.Time{}
 }
 
-// pass reports whether a message that came as an envelope waits for the history of its
+// deferMessage reports whether a message that came as an envelope waits for the history of its
 // room: the history has it too, and goes before it. What is changed or deleted does not:
 // no history tells that.
-func (in *receiving) pass(m message) bool {
-	p, at := &in.past, place(m)
-	last, known := in.places.read[at]
+func (in *receiver) deferMessage(m message) bool {
+	p, at := &in.backfill, historyOf(m)
+	last, known := in.cursors.last[at]
 	switch {
 	case m.Subtype == "message_changed" || m.Subtype == "message_deleted":
 		return false
-	case p.at != at && !in.places.left[at]:
+	case p.room != at && !in.cursors.gaps[at]:
 		return false
-	case !known || !before(last, m.TS) || !in.readable(m.Channel) || p.held >= mostPassed:
+	case !known || !isBefore(last, m.TS) || !in.canReadHistory(m.Channel) || p.deferredCount >= maxDeferred:
 		return false
-	case p.at != at && time.Now().Before(p.due(at)):
+	case p.room != at && time.Now().Before(p.dueAt(at)):
 		return false // Slack wants to be asked for it later
 	}
-	p.passed[at] = append(p.passed[at], m)
-	p.held++
+	p.deferred[at] = append(p.deferred[at], m)
+	p.deferredCount++
 	return true
 }
 
-// readable reports whether the bot has the scopes for the history of a channel.
-func (c *connection) readable(channel string) bool {
-	for _, scope := range c.bot.Lacks {
-		if kind, history := strings.CutSuffix(scope, ":history"); history && (kind == "im") == private(channel) {
+// canReadHistory reports whether the bot has the scopes for the history of a channel.
+func (c *connection) canReadHistory(channel string) bool {
+	for _, scope := range c.bot.MissingScopes {
+		if kind, history := strings.CutSuffix(scope, ":history"); history && (kind == "im") == isPrivate(channel) {
 			return false
 		}
 	}
 	return true
 }
 
-// due is when the history of a room can be asked for.
-func (p *past) due(at string) time.Time {
-	if later := p.later[at]; later.After(p.quiet) {
+// dueAt is when the history of a room can be asked for.
+func (p *backfill) dueAt(at string) time.Time {
+	if later := p.retryAt[at]; later.After(p.pausedUntil) {
 		return later
 	}
-	return p.quiet
+	return p.pausedUntil
 }
 
-// next is the room whose history is to be read next, and when: first those in which
+// nextGap is the room whose history is to be read next, and when: first those in which
 // something waits for it, then the one that was heard of last.
-func (in *receiving) next() (at string, due time.Time, ok bool) {
-	for room := range in.places.left {
-		d := in.past.due(room)
-		if !ok || in.sooner(room, d, at, due) {
+func (in *receiver) nextGap() (at string, due time.Time, ok bool) {
+	for room := range in.cursors.gaps {
+		d := in.backfill.dueAt(room)
+		if !ok || in.dueBefore(room, d, at, due) {
 			at, due, ok = room, d, true
 		}
 	}
 	return at, due, ok
 }
 
-// sooner reports whether the history of room a, which is due at one time, is read before
+// dueBefore reports whether the history of room a, which is due at one time, is read before
 // that of b.
-func (in *receiving) sooner(a string, due time.Time, b string, other time.Time) bool {
+func (in *receiver) dueBefore(a string, due time.Time, b string, other time.Time) bool {
 	now := time.Now()
 	switch x, y := due.After(now), other.After(now); {
 	case x != y:
@@ -205,137 +205,137 @@ func (in *receiving) sooner(a string, due time.Time, b string, other time.Time) 
 	case x && !due.Equal(other):
 		return due.Before(other)
 	}
-	if x, y := len(in.past.passed[a]) > 0, len(in.past.passed[b]) > 0; x != y {
+	if x, y := len(in.backfill.deferred[a]) > 0, len(in.backfill.deferred[b]) > 0; x != y {
 		return x
 	}
-	return in.places.byTime(a, b) > 0
+	return in.cursors.compareByTime(a, b) > 0
 }
 
-// askPast has the next history read beside the loop, unless one is. It returns when
+// startBackfill has the next history read beside the loop, unless one is. It returns when
 // one can be, if there is something to wait for.
-func (in *receiving) askPast(ctx context.Context) (idle <-chan time.Time) {
-	if in.past.at != "" {
+func (in *receiver) startBackfill(ctx context.Context) (idle <-chan time.Time) {
+	if in.backfill.room != "" {
 		return nil
 	}
-	for room := range in.past.passed {
-		if !in.places.left[room] { // it was left out meanwhile: there are others to remember
-			in.past.at, in.past.read, in.past.more = room, false, false
-			in.leavePast()
+	for room := range in.backfill.deferred {
+		if !in.cursors.gaps[room] { // it was left out meanwhile: there are others to remember
+			in.backfill.room, in.backfill.readOK, in.backfill.more = room, false, false
+			in.finishRoom()
 			return time.After(0)
 		}
 	}
-	at, due, ok := in.next()
+	at, due, ok := in.nextGap()
 	if !ok {
 		return nil
 	}
 	if wait := time.Until(due); wait > 0 {
 		return time.After(wait)
 	}
-	in.past.at = at
-	last := in.places.read[at]
-	in.goes(func() {
-		var h heard
-		h.said, h.more, h.err = in.since(ctx, at, last)
-		in.learnNames(ctx, h.said)
+	in.backfill.room = at
+	last := in.cursors.last[at]
+	in.spawn(func() {
+		var h historyResult
+		h.messages, h.more, h.err = in.readSince(ctx, at, last)
+		in.fetchNames(ctx, h.messages)
 		select {
-		case in.past.told <- h:
+		case in.backfill.results <- h:
 		case <-ctx.Done():
 		}
 	})
 	return nil
 }
 
-// hearPast takes over what was read of a history.
-func (in *receiving) hearPast(ctx context.Context, h heard) {
-	p := &in.past
-	if p.read, p.more, p.queue = h.err == nil, h.more, h.said; !p.read {
-		in.untold(ctx, p.at, h.err)
+// onHistory takes over what was read of a history.
+func (in *receiver) onHistory(ctx context.Context, h historyResult) {
+	p := &in.backfill
+	if p.readOK, p.more, p.queue = h.err == nil, h.more, h.messages; !p.readOK {
+		in.onHistoryError(ctx, p.room, h.err)
 	}
-	in.leavePast()
+	in.finishRoom()
 }
 
-// takePast takes the next message of a history, or of what has waited for it.
-func (in *receiving) takePast(ctx context.Context) error {
-	p := &in.past
+// handleNext takes the next message of a history, or of what has waited for it.
+func (in *receiver) handleNext(ctx context.Context) error {
+	p := &in.backfill
 	m := p.queue[0]
-	if p.read {
-		in.places.reach(p.at, m.TS, true)
+	if p.readOK {
+		in.cursors.advance(p.room, m.TS, true)
 	}
-	if channel, _, thread := parts(p.at); !thread && m.Latest != "" && before(m.TS, m.Latest) {
-		replies := id(channel, m.TS) // saved with the message: no crash is between the two
-		in.places.reach(replies, m.TS, true)
-		in.places.left[replies] = true
+	if channel, _, thread := splitMessageID(p.room); !thread && m.LatestReply != "" && isBefore(m.TS, m.LatestReply) {
+		replies := messageID(channel, m.TS) // saved with the message: no crash is between the two
+		in.cursors.advance(replies, m.TS, true)
+		in.cursors.gaps[replies] = true
 	}
-	if err := in.one(ctx, m, time.Time{}); err != nil {
+	if err := in.handleMessage(ctx, m, time.Time{}); err != nil {
 		return err
 	}
 	p.queue = p.queue[1:]
-	in.leavePast()
+	in.finishRoom()
 	return nil
 }
 
-// leavePast goes on with what waits for a history that was taken, and then with another
+// finishRoom goes on with what waits for a history that was taken, and then with another
 // room. A history may be older than an envelope that came while it was read, so what
 // waits is taken in any case: its key is known if the history had it.
-func (in *receiving) leavePast() {
-	p := &in.past
+func (in *receiver) finishRoom() {
+	p := &in.backfill
 	if len(p.queue) > 0 {
 		return
 	}
-	if waits := p.passed[p.at]; len(waits) > 0 && !p.more {
-		p.queue, p.held = waits, p.held-len(waits)
-		delete(p.passed, p.at)
+	if waits := p.deferred[p.room]; len(waits) > 0 && !p.more {
+		p.queue, p.deferredCount = waits, p.deferredCount-len(waits)
+		delete(p.deferred, p.room)
 		return
 	}
-	if p.read && !p.more {
-		delete(in.places.left, p.at)
+	if p.readOK && !p.more {
+		delete(in.cursors.gaps, p.room)
 	}
-	p.at, p.queue, p.read = "", nil, false
+	p.room, p.queue, p.readOK = "", nil, false
 }
 
-// untold decides what becomes of a room whose history cannot be read: a refusal that
+// onHistoryError decides what becomes of a room whose history cannot be read: a refusal that
 // concerns the room leaves it out, and it is read later after any other error.
-func (in *receiving) untold(ctx context.Context, at string, err error) {
+func (in *receiver) onHistoryError(ctx context.Context, at string, err error) {
 	switch {
-	case refusedAs(err, ofScope):
-		in.once.Do(func() { in.link.ReportError(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
-		delete(in.places.left, at)
+	case isAPIError(err, subjectScope):
+		in.historyWarning.Do(func() { in.host.ReportError(fmt.Errorf("what was said meanwhile is not known everywhere: %w", err)) })
+		delete(in.cursors.gaps, at)
 		return
-	case refusedAs(err, ofToken):
-		in.goes(func() { in.checkToken(ctx) })
-	case refusedAs(err, ofMessage, ofRoom, ofAbsence):
-		in.link.Log().Info("the history of a room cannot be read", "room", at, "error", err)
-		in.places.forget(at)
+	case isAPIError(err, subjectToken):
+		in.spawn(func() { in.verifyToken(ctx) })
+	case isAPIError(err, subjectMessage, subjectRoom, subjectGone):
+		in.host.Log().Info("the history of a room cannot be read", "room", at, "error", err)
+		in.cursors.remove(at)
 		return
 	}
-	in.link.Log().Info("the history of a room is read later", "room", at, "error", err)
-	after := afterOf(err)
+	in.host.Log().Info("the history of a room is read later", "room", at, "error", err)
+	after := retryAfter(err)
 	if after == 0 {
-		after = someWait
+		after = defaultRetryAfter
 	}
-	if refusedAs(err, ofPace) {
-		in.past.quiet = time.Now().Add(after)
+	if isAPIError(err, subjectRateLimit) {
+		in.backfill.pausedUntil = time.Now().Add(after)
 	} else {
-		in.past.later[at] = time.Now().Add(after)
+		in.backfill.retryAt[at] = time.Now().Add(after)
 	}
 }
 
-// since are messages of a room after one, in their order. A channel is told from its
+// readSince are messages of a room after one, in their order. A channel is told from its
 // end, and what is too far back is lost; a thread from its beginning, and there may be
 // more of it.
-func (c *connection) since(ctx context.Context, at, last string) (said []message, more bool, err error) {
-	channel, thread, ok := parts(at)
+func (c *connection) readSince(ctx context.Context, at, last string) (said []message, more bool, err error) {
+	channel, thread, ok := splitMessageID(at)
 	if !ok {
 		channel, thread = at, ""
 	}
 	cursor := ""
-	for range mostPages {
-		page, next, err := c.page(ctx, channel, thread, last, cursor, false)
+	for range maxPages {
+		page, next, err := c.historyPage(ctx, channel, thread, last, cursor, false)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, m := range page {
-			if before(last, m.TS) {
+			if isBefore(last, m.TS) {
 				said = append(said, m)
 			}
 		}
@@ -344,10 +344,10 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 		}
 	}
 	if cursor != "" && thread == "" {
-		c.link.ReportError(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
+		c.host.ReportError(fmt.Errorf("more was said in %s meanwhile than is read: %d messages are", at, len(said)))
 	}
 	slices.SortFunc(said, func(a, b message) int {
-		if before(a.TS, b.TS) {
+		if isBefore(a.TS, b.TS) {
 			return -1
 		}
 		return 1
@@ -355,10 +355,10 @@ func (c *connection) since(ctx context.Context, at, last string) (said []message
 	return said, cursor != "" && thread != "" && len(said) > 0, nil
 }
 
-// page reads a part of a history: of a channel, or of a thread in it. next is where
+// historyPage reads a part of a history: of a channel, or of a thread in it. next is where
 // the rest of it is, "" for none.
-func (c *connection) page(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (said []message, next string, err error) {
-	method, in := "conversations.history", values("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor, "limit", fmt.Sprint(onePage))
+func (c *connection) historyPage(ctx context.Context, channel, thread, oldest, cursor string, metadata bool) (said []message, next string, err error) {
+	method, in := "conversations.history", formValues("channel", channel, "ts", thread, "oldest", oldest, "cursor", cursor, "limit", fmt.Sprint(pageSize))
 	if thread != "" {
 		method = "conversations.replies"
 	}
@@ -372,13 +372,13 @@ func (c *connection) page(ctx context.Context, channel, thread, oldest, cursor s
 			Cursor string `json:"next_cursor"`
 		} `json:"response_metadata"`
 	}
-	if _, err := c.client.call(ctx, call{what: "read a history", method: method, in: in, out: &out}); err != nil {
+	if _, err := c.client.call(ctx, request{op: "read a history", method: method, params: in, result: &out}); err != nil {
 		return nil, "", err
 	}
 	for _, raw := range out.Messages {
 		var m message
-		if err := json.Unmarshal(raw, &m); err != nil || !timeForm.MatchString(m.TS) {
-			c.link.Log().Warn("a message of a history is not understood and left out", "channel", channel, "error", err)
+		if err := json.Unmarshal(raw, &m); err != nil || !timestampPattern.MatchString(m.TS) {
+			c.host.Log().Warn("a message of a history is not understood and left out", "channel", channel, "error", err)
 			continue
 		}
 		m.Channel = channel

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	ahead = 1000 // envelopes are read before they are taken
+	maxBuffered = 1000 // envelopes are read before they are taken
 	// nameWait is how long an envelope waits for names. Slack wants it acknowledged
 	// within 3 s (https://docs.slack.dev/apis/events-api/#responding), and sends it
 	// again if it is not.
 	nameWait = time.Second
 )
 
-// receiving is one time of receiving. What takes long (histories, names, the next
+// receiver is one time of receiving. What takes long (histories, names, the next
 // socket) goes on beside its loop, which takes one envelope after the other:
 //
 //   - chat.Take commits what an envelope brings, with the position, in a few
@@ -27,70 +27,70 @@ const (
 //     first. It is acknowledged at once all the same: the saved position of the room is
 //     before it, so after a crash the history has it. Only where the bot may not read the
 //     history, or Slack wants to be asked for it later, the message is taken at once.
-type receiving struct {
+type receiver struct {
 	*connection
-	take    chat.Take
-	arrived chan arrival // from all sockets
-	beside  sync.WaitGroup
+	take   chat.Take
+	events chan socketEvent // from all sockets
+	wg     sync.WaitGroup
 
 	// Owned by the loop.
-	places *places // of the rooms that were heard of
-	past   past
-	renew  renewal
+	cursors  *cursors // of the rooms that were heard of
+	backfill backfill
+	renewal  renewal
 }
 
-// arrival is an envelope, or the end of a socket.
-type arrival struct {
+// handleSocketEvent is an envelope, or the end of a socket.
+type socketEvent struct {
 	envelope
-	on  *socket
-	at  time.Time
-	err error // of the socket; it is read no more
+	socket     *socket
+	receivedAt time.Time
+	err        error // of the socket; it is read no more
 
 	// Of an event.
-	message message
-	event   bool  // it is one of messages
-	odd     error // what is wrong with it
+	message   message
+	isMessage bool  // it is one of messages
+	parseErr  error // what is wrong with it
 	// Of a button that was pressed.
-	tap    chat.Event
-	tapped bool
+	press   chat.Event
+	isPress bool
 }
 
 // Receive implements [chat.Platform]. It reads on while something is taken, because a
 // pong is among what is read.
 func (c *connection) Receive(ctx context.Context, position string, take chat.Take) error {
-	ctx, done := c.within(ctx)
-	in := &receiving{connection: c, take: take, arrived: make(chan arrival, ahead), places: readPlaces(position)}
-	defer in.beside.Wait()
+	ctx, done := c.bindContext(ctx)
+	in := &receiver{connection: c, take: take, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
+	defer in.wg.Wait()
 	defer done()
-	if in.places == nil {
-		c.link.Log().Warn("the saved position is not understood: what was said meanwhile is not looked for")
-		in.places = readPlaces("")
+	if in.cursors == nil {
+		c.host.Log().Warn("the saved position is not understood: what was said meanwhile is not looked for")
+		in.cursors = parseCursors("")
 	}
-	in.past.begin()
-	in.renew.begin()
-	in.reads(ctx, c.current())
-	return c.over(ctx, in.loop(ctx))
+	in.backfill.init()
+	in.renewal.init()
+	in.startReader(ctx, c.currentSocket())
+	return c.stopError(ctx, in.loop(ctx))
 }
 
-// goes has something go on beside the loop. A panic of it is the end of the connection.
-func (in *receiving) goes(f func()) {
-	in.beside.Go(func() {
-		defer recovery.Handle(in.link.Log(), "what goes on beside a channel of Slack", func(p *recovery.Panic) { in.end(p) })
+// spawn has something go on beside the loop. A panic of it is the end of the connection.
+func (in *receiver) spawn(f func()) {
+	in.wg.Go(func() {
+		defer recovery.Handle(in.host.Log(), "what goes on beside a channel of Slack", func(p *recovery.Panic) { in.cancel(p) })
 		f()
 	})
 }
 
-// reads hands on what comes over a socket until it fails or ctx ends. The names that an
+// startReader hands on what comes over a socket until it fails or ctx ends. The names that an
 // envelope needs are asked for as soon as it is there.
-func (in *receiving) reads(ctx context.Context, s *socket) {
-	in.goes(func() {
+func (in *receiver) startReader(ctx context.Context, s *socket) {
+	in.spawn(func() {
 		for ended := false; !ended; {
-			a := arrival{on: s}
+			a := socketEvent{socket: s}
 			a.envelope, a.err = s.read(ctx)
-			ended, a.at = a.err != nil, time.Now()
-			in.open(ctx, &a)
+			ended, a.receivedAt = a.err != nil, time.Now()
+			in.parse(ctx, &a)
 			select {
-			case in.arrived <- a:
+			case in.events <- a:
 			case <-ctx.Done():
 				return
 			}
@@ -98,56 +98,56 @@ func (in *receiving) reads(ctx context.Context, s *socket) {
 	})
 }
 
-// open reads what is in an envelope.
-func (in *receiving) open(ctx context.Context, a *arrival) {
+// parse reads what is in an envelope.
+func (in *receiver) parse(ctx context.Context, a *socketEvent) {
 	switch a.Type {
 	case "events_api":
-		a.message, a.event, a.odd = readEvent(a.Payload)
-		for _, user := range a.message.people() {
-			in.lookUp(ctx, user)
+		a.message, a.isMessage, a.parseErr = parseEvent(a.Payload)
+		for _, user := range a.message.users() {
+			in.fetchNameAsync(ctx, user)
 		}
 	case "interactive":
-		if a.tap, a.tapped, a.odd = readTap(a.Payload); a.tapped {
-			in.lookUp(ctx, a.tap.User.ID)
+		if a.press, a.isPress, a.parseErr = parseButtonPress(a.Payload); a.isPress {
+			in.fetchNameAsync(ctx, a.press.User.ID)
 		}
 	}
 }
 
 // loop takes what comes until there is an error. An envelope goes before the past: it
 // has three seconds.
-func (in *receiving) loop(ctx context.Context) error {
+func (in *receiver) loop(ctx context.Context) error {
 	for {
 		select {
-		case a := <-in.arrived:
-			if err := in.arrival(ctx, a); err != nil {
+		case a := <-in.events:
+			if err := in.handleSocketEvent(ctx, a); err != nil {
 				return err
 			}
 			continue
 		default:
 		}
-		if len(in.past.queue) > 0 {
-			if err := in.takePast(ctx); err != nil {
+		if len(in.backfill.queue) > 0 {
+			if err := in.handleNext(ctx); err != nil {
 				return err
 			}
 			continue
 		}
-		if err := in.wait(ctx, in.askPast(ctx)); err != nil {
+		if err := in.wait(ctx, in.startBackfill(ctx)); err != nil {
 			return err
 		}
 	}
 }
 
 // wait waits until there is something to do. idle is when the next history can be read.
-func (in *receiving) wait(ctx context.Context, idle <-chan time.Time) error {
+func (in *receiver) wait(ctx context.Context, idle <-chan time.Time) error {
 	select {
-	case a := <-in.arrived:
-		return in.arrival(ctx, a)
-	case h := <-in.past.told:
-		in.hearPast(ctx, h)
-	case d := <-in.renew.dialed:
-		return in.renewed(ctx, d)
-	case <-in.renew.drained:
-		in.renew.closeOld()
+	case a := <-in.events:
+		return in.handleSocketEvent(ctx, a)
+	case h := <-in.backfill.results:
+		in.onHistory(ctx, h)
+	case d := <-in.renewal.results:
+		return in.onDialed(ctx, d)
+	case <-in.renewal.drained:
+		in.renewal.closeOld()
 	case <-idle:
 	case <-ctx.Done():
 		return ctx.Err()
@@ -155,70 +155,70 @@ func (in *receiving) wait(ctx context.Context, idle <-chan time.Time) error {
 	return nil
 }
 
-// arrival takes what is in an envelope, and acknowledges it then.
-func (in *receiving) arrival(ctx context.Context, a arrival) error {
+// handleSocketEvent takes what is in an envelope, and acknowledges it then.
+func (in *receiver) handleSocketEvent(ctx context.Context, a socketEvent) error {
 	if a.err != nil {
-		return in.lost(a)
+		return in.onSocketLost(a)
 	}
 	if a.Type == "disconnect" {
-		return in.disconnect(ctx, a)
+		return in.onDisconnect(ctx, a)
 	}
-	if err := in.envelope(ctx, a); err != nil || a.ID == "" {
+	if err := in.handleEnvelope(ctx, a); err != nil || a.ID == "" {
 		return err
 	}
-	err := a.on.acknowledge(ctx, a.ID)
-	if a.on != in.current() {
+	err := a.socket.acknowledge(ctx, a.ID)
+	if a.socket != in.currentSocket() {
 		return nil // Slack sends it again on the next socket, and its key is known
 	}
 	return err
 }
 
-// envelope takes what is in one.
-func (in *receiving) envelope(ctx context.Context, a arrival) error {
+// handleEnvelope takes what is in one.
+func (in *receiver) handleEnvelope(ctx context.Context, a socketEvent) error {
 	switch {
-	case errors.Is(a.odd, errRate):
-		in.link.ReportError(a.odd)
-	case a.odd != nil: // it would not be understood the next time
-		in.link.Log().Warn("an envelope is not understood and left out", "envelope", a.ID, "error", in.client.quote([]byte(a.odd.Error())))
-	case a.event && in.pass(a.message):
-	case a.event:
-		return in.one(ctx, a.message, a.at.Add(nameWait))
-	case a.tapped:
-		if name := in.name(ctx, a.tap.User.ID, a.at.Add(nameWait)); name != "" {
-			a.tap.User.Name = name
+	case errors.Is(a.parseErr, errEventsDropped):
+		in.host.ReportError(a.parseErr)
+	case a.parseErr != nil: // it would not be understood the next time
+		in.host.Log().Warn("an envelope is not understood and left out", "envelope", a.ID, "error", in.client.redact([]byte(a.parseErr.Error())))
+	case a.isMessage && in.deferMessage(a.message):
+	case a.isMessage:
+		return in.handleMessage(ctx, a.message, a.receivedAt.Add(nameWait))
+	case a.isPress:
+		if name := in.userName(ctx, a.press.User.ID, a.receivedAt.Add(nameWait)); name != "" {
+			a.press.User.Name = name
 		}
-		a.tap.Position = in.places.String()
-		return in.take(ctx, a.tap)
+		a.press.Position = in.cursors.String()
+		return in.take(ctx, a.press)
 	}
 	return nil
 }
 
-// one takes a message, or a change of one, and moves the position over it. Names are
+// handleMessage takes a message, or a change of one, and moves the position over it. Names are
 // waited for until a moment.
-func (in *receiving) one(ctx context.Context, m message, until time.Time) error {
-	e, ok := in.event(m)
+func (in *receiver) handleMessage(ctx context.Context, m message, until time.Time) error {
+	e, ok := in.toEvent(m)
 	if !ok {
 		return nil
 	}
 	if e.Kind == chat.EventMessage {
-		in.places.saw(m, e, in.bot.ID)
+		in.cursors.record(m, e, in.bot.ID)
 	}
-	e.Text = in.legible(ctx, e.Text, until)
+	e.Text = in.resolveText(ctx, e.Text, until)
 	if e.Kind != chat.EventDeleted {
-		e.User.Name = in.name(ctx, e.User.ID, until)
+		e.User.Name = in.userName(ctx, e.User.ID, until)
 	}
-	e.Position = in.places.String()
+	e.Position = in.cursors.String()
 	return in.take(ctx, e)
 }
 
-// people are the users whose names are needed to show a message.
-func (m message) people() (all []string) {
+// users are the users whose names are needed to show a message.
+func (m message) users() (all []string) {
 	if m.Message != nil {
-		return m.Message.people()
+		return m.Message.users()
 	}
-	if m.User != "" && m.Bot == "" {
+	if m.User != "" && m.BotID == "" {
 		all = append(all, m.User)
-		all = append(all, mentions(m.words())...)
+		all = append(all, mentionedUsers(m.fullText())...)
 	}
 	return all
 }

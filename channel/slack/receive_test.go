@@ -22,14 +22,14 @@ func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
 	dm, dev, few := ann.Private(), sl.Channel("dev"), sl.Group("few")
-	w := newAlone(t, sl).run()
-	w.connected()
-	one := ann.Says(dm, "one &lt;b&gt; &amp; see <https://example.org/a?b=1&amp;c=2|this> or <https://example.org>")
-	two := ann.Says(dm, "two", slacktest.Said{Thread: one})
-	three := bob.Says(dev, mention+" three, with <@"+ann.ID+"> in <#C0DEV|dev>, <!here>")
-	four := bob.Says(dev, "four, to nobody")
-	five := ann.Says(dev, "five, in the thread", slacktest.Said{Thread: three})
-	six := ann.Says(few, "six "+mention, slacktest.Said{Thread: three, Broadcast: true})
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	one := ann.Sends(dm, "one &lt;b&gt; &amp; see <https://example.org/a?b=1&amp;c=2|this> or <https://example.org>")
+	two := ann.Sends(dm, "two", slacktest.MessageOptions{Thread: one})
+	three := bob.Sends(dev, mention+" three, with <@"+ann.ID+"> in <#C0DEV|dev>, <!here>")
+	four := bob.Sends(dev, "four, to nobody")
+	five := ann.Sends(dev, "five, in the thread", slacktest.MessageOptions{Thread: three})
+	six := ann.Sends(few, "six "+mention, slacktest.MessageOptions{Thread: three, Broadcast: true})
 	type place struct{ chat, topic string }
 	for i, want := range []struct {
 		ts, text, name string
@@ -43,7 +43,7 @@ func TestWhatIsSaidArrivesWhereItWasSaid(t *testing.T) {
 		{five, "five, in the thread", "Ann", place{dev.ID, three}, true, false},
 		{six, "six @mailroom", "Ann", place{few.ID, three}, true, true},
 	} {
-		e := w.wait(6)[i]
+		e := w.waitEvents(6)[i]
 		if e.Kind != chat.EventMessage || e.Key != e.Room.Chat+":"+want.ts || e.Text != want.text || e.User.Name != want.name ||
 			(place{e.Room.Chat, e.Room.Topic}) != want.at || e.Room.Group != want.group || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
@@ -55,16 +55,16 @@ func TestAMentionComesAsTwoEventsAndIsOneMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	w.connected()
-	ann.Says(dev, mention+" hello")
-	until(t, "both events", func() bool { return len(w.taken()) == 2 })
-	both := w.taken()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	ann.Sends(dev, mention+" hello")
+	waitFor(t, "both events", func() bool { return len(w.recorded()) == 2 })
+	both := w.recorded()
 	if both[0].Key != both[1].Key || both[0].Text != both[1].Text || both[0].Room != both[1].Room || !both[0].Addressed || !both[1].Addressed {
 		t.Errorf("one mention is %+v and %+v", both[0], both[1])
 	}
-	ann.Says(dev, mention+" alone", slacktest.Said{Only: "app_mention"}) // where the app hears of nothing else
-	if e := w.wait(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
+	ann.Sends(dev, mention+" alone", slacktest.MessageOptions{OnlyEvent: "app_mention"}) // where the app hears of nothing else
+	if e := w.waitEvents(2)[1]; e.Text != "@mailroom alone" || !e.Addressed || !e.Room.Group {
 		t.Errorf("a mention alone is %+v", e)
 	}
 }
@@ -73,11 +73,11 @@ func TestWhatIsForwardedIsReadToo(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	w.connected()
-	ann.Says(ann.Private(), "see", slacktest.Said{Forwards: "one &lt; two\nthree"})
-	ann.Says(ann.Private(), "", slacktest.Said{Forwards: "<@" + ann.ID + ">?"})
-	got := w.wait(2)
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "see", slacktest.MessageOptions{Forwarded: "one &lt; two\nthree"})
+	ann.Sends(ann.Private(), "", slacktest.MessageOptions{Forwarded: "<@" + ann.ID + ">?"})
+	got := w.waitEvents(2)
 	if got[0].Text != "see\nBob wrote:\n> one < two\n> three" || got[1].Text != "Bob wrote:\n> @Ann?" {
 		t.Errorf("taken was %q and %q", got[0].Text, got[1].Text)
 	}
@@ -87,23 +87,23 @@ func TestInAFlatChannelTheChannelIsTheRoom(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl)
+	w := newFixture(t, sl)
 	w.options.Flat = true
-	w.run()
-	p := w.connected()
-	one := ann.Says(dev, mention+" one")
-	ann.Says(dev, mention+" two", slacktest.Said{Thread: one})
+	w.start()
+	p := w.waitConnected()
+	one := ann.Sends(dev, mention+" one")
+	ann.Sends(dev, mention+" two", slacktest.MessageOptions{Thread: one})
 	bot, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "three"}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, root, _ := strings.Cut(bot, ":")
-	ann.Says(dev, "four", slacktest.Said{Thread: root}) // it answers the bot
+	ann.Sends(dev, "four", slacktest.MessageOptions{Thread: root}) // it answers the bot
 	for i, want := range []struct {
 		topic string
 		to    bool
 	}{{"", true}, {one, true}, {root, true}} {
-		if e := w.wait(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
+		if e := w.waitEvents(3)[i]; e.Room.Topic != want.topic || e.Addressed != want.to {
 			t.Errorf("event %d is %+v, want %+v", i+1, e, want)
 		}
 	}
@@ -113,17 +113,17 @@ func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	w.connected()
-	one := ann.Says(dev, mention+" one")
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	one := ann.Sends(dev, mention+" one")
 	ann.Edits(dev, one, mention+" won")
 	ann.Edits(dev, one, mention+" one again")
-	dev.Unfurls(one) // changes nothing that was said
-	ann.Says(dev, "a reply", slacktest.Said{Thread: one})
+	dev.Unfurl(one) // changes nothing that was said
+	ann.Sends(dev, "a reply", slacktest.MessageOptions{Thread: one})
 	ann.Deletes(dev, one) // it was replied to, so something is left of it
-	two := ann.Says(dev, mention+" two")
+	two := ann.Sends(dev, mention+" two")
 	ann.Deletes(dev, two)
-	got := w.wait(7)
+	got := w.waitEvents(7)
 	room, first := got[0].Room, dev.ID+":"+one
 	for i, want := range map[int]struct {
 		kind chat.EventKind
@@ -145,8 +145,8 @@ func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	p := w.connected()
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
 	id, err := p.Send(t.Context(), chat.Room{Chat: dev.ID, Group: true}, chat.Message{Text: "mine"}, "k")
 	if err != nil {
 		t.Fatal(err)
@@ -154,17 +154,17 @@ func TestWhatNoPersonSaysIsLeftOut(t *testing.T) {
 	if err := p.Edit(t.Context(), chat.Room{Chat: dev.ID}, id, chat.Message{Text: "mine still"}); err != nil {
 		t.Fatal(err)
 	}
-	ann.Says(dev, "from another bot", slacktest.Said{Bot: true})
-	ann.Says(dev, "from another bot", slacktest.Said{Bot: true, Subtype: "bot_message"})
-	ann.Says(dev, "Ann has joined", slacktest.Said{Subtype: "channel_join"})
+	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true})
+	ann.Sends(dev, "from another bot", slacktest.MessageOptions{Bot: true, Subtype: "bot_message"})
+	ann.Sends(dev, "Ann has joined", slacktest.MessageOptions{Subtype: "channel_join"})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "reaction_added", "user": ann.ID}})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{"type": "message", "text": 7}})
 	sl.Push("events_api", map[string]any{"type": "app_rate_limited", "minute_rate_limited": 1518467820})
 	sl.Push("slash_commands", map[string]any{"command": "/x"})
 	sl.Push("interactive", map[string]any{"type": "view_submission"})
 	sl.Push("what_is_new", map[string]any{})
-	ann.Says(dev, "good")
-	if got := w.wait(1); got[0].Text != "good" || !strings.Contains(w.logs.all(), "not understood and left out") {
+	ann.Sends(dev, "good")
+	if got := w.waitEvents(1); got[0].Text != "good" || !strings.Contains(w.logs.String(), "not understood and left out") {
 		t.Errorf("taken was %+v", got)
 	}
 	if s := w.runner.State(); !strings.Contains(s.LastError, "leaves events out") {
@@ -176,9 +176,9 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	w.connected()
-	ann.Says(ann.Private(), "look", slacktest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "look", slacktest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
 	sl.Push("events_api", map[string]any{"type": "event_callback", "event": map[string]any{
 		"type": "message", "subtype": "file_share", "channel": ann.Private().ID, "user": ann.ID, "ts": "1700000001.000100", "files": []any{
 			map[string]any{"id": "F9", "name": "far.txt", "url_private": "https://slack.example.org/files/F9", "permalink": "https://work.slack.com/files/F9"},
@@ -186,7 +186,7 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 			map[string]any{"id": "F7", "name": "doc", "is_external": true, "url_private": "https://docs.example.org/7"},
 		},
 	}})
-	got := w.wait(2)
+	got := w.waitEvents(2)
 	f := got[0].Files[0]
 	if got[0].Text != "look" || f.Name != "notes.txt" || f.MimeType != "text/plain" || f.Size != 7 || !strings.HasPrefix(f.URI, "https://work.slack.com/files/") {
 		t.Errorf("the file is %+v", f)
@@ -199,15 +199,15 @@ func TestFilesAreHandedOverWithoutTheToken(t *testing.T) {
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
 		t.Errorf("the file has %q, %v", content, err)
 	}
-	sl.Deny("files:read")
-	if _, err := f.Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
+	sl.RemoveScopes("files:read")
+	if _, err := f.Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "302 Found") {
 		t.Errorf("a file that may not be read: %v", err)
 	}
 	others := got[1].Files
 	if len(others) != 2 || others[1].Open != nil || others[1].URI != "https://docs.example.org/7" {
 		t.Fatalf("the other files are %+v", others)
 	}
-	if _, err := others[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not at Slack") {
+	if _, err := others[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "not at Slack") {
 		t.Errorf("the token went elsewhere: %v", err)
 	}
 }
@@ -216,17 +216,17 @@ func TestAnEnvelopeIsAcknowledgedOnceItWasTaken(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl)
-	w.refuses(errors.New("the disk is full"))
-	ann.Says(ann.Private(), "one")
-	ann.Says(ann.Private(), "two")
-	w.run()
-	w.untilState("a third try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
-	if n, tries := sl.Pending(), sl.Tries(); n != 2 || tries < 2 {
+	w := newFixture(t, sl)
+	w.failWith(errors.New("the disk is full"))
+	ann.Sends(ann.Private(), "one")
+	ann.Sends(ann.Private(), "two")
+	w.start()
+	w.waitState("a third try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
+	if n, tries := sl.Pending(), sl.MaxAttempts(); n != 2 || tries < 2 {
 		t.Fatalf("%d envelopes are left of 2 that nobody took, sent up to %d times", n, tries)
 	}
-	w.refuses(nil)
-	sl.Until(t, "both acknowledged", func() bool { return sl.Pending() == 0 })
+	w.failWith(nil)
+	sl.WaitFor(t, "both acknowledged", func() bool { return sl.Pending() == 0 })
 	if got := w.texts(); got != "one, two" {
 		t.Errorf("taken was %q", got)
 	}
@@ -236,18 +236,18 @@ func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	p := w.connected()
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
 	twice := func(n int) {
 		t.Helper()
-		until(t, "it", func() bool { return len(w.taken()) == n-1 })
-		sl.Again()
-		until(t, "it again", func() bool { return len(w.taken()) == n })
-		if e := w.taken(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
+		waitFor(t, "it", func() bool { return len(w.recorded()) == n-1 })
+		sl.Redeliver()
+		waitFor(t, "it again", func() bool { return len(w.recorded()) == n })
+		if e := w.recorded(); e[n-1].Key != e[n-2].Key || e[n-1].Kind != e[n-2].Kind {
 			t.Errorf("keys %q %q", e[n-2].Key, e[n-1].Key)
 		}
 	}
-	ts := ann.Says(ann.Private(), "once")
+	ts := ann.Sends(ann.Private(), "once")
 	twice(2)
 	ann.Edits(ann.Private(), ts, "twice")
 	twice(4)
@@ -256,8 +256,8 @@ func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, at, _ := strings.Cut(id, ":")
-	sl.Until(t, "what the bot said acknowledged", func() bool { return sl.Pending() == 0 })
-	ann.Taps(ann.Private(), at, "Yes")
+	sl.WaitFor(t, "what the bot said acknowledged", func() bool { return sl.Pending() == 0 })
+	ann.Presses(ann.Private(), at, "Yes")
 	twice(6)
 	ann.Deletes(ann.Private(), ts)
 	twice(8)
@@ -269,23 +269,23 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	w.connected()
-	ann.Says(ann.Private(), "one")
-	root := ann.Says(dev, mention+" two")
-	w.wait(2)
+	w := newFixture(t, sl).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "one")
+	root := ann.Sends(dev, mention+" two")
+	w.waitEvents(2)
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	for i := range 250 { // more than a page
-		ann.Says(ann.Private(), fmt.Sprint("p", i))
+		ann.Sends(ann.Private(), fmt.Sprint("p", i))
 	}
-	ann.Says(dev, mention+" in the thread", slacktest.Said{Thread: root})
-	other := ann.Says(dev, mention+" in the channel")
-	ann.Says(dev, mention+" in the new thread", slacktest.Said{Thread: other})
-	sl.Forget()
+	ann.Sends(dev, mention+" in the thread", slacktest.MessageOptions{Thread: root})
+	other := ann.Sends(dev, mention+" in the channel")
+	ann.Sends(dev, mention+" in the new thread", slacktest.MessageOptions{Thread: other})
+	sl.DropPending()
 	sl.Up(t)
-	ann.Says(ann.Private(), "now")
-	all := w.wait(256)
+	ann.Sends(ann.Private(), "now")
+	all := w.waitEvents(256)
 	last := map[string]string{}
 	for _, e := range all {
 		if e.Key <= last[e.Room.Chat+e.Room.Topic] {
@@ -297,13 +297,13 @@ func TestWhatWasSaidWhileNobodyWasConnectedIsReadLater(t *testing.T) {
 		}
 	}
 	// Nothing of it comes again.
-	before := len(w.taken())
+	before := len(w.recorded())
 	sl.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	w.waitState("queued", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	sl.Up(t)
-	ann.Says(ann.Private(), "the end")
-	w.wait(257)
-	if n := len(w.taken()) - before; n > 2 { // from the history, and as an event
+	ann.Sends(ann.Private(), "the end")
+	w.waitEvents(257)
+	if n := len(w.recorded()) - before; n > 2 { // from the history, and as an event
 		t.Errorf("%d events came of one message", n)
 	}
 }
@@ -312,25 +312,25 @@ func TestALongHistoryIsReadAsFarAsItIsTold(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	root := ann.Says(dev, "before")
-	first := ann.Says(ann.Private(), "before")
+	root := ann.Sends(dev, "before")
+	first := ann.Sends(ann.Private(), "before")
 	for i := range 2100 {
-		ann.Says(dev, fmt.Sprint("reply ", i), slacktest.Said{Thread: root})
-		ann.Says(ann.Private(), fmt.Sprint("word ", i))
+		ann.Sends(dev, fmt.Sprint("reply ", i), slacktest.MessageOptions{Thread: root})
+		ann.Sends(ann.Private(), fmt.Sprint("word ", i))
 	}
-	sl.Forget()
-	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).run()
-	w.connected()
+	sl.DropPending()
+	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q,%q:%q}`, dev.ID+":"+root, root, ann.Private().ID, first)).start()
+	w.waitConnected()
 	count := func(what string) (n int) {
-		for _, e := range w.taken() {
+		for _, e := range w.recorded() {
 			if strings.HasPrefix(e.Text, what) {
 				n++
 			}
 		}
 		return n
 	}
-	until(t, "the whole thread", func() bool { return count("reply ") == 2100 })
-	until(t, "the end of the channel", func() bool { return count("word ") == 2000 && strings.Contains(w.texts(), "word 2099") })
+	waitFor(t, "the whole thread", func() bool { return count("reply ") == 2100 })
+	waitFor(t, "the end of the channel", func() bool { return count("word ") == 2000 && strings.Contains(w.texts(), "word 2099") })
 	if s := w.runner.State(); !strings.Contains(s.LastError, "2000 messages are") || strings.Contains(w.texts(), "word 99,") {
 		t.Errorf("what is too far back is not told: %+v", s)
 	}
@@ -340,23 +340,23 @@ func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
-	first := ann.Says(ann.Private(), "before")
-	ann.Says(ann.Private(), "meanwhile")
-	sl.Forget()
+	first := ann.Sends(ann.Private(), "before")
+	ann.Sends(ann.Private(), "meanwhile")
+	sl.DropPending()
 	sl.Fail("conversations.history", slacktest.Fault{Error: "ratelimited", RetryAfter: 1})
-	w := newAlone(t, sl).starts(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).run()
-	w.connected()
-	ann.Says(ann.Private(), "live")
-	bob.Says(bob.Private(), "someone else")
-	until(t, "what is said now", func() bool { return len(w.taken()) >= 2 })
+	w := newFixture(t, sl).startAt(fmt.Sprintf(`{%q:%q}`, ann.Private().ID, first)).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "live")
+	bob.Sends(bob.Private(), "someone else")
+	waitFor(t, "what is said now", func() bool { return len(w.recorded()) >= 2 })
 	if got := w.texts(); got != "live, someone else" && got != "someone else, live" { // the order is that of a room
 		t.Errorf("while the history is limited: %q", got)
 	}
 	var saved map[string]string
-	if err := json.Unmarshal([]byte(w.taken()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
+	if err := json.Unmarshal([]byte(w.recorded()[0].Position), &saved); err != nil || saved[ann.Private().ID] != first {
 		t.Errorf("the position is %v, %v: it has passed over what was not read", saved, err)
 	}
-	until(t, "what was said meanwhile", func() bool { return strings.Contains(w.texts(), "meanwhile") })
+	waitFor(t, "what was said meanwhile", func() bool { return strings.Contains(w.texts(), "meanwhile") })
 	if got := w.texts(); !strings.HasSuffix(got, ", meanwhile") || len(got) != len("live, someone else, meanwhile") {
 		t.Errorf("taken was %q", got)
 	}
@@ -365,27 +365,27 @@ func TestARoomWhoseHistoryIsLimitedIsReadLaterAndNothingIsLost(t *testing.T) {
 func TestWithoutTheScopeForAHistoryItIsSaidAndTheRestGoesOn(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("im:history")
+	sl.RemoveScopes("im:history")
 	ann := sl.Person("Ann")
 	dev := sl.Channel("dev")
 	at := fmt.Sprintf(`{%q:"1700000000.000001",%q:"1700000000.000001","D0GONE":"1700000000.000001","D0GONE:1.000001":"1700000000.000001"}`, ann.Private().ID, dev.ID)
-	ann.Says(dev, "there")
-	sl.Forget()
-	w := newAlone(t, sl).starts(at).run()
-	w.connected()
-	ann.Says(ann.Private(), "here")
-	if w.wait(2); !strings.Contains(w.texts(), "there") || !strings.Contains(w.texts(), "here") {
+	ann.Sends(dev, "there")
+	sl.DropPending()
+	w := newFixture(t, sl).startAt(at).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "here")
+	if w.waitEvents(2); !strings.Contains(w.texts(), "there") || !strings.Contains(w.texts(), "here") {
 		t.Errorf("taken was %q", w.texts())
 	}
-	s := w.untilState("trouble", func(s channel.State) bool { return s.LastError != "" })
+	s := w.waitState("trouble", func(s channel.State) bool { return s.LastError != "" })
 	if !strings.Contains(s.LastError, "missing_scope (it needs im:history)") || s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
-	until(t, "what is not there any more left out", func() bool {
-		n := len(w.taken())
-		ann.Says(ann.Private(), "and?")
-		until(t, "it", func() bool { return len(w.taken()) > n })
-		return !strings.Contains(w.taken()[n].Position, "D0GONE")
+	waitFor(t, "what is not there any more left out", func() bool {
+		n := len(w.recorded())
+		ann.Sends(ann.Private(), "and?")
+		waitFor(t, "it", func() bool { return len(w.recorded()) > n })
+		return !strings.Contains(w.recorded()[n].Position, "D0GONE")
 	})
 }
 
@@ -393,14 +393,14 @@ func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).starts(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).run()
-	w.connected()
+	w := newFixture(t, sl).startAt(`{"C0DEV":"99999999999.999999","":"1.000001","C1":"yesterday"}`).start()
+	w.waitConnected()
 	for range 300 {
-		ann.Says(dev, mention+" a thread of its own")
+		ann.Sends(dev, mention+" a thread of its own")
 	}
-	w.wait(300)
+	w.waitEvents(300)
 	var at map[string]string
-	last := w.taken()[len(w.taken())-1].Position
+	last := w.recorded()[len(w.recorded())-1].Position
 	if err := json.Unmarshal([]byte(last), &at); err != nil || len(at) > 200 || len(last) > 16<<10 {
 		t.Errorf("%d rooms in %d bytes, %v", len(at), len(last), err)
 	}
@@ -408,9 +408,9 @@ func TestThePositionStaysSmallAndOddOnesDoNoHarm(t *testing.T) {
 		t.Errorf("the position is %s", last)
 	}
 	for _, odd := range []string{"seven", `["C0DEV"]`, `{"C0DEV":7}`} {
-		w := newAlone(t, slacktest.New(t)).starts(odd).run()
-		w.connected()
-		until(t, "a word about it", func() bool { return strings.Contains(w.logs.all(), "position is not understood") })
+		w := newFixture(t, slacktest.New(t)).startAt(odd).start()
+		w.waitConnected()
+		waitFor(t, "a word about it", func() bool { return strings.Contains(w.logs.String(), "position is not understood") })
 	}
 }
 
@@ -418,24 +418,24 @@ func TestWhoTappedIsToldAlone(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	p := w.connected()
-	root := ann.Says(dev, mention+" go")
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
+	root := ann.Sends(dev, mention+" go")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}, {Words: "No", Data: "n"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, at, _ := strings.Cut(id, ":")
-	ann.Taps(dev, at, "No")
-	tap := w.wait(2)[1]
+	ann.Presses(dev, at, "No")
+	tap := w.waitEvents(2)[1]
 	if tap.Kind != chat.EventButton || tap.Of != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
 		t.Errorf("the tap is %+v, want it in %+v", tap, room)
 	}
 	if err := p.AckButton(t.Context(), tap, "Denied by <Ann>."); err != nil {
 		t.Fatal(err)
 	}
-	if told := dev.Told(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
+	if told := dev.Ephemeral(ann); len(told) != 1 || told[0] != "Denied by <Ann>." || len(dev.Texts()) != 1 {
 		t.Errorf("Ann was told %q, and the channel has %q", told, dev.Texts())
 	}
 }
@@ -443,10 +443,10 @@ func TestWhoTappedIsToldAlone(t *testing.T) {
 func TestPongsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	w := newAlone(t, sl).run()
-	w.connected()
+	w := newFixture(t, sl).start()
+	w.waitConnected()
 	began := w.runner.State().LastSuccess
-	s := w.untilState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
+	s := w.waitState("more pongs", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 800*time.Millisecond })
 	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}

@@ -15,124 +15,124 @@ import (
 type subject int
 
 const (
-	// ofMessage: this one call will never succeed. An error that Slack does not
+	// subjectMessage: this one call will never succeed. An error that Slack does not
 	// document is taken for one: an unknown word ends neither a room nor the app.
-	ofMessage subject = iota
-	// ofRoom: the app may not do this in this conversation until a person changes
+	subjectMessage subject = iota
+	// subjectRoom: the app may not do this in this conversation until a person changes
 	// that. Other conversations are not affected.
-	ofRoom
-	// ofAbsence: the conversation takes nothing any more.
-	ofAbsence
-	// ofToken: Slack does not accept the token, whatever is called.
-	ofToken
-	// ofScope: the token lacks a scope that this method needs.
-	ofScope
-	// ofPace: a limit of calls in a time.
-	ofPace
-	// ofMoment: refused now, and nothing was done.
-	ofMoment
-	// ofDoubt: Slack failed, and may have done what was asked.
-	ofDoubt
+	subjectRoom
+	// subjectGone: the conversation takes nothing any more.
+	subjectGone
+	// subjectToken: Slack does not accept the token, whatever is called.
+	subjectToken
+	// subjectScope: the token lacks a scope that this method needs.
+	subjectScope
+	// subjectRateLimit: a limit of calls in a time.
+	subjectRateLimit
+	// subjectTemporary: refused now, and nothing was done.
+	subjectTemporary
+	// subjectUnknown: Slack failed, and may have done what was asked.
+	subjectUnknown
 )
 
-// concerns classifies the errors that Slack documents for the methods which this
+// subjectOf classifies the errors that Slack documents for the methods which this
 // package calls, under "Errors" of each method's page
 // (https://docs.slack.dev/reference/methods/chat.postMessage and its siblings). The
 // class follows the description there, not the sound of the word: no_permission and
 // access_denied are about a resource ("make sure your app is a member of the
 // conversation").
-func concerns(code string) subject {
+func subjectOf(code string) subject {
 	switch code {
 	case "account_inactive", "invalid_auth", "missing_args", "not_allowed_token_type", "not_authed", "token_expired", "token_revoked",
 		"two_factor_setup_required", "forbidden_team", "team_disabled", "user_removed_from_team":
-		return ofToken
+		return subjectToken
 	case "missing_scope":
-		return ofScope
+		return subjectScope
 	case "ratelimited", "rate_limited", "message_limit_exceeded":
-		return ofPace
+		return subjectRateLimit
 	case "accesslimited", "external_channel_migrating", "org_login_required", "request_timeout", "team_added_to_org", "unknown_method":
-		return ofMoment
+		return subjectTemporary
 	case "fatal_error", "internal_error", "service_unavailable", "update_failed":
-		return ofDoubt
+		return subjectUnknown
 	case "channel_not_found", "is_archived", "is_inactive", "not_in_channel", "thread_not_found",
 		"cannot_dm_bot", "user_disabled", "user_not_found", "user_not_visible", "users_not_found":
-		return ofAbsence
+		return subjectGone
 	case "access_denied", "app_access_restricted", "channel_is_limited_access", "ekm_access_denied", "messages_tab_disabled",
 		"method_not_supported_for_channel_type", "no_permission", "posting_to_channel_denied",
 		"restricted_action", "restricted_action_non_threadable_channel", "restricted_action_read_only_channel",
 		"restricted_action_thread_locked", "restricted_action_thread_only_channel", "team_access_not_granted", "team_not_found":
-		return ofRoom
+		return subjectRoom
 	}
-	return ofMessage
+	return subjectMessage
 }
 
-// of reports whether the refusal concerns one of some subjects.
-func (e *refused) of(some ...subject) bool { return slices.Contains(some, concerns(e.code)) }
+// isAbout reports whether the refusal concerns one of some subjects.
+func (e *apiError) isAbout(some ...subject) bool { return slices.Contains(some, subjectOf(e.code)) }
 
-// refusedAs reports whether an error is a refusal that concerns one of some subjects.
-func refusedAs(err error, some ...subject) bool {
-	e, ok := errors.AsType[*refused](err)
-	return ok && e.of(some...)
+// isAPIError reports whether an error is a refusal that concerns one of some subjects.
+func isAPIError(err error, some ...subject) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && e.isAbout(some...)
 }
 
-// failed gives an error of a call about a conversation its class. Such a call ends the
+// checkedSendError gives an error of a call about a conversation its class. Such a call ends the
 // connection only if the token is refused without a conversation too: then the
 // socket, which the app's token opened, would not tell.
-func (c *connection) failed(ctx context.Context, err error) error {
-	if refusedAs(err, ofToken, ofScope) {
-		c.checkToken(ctx)
+func (c *connection) checkedSendError(ctx context.Context, err error) error {
+	if isAPIError(err, subjectToken, subjectScope) {
+		c.verifyToken(ctx)
 	}
-	return failure(err)
+	return sendError(err)
 }
 
-// checkToken asks auth.test, which is about the token alone, and ends the connection
+// verifyToken asks auth.test, which is about the token alone, and ends the connection
 // if the token is refused there or may not write any more.
-func (c *connection) checkToken(ctx context.Context) {
-	bot, err := c.client.who(ctx)
+func (c *connection) verifyToken(ctx context.Context) {
+	bot, err := c.client.getBot(ctx)
 	if err == nil {
-		err = bot.mayWrite()
+		err = bot.checkWriteScope()
 	}
-	if refusedAs(err, ofToken, ofScope) {
-		c.end(trouble(err))
+	if isAPIError(err, subjectToken, subjectScope) {
+		c.cancel(connectionError(err))
 	}
 }
 
-// failure gives an error of a call that writes its class. A reply that waits for a
+// sendError gives an error of a call that writes its class. A reply that waits for a
 // token or a scope to be mended is kept; one that its conversation refuses is not.
-func failure(err error) error {
+func sendError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*refused](err); ok {
-		switch concerns(e.code) {
-		case ofAbsence:
+	if e, ok := errors.AsType[*apiError](err); ok {
+		switch subjectOf(e.code) {
+		case subjectGone:
 			return permanent(fmt.Errorf("%w: %w", chat.ErrGone, err))
-		case ofToken, ofScope, ofPace, ofMoment:
-			return outage(err)
-		case ofMessage, ofRoom:
+		case subjectToken, subjectScope, subjectRateLimit, subjectTemporary:
+			return unavailable(err)
+		case subjectMessage, subjectRoom:
 			return permanent(err)
 		}
 	}
-	if l, ok := errors.AsType[*lost](err); ok && !l.written {
-		return outage(err)
+	if l, ok := errors.AsType[*transportError](err); ok && !l.maybeSent {
+		return unavailable(err)
 	}
-	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, outage(err))
+	return fmt.Errorf("%w: %w", mailroom.ErrUnknown, unavailable(err))
 }
 
-// trouble gives an error of connecting or receiving the meaning that it has for the
+// connectionError gives an error of connecting or receiving the meaning that it has for the
 // channel. Only a refused token and a missing scope are the end.
-func trouble(err error) error {
+func connectionError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case refusedAs(err, ofToken, ofScope):
+	case isAPIError(err, subjectToken, subjectScope):
 		return channel.Fatal(fmt.Errorf("%w: get the present tokens at https://api.slack.com/apps", err))
 	}
-	return outage(err)
+	return unavailable(err)
 }
 
-func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: afterOf(err), Err: err}
+func unavailable(err error) error {
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
 }
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

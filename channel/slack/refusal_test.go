@@ -10,14 +10,14 @@ import (
 	"mailroom/channel/slack/slacktest"
 )
 
-// documented are the errors that Slack's reference names for the methods this package
+// documentedErrors are the errors that Slack's reference names for the methods this package
 // calls (auth.test, apps.connections.open, bots.info, users.info, files.info,
 // conversations.history, conversations.replies, chat.postMessage, chat.update and
 // chat.postEphemeral; the pages under https://docs.slack.dev/reference/methods/), by
 // what one of them means for a reply. Those after the "|" are known from practice.
-func documented() map[mailroom.Class]string {
+func documentedErrors() map[mailroom.Class]string {
 	return map[mailroom.Class]string{
-		gone: `channel_not_found is_archived is_inactive not_in_channel thread_not_found user_not_found user_not_visible
+		classGone: `channel_not_found is_archived is_inactive not_in_channel thread_not_found user_not_found user_not_visible
 			| cannot_dm_bot user_disabled users_not_found`,
 		mailroom.ClassPermanent: `access_denied app_access_restricted as_user_not_supported attachment_payload_limit_exceeded block_mismatch
 			blocked_file_type bot_not_found bots_not_found cannot_reply_to_message cant_broadcast_message cant_update_message
@@ -43,7 +43,7 @@ func documented() map[mailroom.Class]string {
 			ratelimited rate_limited message_limit_exceeded
 			accesslimited external_channel_migrating org_login_required request_timeout team_added_to_org unknown_method
 			| team_disabled user_removed_from_team`,
-		unknown: `fatal_error internal_error service_unavailable update_failed`,
+		classUnknown: `fatal_error internal_error service_unavailable update_failed`,
 	}
 }
 
@@ -54,14 +54,14 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob := sl.Person("Ann"), sl.Person("Bob")
-	w := newAlone(t, sl).run()
-	p := w.connected()
-	id, err := p.Send(t.Context(), private(bob), chat.Message{Text: "before"}, "k0")
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
+	id, err := p.Send(t.Context(), privateRoom(bob), chat.Message{Text: "before"}, "k0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for want, words := range documented() {
+	for want, words := range documentedErrors() {
 		for word := range strings.FieldsSeq(words) {
 			if word == "|" {
 				continue
@@ -72,19 +72,19 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 			seen[word] = true
 			fault := slacktest.Fault{Error: word}
 			sl.Fail("chat.postMessage", fault)
-			if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != want {
-				t.Errorf("a message answered %s is %s, want %s: %v", word, class(err), want, err)
+			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != want {
+				t.Errorf("a message answered %s is %s, want %s: %v", word, sendClass(err), want, err)
 			}
 			sl.Fail("chat.update", fault)
-			if err := p.Edit(t.Context(), private(bob), id, chat.Message{Text: "x"}); class(err) != want {
-				t.Errorf("an edit answered %s is %s, want %s: %v", word, class(err), want, err)
+			if err := p.Edit(t.Context(), privateRoom(bob), id, chat.Message{Text: "x"}); sendClass(err) != want {
+				t.Errorf("an edit answered %s is %s, want %s: %v", word, sendClass(err), want, err)
 			}
 			sl.Fail("conversations.history", fault)
-			if _, found, err := p.Find(t.Context(), private(ann), "k", chat.Message{}); found || err == nil && word != "thread_not_found" && word != "message_not_found" {
+			if _, found, err := p.Find(t.Context(), privateRoom(ann), "k", chat.Message{}); found || err == nil && word != "thread_not_found" && word != "message_not_found" {
 				t.Errorf("a history answered %s says %t, %v", word, found, err)
 			}
 			sl.Fail("chat.postEphemeral", fault)
-			if err := p.AckButton(t.Context(), chat.Event{Room: private(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
+			if err := p.AckButton(t.Context(), chat.Event{Room: privateRoom(ann), User: chat.User{ID: ann.ID}}, "x"); err == nil {
 				t.Errorf("an answer to a tap that is answered %s is no error", word)
 			}
 		}
@@ -95,11 +95,11 @@ func TestNoErrorOfAConversationEndsTheApp(t *testing.T) {
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the channel is %+v", s)
 	}
-	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "after"}, "k2"); err != nil {
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "after"}, "k2"); err != nil {
 		t.Errorf("the next message: %v", err)
 	}
-	bob.Says(bob.Private(), "still there?")
-	w.wait(1)
+	bob.Sends(bob.Private(), "still there?")
+	w.waitEvents(1)
 }
 
 // TestAHistoryThatIsRefusedConcernsItsRoomAlone: what was said in other rooms is caught
@@ -109,13 +109,13 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 	for _, word := range []string{"no_permission", "access_denied", "team_access_not_granted", "ekm_access_denied", "channel_is_limited_access", "a_new_word"} {
 		sl := slacktest.New(t)
 		ann, bob := sl.Person("Ann"), sl.Person("Bob")
-		w := newAlone(t, sl).starts(`{"` + ann.Private().ID + `":"2.000000","` + bob.Private().ID + `":"1.000000"}`)
-		ann.Says(ann.Private(), "to a bot that may not read it")
-		bob.Says(bob.Private(), "to a bot that may")
-		sl.Forget()
+		w := newFixture(t, sl).startAt(`{"` + ann.Private().ID + `":"2.000000","` + bob.Private().ID + `":"1.000000"}`)
+		ann.Sends(ann.Private(), "to a bot that may not read it")
+		bob.Sends(bob.Private(), "to a bot that may")
+		sl.DropPending()
 		sl.Fail("conversations.history", slacktest.Fault{Error: word})
-		w.run().connected()
-		if got := w.wait(1); got[0].Text != "to a bot that may" {
+		w.start().waitConnected()
+		if got := w.waitEvents(1); got[0].Text != "to a bot that may" {
 			t.Errorf("%s: taken was %+v", word, got)
 		}
 		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {

@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// units counts a text as it is at most when it is sent: what means something to the
+// escapedUnits counts a text as it is at most when it is sent: what means something to the
 // platform is escaped, and a table is put between marks.
-func units(text string) (n int) {
+func escapedUnits(text string) (n int) {
 	for _, r := range text {
 		switch r {
 		case '&':
@@ -37,15 +37,15 @@ func escape(s string) string {
 }
 
 var (
-	fenced   = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
-	heading  = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
-	quoted   = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
-	item     = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
-	ruler    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
-	tabular  = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
-	bordered = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
-	linked   = regexp.MustCompile(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
-	raw      = regexp.MustCompile(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
+	fencePattern    = regexp.MustCompile("^ {0,3}(```+|~~~+)[ \t]*([^`\n]*)$")
+	headingPattern  = regexp.MustCompile(`^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$`)
+	quotePattern    = regexp.MustCompile(`^ {0,3}> ?(.*)$`)
+	itemPattern     = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
+	rulerPattern    = regexp.MustCompile(`^ {0,3}(---+|\*\*\*+|___+)[ \t]*$`)
+	rowPattern      = regexp.MustCompile(`^ {0,3}\|.*\|[ \t]*$`)
+	borderPattern   = regexp.MustCompile(`^ {0,3}\|[ \t:|-]*-[ \t:|-]*\|[ \t]*$`)
+	linkPattern     = regexp.MustCompile(`^!?\[([^\[\]\n]+)\]\(((?:https?://|mailto:)[^\s<>()|]+(?:\([^\s<>()|]*\)[^\s<>()|]*)*)\)`)
+	autolinkPattern = regexp.MustCompile(`^<((?:https?://|mailto:)[^\s<>|]+)>`)
 )
 
 // render writes the Markdown of models as the platform's own, which has no escapes for
@@ -56,15 +56,15 @@ func render(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := 0; i < len(lines); {
 		line := lines[i]
-		if m := fenced.FindStringSubmatch(line); m != nil {
-			code, used := codeOf(lines[i:], m[1])
+		if m := fencePattern.FindStringSubmatch(line); m != nil {
+			code, used := fencedCode(lines[i:], m[1])
 			out = append(out, "```", escape(strings.Join(code, "\n")), "```")
 			i += used
 			continue
 		}
-		if i+1 < len(lines) && tabular.MatchString(line) && bordered.MatchString(lines[i+1]) {
+		if i+1 < len(lines) && rowPattern.MatchString(line) && borderPattern.MatchString(lines[i+1]) {
 			end := i + 2
-			for end < len(lines) && tabular.MatchString(lines[end]) {
+			for end < len(lines) && rowPattern.MatchString(lines[end]) {
 				end++
 			}
 			out = append(out, "```", escape(strings.Join(lines[i:end], "\n")), "```")
@@ -81,9 +81,9 @@ func render(text string) string {
 	return all
 }
 
-// codeOf are the lines between a fence, which is the first line, and the one that ends
+// fencedCode are the lines between a fence, which is the first line, and the one that ends
 // it, and how many lines that takes.
-func codeOf(lines []string, fence string) (code []string, used int) {
+func fencedCode(lines []string, fence string) (code []string, used int) {
 	for used = 1; used < len(lines); used++ {
 		line := strings.TrimSpace(lines[used])
 		if len(line) >= len(fence) && strings.Trim(line, fence[:1]) == "" {
@@ -96,14 +96,14 @@ func codeOf(lines []string, fence string) (code []string, used int) {
 
 func renderLine(line string) string {
 	switch {
-	case ruler.MatchString(line):
+	case rulerPattern.MatchString(line):
 		return "———"
-	case heading.MatchString(line):
-		return bold(spans(heading.FindStringSubmatch(line)[1], true))
-	case quoted.MatchString(line):
-		return ">" + spans(quoted.FindStringSubmatch(line)[1], false)
-	case item.MatchString(line):
-		m := item.FindStringSubmatch(line)
+	case headingPattern.MatchString(line):
+		return bold(spans(headingPattern.FindStringSubmatch(line)[1], true))
+	case quotePattern.MatchString(line):
+		return ">" + spans(quotePattern.FindStringSubmatch(line)[1], false)
+	case itemPattern.MatchString(line):
+		m := itemPattern.FindStringSubmatch(line)
 		return m[1] + "• " + spans(m[2], false)
 	}
 	return spans(line, false)
@@ -147,24 +147,24 @@ func span(s string, i int, inBold bool) (text string, used int) {
 		}
 		return rest[:n], n
 	case '[', '!':
-		if m := linked.FindStringSubmatch(rest); m != nil {
+		if m := linkPattern.FindStringSubmatch(rest); m != nil {
 			return "<" + escape(m[2]) + "|" + label(m[1]) + ">", len(m[0])
 		}
 	case '<':
-		if m := raw.FindStringSubmatch(rest); m != nil {
+		if m := autolinkPattern.FindStringSubmatch(rest); m != nil {
 			return "<" + escape(m[1]) + ">", len(m[0])
 		}
 	case '*', '_', '~':
 		return emphasis(s, i, inBold)
 	case 'h':
-		if at := addressed.FindString(rest); at != "" && (i == 0 || !wordly(s[:i])) {
+		if at := urlPattern.FindString(rest); at != "" && (i == 0 || !endsInWord(s[:i])) {
 			return escape(at), len(at) // its marks are its own
 		}
 	}
 	return "", 0
 }
 
-var addressed = regexp.MustCompile(`^https?://[^\s<>]+`)
+var urlPattern = regexp.MustCompile(`^https?://[^\s<>]+`)
 
 // label is what a link shows. The sign that would end it has no escape.
 func label(words string) string {
@@ -175,7 +175,7 @@ func label(words string) string {
 func emphasis(s string, i int, inBold bool) (text string, used int) {
 	c := s[i]
 	n := len(s[i:]) - len(strings.TrimLeft(s[i:], string(c)))
-	if c != '*' && i > 0 && wordly(s[:i]) {
+	if c != '*' && i > 0 && endsInWord(s[:i]) {
 		return s[i : i+n], n // part of a name
 	}
 	mark, wide := "", min(n, 3)
@@ -190,7 +190,7 @@ func emphasis(s string, i int, inBold bool) (text string, used int) {
 		mark = "*"
 	}
 	inner := s[i+wide:]
-	end := closing(inner, s[i:i+wide])
+	end := findClosing(inner, s[i:i+wide])
 	if end < 1 || inner[0] == ' ' {
 		return s[i : i+n], n
 	}
@@ -205,9 +205,9 @@ func emphasis(s string, i int, inBold bool) (text string, used int) {
 	return mark + text + mark, used
 }
 
-// closing finds the marks that end what was begun with the same ones; -1 if there are
+// findClosing finds the marks that end what was begun with the same ones; -1 if there are
 // none.
-func closing(s, mark string) int {
+func findClosing(s, mark string) int {
 	for i := 0; i < len(s); {
 		switch {
 		case s[i] == '\\':
@@ -221,7 +221,7 @@ func closing(s, mark string) int {
 		case s[i] == mark[0]:
 			n := len(s[i:]) - len(strings.TrimLeft(s[i:], mark[:1]))
 			after := s[i+n:]
-			if n >= len(mark) && (n == len(mark) || n > 2) && i > 0 && s[i-1] != ' ' && (mark[0] == '*' || !wordlyStart(after)) {
+			if n >= len(mark) && (n == len(mark) || n > 2) && i > 0 && s[i-1] != ' ' && (mark[0] == '*' || !startsInWord(after)) {
 				return i + n - len(mark)
 			}
 			i += n
@@ -232,14 +232,14 @@ func closing(s, mark string) int {
 	return -1
 }
 
-// wordly reports whether a text ends within a word.
-func wordly(s string) bool {
+// endsInWord reports whether a text ends within a word.
+func endsInWord(s string) bool {
 	r, _ := utf8.DecodeLastRuneInString(s)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// wordlyStart reports whether a text begins within a word.
-func wordlyStart(s string) bool {
+// startsInWord reports whether a text begins within a word.
+func startsInWord(s string) bool {
 	r, _ := utf8.DecodeRuneInString(s)
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }

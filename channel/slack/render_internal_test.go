@@ -60,7 +60,7 @@ func TestWhatSlackWritesIsReadAsPeopleReadIt(t *testing.T) {
 		"1 &lt; 2 &amp;&amp; 3 &gt; 2, &amp;lt;": "1 < 2 && 3 > 2, &lt;",
 		"<>":                                     "<>",
 	} {
-		if got := unwrap(text, names); got != want {
+		if got := decodeText(text, names); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
@@ -71,14 +71,14 @@ func FuzzRender(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if units(s) > Most {
+		if escapedUnits(s) > MaxMessage {
 			return // no message has more
 		}
 		text := render(s)
 		if strings.Contains(text, "\x00") && !strings.Contains(s, "\x00") {
 			t.Errorf("%q has more than %q", text, s)
 		}
-		if _, problem := slacktest.Shown(text); strings.Contains(problem, "calls") {
+		if _, problem := slacktest.PlainText(text); strings.Contains(problem, "calls") {
 			t.Errorf("%q: %s", text, problem)
 		}
 	})
@@ -111,7 +111,7 @@ func TestTheTokenGoesToSlackOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&client{base: base}).trusts(to, "https", "http"); got != c.want {
+		if got := (&client{base: base}).isTrusted(to, "https", "http"); got != c.want {
 			t.Errorf("with the API at %s, %s is trusted: %t", c.api, c.to, got)
 		}
 	}
@@ -130,19 +130,19 @@ func FuzzEvents(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c := &connection{bot: Bot{ID: "U0"}}
-		if m, ok, err := readEvent(raw); ok && err == nil {
-			if e, ok := c.event(m); ok && (e.Key == "" || e.Room.Chat == "" || e.Kind == "") {
+		if m, ok, err := parseEvent(raw); ok && err == nil {
+			if e, ok := c.toEvent(m); ok && (e.Key == "" || e.Room.Chat == "" || e.Kind == "") {
 				t.Errorf("an event without a name: %+v", e)
 			}
 		}
-		if e, ok, err := readTap(raw); ok && err == nil && e.Of == "" {
+		if e, ok, err := parseButtonPress(raw); ok && err == nil && e.Of == "" {
 			t.Errorf("a tap of nothing: %+v", e)
 		}
-		if p := readPlaces(string(raw)); p != nil {
-			in := &receiving{places: p}
-			in.past.begin()
-			for at, _, ok := in.next(); ok; at, _, ok = in.next() {
-				p.forget(at)
+		if p := parseCursors(string(raw)); p != nil {
+			in := &receiver{cursors: p}
+			in.backfill.init()
+			for at, _, ok := in.nextGap(); ok; at, _, ok = in.nextGap() {
+				p.remove(at)
 			}
 		}
 	})

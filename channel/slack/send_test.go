@@ -15,31 +15,31 @@ import (
 )
 
 const (
-	gone    = "gone"
-	unknown = "unknown"
+	classGone    = "gone"
+	classUnknown = "unknown"
 )
 
-// class is what an error of a send means.
-func class(err error) mailroom.Class {
+// sendClass is what an error of a send means.
+func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
-		return unknown
+		return classUnknown
 	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return gone
+		return classGone
 	}
 	return mailroom.AsFailure(err).Class
 }
 
-func private(p *slacktest.Person) chat.Room { return chat.Room{Chat: p.Private().ID} }
+func privateRoom(p *slacktest.Person) chat.Room { return chat.Room{Chat: p.Private().ID} }
 
 func TestAMessageIsSentAndEdited(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	p := newAlone(t, sl).run().connected()
-	root := ann.Says(dev, "well?")
+	p := newFixture(t, sl).start().waitConnected()
+	root := ann.Sends(dev, "well?")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{
 		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: dev.ID + ":" + root,
@@ -54,19 +54,19 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "Approved."}); err != nil {
 		t.Fatal(err)
 	}
-	if m := dev.Replies()[0]; m.Shown != "Approved." || len(m.Buttons) != 0 || m.Section != "" {
+	if m := dev.Replies()[0]; m.PlainText != "Approved." || len(m.Buttons) != 0 || m.Section != "" {
 		t.Errorf("edited it is %+v", m)
 	}
 	for _, c := range sl.Calls("chat.postMessage") {
-		if c.In.Get("unfurl_links") != "false" || c.In.Has("token") {
-			t.Errorf("the call had %v", c.In)
+		if c.Params.Get("unfurl_links") != "false" || c.Params.Has("token") {
+			t.Errorf("the call had %v", c.Params)
 		}
 	}
 	dev.Remove(m.TS)
-	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of what is not there: %v", err)
 	}
-	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent {
+	if err := p.Edit(t.Context(), room, "nothing", chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("an edit of what is no message: %v", err)
 	}
 }
@@ -75,12 +75,12 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	w := newAlone(t, sl).run()
-	p := w.connected()
-	root := ann.Says(dev, "well?")
-	for _, room := range []chat.Room{private(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
+	root := ann.Sends(dev, "well?")
+	for _, room := range []chat.Room{privateRoom(ann), {Chat: dev.ID, Group: true}, {Chat: dev.ID, Topic: root, Group: true}} {
 		sl.Fail("chat.postMessage", slacktest.Fault{Lose: true})
-		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); class(err) != unknown {
+		if _, err := p.Send(t.Context(), room, chat.Message{Text: "once"}, "the key"); sendClass(err) != classUnknown {
 			t.Errorf("an answer that is lost: %v", err)
 		}
 		id, found, err := p.Find(t.Context(), room, "the key", chat.Message{})
@@ -98,18 +98,18 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 		}
 	}
 	for range 210 { // on another page
-		ann.Says(ann.Private(), "more")
+		ann.Sends(ann.Private(), "more")
 	}
-	if _, found, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !found || err != nil {
+	if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !found || err != nil {
 		t.Errorf("further back it is %t, %v", found, err)
 	}
 	for range 2000 {
-		ann.Says(ann.Private(), "much more")
+		ann.Sends(ann.Private(), "much more")
 	}
-	if _, _, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("further back than is read: %v", err)
 	}
-	sl.Deny("channels:history")
+	sl.RemoveScopes("channels:history")
 	if _, _, err := p.Find(t.Context(), chat.Room{Chat: dev.ID}, "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("without the scope: %v", err)
 	}
@@ -118,7 +118,7 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 	}
 	sl.Fail("conversations.history", slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Error: "ratelimited", RetryAfter: 7})
 	for range 2 {
-		if _, found, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
+		if _, found, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); found || err == nil || errors.Is(err, chat.ErrNoHistory) {
 			t.Errorf("a history that fails says %t, %v", found, err)
 		}
 	}
@@ -127,14 +127,14 @@ func TestAMessageIsFoundByItsKey(t *testing.T) {
 func TestWithoutTheScopeForKeysNothingIsSaidToBeKnown(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("metadata.message:read")
+	sl.RemoveScopes("metadata.message:read")
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	p := w.connected()
-	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "the key"); err != nil {
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "the key"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Find(t.Context(), private(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
+	if _, _, err := p.Find(t.Context(), privateRoom(ann), "the key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("a history without keys says %v", err)
 	}
 	if s := w.runner.State(); !strings.Contains(s.LastError, "metadata.message:read") {
@@ -146,8 +146,8 @@ func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	p := newAlone(t, sl).run().connected()
-	id, err := p.Send(t.Context(), private(ann), chat.Message{Text: "one"}, "k")
+	p := newFixture(t, sl).start().waitConnected()
+	id, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "one"}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,8 +157,11 @@ func TestALimitIsObeyedAndSaysHowLong(t *testing.T) {
 		call func() error
 		all  bool // rooms
 	}{
-		"chat.postMessage": {func() error { _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "two"}, "k2"); return err }, false},
-		"chat.update":      {func() error { return p.Edit(t.Context(), private(ann), id, chat.Message{Text: "two"}) }, true},
+		"chat.postMessage": {func() error {
+			_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "two"}, "k2")
+			return err
+		}, false},
+		"chat.update": {func() error { return p.Edit(t.Context(), privateRoom(ann), id, chat.Message{Text: "two"}) }, true},
 	} {
 		before := len(sl.Calls(name))
 		err := c.call()
@@ -176,17 +179,17 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	p := newAlone(t, sl).run().connected()
+	p := newFixture(t, sl).start().waitConnected()
 	says := func(word string) slacktest.Fault { return slacktest.Fault{Error: word} }
 	for _, c := range []struct {
 		fault slacktest.Fault
 		want  mailroom.Class
 	}{
-		{says("channel_not_found"), gone},
-		{says("is_archived"), gone},
-		{says("not_in_channel"), gone},
-		{says("user_disabled"), gone},
-		{says("cannot_dm_bot"), gone},
+		{says("channel_not_found"), classGone},
+		{says("is_archived"), classGone},
+		{says("not_in_channel"), classGone},
+		{says("user_disabled"), classGone},
+		{says("cannot_dm_bot"), classGone},
 		{says("msg_too_long"), mailroom.ClassPermanent},
 		{says("invalid_blocks"), mailroom.ClassPermanent},
 		{says("restricted_action"), mailroom.ClassPermanent},
@@ -195,44 +198,44 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{says("rate_limited"), mailroom.ClassUnavailable},
 		{says("message_limit_exceeded"), mailroom.ClassUnavailable},
 		{slacktest.Fault{Status: 429, Raw: "<html>slow</html>", RetryAfter: 5}, mailroom.ClassUnavailable},
-		{says("internal_error"), unknown},
-		{says("fatal_error"), unknown},
-		{says("service_unavailable"), unknown},
-		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{says("internal_error"), classUnknown},
+		{says("fatal_error"), classUnknown},
+		{says("service_unavailable"), classUnknown},
+		{slacktest.Fault{Status: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
 		{slacktest.Fault{Status: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
 		{slacktest.Fault{Status: 302, Raw: "<html>elsewhere</html>"}, mailroom.ClassUnavailable},
-		{slacktest.Fault{Raw: "what?"}, unknown},
-		{slacktest.Fault{Raw: `{}`}, unknown},
-		{slacktest.Fault{Raw: `{"ok":true}`}, unknown},
-		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, unknown},
-		{slacktest.Fault{Half: true}, unknown},
-		{slacktest.Fault{Lose: true}, unknown},
+		{slacktest.Fault{Raw: "what?"}, classUnknown},
+		{slacktest.Fault{Raw: `{}`}, classUnknown},
+		{slacktest.Fault{Raw: `{"ok":true}`}, classUnknown},
+		{slacktest.Fault{Raw: `{"ok":true,"channel":7}`}, classUnknown},
+		{slacktest.Fault{Half: true}, classUnknown},
+		{slacktest.Fault{Lose: true}, classUnknown},
 	} {
 		sl.Fail("chat.postMessage", c.fault)
-		_, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
-		if got := class(err); got != c.want {
+		_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
+		if got := sendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	sl.Fail("chat.postMessage", slacktest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, private(ann), chat.Message{Text: "x"}, "k"); class(err) != unknown {
-		t.Errorf("no answer in time is %s: %v", class(err), err)
+	if _, err := p.Send(short, privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != classUnknown {
+		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); class(err) != gone {
-		t.Errorf("a channel that is not there is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); sendClass(err) != classGone {
+		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); class(err) != mailroom.ClassPermanent {
-		t.Errorf("a button that carries too much is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); sendClass(err) != mailroom.ClassPermanent {
+		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
 	}
 	sl.Down()
-	_, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
-	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
-		_, err = p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k")
+	_, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
+	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
+		_, err = p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k")
 	}
-	if class(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	if sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -242,17 +245,17 @@ func TestATokenThatIsRevokedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	for word, happen := range map[string]func(*slacktest.Platform){
 		"token_revoked": func(sl *slacktest.Platform) { sl.RevokeBot(true) },
-		"missing_scope": func(sl *slacktest.Platform) { sl.Deny("chat:write") },
+		"missing_scope": func(sl *slacktest.Platform) { sl.RemoveScopes("chat:write") },
 	} {
 		sl := slacktest.New(t)
 		ann := sl.Person("Ann")
-		w := newAlone(t, sl).run()
-		p := w.connected()
+		w := newFixture(t, sl).start()
+		p := w.waitConnected()
 		happen(sl)
-		if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "x"}, "k"); class(err) != mailroom.ClassUnavailable {
-			t.Errorf("%s is %s: %v", word, class(err), err)
+		if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x"}, "k"); sendClass(err) != mailroom.ClassUnavailable {
+			t.Errorf("%s is %s: %v", word, sendClass(err), err)
 		}
-		s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		if !strings.Contains(s.Reason, word) || !strings.Contains(s.Reason, "https://api.slack.com/apps") {
 			t.Errorf("the reason is %q", s.Reason)
 		}
@@ -263,15 +266,15 @@ func TestALongTextGoesOutAsItIsWhereItsMarksDoNotFit(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
-	w := newAlone(t, sl).run()
-	p := w.connected()
+	w := newFixture(t, sl).start()
+	p := w.waitConnected()
 	for name, line := range map[string]string{"signs": "<&>", "a table": "|a|\n|-|\n", "smiles": "👋🏽", "words": "word "} {
 		var text strings.Builder
-		for w.traits.Units(text.String()+line) <= w.traits.Most {
+		for w.capabilities.Units(text.String()+line) <= w.capabilities.Most {
 			text.WriteString(line)
 		}
 		for _, buttons := range [][]chat.Button{nil, {{Words: strings.Repeat("é", 100), Data: "y"}}} {
-			if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: text.String(), Buttons: buttons}, "k"); err != nil {
+			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: text.String(), Buttons: buttons}, "k"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -279,7 +282,7 @@ func TestALongTextGoesOutAsItIsWhereItsMarksDoNotFit(t *testing.T) {
 	if n := len(ann.Private().Replies()); n != 8 {
 		t.Errorf("%d messages of 8", n)
 	}
-	if _, err := p.Send(t.Context(), private(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"}, "k"); err != nil {
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "<!channel> <@U1> <https://example.org|here>"}, "k"); err != nil {
 		t.Errorf("what would call everybody: %v", err)
 	}
 	if got := fmt.Sprint(ann.Private().Texts()[8:]); got != "[<!channel> <@U1> <https://example.org|here>]" {

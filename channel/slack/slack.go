@@ -34,14 +34,14 @@ const (
 	DefaultAPI = "https://slack.com/api"
 	// DefaultFresh is for how long an answer of the socket proves that it is there.
 	DefaultFresh = 30 * time.Second
-	// Most is how many units a message has at most: a text beside buttons takes no
+	// MaxMessage is how many units a message has at most: a text beside buttons takes no
 	// more (https://docs.slack.dev/reference/block-kit/blocks/section-block), and an
 	// edit takes 4,000.
-	Most = 3000
+	MaxMessage = 3000
 
-	mostButton = 255              // bytes of what a button carries
-	mostWords  = 75               // characters on a button
-	callTime   = 15 * time.Second // for any call
+	maxButtonData = 255              // bytes of what a button carries
+	maxLabel      = 75               // characters on a button
+	callTimeout   = 15 * time.Second // for any call
 )
 
 // Options are one app in one workspace. Both tokens are needed.
@@ -59,7 +59,7 @@ type Options struct {
 	Gap, EditGap time.Duration
 }
 
-func (o *Options) fill() {
+func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
@@ -73,11 +73,11 @@ func (o *Options) fill() {
 	}
 }
 
-// Pace is how this platform is kept going: the socket is asked three times while an
+// ReconnectPolicy is how this platform is kept going: the socket is asked three times while an
 // answer is fresh.
-func (o Options) Pace() channel.ReconnectPolicy {
-	o.fill()
-	return channel.ReconnectPolicy{Fresh: o.Fresh, Connect: 2 * callTime}
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
+	o.setDefaults()
+	return channel.ReconnectPolicy{Fresh: o.Fresh, Connect: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -88,29 +88,29 @@ type Bot struct {
 	TeamID string `json:"team_id"`
 	Team   string `json:"team"` // name of the workspace
 	URL    string `json:"url"`  // of the workspace
-	// Lacks are the scopes that the token has not, of those that this package uses.
+	// MissingScopes are the scopes that the token has not, of those that this package uses.
 	// Without one something is missing, but for chat:write, without which nothing is
 	// there.
-	Lacks []string `json:"-"`
+	MissingScopes []string `json:"-"`
 }
 
 // identity is the bot's: ids of users are those of a workspace.
 func (b Bot) identity() string { return b.TeamID + "." + b.ID }
 
-// readsMetadata is the scope without which a history shows no keys.
-const readsMetadata = "metadata.message:read"
+// scopeMetadata is the scope without which a history shows no keys.
+const scopeMetadata = "metadata.message:read"
 
 // Scopes are those that a bot's token should have.
 func Scopes() []string {
 	return []string{
-		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", readsMetadata,
+		"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", scopeMetadata,
 		"mpim:history", "users:read",
 	}
 }
 
-// lacks are the scopes that are not among those of a header, all of them if it says
+// missingScopes are the scopes that are not among those of a header, all of them if it says
 // nothing of scopes.
-func lacks(header string) (missing []string) {
+func missingScopes(header string) (missing []string) {
 	if header == "" {
 		return nil
 	}
@@ -126,88 +126,88 @@ func lacks(header string) (missing []string) {
 	return missing
 }
 
-// Ask asks the platform whose tokens these are, and opens a socket to see that it may.
-func Ask(ctx context.Context, o Options) (Bot, error) {
-	o.fill()
+// Identify asks the platform whose tokens these are, and opens a socket to see that it may.
+func Identify(ctx context.Context, o Options) (Bot, error) {
+	o.setDefaults()
 	c, err := newClient(o)
 	if err != nil {
 		return Bot{}, err
 	}
 	defer c.http.CloseIdleConnections()
-	bot, s, err := c.open(ctx, nil)
+	bot, s, err := c.connect(ctx, nil)
 	if err != nil {
-		return Bot{}, trouble(err)
+		return Bot{}, connectionError(err)
 	}
 	return bot, s.close()
 }
 
 // Dial implements [chat.Dialer].
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
-	o.fill()
+	o.setDefaults()
 	c, err := newClient(o)
 	if err != nil {
 		return nil, chat.Capabilities{}, err
 	}
-	bot, s, err := c.open(ctx, l.Received)
+	bot, s, err := c.connect(ctx, l.Received)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Capabilities{}, trouble(err)
+		return nil, chat.Capabilities{}, connectionError(err)
 	}
-	if s.others > 0 {
-		l.ReportError(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.others+1))
+	if s.otherConnections > 0 {
+		l.ReportError(fmt.Errorf("the app has %d connections, and Slack gives each event to one of them: somebody else is connected, or an earlier connection has not ended yet", s.otherConnections+1))
 	}
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx)) // ends with Close
-	conn := &connection{options: o, client: c, socket: s, bot: bot, link: l, life: life, end: end, people: newPeople()}
-	return conn, conn.traits(), nil
+	conn := &connection{options: o, client: c, socket: s, bot: bot, host: l, ctx: life, cancel: end, names: newNameCache()}
+	return conn, conn.capabilities(), nil
 }
 
-// open asks who the bot is, and opens its socket.
-func (c *client) open(ctx context.Context, heard func()) (Bot, *socket, error) {
-	bot, err := c.who(ctx)
+// connect asks who the bot is, and opens its socket.
+func (c *client) connect(ctx context.Context, heard func()) (Bot, *socket, error) {
+	bot, err := c.getBot(ctx)
 	if err != nil {
 		return bot, nil, err
 	}
-	if err := bot.mayWrite(); err != nil {
+	if err := bot.checkWriteScope(); err != nil {
 		return bot, nil, err
 	}
 	s, err := c.dial(ctx, heard)
 	if err != nil {
 		return bot, nil, err
 	}
-	if err := c.same(ctx, bot, s.app); err != nil {
+	if err := c.checkSameApp(ctx, bot, s.app); err != nil {
 		return bot, nil, errors.Join(err, s.close())
 	}
 	return bot, s, nil
 }
 
-// mayWrite refuses a bot whose token lacks the one scope that it cannot do without.
-func (b Bot) mayWrite() error {
-	if slices.Contains(b.Lacks, "chat:write") {
-		return &refused{what: "look at the scopes of the bot's token", code: "missing_scope", more: "it needs chat:write"}
+// checkWriteScope refuses a bot whose token lacks the one scope that it cannot do without.
+func (b Bot) checkWriteScope() error {
+	if slices.Contains(b.MissingScopes, "chat:write") {
+		return &apiError{op: "look at the scopes of the bot's token", code: "missing_scope", detail: "it needs chat:write"}
 	}
 	return nil
 }
 
-// who asks whose the bot's token is.
-func (c *client) who(ctx context.Context) (bot Bot, err error) {
-	scopes, err := c.call(ctx, call{what: "ask whose token it is", method: "auth.test", out: &bot})
+// getBot asks whose the bot's token is.
+func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+	scopes, err := c.call(ctx, request{op: "ask whose token it is", method: "auth.test", result: &bot})
 	if err == nil && (bot.ID == "" || bot.TeamID == "") {
-		err = &lost{what: "ask whose token it is", why: "the answer names no bot", written: true}
+		err = &transportError{op: "ask whose token it is", reason: "the answer names no bot", maybeSent: true}
 	}
-	bot.Lacks = lacks(scopes)
+	bot.MissingScopes = missingScopes(scopes)
 	return bot, err
 }
 
-// same makes sure that both tokens are of one app: else the socket is silent for
+// checkSameApp makes sure that both tokens are of one app: else the socket is silent for
 // ever. Who may not ask is believed.
-func (c *client) same(ctx context.Context, bot Bot, app string) error {
+func (c *client) checkSameApp(ctx context.Context, bot Bot, app string) error {
 	var about struct {
 		Bot struct {
 			App string `json:"app_id"`
 		} `json:"bot"`
 	}
-	_, err := c.call(ctx, call{what: "ask which app the bot is of", method: "bots.info", in: values("bot", bot.Bot), out: &about})
-	if _, refused := errors.AsType[*refused](err); refused || bot.Bot == "" {
+	_, err := c.call(ctx, request{op: "ask which app the bot is of", method: "bots.info", params: formValues("bot", bot.Bot), result: &about})
+	if _, refused := errors.AsType[*apiError](err); refused || bot.Bot == "" {
 		return nil
 	}
 	if err != nil {
@@ -222,24 +222,24 @@ func (c *client) same(ctx context.Context, bot Bot, app string) error {
 // connection is one connection of a bot. It implements [chat.Platform].
 type connection struct {
 	// Set by Dial.
-	options Options
-	client  *client
-	bot     Bot
-	link    *channel.Host
-	life    context.Context // ends with Close, or with an error that is the end of it
-	end     context.CancelCauseFunc
-	people  *people
-	once    sync.Once // that a history may not be read was told
+	options        Options
+	client         *client
+	bot            Bot
+	host           *channel.Host
+	ctx            context.Context // ends with Close, or with an error that is the end of it
+	cancel         context.CancelCauseFunc
+	names          *nameCache
+	historyWarning sync.Once // that a history may not be read was told
 
 	// Owned by mu.
 	mu     sync.Mutex
 	socket *socket // over which envelopes come
 }
 
-func (c *connection) traits() chat.Capabilities {
+func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, Bot: c.bot.identity(), Name: c.bot.Name,
-		Most: Most, Units: units, Edits: true, Buttons: true, Sign: "!",
+		Most: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, Sign: "!",
 		Gap: c.options.Gap, EditGap: c.options.EditGap,
 		Repeats: "once; after a crash a message is found by the key in its metadata",
 	}
@@ -248,16 +248,16 @@ func (c *connection) traits() chat.Capabilities {
 // Maintain implements [chat.Platform]: it asks the socket whether it is there. Why one
 // ends, who receives from it knows better.
 func (c *connection) Maintain(ctx context.Context) error {
-	ctx, done := c.within(ctx)
+	ctx, done := c.bindContext(ctx)
 	defer done()
 	for {
-		s := c.current()
-		err := s.ask(ctx, c.options.Fresh/3)
+		s := c.currentSocket()
+		err := s.keepAlive(ctx, c.options.Fresh/3)
 		switch {
 		case ctx.Err() != nil:
-			return c.over(ctx, nil)
-		case c.current() == s:
-			c.link.Log().Debug("the socket cannot be asked any more", "error", err)
+			return c.stopError(ctx, nil)
+		case c.currentSocket() == s:
+			c.host.Log().Debug("the socket cannot be asked any more", "error", err)
 			return nil
 		}
 	}
@@ -265,28 +265,28 @@ func (c *connection) Maintain(ctx context.Context) error {
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
-	c.end(errClosed)
+	c.cancel(errClosed)
 	c.client.http.CloseIdleConnections()
-	return c.current().close()
+	return c.currentSocket().close()
 }
 
 var errClosed = errors.New("the connection is closed")
 
-// within is ctx, which ends with the connection too.
-func (c *connection) within(ctx context.Context) (context.Context, func()) {
+// bindContext is ctx, which ends with the connection too.
+func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
 	}
 }
 
-// over is the error with which something ends: what ended the connection counts more
+// stopError is the error with which something ends: what ended the connection counts more
 // than what came of it.
-func (c *connection) over(ctx context.Context, err error) error {
-	if c.life.Err() != nil {
-		return context.Cause(c.life)
+func (c *connection) stopError(ctx context.Context, err error) error {
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -296,7 +296,7 @@ func (c *connection) over(ctx context.Context, err error) error {
 
 // CheckToken refuses what cannot be the token of a bot. It does not say what it was.
 func CheckToken(token string) error {
-	if !botForm.MatchString(token) {
+	if !botTokenPattern.MatchString(token) {
 		return errors.New("this is no token of a Slack bot: it begins with xoxb-, and is under OAuth & Permissions of the app")
 	}
 	return nil
@@ -304,13 +304,13 @@ func CheckToken(token string) error {
 
 // CheckAppToken refuses what cannot be the token of an app.
 func CheckAppToken(token string) error {
-	if !appForm.MatchString(token) {
+	if !appTokenPattern.MatchString(token) {
 		return errors.New("this is no app-level token of Slack: it begins with xapp-, and is under Basic Information of the app")
 	}
 	return nil
 }
 
 var (
-	botForm = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{10,250}$`)
-	appForm = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{10,250}$`)
+	botTokenPattern = regexp.MustCompile(`^xoxb-[A-Za-z0-9-]{10,250}$`)
+	appTokenPattern = regexp.MustCompile(`^xapp-[A-Za-z0-9-]{10,250}$`)
 )

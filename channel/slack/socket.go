@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	maxFrame  = 16 << 20         // bytes of an envelope
-	writeTime = 10 * time.Second // for an acknowledgement
+	maxFrame     = 16 << 20         // bytes of an envelope
+	writeTimeout = 10 * time.Second // for an acknowledgement
 )
 
 // socket is one WebSocket of an app, over which envelopes come.
 type socket struct {
 	// Set by dial.
-	conn   *websocket.Conn
-	client *client
-	heard  func()
-	app    string // id of the app
-	others int    // further connections of it
+	conn             *websocket.Conn
+	client           *client
+	onReceive        func()
+	app              string // id of the app
+	otherConnections int    // further connections of it
 }
 
 // envelope is what comes over the socket.
@@ -50,14 +50,14 @@ func (c *client) dial(ctx context.Context, heard func()) (*socket, error) {
 	var where struct {
 		URL string `json:"url"`
 	}
-	if _, err := c.call(ctx, call{what: what, method: "apps.connections.open", app: true, out: &where}); err != nil {
+	if _, err := c.call(ctx, request{op: what, method: "apps.connections.open", useAppToken: true, result: &where}); err != nil {
 		return nil, err
 	}
 	ticket, err := url.Parse(where.URL)
-	if err != nil || !c.trusts(ticket, "wss", "ws") {
-		return nil, &lost{what: what, why: "the address that it is to be at is not Slack's"} // which may have a ticket in it
+	if err != nil || !c.isTrusted(ticket, "wss", "ws") {
+		return nil, &transportError{op: what, reason: "the address that it is to be at is not Slack's"} // which may have a ticket in it
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if heard == nil {
 		heard = func() {}
@@ -70,29 +70,29 @@ func (c *client) dial(ctx context.Context, heard func()) (*socket, error) {
 		_ = answer.Body.Close() // there is nothing in it that is not in err
 	}
 	if err != nil {
-		e := c.away(ctx, what, err, false)
-		e.why = strings.ReplaceAll(e.why, ticket.RawQuery, "(ticket)")
+		e := c.newTransportError(ctx, what, err, false)
+		e.reason = strings.ReplaceAll(e.reason, ticket.RawQuery, "(ticket)")
 		return nil, e
 	}
 	conn.SetReadLimit(maxFrame)
-	s := &socket{conn: conn, client: c, heard: func() {}} // that it was opened proves nothing
-	if err := s.hello(ctx); err != nil {
+	s := &socket{conn: conn, client: c, onReceive: func() {}} // that it was opened proves nothing
+	if err := s.awaitHello(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
-	s.heard = heard
+	s.onReceive = heard
 	return s, nil
 }
 
-// hello waits for the first envelope.
-func (s *socket) hello(ctx context.Context) error {
+// awaitHello waits for the first envelope.
+func (s *socket) awaitHello(ctx context.Context) error {
 	e, err := s.read(ctx)
 	if err != nil {
 		return err
 	}
 	if e.Type != "hello" {
-		return &lost{what: "wait for a hello", why: fmt.Sprintf("%q came first", e.Type)}
+		return &transportError{op: "wait for a hello", reason: fmt.Sprintf("%q came first", e.Type)}
 	}
-	s.app, s.others = e.Info.App, max(e.Connections-1, 0)
+	s.app, s.otherConnections = e.Info.App, max(e.Connections-1, 0)
 	return nil
 }
 
@@ -100,39 +100,39 @@ func (s *socket) hello(ctx context.Context) error {
 func (s *socket) read(ctx context.Context) (e envelope, err error) {
 	_, raw, err := s.conn.Read(ctx)
 	if err != nil {
-		return e, s.failed(ctx, "receive", err)
+		return e, s.wrapError(ctx, "receive", err)
 	}
-	s.heard()
+	s.onReceive()
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return e, &lost{what: "receive", why: "an envelope is not understood: " + s.client.quote(raw)}
+		return e, &transportError{op: "receive", reason: "an envelope is not understood: " + s.client.redact(raw)}
 	}
 	return e, nil
 }
 
 // acknowledge tells the platform that an envelope is not needed any more.
 func (s *socket) acknowledge(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, writeTime)
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	raw, err := json.Marshal(map[string]string{"envelope_id": id})
 	if err == nil {
 		err = s.conn.Write(ctx, websocket.MessageText, raw)
 	}
 	if err != nil {
-		return s.failed(ctx, "acknowledge an envelope", err)
+		return s.wrapError(ctx, "acknowledge an envelope", err)
 	}
 	return nil
 }
 
-// ask pings until ctx ends, at once and then every so often. A pong is heard only
+// keepAlive pings until ctx ends, at once and then every so often. A pong is heard only
 // while somebody reads.
-func (s *socket) ask(ctx context.Context, every time.Duration) error {
+func (s *socket) keepAlive(ctx context.Context, every time.Duration) error {
 	turn := time.NewTicker(every)
 	defer turn.Stop()
 	for {
 		if err := s.conn.Ping(ctx); err != nil {
-			return s.failed(ctx, "wait for a pong", err)
+			return s.wrapError(ctx, "wait for a pong", err)
 		}
-		s.heard()
+		s.onReceive()
 		select {
 		case <-turn.C:
 		case <-ctx.Done():
@@ -141,11 +141,11 @@ func (s *socket) ask(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// failed is the error of a socket that failed.
-func (s *socket) failed(ctx context.Context, what string, err error) error {
-	e := s.client.away(ctx, what, err, true)
+// wrapError is the error of a socket that failed.
+func (s *socket) wrapError(ctx context.Context, what string, err error) error {
+	e := s.client.newTransportError(ctx, what, err, true)
 	if closed, ok := errors.AsType[websocket.CloseError](err); ok {
-		e.why = fmt.Sprintf("Slack closed the socket (%d %s)", closed.Code, s.client.quote([]byte(closed.Reason)))
+		e.reason = fmt.Sprintf("Slack closed the socket (%d %s)", closed.Code, s.client.redact([]byte(closed.Reason)))
 	}
 	return e
 }
@@ -156,9 +156,9 @@ func (s *socket) close() error {
 	return nil
 }
 
-// trusts reports whether an address is Slack's: one of its hosts, or the API's own.
+// isTrusted reports whether an address is Slack's: one of its hosts, or the API's own.
 // The scheme is the safe one but for an API without TLS.
-func (c *client) trusts(u *url.URL, safe, plain string) bool {
+func (c *client) isTrusted(u *url.URL, safe, plain string) bool {
 	if u.User != nil {
 		return false
 	}
@@ -166,7 +166,7 @@ func (c *client) trusts(u *url.URL, safe, plain string) bool {
 	if c.base.Scheme == "http" {
 		return own && u.Scheme == plain
 	}
-	return u.Scheme == safe && (own || slackHost.MatchString(strings.ToLower(u.Hostname())))
+	return u.Scheme == safe && (own || slackHostPattern.MatchString(strings.ToLower(u.Hostname())))
 }
 
-var slackHost = regexp.MustCompile(`(^|\.)slack(-gov)?\.com$`)
+var slackHostPattern = regexp.MustCompile(`(^|\.)slack(-gov)?\.com$`)

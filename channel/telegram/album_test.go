@@ -18,7 +18,7 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	release := tg.HoldFiles()
-	talksTo(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{Anybody: true}, Files: nowhere{}}, func(ctx context.Context, s mailroom.Session) error {
+	startServerWith(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{Anybody: true}, Files: discardFiles{}}, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -27,20 +27,20 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	})
 	ann := tg.Person("Ann")
 	for range 2 { // an album is a message for each file
-		ann.Says(ann.Private(), "look", telegramtest.Said{File: "a.bin", Content: []byte("content")})
+		ann.Sends(ann.Private(), "look", telegramtest.MessageOptions{File: "a.bin", Content: []byte("content")})
 	}
-	tg.Until(t, "the first file asked for", func() bool { return tg.Downloads() > 0 })
+	tg.WaitFor(t, "the first file asked for", func() bool { return tg.Downloads() > 0 })
 	for i := range 10 {
 		p := tg.Person(fmt.Sprint("P", i))
-		p.Says(p.Private(), "hello")
-		tg.Until(t, p.Name+" answered", func() bool { return slices.Contains(p.Private().Texts(), "You said: hello and 0 files") })
+		p.Sends(p.Private(), "hello")
+		tg.WaitFor(t, p.Name+" answered", func() bool { return slices.Contains(p.Private().Texts(), "You said: hello and 0 files") })
 	}
-	tg.Until(t, "all confirmed", func() bool { return tg.Pending() == 0 })
+	tg.WaitFor(t, "all confirmed", func() bool { return tg.Pending() == 0 })
 	if got := ann.Private().Replies(); len(got) > 0 {
 		t.Errorf("the album is answered before it is there: %+v", got)
 	}
 	release()
-	tg.Until(t, "the album answered", func() bool { return len(ann.Private().Replies()) == 2 })
+	tg.WaitFor(t, "the album answered", func() bool { return len(ann.Private().Replies()) == 2 })
 	for _, m := range ann.Private().Replies() {
 		if m.Text != "You said: look and 1 files" {
 			t.Errorf("the album is answered %q", m.Text)

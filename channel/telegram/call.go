@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	maxAnswer = 32 << 20 // bytes of an answer
-	maxQuote  = 200      // bytes of an answer that an error quotes
-	maxWait   = 24 * time.Hour
+	maxResponse   = 32 << 20 // bytes of an answer
+	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxRetryAfter = 24 * time.Hour
 )
 
 // client calls the Bot API. The token is part of each address, so an address goes
@@ -44,7 +44,7 @@ func CheckAPI(s string) (*url.URL, error) {
 
 // newClient reads the options. What is wrong with them is fatal.
 func newClient(o Options) (*client, error) {
-	o.fill()
+	o.setDefaults()
 	base, err := CheckAPI(o.API)
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("api: %w", err))
@@ -67,39 +67,39 @@ func newClient(o Options) (*client, error) {
 	}}, nil
 }
 
-// refused is an answer of the platform that says no.
-type refused struct {
-	what     string
-	code     int
-	words    string
-	after    time.Duration // to wait before the next call
-	migrated string        // the chat has this id now
+// apiError is an answer of the platform that says no.
+type apiError struct {
+	op          string
+	code        int
+	description string
+	retryAfter  time.Duration // to wait before the next call
+	migratedTo  string        // the chat has this id now
 }
 
-func (e *refused) Error() string {
-	return fmt.Sprintf("%s: Telegram answered %d %s", e.what, e.code, e.words)
+func (e *apiError) Error() string {
+	return fmt.Sprintf("%s: Telegram answered %d %s", e.op, e.code, e.description)
 }
 
-// lost is a call without an answer of the platform's.
-type lost struct {
-	what    string
-	why     string // without the token
-	written bool   // the platform may have got it
-	after   time.Duration
-	cause   error // of the context alone: others may tell the address
+// transportError is a call without an answer of the platform's.
+type transportError struct {
+	op         string
+	reason     string // without the token
+	maybeSent  bool   // the platform may have got it
+	retryAfter time.Duration
+	cause      error // of the context alone: others may tell the address
 }
 
-func (e *lost) Error() string { return e.what + ": " + e.why }
+func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
-func (e *lost) Unwrap() error { return e.cause }
+func (e *transportError) Unwrap() error { return e.cause }
 
-// afterOf is how long the platform asked to be left alone.
-func afterOf(err error) time.Duration {
-	if e, ok := errors.AsType[*refused](err); ok {
-		return e.after
+// retryAfter is how long the platform asked to be left alone.
+func retryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.retryAfter
 	}
-	if e, ok := errors.AsType[*lost](err); ok {
-		return e.after
+	if e, ok := errors.AsType[*transportError](err); ok {
+		return e.retryAfter
 	}
 	return 0
 }
@@ -121,35 +121,35 @@ type response struct {
 func (c *client) call(ctx context.Context, what, method string, in map[string]any, out any, within time.Duration) error {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return &lost{what: what, why: err.Error()}
+		return &transportError{op: what, reason: err.Error()}
 	}
 	if in == nil {
 		body = []byte("{}")
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	a, err := c.exchange(ctx, what, http.MethodPost, "/bot"+c.token+"/"+method, bytes.NewReader(body))
+	a, err := c.doRequest(ctx, what, http.MethodPost, "/bot"+c.token+"/"+method, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
 	if err != nil {
-		return c.away(ctx, what, err, true)
+		return c.newTransportError(ctx, what, err, true)
 	}
 	var r response
-	if len(raw) > maxAnswer || json.Unmarshal(raw, &r) != nil || !r.OK && r.Code == 0 {
-		e := &lost{what: what, written: a.StatusCode < 400 || a.StatusCode >= 500, after: retryAfter(a.Header.Get("Retry-After"))}
-		e.why = fmt.Sprintf("what answered is not the Bot API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw))
+	if len(raw) > maxResponse || json.Unmarshal(raw, &r) != nil || !r.OK && r.Code == 0 {
+		e := &transportError{op: what, maybeSent: a.StatusCode < 400 || a.StatusCode >= 500, retryAfter: parseRetryAfter(a.Header.Get("Retry-After"))}
+		e.reason = fmt.Sprintf("what answered is not the Bot API (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw))
 		return e
 	}
 	if !r.OK {
-		e := &refused{what: what, code: r.Code, words: c.quote([]byte(r.Description)), after: seconds(r.Parameters.RetryAfter)}
-		if e.after == 0 {
-			e.after = retryAfter(a.Header.Get("Retry-After"))
+		e := &apiError{op: what, code: r.Code, description: c.redact([]byte(r.Description)), retryAfter: seconds(r.Parameters.RetryAfter)}
+		if e.retryAfter == 0 {
+			e.retryAfter = parseRetryAfter(a.Header.Get("Retry-After"))
 		}
 		if r.Parameters.Migrated != 0 {
-			e.migrated = strconv.FormatInt(r.Parameters.Migrated, 10)
+			e.migratedTo = strconv.FormatInt(r.Parameters.Migrated, 10)
 		}
 		return e
 	}
@@ -157,13 +157,13 @@ func (c *client) call(ctx context.Context, what, method string, in map[string]an
 		return nil
 	}
 	if err := json.Unmarshal(r.Result, out); err != nil {
-		return &lost{what: what, why: "the answer is not what it should be: " + c.quote([]byte(err.Error())), written: true}
+		return &transportError{op: what, reason: "the answer is not what it should be: " + c.redact([]byte(err.Error())), maybeSent: true}
 	}
 	return nil
 }
 
-// exchange makes one request. Its error is a *lost.
-func (c *client) exchange(ctx context.Context, what, method, path string, body io.Reader) (*http.Response, error) {
+// doRequest makes one request. Its error is a *lost.
+func (c *client) doRequest(ctx context.Context, what, method, path string, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -173,7 +173,7 @@ func (c *client) exchange(ctx context.Context, what, method, path string, body i
 	})
 	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
 	if err != nil {
-		return nil, c.away(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, what, err, false)
 	}
 	req.Header.Set("User-Agent", "mailroom")
 	if body != nil {
@@ -181,31 +181,31 @@ func (c *client) exchange(ctx context.Context, what, method, path string, body i
 	}
 	a, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.away(ctx, what, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, what, err, got.Load() && !unwritten.Load())
 	}
 	return a, nil
 }
 
-// away is the error of a call that got no answer.
-func (c *client) away(ctx context.Context, what string, err error, written bool) *lost {
-	e := &lost{what: what, written: written, cause: ctx.Err()}
+// newTransportError is the error of a call that got no answer.
+func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
+	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.why = "no answer in time"
+		e.reason = "no answer in time"
 	case ctx.Err() != nil:
-		e.why = "it was broken off"
+		e.reason = "it was broken off"
 	default:
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		e.why = c.quote([]byte(err.Error()))
+		e.reason = c.redact([]byte(err.Error()))
 	}
 	return e
 }
 
-// quote is the beginning of a text, as one line without the token. Its secret half is
+// redact is the beginning of a text, as one line without the token. Its secret half is
 // looked for, because the other is the bot's id, and the sign between may be escaped.
-func (c *client) quote(raw []byte) string {
+func (c *client) redact(raw []byte) string {
 	_, secret, _ := strings.Cut(c.token, ":")
 	text := strings.ReplaceAll(strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD"), secret, "(token)")
 	text = strings.Join(strings.Fields(text), " ")
@@ -220,11 +220,11 @@ func (c *client) quote(raw []byte) string {
 }
 
 func seconds(n int64) time.Duration {
-	return time.Duration(min(max(n, 0), int64(maxWait/time.Second))) * time.Second
+	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 }
 
-// retryAfter reads the header of that name, of who stands before the platform.
-func retryAfter(header string) time.Duration {
+// parseRetryAfter reads the header of that name, of who stands before the platform.
+func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil {
 		return 0

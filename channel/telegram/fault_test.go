@@ -15,15 +15,15 @@ func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.NewDown(t)
 	ann := tg.Person("Ann")
-	ann.Says(ann.Private(), "while you were away")
-	w := newAlone(t, tg).run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
+	ann.Sends(ann.Private(), "while you were away")
+	w := newFixture(t, tg).start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 	tg.Up(t)
-	w.connected()
-	tg.Until(t, "the message confirmed", func() bool { return tg.Pending() == 0 })
+	w.waitConnected()
+	tg.WaitFor(t, "the message confirmed", func() bool { return tg.Pending() == 0 })
 	if got := w.texts(); got != "while you were away" {
 		t.Errorf("taken was %q", got)
 	}
@@ -33,34 +33,34 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	w.connected()
+	w := newFixture(t, tg).start()
+	w.waitConnected()
 	polls := len(tg.Calls("getUpdates"))
-	tg.Until(t, "a poll that waits", func() bool { return len(tg.Calls("getUpdates")) > polls })
+	tg.WaitFor(t, "a poll that waits", func() bool { return len(tg.Calls("getUpdates")) > polls })
 	tg.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	ann.Says(ann.Private(), "are you there?")
+	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	ann.Sends(ann.Private(), "are you there?")
 	tg.Up(t)
-	w.connected()
-	until(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
+	w.waitConnected()
+	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
 }
 
 func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg)
-	w.pace.Fresh = w.options.Pace().Fresh
-	w.run().connected()
+	w := newFixture(t, tg)
+	w.policy.Fresh = w.options.ReconnectPolicy().Fresh
+	w.start().waitConnected()
 	tg.Freeze()
-	s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 	if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
 		t.Errorf("after %s: %+v", quiet, s)
 	}
-	ann.Says(ann.Private(), "are you there?")
+	ann.Sends(ann.Private(), "are you there?")
 	tg.Thaw()
-	w.connected()
-	until(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
+	w.waitConnected()
+	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "are you there?" })
 }
 
 func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
@@ -72,10 +72,10 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 		"empty":    {"", "has the form"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newAlone(t, telegramtest.New(t))
+			w := newFixture(t, telegramtest.New(t))
 			w.token = c.token
-			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+			w.start()
+			s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || !strings.Contains(s.Reason, "@BotFather") || s.Attempts != 1 {
 				t.Errorf("%d tries: %s", s.Attempts, s.Reason)
 			}
@@ -83,33 +83,33 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 			w.token = telegramtest.Token
 			w.mu.Unlock()
 			w.runner.Resume()
-			w.connected()
+			w.waitConnected()
 		})
 	}
 	t.Run("revoked", func(t *testing.T) {
 		tg := telegramtest.New(t)
-		w := newAlone(t, tg).run()
-		w.connected()
+		w := newFixture(t, tg).start()
+		w.waitConnected()
 		tg.Revoke(telegramtest.Token, true)
-		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 	})
 }
 
 func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newAlone(t, tg).run()
-	w.connected()
-	was := w.traits.Bot
+	w := newFixture(t, tg).start()
+	w.waitConnected()
+	was := w.capabilities.Bot
 	other := "700100200:" + strings.Repeat("y", 35)
 	tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
 	w.mu.Lock()
 	w.token = other
 	w.mu.Unlock()
 	w.runner.ConfigChanged()
-	w.untilState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
-	if w.mu.Lock(); w.traits.Bot != was || was != "700100200" {
-		t.Errorf("the bot was %q and is %q", was, w.traits.Bot)
+	w.waitState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+	if w.mu.Lock(); w.capabilities.Bot != was || was != "700100200" {
+		t.Errorf("the bot was %q and is %q", was, w.capabilities.Bot)
 	}
 	w.mu.Unlock()
 }
@@ -117,19 +117,19 @@ func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 func TestAnotherWhoPollsIsNamedAndWaitedFor(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newAlone(t, tg)
-	conflict := telegramtest.Fault{Code: 409, Words: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
+	w := newFixture(t, tg)
+	conflict := telegramtest.Fault{Code: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
 	tg.Fail("getUpdates", conflict)
 	began := time.Now()
-	w.run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	w.start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 	if !strings.Contains(s.Reason, "somebody else receives this bot's messages") || !strings.Contains(s.Reason, "only one bot instance") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
 	if !s.LastSuccess.IsZero() || s.ConnectedSince.After(began) {
 		t.Errorf("it was called connected without a poll that succeeded: %+v", s)
 	}
-	w.connected()
+	w.waitConnected()
 	if waited := time.Since(began); waited < 1900*time.Millisecond {
 		t.Errorf("the other's poll was given %s", waited)
 	}
@@ -139,16 +139,16 @@ func TestAWebhookIsDeleted(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	tg.SetWebhook("https://elsewhere.example.org/hook")
-	w := newAlone(t, tg).run()
-	w.connected()
-	if at := tg.Webhook(); at != "" || !strings.Contains(w.logs.all(), "webhook") {
+	w := newFixture(t, tg).start()
+	w.waitConnected()
+	if at := tg.Webhook(); at != "" || !strings.Contains(w.logs.String(), "webhook") {
 		t.Errorf("updates go to %q", at)
 	}
 	tg.SetWebhook("https://elsewhere.example.org/hook")
-	w.untilState("queued", func(s channel.State) bool {
+	w.waitState("queued", func(s channel.State) bool {
 		return s.Condition == channel.ConditionQueued && strings.Contains(strings.ToLower(s.Reason), "webhook")
 	})
-	w.connected()
+	w.waitConnected()
 }
 
 func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
@@ -160,9 +160,9 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		want   string // in the reason
 		after  time.Duration
 	}{
-		"too many polls":         {"getUpdates", telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"too many, at the start": {"getMe", telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"an error of its own":    {"getUpdates", telegramtest.Fault{Code: 500, Words: "Internal Server Error"}, "500 Internal Server Error", 0},
+		"too many polls":         {"getUpdates", telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, at the start": {"getMe", telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"an error of its own":    {"getUpdates", telegramtest.Fault{Code: 500, Message: "Internal Server Error"}, "500 Internal Server Error", 0},
 		"a gateway's page":       {"getUpdates", telegramtest.Fault{Code: 502, Raw: "<html>no /bot" + telegramtest.Token + "/getUpdates</html>"}, "(token)", 0},
 		"a page that is missing": {"getMe", telegramtest.Fault{Code: 404, Raw: "<html>404: /bot700100200%3A" + secret + "</html>"}, "not the Bot API (404 Not Found)", 0},
 		"a gateway that is busy": {"getMe", telegramtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
@@ -177,20 +177,20 @@ func TestAPlatformThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 			t.Parallel()
 			tg := telegramtest.New(t)
 			ann := tg.Person("Ann")
-			ann.Says(ann.Private(), "still there")
+			ann.Sends(ann.Private(), "still there")
 			tg.Fail(c.method, c.fault)
-			w := newAlone(t, tg)
+			w := newFixture(t, tg)
 			began := time.Now()
-			w.run()
-			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			w.start()
+			s := w.waitState("queued", func(s channel.State) bool { return s.LastError != "" })
 			if !strings.Contains(s.LastError, c.want) || strings.Contains(s.LastError, secret) {
 				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
 			}
-			w.connected()
+			w.waitConnected()
 			if waited := time.Since(began); waited < c.after {
 				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
 			}
-			until(t, "the message", func() bool { return w.texts() == "still there" })
+			waitFor(t, "the message", func() bool { return w.texts() == "still there" })
 		})
 	}
 }

@@ -18,7 +18,7 @@ func TestASecondChatThatIsRefusedMeansTheWholeBot(t *testing.T) {
 		{2 * time.Second, "b", true},
 		{20 * time.Second, "c", false}, // the others were over
 	} {
-		if got := c.floods(s.chat, 10*time.Second, now.Add(s.at)); got != s.want {
+		if got := c.recordFlood(s.chat, 10*time.Second, now.Add(s.at)); got != s.want {
 			t.Errorf("step %d: it is the whole bot %t, want %t", i, got, s.want)
 		}
 	}

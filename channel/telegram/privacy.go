@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	privacyTime  = 5 * time.Second  // for asking
-	privacyKnown = 10 * time.Minute // an answer is used for that long
-	maxPrivacy   = 1000             // chats
+	privacyTimeout  = 5 * time.Second  // for asking
+	privacyTTL      = 10 * time.Minute // an answer is used for that long
+	maxPrivacyChats = 1000             // chats
 )
 
-// privacy is whether the platform hands the bot only what is for it in a chat.
-type privacy struct {
-	is    bool
-	until time.Time
+// privacyMode is whether the platform hands the bot only what is for it in a chat.
+type privacyMode struct {
+	enabled bool
+	until   time.Time
 }
 
 // inPrivacyMode reports whether the bot gets only messages of a group that are for it. In
@@ -26,33 +26,33 @@ type privacy struct {
 // Where the platform does not answer, the bot counts as an admin. Receive alone calls it.
 func (c *connection) inPrivacyMode(ctx context.Context, chat int64) bool {
 	now := time.Now()
-	if p, ok := c.privacy[chat]; ok && now.Before(p.until) {
-		return p.is
+	if p, ok := c.privacyModes[chat]; ok && now.Before(p.until) {
+		return p.enabled
 	}
 	var member struct {
 		Status string `json:"status"`
 	}
 	in := map[string]any{"chat_id": chat, "user_id": c.bot.ID}
-	p := privacy{until: now.Add(privacyKnown)}
-	if err := c.client.call(ctx, "ask what the bot is in a group", "getChatMember", in, &member, privacyTime); err != nil {
-		c.link.Log().Warn("telegram did not say whether the bot is an admin of a group; commands there have to name it", "chat", chat, "error", err)
+	p := privacyMode{until: now.Add(privacyTTL)}
+	if err := c.client.call(ctx, "ask what the bot is in a group", "getChatMember", in, &member, privacyTimeout); err != nil {
+		c.host.Log().Warn("telegram did not say whether the bot is an admin of a group; commands there have to name it", "chat", chat, "error", err)
 		p.until = now.Add(time.Minute)
 	} else {
-		p.is = member.Status != "administrator" && member.Status != "creator"
+		p.enabled = member.Status != "administrator" && member.Status != "creator"
 	}
-	if len(c.privacy) >= maxPrivacy {
-		clear(c.privacy)
+	if len(c.privacyModes) >= maxPrivacyChats {
+		clear(c.privacyModes)
 	}
-	c.privacy[chat] = p
-	return p.is
+	c.privacyModes[chat] = p
+	return p.enabled
 }
 
-// overhears reports whether a message shows that the bot gets all messages of its group:
+// bypassesPrivacyMode reports whether a message shows that the bot gets all messages of its group:
 // privacy mode would not have handed it out. A bot whose privacy mode is turned on or off
 // keeps the old one in each group until it is added there again (same place), so getMe
 // does not tell.
-func (m *message) overhears() bool {
-	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.Answers != nil || m.Via != nil {
+func (m *message) bypassesPrivacyMode() bool {
+	if m == nil || m.Chat.Type != "group" && m.Chat.Type != "supergroup" || m.Text == "" || m.ReplyTo != nil || m.ViaBot != nil {
 		return false
 	}
 	return !slices.ContainsFunc(m.Entities, func(e entity) bool {
@@ -60,10 +60,10 @@ func (m *message) overhears() bool {
 	})
 }
 
-// overheard notes that the bot gets all messages of a chat. Receive alone calls it.
-func (c *connection) overheard(chat int64) {
-	if len(c.privacy) >= maxPrivacy {
-		clear(c.privacy)
+// recordReadsAll notes that the bot gets all messages of a chat. Receive alone calls it.
+func (c *connection) recordReadsAll(chat int64) {
+	if len(c.privacyModes) >= maxPrivacyChats {
+		clear(c.privacyModes)
 	}
-	c.privacy[chat] = privacy{until: time.Now().Add(privacyKnown)}
+	c.privacyModes[chat] = privacyMode{until: time.Now().Add(privacyTTL)}
 }

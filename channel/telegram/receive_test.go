@@ -20,31 +20,31 @@ import (
 func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newAlone(t, tg)
+	w := newFixture(t, tg)
 	ann := tg.Person("Ann")
 	private, group, news := ann.Private(), tg.Group("team"), tg.Chat(-1009999, "channel", "news")
-	w.run()
-	p := w.connected()
+	w.start()
+	p := w.waitConnected()
 	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	topic := group.Topic()
-	first := ann.Says(private, "héllo 👋")
+	first := ann.Sends(private, "héllo 👋")
 	ann.Edits(private, first, "hello")
-	ann.Says(private, "see", telegramtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
-	ann.Says(private, "", telegramtest.Said{File: "p", Content: []byte("jpeg"), Photo: true})
-	ann.Says(group, "just talking")
-	ann.Says(group, "👋👋 what says @Mailroom_Bot to this?")
-	ann.Says(group, "/status@mailroom_bot now")
-	ann.Says(group, "/stop")
-	ann.Says(group, "/stop@other_bot")
-	ann.Says(group, "mail@mailroom_bot is no name")
-	ann.Says(group, "yes", telegramtest.Said{Answers: number(sent)})
-	ann.Says(group, "in a topic", telegramtest.Said{Topic: topic})
-	ann.Says(news, "a post")
-	ann.Taps(group, number(sent), "Yes")
-	until(t, "all that was said", func() bool { return len(w.taken()) == 13 })
+	ann.Sends(private, "see", telegramtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
+	ann.Sends(private, "", telegramtest.MessageOptions{File: "p", Content: []byte("jpeg"), Photo: true})
+	ann.Sends(group, "just talking")
+	ann.Sends(group, "👋👋 what says @Mailroom_Bot to this?")
+	ann.Sends(group, "/status@mailroom_bot now")
+	ann.Sends(group, "/stop")
+	ann.Sends(group, "/stop@other_bot")
+	ann.Sends(group, "mail@mailroom_bot is no name")
+	ann.Sends(group, "yes", telegramtest.MessageOptions{ReplyTo: messageNumber(sent)})
+	ann.Sends(group, "in a topic", telegramtest.MessageOptions{Topic: topic})
+	ann.Sends(news, "a post")
+	ann.Presses(group, messageNumber(sent), "Yes")
+	waitFor(t, "all that was said", func() bool { return len(w.recorded()) == 13 })
 
 	user := chat.User{ID: fmt.Sprint(ann.ID), Name: "Ann"}
 	inPrivate, inGroup := room(private), room(group)
@@ -75,7 +75,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		said(chat.Event{Room: inTopic, Text: "in a topic"}),
 		said(chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Addressed: true}),
 	}
-	got := w.taken()
+	got := w.recorded()
 	opened := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore())
 	if diff := cmp.Diff(want, got, opened, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
 		t.Error(diff)
@@ -93,14 +93,14 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	ann.Says(ann.Private(), "", telegramtest.Said{File: "notes.txt", Content: []byte("one\ntwo")})
-	ann.Says(ann.Private(), "", telegramtest.Said{File: "film.mp4", Content: make([]byte, 20<<20+1)})
-	until(t, "both files", func() bool { return len(w.taken()) == 2 })
+	w := newFixture(t, tg).start()
+	ann.Sends(ann.Private(), "", telegramtest.MessageOptions{File: "notes.txt", Content: []byte("one\ntwo")})
+	ann.Sends(ann.Private(), "", telegramtest.MessageOptions{File: "film.mp4", Content: make([]byte, 20<<20+1)})
+	waitFor(t, "both files", func() bool { return len(w.recorded()) == 2 })
 	if n := len(tg.Calls("getFile")); n != 0 {
 		t.Errorf("asked for %d files that nobody has opened", n)
 	}
-	r, err := w.taken()[0].Files[0].Open(t.Context())
+	r, err := w.recorded()[0].Files[0].Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 	if string(content) != "one\ntwo" || err != nil || r.Close() != nil {
 		t.Errorf("the file has %q, %v", content, err)
 	}
-	if _, err := w.taken()[1].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
+	if _, err := w.recorded()[1].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent || !strings.Contains(err.Error(), "too big") {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
@@ -117,39 +117,39 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	p := w.connected()
+	w := newFixture(t, tg).start()
+	p := w.waitConnected()
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tap := ann.Taps(ann.Private(), number(id), "Yes")
-	until(t, "the tap", func() bool { return len(w.taken()) == 1 })
-	if err := p.AckButton(t.Context(), w.taken()[0], strings.Repeat("é", 300)); err != nil {
+	tap := ann.Presses(ann.Private(), messageNumber(id), "Yes")
+	waitFor(t, "the tap", func() bool { return len(w.recorded()) == 1 })
+	if err := p.AckButton(t.Context(), w.recorded()[0], strings.Repeat("é", 300)); err != nil {
 		t.Fatal(err)
 	}
 	if words, times := tap.Answer(tg); times != 1 || len([]rune(words)) != 200 {
 		t.Errorf("who tapped is told %q, %d times", words, times)
 	}
 	tap.Expire(tg)
-	if err := p.AckButton(t.Context(), w.taken()[0], "late"); err != nil {
+	if err := p.AckButton(t.Context(), w.recorded()[0], "late"); err != nil {
 		t.Errorf("an answer that comes too late fails: %v", err)
 	}
 }
 
 func TestAnAdminIsNotMeantByABareCommand(t *testing.T) {
 	tg := telegramtest.New(t)
-	w := newAlone(t, tg).run()
+	w := newFixture(t, tg).start()
 	ann, member, admin := tg.Person("Ann"), tg.Group("member"), tg.Group("admin")
-	admin.Admin()
+	admin.MakeAdmin()
 	for range 2 { // it is asked once
-		ann.Says(member, "/stop")
-		ann.Says(admin, "/stop")
-		ann.Says(admin, "/stop@Mailroom_bot")
+		ann.Sends(member, "/stop")
+		ann.Sends(admin, "/stop")
+		ann.Sends(admin, "/stop@Mailroom_bot")
 	}
-	tg.Until(t, "all of them", func() bool { return len(w.taken()) == 6 })
+	tg.WaitFor(t, "all of them", func() bool { return len(w.recorded()) == 6 })
 	var got []bool
-	for _, e := range w.taken() {
+	for _, e := range w.recorded() {
 		got = append(got, e.Addressed)
 	}
 	if diff := cmp.Diff([]bool{true, false, true, true, false, true}, got); diff != "" {
@@ -163,13 +163,13 @@ func TestAnAdminIsNotMeantByABareCommand(t *testing.T) {
 func TestABotThatReadsAllIsNotMeantByABareCommand(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	tg.ReadsAll(true)
+	tg.SetReadsAll(true)
 	ann, group := tg.Person("Ann"), tg.Group("team")
-	ann.Says(group, "/stop")
-	ann.Says(group, "/stop@Mailroom_bot")
-	w := newAlone(t, tg).run()
-	until(t, "both", func() bool { return len(w.taken()) == 2 })
-	if got := w.taken(); got[0].Addressed || !got[1].Addressed {
+	ann.Sends(group, "/stop")
+	ann.Sends(group, "/stop@Mailroom_bot")
+	w := newFixture(t, tg).start()
+	waitFor(t, "both", func() bool { return len(w.recorded()) == 2 })
+	if got := w.recorded(); got[0].Addressed || !got[1].Addressed {
 		t.Errorf("addressed are %t and %t", got[0].Addressed, got[1].Addressed)
 	}
 }
@@ -180,22 +180,22 @@ func TestABotThatOverhearsIsNotMeantByABareCommand(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann, talk, quiet := tg.Person("Ann"), tg.Group("talk"), tg.Group("quiet")
-	ann.Says(talk, "just talking")
+	ann.Sends(talk, "just talking")
 	for _, group := range []*telegramtest.Chat{talk, quiet} {
-		ann.Says(group, "/stop")
-		ann.Says(group, "/stop@Mailroom_bot")
+		ann.Sends(group, "/stop")
+		ann.Sends(group, "/stop@Mailroom_bot")
 	}
-	w := newAlone(t, tg).run()
-	until(t, "all of them", func() bool { return len(w.taken()) == 5 })
+	w := newFixture(t, tg).start()
+	waitFor(t, "all of them", func() bool { return len(w.recorded()) == 5 })
 	var got []bool
-	for _, e := range w.taken()[1:] {
+	for _, e := range w.recorded()[1:] {
 		got = append(got, e.Addressed)
 	}
 	if diff := cmp.Diff([]bool{false, true, true, true}, got); diff != "" {
 		t.Errorf("addressed (-want +got):\n%s", diff)
 	}
-	if w.traits.PerMinute != 20 {
-		t.Errorf("a group takes %d messages a minute", w.traits.PerMinute)
+	if w.capabilities.PerMinute != 20 {
+		t.Errorf("a group takes %d messages a minute", w.capabilities.PerMinute)
 	}
 }
 
@@ -203,22 +203,22 @@ func TestAnUpdateIsConfirmedOnceItWasTaken(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg)
-	w.refuses(errors.New("the disk is full"))
-	ann.Says(ann.Private(), "one")
-	ann.Says(ann.Private(), "two")
-	w.run()
-	w.untilState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
+	w := newFixture(t, tg)
+	w.failWith(errors.New("the disk is full"))
+	ann.Sends(ann.Private(), "one")
+	ann.Sends(ann.Private(), "two")
+	w.start()
+	w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.Reason, "disk is full") })
 	if n := tg.Pending(); n != 2 {
 		t.Fatalf("%d updates are left of 2 that nobody took", n)
 	}
 	for _, c := range tg.Calls("getUpdates") {
-		if c.In["offset"] != nil {
-			t.Fatalf("offset %v confirms what was not taken", c.In["offset"])
+		if c.Params["offset"] != nil {
+			t.Fatalf("offset %v confirms what was not taken", c.Params["offset"])
 		}
 	}
-	w.refuses(nil)
-	tg.Until(t, "both confirmed", func() bool { return tg.Pending() == 0 })
+	w.failWith(nil)
+	tg.WaitFor(t, "both confirmed", func() bool { return tg.Pending() == 0 })
 	if got := w.texts(); got != "one, two" {
 		t.Errorf("taken was %q", got)
 	}
@@ -228,17 +228,17 @@ func TestNumbersThatBeginAnewSkipNothing(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	w.connected()
-	ann.Says(ann.Private(), "before")
-	tg.Until(t, "the first confirmed", func() bool { return tg.Pending() == 0 })
+	w := newFixture(t, tg).start()
+	w.waitConnected()
+	ann.Sends(ann.Private(), "before")
+	tg.WaitFor(t, "the first confirmed", func() bool { return tg.Pending() == 0 })
 	// The poll that confirmed it has an offset; a week would be over it by far.
 	polls := len(tg.Calls("getUpdates"))
-	tg.Until(t, "the next poll", func() bool { return len(tg.Calls("getUpdates")) > polls })
-	tg.Renumber(17)
-	ann.Says(ann.Private(), "after")
-	ann.Says(ann.Private(), "and on")
-	tg.Until(t, "the others confirmed", func() bool { return tg.Pending() == 0 })
+	tg.WaitFor(t, "the next poll", func() bool { return len(tg.Calls("getUpdates")) > polls })
+	tg.SetNextUpdateID(17)
+	ann.Sends(ann.Private(), "after")
+	ann.Sends(ann.Private(), "and on")
+	tg.WaitFor(t, "the others confirmed", func() bool { return tg.Pending() == 0 })
 	if got := w.texts(); got != "before, after, and on" {
 		t.Errorf("taken was %q", got)
 	}
@@ -248,17 +248,17 @@ func TestAnUpdateThatComesTwiceHasItsKey(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	first := ann.Says(ann.Private(), "once")
-	tg.Until(t, "it confirmed", func() bool { return tg.Pending() == 0 })
-	tg.Again()
-	until(t, "it again", func() bool { return len(w.taken()) == 2 })
+	w := newFixture(t, tg).start()
+	first := ann.Sends(ann.Private(), "once")
+	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
+	tg.Redeliver()
+	waitFor(t, "it again", func() bool { return len(w.recorded()) == 2 })
 	ann.Edits(ann.Private(), first, "twice")
-	until(t, "the edit", func() bool { return len(w.taken()) == 3 })
-	tg.Until(t, "it confirmed", func() bool { return tg.Pending() == 0 })
-	tg.Again()
-	until(t, "the edit again", func() bool { return len(w.taken()) == 4 })
-	e := w.taken()
+	waitFor(t, "the edit", func() bool { return len(w.recorded()) == 3 })
+	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
+	tg.Redeliver()
+	waitFor(t, "the edit again", func() bool { return len(w.recorded()) == 4 })
+	e := w.recorded()
 	if e[0].Key != e[1].Key || e[2].Key != e[3].Key || e[0].Key == e[2].Key {
 		t.Errorf("keys %q %q %q %q", e[0].Key, e[1].Key, e[2].Key, e[3].Key)
 	}
@@ -268,16 +268,16 @@ func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg)
+	w := newFixture(t, tg)
 	tg.Fail("getUpdates", telegramtest.Fault{Raw: `{"ok":true,"result":[{"update_id":3,"message":{"message_id":"x"}},{"update_id":4,"poll":{"id":"1"}},{"update_id":5,"message":{"message_id":9,"chat":{"id":1,"type":"private"}}}]}`})
-	w.run()
-	tg.Until(t, "them confirmed", func() bool {
+	w.start()
+	tg.WaitFor(t, "them confirmed", func() bool {
 		calls := tg.Calls("getUpdates")
-		return len(calls) > 0 && calls[len(calls)-1].In["offset"] == 6.0
+		return len(calls) > 0 && calls[len(calls)-1].Params["offset"] == 6.0
 	})
-	ann.Says(ann.Private(), "good")
-	until(t, "what is good", func() bool { return len(w.taken()) > 0 })
-	if got := w.texts(); got != "good" || !strings.Contains(w.logs.all(), "update=3") {
+	ann.Sends(ann.Private(), "good")
+	waitFor(t, "what is good", func() bool { return len(w.recorded()) > 0 })
+	if got := w.texts(); got != "good" || !strings.Contains(w.logs.String(), "update=3") {
 		t.Errorf("taken was %q", got)
 	}
 }
@@ -287,12 +287,12 @@ func TestAGroupThatBecomesAnotherIsTold(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	old, is := tg.Chat(-77, "group", "team"), tg.Group("team")
-	w := newAlone(t, tg).run()
-	p := w.connected()
-	old.Becomes(ann, is)
-	tg.Until(t, "it confirmed", func() bool { return tg.Pending() == 0 })
-	if len(w.taken()) != 0 || !strings.Contains(w.logs.all(), "was=-77") {
-		t.Errorf("%d events of it", len(w.taken()))
+	w := newFixture(t, tg).start()
+	p := w.waitConnected()
+	old.MigrateTo(ann, is)
+	tg.WaitFor(t, "it confirmed", func() bool { return tg.Pending() == 0 })
+	if len(w.recorded()) != 0 || !strings.Contains(w.logs.String(), "was=-77") {
+		t.Errorf("%d events of it", len(w.recorded()))
 	}
 	for range 2 {
 		id, err := p.Send(t.Context(), room(old), chat.Message{Text: "hello"}, "")
@@ -308,16 +308,16 @@ func TestAGroupThatBecomesAnotherIsTold(t *testing.T) {
 func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
-	w := newAlone(t, tg).run()
-	w.connected()
+	w := newFixture(t, tg).start()
+	w.waitConnected()
 	began := w.runner.State().LastSuccess
-	s := w.untilState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 1500*time.Millisecond })
+	s := w.waitState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began) > 1500*time.Millisecond })
 	if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the state is %+v", s)
 	}
 	for _, c := range tg.Calls("getUpdates")[1:] {
-		if c.In["timeout"] != 1.0 || c.In["offset"] != nil {
-			t.Errorf("a poll asked %v", c.In)
+		if c.Params["timeout"] != 1.0 || c.Params["offset"] != nil {
+			t.Errorf("a poll asked %v", c.Params)
 		}
 	}
 }

@@ -60,15 +60,15 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		in = strings.ToValidUTF8(in, "?")
 		html := render(in)
-		text, problem := telegramtest.Shown(html)
+		text, problem := telegramtest.PlainText(html)
 		if problem != "" {
 			t.Fatalf("%q is rendered as %q: %s", in, html, problem)
 		}
 		if html == "" {
 			return // sent as it is
 		}
-		if units(text) > units(in) {
-			t.Errorf("%q has %d units, and %q has %d", in, units(in), text, units(text))
+		if utf16Units(text) > utf16Units(in) {
+			t.Errorf("%q has %d units, and %q has %d", in, utf16Units(in), text, utf16Units(text))
 		}
 		for _, m := range written.FindAllString(html, -1) {
 			for _, attribute := range []string{`href="`, `class="language-`} {
@@ -107,11 +107,11 @@ func FuzzUpdate(f *testing.F) {
 	f.Add(`{"update_id":1,"edited_message":{"message_id":2,"sender_chat":{"id":-3},"chat":{"id":3,"type":"group"},"caption":"👋@b","caption_entities":[{"type":"mention","offset":2,"length":2}],"photo":[{"file_id":"x"}]}}`)
 	f.Add(`{"update_id":1,"callback_query":{"id":"4","from":{"id":3},"message":{"message_id":2,"chat":{"id":3,"type":"supergroup"}},"data":"x"}}`)
 	f.Fuzz(func(t *testing.T, raw string) {
-		u, err := readUpdate([]byte(raw))
+		u, err := parseUpdate([]byte(raw))
 		if err != nil {
 			return
 		}
-		e, ok := u.event(Bot{ID: 9, Username: "b"})
+		e, ok := u.toEvent(Bot{ID: 9, Username: "b"})
 		if ok && (e.Key == "" || e.Room.Chat == "" || e.User.ID == "" || e.Position == "") {
 			t.Errorf("%s is %+v", raw, e)
 		}
@@ -126,11 +126,11 @@ func TestPartsOfATextAreCountedInUTF16(t *testing.T) {
 	}{
 		{0, 1, "a", true}, {1, 2, "👋", true}, {3, 1, "é", true}, {3, 2, "éz", true}, {2, 1, "", false}, {1, 1, "", false}, {4, 2, "", false}, {0, 0, "", false}, {-1, 2, "", false},
 	} {
-		if got, ok := cut16("a👋éz", c.offset, c.length); got != c.want || ok != c.ok {
+		if got, ok := utf16Slice("a👋éz", c.offset, c.length); got != c.want || ok != c.ok {
 			t.Errorf("%d, %d: %q, %t", c.offset, c.length, got, ok)
 		}
 	}
-	if n := units("a👋éz"); n != 5 {
+	if n := utf16Units("a👋éz"); n != 5 {
 		t.Errorf("it has %d units", n)
 	}
 }

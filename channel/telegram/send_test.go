@@ -19,8 +19,8 @@ func room(c *telegramtest.Chat) chat.Room {
 	return chat.Room{Chat: fmt.Sprint(c.ID), Group: c.Type != "private"}
 }
 
-// number is that of a message in its chat.
-func number(id string) int64 {
+// messageNumber is that of a message in its chat.
+func messageNumber(id string) int64 {
 	_, at, _ := strings.Cut(id, ":")
 	n, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {
@@ -33,10 +33,10 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann, group := tg.Person("Ann"), tg.Group("team")
-	p := newAlone(t, tg).run().connected()
+	p := newFixture(t, tg).start().waitConnected()
 	to := room(group)
 	to.Topic = fmt.Sprint(group.Topic())
-	asked := ann.Says(group, "well?")
+	asked := ann.Sends(group, "well?")
 	id, err := p.Send(t.Context(), to, chat.Message{
 		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: fmt.Sprintf("%d:%d", group.ID, asked),
 	}, "key")
@@ -44,7 +44,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := group.Replies()[0]
-	if m.Text != "Run rm <x>?" || m.HTML != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || fmt.Sprint(m.Topic) != to.Topic || len(m.Buttons) != 2 || m.Answers != asked || m.ID != number(id) {
+	if m.Text != "Run rm <x>?" || m.HTML != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || fmt.Sprint(m.Topic) != to.Topic || len(m.Buttons) != 2 || m.ReplyTo != asked || m.ID != messageNumber(id) {
 		t.Errorf("sent was %+v as %s", m, id)
 	}
 	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved."}); err != nil {
@@ -65,8 +65,8 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	if _, err := p.Send(t.Context(), to, chat.Message{Text: "and", Reply: "1:999"}, ""); err != nil {
 		t.Errorf("a reply to what is not there: %v", err)
 	}
-	group.Delete(number(id))
-	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); class(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
+	group.Delete(messageNumber(id))
+	if err := p.Edit(t.Context(), to, id, chat.Message{Text: "x"}); sendClass(err) != mailroom.ClassPermanent || errors.Is(err, chat.ErrGone) {
 		t.Errorf("an edit of what is not there: %v", err)
 	}
 }
@@ -75,8 +75,8 @@ func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newAlone(t, tg).run().connected()
-	tg.Fail("sendMessage", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
+	p := newFixture(t, tg).start().waitConnected()
+	tg.Fail("sendMessage", telegramtest.Fault{Code: 400, Message: `Bad Request: can't parse entities: Unsupported start tag "x" at byte offset 3`})
 	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "some **odd** text"}, "")
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestWhatTelegramDoesNotReadIsSentAsItIs(t *testing.T) {
 	if got := ann.Private().Replies()[0]; got.Text != "some **odd** text" || got.HTML != "" {
 		t.Errorf("sent was %+v", got)
 	}
-	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Words: `Bad Request: can't parse entities: whatever`})
+	tg.Fail("editMessageText", telegramtest.Fault{Code: 400, Message: `Bad Request: can't parse entities: whatever`})
 	if err := p.Edit(t.Context(), room(ann.Private()), id, chat.Message{Text: "*other*"}); err != nil || ann.Private().Texts()[0] != "*other*" {
 		t.Errorf("edited to %q, %v", ann.Private().Texts(), err)
 	}
@@ -97,7 +97,7 @@ func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newAlone(t, tg).run().connected()
+	p := newFixture(t, tg).start().waitConnected()
 	to := room(ann.Private())
 	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "")
 	if err != nil {
@@ -122,19 +122,19 @@ func TestAFloodLimitIsObeyedAndNothingElseIsTried(t *testing.T) {
 }
 
 const (
-	gone    = "gone"
-	unknown = "unknown"
+	classGone    = "gone"
+	classUnknown = "unknown"
 )
 
-// class is what an error of a send means.
-func class(err error) mailroom.Class {
+// sendClass is what an error of a send means.
+func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
-		return unknown
+		return classUnknown
 	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return gone
+		return classGone
 	}
 	return mailroom.AsFailure(err).Class
 }
@@ -143,22 +143,22 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	p := newAlone(t, tg).run().connected()
+	p := newFixture(t, tg).start().waitConnected()
 	says := func(code int, words string) telegramtest.Fault {
-		return telegramtest.Fault{Code: code, Words: words}
+		return telegramtest.Fault{Code: code, Message: words}
 	}
 	for _, c := range []struct {
 		fault telegramtest.Fault
 		want  mailroom.Class
 	}{
-		{says(403, "Forbidden: bot was blocked by the user"), gone},
-		{says(403, "Forbidden: user is deactivated"), gone},
-		{says(403, "Forbidden: bot was kicked from the supergroup chat"), gone},
-		{says(403, "Forbidden: bot is not a member of the channel chat"), gone},
-		{says(403, "Forbidden: bot can't initiate conversation with a user"), gone},
-		{says(403, "Forbidden: the group chat was deleted"), gone},
-		{says(400, "Bad Request: chat not found"), gone},
-		{says(400, "Bad Request: message thread not found"), gone},
+		{says(403, "Forbidden: bot was blocked by the user"), classGone},
+		{says(403, "Forbidden: user is deactivated"), classGone},
+		{says(403, "Forbidden: bot was kicked from the supergroup chat"), classGone},
+		{says(403, "Forbidden: bot is not a member of the channel chat"), classGone},
+		{says(403, "Forbidden: bot can't initiate conversation with a user"), classGone},
+		{says(403, "Forbidden: the group chat was deleted"), classGone},
+		{says(400, "Bad Request: chat not found"), classGone},
+		{says(400, "Bad Request: message thread not found"), classGone},
 		{says(400, "Bad Request: not enough rights to send text messages to the chat"), mailroom.ClassPermanent},
 		{says(400, "Bad Request: CHAT_WRITE_FORBIDDEN"), mailroom.ClassPermanent},
 		{says(400, "Bad Request: TOPIC_CLOSED"), mailroom.ClassPermanent},
@@ -166,30 +166,30 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 		{says(413, "Request Entity Too Large"), mailroom.ClassPermanent},
 		{says(401, "Unauthorized"), mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
 		{says(429, "Too Many Requests: retry after 5"), mailroom.ClassUnavailable},
-		{says(500, "Internal Server Error"), unknown},
-		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{says(500, "Internal Server Error"), classUnknown},
+		{telegramtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
 		{telegramtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
-		{telegramtest.Fault{Raw: "what?"}, unknown},
-		{telegramtest.Fault{Half: true}, unknown},
-		{telegramtest.Fault{Lose: true}, unknown},
+		{telegramtest.Fault{Raw: "what?"}, classUnknown},
+		{telegramtest.Fault{Half: true}, classUnknown},
+		{telegramtest.Fault{Lose: true}, classUnknown},
 	} {
 		tg.Fail("sendMessage", c.fault)
 		_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
-		if got := class(err); got != c.want {
+		if got := sendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
 	tg.Fail("sendMessage", telegramtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
-		t.Errorf("no answer in time is %s: %v", class(err), err)
+	if _, err := p.Send(short, room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
+		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); class(err) != gone {
-		t.Errorf("a chat that is not there is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
+		t.Errorf("a chat that is not there is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); class(err) != mailroom.ClassPermanent {
-		t.Errorf("a button that carries too much is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); sendClass(err) != mailroom.ClassPermanent {
+		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
 	}
 }
 
@@ -197,15 +197,15 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
-	w := newAlone(t, tg).run()
-	p := w.connected()
+	w := newFixture(t, tg).start()
+	p := w.waitConnected()
 	tg.Down()
 	_, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
-	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, "")
 	}
-	if class(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	if sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
 	}
 	// A listener that takes connections and closes them may have got what was sent.
 	ln, err := net.Listen("tcp", strings.TrimPrefix(tg.URL, "http://"))
@@ -225,8 +225,8 @@ func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 			_ = c.Close()      // without an answer
 		}
 	}()
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); class(err) != unknown {
-		t.Errorf("a connection that is closed is %s: %v", class(err), err)
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x"}, ""); sendClass(err) != classUnknown {
+		t.Errorf("a connection that is closed is %s: %v", sendClass(err), err)
 	}
 	_ = ln.Close() // ends the goroutine
 	<-closed

@@ -31,30 +31,30 @@ const (
 	DefaultAPI = "https://api.telegram.org"
 	// DefaultPoll is how long a poll waits there for something to arrive.
 	DefaultPoll = 20 * time.Second
-	// Most is how many units of UTF-16 a message has at most.
-	Most = 4096
+	// MaxMessage is how many units of UTF-16 a message has at most.
+	MaxMessage = 4096
 
-	mostButton = 64               // bytes of what a button carries
-	mostAnswer = 200              // units of what is told to who has pressed one
-	mostFile   = 20 << 20         // bytes: the platform hands out no larger files
-	callTime   = 20 * time.Second // for any call but a poll
-	patience   = 15 * time.Second // for the answer of a poll, once it is due
-	// gapOfAll keeps the bot below "30 messages per second or so" (Bots FAQ, "My bot is
+	maxButtonData = 64               // bytes of what a button carries
+	maxAck        = 200              // units of what is told to who has pressed one
+	maxFileSize   = 20 << 20         // bytes: the platform hands out no larger files
+	callTimeout   = 20 * time.Second // for any call but a poll
+	pollGrace     = 15 * time.Second // for the answer of a poll, once it is due
+	// globalGap keeps the bot below "30 messages per second or so" (Bots FAQ, "My bot is
 	// hitting limits, how do I avoid this?").
-	gapOfAll = time.Second / 28
-	// perMinute is how many messages a group takes: "In a group, bots are not able to send
+	globalGap = time.Second / 28
+	// groupPerMinute is how many messages a group takes: "In a group, bots are not able to send
 	// more than 20 messages per minute" (Bots FAQ, same place:
 	// https://core.telegram.org/bots/faq#my-bot-is-hitting-limits-how-do-i-avoid-this). It
 	// names no limit for edits and for what shows that the bot is typing: for those the
 	// 429 and its retry_after count.
-	perMinute = 20
-	otherPoll = 10 * time.Second // a poll of somebody else lives that long after it was due
+	groupPerMinute = 20
+	otherPollTTL   = 10 * time.Second // a poll of somebody else lives that long after it was due
 )
 
 // Command is one that the menu of the bot offers.
 type Command struct {
-	Name  string `json:"command"` // without the slash
-	Words string `json:"description"`
+	Name        string `json:"command"` // without the slash
+	Description string `json:"description"`
 }
 
 // Options are one bot. Token is needed.
@@ -70,7 +70,7 @@ type Options struct {
 	Gap, EditGap time.Duration
 }
 
-func (o *Options) fill() {
+func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
@@ -85,11 +85,11 @@ func (o *Options) fill() {
 	}
 }
 
-// Pace is how this platform is kept going: each poll is answered in time, or the
+// ReconnectPolicy is how this platform is kept going: each poll is answered in time, or the
 // connection is not what it seems.
-func (o Options) Pace() channel.ReconnectPolicy {
-	o.fill()
-	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
+	o.setDefaults()
+	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, pollGrace), Connect: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -100,59 +100,59 @@ type Bot struct {
 	ReadsAll bool   `json:"can_read_all_group_messages"` // privacy mode is off
 }
 
-// Ask asks the platform whose token it is.
-func Ask(ctx context.Context, o Options) (Bot, error) {
+// Identify asks the platform whose token it is.
+func Identify(ctx context.Context, o Options) (Bot, error) {
 	c, err := newClient(o)
 	if err != nil {
 		return Bot{}, err
 	}
 	defer c.http.CloseIdleConnections()
-	bot, err := c.who(ctx)
-	return bot, trouble(err, o.Poll)
+	bot, err := c.getBot(ctx)
+	return bot, connectionError(err, o.Poll)
 }
 
 // Dial implements [chat.Dialer].
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
-	o.fill()
+	o.setDefaults()
 	c, err := newClient(o)
 	if err != nil {
 		return nil, chat.Capabilities{}, err
 	}
-	bot, err := c.open(ctx, l)
+	bot, err := c.connect(ctx, l)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Capabilities{}, trouble(err, o.Poll)
+		return nil, chat.Capabilities{}, connectionError(err, o.Poll)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{
-		options: o, client: c, bot: bot, link: l, life: life, end: end, moved: map[string]string{}, privacy: map[int64]privacy{},
+		options: o, client: c, bot: bot, host: l, ctx: life, cancel: end, migrated: map[string]string{}, privacyModes: map[int64]privacyMode{},
 	}
-	return conn, conn.traits(), nil
+	return conn, conn.capabilities(), nil
 }
 
-// open asks who the bot is, and makes sure that it can be polled.
-func (c *client) open(ctx context.Context, l *channel.Host) (Bot, error) {
-	bot, err := c.who(ctx)
+// connect asks who the bot is, and makes sure that it can be polled.
+func (c *client) connect(ctx context.Context, l *channel.Host) (Bot, error) {
+	bot, err := c.getBot(ctx)
 	if err != nil {
 		return bot, err
 	}
 	var hook struct {
 		URL string `json:"url"`
 	}
-	if err := c.call(ctx, "ask for a webhook", "getWebhookInfo", nil, &hook, callTime); err != nil {
+	if err := c.call(ctx, "ask for a webhook", "getWebhookInfo", nil, &hook, callTimeout); err != nil {
 		return bot, err
 	}
 	if hook.URL == "" {
 		return bot, nil
 	}
 	l.Log().Warn("the bot had a webhook, which is deleted: updates are polled here", "bot", bot.Username)
-	return bot, c.call(ctx, "delete the webhook", "deleteWebhook", nil, nil, callTime)
+	return bot, c.call(ctx, "delete the webhook", "deleteWebhook", nil, nil, callTimeout)
 }
 
-func (c *client) who(ctx context.Context) (bot Bot, err error) {
-	err = c.call(ctx, "ask whose token it is", "getMe", nil, &bot, callTime)
+func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
+	err = c.call(ctx, "ask whose token it is", "getMe", nil, &bot, callTimeout)
 	if err == nil && bot.ID == 0 {
-		err = &lost{what: "ask whose token it is", why: "the answer names no bot", written: true}
+		err = &transportError{op: "ask whose token it is", reason: "the answer names no bot", maybeSent: true}
 	}
 	return bot, err
 }
@@ -163,23 +163,23 @@ type connection struct {
 	options Options
 	client  *client
 	bot     Bot
-	link    *channel.Host
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	host    *channel.Host
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
 
-	privacy map[int64]privacy // by chat; owned by Receive
+	privacyModes map[int64]privacyMode // by chat; owned by Receive
 
 	// Owned by mu.
-	mu      sync.Mutex
-	moved   map[string]string // groups that have become others, by their old ids
-	flooded flooded           // the last chat for which the platform asked for patience
+	mu        sync.Mutex
+	migrated  map[string]string // groups that have become others, by their old ids
+	lastFlood floodLimit        // the last chat for which the platform asked for patience
 }
 
-func (c *connection) traits() chat.Capabilities {
+func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
-		Most: Most, Units: units, Edits: true, Buttons: true, Types: true,
-		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: gapOfAll, PerMinute: perMinute,
+		Most: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Types: true,
+		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: globalGap, PerMinute: groupPerMinute,
 		Repeats: "at least once; a message may come twice after a crash, and is marked",
 	}
 }
@@ -189,57 +189,57 @@ func (c *connection) Maintain(ctx context.Context) error {
 	if c.options.Commands == nil {
 		return nil
 	}
-	ctx, done := c.within(ctx)
+	ctx, done := c.bindContext(ctx)
 	defer done()
 	in := map[string]any{"commands": c.options.Commands}
-	if err := c.client.call(ctx, "set the menu of commands", "setMyCommands", in, nil, callTime); err != nil && ctx.Err() == nil {
-		c.link.ReportError(err)
+	if err := c.client.call(ctx, "set the menu of commands", "setMyCommands", in, nil, callTimeout); err != nil && ctx.Err() == nil {
+		c.host.ReportError(err)
 	}
 	return nil
 }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
-	c.end()
+	c.cancel()
 	c.client.http.CloseIdleConnections()
 	return nil
 }
 
-// within is ctx, which ends with the connection too.
-func (c *connection) within(ctx context.Context) (context.Context, func()) {
+// bindContext is ctx, which ends with the connection too.
+func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.life, cancel)
+	stop := context.AfterFunc(c.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
 	}
 }
 
-// trouble gives an error of connecting or receiving the meaning that it has for the
+// connectionError gives an error of connecting or receiving the meaning that it has for the
 // channel.
-func trouble(err error, poll time.Duration) error {
+func connectionError(err error, poll time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	e, ok := errors.AsType[*refused](err)
+	e, ok := errors.AsType[*apiError](err)
 	switch {
 	case !ok:
-		return outage(err)
+		return unavailable(err)
 	case e.code == 401 || e.code == 404:
-		return channel.Fatal(fmt.Errorf("the bot's token is refused (%d %s): get the present one from @BotFather", e.code, e.words))
+		return channel.Fatal(fmt.Errorf("the bot's token is refused (%d %s): get the present one from @BotFather", e.code, e.description))
 	case e.code == 409:
 		// Its poll lives on for as long as it was to wait.
-		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPoll), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
+		return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: poll + min(poll, otherPollTTL), Err: fmt.Errorf("somebody else receives this bot's messages, and only one can: %w", err)}
 	}
-	return outage(err)
+	return unavailable(err)
 }
 
 // CheckToken refuses what cannot be a token. It does not say what it was.
 func CheckToken(token string) error {
-	if !tokenForm.MatchString(token) {
+	if !tokenPattern.MatchString(token) {
 		return errors.New("this is no token of a Telegram bot: it has the form 123456789:AAE…, as @BotFather gives it")
 	}
 	return nil
 }
 
-var tokenForm = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,100}$`)
+var tokenPattern = regexp.MustCompile(`^[0-9]{1,20}:[A-Za-z0-9_-]{20,100}$`)

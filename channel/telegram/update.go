@@ -23,7 +23,7 @@ type update struct {
 	} `json:"callback_query"`
 }
 
-func readUpdate(raw json.RawMessage) (u update, err error) {
+func parseUpdate(raw json.RawMessage) (u update, err error) {
 	err = json.Unmarshal(raw, &u)
 	return u, err
 }
@@ -36,7 +36,7 @@ type user struct {
 	Username string `json:"username"`
 }
 
-type room struct {
+type chatInfo struct {
 	ID       int64  `json:"id"`
 	Type     string `json:"type"` // private, group, supergroup or channel
 	Title    string `json:"title"`
@@ -44,22 +44,22 @@ type room struct {
 }
 
 type message struct {
-	ID       int64    `json:"message_id"`
-	Topic    int64    `json:"message_thread_id"` // of a topic, or of a thread of replies
-	InTopic  bool     `json:"is_topic_message"`
-	From     *user    `json:"from"`
-	As       *room    `json:"sender_chat"` // in whose name: a group's admin, or a channel
-	Chat     room     `json:"chat"`
-	Date     int64    `json:"date"` // 0: the bot cannot see the message any more
-	Edited   int64    `json:"edit_date"`
-	Posted   bool     `json:"is_automatic_forward"` // of a channel, into its group
-	Answers  *message `json:"reply_to_message"`
-	Via      *user    `json:"via_bot"` // which a person asked for it
-	Text     string   `json:"text"`
-	Entities []entity `json:"entities"`
-	Caption  string   `json:"caption"`
-	Marks    []entity `json:"caption_entities"`
-	Migrated int64    `json:"migrate_to_chat_id"`
+	ID              int64     `json:"message_id"`
+	Topic           int64     `json:"message_thread_id"` // of a topic, or of a thread of replies
+	InTopic         bool      `json:"is_topic_message"`
+	From            *user     `json:"from"`
+	SenderChat      *chatInfo `json:"sender_chat"` // in whose name: a group's admin, or a channel
+	Chat            chatInfo  `json:"chat"`
+	Date            int64     `json:"date"` // 0: the bot cannot see the message any more
+	Edited          int64     `json:"edit_date"`
+	AutoForwarded   bool      `json:"is_automatic_forward"` // of a channel, into its group
+	ReplyTo         *message  `json:"reply_to_message"`
+	ViaBot          *user     `json:"via_bot"` // which a person asked for it
+	Text            string    `json:"text"`
+	Entities        []entity  `json:"entities"`
+	Caption         string    `json:"caption"`
+	CaptionEntities []entity  `json:"caption_entities"`
+	MigratedTo      int64     `json:"migrate_to_chat_id"`
 
 	Document  *file  `json:"document"`
 	Photo     []file `json:"photo"` // the same one in several sizes
@@ -90,8 +90,8 @@ type file struct {
 // of what was said, and the id of what is sent.
 func messageID(chat, number int64) string { return fmt.Sprintf("%d:%d", chat, number) }
 
-// event says what an update is to us; false if it is nothing.
-func (u *update) event(bot Bot) (e chat.Event, ok bool) {
+// toEvent says what an update is to us; false if it is nothing.
+func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 	position := strconv.FormatInt(u.ID, 10)
 	switch {
 	case u.Callback != nil:
@@ -100,17 +100,17 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 			return e, false
 		}
 		return chat.Event{
-			Kind: chat.EventButton, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.user(), Addressed: true,
+			Kind: chat.EventButton, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.chatUser(), Addressed: true,
 			// An InaccessibleMessage has a chat, an id and the date 0 (Bot API, "InaccessibleMessage").
 			Unplaced: q.Message.Date == 0 && q.Message.Chat.Type != "private",
 			Of:       messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
 		}, true
 	case u.Message != nil:
-		e, ok = u.Message.said(bot)
+		e, ok = u.Message.messageEvent(bot)
 		e.Key, e.Position = messageID(u.Message.Chat.ID, u.Message.ID), position
 		return e, ok
 	case u.Edited != nil:
-		e, ok = u.Edited.said(bot)
+		e, ok = u.Edited.messageEvent(bot)
 		e.Kind, e.Of, e.Position = chat.EventEdited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
 		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.Of, u.Edited.Edited, u.ID) // two edits may be of one second
 		return e, ok
@@ -118,29 +118,29 @@ func (u *update) event(bot Bot) (e chat.Event, ok bool) {
 	return e, false
 }
 
-// said is a message of a person; false of all others.
-func (m *message) said(bot Bot) (e chat.Event, ok bool) {
-	if m.Chat.Type == "channel" || m.Posted || m.From == nil && m.As == nil {
+// messageEvent is a message of a person; false of all others.
+func (m *message) messageEvent(bot Bot) (e chat.Event, ok bool) {
+	if m.Chat.Type == "channel" || m.AutoForwarded || m.From == nil && m.SenderChat == nil {
 		return e, false
 	}
 	e = chat.Event{Kind: chat.EventMessage, Room: m.room(), Files: m.files()}
-	if m.As != nil {
+	if m.SenderChat != nil {
 		// Who speaks for a group has the same sender everywhere.
-		e.User = chat.User{ID: strconv.FormatInt(m.As.ID, 10), Name: m.As.Title}
-	} else if e.User = m.From.user(); m.From.Bot {
+		e.User = chat.User{ID: strconv.FormatInt(m.SenderChat.ID, 10), Name: m.SenderChat.Title}
+	} else if e.User = m.From.chatUser(); m.From.Bot {
 		return e, false // two bots would never end
 	}
 	text, marks := m.Text, m.Entities
 	if text == "" {
-		text, marks = m.Caption, m.Marks
+		text, marks = m.Caption, m.CaptionEntities
 	}
-	e.Text, e.Addressed = addressed(text, marks, bot)
-	answers := m.Answers
+	e.Text, e.Addressed = parseAddressing(text, marks, bot)
+	answers := m.ReplyTo
 	e.Addressed = e.Addressed || !e.Room.Group || answers != nil && answers.From != nil && answers.From.ID == bot.ID
 	return e, e.Text != "" || len(e.Files) > 0
 }
 
-// room is where a message is. Its thread is a topic only if it says so: in other
+// chatInfo is where a message is. Its thread is a topic only if it says so: in other
 // groups each message that was answered has one.
 func (m *message) room() chat.Room {
 	p := chat.Room{Chat: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != "private"}
@@ -150,7 +150,7 @@ func (m *message) room() chat.Room {
 	return p
 }
 
-func (u user) user() chat.User {
+func (u user) chatUser() chat.User {
 	name := strings.TrimSpace(u.First + " " + u.Last)
 	if name == "" {
 		name = u.Username
@@ -158,12 +158,12 @@ func (u user) user() chat.User {
 	return chat.User{ID: strconv.FormatInt(u.ID, 10), Name: name}
 }
 
-// addressed reports whether a text names the bot, and takes the bot's name from a
+// parseAddressing reports whether a text names the bot, and takes the bot's name from a
 // command at its beginning, where menus of groups put it.
-func addressed(text string, marks []entity, bot Bot) (string, bool) {
+func parseAddressing(text string, marks []entity, bot Bot) (string, bool) {
 	named, plain := false, text
 	for _, e := range marks {
-		words, ok := cut16(text, e.Offset, e.Length)
+		words, ok := utf16Slice(text, e.Offset, e.Length)
 		if !ok {
 			continue
 		}
@@ -190,8 +190,8 @@ func addressed(text string, marks []entity, bot Bot) (string, bool) {
 	return plain, named
 }
 
-// cut16 is a part of a text by units of UTF-16; false if there is none.
-func cut16(text string, offset, length int) (string, bool) {
+// utf16Slice is a part of a text by units of UTF-16; false if there is none.
+func utf16Slice(text string, offset, length int) (string, bool) {
 	if offset < 0 || length < 1 || offset > len(text) || length > len(text) {
 		return "", false
 	}
@@ -214,21 +214,21 @@ func cut16(text string, offset, length int) (string, bool) {
 	return text[begin:end], true
 }
 
-// units counts a text in UTF-16, as the platform does.
-func units(text string) (n int) {
+// utf16Units counts a text in UTF-16, as the platform does.
+func utf16Units(text string) (n int) {
 	for _, r := range text {
 		n += max(utf16.RuneLen(r), 1)
 	}
 	return n
 }
 
-// plainCommand reports whether a message of a group begins with a command that names no bot.
-func (m *message) plainCommand() bool {
+// isBareCommand reports whether a message of a group begins with a command that names no bot.
+func (m *message) isBareCommand() bool {
 	if m == nil || m.Chat.Type == "private" || m.Chat.Type == "channel" || len(m.Entities) == 0 {
 		return false
 	}
 	e := m.Entities[0]
-	words, ok := cut16(m.Text, e.Offset, e.Length)
+	words, ok := utf16Slice(m.Text, e.Offset, e.Length)
 	return ok && e.Type == "bot_command" && e.Offset == 0 && !strings.Contains(words, "@")
 }
 

@@ -90,7 +90,7 @@ func (m *Main) addTelegram(ctx context.Context, a addition) error {
 	if _, err := x.table(telegram.Kind, more); err != nil {
 		return err
 	}
-	bot, err := telegram.Ask(ctx, telegram.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
+	bot, err := telegram.Identify(ctx, telegram.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
 	if err != nil {
 		return refusal(exitFailed, "nothing was written", "%w", err)
 	}

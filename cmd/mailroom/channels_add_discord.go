@@ -55,11 +55,11 @@ func (m *Main) addDiscord(ctx context.Context, a addition) error {
 	if _, err := x.table(discord.Kind, more); err != nil {
 		return err
 	}
-	bot, err := discord.Ask(ctx, discord.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
+	bot, err := discord.Identify(ctx, discord.Options{API: a.api, Token: func() (string, error) { return x.token, nil }})
 	if err != nil {
 		return refusal(exitFailed, "nothing was written", "%w", err)
 	}
-	if !bot.Reads {
+	if !bot.ReadsContent {
 		return refusal(exitFailed, "turn the Message Content intent on in the Developer Portal, under Bot; nothing was written",
 			"the bot %s may not read what people write", bot.Username)
 	}

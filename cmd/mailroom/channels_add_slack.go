@@ -69,7 +69,7 @@ func (m *Main) addSlack(ctx context.Context, a slackAddition) error {
 	if _, err := x.table(slack.Kind, more); err != nil {
 		return err
 	}
-	bot, err := slack.Ask(ctx, slack.Options{
+	bot, err := slack.Identify(ctx, slack.Options{
 		API: a.api, Token: func() (string, error) { return x.token, nil }, AppToken: func() (string, error) { return token, nil },
 	})
 	if err != nil {
@@ -84,8 +84,8 @@ func (m *Main) addSlack(ctx context.Context, a slackAddition) error {
 		return err
 	}
 	m.say("the tokens are those of @%s in %s (%s); they are in %s and %s", bot.Name, bot.Team, bot.URL, x.file, file)
-	if len(bot.Lacks) > 0 {
-		m.say("the bot may not do everything that it should; add these scopes and install the app again: %s", strings.Join(bot.Lacks, ", "))
+	if len(bot.MissingScopes) > 0 {
+		m.say("the bot may not do everything that it should; add these scopes and install the app again: %s", strings.Join(bot.MissingScopes, ", "))
 	}
 	m.written(x.dir, a.name)
 	m.say("write to @%s in Slack, and let yourself in with the code that it answers: `%s`", bot.Name, m.again("pair", "approve", "--admin", "CODE"))

@@ -82,7 +82,7 @@ func (c *community) out() string { return "out:" + c.thread() }
 // reads waits until these are all replies.
 func (c *community) reads(want ...string) {
 	c.t.Helper()
-	c.dc.Until(c.t, fmt.Sprintf("Ann read %q", want), func() bool { return slices.Equal(c.private.Texts(), want) })
+	c.dc.WaitFor(c.t, fmt.Sprintf("Ann read %q", want), func() bool { return slices.Equal(c.private.Texts(), want) })
 }
 
 // TestAServerThatIsKilledAnswersEachMessageOfDiscord kills the server where it hurts.
@@ -105,7 +105,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 			until: func(c *community) { c.waitTold(1) },
 		},
 		{
-			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Words: "You are being rate limited.", RetryAfter: 1}, told: 1,
+			when: "after the run, before the send", fault: discordtest.Fault{Status: 429, Message: "You are being rate limited.", RetryAfter: 1}, told: 1,
 			until: func(c *community) { c.taken(c.out(), mailroom.KindRescheduled, 1) },
 		},
 		{
@@ -124,17 +124,17 @@ func TestAServerThatIsKilledAnswersEachMessageOfDiscord(t *testing.T) {
 				c.dc.Fail(discordtest.Send, k.fault)
 			}
 			c.serve()
-			c.ann.Says(c.private, "one")
+			c.ann.Sends(c.private, "one")
 			k.until(c)
 			c.process.kill()
-			c.dc.Until(t, "the end of the connection", func() bool { return c.dc.Links() == 0 })
+			c.dc.WaitFor(t, "the end of the connection", func() bool { return c.dc.Connections() == 0 })
 			want := []string{"ONE"}
 			for _, text := range k.in {
-				c.ann.Says(c.private, text)
+				c.ann.Sends(c.private, text)
 				want = append(want, strings.ToUpper(text))
 			}
 			c.serve()
-			c.ann.Says(c.private, "last") // behind everything
+			c.ann.Sends(c.private, "last") // behind everything
 			c.reads(append(want, "LAST")...)
 			c.taken(c.out(), mailroom.KindCompleted, len(want)+1)
 			told, marked, runs := len(c.told())-1, c.count(c.out(), chat.KindRepeated), c.count(c.thread(), mailroom.KindQueued)-1
@@ -160,11 +160,11 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	c.becomes("dc", client.ChannelQueued)
 	c.dc.Up(t)
 	c.becomes("dc", client.ChannelConnected)
-	c.ann.Says(c.private, "one")
+	c.ann.Sends(c.private, "one")
 	c.reads("ONE")
 	c.dc.Down() // which a session outlives
 	c.becomes("dc", client.ChannelQueued)
-	c.ann.Says(c.private, "two")
+	c.ann.Sends(c.private, "two")
 	c.dc.Up(t)
 	c.reads("ONE", "TWO")
 	if began, resumed := c.dc.Sessions(); began != 1 || resumed != 1 {
@@ -173,15 +173,15 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	c.dc.Down() // which this one does not
 	c.dc.Forget()
 	c.becomes("dc", client.ChannelQueued)
-	c.ann.Says(c.private, "three")
+	c.ann.Sends(c.private, "three")
 	c.dc.Up(t)
 	c.reads("ONE", "TWO", "THREE")
-	c.dc.Reads(false)
+	c.dc.SetMessageContent(false)
 	c.dc.CloseWith(4014, "Disallowed intent(s).")
 	if s := c.becomes("dc", client.ChannelFailed); !strings.Contains(*s.Reason, "Message Content intent") {
 		t.Errorf("the reason is %s", *s.Reason)
 	}
-	c.dc.Reads(true)
+	c.dc.SetMessageContent(true)
 	if code, stderr := c.run(t.Context(), io.Discard, "channels", "resume", "dc"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -189,7 +189,7 @@ func TestABotOfDiscordInABadWeek(t *testing.T) {
 	other := strings.Replace(discordtest.Token, "GfAkEt", "ZzZzZz", 1)
 	c.dc.SetToken(other)
 	c.becomes("dc", client.ChannelFailed)
-	c.ann.Says(c.private, "four")
+	c.ann.Sends(c.private, "four")
 	c.token(other)
 	c.reads("ONE", "TWO", "THREE", "FOUR")
 	if told := c.told(); len(told) != 4 {
@@ -221,11 +221,11 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s; want %q", name, code, talk, c.want)
 		}
 	}
-	dc.Reads(false)
+	dc.SetMessageContent(false)
 	if code, talk := add("\n" + discordtest.Token + "\n"); code != exitFailed || !strings.Contains(talk, "turn the Message Content intent on") {
 		t.Errorf("an intent that is off: exit code %d, %s", code, talk)
 	}
-	dc.Reads(true)
+	dc.SetMessageContent(true)
 	if files, err := os.ReadDir(string(h.folder)); err != nil || len(files) != 2 { // mailroom.toml, gate
 		t.Errorf("what was refused has left %v, %v", files, err)
 	}
@@ -241,9 +241,9 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 	}
 
 	h.process(&process{})
-	dc.Until(t, "the bot", func() bool { return dc.Links() == 1 })
-	ann.Says(ann.Private(), "hello")
-	dc.Until(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
+	dc.WaitFor(t, "the bot", func() bool { return dc.Connections() == 1 })
+	ann.Sends(ann.Private(), "hello")
+	dc.WaitFor(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
 	found := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.Private().Texts()[0])
 	if found == nil {
 		t.Fatalf("a stranger is told %q", ann.Private().Texts())
@@ -251,6 +251,6 @@ func TestDiscordIsAddedOnceItsTokenWasTried(t *testing.T) {
 	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", found[1]); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	ann.Says(ann.Private(), "hello again")
-	dc.Until(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
+	ann.Sends(ann.Private(), "hello again")
+	dc.WaitFor(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
 }

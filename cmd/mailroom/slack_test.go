@@ -95,7 +95,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 	fmt.Fprintln(tab, "KILLED\tMESSAGES IN\tRUNS IN THE THREAD\tAGENT STARTED\tREPLIES OUT\tMARKED AS REPEATED")
 	hold := make(chan struct{})
 	replied := func(b *slacking) {
-		b.sl.Until(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
+		b.sl.WaitFor(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
 	}
 	for _, c := range []struct {
 		when     string
@@ -119,14 +119,14 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 		{
 			when: "after everything", until: func(b *slacking) {
 				b.taken("out:"+b.thread(), mailroom.KindCompleted, 1)
-				b.sl.Until(b.t, "all acknowledged", func() bool { return b.sl.Pending() == 0 })
+				b.sl.WaitFor(b.t, "all acknowledged", func() bool { return b.sl.Pending() == 0 })
 			}, told: 1, in: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			b := newSlacking(t, c.more)
-			b.ann.Says(b.ann.Private(), "one")
-			b.sl.LoseAcknowledgements(c.deaf)
+			b.ann.Sends(b.ann.Private(), "one")
+			b.sl.LoseAcks(c.deaf)
 			if c.fault != (slacktest.Fault{}) {
 				b.sl.Fail("chat.postMessage", c.fault)
 			}
@@ -136,14 +136,14 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 			if c.deaf && b.sl.Pending() != 1 {
 				t.Errorf("%d envelopes wait after the kill", b.sl.Pending())
 			}
-			b.sl.LoseAcknowledgements(false)
+			b.sl.LoseAcks(false)
 			if c.away {
-				b.ann.Says(b.ann.Private(), "meanwhile")
-				b.sl.Forget()
+				b.ann.Sends(b.ann.Private(), "meanwhile")
+				b.sl.DropPending()
 			}
 			b.serve()
-			b.ann.Says(b.ann.Private(), "last") // behind everything
-			b.sl.Until(t, "the last reply", func() bool {
+			b.ann.Sends(b.ann.Private(), "last") // behind everything
+			b.sl.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.sl.Pending() == 0
 			})
 			b.taken("out:"+b.thread(), mailroom.KindCompleted, c.in+1)
@@ -170,7 +170,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfSlack(t *testing.T) {
 func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
-	sl.Deny("files:read")
+	sl.RemoveScopes("files:read")
 	ann := sl.Person("Ann")
 	h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
 	add := func(stdin string, more ...string) (int, string) {
@@ -220,8 +220,8 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 	}
 
 	h.process(&process{})
-	ann.Says(ann.Private(), "hello")
-	sl.Until(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
+	ann.Sends(ann.Private(), "hello")
+	sl.WaitFor(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
 	found := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.Private().Texts()[0])
 	if found == nil {
 		t.Fatalf("a stranger is told %q", ann.Private().Texts())
@@ -229,6 +229,6 @@ func TestSlackIsAddedOnceItsTokensWereTried(t *testing.T) {
 	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", found[1]); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	ann.Says(ann.Private(), "hello again")
-	sl.Until(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
+	ann.Sends(ann.Private(), "hello again")
+	sl.WaitFor(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
 }

@@ -76,8 +76,8 @@ func TestAPictureIsAFileThatTheAgentCanRead(t *testing.T) {
 	b := newBot(t, `read -r word name path; test "$word $name" = "file photo.jpg" && cat "$path" >seen;`)
 	b.tg.Up(t)
 	b.serve()
-	b.ann.Says(b.ann.Private(), "what is this?", telegramtest.Said{File: "photo.jpg", Photo: true, Content: []byte("a cat")})
-	b.tg.Until(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"WHAT IS THIS?"}) })
+	b.ann.Sends(b.ann.Private(), "what is this?", telegramtest.MessageOptions{File: "photo.jpg", Photo: true, Content: []byte("a cat")})
+	b.tg.WaitFor(t, "the answer", func() bool { return slices.Equal(b.ann.Private().Texts(), []string{"WHAT IS THIS?"}) })
 	if seen, err := os.ReadFile(filepath.Join(string(b.folder), "seen")); string(seen) != "a cat" || err != nil {
 		t.Errorf("the agent saw %q, %v", seen, err)
 	}
@@ -105,26 +105,26 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 			until: func(b *bot) { b.waitTold(1) },
 		},
 		{
-			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Code: 429, Words: "Too Many Requests: retry after 1", RetryAfter: 1},
+			when: "after the run, before the send", method: "sendMessage", fault: telegramtest.Fault{Code: 429, Message: "Too Many Requests: retry after 1", RetryAfter: 1},
 			until: func(b *bot) { b.taken(b.out(), mailroom.KindRescheduled, 1) }, told: 1, replies: 1,
 		},
 		{
 			when: "after the send, before its receipt", method: "sendMessage", fault: telegramtest.Fault{Hold: hold},
 			until: func(b *bot) {
-				b.tg.Until(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
+				b.tg.WaitFor(b.t, "the reply", func() bool { return len(b.ann.Private().Texts()) == 1 })
 			}, told: 1, replies: 2, repeated: 1,
 		},
 		{
 			when: "after everything", until: func(b *bot) {
 				b.taken(b.out(), mailroom.KindCompleted, 1)
-				b.tg.Until(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
+				b.tg.WaitFor(b.t, "all confirmed", func() bool { return b.tg.Pending() == 0 })
 			}, told: 1, replies: 1,
 		},
 	} {
 		t.Run(c.when, func(t *testing.T) {
 			b := newBot(t, c.more)
 			b.tg.Up(t)
-			b.ann.Says(b.ann.Private(), "one")
+			b.ann.Sends(b.ann.Private(), "one")
 			if c.method == "getUpdates" {
 				b.tg.Fail(c.method, telegramtest.Fault{}, c.fault) // the second one is to confirm
 			} else if c.method != "" {
@@ -137,8 +137,8 @@ func TestAServerThatIsKilledAnswersEachMessageOfTelegram(t *testing.T) {
 				t.Errorf("%d updates wait after the kill", b.tg.Pending())
 			}
 			b.serve()
-			b.ann.Says(b.ann.Private(), "last") // behind everything
-			b.tg.Until(t, "the last reply", func() bool {
+			b.ann.Sends(b.ann.Private(), "last") // behind everything
+			b.tg.WaitFor(t, "the last reply", func() bool {
 				return slices.Contains(b.ann.Private().Texts(), "LAST") && b.tg.Pending() == 0
 			})
 			b.taken(b.out(), mailroom.KindCompleted, 2)
@@ -234,8 +234,8 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	}
 
 	h.process(&process{})
-	ann.Says(ann.Private(), "hello")
-	tg.Until(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
+	ann.Sends(ann.Private(), "hello")
+	tg.WaitFor(t, "a code", func() bool { return len(ann.Private().Texts()) == 1 })
 	code2 := regexp.MustCompile(`pair approve (\S+)`).FindStringSubmatch(ann.Private().Texts()[0])
 	if code2 == nil {
 		t.Fatalf("a stranger is told %q", ann.Private().Texts())
@@ -243,8 +243,8 @@ func TestTelegramIsAddedOnceItsTokenWasTried(t *testing.T) {
 	if code, stderr := h.run(t.Context(), io.Discard, "pair", "approve", code2[1]); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	ann.Says(ann.Private(), "hello again")
-	tg.Until(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
+	ann.Sends(ann.Private(), "hello again")
+	tg.WaitFor(t, "the answer", func() bool { return slices.Contains(ann.Private().Texts(), "hello again") })
 	if n := tg.Commands(); n == 0 {
 		t.Error("the bot has no menu")
 	}

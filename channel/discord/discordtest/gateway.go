@@ -13,28 +13,28 @@ import (
 
 // session is one of the bot's. It is owned by the platform's mu.
 type session struct {
-	id     string
-	token  string
-	events []map[string]any // as frames; that with index i has the number i+1
-	by     *link            // the connection that has it; nil: none
-	over   bool             // it cannot be resumed
+	id      string
+	token   string
+	events  []map[string]any // as frames; that with index i has the number i+1
+	conn    *gatewayConn     // the connection that has it; nil: none
+	invalid bool             // it cannot be resumed
 }
 
-// link is one connection to the gateway. It is owned by the platform's mu.
-type link struct {
-	host   string   // that the bot has called
-	in     *session // nil: it has not said who it is
-	sent   int      // events of the session that it has got
-	out    []map[string]any
-	code   int // with which it is to be closed; 0: it is not
-	reason string
-	cut    bool // it is to be broken
-	lost   bool // nothing gets through any more
-	gone   bool // the bot has left
+// gatewayConn is one connection to the gateway. It is owned by the platform's mu.
+type gatewayConn struct {
+	host    string   // that the bot has called
+	session *session // nil: it has not said who it is
+	sent    int      // events of the session that it has got
+	out     []map[string]any
+	code    int // with which it is to be closed; 0: it is not
+	reason  string
+	cut     bool // it is to be broken
+	frozen  bool // nothing gets through any more
+	gone    bool // the bot has left
 }
 
-// listen serves a connection to the gateway.
-func (p *Platform) listen(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+// serveGateway serves a connection to the gateway.
+func (p *Platform) serveGateway(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	frozen, gone := p.frozen, p.noResume && r.URL.Path == "/resume"
 	p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *Platform) listen(ctx context.Context, w http.ResponseWriter, r *http.Re
 		return // it was told
 	}
 	defer func() { _ = conn.CloseNow() }() // it may be closed
-	l := &link{host: r.Host}
+	l := &gatewayConn{host: r.Host}
 	p.mu.Lock()
 	l.out = []map[string]any{{"op": 10, "d": map[string]any{"heartbeat_interval": p.interval.Milliseconds()}}}
 	p.links[l] = true
@@ -68,33 +68,33 @@ func (p *Platform) listen(ctx context.Context, w http.ResponseWriter, r *http.Re
 	reading, stop := context.WithCancel(context.Background())
 	go func() { // ends with the connection, which write waits for
 		defer close(read)
-		p.hear(reading, l, conn)
+		p.readFrames(reading, l, conn)
 	}()
-	p.write(ctx, l, conn)
+	p.writeFrames(ctx, l, conn)
 	stop()
 	<-read
 	p.mu.Lock()
 	delete(p.links, l)
-	if l.in != nil && l.in.by == l {
-		l.in.by = nil
+	if l.session != nil && l.session.conn == l {
+		l.session.conn = nil
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 }
 
-// write sends what there is until the connection is to end.
-func (p *Platform) write(ctx context.Context, l *link, conn *websocket.Conn) {
+// writeFrames sends what there is until the connection is to end.
+func (p *Platform) writeFrames(ctx context.Context, l *gatewayConn, conn *websocket.Conn) {
 	for {
 		p.mu.Lock()
 		changed, frozen := p.changed, p.frozen
 		out := l.out
 		l.out = nil
-		if l.in != nil && l.in.by == l {
-			out = append(out, l.in.events[l.sent:]...)
-			l.sent = len(l.in.events)
+		if l.session != nil && l.session.conn == l {
+			out = append(out, l.session.events[l.sent:]...)
+			l.sent = len(l.session.events)
 		}
-		code, reason, end := l.code, l.reason, l.cut || l.gone || l.lost && frozen == nil
-		lost := l.lost
+		code, reason, end := l.code, l.reason, l.cut || l.gone || l.frozen && frozen == nil
+		lost := l.frozen
 		p.mu.Unlock()
 		if !lost {
 			for _, f := range out {
@@ -122,18 +122,18 @@ func (p *Platform) write(ctx context.Context, l *link, conn *websocket.Conn) {
 	}
 }
 
-// hear takes what a bot sends until it leaves.
-func (p *Platform) hear(ctx context.Context, l *link, conn *websocket.Conn) {
+// readFrames takes what a bot sends until it leaves.
+func (p *Platform) readFrames(ctx context.Context, l *gatewayConn, conn *websocket.Conn) {
 	conn.SetReadLimit(4096) // as the platform does
 	for {
 		_, raw, err := conn.Read(ctx)
 		p.mu.Lock()
 		if err != nil {
 			l.gone = true
-			if end := websocket.CloseStatus(err); l.in != nil && (end == 1000 || end == 1001) {
-				l.in.over = true
+			if end := websocket.CloseStatus(err); l.session != nil && (end == 1000 || end == 1001) {
+				l.session.invalid = true
 			}
-			p.tell()
+			p.notify()
 			p.mu.Unlock()
 			return
 		}
@@ -143,21 +143,21 @@ func (p *Platform) hear(ctx context.Context, l *link, conn *websocket.Conn) {
 		}
 		if json.Unmarshal(raw, &f) != nil {
 			l.code, l.reason = 4002, "Error while decoding payload."
-		} else if !l.lost {
-			p.takes(l, f.Op, f.Data)
+		} else if !l.frozen {
+			p.handleFrame(l, f.Op, f.Data)
 		}
-		p.tell()
+		p.notify()
 		p.mu.Unlock()
 	}
 }
 
-// takes does what a frame asks for. It is within mu.
-func (p *Platform) takes(l *link, op int, data json.RawMessage) {
+// handleFrame does what a frame asks for. It is within mu.
+func (p *Platform) handleFrame(l *gatewayConn, op int, data json.RawMessage) {
 	switch op {
 	case 1:
 		var last int64
 		_ = json.Unmarshal(data, &last) // null is none
-		p.told = append(p.told, last)
+		p.heartbeatSeqs = append(p.heartbeatSeqs, last)
 		l.out = append(l.out, map[string]any{"op": 11})
 	case 2:
 		var in struct {
@@ -168,13 +168,13 @@ func (p *Platform) takes(l *link, op int, data json.RawMessage) {
 		switch err := json.Unmarshal(data, &in); {
 		case err != nil || len(in.Properties) != 3:
 			l.code, l.reason = 4002, "Error while decoding payload."
-		case l.in != nil:
+		case l.session != nil:
 			l.code, l.reason = 4005, "Already authenticated."
 		case in.Token != p.token:
 			l.code, l.reason = 4004, "Authentication failed."
 		case in.Intents&^(1<<26-1) != 0:
 			l.code, l.reason = 4013, "Invalid intent(s)."
-		case in.Intents&(1<<15) != 0 && !p.intents:
+		case in.Intents&(1<<15) != 0 && !p.messageContent:
 			l.code, l.reason = 4014, "Disallowed intent(s)."
 		default:
 			p.identify(l)
@@ -199,11 +199,11 @@ func (p *Platform) takes(l *link, op int, data json.RawMessage) {
 }
 
 // identify begins a session. It is within mu.
-func (p *Platform) identify(l *link) {
+func (p *Platform) identify(l *gatewayConn) {
 	p.starts--
-	p.began++
-	s := &session{id: fmt.Sprintf("session-%d", p.began), token: p.token, by: l}
-	p.sessions[s.id], l.in = s, s
+	p.started++
+	s := &session{id: fmt.Sprintf("session-%d", p.started), token: p.token, conn: l}
+	p.sessions[s.id], l.session = s, s
 	s.add("READY", map[string]any{
 		"v": 10, "session_id": s.id, "resume_gateway_url": "ws://" + l.host + "/resume",
 		"user":        map[string]any{"id": BotID, "username": Username, "bot": true},
@@ -216,9 +216,9 @@ func (p *Platform) identify(l *link) {
 }
 
 // resume goes on with a session. It is within mu.
-func (p *Platform) resume(l *link, s *session, seq int) {
+func (p *Platform) resume(l *gatewayConn, s *session, seq int) {
 	switch {
-	case s == nil || s.over:
+	case s == nil || s.invalid:
 		l.out = append(l.out, map[string]any{"op": 9, "d": false})
 		return
 	case seq > len(s.events):
@@ -226,7 +226,7 @@ func (p *Platform) resume(l *link, s *session, seq int) {
 		return
 	}
 	p.resumed++
-	s.by, l.in, l.sent = l, s, seq
+	s.conn, l.session, l.sent = l, s, seq
 	s.add("RESUMED", map[string]any{})
 }
 
@@ -237,11 +237,11 @@ func (s *session) add(kind string, body map[string]any) {
 // push has all sessions get an event. It is within mu.
 func (p *Platform) push(kind string, body map[string]any) {
 	for _, s := range p.sessions {
-		if !s.over {
+		if !s.invalid {
 			s.add(kind, maps.Clone(body))
 		}
 	}
-	p.tell()
+	p.notify()
 }
 
 // guild is the server, as the bot is told of it. It is within mu.
@@ -249,7 +249,7 @@ func (p *Platform) guild() map[string]any {
 	channels, threads := []any{}, []any{}
 	for _, c := range p.channels {
 		switch {
-		case c.Type == typePrivate || c.quiet:
+		case c.Type == typePrivate || c.hidden:
 		case c.Parent != "":
 			threads = append(threads, c.body())
 		default:

@@ -28,10 +28,10 @@ type Channel struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages []*Message
-	last     string
-	quiet    bool  // the bot is not told that it is there
-	refuses  Fault // of what is sent there; Status 0: it is taken
+	messages  []*Message
+	last      string
+	hidden    bool  // the bot is not told that it is there
+	rejection Fault // of what is sent there; Status 0: it is taken
 }
 
 // Message is one that is in a channel.
@@ -39,19 +39,19 @@ type Message struct {
 	ID      string
 	Text    string
 	Buttons []Button
-	Answers string // the message it is a reply to
+	ReplyTo string // the message it is a reply to
 	Edits   int
 	Bot     bool // the bot wrote it
 	Flags   int
 	Nonce   string
 	At      time.Time
 
-	from string
-	body map[string]any
+	sender string
+	body   map[string]any
 }
 
 // Button is one under a message.
-type Button struct{ Words, Data string }
+type Button struct{ Label, Data string }
 
 // Person talks.
 type Person struct {
@@ -84,7 +84,7 @@ func (p *Person) Private() *Channel {
 func (p *Platform) Channel(name string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := &Channel{ID: p.id(), Type: typeText, Name: name, platform: p}
+	c := &Channel{ID: p.nextID(), Type: typeText, Name: name, platform: p}
 	p.channels[c.ID] = c
 	return c
 }
@@ -94,7 +94,7 @@ func (c *Channel) Thread(name string, quiet bool) *Channel {
 	p := c.platform
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t := &Channel{ID: p.id(), Type: typeThread, Name: name, Parent: c.ID, platform: p, quiet: quiet}
+	t := &Channel{ID: p.nextID(), Type: typeThread, Name: name, Parent: c.ID, platform: p, hidden: quiet}
 	p.channels[t.ID] = t
 	if !quiet {
 		p.push("THREAD_CREATE", t.body())
@@ -113,7 +113,7 @@ func (c *Channel) Remove() {
 func (c *Channel) Refuse(f Fault) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	c.refuses = f
+	c.rejection = f
 }
 
 // body is the channel as the bot is told of it. It is within mu.
@@ -158,26 +158,26 @@ func (c *Channel) Texts() (texts []string) {
 	return texts
 }
 
-// Said is how something is said, beside its text.
-type Said struct {
-	Answers string // id of a message of the channel
-	File    string // name of a file that comes with it
-	Content []byte // of the file
-	Bot     bool   // another bot says it
-	Webhook bool   // nobody says it: a program does
-	Type    int    // of the message: what the platform says by itself has others than 0
-	Forward string // text of a message that is passed on
+// MessageOptions is how something is said, beside its text.
+type MessageOptions struct {
+	ReplyTo   string // id of a message of the channel
+	File      string // name of a file that comes with it
+	Content   []byte // of the file
+	Bot       bool   // another bot says it
+	Webhook   bool   // nobody says it: a program does
+	Type      int    // of the message: what the platform says by itself has others than 0
+	Forwarded string // text of a message that is passed on
 }
 
-// Says has somebody say something, and returns the id of the message.
-func (p *Person) Says(c *Channel, text string, how ...Said) string {
+// Sends has somebody say something, and returns the id of the message.
+func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	var h Said
+	var h MessageOptions
 	if len(how) > 0 {
 		h = how[0]
 	}
-	m := &Message{ID: c.platform.id(), Text: text, Answers: h.Answers, At: time.Now(), from: p.Name}
+	m := &Message{ID: c.platform.nextID(), Text: text, ReplyTo: h.ReplyTo, At: time.Now(), sender: p.Name}
 	m.body = map[string]any{
 		"id": m.ID, "type": h.Type, "channel_id": c.ID, "content": text, "timestamp": m.At.Format(time.RFC3339Nano), "edited_timestamp": nil,
 		"author": map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}, "attachments": []any{},
@@ -189,14 +189,14 @@ func (p *Person) Says(c *Channel, text string, how ...Said) string {
 		m.body["webhook_id"] = p.ID
 	}
 	if h.File != "" {
-		m.body["attachments"] = []any{c.platform.attach(c, h)}
+		m.body["attachments"] = []any{c.platform.attachFile(c, h)}
 	}
-	if h.Forward != "" {
-		m.body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forward, "attachments": []any{}}}}
+	if h.Forwarded != "" {
+		m.body["message_snapshots"] = []any{map[string]any{"message": map[string]any{"type": 0, "content": h.Forwarded, "attachments": []any{}}}}
 		m.body["message_reference"] = map[string]any{"type": 1, "message_id": "1"}
 	}
-	mentioned(m.body, text)
-	if of := c.find(h.Answers); of != nil {
+	setMentions(m.body, text)
+	if of := c.find(h.ReplyTo); of != nil {
 		m.body["type"], m.body["referenced_message"] = 19, of.body
 	}
 	c.add(m)
@@ -211,7 +211,7 @@ func (c *Channel) add(m *Message) {
 	if m.Nonce != "" {
 		body["nonce"] = m.Nonce
 	} else {
-		c.platform.again = body
+		c.platform.lastMessage = body
 	}
 	c.platform.push("MESSAGE_CREATE", body)
 }
@@ -227,12 +227,12 @@ func (c *Channel) event(of map[string]any) map[string]any {
 	return body
 }
 
-var mention = regexp.MustCompile(`<@(!|&)?([0-9]+)>`)
+var mentionPattern = regexp.MustCompile(`<@(!|&)?([0-9]+)>`)
 
-// mentioned lists who is named in a text.
-func mentioned(body map[string]any, text string) {
+// setMentions lists who is named in a text.
+func setMentions(body map[string]any, text string) {
 	users, roles := []any{}, []any{}
-	for _, m := range mention.FindAllStringSubmatch(text, -1) {
+	for _, m := range mentionPattern.FindAllStringSubmatch(text, -1) {
 		if m[1] == "&" {
 			roles = append(roles, m[2])
 		} else {
@@ -242,8 +242,8 @@ func mentioned(body map[string]any, text string) {
 	body["mentions"], body["mention_roles"] = users, roles
 }
 
-// attach puts a file where it can be fetched. It is within mu.
-func (p *Platform) attach(c *Channel, h Said) map[string]any {
+// attachFile puts a file where it can be fetched. It is within mu.
+func (p *Platform) attachFile(c *Channel, h MessageOptions) map[string]any {
 	path := fmt.Sprintf("/attachments/%s/%d/%s?ex=1&is=2&hm=%x", c.ID, len(p.files)+1, h.File, len(p.files)+7)
 	p.files[path] = h.Content
 	f := map[string]any{"id": "1", "filename": h.File, "size": len(h.Content), "url": "http://" + p.host + path, "proxy_url": "http://nowhere.invalid/"}
@@ -261,7 +261,7 @@ func (p *Person) Edits(c *Channel, id, text string) {
 	m.Text, m.body = text, maps.Clone(m.body)
 	m.Edits++
 	m.body["content"], m.body["edited_timestamp"] = text, time.Now().Format(time.RFC3339Nano)
-	mentioned(m.body, text)
+	setMentions(m.body, text)
 	c.platform.push("MESSAGE_UPDATE", c.event(m.body))
 }
 
@@ -292,56 +292,56 @@ func (p *Person) Deletes(c *Channel, ids ...string) {
 	c.platform.push("MESSAGE_DELETE_BULK", body)
 }
 
-// Again tells the bot another time what somebody has said last.
-func (p *Platform) Again() {
+// Redeliver tells the bot another time what somebody has said last.
+func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.push("MESSAGE_CREATE", p.again)
+	p.push("MESSAGE_CREATE", p.lastMessage)
 }
 
-// Send has the bot get an event as it is.
-func (p *Platform) Send(kind string, body map[string]any) {
+// PushEvent has the bot get an event as it is.
+func (p *Platform) PushEvent(kind string, body map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.push(kind, body)
 }
 
-// Tap is a button that was pressed.
-type Tap struct {
+// ButtonPress is a button that was pressed.
+type ButtonPress struct {
 	token string
 	at    time.Time
 
 	// Owned by the platform's mu.
-	waits    bool // it was acknowledged, and not answered
-	answered int
-	words    string
+	deferred bool // it was acknowledged, and not answered
+	answers  int
+	text     string
 	flags    int
-	old      bool
+	expired  bool
 }
 
-// Taps has somebody press a button of a message, by its words.
-func (p *Person) Taps(c *Channel, id string, words string) *Tap {
+// Presses has somebody press a button of a message, by its words.
+func (p *Person) Presses(c *Channel, id string, words string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
 	if i < 0 {
 		panic(fmt.Sprintf("message %s has no button %q: %+v", id, words, m.Buttons)) // a mistake in a test
 	}
-	return p.tap(c, m, m.Buttons[i].Data)
+	return p.press(c, m, m.Buttons[i].Data)
 }
 
-// TapsData presses a button that need not be there any more.
-func (p *Person) TapsData(c *Channel, id string, data string) *Tap {
+// PressesData presses a button that need not be there any more.
+func (p *Person) PressesData(c *Channel, id string, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	return p.tap(c, c.find(id), data)
+	return p.press(c, c.find(id), data)
 }
 
-func (p *Person) tap(c *Channel, m *Message, data string) *Tap {
-	id := c.platform.id()
-	t := &Tap{token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
-	c.platform.taps[id] = t
+func (p *Person) press(c *Channel, m *Message, data string) *ButtonPress {
+	id := c.platform.nextID()
+	t := &ButtonPress{token: "aW50ZXJhY3Rpb246" + id + "-secret", at: time.Now()}
+	c.platform.presses[id] = t
 	who := map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "global_name": p.Name}
 	body := map[string]any{
 		"id": id, "application_id": AppID, "type": 3, "token": t.token, "version": 1, "channel_id": c.ID, "channel": c.body(),
@@ -357,24 +357,24 @@ func (p *Person) tap(c *Channel, m *Message, data string) *Tap {
 }
 
 // Expire has the answer to a tap come too late.
-func (t *Tap) Expire(p *Platform) {
+func (t *ButtonPress) Expire(p *Platform) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.old = true
+	t.expired = true
 }
 
-// Waits says that who has pressed it was not told anything yet, and not that it failed.
-func (t *Tap) Waits(p *Platform) bool {
+// Deferred says that who has pressed it was not told anything yet, and not that it failed.
+func (t *ButtonPress) Deferred(p *Platform) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return t.waits
+	return t.deferred
 }
 
 // Answer is what who has pressed it was told, and how often; nobody else has seen it.
-func (t *Tap) Answer(p *Platform) (words string, times int) {
+func (t *ButtonPress) Answer(p *Platform) (words string, times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return t.words, t.answered
+	return t.text, t.answers
 }
 
 // find is a message, or nil. It is within mu.

@@ -48,7 +48,7 @@ const (
 type Fault struct {
 	Status     int           // answered instead, as the platform says no
 	Code       int           // the platform's own
-	Words      string        // of it
+	Message    string        // of it
 	RetryAfter float64       // seconds, with Status
 	Global     bool          // the wait is for all calls
 	Raw        string        // answered as it is, with Status or 200: what is no API
@@ -66,43 +66,43 @@ type Platform struct {
 	server *http.Server
 
 	// Owned by mu.
-	mu       sync.Mutex
-	changed  chan struct{} // closed when something has happened
-	quit     context.CancelFunc
-	token    string
-	last     uint64 // id that was given last
-	channels map[string]*Channel
-	people   int
-	files    map[string][]byte // by the path and query that hands them out
-	calls    []Call
-	faults   map[string][]Fault
-	frozen   chan struct{} // closed when what is half-open is so no more; nil if nothing is
-	limits   map[string]time.Time
-	spent    map[string]time.Duration // until when the next answer of a call says that it is the last
-	all      time.Time                // nothing is taken before
-	taps     map[string]*Tap
-	nonces   map[string]*Message
-	tells    bool     // nonces are in histories
-	rang     []string // texts that have called somebody
-	again    map[string]any
+	mu          sync.Mutex
+	changed     chan struct{} // closed when something has happened
+	quit        context.CancelFunc
+	token       string
+	last        uint64 // id that was given last
+	channels    map[string]*Channel
+	people      int
+	files       map[string][]byte // by the path and query that hands them out
+	calls       []Call
+	faults      map[string][]Fault
+	frozen      chan struct{} // closed when what is half-open is so no more; nil if nothing is
+	limits      map[string]time.Time
+	exhausted   map[string]time.Duration // until when the next answer of a call says that it is the last
+	globalUntil time.Time                // nothing is taken before
+	presses     map[string]*ButtonPress
+	nonces      map[string]*Message
+	showNonces  bool     // nonces are in histories
+	pinged      []string // texts that have called somebody
+	lastMessage map[string]any
 
-	interval time.Duration
-	intents  bool // the Message Content intent is on
-	outage   bool // of the server
-	noResume bool // the address at which sessions are resumed is not there
-	starts   int  // of sessions that are left
-	sessions map[string]*session
-	links    map[*link]bool
-	began    int // sessions
-	resumed  int
-	told     []int64 // the numbers that heartbeats had, 0 for none
+	interval       time.Duration
+	messageContent bool // the Message Content intent is on
+	outage         bool // of the server
+	noResume       bool // the address at which sessions are resumed is not there
+	starts         int  // of sessions that are left
+	sessions       map[string]*session
+	links          map[*gatewayConn]bool
+	started        int // sessions
+	resumed        int
+	heartbeatSeqs  []int64 // the numbers that heartbeats had, 0 for none
 }
 
 // Call is a call that the platform has got.
 type Call struct {
 	Name   string
 	Path   string
-	In     map[string]any
+	Params map[string]any
 	Agent  string // User-Agent
 	Auth   string // Authorization
 	At     time.Time
@@ -127,9 +127,9 @@ func NewDown(t testing.TB) *Platform {
 	p := &Platform{
 		URL: "http://" + ln.Addr().String() + "/api/v10", host: ln.Addr().String(),
 		changed: make(chan struct{}), quit: func() {}, token: Token, channels: map[string]*Channel{}, files: map[string][]byte{},
-		faults: map[string][]Fault{}, limits: map[string]time.Time{}, spent: map[string]time.Duration{}, taps: map[string]*Tap{},
-		nonces: map[string]*Message{}, interval: 40 * time.Second, intents: true, starts: 1000,
-		sessions: map[string]*session{}, links: map[*link]bool{},
+		faults: map[string][]Fault{}, limits: map[string]time.Time{}, exhausted: map[string]time.Duration{}, presses: map[string]*ButtonPress{},
+		nonces: map[string]*Message{}, interval: 40 * time.Second, messageContent: true, starts: 1000,
+		sessions: map[string]*session{}, links: map[*gatewayConn]bool{},
 	}
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func (p *Platform) Cut() {
 	for l := range p.links {
 		l.cut = true
 	}
-	p.tell()
+	p.notify()
 }
 
 // CloseWith ends the connections to the gateway with a code.
@@ -184,18 +184,18 @@ func (p *Platform) CloseWith(code int, reason string) {
 	for l := range p.links {
 		l.code, l.reason = code, reason
 	}
-	p.tell()
+	p.notify()
 }
 
-// Ask sends a frame over the connections to the gateway: 7 for another connection, 9
+// SendOp sends a frame over the connections to the gateway: 7 for another connection, 9
 // for a session that is not known any more.
-func (p *Platform) Ask(op int, data any) {
+func (p *Platform) SendOp(op int, data any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
 		l.out = append(l.out, map[string]any{"op": op, "d": data})
 	}
-	p.tell()
+	p.notify()
 }
 
 // Forget has no session resumed that there is now.
@@ -203,7 +203,7 @@ func (p *Platform) Forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.sessions {
-		s.over = true
+		s.invalid = true
 	}
 }
 
@@ -220,9 +220,9 @@ func (p *Platform) Freeze() {
 	defer p.mu.Unlock()
 	p.frozen = make(chan struct{})
 	for l := range p.links {
-		l.lost = true
+		l.frozen = true
 	}
-	p.tell()
+	p.notify()
 }
 
 // Thaw answers again. What was asked meanwhile has been lost.
@@ -231,7 +231,7 @@ func (p *Platform) Thaw() {
 	defer p.mu.Unlock()
 	close(p.frozen)
 	p.frozen = nil
-	p.tell()
+	p.notify()
 }
 
 // SetToken gives the bot another token; connections with the old one end.
@@ -243,41 +243,41 @@ func (p *Platform) SetToken(token string) {
 		l.code, l.reason = 4004, "Authentication failed."
 	}
 	for _, s := range p.sessions {
-		s.over = true
+		s.invalid = true
 	}
-	p.tell()
+	p.notify()
 }
 
-// Rename changes the token alone, as if the gateway did not notice.
-func (p *Platform) Rename(token string) {
+// ReplaceToken changes the token alone, as if the gateway did not notice.
+func (p *Platform) ReplaceToken(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.token = token
 }
 
-// Reads turns the Message Content intent of the bot on or off.
-func (p *Platform) Reads(on bool) {
+// SetMessageContent turns the Message Content intent of the bot on or off.
+func (p *Platform) SetMessageContent(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.intents = on
+	p.messageContent = on
 }
 
-// Beat sets how often the gateway wants a heartbeat, on connections to come.
-func (p *Platform) Beat(every time.Duration) {
+// SetHeartbeatInterval sets how often the gateway wants a heartbeat, on connections to come.
+func (p *Platform) SetHeartbeatInterval(every time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.interval = every
 }
 
-// Starts sets how many sessions may be begun.
-func (p *Platform) Starts(left int) {
+// SetRemainingStarts sets how many sessions may be begun.
+func (p *Platform) SetRemainingStarts(left int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.starts = left
 }
 
-// Outage has the server gone, or back.
-func (p *Platform) Outage(gone bool) {
+// SetOutage has the server gone, or back.
+func (p *Platform) SetOutage(gone bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.outage = gone
@@ -306,14 +306,14 @@ func (p *Platform) Limit(c *Channel, d time.Duration) {
 func (p *Platform) LimitAll(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = time.Now().Add(d)
+	p.globalUntil = time.Now().Add(d)
 }
 
-// Spend has the next answer to a call say that it was the last one for a time.
-func (p *Platform) Spend(name string, d time.Duration) {
+// ExhaustLimit has the next answer to a call say that it was the last one for a time.
+func (p *Platform) ExhaustLimit(name string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.spent[name] = d
+	p.exhausted[name] = d
 }
 
 // ForgetNonces is what the platform does after some minutes.
@@ -323,40 +323,40 @@ func (p *Platform) ForgetNonces() {
 	clear(p.nonces)
 }
 
-// TellNonces has histories name the nonces of messages.
-func (p *Platform) TellNonces() {
+// ShowNonces has histories name the nonces of messages.
+func (p *Platform) ShowNonces() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tells = true
+	p.showNonces = true
 }
 
-// Rang are the texts that have called somebody who was named in them.
-func (p *Platform) Rang() []string {
+// Pinged are the texts that have called somebody who was named in them.
+func (p *Platform) Pinged() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.rang)
+	return slices.Clone(p.pinged)
 }
 
 // Sessions says how many were begun, and how often one was resumed.
 func (p *Platform) Sessions() (began, resumed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.began, p.resumed
+	return p.started, p.resumed
 }
 
-// Beats are the numbers of events that heartbeats had, 0 for none.
-func (p *Platform) Beats() []int64 {
+// HeartbeatSeqs are the numbers of events that heartbeats had, 0 for none.
+func (p *Platform) HeartbeatSeqs() []int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.told)
+	return slices.Clone(p.heartbeatSeqs)
 }
 
-// Links is how many connections to the gateway are in a session.
-func (p *Platform) Links() (n int) {
+// Connections is how many connections to the gateway are in a session.
+func (p *Platform) Connections() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.in != nil && !l.lost {
+		if l.session != nil && !l.frozen {
 			n++
 		}
 	}
@@ -370,15 +370,15 @@ func (p *Platform) Calls(name string) []Call {
 	var found []Call
 	for _, c := range p.calls {
 		if name == "" || c.Name == name {
-			c.In = maps.Clone(c.In)
+			c.Params = maps.Clone(c.Params)
 			found = append(found, c)
 		}
 	}
 	return found
 }
 
-// Until waits until something is as it should be, which the platform can see.
-func (p *Platform) Until(t testing.TB, what string, good func() bool) {
+// WaitFor waits until something is as it should be, which the platform can see.
+func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {
@@ -404,10 +404,10 @@ func (p *Platform) String() string {
 	for _, id := range slices.Sorted(maps.Keys(p.channels)) {
 		fmt.Fprintf(&out, "channel %s %s\n", id, p.channels[id].Name)
 		for _, m := range p.channels[id].messages {
-			fmt.Fprintf(&out, "  %s %s: %q\n", m.ID, m.from, m.Text)
+			fmt.Fprintf(&out, "  %s %s: %q\n", m.ID, m.sender, m.Text)
 		}
 	}
-	fmt.Fprintf(&out, "sessions begun: %d, resumed: %d\n", p.began, p.resumed)
+	fmt.Fprintf(&out, "sessions begun: %d, resumed: %d\n", p.started, p.resumed)
 	count := map[string]int{}
 	for _, c := range p.calls {
 		count[fmt.Sprintf("%s %d", c.Name, c.Status)]++
@@ -418,14 +418,14 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// tell wakes who waits. It is within mu.
-func (p *Platform) tell() {
+// notify wakes who waits. It is within mu.
+func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// id gives the next one. It is within mu.
-func (p *Platform) id() string {
+// nextID gives the next one. It is within mu.
+func (p *Platform) nextID() string {
 	n := uint64(time.Now().UnixMilli()-1420070400000) << 22
 	p.last = max(n, p.last+1)
 	return strconv.FormatUint(p.last, 10)

@@ -13,25 +13,25 @@ import (
 	"time"
 )
 
-// refusal is how the platform says no.
-type refusal struct {
+// apiError is how the platform says no.
+type apiError struct {
 	status, code int
-	words        string
-	after        float64
+	message      string
+	retryAfter   float64
 	global       bool
 }
 
-func no(status, code int, words string) *refusal {
-	return &refusal{status: status, code: code, words: words}
+func newAPIError(status, code int, words string) *apiError {
+	return &apiError{status: status, code: code, message: words}
 }
 
-// asked is a call that is carried out.
-type asked struct {
+// request is a call that is carried out.
+type request struct {
 	name    string
 	host    string   // that the bot has called
-	words   []string // of the path
+	path    []string // of the path
 	query   map[string][]string
-	in      map[string]any
+	params  map[string]any
 	channel *Channel
 }
 
@@ -40,19 +40,19 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 		path := r.URL.Path
 		switch {
 		case path == "/gateway" || path == "/resume":
-			p.listen(ctx, w, r)
+			p.serveGateway(ctx, w, r)
 		case strings.HasPrefix(path, "/attachments/"):
 			p.download(w, r)
 		case strings.HasPrefix(path, "/api/v10/"):
 			p.serve(ctx, w, r, strings.Split(strings.TrimPrefix(path, "/api/v10/"), "/"))
 		default:
-			answer(w, nil, no(404, 0, "404: Not Found"), nil)
+			answer(w, nil, newAPIError(404, 0, "404: Not Found"), nil)
 		}
 	})
 }
 
-// nameOf names a call, "" if there is none such.
-func nameOf(method string, w []string) string {
+// callName names a call, "" if there is none such.
+func callName(method string, w []string) string {
 	switch route := method + " " + w[0]; {
 	case route == "GET gateway" && len(w) == 2:
 		return Gateway
@@ -85,9 +85,9 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if err == nil && len(raw) > 0 {
 		err = json.Unmarshal(raw, &in)
 	}
-	a := asked{name: nameOf(r.Method, words), host: r.Host, words: words, query: r.URL.Query(), in: in}
+	a := request{name: callName(r.Method, words), host: r.Host, path: words, query: r.URL.Query(), params: in}
 	p.mu.Lock()
-	p.calls = append(p.calls, Call{Name: a.name, Path: r.URL.Path, In: in, Agent: r.UserAgent(), Auth: r.Header.Get("Authorization"), At: time.Now()})
+	p.calls = append(p.calls, Call{Name: a.name, Path: r.URL.Path, Params: in, Agent: r.UserAgent(), Auth: r.Header.Get("Authorization"), At: time.Now()})
 	call := len(p.calls) - 1
 	var fault Fault
 	if left := p.faults[a.name]; len(left) > 0 {
@@ -95,20 +95,20 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	frozen := p.frozen != nil
 	var result any
-	var refuse *refusal
+	var refuse *apiError
 	headers := map[string]string{}
 	done := !frozen && !fault.Hang && fault.Status == 0 && fault.Raw == ""
 	switch {
 	case err != nil || len(raw) > 0 && r.Header.Get("Content-Type") != "application/json":
-		refuse = no(400, 50035, "Invalid Form Body")
+		refuse = newAPIError(400, 50035, "Invalid Form Body")
 	case !strings.HasPrefix(r.UserAgent(), "DiscordBot ("):
-		refuse = no(403, 40333, "internal network error")
+		refuse = newAPIError(403, 40333, "internal network error")
 	case a.name != Callback && a.name != FollowUp && r.Header.Get("Authorization") != "Bot "+p.token:
-		refuse = no(401, 0, "401: Unauthorized")
+		refuse = newAPIError(401, 0, "401: Unauthorized")
 	case done:
-		result, refuse = p.limited(&a, headers)
+		result, refuse = p.checkLimits(&a, headers)
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 	if fault.Hold != nil {
 		select {
@@ -124,7 +124,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 			p.calls[call].Status = refuse.status
 		}
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 	if frozen && thaw == nil {
 		panic(http.ErrAbortHandler) // it was lost
@@ -140,28 +140,28 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	fault.write(w, result, refuse, headers)
 }
 
-// limited carries a call out if it does not come too early. It is within mu.
-func (p *Platform) limited(a *asked, headers map[string]string) (any, *refusal) {
-	if left := time.Until(p.all); left > 0 && a.name != Callback && a.name != FollowUp {
-		return nil, &refusal{status: 429, words: "You are being rate limited.", after: left.Seconds(), global: true}
+// checkLimits carries a call out if it does not come too early. It is within mu.
+func (p *Platform) checkLimits(a *request, headers map[string]string) (any, *apiError) {
+	if left := time.Until(p.globalUntil); left > 0 && a.name != Callback && a.name != FollowUp {
+		return nil, &apiError{status: 429, message: "You are being rate limited.", retryAfter: left.Seconds(), global: true}
 	}
-	if a.words[0] == "channels" {
-		a.channel = p.channels[a.words[1]]
+	if a.path[0] == "channels" {
+		a.channel = p.channels[a.path[1]]
 		if a.channel == nil {
-			return nil, no(404, 10003, "Unknown Channel")
+			return nil, newAPIError(404, 10003, "Unknown Channel")
 		}
 	}
 	writes := a.name == Send || a.name == Edit || a.name == Typing
-	if f := fault(a.channel); writes && f.Status != 0 {
-		return nil, no(f.Status, f.Code, f.Words)
+	if f := rejectionOf(a.channel); writes && f.Status != 0 {
+		return nil, newAPIError(f.Status, f.Code, f.Message)
 	}
 	for _, of := range []string{channelID(a.channel), a.name} {
 		if left := time.Until(p.limits[of]); left > 0 && (writes || of == a.name) {
-			return nil, &refusal{status: 429, words: "You are being rate limited.", after: left.Seconds()}
+			return nil, &apiError{status: 429, message: "You are being rate limited.", retryAfter: left.Seconds()}
 		}
 	}
-	if d := p.spent[a.name]; d > 0 {
-		delete(p.spent, a.name)
+	if d := p.exhausted[a.name]; d > 0 {
+		delete(p.exhausted, a.name)
 		p.limits[a.name] = time.Now().Add(d)
 		headers["X-RateLimit-Remaining"] = "0"
 		headers["X-RateLimit-Reset-After"] = strconv.FormatFloat(d.Seconds(), 'f', 3, 64)
@@ -169,11 +169,11 @@ func (p *Platform) limited(a *asked, headers map[string]string) (any, *refusal) 
 	return p.call(a)
 }
 
-func fault(c *Channel) Fault {
+func rejectionOf(c *Channel) Fault {
 	if c == nil {
 		return Fault{}
 	}
-	return c.refuses
+	return c.rejection
 }
 
 func channelID(c *Channel) string {
@@ -184,7 +184,7 @@ func channelID(c *Channel) string {
 }
 
 // call carries out a call. It is within mu.
-func (p *Platform) call(a *asked) (any, *refusal) {
+func (p *Platform) call(a *request) (any, *apiError) {
 	switch a.name {
 	case Gateway:
 		return map[string]any{
@@ -195,7 +195,7 @@ func (p *Platform) call(a *asked) (any, *refusal) {
 		return map[string]any{"id": BotID, "username": Username, "bot": true}, nil
 	case App:
 		flags := 0
-		if p.intents {
+		if p.messageContent {
 			flags = 1 << 19
 		}
 		return map[string]any{"id": AppID, "name": Username, "flags": flags}, nil
@@ -214,11 +214,11 @@ func (p *Platform) call(a *asked) (any, *refusal) {
 	case FollowUp:
 		return p.followUp(a)
 	}
-	return nil, no(404, 0, "404: Not Found")
+	return nil, newAPIError(404, 0, "404: Not Found")
 }
 
 // history hands out a page, the newest first.
-func (p *Platform) history(a *asked) (any, *refusal) {
+func (p *Platform) history(a *request) (any, *apiError) {
 	limit, after := 50, uint64(0)
 	if q := a.query["limit"]; len(q) > 0 {
 		limit, _ = strconv.Atoi(q[0]) // 0 is refused
@@ -227,7 +227,7 @@ func (p *Platform) history(a *asked) (any, *refusal) {
 		after, _ = strconv.ParseUint(q[0], 10, 64) // as above
 	}
 	if limit < 1 || limit > 100 || len(a.query["after"]) > 0 && after == 0 {
-		return nil, no(400, 50035, "Invalid Form Body")
+		return nil, newAPIError(400, 50035, "Invalid Form Body")
 	}
 	var found []any
 	for _, m := range a.channel.messages {
@@ -235,7 +235,7 @@ func (p *Platform) history(a *asked) (any, *refusal) {
 			continue
 		}
 		body := m.body
-		if p.tells && m.Nonce != "" {
+		if p.showNonces && m.Nonce != "" {
 			body = map[string]any{"nonce": m.Nonce}
 			for k, v := range m.body {
 				body[k] = v
@@ -256,7 +256,7 @@ func (p *Platform) history(a *asked) (any, *refusal) {
 }
 
 // write answers, or fails to.
-func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal, headers map[string]string) {
+func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError, headers map[string]string) {
 	switch {
 	case f.Lose:
 		panic(http.ErrAbortHandler)
@@ -269,7 +269,7 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal, headers
 		}
 		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
 	case f.Status != 0:
-		answer(w, nil, &refusal{status: f.Status, code: f.Code, words: f.Words, after: f.RetryAfter, global: f.Global}, nil)
+		answer(w, nil, &apiError{status: f.Status, code: f.Code, message: f.Message, retryAfter: f.RetryAfter, global: f.Global}, nil)
 	case f.Half:
 		raw, _ := json.Marshal(result) // it was made of JSON
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
@@ -281,20 +281,20 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal, headers
 	}
 }
 
-func answer(w http.ResponseWriter, result any, refuse *refusal, headers map[string]string) {
+func answer(w http.ResponseWriter, result any, refuse *apiError, headers map[string]string) {
 	w.Header().Set("Content-Type", "application/json")
 	for k, v := range headers {
 		w.Header().Set(k, v)
 	}
 	switch {
 	case refuse != nil:
-		body := map[string]any{"message": refuse.words, "code": refuse.code}
+		body := map[string]any{"message": refuse.message, "code": refuse.code}
 		if refuse.code == 50035 {
 			body["errors"] = map[string]any{"_errors": []any{map[string]any{"code": "INVALID", "message": "it is not as it should be"}}}
 		}
 		if refuse.status == 429 {
-			body = map[string]any{"message": refuse.words, "retry_after": refuse.after, "global": refuse.global}
-			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refuse.after))))
+			body = map[string]any{"message": refuse.message, "retry_after": refuse.retryAfter, "global": refuse.global}
+			w.Header().Set("Retry-After", fmt.Sprint(int(math.Ceil(refuse.retryAfter))))
 		}
 		w.WriteHeader(refuse.status)
 		_ = json.NewEncoder(w).Encode(body) // who asked may have gone

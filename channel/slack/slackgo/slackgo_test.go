@@ -28,7 +28,7 @@ func TestAnotherClientTalksToIt(t *testing.T) {
 		defer close(done)
 		_ = socket.RunContext(ctx) // ends with ctx
 	}()
-	sent := ann.Says(ann.Private(), "hello")
+	sent := ann.Sends(ann.Private(), "hello")
 	for e := range socket.Events {
 		if e.Type == socketmode.EventTypeConnectionError || e.Type == socketmode.EventTypeInvalidAuth {
 			t.Fatalf("it cannot connect: %+v", e.Data)
@@ -46,7 +46,7 @@ func TestAnotherClientTalksToIt(t *testing.T) {
 		}
 		break
 	}
-	sl.Until(t, "it acknowledged", func() bool { return sl.Pending() == 0 })
+	sl.WaitFor(t, "it acknowledged", func() bool { return sl.Pending() == 0 })
 	cancel()
 	<-done
 	channel, ts, err := api.PostMessageContext(t.Context(), ann.Private().ID, slack.MsgOptionText("a & b", true),

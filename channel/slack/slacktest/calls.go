@@ -12,33 +12,33 @@ import (
 	"unicode/utf8"
 )
 
-// target is the channel that a call is for, if it takes anything. It is within mu.
-func (p *Platform) target(in url.Values) (*Channel, *refusal) {
+// targetChannel is the channel that a call is for, if it takes anything. It is within mu.
+func (p *Platform) targetChannel(in url.Values) (*Channel, *apiError) {
 	c := p.channels[in.Get("channel")]
 	switch {
 	case c == nil:
-		return nil, no("channel_not_found")
-	case c.refuses != "":
-		return nil, no(c.refuses)
+		return nil, newAPIError("channel_not_found")
+	case c.rejection != "":
+		return nil, newAPIError(c.rejection)
 	}
 	return c, nil
 }
 
-func (p *Platform) postMessage(in url.Values) (any, *refusal) {
-	if _, refuse := p.needs("chat:write", nil); refuse != nil {
+func (p *Platform) postMessage(in url.Values) (any, *apiError) {
+	if _, refuse := p.requireScope("chat:write", nil); refuse != nil {
 		return nil, refuse
 	}
-	c, refuse := p.target(in)
+	c, refuse := p.targetChannel(in)
 	if refuse != nil {
 		return nil, refuse
 	}
 	m := &Message{User: BotID, Bot: true}
-	if refuse := m.read(in, 40_000); refuse != nil {
+	if refuse := m.parse(in, 40_000); refuse != nil {
 		return nil, refuse
 	}
 	if at := in.Get("thread_ts"); at != "" {
-		if !stamped.MatchString(at) {
-			return nil, no("invalid_thread_ts")
+		if !timestampPattern.MatchString(at) {
+			return nil, newAPIError("invalid_thread_ts")
 		}
 		if c.find(at) != nil { // else it is said in the channel
 			m.Thread = at
@@ -50,71 +50,71 @@ func (p *Platform) postMessage(in url.Values) (any, *refusal) {
 			Payload map[string]any `json:"event_payload"`
 		}
 		if json.Unmarshal([]byte(raw), &meta) != nil || meta.Type == "" || meta.Payload == nil {
-			return nil, no("invalid_metadata_format")
+			return nil, newAPIError("invalid_metadata_format")
 		}
 		m.metadata = map[string]any{"event_type": meta.Type, "event_payload": meta.Payload}
 	}
-	m.TS = p.now()
+	m.TS = p.nextTimestamp()
 	c.messages = append(c.messages, m)
 	p.event(m.event(c))
 	return map[string]any{"channel": c.ID, "ts": m.TS, "message": m.body(false)}, nil
 }
 
-func (p *Platform) update(in url.Values) (any, *refusal) {
-	c, refuse := p.target(in)
+func (p *Platform) update(in url.Values) (any, *apiError) {
+	c, refuse := p.targetChannel(in)
 	if refuse != nil {
 		return nil, refuse
 	}
 	m := c.find(in.Get("ts"))
 	switch {
 	case m == nil:
-		return nil, no("message_not_found")
+		return nil, newAPIError("message_not_found")
 	case !m.Bot:
-		return nil, no("cant_update_message")
+		return nil, newAPIError("cant_update_message")
 	}
 	was := *m
-	if refuse := m.read(in, 4_000); refuse != nil {
+	if refuse := m.parse(in, 4_000); refuse != nil {
 		*m = was
 		return nil, refuse
 	}
 	m.Edits++
 	p.event(map[string]any{
-		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": p.now(),
+		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": p.nextTimestamp(),
 		"message": m.body(false), "previous_message": was.body(false),
 	})
 	return map[string]any{"channel": c.ID, "ts": m.TS, "text": m.Text}, nil
 }
 
-func (p *Platform) postEphemeral(in url.Values) (any, *refusal) {
-	c, refuse := p.target(in)
+func (p *Platform) postEphemeral(in url.Values) (any, *apiError) {
+	c, refuse := p.targetChannel(in)
 	if refuse != nil {
 		return nil, refuse
 	}
 	var m Message
-	if refuse := m.read(in, 40_000); refuse != nil {
+	if refuse := m.parse(in, 40_000); refuse != nil {
 		return nil, refuse
 	}
 	if p.people[in.Get("user")] == nil {
-		return nil, no("user_not_in_channel")
+		return nil, newAPIError("user_not_in_channel")
 	}
-	c.told[in.Get("user")] = append(c.told[in.Get("user")], m.Shown)
-	return map[string]any{"message_ts": p.now()}, nil
+	c.ephemeral[in.Get("user")] = append(c.ephemeral[in.Get("user")], m.PlainText)
+	return map[string]any{"message_ts": p.nextTimestamp()}, nil
 }
 
 var (
-	stamped   = regexp.MustCompile(`^\d+\.\d{6}$`)
-	reference = regexp.MustCompile(`<([^<>\n]*)>`)
-	entity    = regexp.MustCompile(`&(amp|lt|gt);`)
+	timestampPattern = regexp.MustCompile(`^\d+\.\d{6}$`)
+	referencePattern = regexp.MustCompile(`<([^<>\n]*)>`)
+	entityPattern    = regexp.MustCompile(`&(amp|lt|gt);`)
 )
 
-// Shown is what somebody reads of a text, without regard to what is bold or not, or
+// PlainText is what somebody reads of a text, without regard to what is bold or not, or
 // why nobody should send it: it has signs of the platform's own.
-func Shown(text string) (shown, problem string) {
-	left := entity.ReplaceAllString(reference.ReplaceAllString(text, ""), "")
+func PlainText(text string) (shown, problem string) {
+	left := entityPattern.ReplaceAllString(referencePattern.ReplaceAllString(text, ""), "")
 	if strings.ContainsAny(left, "<>&") && !strings.HasPrefix(left, ">") && !strings.Contains(left, "\n>") {
 		return "", fmt.Sprintf("%q is not escaped", left)
 	}
-	shown = reference.ReplaceAllStringFunc(text, func(all string) string {
+	shown = referencePattern.ReplaceAllStringFunc(text, func(all string) string {
 		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
 		switch {
 		case strings.HasPrefix(of, "!") || strings.HasPrefix(of, "@") || strings.HasPrefix(of, "#"):
@@ -127,19 +127,19 @@ func Shown(text string) (shown, problem string) {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(shown), problem
 }
 
-// read takes what a call says of a message.
-func (m *Message) read(in url.Values, most int) *refusal {
+// parse takes what a call says of a message.
+func (m *Message) parse(in url.Values, most int) *apiError {
 	text := in.Get("text")
-	shown, problem := Shown(text)
+	shown, problem := PlainText(text)
 	switch {
 	case strings.TrimSpace(text) == "" && in.Get("blocks") == "":
-		return no("no_text")
+		return newAPIError("no_text")
 	case utf8.RuneCountInString(text) > most:
-		return no("msg_too_long")
+		return newAPIError("msg_too_long")
 	case problem != "":
-		return no("slacktest: " + problem)
+		return newAPIError("slacktest: " + problem)
 	}
-	m.Text, m.Shown = text, shown
+	m.Text, m.PlainText = text, shown
 	if !in.Has("blocks") {
 		return nil // those that are there stay
 	}
@@ -160,7 +160,7 @@ func (m *Message) read(in url.Values, most int) *refusal {
 		} `json:"elements"`
 	}
 	if json.Unmarshal([]byte(in.Get("blocks")), &blocks) != nil || len(blocks) > 50 {
-		return no("invalid_blocks_format")
+		return newAPIError("invalid_blocks_format")
 	}
 	m.Buttons, m.Section = nil, ""
 	actions := map[string]bool{}
@@ -172,13 +172,13 @@ func (m *Message) read(in url.Values, most int) *refusal {
 			for _, e := range b.Elements {
 				n := utf8.RuneCountInString(e.Text.Text)
 				if e.Type != "button" || e.Text.Type != "plain_text" || n < 1 || n > 75 || e.Action == "" || len(e.Action) > 255 || len(e.Value) > 2000 || actions[e.Action] {
-					return no("invalid_blocks")
+					return newAPIError("invalid_blocks")
 				}
 				actions[e.Action] = true
 				m.Buttons = append(m.Buttons, Button{e.Text.Text, e.Value, e.Action})
 			}
 		default:
-			return no("invalid_blocks")
+			return newAPIError("invalid_blocks")
 		}
 	}
 	return nil
@@ -196,7 +196,7 @@ func (m *Message) body(metadata bool) map[string]any {
 	if metadata && m.metadata != nil {
 		b["metadata"] = m.metadata
 	}
-	maps.Copy(b, m.more)
+	maps.Copy(b, m.extra)
 	return b
 }
 
@@ -208,32 +208,32 @@ func (m *Message) event(c *Channel) map[string]any {
 }
 
 // history answers who asks for a part of one. It is within mu.
-func (p *Platform) history(in url.Values, replies bool) (any, *refusal) {
+func (p *Platform) history(in url.Values, replies bool) (any, *apiError) {
 	c := p.channels[in.Get("channel")]
-	if c == nil || c.refuses == "channel_not_found" {
-		return nil, no("channel_not_found")
+	if c == nil || c.rejection == "channel_not_found" {
+		return nil, newAPIError("channel_not_found")
 	}
-	if _, refuse := p.needs(c.scope(), nil); refuse != nil {
+	if _, refuse := p.requireScope(c.scope(), nil); refuse != nil {
 		return nil, refuse
 	}
-	if c.refuses == "not_in_channel" {
-		return nil, no("not_in_channel")
+	if c.rejection == "not_in_channel" {
+		return nil, newAPIError("not_in_channel")
 	}
 	limit, err := strconv.Atoi(in.Get("limit"))
 	if err != nil || limit < 1 || limit > 999 {
-		return nil, no("invalid_limit")
+		return nil, newAPIError("invalid_limit")
 	}
 	metadata := slices.Contains([]string{"true", "1"}, in.Get("include_all_metadata")) && slices.Contains(p.scopes, "metadata.message:read")
 	root := in.Get("ts")
 	if replies && c.find(root) == nil {
-		return nil, no("thread_not_found")
+		return nil, newAPIError("thread_not_found")
 	}
 	var found []map[string]any
 	for _, m := range c.messages {
 		old := in.Get("oldest") != "" && m.TS <= in.Get("oldest")
 		switch {
 		case replies && m.TS == root:
-		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.TS && m.more["subtype"] != "thread_broadcast":
+		case old, replies && m.Thread != root, !replies && m.Thread != "" && m.Thread != m.TS && m.extra["subtype"] != "thread_broadcast":
 			continue
 		}
 		b := m.body(metadata)

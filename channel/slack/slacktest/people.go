@@ -15,29 +15,29 @@ type Channel struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages []*Message
-	told     map[string][]string // to one person alone, by their id
-	refuses  string              // why nothing can be sent there, in the platform's words; "" if it can
+	messages  []*Message
+	ephemeral map[string][]string // to one person alone, by their id
+	rejection string              // why nothing can be sent there, in the platform's words; "" if it can
 }
 
 // Message is one that is in a channel.
 type Message struct {
-	TS      string
-	Thread  string // the message that it replies to; "" for none
-	User    string
-	Text    string // as it was sent
-	Shown   string // as it is read, of the bot's
-	Section string // of the blocks
-	Buttons []Button
-	Edits   int
-	Bot     bool
+	TS        string
+	Thread    string // the message that it replies to; "" for none
+	User      string
+	Text      string // as it was sent
+	PlainText string // as it is read, of the bot's
+	Section   string // of the blocks
+	Buttons   []Button
+	Edits     int
+	Bot       bool
 
 	metadata map[string]any
-	more     map[string]any // that events and histories show
+	extra    map[string]any // that events and histories show
 }
 
 // Button is one under a message.
-type Button struct{ Words, Value, Action string }
+type Button struct{ Label, Value, Action string }
 
 // Person talks.
 type Person struct {
@@ -51,7 +51,7 @@ type Person struct {
 func (p *Platform) Person(name string) *Person {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := &Person{ID: fmt.Sprintf("U0P%d", p.number()), Name: name, platform: p}
+	one := &Person{ID: fmt.Sprintf("U0P%d", p.nextNumber()), Name: name, platform: p}
 	p.people[one.ID] = one
 	return one
 }
@@ -71,7 +71,7 @@ func (p *Platform) channel(id, kind string) *Channel {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.channels[id] == nil {
-		p.channels[id] = &Channel{ID: id, Type: kind, platform: p, told: map[string][]string{}}
+		p.channels[id] = &Channel{ID: id, Type: kind, platform: p, ephemeral: map[string][]string{}}
 	}
 	return p.channels[id]
 }
@@ -86,7 +86,7 @@ func (c *Channel) scope() string {
 func (c *Channel) Refuse(word string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	c.refuses = word
+	c.rejection = word
 }
 
 // Messages are those of the channel, the bot's and those of people.
@@ -110,16 +110,16 @@ func (c *Channel) Replies() []Message {
 // Texts are those of the bot's messages, as they are read.
 func (c *Channel) Texts() (texts []string) {
 	for _, m := range c.Replies() {
-		texts = append(texts, m.Shown)
+		texts = append(texts, m.PlainText)
 	}
 	return texts
 }
 
-// Told is what a person alone was told in a channel.
-func (c *Channel) Told(p *Person) []string {
+// Ephemeral is what a person alone was told in a channel.
+func (c *Channel) Ephemeral(p *Person) []string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	return slices.Clone(c.told[p.ID])
+	return slices.Clone(c.ephemeral[p.ID])
 }
 
 // Remove takes a message away; the bot hears nothing of it.
@@ -149,74 +149,74 @@ func (c *Channel) replies(ts string) (all []*Message) {
 	return all
 }
 
-// Said is how something is said, beside its text.
-type Said struct {
+// MessageOptions is how something is said, beside its text.
+type MessageOptions struct {
 	Thread    string // message that it replies to
 	Broadcast bool   // and in the channel too
 	File      string // name of a file that comes with it
 	Kind      string // of the file; "" is text/plain
 	Content   []byte
-	Forwards  string // what somebody else has said, of whom it has the name Bob
+	Forwarded string // what somebody else has said, of whom it has the name Bob
 	Subtype   string // as events have it
 	Bot       bool   // another bot says it
-	Only      string // of the events of a mention, that one: "message" or "app_mention"
+	OnlyEvent string // of the events of a mention, that one: "message" or "app_mention"
 }
 
-// Says has somebody say something, and returns the time of the message.
-func (p *Person) Says(c *Channel, text string, how ...Said) string {
+// Sends has somebody say something, and returns the time of the message.
+func (p *Person) Sends(c *Channel, text string, how ...MessageOptions) string {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	var h Said
+	var h MessageOptions
 	if len(how) > 0 {
 		h = how[0]
 	}
-	m := &Message{TS: c.platform.now(), Thread: h.Thread, User: p.ID, Text: text, more: map[string]any{}}
+	m := &Message{TS: c.platform.nextTimestamp(), Thread: h.Thread, User: p.ID, Text: text, extra: map[string]any{}}
 	switch {
 	case h.Subtype != "":
-		m.more["subtype"] = h.Subtype
+		m.extra["subtype"] = h.Subtype
 	case h.Broadcast:
-		m.more["subtype"] = "thread_broadcast"
+		m.extra["subtype"] = "thread_broadcast"
 	case h.File != "":
-		m.more["subtype"] = "file_share"
+		m.extra["subtype"] = "file_share"
 	}
 	if h.Bot {
-		m.more["bot_id"] = "B0OTHER"
+		m.extra["bot_id"] = "B0OTHER"
 	}
 	if h.File != "" {
-		m.more["files"] = []any{c.platform.attach(h)}
+		m.extra["files"] = []any{c.platform.attachFile(h)}
 	}
-	if h.Forwards != "" {
-		m.more["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwards}, map[string]any{"text": "a preview"}}
+	if h.Forwarded != "" {
+		m.extra["attachments"] = []any{map[string]any{"is_share": true, "author_name": "Bob", "text": h.Forwarded}, map[string]any{"text": "a preview"}}
 	}
 	c.messages = append(c.messages, m)
 	body := m.event(c)
 	if at := c.find(h.Thread); at != nil {
 		body["parent_user_id"] = at.User
 	}
-	if c.Type != "im" && strings.Contains(text, "<@"+BotID+">") && h.Only != "message" {
+	if c.Type != "im" && strings.Contains(text, "<@"+BotID+">") && h.OnlyEvent != "message" {
 		mention := map[string]any{"type": "app_mention", "user": p.ID, "text": text, "ts": m.TS, "channel": c.ID, "event_ts": m.TS}
 		if h.Thread != "" {
 			mention["thread_ts"] = h.Thread
 		}
 		c.platform.event(mention)
 	}
-	if h.Only != "app_mention" {
+	if h.OnlyEvent != "app_mention" {
 		c.platform.event(body)
 	}
 	return m.TS
 }
 
-// attach keeps a file. It is within mu.
-func (p *Platform) attach(h Said) map[string]any {
+// attachFile keeps a file. It is within mu.
+func (p *Platform) attachFile(h MessageOptions) map[string]any {
 	if h.Kind == "" {
 		h.Kind = "text/plain"
 	}
-	id := fmt.Sprintf("F0%d", p.number())
-	p.files[id] = stored{name: h.File, kind: h.Kind, content: h.Content}
+	id := fmt.Sprintf("F0%d", p.nextNumber())
+	p.files[id] = storedFile{name: h.File, kind: h.Kind, content: h.Content}
 	return p.fileBody(id, p.files[id])
 }
 
-func (p *Platform) fileBody(id string, f stored) map[string]any {
+func (p *Platform) fileBody(id string, f storedFile) map[string]any {
 	at := "http://" + p.addr + "/files/" + id
 	return map[string]any{
 		"id": id, "name": f.name, "title": f.name, "mimetype": f.kind, "size": len(f.content), "mode": "hosted",
@@ -230,28 +230,28 @@ func (p *Person) Edits(c *Channel, ts, text string) {
 	defer c.platform.mu.Unlock()
 	m := c.find(ts)
 	was := m.body(false)
-	at := c.platform.now()
+	at := c.platform.nextTimestamp()
 	m.Text = text
-	m.more["edited"] = map[string]any{"user": p.ID, "ts": at}
-	c.change(was, m.body(false), at)
+	m.extra["edited"] = map[string]any{"user": p.ID, "ts": at}
+	c.pushChange(was, m.body(false), at)
 }
 
-// change tells of a change. It is within mu.
-func (c *Channel) change(was, is map[string]any, at string) {
+// pushChange tells of a change. It is within mu.
+func (c *Channel) pushChange(was, is map[string]any, at string) {
 	c.platform.event(map[string]any{
 		"type": "message", "subtype": "message_changed", "hidden": true, "channel": c.ID, "channel_type": c.Type, "ts": at, "event_ts": at,
 		"message": is, "previous_message": was,
 	})
 }
 
-// Unfurls has the platform show what a link in a message leads to.
-func (c *Channel) Unfurls(ts string) {
+// Unfurl has the platform show what a link in a message leads to.
+func (c *Channel) Unfurl(ts string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(ts)
 	is := m.body(false)
 	is["attachments"] = []any{map[string]any{"title": "a page"}}
-	c.change(m.body(false), is, c.platform.now())
+	c.pushChange(m.body(false), is, c.platform.nextTimestamp())
 }
 
 // Deletes has somebody delete a message. What was replied to leaves a trace.
@@ -259,9 +259,9 @@ func (p *Person) Deletes(c *Channel, ts string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	was := c.find(ts).body(false)
-	at := c.platform.now()
+	at := c.platform.nextTimestamp()
 	if len(c.replies(ts)) > 0 {
-		c.change(was, map[string]any{
+		c.pushChange(was, map[string]any{
 			"type": "message", "subtype": "tombstone", "user": slackbot, "text": "This message was deleted.", "ts": ts, "thread_ts": ts, "hidden": true,
 		}, at)
 		return
@@ -275,26 +275,26 @@ func (p *Person) Deletes(c *Channel, ts string) {
 
 const slackbot = "USLACKBOT"
 
-// Taps has somebody press a button of a message, by its words.
-func (p *Person) Taps(c *Channel, ts, words string) {
+// Presses has somebody press a button of a message, by its words.
+func (p *Person) Presses(c *Channel, ts, words string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(ts)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
 	if i < 0 {
 		panic(fmt.Sprintf("message %s has no button %q: %+v", ts, words, m.Buttons)) // a mistake in a test
 	}
-	p.tap(c, m, m.Buttons[i])
+	p.press(c, m, m.Buttons[i])
 }
 
-// TapsValue presses a button that need not be there any more.
-func (p *Person) TapsValue(c *Channel, ts, value string) {
+// PressesData presses a button that need not be there any more.
+func (p *Person) PressesData(c *Channel, ts, value string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	p.tap(c, c.find(ts), Button{Value: value, Action: "mailroom_0"})
+	p.press(c, c.find(ts), Button{Value: value, Action: "mailroom_0"})
 }
 
-func (p *Person) tap(c *Channel, m *Message, b Button) {
+func (p *Person) press(c *Channel, m *Message, b Button) {
 	container := map[string]any{"type": "message", "message_ts": m.TS, "channel_id": c.ID, "is_ephemeral": false}
 	if m.Thread != "" {
 		container["thread_ts"] = m.Thread
@@ -304,7 +304,7 @@ func (p *Person) tap(c *Channel, m *Message, b Button) {
 		"user":      map[string]any{"id": p.ID, "username": strings.ToLower(p.Name), "team_id": TeamID},
 		"container": container, "channel": map[string]any{"id": c.ID}, "message": m.body(false),
 		"actions": []any{map[string]any{
-			"type": "button", "action_id": b.Action, "block_id": "b", "value": b.Value, "action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.number()),
+			"type": "button", "action_id": b.Action, "block_id": "b", "value": b.Value, "action_ts": fmt.Sprintf("%d.%06d", time.Now().Unix(), c.platform.nextNumber()),
 		}},
 	})
 }

@@ -58,43 +58,43 @@ type Platform struct {
 	server *http.Server
 
 	// Owned by mu.
-	mu        sync.Mutex
-	changed   chan struct{} // closed when something has happened
-	quit      context.CancelFunc
-	token     string
-	appToken  string
-	botApp    string // of the bot's token
-	revoked   map[string]bool
-	scopes    []string
-	channels  map[string]*Channel
-	people    map[string]*Person
-	files     map[string]stored // by id
-	calls     []Call
-	faults    map[string][]Fault // by method
-	limits    map[string]time.Time
-	frozen    chan struct{} // closed when what is half-open is so no more; nil if nothing is
-	elsewhere int           // sockets of somebody else
+	mu           sync.Mutex
+	changed      chan struct{} // closed when something has happened
+	quit         context.CancelFunc
+	token        string
+	appToken     string
+	botApp       string // of the bot's token
+	revoked      map[string]bool
+	scopes       []string
+	channels     map[string]*Channel
+	people       map[string]*Person
+	files        map[string]storedFile // by id
+	calls        []Call
+	faults       map[string][]Fault // by method
+	limits       map[string]time.Time
+	frozen       chan struct{} // closed when what is half-open is so no more; nil if nothing is
+	otherSockets int           // sockets of somebody else
 
-	tickets   map[string]bool
-	sockets   map[*socket]bool
-	acks      []Ack
-	envelopes []*envelope // that nobody has acknowledged, in order
-	last      *envelope   // that was made last
-	numbers   int         // of everything that is counted
-	clock     int64       // microseconds of the last message
-	off       bool        // socket mode
-	deaf      bool        // acknowledgements are lost
+	tickets       map[string]bool
+	sockets       map[*socket]bool
+	acks          []Ack
+	envelopes     []*envelope // that nobody has acknowledged, in order
+	last          *envelope   // that was made last
+	numbers       int         // of everything that is counted
+	clock         int64       // microseconds of the last message
+	socketModeOff bool        // socket mode
+	loseAcks      bool        // acknowledgements are lost
 }
 
 // Call is a call that the platform has got.
 type Call struct {
 	Method string
-	In     url.Values
+	Params url.Values
 	At     time.Time
 	Error  string // why it was refused; "" if it was answered, or not
 }
 
-type stored struct {
+type storedFile struct {
 	name, kind string
 	content    []byte
 }
@@ -121,7 +121,7 @@ func NewDown(t testing.TB) *Platform {
 	p := &Platform{
 		URL: "http://" + addr + "/api", addr: addr, changed: make(chan struct{}), quit: func() {},
 		token: Token, appToken: AppToken, botApp: AppID, revoked: map[string]bool{},
-		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]stored{}, faults: map[string][]Fault{},
+		channels: map[string]*Channel{}, people: map[string]*Person{}, files: map[string]storedFile{}, faults: map[string][]Fault{},
 		limits: map[string]time.Time{}, tickets: map[string]bool{}, sockets: map[*socket]bool{},
 		scopes: []string{
 			"app_mentions:read", "channels:history", "chat:write", "files:read", "groups:history", "im:history", "metadata.message:read",
@@ -154,14 +154,14 @@ func (p *Platform) Down() {
 	p.server = nil
 	p.mu.Unlock()
 	quit()
-	p.cut()
+	p.closeSockets()
 	if server != nil {
 		_ = server.Close() // there is nothing to be done about it
 	}
 }
 
-// cut breaks the sockets.
-func (p *Platform) cut() {
+// closeSockets breaks the sockets.
+func (p *Platform) closeSockets() {
 	p.mu.Lock()
 	open := slices.Collect(maps.Keys(p.sockets))
 	p.mu.Unlock()
@@ -184,7 +184,7 @@ func (p *Platform) Thaw() {
 	defer p.mu.Unlock()
 	close(p.frozen)
 	p.frozen = nil
-	p.tell()
+	p.notify()
 }
 
 // Fail has the next calls of a method fail, one fault each.
@@ -208,7 +208,7 @@ func (p *Platform) Revoke(revoked bool) {
 	p.mu.Lock()
 	p.revoked[p.appToken] = revoked
 	p.mu.Unlock()
-	p.cut()
+	p.closeSockets()
 }
 
 // RevokeBot does so with the bot's token alone. The socket stays.
@@ -218,22 +218,22 @@ func (p *Platform) RevokeBot(revoked bool) {
 	p.revoked[p.token] = revoked
 }
 
-// Replace gives the bot another token; the old one is not known any more.
-func (p *Platform) Replace(token string) {
+// ReplaceToken gives the bot another token; the old one is not known any more.
+func (p *Platform) ReplaceToken(token string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.token = token
 }
 
-// OfAnotherApp has the bot's token be that of another app.
-func (p *Platform) OfAnotherApp(app string) {
+// SetBotApp has the bot's token be that of another app.
+func (p *Platform) SetBotApp(app string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.botApp = app
 }
 
-// Deny takes scopes from the bot.
-func (p *Platform) Deny(scopes ...string) {
+// RemoveScopes takes scopes from the bot.
+func (p *Platform) RemoveScopes(scopes ...string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.scopes = slices.DeleteFunc(slices.Clone(p.scopes), func(s string) bool { return slices.Contains(scopes, s) })
@@ -252,8 +252,8 @@ func (p *Platform) Calls(method string) []Call {
 	return found
 }
 
-// Until waits until something is as it should be, which the platform can see.
-func (p *Platform) Until(t testing.TB, what string, good func() bool) {
+// WaitFor waits until something is as it should be, which the platform can see.
+func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {
@@ -293,20 +293,20 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// tell wakes who waits. It is within mu.
-func (p *Platform) tell() {
+// notify wakes who waits. It is within mu.
+func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
 
-// number counts on. It is within mu.
-func (p *Platform) number() int {
+// nextNumber counts on. It is within mu.
+func (p *Platform) nextNumber() int {
 	p.numbers++
 	return p.numbers
 }
 
-// now is the time of a message, later than all others. It is within mu.
-func (p *Platform) now() string {
+// nextTimestamp is the time of a message, later than all others. It is within mu.
+func (p *Platform) nextTimestamp() string {
 	p.clock = max(p.clock+1, time.Now().UnixMicro())
 	return fmt.Sprintf("%d.%06d", p.clock/1_000_000, p.clock%1_000_000)
 }

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// refusal is how the platform says no.
-type refusal struct {
-	word, needed string
+// apiError is how the platform says no.
+type apiError struct {
+	code, needed string
 	retryAfter   int
 }
 
-func no(word string) *refusal { return &refusal{word: word} }
+func newAPIError(word string) *apiError { return &apiError{code: word} }
 
 func (p *Platform) handler(ctx context.Context) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -31,7 +31,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 			return
 		}
 		if _, ok := strings.CutPrefix(r.URL.Path, "/link/"); ok {
-			p.link(ctx, w, r)
+			p.serveSocket(ctx, w, r)
 			return
 		}
 		http.NotFound(w, r)
@@ -41,7 +41,7 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 // serve answers a call, or fails as it was told.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, method string) {
 	if err := r.ParseForm(); err != nil {
-		answer(w, nil, nil, no("invalid_form_data"))
+		answer(w, nil, nil, newAPIError("invalid_form_data"))
 		return
 	}
 	in := r.Form
@@ -52,27 +52,27 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	in.Del("token")
 	p.mu.Lock()
 	at := len(p.calls)
-	p.calls = append(p.calls, Call{Method: method, In: in, At: time.Now()})
+	p.calls = append(p.calls, Call{Method: method, Params: in, At: time.Now()})
 	var fault Fault
 	if left := p.faults[method]; len(left) > 0 {
 		fault, p.faults[method] = left[0], left[1:]
 	}
 	frozen, scopes := p.frozen, slices.Clone(p.scopes)
 	var result any
-	var refuse *refusal
+	var refuse *apiError
 	switch left := time.Until(p.limits[method]); {
 	case frozen != nil, fault.Hang, fault.Raw != "":
 	case fault.Error != "":
-		refuse = &refusal{word: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
+		refuse = &apiError{code: fault.Error, needed: fault.Needed, retryAfter: fault.RetryAfter}
 	case left > 0:
-		refuse = &refusal{word: "ratelimited", retryAfter: int(left/time.Second) + 1}
+		refuse = &apiError{code: "ratelimited", retryAfter: int(left/time.Second) + 1}
 	default:
-		result, refuse = p.method(r.Host, token, method, in)
+		result, refuse = p.call(r.Host, token, method, in)
 	}
 	if refuse != nil {
-		p.calls[at].Error = refuse.word
+		p.calls[at].Error = refuse.code
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 	if fault.Hold != nil {
 		select {
@@ -106,7 +106,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 }
 
-func answer(w http.ResponseWriter, scopes []string, result any, refuse *refusal) {
+func answer(w http.ResponseWriter, scopes []string, result any, refuse *apiError) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("X-OAuth-Scopes", strings.Join(scopes, ","))
 	body := map[string]any{"ok": true}
@@ -116,59 +116,59 @@ func answer(w http.ResponseWriter, scopes []string, result any, refuse *refusal)
 		}
 	}
 	if refuse != nil {
-		body = map[string]any{"ok": false, "error": refuse.word}
+		body = map[string]any{"ok": false, "error": refuse.code}
 		if refuse.needed != "" {
 			body["needed"], body["provided"] = refuse.needed, strings.Join(scopes, ",")
 		}
 		if refuse.retryAfter > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(refuse.retryAfter))
 		}
-		if refuse.word == "ratelimited" {
+		if refuse.code == "ratelimited" {
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
 	}
 	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
 }
 
-// method carries out a call to a host. It is within mu.
-func (p *Platform) method(host, token, method string, in url.Values) (any, *refusal) {
+// call carries out a call to a host. It is within mu.
+func (p *Platform) call(host, token, method string, in url.Values) (any, *apiError) {
 	want := p.token
 	if method == "apps.connections.open" {
 		want = p.appToken
 	}
 	switch {
 	case token == "":
-		return nil, no("not_authed")
+		return nil, newAPIError("not_authed")
 	case p.revoked[token]:
-		return nil, no("token_revoked")
+		return nil, newAPIError("token_revoked")
 	case token != p.token && token != p.appToken:
-		return nil, no("invalid_auth")
+		return nil, newAPIError("invalid_auth")
 	case token != want:
-		return nil, no("not_allowed_token_type")
+		return nil, newAPIError("not_allowed_token_type")
 	}
 	switch method {
 	case "apps.connections.open":
-		return p.open(host)
+		return p.openConnection(host)
 	case "auth.test":
 		return map[string]any{
 			"url": "https://work.slack.com/", "team": "Work", "team_id": TeamID, "user": Name, "user_id": BotID, "bot_id": botID,
 		}, nil
 	case "bots.info":
-		return p.needs("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp, "user_id": BotID}})
+		return p.requireScope("users:read", map[string]any{"bot": map[string]any{"id": in.Get("bot"), "app_id": p.botApp, "user_id": BotID}})
 	case "users.info":
 		person := p.people[in.Get("user")]
 		if person == nil {
-			return nil, no("user_not_found")
+			return nil, newAPIError("user_not_found")
 		}
-		return p.needs("users:read", map[string]any{"user": map[string]any{
+		return p.requireScope("users:read", map[string]any{"user": map[string]any{
 			"id": person.ID, "name": strings.ToLower(person.Name), "real_name": person.Name + " Example", "profile": map[string]any{"display_name": person.Name},
 		}})
 	case "files.info":
 		f, ok := p.files[in.Get("file")]
 		if !ok {
-			return nil, no("file_not_found")
+			return nil, newAPIError("file_not_found")
 		}
-		return p.needs("files:read", map[string]any{"file": p.fileBody(in.Get("file"), f)})
+		return p.requireScope("files:read", map[string]any{"file": p.fileBody(in.Get("file"), f)})
 	case "chat.postMessage":
 		return p.postMessage(in)
 	case "chat.update":
@@ -178,13 +178,13 @@ func (p *Platform) method(host, token, method string, in url.Values) (any, *refu
 	case "conversations.history", "conversations.replies":
 		return p.history(in, method == "conversations.replies")
 	}
-	return nil, no("unknown_method")
+	return nil, newAPIError("unknown_method")
 }
 
-// needs gives a result to who has a scope. It is within mu.
-func (p *Platform) needs(scope string, result any) (any, *refusal) {
+// requireScope gives a result to who has a scope. It is within mu.
+func (p *Platform) requireScope(scope string, result any) (any, *apiError) {
 	if !slices.Contains(p.scopes, scope) {
-		return nil, &refusal{word: "missing_scope", needed: scope}
+		return nil, &apiError{code: "missing_scope", needed: scope}
 	}
 	return result, nil
 }

@@ -20,32 +20,32 @@ type socket struct {
 
 // envelope is one that is to be acknowledged.
 type envelope struct {
-	id      string
-	kind    string // events_api or interactive
-	payload map[string]any
-	tries   int
-	on      *socket   // that it was sent on; nil: it is to be sent
-	at      time.Time // when it was
-	made    time.Time // when it was sent for the first time
+	id        string
+	kind      string // events_api or interactive
+	payload   map[string]any
+	attempts  int
+	socket    *socket   // that it was sent on; nil: it is to be sent
+	sentAt    time.Time // when it was
+	firstSent time.Time // when it was sent for the first time
 }
 
-// patience is how long an acknowledgement may take before an envelope is sent again,
+// ackTimeout is how long an acknowledgement may take before an envelope is sent again,
 // on whichever socket there is.
-const patience = 3 * time.Second
+const ackTimeout = 3 * time.Second
 
-// open answers apps.connections.open: the socket is at the host that was asked. It is
+// openConnection answers apps.connections.open: the socket is at the host that was asked. It is
 // within mu.
-func (p *Platform) open(host string) (any, *refusal) {
-	if p.off {
-		return nil, no("socket_mode_disabled")
+func (p *Platform) openConnection(host string) (any, *apiError) {
+	if p.socketModeOff {
+		return nil, newAPIError("socket_mode_disabled")
 	}
-	ticket := fmt.Sprintf("ticket%d", p.number())
+	ticket := fmt.Sprintf("ticket%d", p.nextNumber())
 	p.tickets[ticket] = true
 	return map[string]any{"url": "ws://" + host + "/link/?ticket=" + ticket + "&app_id=" + AppID}, nil
 }
 
-// link serves a socket.
-func (p *Platform) link(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+// serveSocket serves a socket.
+func (p *Platform) serveSocket(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	ticket := r.URL.Query().Get("ticket")
 	p.mu.Lock()
 	good, frozen := p.tickets[ticket], p.frozen
@@ -73,39 +73,39 @@ func (p *Platform) link(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p.mu.Lock()
-	s.number = p.number()
+	s.number = p.nextNumber()
 	p.sockets[s] = true
-	p.tell()
+	p.notify()
 	hello := map[string]any{
-		"type": "hello", "num_connections": len(p.sockets) + p.elsewhere, "connection_info": map[string]any{"app_id": AppID},
+		"type": "hello", "num_connections": len(p.sockets) + p.otherSockets, "connection_info": map[string]any{"app_id": AppID},
 		"debug_info": map[string]any{"host": "applink-1", "approximate_connection_time": 18060},
 	}
 	p.mu.Unlock()
-	defer p.gone(s)
+	defer p.removeSocket(s)
 	var delivering sync.WaitGroup
-	if p.write(ctx, s, hello) == nil {
+	if p.writeFrame(ctx, s, hello) == nil {
 		delivering.Go(func() { p.deliver(ctx, s) })
-		p.acknowledged(ctx, s)
+		p.readAcks(ctx, s)
 	}
 	_ = conn.CloseNow() // it may be closed
 	cancel()
 	delivering.Wait()
 }
 
-// gone forgets a socket. What was sent on it and not acknowledged is to be sent again.
-func (p *Platform) gone(s *socket) {
+// removeSocket forgets a socket. What was sent on it and not acknowledged is to be sent again.
+func (p *Platform) removeSocket(s *socket) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sockets, s)
 	for _, e := range p.envelopes {
-		if e.on == s {
-			e.on = nil
+		if e.socket == s {
+			e.socket = nil
 		}
 	}
-	p.tell()
+	p.notify()
 }
 
-func (p *Platform) write(ctx context.Context, s *socket, body any) error {
+func (p *Platform) writeFrame(ctx context.Context, s *socket, body any) error {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		panic(err) // a mistake in a test
@@ -120,41 +120,41 @@ func (p *Platform) deliver(ctx context.Context, s *socket) {
 		changed := p.changed
 		var next *envelope
 		for _, e := range p.envelopes {
-			if p.frozen == nil && (e.on == nil || time.Since(e.at) > patience) {
+			if p.frozen == nil && (e.socket == nil || time.Since(e.sentAt) > ackTimeout) {
 				next = e
 				break
 			}
 		}
 		var body map[string]any
 		if next != nil {
-			next.on, next.at = s, time.Now()
-			if next.tries == 0 {
-				next.made = next.at
+			next.socket, next.sentAt = s, time.Now()
+			if next.attempts == 0 {
+				next.firstSent = next.sentAt
 			}
 			body = map[string]any{"type": next.kind, "envelope_id": next.id, "payload": next.payload, "accepts_response_payload": next.kind == "interactive"}
-			if next.tries > 0 {
-				body["retry_attempt"], body["retry_reason"] = next.tries, "timeout"
+			if next.attempts > 0 {
+				body["retry_attempt"], body["retry_reason"] = next.attempts, "timeout"
 			}
-			next.tries++
+			next.attempts++
 		}
 		p.mu.Unlock()
 		if next == nil {
 			select {
 			case <-changed:
-			case <-time.After(patience / 10):
+			case <-time.After(ackTimeout / 10):
 			case <-ctx.Done():
 				return
 			}
 			continue
 		}
-		if p.write(ctx, s, body) != nil {
+		if p.writeFrame(ctx, s, body) != nil {
 			return
 		}
 	}
 }
 
-// acknowledged reads what comes on a socket until it ends.
-func (p *Platform) acknowledged(ctx context.Context, s *socket) {
+// readAcks reads what comes on a socket until it ends.
+func (p *Platform) readAcks(ctx context.Context, s *socket) {
 	for {
 		_, raw, err := s.conn.Read(ctx)
 		if err != nil {
@@ -167,14 +167,14 @@ func (p *Platform) acknowledged(ctx context.Context, s *socket) {
 			return // the platform closes the socket of who says something else
 		}
 		p.mu.Lock()
-		if p.frozen == nil && !p.deaf {
+		if p.frozen == nil && !p.loseAcks {
 			for _, e := range p.envelopes {
 				if e.id == in.ID {
-					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.made), Tries: e.tries, Payload: e.payload})
+					p.acks = append(p.acks, Ack{Kind: e.kind, After: time.Since(e.firstSent), Attempts: e.attempts, Payload: e.payload})
 				}
 			}
 			p.envelopes = slices.DeleteFunc(p.envelopes, func(e *envelope) bool { return e.id == in.ID })
-			p.tell()
+			p.notify()
 		}
 		p.mu.Unlock()
 	}
@@ -182,16 +182,16 @@ func (p *Platform) acknowledged(ctx context.Context, s *socket) {
 
 // push makes an envelope. It is within mu.
 func (p *Platform) push(kind string, payload map[string]any) {
-	e := &envelope{id: fmt.Sprintf("%08x-0000-4000-8000-000000000000", p.number()), kind: kind, payload: payload}
+	e := &envelope{id: fmt.Sprintf("%08x-0000-4000-8000-000000000000", p.nextNumber()), kind: kind, payload: payload}
 	p.envelopes = append(p.envelopes, e)
 	p.last = e
-	p.tell()
+	p.notify()
 }
 
 // event makes an envelope with an event. It is within mu.
 func (p *Platform) event(body map[string]any) {
 	p.push("events_api", map[string]any{
-		"type": "event_callback", "team_id": TeamID, "api_app_id": AppID, "event": body, "event_id": fmt.Sprintf("Ev%d", p.number()),
+		"type": "event_callback", "team_id": TeamID, "api_app_id": AppID, "event": body, "event_id": fmt.Sprintf("Ev%d", p.nextNumber()),
 	})
 }
 
@@ -202,29 +202,29 @@ func (p *Platform) Push(kind string, payload map[string]any) {
 	p.push(kind, payload)
 }
 
-// Again sends the last envelope another time, although it was acknowledged.
-func (p *Platform) Again() {
+// Redeliver sends the last envelope another time, although it was acknowledged.
+func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	again := *p.last
-	again.on = nil
+	again.socket = nil
 	p.envelopes = append(p.envelopes, &again)
-	p.tell()
+	p.notify()
 }
 
-// LoseAcknowledgements has those that come from now on be lost, or not any more.
-func (p *Platform) LoseAcknowledgements(lost bool) {
+// LoseAcks has those that come from now on be lost, or not any more.
+func (p *Platform) LoseAcks(lost bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.deaf = lost
+	p.loseAcks = lost
 }
 
 // Ack is the acknowledgement of an envelope.
 type Ack struct {
-	Kind    string
-	After   time.Duration // since the envelope was sent for the first time
-	Tries   int           // times it was sent
-	Payload map[string]any
+	Kind     string
+	After    time.Duration // since the envelope was sent for the first time
+	Attempts int           // times it was sent
+	Payload  map[string]any
 }
 
 // Acks are the acknowledgements so far.
@@ -241,22 +241,22 @@ func (p *Platform) Pending() int {
 	return len(p.envelopes)
 }
 
-// Tries is how often an envelope that waits was sent, at most.
-func (p *Platform) Tries() (most int) {
+// MaxAttempts is how often an envelope that waits was sent, at most.
+func (p *Platform) MaxAttempts() (most int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.envelopes {
-		most = max(most, e.tries)
+		most = max(most, e.attempts)
 	}
 	return most
 }
 
-// Forget sends none of the envelopes that wait any more, as after some minutes.
-func (p *Platform) Forget() {
+// DropPending sends none of the envelopes that wait any more, as after some minutes.
+func (p *Platform) DropPending() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.envelopes = nil
-	p.tell()
+	p.notify()
 }
 
 // Sockets is how many are open.
@@ -270,14 +270,14 @@ func (p *Platform) Sockets() int {
 // words. link_disabled turns Socket Mode off.
 func (p *Platform) Disconnect(reason string) {
 	p.mu.Lock()
-	p.off = p.off || reason == "link_disabled"
+	p.socketModeOff = p.socketModeOff || reason == "link_disabled"
 	var open []*socket
 	for s := range p.sockets {
 		open = append(open, s)
 	}
 	p.mu.Unlock()
 	for _, s := range open {
-		_ = p.write(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed
+		_ = p.writeFrame(context.Background(), s, map[string]any{"type": "disconnect", "reason": reason}) // it may be closed
 	}
 }
 
@@ -296,11 +296,11 @@ func (p *Platform) CloseOldest() {
 	}
 }
 
-// Elsewhere has somebody else hold sockets of the app.
-func (p *Platform) Elsewhere(sockets int) {
+// SetOtherSockets has somebody else hold sockets of the app.
+func (p *Platform) SetOtherSockets(sockets int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.elsewhere = sockets
+	p.otherSockets = sockets
 }
 
 // hang waits until what is frozen is so no more, and cuts the connection.

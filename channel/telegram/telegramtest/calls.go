@@ -11,8 +11,8 @@ import (
 	"unicode/utf16"
 )
 
-// method carries out any call but a poll. It is within mu.
-func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refusal) {
+// call carries out any call but a poll. It is within mu.
+func (p *Platform) call(b *bot, method string, in map[string]any) (any, *apiError) {
 	switch method {
 	case "getMe":
 		return map[string]any{
@@ -27,7 +27,7 @@ func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refus
 	case "setMyCommands":
 		commands, ok := in["commands"].([]any)
 		if !ok {
-			return nil, no(400, `Bad Request: parameter "commands" is required`)
+			return nil, newAPIError(400, `Bad Request: parameter "commands" is required`)
 		}
 		b.commands = commands
 		return true, nil
@@ -36,7 +36,7 @@ func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refus
 	case "editMessageText":
 		return p.editMessageText(in)
 	case "sendChatAction":
-		if _, refuse := p.target(in); refuse != nil {
+		if _, refuse := p.targetChat(in); refuse != nil {
 			return nil, refuse
 		}
 		return true, nil
@@ -45,7 +45,7 @@ func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refus
 	case "getChatMember":
 		c := p.chats[integer(in["chat_id"])]
 		if c == nil || integer(in["user_id"]) != b.id {
-			return nil, no(400, "Bad Request: chat not found")
+			return nil, newAPIError(400, "Bad Request: chat not found")
 		}
 		status := "member"
 		if c.admin {
@@ -56,107 +56,107 @@ func (p *Platform) method(b *bot, method string, in map[string]any) (any, *refus
 		f, ok := p.files[fmt.Sprint(in["file_id"])]
 		switch {
 		case !ok:
-			return nil, no(400, "Bad Request: invalid file_id")
+			return nil, newAPIError(400, "Bad Request: invalid file_id")
 		case len(f.content) > 20<<20:
-			return nil, no(400, "Bad Request: file is too big")
+			return nil, newAPIError(400, "Bad Request: file is too big")
 		}
 		return map[string]any{"file_id": in["file_id"], "file_unique_id": "u", "file_size": len(f.content), "file_path": f.path}, nil
 	}
-	return nil, no(404, "Not Found: method not found")
+	return nil, newAPIError(404, "Not Found: method not found")
 }
 
-// target is the chat that a call is for, if it takes anything.
-func (p *Platform) target(in map[string]any) (*Chat, *refusal) {
+// targetChat is the chat that a call is for, if it takes anything.
+func (p *Platform) targetChat(in map[string]any) (*Chat, *apiError) {
 	c := p.chats[integer(in["chat_id"])]
 	switch {
 	case c == nil:
-		return nil, no(400, "Bad Request: chat not found")
+		return nil, newAPIError(400, "Bad Request: chat not found")
 	case c.moved != 0:
-		return nil, &refusal{code: 400, words: "Bad Request: group chat was upgraded to a supergroup chat", migrated: c.moved}
-	case c.refuses != "":
-		return nil, no(c.code, "%s", c.refuses)
+		return nil, &apiError{code: 400, message: "Bad Request: group chat was upgraded to a supergroup chat", migrated: c.moved}
+	case c.rejection != "":
+		return nil, newAPIError(c.rejectionCode, "%s", c.rejection)
 	}
 	if left := time.Until(p.limits[c.ID]); left > 0 {
 		after := int(math.Ceil(left.Seconds()))
-		return nil, &refusal{code: 429, words: fmt.Sprintf("Too Many Requests: retry after %d", after), retryAfter: after}
+		return nil, &apiError{code: 429, message: fmt.Sprintf("Too Many Requests: retry after %d", after), retryAfter: after}
 	}
 	if topic := integer(in["message_thread_id"]); topic != 0 && !slices.Contains(c.topics, topic) {
-		return nil, no(400, "Bad Request: message thread not found")
+		return nil, newAPIError(400, "Bad Request: message thread not found")
 	}
 	return c, nil
 }
 
-func (p *Platform) sendMessage(in map[string]any) (any, *refusal) {
-	c, refuse := p.target(in)
+func (p *Platform) sendMessage(in map[string]any) (any, *apiError) {
+	c, refuse := p.targetChat(in)
 	if refuse != nil {
 		return nil, refuse
 	}
-	m := &Message{ID: c.next, Topic: integer(in["message_thread_id"]), Bot: true, At: time.Now(), from: "the bot"}
-	if refuse := m.read(in); refuse != nil {
+	m := &Message{ID: c.next, Topic: integer(in["message_thread_id"]), Bot: true, At: time.Now(), sender: "the bot"}
+	if refuse := m.parse(in); refuse != nil {
 		return nil, refuse
 	}
 	if to, ok := in["reply_parameters"].(map[string]any); ok {
-		switch m.Answers = integer(to["message_id"]); {
-		case c.find(m.Answers) != nil:
+		switch m.ReplyTo = integer(to["message_id"]); {
+		case c.find(m.ReplyTo) != nil:
 		case to["allow_sending_without_reply"] == true:
-			m.Answers = 0
+			m.ReplyTo = 0
 		default:
-			return nil, no(400, "Bad Request: message to be replied not found")
+			return nil, newAPIError(400, "Bad Request: message to be replied not found")
 		}
 	}
-	m.show(c)
+	m.buildBody(c)
 	c.next++
 	c.messages = append(c.messages, m)
 	return m.body, nil
 }
 
-func (p *Platform) editMessageText(in map[string]any) (any, *refusal) {
-	c, refuse := p.target(in)
+func (p *Platform) editMessageText(in map[string]any) (any, *apiError) {
+	c, refuse := p.targetChat(in)
 	if refuse != nil {
 		return nil, refuse
 	}
 	m := c.find(integer(in["message_id"]))
 	switch {
 	case m == nil:
-		return nil, no(400, "Bad Request: message to edit not found")
+		return nil, newAPIError(400, "Bad Request: message to edit not found")
 	case !m.Bot:
-		return nil, no(400, "Bad Request: message can't be edited")
+		return nil, newAPIError(400, "Bad Request: message can't be edited")
 	}
 	edited := *m
 	edited.Buttons = nil
-	if refuse := edited.read(in); refuse != nil {
+	if refuse := edited.parse(in); refuse != nil {
 		return nil, refuse
 	}
 	if edited.Text == m.Text && edited.HTML == m.HTML && reflect.DeepEqual(edited.Buttons, m.Buttons) {
-		return nil, no(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
+		return nil, newAPIError(400, "Bad Request: message is not modified: specified new message content and reply markup are exactly the same as a current content and reply markup of the message")
 	}
 	edited.Edits++
 	*m = edited
-	m.show(c)
+	m.buildBody(c)
 	return m.body, nil
 }
 
-// read takes what a call says of a message.
-func (m *Message) read(in map[string]any) *refusal {
+// parse takes what a call says of a message.
+func (m *Message) parse(in map[string]any) *apiError {
 	text, _ := in["text"].(string)
 	m.Text, m.HTML = text, ""
 	switch in["parse_mode"] {
 	case nil:
 	case "HTML":
-		shown, problem := Shown(text)
+		shown, problem := PlainText(text)
 		if problem != "" {
-			return no(400, "Bad Request: can't parse entities: %s", problem)
+			return newAPIError(400, "Bad Request: can't parse entities: %s", problem)
 		}
 		m.Text, m.HTML = shown, text
 	default:
-		return no(400, "Bad Request: unsupported parse_mode")
+		return newAPIError(400, "Bad Request: unsupported parse_mode")
 	}
 	m.Text = strings.TrimSpace(m.Text)
 	switch n := len(utf16.Encode([]rune(m.Text))); {
 	case n == 0:
-		return no(400, "Bad Request: message text is empty")
+		return newAPIError(400, "Bad Request: message text is empty")
 	case n > 4096:
-		return no(400, "Bad Request: message is too long")
+		return newAPIError(400, "Bad Request: message is too long")
 	}
 	markup, _ := in["reply_markup"].(map[string]any)
 	rows, _ := markup["inline_keyboard"].([]any)
@@ -167,7 +167,7 @@ func (m *Message) read(in map[string]any) *refusal {
 			words, _ := b["text"].(string)
 			data, _ := b["callback_data"].(string)
 			if words == "" || data == "" || len(data) > 64 {
-				return no(400, "Bad Request: BUTTON_DATA_INVALID")
+				return newAPIError(400, "Bad Request: BUTTON_DATA_INVALID")
 			}
 			m.Buttons = append(m.Buttons, Button{words, data})
 		}
@@ -175,8 +175,8 @@ func (m *Message) read(in map[string]any) *refusal {
 	return nil
 }
 
-// show makes the body that updates and answers have of a message of the bot.
-func (m *Message) show(c *Chat) {
+// buildBody makes the body that updates and answers have of a message of the bot.
+func (m *Message) buildBody(c *Chat) {
 	m.body = map[string]any{
 		"message_id": m.ID, "chat": map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}, "date": m.At.Unix(), "text": m.Text,
 		"from": map[string]any{"id": BotID, "is_bot": true, "first_name": "Mailroom", "username": Username},
@@ -186,17 +186,17 @@ func (m *Message) show(c *Chat) {
 	}
 }
 
-func (p *Platform) answerCallbackQuery(in map[string]any) (any, *refusal) {
-	t := p.taps[fmt.Sprint(in["callback_query_id"])]
+func (p *Platform) answerCallbackQuery(in map[string]any) (any, *apiError) {
+	t := p.presses[fmt.Sprint(in["callback_query_id"])]
 	text, _ := in["text"].(string)
 	switch {
-	case t == nil || t.old:
-		return nil, no(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
+	case t == nil || t.expired:
+		return nil, newAPIError(400, "Bad Request: query is too old and response timeout expired or query ID is invalid")
 	case len(utf16.Encode([]rune(text))) > 200:
-		return nil, no(400, "Bad Request: MESSAGE_TOO_LONG")
+		return nil, newAPIError(400, "Bad Request: MESSAGE_TOO_LONG")
 	}
-	t.words = text
-	t.answered++
+	t.text = text
+	t.answers++
 	return true, nil
 }
 

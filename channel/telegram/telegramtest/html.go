@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Shown is what somebody reads of a message in HTML, or why the platform does not
+// PlainText is what somebody reads of a message in HTML, or why the platform does not
 // take it.
-func Shown(html string) (text, problem string) {
+func PlainText(html string) (text, problem string) {
 	var out strings.Builder
 	var open []string
 	for i := 0; i < len(html); {
@@ -30,20 +30,20 @@ func Shown(html string) (text, problem string) {
 				open = open[:len(open)-1]
 			} else {
 				name, rest, _ := strings.Cut(body, " ")
-				if !known.MatchString(name) || rest != "" && !attribute.MatchString(rest) {
+				if !knownTags.MatchString(name) || rest != "" && !attributePattern.MatchString(rest) {
 					return "", fmt.Sprintf("Unsupported start tag %q at byte offset %d", name, i)
 				}
 				open = append(open, name)
 			}
 			i += end + 1
 		case '&':
-			m := reference.FindStringSubmatch(html[i:])
+			m := referencePattern.FindStringSubmatch(html[i:])
 			if m == nil {
 				out.WriteByte('&')
 				i++
 				continue
 			}
-			out.WriteString(character(m[1]))
+			out.WriteString(decodeReference(m[1]))
 			i += len(m[0])
 		default:
 			out.WriteByte(html[i])
@@ -57,12 +57,12 @@ func Shown(html string) (text, problem string) {
 }
 
 var (
-	known     = regexp.MustCompile(`^(b|strong|i|em|u|ins|s|strike|del|a|code|pre|blockquote|tg-spoiler)$`)
-	attribute = regexp.MustCompile(`^(href|class)="[^"<>]*"$`)
-	reference = regexp.MustCompile(`^&(lt|gt|amp|quot|#[0-9]{1,7});`)
+	knownTags        = regexp.MustCompile(`^(b|strong|i|em|u|ins|s|strike|del|a|code|pre|blockquote|tg-spoiler)$`)
+	attributePattern = regexp.MustCompile(`^(href|class)="[^"<>]*"$`)
+	referencePattern = regexp.MustCompile(`^&(lt|gt|amp|quot|#[0-9]{1,7});`)
 )
 
-func character(name string) string {
+func decodeReference(name string) string {
 	switch name {
 	case "lt":
 		return "<"

@@ -19,14 +19,14 @@ type Chat struct {
 	platform *Platform
 
 	// Owned by the platform's mu.
-	messages []*Message
-	next     int64  // number of its next message
-	refuses  string // why nothing can be sent there, as the platform says it; "" if it can
-	code     int    // of that
-	topics   []int64
-	admin    bool  // the bot is one
-	moved    int64 // the group that this one has become
-	last     queued
+	messages      []*Message
+	next          int64  // number of its next message
+	rejection     string // why nothing can be sent there, as the platform says it; "" if it can
+	rejectionCode int    // of that
+	topics        []int64
+	admin         bool  // the bot is one
+	moved         int64 // the group that this one has become
+	last          queuedUpdate
 }
 
 // Message is one that is in a chat.
@@ -36,17 +36,17 @@ type Message struct {
 	HTML    string // as the bot wrote it, "" for plain text
 	Topic   int64
 	Buttons []Button
-	Answers int64 // the message it is a reply to
+	ReplyTo int64 // the message it is a reply to
 	Edits   int
 	Bot     bool // the bot wrote it
 	At      time.Time
 
-	from string
-	body map[string]any // as updates show it
+	sender string
+	body   map[string]any // as updates show it
 }
 
 // Button is one under a message.
-type Button struct{ Words, Data string }
+type Button struct{ Label, Data string }
 
 // Person talks.
 type Person struct {
@@ -92,7 +92,7 @@ func (p *Platform) Group(title string) *Chat {
 func (c *Chat) Refuse(code int, words string) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	c.code, c.refuses = code, words
+	c.rejectionCode, c.rejection = code, words
 }
 
 // Topic makes a topic.
@@ -104,12 +104,12 @@ func (c *Chat) Topic() int64 {
 	return c.next - 1
 }
 
-// Becomes makes the group another one, with another id.
-func (c *Chat) Becomes(by *Person, is *Chat) {
+// MigrateTo makes the group another one, with another id.
+func (c *Chat) MigrateTo(by *Person, is *Chat) {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.moved = is.ID
-	body := c.body(by, 0)
+	body := c.messageBody(by, 0)
 	body["migrate_to_chat_id"] = is.ID
 	c.platform.push(c, "message", body)
 }
@@ -147,28 +147,28 @@ func (c *Chat) Delete(id int64) {
 	c.messages = slices.DeleteFunc(c.messages, func(m *Message) bool { return m.ID == id })
 }
 
-// Said is how something is said, beside its text.
-type Said struct {
+// MessageOptions is how something is said, beside its text.
+type MessageOptions struct {
 	Topic   int64
-	Answers int64  // a message of the chat
+	ReplyTo int64  // a message of the chat
 	File    string // name of a document that comes with it, whose caption the text is
 	Content []byte // of the file
 	Photo   bool   // the file is a photo
 }
 
-// Says has somebody say something, and returns the number of the message.
-func (p *Person) Says(c *Chat, text string, how ...Said) int64 {
+// Sends has somebody say something, and returns the number of the message.
+func (p *Person) Sends(c *Chat, text string, how ...MessageOptions) int64 {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	var h Said
+	var h MessageOptions
 	if len(how) > 0 {
 		h = how[0]
 	}
-	body := c.body(p, h.Topic)
+	body := c.messageBody(p, h.Topic)
 	field, marks := "text", "entities"
 	if h.File != "" {
 		field, marks = "caption", "caption_entities"
-		c.platform.attach(body, h)
+		c.platform.attachFile(body, h)
 	}
 	if text != "" {
 		body[field] = text
@@ -179,10 +179,10 @@ func (p *Person) Says(c *Chat, text string, how ...Said) int64 {
 	if h.Topic != 0 {
 		body["is_topic_message"] = true
 	}
-	if m := c.find(h.Answers); m != nil {
+	if m := c.find(h.ReplyTo); m != nil {
 		body["reply_to_message"] = m.body
 	}
-	m := &Message{ID: c.next, Text: text, Topic: h.Topic, Answers: h.Answers, At: time.Now(), from: p.Name, body: body}
+	m := &Message{ID: c.next, Text: text, Topic: h.Topic, ReplyTo: h.ReplyTo, At: time.Now(), sender: p.Name, body: body}
 	c.next++
 	c.messages = append(c.messages, m)
 	kind := "message"
@@ -206,82 +206,82 @@ func (p *Person) Edits(c *Chat, id int64, text string) {
 	c.platform.push(c, "edited_message", m.body)
 }
 
-// Tap is a button that was pressed.
-type Tap struct {
+// ButtonPress is a button that was pressed.
+type ButtonPress struct {
 	// Owned by the platform's mu.
-	answered int
-	words    string
-	old      bool
+	answers int
+	text    string
+	expired bool
 }
 
-// Taps has somebody press a button of a message, by its words.
-func (p *Person) Taps(c *Chat, id int64, words string) *Tap {
+// Presses has somebody press a button of a message, by its words.
+func (p *Person) Presses(c *Chat, id int64, words string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := c.find(id)
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
 	if i < 0 {
 		panic(fmt.Sprintf("message %d has no button %q: %+v", id, words, m.Buttons)) // a mistake in a test
 	}
-	return p.tap(c, m, m.Buttons[i].Data)
+	return p.press(c, m, m.Buttons[i].Data)
 }
 
-// TapsData presses a button that need not be there any more.
-func (p *Person) TapsData(c *Chat, id int64, data string) *Tap {
+// PressesData presses a button that need not be there any more.
+func (p *Person) PressesData(c *Chat, id int64, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
-	return p.tap(c, c.find(id), data)
+	return p.press(c, c.find(id), data)
 }
 
-// TapsOld presses a button of a message that the bot cannot see any more: the tap has an
+// PressesInaccessible presses a button of a message that the bot cannot see any more: the tap has an
 // InaccessibleMessage.
-func (p *Person) TapsOld(c *Chat, id int64, words string) *Tap {
+func (p *Person) PressesInaccessible(c *Chat, id int64, words string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	m := *c.find(id)
 	m.body = map[string]any{"chat": m.body["chat"], "message_id": id, "date": 0}
-	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Words == words })
-	return p.tap(c, &m, m.Buttons[i].Data)
+	i := slices.IndexFunc(m.Buttons, func(b Button) bool { return b.Label == words })
+	return p.press(c, &m, m.Buttons[i].Data)
 }
 
-// TapsOldData presses a button with this data of a message that the bot cannot see.
-func (p *Person) TapsOldData(c *Chat, data string) *Tap {
+// PressesInaccessibleData presses a button with this data of a message that the bot cannot see.
+func (p *Person) PressesInaccessibleData(c *Chat, data string) *ButtonPress {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	chat := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
-	return p.tap(c, &Message{body: map[string]any{"chat": chat, "message_id": 1, "date": 0}}, data)
+	return p.press(c, &Message{body: map[string]any{"chat": chat, "message_id": 1, "date": 0}}, data)
 }
 
-// Admin makes the bot an admin of the group: it gets all messages then.
-func (c *Chat) Admin() {
+// MakeAdmin makes the bot an admin of the group: it gets all messages then.
+func (c *Chat) MakeAdmin() {
 	c.platform.mu.Lock()
 	defer c.platform.mu.Unlock()
 	c.admin = true
 }
 
-func (p *Person) tap(c *Chat, m *Message, data string) *Tap {
-	c.platform.nextTap++
-	query := fmt.Sprintf("4382%014d", c.platform.nextTap)
-	t := &Tap{}
-	c.platform.taps[query] = t
+func (p *Person) press(c *Chat, m *Message, data string) *ButtonPress {
+	c.platform.nextPress++
+	query := fmt.Sprintf("4382%014d", c.platform.nextPress)
+	t := &ButtonPress{}
+	c.platform.presses[query] = t
 	c.platform.push(c, "callback_query", map[string]any{
-		"id": query, "from": p.body(), "message": m.body, "data": data, "chat_instance": "1",
+		"id": query, "from": p.userBody(), "message": m.body, "data": data, "chat_instance": "1",
 	})
 	return t
 }
 
 // Expire has the answer to a tap come too late.
-func (t *Tap) Expire(p *Platform) {
+func (t *ButtonPress) Expire(p *Platform) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	t.old = true
+	t.expired = true
 }
 
 // Answer is what who has pressed it was told, and how often.
-func (t *Tap) Answer(p *Platform) (words string, times int) {
+func (t *ButtonPress) Answer(p *Platform) (words string, times int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return t.words, t.answered
+	return t.text, t.answers
 }
 
 // find is a message, or nil. It is within mu.
@@ -294,14 +294,14 @@ func (c *Chat) find(id int64) *Message {
 	return nil
 }
 
-// body begins a message as updates show it. It is within mu.
-func (c *Chat) body(by *Person, topic int64) map[string]any {
+// userBody begins a message as updates show it. It is within mu.
+func (c *Chat) messageBody(by *Person, topic int64) map[string]any {
 	in := map[string]any{"id": c.ID, "type": c.Type, "title": c.Title}
 	body := map[string]any{"message_id": c.next, "chat": in, "date": time.Now().Unix()}
 	if c.Type == "channel" {
 		body["sender_chat"] = in
 	} else {
-		body["from"] = by.body()
+		body["from"] = by.userBody()
 	}
 	if topic != 0 {
 		body["message_thread_id"] = topic
@@ -309,14 +309,14 @@ func (c *Chat) body(by *Person, topic int64) map[string]any {
 	return body
 }
 
-func (p *Person) body() map[string]any {
+func (p *Person) userBody() map[string]any {
 	return map[string]any{"id": p.ID, "is_bot": false, "first_name": p.Name, "username": strings.ToLower(p.Name), "language_code": "en"}
 }
 
-// attach puts a file with a message. It is within mu.
-func (p *Platform) attach(body map[string]any, h Said) {
+// attachFile puts a file with a message. It is within mu.
+func (p *Platform) attachFile(body map[string]any, h MessageOptions) {
 	id := fmt.Sprintf("BQACAgIAAx%06d", len(p.files)+1)
-	p.files[id] = stored{path: "documents/file_" + fmt.Sprint(len(p.files)) + ".bin", name: h.File, content: h.Content}
+	p.files[id] = storedFile{path: "documents/file_" + fmt.Sprint(len(p.files)) + ".bin", name: h.File, content: h.Content}
 	f := map[string]any{"file_id": id, "file_unique_id": "u" + id, "file_size": len(h.Content)}
 	if h.Photo {
 		small := map[string]any{"file_id": id + "-small", "file_unique_id": "s" + id, "file_size": 10, "width": 90, "height": 90}
@@ -331,11 +331,11 @@ func (p *Platform) attach(body map[string]any, h Said) {
 	body["document"] = f
 }
 
-var marked = regexp.MustCompile(`(?:^|\s)(/[A-Za-z0-9_]+(?:@[A-Za-z0-9_]+)?|@[A-Za-z0-9_]{4,})`)
+var entityPattern = regexp.MustCompile(`(?:^|\s)(/[A-Za-z0-9_]+(?:@[A-Za-z0-9_]+)?|@[A-Za-z0-9_]{4,})`)
 
 // entities are the commands and mentions in a text, by units of UTF-16.
 func entities(text string) (found []any) {
-	for _, at := range marked.FindAllStringSubmatchIndex(text, -1) {
+	for _, at := range entityPattern.FindAllStringSubmatchIndex(text, -1) {
 		kind := "mention"
 		if text[at[2]] == '/' {
 			kind = "bot_command"

@@ -29,7 +29,7 @@ const (
 // Fault is how one call fails.
 type Fault struct {
 	Code       int           // answered instead, as the platform says no
-	Words      string        // of it
+	Message    string        // of it
 	RetryAfter int           // seconds, with Code
 	Raw        string        // answered as it is, with Code or 200: what is no Bot API
 	Hang       bool          // never answered
@@ -51,15 +51,15 @@ type Platform struct {
 	bots      map[string]*bot // by token
 	chats     map[int64]*Chat
 	people    int64
-	files     map[string]stored // by id
-	held      chan struct{}     // closed when files come to their end; nil: at once
+	files     map[string]storedFile // by id
+	held      chan struct{}         // closed when files come to their end; nil: at once
 	downloads int
 	calls     []Call
 	faults    map[string][]Fault // by method
 	frozen    chan struct{}      // closed when what is half-open is so no more; nil if nothing is
 	limits    map[int64]time.Time
-	taps      map[string]*Tap // by the id of the query
-	nextTap   int
+	presses   map[string]*ButtonPress // by the id of the query
+	nextPress int
 }
 
 // bot is one of the bots there are.
@@ -70,13 +70,13 @@ type bot struct {
 	revoked  bool
 	webhook  string
 	commands []any
-	updates  []queued
+	updates  []queuedUpdate
 	nextID   int64
 	polls    int           // number of the last poll
 	polling  chan struct{} // closed when a later poll ends the present one; nil if there is none
 }
 
-type queued struct {
+type queuedUpdate struct {
 	id  int64
 	raw map[string]any
 }
@@ -84,12 +84,12 @@ type queued struct {
 // Call is a call that the platform has got.
 type Call struct {
 	Method string
-	In     map[string]any
+	Params map[string]any
 	At     time.Time
 	Code   int // 200, or why it was refused; 0: it was not answered as it should be
 }
 
-type stored struct {
+type storedFile struct {
 	path, name string
 	content    []byte
 }
@@ -111,7 +111,7 @@ func NewDown(t testing.TB) *Platform {
 	}
 	p := &Platform{
 		URL: "http://" + ln.Addr().String(), changed: make(chan struct{}), quit: func() {}, bots: map[string]*bot{},
-		chats: map[int64]*Chat{}, files: map[string]stored{}, faults: map[string][]Fault{}, limits: map[int64]time.Time{}, taps: map[string]*Tap{},
+		chats: map[int64]*Chat{}, files: map[string]storedFile{}, faults: map[string][]Fault{}, limits: map[int64]time.Time{}, presses: map[string]*ButtonPress{},
 	}
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
@@ -156,8 +156,8 @@ func (p *Platform) SetWebhook(url string) {
 	}
 }
 
-// ReadsAll turns the privacy mode of the bot off, or on again.
-func (p *Platform) ReadsAll(all bool) {
+// SetReadsAll turns the privacy mode of the bot off, or on again.
+func (p *Platform) SetReadsAll(all bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bots[Token].readsAll = all
@@ -220,19 +220,19 @@ func (p *Platform) Limit(c *Chat, d time.Duration) {
 	p.limits[c.ID] = time.Now().Add(d)
 }
 
-// Renumber has the ids of updates go on from here, as after a week without any.
-func (p *Platform) Renumber(next int64) {
+// SetNextUpdateID has the ids of updates go on from here, as after a week without any.
+func (p *Platform) SetNextUpdateID(next int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.bots[Token].nextID = next
 }
 
-// Again hands an update out another time, although it was confirmed: the last one
+// Redeliver hands an update out another time, although it was confirmed: the last one
 // that was made.
-func (p *Platform) Again() {
+func (p *Platform) Redeliver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var last queued
+	var last queuedUpdate
 	for _, c := range p.chats {
 		if c.last.id > last.id {
 			last = c.last
@@ -240,7 +240,7 @@ func (p *Platform) Again() {
 	}
 	b := p.bots[Token]
 	b.updates = append(b.updates, last)
-	p.tell()
+	p.notify()
 }
 
 // Pending are the updates that nobody has confirmed.
@@ -287,15 +287,15 @@ func (p *Platform) Calls(method string) []Call {
 	var found []Call
 	for _, c := range p.calls {
 		if method == "" || c.Method == method {
-			c.In = maps.Clone(c.In)
+			c.Params = maps.Clone(c.Params)
 			found = append(found, c)
 		}
 	}
 	return found
 }
 
-// Until waits until something is as it should be, which the platform can see.
-func (p *Platform) Until(t testing.TB, what string, good func() bool) {
+// WaitFor waits until something is as it should be, which the platform can see.
+func (p *Platform) WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {
@@ -321,7 +321,7 @@ func (p *Platform) String() string {
 	for _, id := range slices.Sorted(maps.Keys(p.chats)) {
 		fmt.Fprintf(&out, "chat %d\n", id)
 		for _, m := range p.chats[id].messages {
-			fmt.Fprintf(&out, "  %d %s: %q\n", m.ID, m.from, m.Text)
+			fmt.Fprintf(&out, "  %d %s: %q\n", m.ID, m.sender, m.Text)
 		}
 	}
 	count := map[string]int{}
@@ -334,8 +334,8 @@ func (p *Platform) String() string {
 	return out.String()
 }
 
-// tell wakes who waits. It is within mu.
-func (p *Platform) tell() {
+// notify wakes who waits. It is within mu.
+func (p *Platform) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -354,12 +354,12 @@ func (p *Platform) push(c *Chat, kind string, body map[string]any) {
 		if b.id != BotID || b.revoked {
 			continue
 		}
-		u := queued{b.nextID, map[string]any{"update_id": b.nextID, kind: body}}
+		u := queuedUpdate{b.nextID, map[string]any{"update_id": b.nextID, kind: body}}
 		b.nextID++
 		b.updates = append(b.updates, u)
 		c.last = u
 	}
-	p.tell()
+	p.notify()
 }
 
 func clone(body map[string]any) map[string]any {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// refusal is how the platform says no.
-type refusal struct {
+// apiError is how the platform says no.
+type apiError struct {
 	code       int
-	words      string
+	message    string
 	retryAfter int
 	migrated   int64
 }
 
-func no(code int, format string, args ...any) *refusal {
-	return &refusal{code: code, words: fmt.Sprintf(format, args...)}
+func newAPIError(code int, format string, args ...any) *apiError {
+	return &apiError{code: code, message: fmt.Sprintf(format, args...)}
 }
 
 func (p *Platform) handler(ctx context.Context) http.Handler {
@@ -35,21 +35,21 @@ func (p *Platform) handler(ctx context.Context) http.Handler {
 		case len(words) == 3 && words[0] == "file" && strings.HasPrefix(words[1], "bot"):
 			p.download(r.Context(), w, strings.TrimPrefix(words[1], "bot"), words[2])
 		default:
-			answer(w, nil, no(404, "Not Found"))
+			answer(w, nil, newAPIError(404, "Not Found"))
 		}
 	})
 }
 
 // serve answers a call, or fails as it was told.
 func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Request, token, method string) {
-	in, err := parameters(r)
+	in, err := parseParams(r)
 	if err != nil {
-		answer(w, nil, no(400, "Bad Request: can't parse the body"))
+		answer(w, nil, newAPIError(400, "Bad Request: can't parse the body"))
 		return
 	}
 	p.mu.Lock()
 	b := p.bots[token]
-	p.calls = append(p.calls, Call{Method: method, In: in, At: time.Now()})
+	p.calls = append(p.calls, Call{Method: method, Params: in, At: time.Now()})
 	call := len(p.calls) - 1
 	var fault Fault
 	if left := p.faults[method]; len(left) > 0 {
@@ -57,19 +57,19 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	}
 	frozen := p.frozen != nil
 	var result any
-	var refuse *refusal
+	var refuse *apiError
 	done := !frozen && !fault.Hang && fault.Code == 0 && fault.Raw == ""
 	switch {
 	case !strings.Contains(token, ":"):
-		refuse = no(404, "Not Found")
+		refuse = newAPIError(404, "Not Found")
 	case b == nil || b.revoked:
-		refuse = no(401, "Unauthorized")
+		refuse = newAPIError(401, "Unauthorized")
 	case done && method == "getUpdates":
 		result, refuse = p.getUpdates(ctx, r, token, in) // gives mu away while it waits
 	case done:
-		result, refuse = p.method(b, method, in)
+		result, refuse = p.call(b, method, in)
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 	if fault.Hold != nil {
 		select {
@@ -86,7 +86,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if done && thaw == nil && !fault.Lose && !fault.Half {
 		p.calls[call].Code = code
 	}
-	p.tell()
+	p.notify()
 	p.mu.Unlock()
 	if frozen && thaw == nil {
 		panic(http.ErrAbortHandler) // it was lost
@@ -103,7 +103,7 @@ func (p *Platform) serve(ctx context.Context, w http.ResponseWriter, r *http.Req
 }
 
 // write answers, or fails to.
-func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal) {
+func (f Fault) write(w http.ResponseWriter, result any, refuse *apiError) {
 	switch {
 	case f.Lose:
 		panic(http.ErrAbortHandler)
@@ -116,7 +116,7 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal) {
 		}
 		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
 	case f.Code != 0:
-		answer(w, nil, &refusal{code: f.Code, words: f.Words, retryAfter: f.RetryAfter})
+		answer(w, nil, &apiError{code: f.Code, message: f.Message, retryAfter: f.RetryAfter})
 	case f.Half:
 		raw, _ := json.Marshal(map[string]any{"ok": true, "result": result}) // it was made of JSON
 		w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
@@ -128,11 +128,11 @@ func (f Fault) write(w http.ResponseWriter, result any, refuse *refusal) {
 	}
 }
 
-func answer(w http.ResponseWriter, result any, refuse *refusal) {
+func answer(w http.ResponseWriter, result any, refuse *apiError) {
 	w.Header().Set("Content-Type", "application/json")
 	body := map[string]any{"ok": true, "result": result}
 	if refuse != nil {
-		body = map[string]any{"ok": false, "error_code": refuse.code, "description": refuse.words}
+		body = map[string]any{"ok": false, "error_code": refuse.code, "description": refuse.message}
 		more := map[string]any{}
 		if refuse.retryAfter != 0 {
 			more["retry_after"] = refuse.retryAfter
@@ -148,8 +148,8 @@ func answer(w http.ResponseWriter, result any, refuse *refusal) {
 	_ = json.NewEncoder(w).Encode(body) // who asked may have gone
 }
 
-// parameters are those of the address, of a form, or of JSON.
-func parameters(r *http.Request) (map[string]any, error) {
+// parseParams are those of the address, of a form, or of JSON.
+func parseParams(r *http.Request) (map[string]any, error) {
 	in := map[string]any{}
 	take := func(v url.Values) {
 		for k := range v {
@@ -174,10 +174,10 @@ func parameters(r *http.Request) (map[string]any, error) {
 
 // getUpdates hands out what was not confirmed. It is within mu, which it gives away
 // while it waits.
-func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string, in map[string]any) (any, *refusal) {
+func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string, in map[string]any) (any, *apiError) {
 	b := p.bots[token]
 	if b.webhook != "" {
-		return nil, no(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
+		return nil, newAPIError(409, "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first")
 	}
 	p.endPoll(b)
 	b.polls++
@@ -186,8 +186,8 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 	offset := int64(math.MinInt64)
 	if n, ok := in["offset"].(float64); ok && n != 0 {
 		offset = int64(n)
-		b.updates = slices.DeleteFunc(b.updates, func(u queued) bool { return u.id < offset })
-		p.tell()
+		b.updates = slices.DeleteFunc(b.updates, func(u queuedUpdate) bool { return u.id < offset })
+		p.notify()
 	}
 	limit := 100
 	if n, ok := in["limit"].(float64); ok {
@@ -199,12 +199,12 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 	for {
 		out := []any{}
 		for _, u := range b.updates {
-			if u.id >= offset && allowed(u, in) && len(out) < limit {
+			if u.id >= offset && isAllowed(u, in) && len(out) < limit {
 				out = append(out, u.raw)
 			}
 		}
 		if len(out) > 0 || wait == 0 {
-			return out, b.polled(me)
+			return out, b.endOwnPoll(me)
 		}
 		changed := p.changed
 		p.mu.Unlock()
@@ -220,34 +220,34 @@ func (p *Platform) getUpdates(ctx context.Context, r *http.Request, token string
 			wait = 0
 		}
 		p.mu.Lock()
-		if refuse := b.ended(me); refuse != nil {
+		if refuse := b.pollError(me); refuse != nil {
 			return nil, refuse
 		}
 		if b.revoked {
-			return nil, no(401, "Unauthorized")
+			return nil, newAPIError(401, "Unauthorized")
 		}
 	}
 }
 
-// ended says why a poll is over before its time.
-func (b *bot) ended(poll int) *refusal {
+// pollError says why a poll is over before its time.
+func (b *bot) pollError(poll int) *apiError {
 	switch {
 	case b.polls != poll:
-		return no(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
+		return newAPIError(409, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
 	case b.webhook != "":
-		return no(409, "Conflict: terminated by setWebhook request")
+		return newAPIError(409, "Conflict: terminated by setWebhook request")
 	}
 	return nil
 }
 
-func (b *bot) polled(me int) *refusal {
+func (b *bot) endOwnPoll(me int) *apiError {
 	if b.polls == me {
 		b.polling = nil
 	}
 	return nil
 }
 
-func allowed(u queued, in map[string]any) bool {
+func isAllowed(u queuedUpdate, in map[string]any) bool {
 	kinds, ok := in["allowed_updates"].([]any)
 	if !ok || len(kinds) == 0 {
 		return true
@@ -273,7 +273,7 @@ func (p *Platform) download(ctx context.Context, w http.ResponseWriter, token, p
 	p.downloads++
 	p.mu.Unlock()
 	if found == nil {
-		answer(w, nil, no(404, "Not Found"))
+		answer(w, nil, newAPIError(404, "Not Found"))
 		return
 	}
 	_, _ = w.Write(found[:len(found)/2]) // a client that asked may have gone

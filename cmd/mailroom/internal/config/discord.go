@@ -18,7 +18,7 @@ type Discord struct {
 	About string
 }
 
-func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: discord.DefaultBeat} }
+func newDiscord() *Discord { return &Discord{API: discord.DefaultAPI, Beat: discord.DefaultHeartbeat} }
 
 func (d *Discord) settings() []setting {
 	return []setting{
@@ -37,6 +37,6 @@ func (d *Discord) missing(c *Channel) string { return missingToken(c) }
 
 // Dial implements [ChatPlatform].
 func (d *Discord) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
-	o := discord.Options{Token: c.Token.Get, API: d.API, Beat: d.Beat, About: d.About}
-	return o.Dialer(), o.Pace()
+	o := discord.Options{Token: c.Token.Get, API: d.API, Heartbeat: d.Beat, About: d.About}
+	return o.Dialer(), o.ReconnectPolicy()
 }

@@ -47,5 +47,5 @@ func (s *Slack) Secrets() []*Secret { return []*Secret{&s.AppToken} }
 // Dial implements [ChatPlatform].
 func (s *Slack) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := slack.Options{Token: c.Token.Get, AppToken: s.AppToken.Get, API: s.API, Fresh: s.Fresh, Flat: !s.Threads}
-	return o.Dial, o.Pace()
+	return o.Dial, o.ReconnectPolicy()
 }

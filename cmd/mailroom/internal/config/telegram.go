@@ -32,7 +32,7 @@ func (t *Telegram) missing(c *Channel) string { return missingToken(c) }
 func (t *Telegram) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := telegram.Options{Token: c.Token.Get, API: t.API, Poll: t.Poll}
 	for _, w := range chat.Menu() {
-		o.Commands = append(o.Commands, telegram.Command{Name: w.Name, Words: w.Words})
+		o.Commands = append(o.Commands, telegram.Command{Name: w.Name, Description: w.Words})
 	}
-	return o.Dial, o.Pace()
+	return o.Dial, o.ReconnectPolicy()
 }

@@ -16,18 +16,18 @@ import (
 func TestSlackIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		return platform(t, func(addr string) string { return addr })
+		return newPlatform(t, func(addr string) string { return addr })
 	})
 }
 
 // TestSlackIsAChannelOverABadNetwork plays what networks do.
 func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, platform)
+	channeltest.RunBehind(t, newPlatform)
 }
 
-// platform is a Slack for the plays, by way of what through makes of its address.
-func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+// newPlatform is a Slack for the plays, by way of what through makes of its address.
+func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	o := slack.Options{
@@ -44,11 +44,11 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 		},
 		Say: func(id, text string) {
 			if said[id] {
-				sl.Again()
+				sl.Redeliver()
 				return
 			}
 			said[id] = true
-			ann.Says(ann.Private(), text)
+			ann.Sends(ann.Private(), text)
 		},
 		Sent: func() []string { return ann.Private().Texts() },
 		Down: func() { down = true; sl.Down() },

@@ -17,18 +17,18 @@ import (
 func TestTelegramIsAChannel(t *testing.T) {
 	t.Parallel()
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		return platform(t, func(addr string) string { return addr })
+		return newPlatform(t, func(addr string) string { return addr })
 	})
 }
 
 // TestTelegramIsAChannelOverABadNetwork plays what networks do.
 func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, platform)
+	channeltest.RunBehind(t, newPlatform)
 }
 
-// platform is a Telegram for the plays, by way of what through makes of its address.
-func platform(t *testing.T, through func(addr string) string) *channeltest.Platform {
+// newPlatform is a Telegram for the plays, by way of what through makes of its address.
+func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Platform {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	o := telegram.Options{
@@ -44,11 +44,11 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 		},
 		Say: func(id, text string) {
 			if said[id] {
-				tg.Again()
+				tg.Redeliver()
 				return
 			}
 			said[id] = true
-			ann.Says(ann.Private(), text)
+			ann.Sends(ann.Private(), text)
 		},
 		Sent: func() []string { return ann.Private().Texts() },
 		Down: func() { down = true; tg.Down() },

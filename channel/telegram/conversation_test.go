@@ -23,26 +23,26 @@ import (
 	"mailroom/stream"
 )
 
-// talks is a server whose channel "tg" has an agent talk on Telegram with Ann, who is
+// startServer is a server whose channel "tg" has an agent talk on Telegram with Ann, who is
 // an admin, until the test ends.
-func talks(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
+func startServer(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Person, agent mailroom.AgentFunc) {
 	t.Helper()
 	talk := chat.AccessPolicy{Admins: []string{fmt.Sprint(ann.ID)}, Pairing: true}
-	talksTo(t, tg, chat.Options{Agent: "codex", Access: talk, Previews: true}, agent)
+	startServerWith(t, tg, chat.Options{Agent: "codex", Access: talk, Previews: true}, agent)
 }
 
-// nowhere keeps files by forgetting them.
-type nowhere struct{}
+// discardFiles keeps files by forgetting them.
+type discardFiles struct{}
 
-func (nowhere) Keep(_ context.Context, name string, r io.Reader) (string, error) {
+func (discardFiles) Keep(_ context.Context, name string, r io.Reader) (string, error) {
 	_, err := io.Copy(io.Discard, r)
 	return "nowhere:" + name, err
 }
 
-// talksTo is [talks] with options; Follow is set.
-func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agent mailroom.AgentFunc) {
+// startServerWith is [talks] with options; Follow is set.
+func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Options, agent mailroom.AgentFunc) {
 	t.Helper()
-	record := &logs{}
+	record := &logBuffer{}
 	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{
@@ -52,7 +52,7 @@ func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agen
 	o := telegram.Options{
 		API: tg.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
 		Token:    func() (string, error) { return telegramtest.Token, nil },
-		Commands: []telegram.Command{{Name: "stop", Words: "stop it"}},
+		Commands: []telegram.Command{{Name: "stop", Description: "stop it"}},
 	}
 	runner := channel.New(channel.Options{
 		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
@@ -74,13 +74,13 @@ func talksTo(t *testing.T, tg *telegramtest.Platform, options chat.Options, agen
 		cancelLedger()
 		last.Wait()
 		if t.Failed() {
-			t.Logf("%s\n%s", record.all(), tg)
+			t.Logf("%s\n%s", record.String(), tg)
 		}
 	})
 }
 
-// asks is an agent that asks whether it may, and says what it may.
-func asks(ctx context.Context, s mailroom.Session) error {
+// approvalAgent is an agent that asks whether it may, and says what it may.
+func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
@@ -95,8 +95,8 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann, bob := tg.Person("Ann"), tg.Person("Bob")
 	group := tg.Group("team")
-	talks(t, tg, ann, asks)
-	ann.Says(group, "@mailroom_bot clean up")
+	startServer(t, tg, ann, approvalAgent)
+	ann.Sends(group, "@mailroom_bot clean up")
 	asked := func() (found *telegramtest.Message) {
 		for _, m := range group.Replies() {
 			if len(m.Buttons) > 0 {
@@ -105,23 +105,23 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 		}
 		return found
 	}
-	tg.Until(t, "the question", func() bool { return asked() != nil })
+	tg.WaitFor(t, "the question", func() bool { return asked() != nil })
 	q := asked()
 	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
 		t.Errorf("asked was %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	meddled := bob.Taps(group, q.ID, approve.Words)
-	tg.Until(t, "Bob's tap answered", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
+	meddled := bob.Presses(group, q.ID, approve.Label)
+	tg.WaitFor(t, "Bob's tap answered", func() bool { _, n := meddled.Answer(tg); return n > 0 && tg.Pending() == 0 })
 	if words, times := meddled.Answer(tg); words != "You may not decide this." || times != 1 || asked() == nil {
 		t.Errorf("a stranger's tap was answered %q, %d times", words, times)
 	}
-	tap := ann.Taps(group, q.ID, deny.Words)
-	tg.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
-	tg.Until(t, "the question redrawn", func() bool { return asked() == nil })
-	late := ann.TapsData(group, q.ID, approve.Data) // by somebody whose screen is old
-	tg.Until(t, "the late tap answered", func() bool { _, n := late.Answer(tg); return n > 0 })
-	for name, tap := range map[string]*telegramtest.Tap{"the tap": tap, "the late tap": late} {
+	tap := ann.Presses(group, q.ID, deny.Label)
+	tg.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(group.Texts(), "\n"), "It is deny.") })
+	tg.WaitFor(t, "the question redrawn", func() bool { return asked() == nil })
+	late := ann.PressesData(group, q.ID, approve.Data) // by somebody whose screen is old
+	tg.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(tg); return n > 0 })
+	for name, tap := range map[string]*telegramtest.ButtonPress{"the tap": tap, "the late tap": late} {
 		if words, times := tap.Answer(tg); times != 1 || !strings.HasPrefix(words, "Denied by ") {
 			t.Errorf("%s was answered %q, %d times", name, words, times)
 		}
@@ -142,10 +142,10 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 	ann := tg.Person("Ann")
 	forum, other := tg.Group("forum"), tg.Group("other")
 	topic := forum.Topic()
-	talks(t, tg, ann, asks)
-	ann.Says(forum, "@mailroom_bot clean up", telegramtest.Said{Topic: topic})
+	startServer(t, tg, ann, approvalAgent)
+	ann.Sends(forum, "@mailroom_bot clean up", telegramtest.MessageOptions{Topic: topic})
 	var q telegramtest.Message
-	tg.Until(t, "the question", func() bool {
+	tg.WaitFor(t, "the question", func() bool {
 		for _, m := range forum.Replies() {
 			if len(m.Buttons) > 0 {
 				q = m
@@ -153,14 +153,14 @@ func TestAnOldApprovalInATopicIsDecided(t *testing.T) {
 		}
 		return q.ID != 0
 	})
-	elsewhere := ann.TapsOldData(other, q.Buttons[0].Data) // the same data in another chat
-	tg.Until(t, "the tap elsewhere answered", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
+	elsewhere := ann.PressesInaccessibleData(other, q.Buttons[0].Data) // the same data in another chat
+	tg.WaitFor(t, "the tap elsewhere answered", func() bool { _, n := elsewhere.Answer(tg); return n > 0 })
 	if words, _ := elsewhere.Answer(tg); !strings.Contains(words, "nothing that is known here") {
 		t.Errorf("a tap in another chat was answered %q", words)
 	}
-	tap := ann.TapsOld(forum, q.ID, q.Buttons[0].Words)
-	tg.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
-	tg.Until(t, "the tap answered", func() bool { _, n := tap.Answer(tg); return n > 0 })
+	tap := ann.PressesInaccessible(forum, q.ID, q.Buttons[0].Label)
+	tg.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(forum.Texts(), "\n"), "It is approve.") })
+	tg.WaitFor(t, "the tap answered", func() bool { _, n := tap.Answer(tg); return n > 0 })
 	if words, _ := tap.Answer(tg); !strings.HasPrefix(words, "Approved by ") {
 		t.Errorf("the tap was answered %q", words)
 	}
@@ -174,7 +174,7 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	done := make(chan struct{})
-	talks(t, tg, ann, func(ctx context.Context, s mailroom.Session) error {
+	startServer(t, tg, ann, func(ctx context.Context, s mailroom.Session) error {
 		for i := range 1000 {
 			select {
 			case <-done:
@@ -189,8 +189,8 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 		}
 		return nil
 	})
-	ann.Says(ann.Private(), "tell me a long story")
-	tg.Until(t, "a preview that grows", func() bool {
+	ann.Sends(ann.Private(), "tell me a long story")
+	tg.WaitFor(t, "a preview that grows", func() bool {
 		r := ann.Private().Replies()
 		return len(r) == 1 && r[0].Edits > 0
 	})
@@ -204,20 +204,20 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 		}
 		return calls
 	}
-	tg.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	tg.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
 	close(done) // the final text is there while the limit holds
 	whole := func() bool {
 		r := ann.Private().Replies()
 		return strings.HasSuffix(r[len(r)-1].Text, "the end.")
 	}
-	tg.Until(t, "the final text", whole)
+	tg.WaitFor(t, "the final text", whole)
 	waited := time.Since(began)
 	first := refused()[0]
 	tries := 0
 	for _, c := range tg.Calls("") {
-		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && c.In["chat_id"] != nil {
+		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && c.Params["chat_id"] != nil {
 			tries++
-			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.In)
+			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Method, c.At.Sub(began), first.At.Sub(began), c.Code, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
@@ -234,10 +234,10 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	for i := range 400 {
 		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
 	}
-	talks(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
-	ann.Says(ann.Private(), "go on")
+	startServer(t, tg, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	tg.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	tg.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
 	}

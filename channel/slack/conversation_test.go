@@ -22,11 +22,11 @@ import (
 	"mailroom/stream"
 )
 
-// talks is a server whose channel "sl" has an agent talk on Slack with Ann, who is an
+// startServer is a server whose channel "sl" has an agent talk on Slack with Ann, who is an
 // admin, until the test ends. rest waits until nothing is to be run or delivered.
-func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews bool, agent mailroom.AgentFunc) (rest func()) {
+func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews bool, agent mailroom.AgentFunc) (rest func()) {
 	t.Helper()
-	record := &logs{}
+	record := &logBuffer{}
 	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{
@@ -59,12 +59,12 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 		cancelLedger()
 		last.Wait()
 		if t.Failed() {
-			t.Logf("%s\n%s", record.all(), sl)
+			t.Logf("%s\n%s", record.String(), sl)
 		}
 	})
 	return func() {
 		t.Helper()
-		until(t, "everything delivered", func() bool {
+		waitFor(t, "everything delivered", func() bool {
 			left := 1
 			err := l.View(ctx, func(r mailroom.Reader) (err error) {
 				counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
@@ -76,8 +76,8 @@ func talks(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, previews
 	}
 }
 
-// asks is an agent that asks whether it may, and says what it may.
-func asks(ctx context.Context, s mailroom.Session) error {
+// approvalAgent is an agent that asks whether it may, and says what it may.
+func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
@@ -101,26 +101,26 @@ func TestAButtonDecidesOnceAndIsRedrawnAfterThat(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, bob, dev := sl.Person("Ann"), sl.Person("Bob"), sl.Channel("dev")
-	talks(t, sl, ann, true, asks)
-	root := ann.Says(dev, mention+" clean up")
-	sl.Until(t, "the question", func() bool { return question(dev) != nil })
+	startServer(t, sl, ann, true, approvalAgent)
+	root := ann.Sends(dev, mention+" clean up")
+	sl.WaitFor(t, "the question", func() bool { return question(dev) != nil })
 	q := question(dev)
-	if !strings.Contains(q.Shown, "rm -r build") || len(q.Buttons) != 2 || q.Thread != root {
+	if !strings.Contains(q.PlainText, "rm -r build") || len(q.Buttons) != 2 || q.Thread != root {
 		t.Errorf("asked was %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	sl.Until(t, "the question acknowledged", func() bool { return sl.Pending() == 0 })
-	bob.Taps(dev, q.TS, approve.Words)
-	sl.Until(t, "Bob told", func() bool { return len(dev.Told(bob)) > 0 })
-	if told := dev.Told(bob); len(told) != 1 || told[0] != "You may not decide this." || question(dev) == nil {
+	sl.WaitFor(t, "the question acknowledged", func() bool { return sl.Pending() == 0 })
+	bob.Presses(dev, q.TS, approve.Label)
+	sl.WaitFor(t, "Bob told", func() bool { return len(dev.Ephemeral(bob)) > 0 })
+	if told := dev.Ephemeral(bob); len(told) != 1 || told[0] != "You may not decide this." || question(dev) == nil {
 		t.Errorf("a stranger's tap was answered %q", told)
 	}
-	ann.Taps(dev, q.TS, deny.Words)
-	sl.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
-	sl.Until(t, "the question redrawn", func() bool { return question(dev) == nil })
-	ann.TapsValue(dev, q.TS, approve.Value) // by somebody whose screen is old
-	sl.Until(t, "the late tap answered", func() bool { return len(dev.Told(ann)) == 2 })
-	for _, words := range dev.Told(ann) {
+	ann.Presses(dev, q.TS, deny.Label)
+	sl.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is *deny*.") })
+	sl.WaitFor(t, "the question redrawn", func() bool { return question(dev) == nil })
+	ann.PressesData(dev, q.TS, approve.Value) // by somebody whose screen is old
+	sl.WaitFor(t, "the late tap answered", func() bool { return len(dev.Ephemeral(ann)) == 2 })
+	for _, words := range dev.Ephemeral(ann) {
 		if !strings.HasPrefix(words, "Denied by ") {
 			t.Errorf("a tap was answered %q", words)
 		}
@@ -139,9 +139,9 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 	t.Parallel()
 	sl := slacktest.New(t)
 	ann, dev := sl.Person("Ann"), sl.Channel("dev")
-	rest := talks(t, sl, ann, true, asks)
-	one := ann.Says(dev, mention+" clean up")
-	two := ann.Says(dev, mention+" clean up too")
+	rest := startServer(t, sl, ann, true, approvalAgent)
+	one := ann.Sends(dev, mention+" clean up")
+	two := ann.Sends(dev, mention+" clean up too")
 	asked := func(thread string) (n int) {
 		for _, m := range dev.Replies() {
 			if m.Thread == thread && len(m.Buttons) > 0 {
@@ -150,23 +150,23 @@ func TestACommandDecidesInTheThreadThatAsked(t *testing.T) {
 		}
 		return n
 	}
-	sl.Until(t, "both questions", func() bool { return asked(one) == 1 && asked(two) == 1 })
+	sl.WaitFor(t, "both questions", func() bool { return asked(one) == 1 && asked(two) == 1 })
 	rest() // a question counts as shown once its receipt is kept
-	ann.Says(dev, mention+" !approve", slacktest.Said{Thread: two})
+	ann.Sends(dev, mention+" !approve", slacktest.MessageOptions{Thread: two})
 	said := func(thread, text string) bool {
 		for _, m := range dev.Replies() {
-			if m.Thread == thread && strings.Contains(m.Shown, text) {
+			if m.Thread == thread && strings.Contains(m.PlainText, text) {
 				return true
 			}
 		}
 		return false
 	}
-	sl.Until(t, "what came of the second", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
+	sl.WaitFor(t, "what came of the second", func() bool { return said(two, "It is *approve*.") && asked(two) == 0 })
 	if asked(one) != 1 || said(one, "It is") {
 		t.Errorf("the other question was decided too: %q", dev.Texts())
 	}
-	ann.Says(ann.Private(), "!help")
-	sl.Until(t, "the help", func() bool { return len(ann.Private().Texts()) > 0 })
+	ann.Sends(ann.Private(), "!help")
+	sl.WaitFor(t, "the help", func() bool { return len(ann.Private().Texts()) > 0 })
 	if text := ann.Private().Texts()[0]; !strings.Contains(text, "!approve") || strings.Contains(text, "/") {
 		t.Errorf("the help is %q", text)
 	}
@@ -180,7 +180,7 @@ func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	done := make(chan struct{})
-	talks(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error {
+	startServer(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error {
 		for i := range 1000 {
 			select {
 			case <-done:
@@ -195,8 +195,8 @@ func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
 		}
 		return nil
 	})
-	ann.Says(ann.Private(), "tell me a long story")
-	sl.Until(t, "a preview that grows", func() bool {
+	ann.Sends(ann.Private(), "tell me a long story")
+	sl.WaitFor(t, "a preview that grows", func() bool {
 		r := ann.Private().Replies()
 		return len(r) == 1 && r[0].Edits > 0
 	})
@@ -211,11 +211,11 @@ func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
 		}
 		return calls
 	}
-	sl.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	sl.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
 	close(done) // the final text is there while the limit holds
-	sl.Until(t, "the final text", func() bool {
+	sl.WaitFor(t, "the final text", func() bool {
 		r := ann.Private().Replies()
-		return strings.HasSuffix(r[len(r)-1].Shown, "the end.")
+		return strings.HasSuffix(r[len(r)-1].PlainText, "the end.")
 	})
 	waited := time.Since(began)
 	first := refused()[0]
@@ -223,7 +223,7 @@ func TestWhileSlackLimitsNothingIsTried(t *testing.T) {
 	for _, c := range sl.Calls("") {
 		if c.At.After(first.At) && c.At.Before(began.Add(limit)) && strings.HasPrefix(c.Method, "chat.") {
 			tries++
-			t.Errorf("%s was tried %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.In)
+			t.Errorf("%s was tried %s after the limit began: %s, %v", c.Method, c.At.Sub(began), c.Error, c.Params)
 		}
 	}
 	if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
@@ -238,13 +238,13 @@ func TestAReplyWhoseReceiptWasLostIsThereOnce(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	sl.Fail("chat.postMessage", slacktest.Fault{Lose: true}, slacktest.Fault{Error: "internal_error"}, slacktest.Fault{Half: true})
-	talks(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "the answer") })
-	ann.Says(ann.Private(), "well?")
-	sl.Until(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
-	ann.Says(ann.Private(), "and?")
-	sl.Until(t, "the next one", func() bool { return len(ann.Private().Texts()) > 1 })
-	ann.Says(ann.Private(), "so?")
-	sl.Until(t, "the last one", func() bool { return len(ann.Private().Texts()) > 2 })
+	startServer(t, sl, ann, false, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "the answer") })
+	ann.Sends(ann.Private(), "well?")
+	sl.WaitFor(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
+	ann.Sends(ann.Private(), "and?")
+	sl.WaitFor(t, "the next one", func() bool { return len(ann.Private().Texts()) > 1 })
+	ann.Sends(ann.Private(), "so?")
+	sl.WaitFor(t, "the last one", func() bool { return len(ann.Private().Texts()) > 2 })
 	if got := strings.Join(ann.Private().Texts(), ", "); got != "the answer, the answer, the answer" {
 		t.Errorf("Ann reads %q", got)
 	}
@@ -261,10 +261,10 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&said, "%d 👩‍💻 some <words> & 👋 more of them\n", i)
 	}
-	talks(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
-	ann.Says(ann.Private(), "go on")
+	startServer(t, sl, ann, true, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	sl.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	sl.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("it arrived as %d words of %d", len(got), len(want))
 	}

@@ -15,7 +15,7 @@ func FuzzWithoutMention(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := withoutMention(text, Bot{ID: "1", Username: "bot"}, "2")
+		got := stripMention(text, Bot{ID: "1", Username: "bot"}, "2")
 		for _, mark := range []string{"<@1>", "<@!1>", "<@&2>"} {
 			if strings.Contains(got, mark) {
 				t.Errorf("%q is shown as %q", text, got)
@@ -24,8 +24,8 @@ func FuzzWithoutMention(f *testing.F) {
 		if !strings.Contains(text, "<@") && got != text {
 			t.Errorf("%q names nobody, and is shown as %q", text, got)
 		}
-		if units(shortened(text, 10)) > 10 {
-			t.Errorf("%q is shortened to %q", text, shortened(text, 10))
+		if utf16Units(truncate(text, 10)) > 10 {
+			t.Errorf("%q is shortened to %q", text, truncate(text, 10))
 		}
 	})
 }
@@ -35,20 +35,20 @@ func FuzzPosition(f *testing.F) {
 		f.Add(at)
 	}
 	f.Fuzz(func(t *testing.T, at string) {
-		r, err := readPlace(at, 1<<60)
+		r, err := parsePosition(at, 1<<60)
 		if err != nil {
 			return
 		}
-		if r.since > r.at || r.held != r.at {
+		if r.since > r.newest || r.saved != r.newest {
 			t.Errorf("%q is read as %+v", at, r)
 		}
-		r.met("99")
-		if r.private[0] != "99" || len(r.private) > mostPrivate {
+		r.touchPrivate("99")
+		if r.private[0] != "99" || len(r.private) > maxPrivate {
 			t.Errorf("%q is read as %+v", at, r)
 		}
 		for _, awaiting := range []bool{false, true} {
-			again, err := readPlace(r.position(awaiting), 0)
-			if err != nil || again.at != r.at || again.since != r.since || !slices.Equal(again.private, r.private) {
+			again, err := parsePosition(r.position(awaiting), 0)
+			if err != nil || again.newest != r.newest || again.since != r.since || !slices.Equal(again.private, r.private) {
 				t.Errorf("%q is read as %+v, and again as %+v, %v", at, r, again, err)
 			}
 		}
@@ -64,12 +64,12 @@ func TestALimitIsOfAKindOfCallAboutAChannel(t *testing.T) {
 			t.Errorf("%s is %q, want %q", path, got, want)
 		}
 	}
-	var l limits
+	var l rateLimits
 	now := time.Now()
-	for i := range 3 * mostRoutes {
-		l.close(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)), now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
+	for i := range 3 * maxRoutes {
+		l.block(routeOf("GET", "/channels/"+strings.Repeat("1", 1+i%19)+"/"+strings.Repeat("x", i)), now.Add(time.Duration(i)*time.Second), now.Add(time.Duration(i)*time.Second))
 	}
-	if n := len(l.routes); n > mostRoutes+1 {
+	if n := len(l.routes); n > maxRoutes+1 {
 		t.Errorf("%d routes are remembered", n)
 	}
 }
@@ -95,7 +95,7 @@ func TestBetweenAnInvalidSessionAndTheNextIsTheDocumentedPause(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
+		m := newSharedState()
 		began := time.Now()
 		if err := m.awaitIdentify(t.Context()); err != nil || time.Since(began) != 0 {
 			t.Errorf("the first session waits %s, %v", time.Since(began), err)

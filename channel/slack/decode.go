@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// reference is what the platform writes for a person, a channel, a group or a link.
-var reference = regexp.MustCompile(`<([^<>\n]+)>`)
+// referencePattern is what the platform writes for a person, a channel, a group or a link.
+var referencePattern = regexp.MustCompile(`<([^<>\n]+)>`)
 
-// unwrap writes a text as people read it: names for ids, and links as Markdown has
+// decodeText writes a text as people read it: names for ids, and links as Markdown has
 // them. name gives the name of a user.
-func unwrap(text string, name func(user string) string) string {
-	text = reference.ReplaceAllStringFunc(text, func(all string) string {
+func decodeText(text string, name func(user string) string) string {
+	text = referencePattern.ReplaceAllStringFunc(text, func(all string) string {
 		of, words, labelled := strings.Cut(all[1:len(all)-1], "|")
 		switch {
 		case strings.HasPrefix(of, "@"):
@@ -36,9 +36,9 @@ func unwrap(text string, name func(user string) string) string {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(text)
 }
 
-// mentions are the users whom a text names.
-func mentions(text string) (users []string) {
-	for _, m := range reference.FindAllStringSubmatch(text, -1) {
+// mentionedUsers are the users whom a text names.
+func mentionedUsers(text string) (users []string) {
+	for _, m := range referencePattern.FindAllStringSubmatch(text, -1) {
 		if of, _, _ := strings.Cut(m[1], "|"); strings.HasPrefix(of, "@") {
 			users = append(users, of[1:])
 		}
@@ -46,15 +46,15 @@ func mentions(text string) (users []string) {
 	return users
 }
 
-// legible is a text with names for ids.
-func (c *connection) legible(ctx context.Context, text string, until time.Time) string {
+// resolveText is a text with names for ids.
+func (c *connection) resolveText(ctx context.Context, text string, until time.Time) string {
 	names := map[string]string{}
-	for _, user := range mentions(text) {
+	for _, user := range mentionedUsers(text) {
 		if names[user] = user; user == c.bot.ID {
 			names[user] = c.bot.Name
-		} else if name := c.name(ctx, user, until); name != "" {
+		} else if name := c.userName(ctx, user, until); name != "" {
 			names[user] = name
 		}
 	}
-	return unwrap(text, func(user string) string { return names[user] })
+	return decodeText(text, func(user string) string { return names[user] })
 }

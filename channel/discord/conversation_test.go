@@ -22,11 +22,11 @@ import (
 	"mailroom/stream"
 )
 
-// talks is a server whose channel "dc" has an agent talk on Discord with Ann, who is an
+// startServer is a server whose channel "dc" has an agent talk on Discord with Ann, who is an
 // admin, and with everybody in some channels, until the test ends.
-func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agent mailroom.AgentFunc, chats ...string) {
+func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agent mailroom.AgentFunc, chats ...string) {
 	t.Helper()
-	record := &logs{}
+	record := &logBuffer{}
 	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{
@@ -58,14 +58,14 @@ func talks(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person, agen
 		cancelLedger()
 		last.Wait()
 		if t.Failed() {
-			t.Logf("%s\n%s", record.all(), dc)
+			t.Logf("%s\n%s", record.String(), dc)
 		}
 	})
-	dc.Until(t, "the bot", func() bool { return dc.Links() == 1 })
+	dc.WaitFor(t, "the bot", func() bool { return dc.Connections() == 1 })
 }
 
-// asks is an agent that asks whether it may, and says what it may.
-func asks(ctx context.Context, s mailroom.Session) error {
+// approvalAgent is an agent that asks whether it may, and says what it may.
+func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
@@ -89,21 +89,21 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann, bob, dev := dc.Person("Ann"), dc.Person("Bob"), dc.Channel("dev")
-	talks(t, dc, ann, asks)
-	ann.Says(dev, bot+" clean up")
-	dc.Until(t, "the question", func() bool { return question(dev) != nil })
+	startServer(t, dc, ann, approvalAgent)
+	ann.Sends(dev, bot+" clean up")
+	dc.WaitFor(t, "the question", func() bool { return question(dev) != nil })
 	q := question(dev)
 	if !strings.Contains(q.Text, "rm -r build") || len(q.Buttons) != 2 {
 		t.Errorf("asked was %+v", q)
 	}
 	approve, deny := q.Buttons[0], q.Buttons[1]
-	meddled := bob.Taps(dev, q.ID, approve.Words)
-	tap := ann.Taps(dev, q.ID, deny.Words)
-	dc.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
-	dc.Until(t, "the question redrawn", func() bool { return question(dev) == nil })
-	late := ann.TapsData(dev, q.ID, approve.Data) // by somebody whose screen is old
-	dc.Until(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
-	for name, tap := range map[string]*discordtest.Tap{"the tap": tap, "the late tap": late} {
+	meddled := bob.Presses(dev, q.ID, approve.Label)
+	tap := ann.Presses(dev, q.ID, deny.Label)
+	dc.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(dev.Texts(), "\n"), "It is **deny**.") })
+	dc.WaitFor(t, "the question redrawn", func() bool { return question(dev) == nil })
+	late := ann.PressesData(dev, q.ID, approve.Data) // by somebody whose screen is old
+	dc.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
+	for name, tap := range map[string]*discordtest.ButtonPress{"the tap": tap, "the late tap": late} {
 		if words, times := tap.Answer(dc); times != 1 || !strings.HasPrefix(words, "Denied by ") {
 			t.Errorf("%s was answered %q, %d times", name, words, times)
 		}
@@ -121,17 +121,17 @@ func TestACommandDecidesWhatAButtonWould(t *testing.T) {
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	private := ann.Private()
-	talks(t, dc, ann, asks)
-	ann.Says(private, "clean up")
-	dc.Until(t, "the question", func() bool { return question(private) != nil })
+	startServer(t, dc, ann, approvalAgent)
+	ann.Sends(private, "clean up")
+	dc.WaitFor(t, "the question", func() bool { return question(private) != nil })
 	q := question(private)
-	ann.Says(private, "!status") // what goes out behind the question has its receipt kept
-	dc.Until(t, "the status", func() bool { return len(private.Texts()) == 2 })
-	ann.Says(private, "!approve")
-	dc.Until(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
-	dc.Until(t, "the question redrawn", func() bool { return question(private) == nil })
-	late := ann.TapsData(private, q.ID, q.Buttons[1].Data)
-	dc.Until(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
+	ann.Sends(private, "!status") // what goes out behind the question has its receipt kept
+	dc.WaitFor(t, "the status", func() bool { return len(private.Texts()) == 2 })
+	ann.Sends(private, "!approve")
+	dc.WaitFor(t, "what the agent makes of it", func() bool { return strings.Contains(strings.Join(private.Texts(), "\n"), "It is **approve**.") })
+	dc.WaitFor(t, "the question redrawn", func() bool { return question(private) == nil })
+	late := ann.PressesData(private, q.ID, q.Buttons[1].Data)
+	dc.WaitFor(t, "the late tap answered", func() bool { _, n := late.Answer(dc); return n > 0 })
 	if words, _ := late.Answer(dc); !strings.HasPrefix(words, "Approved by ") || !strings.Contains(q.Text, "!approve") {
 		t.Errorf("the late tap was answered %q, after %q", words, q.Text)
 	}
@@ -144,7 +144,7 @@ func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
 	thread, other := dev.Thread("plans", true), ops.Thread("plans", true)
 	var mu sync.Mutex
 	told := map[string][]string{}
-	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
+	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err
@@ -154,14 +154,14 @@ func TestAThreadIsAConversationOfItsOwnWhereItsChannelIsLetIn(t *testing.T) {
 		mu.Unlock()
 		return s.Stream(ctx, "You said: "+input[0].Text)
 	}, dev.ID)
-	bob.Says(other, bot+" is anybody here?") // a stranger there
-	bob.Says(thread, bot+" what about this?")
-	dc.Until(t, "the answer", func() bool { return len(thread.Texts()) == 1 })
-	bob.Says(dev, bot+": and here?")
-	bob.Says(thread, "!status")
-	bob.Says(thread, bot+" !deny")
-	dc.Until(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
-	if m := thread.Replies(); m[0].Text != "You said: From dc:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" || m[0].Answers == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
+	bob.Sends(other, bot+" is anybody here?") // a stranger there
+	bob.Sends(thread, bot+" what about this?")
+	dc.WaitFor(t, "the answer", func() bool { return len(thread.Texts()) == 1 })
+	bob.Sends(dev, bot+": and here?")
+	bob.Sends(thread, "!status")
+	bob.Sends(thread, bot+" !deny")
+	dc.WaitFor(t, "the other answers", func() bool { return len(thread.Texts()) == 2 && len(dev.Texts()) == 1 })
+	if m := thread.Replies(); m[0].Text != "You said: From dc:"+bob.ID+" (calls themselves \"Bob\"):\n> what about this?" || m[0].ReplyTo == "" || !strings.HasPrefix(m[1].Text, "Only an admin may !deny") {
 		t.Errorf("the thread reads %q", thread.Texts())
 	}
 	mu.Lock()
@@ -182,7 +182,7 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 			dc := discordtest.New(t)
 			ann := dc.Person("Ann")
 			done := make(chan struct{})
-			talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
+			startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error {
 				for i := range 1000 {
 					select {
 					case <-done:
@@ -197,8 +197,8 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 				}
 				return nil
 			})
-			ann.Says(ann.Private(), "tell me a story")
-			dc.Until(t, "a preview that grows", func() bool {
+			ann.Sends(ann.Private(), "tell me a story")
+			dc.WaitFor(t, "a preview that grows", func() bool {
 				r := ann.Private().Replies()
 				return len(r) == 1 && r[0].Edits > 0
 			})
@@ -216,9 +216,9 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 				}
 				return calls
 			}
-			dc.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+			dc.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
 			close(done) // the final text is there while the limit holds
-			dc.Until(t, "the final text", func() bool {
+			dc.WaitFor(t, "the final text", func() bool {
 				r := ann.Private().Replies()
 				return strings.HasSuffix(r[len(r)-1].Text, "the end.")
 			})
@@ -228,7 +228,7 @@ func TestWhileAChatIsLimitedNothingIsTriedThere(t *testing.T) {
 			for _, c := range dc.Calls("") {
 				if c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 					tries++
-					t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.In)
+					t.Errorf("%s was tried %s after the limit began, and the first %s after: %d, %v", c.Name, c.At.Sub(began), first.At.Sub(began), c.Status, c.Params)
 				}
 			}
 			if n := strings.Count(strings.Join(ann.Private().Texts(), "\n"), "the end."); n != 1 || waited < limit || len(ann.Private().Texts()) != 1 {
@@ -247,10 +247,10 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 	for i := range 300 {
 		fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
 	}
-	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
-	ann.Says(ann.Private(), "go on")
+	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+	ann.Sends(ann.Private(), "go on")
 	want := strings.Fields(said.String())
-	dc.Until(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
+	dc.WaitFor(t, "the whole", func() bool { return len(strings.Fields(strings.Join(ann.Private().Texts(), "\n"))) >= len(want) })
 	if got := strings.Fields(strings.Join(ann.Private().Texts(), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%d messages hold %d words, want %d", len(ann.Private().Texts()), len(got), len(want))
 	}
@@ -262,12 +262,12 @@ func TestAMessageIsThereOnceAlthoughItsReceiptIsLost(t *testing.T) {
 	t.Parallel()
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
-	talks(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "done") })
+	startServer(t, dc, ann, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "done") })
 	dc.Fail(discordtest.Send, discordtest.Fault{Lose: true}, discordtest.Fault{Status: 502, Raw: "bad gateway"})
-	ann.Says(ann.Private(), "do it")
-	dc.Until(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
-	ann.Says(ann.Private(), "and again")
-	dc.Until(t, "the next answer", func() bool { return len(ann.Private().Texts()) > 1 })
+	ann.Sends(ann.Private(), "do it")
+	dc.WaitFor(t, "the answer", func() bool { return len(ann.Private().Texts()) > 0 })
+	ann.Sends(ann.Private(), "and again")
+	dc.WaitFor(t, "the next answer", func() bool { return len(ann.Private().Texts()) > 1 })
 	if got := ann.Private().Texts(); len(got) != 2 {
 		t.Errorf("Ann reads %q", got)
 	}

@@ -18,45 +18,45 @@ import (
 	"mailroom/store/memory"
 )
 
-// alone is the platform under the real runner, with nothing of a chat above it: what
+// fixture is the platform under the real runner, with nothing of a chat above it: what
 // arrives is kept here.
-type alone struct {
+type fixture struct {
 	t       *testing.T
 	tg      *telegramtest.Platform
 	options telegram.Options
-	pace    channel.ReconnectPolicy
+	policy  channel.ReconnectPolicy
 	ledger  *ledger.Ledger
 	runner  *channel.Runner
-	logs    *logs
+	logs    *logBuffer
 
 	// Owned by mu.
-	mu       sync.Mutex
-	events   []chat.Event
-	refuse   error // of take
-	platform chat.Platform
-	traits   chat.Capabilities
-	token    string
+	mu           sync.Mutex
+	events       []chat.Event
+	recordErr    error // of take
+	platform     chat.Platform
+	capabilities chat.Capabilities
+	token        string
 }
 
-// newAlone makes one; run starts it.
-func newAlone(t *testing.T, tg *telegramtest.Platform) *alone {
+// newFixture makes one; run starts it.
+func newFixture(t *testing.T, tg *telegramtest.Platform) *fixture {
 	t.Helper()
-	w := &alone{t: t, tg: tg, logs: &logs{}, token: telegramtest.Token}
+	w := &fixture{t: t, tg: tg, logs: &logBuffer{}, token: telegramtest.Token}
 	w.options = telegram.Options{API: tg.URL, Poll: time.Second, Token: func() (string, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.policy = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
 	return w
 }
 
-func (w *alone) run() *alone {
+func (w *fixture) start() *fixture {
 	w.t.Helper()
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.ledger = ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Pace: w.pace, Log: log,
+		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Pace: w.policy, Log: log,
 		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {
@@ -64,8 +64,8 @@ func (w *alone) run() *alone {
 			}
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.platform, w.traits = p, traits
-			return &bare{p, w}, nil
+			w.platform, w.capabilities = p, traits
+			return &recordingAdapter{p, w}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,76 +79,80 @@ func (w *alone) run() *alone {
 		cancelLedger()
 		last.Wait()
 		_, secret, _ := strings.Cut(telegramtest.Token, ":")
-		if all := w.logs.all(); strings.Contains(all, secret) || strings.Contains(w.runner.State().LastError, secret) {
+		if all := w.logs.String(); strings.Contains(all, secret) || strings.Contains(w.runner.State().LastError, secret) {
 			w.t.Errorf("the token is in what is told: %s\n%s", w.runner.State().LastError, all)
 		}
 		if w.t.Failed() {
-			w.t.Logf("%s\n%s", w.logs.all(), w.tg)
+			w.t.Logf("%s\n%s", w.logs.String(), w.tg)
 		}
 	})
 	return w
 }
 
-// bare is an adapter that hands on.
-type bare struct {
+// recordingAdapter is an adapter that hands on.
+type recordingAdapter struct {
 	chat.Platform
-	w *alone
+	f *fixture
 }
 
-func (b *bare) Receive(ctx context.Context) error { return b.Platform.Receive(ctx, "", b.w.take) }
+func (b *recordingAdapter) Receive(ctx context.Context) error {
+	return b.Platform.Receive(ctx, "", b.f.record)
+}
 
-func (b *bare) Deliver(context.Context, channel.Delivery, mailroom.Session) error { return nil }
+func (b *recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
+	return nil
+}
 
-func (w *alone) take(_ context.Context, e chat.Event) error {
+func (w *fixture) record(_ context.Context, e chat.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.refuse == nil {
+	if w.recordErr == nil {
 		w.events = append(w.events, e)
 	}
-	return w.refuse
+	return w.recordErr
 }
 
-// refuses has the next events refused with an error; nil takes them.
-func (w *alone) refuses(err error) {
+// failWith has the next events refused with an error; nil takes them.
+func (w *fixture) failWith(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.refuse = err
+	w.recordErr = err
 }
 
-func (w *alone) taken() []chat.Event {
+func (w *fixture) recorded() []chat.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]chat.Event(nil), w.events...)
 }
 
 // texts are those of what was taken.
-func (w *alone) texts() string {
+func (w *fixture) texts() string {
 	var all []string
-	for _, e := range w.taken() {
+	for _, e := range w.recorded() {
 		all = append(all, e.Text)
 	}
 	return strings.Join(all, ", ")
 }
 
-// connected waits until the channel is, and returns its platform.
-func (w *alone) connected() chat.Platform {
+// waitConnected waits until the channel is, and returns its platform.
+func (w *fixture) waitConnected() chat.Platform {
 	w.t.Helper()
-	w.untilState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.platform
 }
 
-// untilState waits until the channel says something of itself.
-func (w *alone) untilState(what string, good func(channel.State) bool) channel.State {
+// waitState waits until the channel says something of itself.
+func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
 	w.t.Helper()
 	var s channel.State
-	until(w.t, what, func() bool { s = w.runner.State(); return good(s) })
+	waitFor(w.t, what, func() bool { s = w.runner.State(); return good(s) })
 	return s
 }
 
-// until waits for something that nobody tells of.
-func until(t *testing.T, what string, good func() bool) {
+// waitFor waits for something that nobody tells of.
+func waitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -162,19 +166,19 @@ func until(t *testing.T, what string, good func() bool) {
 	}
 }
 
-// logs keeps what is logged.
-type logs struct {
+// logBuffer keeps what is logged.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (l *logs) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(b)
 }
 
-func (l *logs) all() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()

@@ -19,7 +19,7 @@ func TestDiscordIsAChannel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-				return platform(t, func(addr string) string { return addr }, lost)
+				return newPlatform(t, func(addr string) string { return addr }, lost)
 			})
 		})
 	}
@@ -29,18 +29,18 @@ func TestDiscordIsAChannel(t *testing.T) {
 func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
-		return platform(t, through, false)
+		return newPlatform(t, through, false)
 	})
 }
 
-// platform is a Discord for the plays, by way of what through makes of its address: a
+// newPlatform is a Discord for the plays, by way of what through makes of its address: a
 // channel of a server in which everybody may talk to the bot, and all is to it.
-func platform(t *testing.T, through func(addr string) string, lost bool) *channeltest.Platform {
+func newPlatform(t *testing.T, through func(addr string) string, lost bool) *channeltest.Platform {
 	dc := discordtest.New(t)
-	dc.Beat(400 * time.Millisecond)
+	dc.SetHeartbeatInterval(400 * time.Millisecond)
 	ann, dev := dc.Person("Ann"), dc.Channel("dev")
 	o := discord.Options{
-		API: through(dc.URL), Beat: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
+		API: through(dc.URL), Heartbeat: time.Second, Gap: time.Millisecond, EditGap: time.Millisecond,
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	said, down, hangs, denied := map[string]bool{}, false, false, false
@@ -59,11 +59,11 @@ func platform(t *testing.T, through func(addr string) string, lost bool) *channe
 		},
 		Say: func(id, text string) {
 			if said[id] {
-				dc.Again()
+				dc.Redeliver()
 				return
 			}
 			said[id] = true
-			ann.Says(dev, text)
+			ann.Sends(dev, text)
 		},
 		Sent: dev.Texts,
 		Down: func() { down = true; dc.Down(); forget() },

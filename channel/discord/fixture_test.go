@@ -1,0 +1,215 @@
+package discord_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"mailroom"
+	"mailroom/channel"
+	"mailroom/channel/chat"
+	"mailroom/channel/discord"
+	"mailroom/channel/discord/discordtest"
+	"mailroom/ledger"
+	"mailroom/store/memory"
+)
+
+// fixture is the platform under the real runner, with nothing of a chat above it: what
+// arrives is kept here, and so is the position.
+type fixture struct {
+	t       *testing.T
+	dc      *discordtest.Platform
+	options discord.Options
+	policy  channel.ReconnectPolicy
+	runner  *channel.Runner
+	logs    *logBuffer
+	stop    func()
+
+	// Owned by mu.
+	mu           sync.Mutex
+	events       []chat.Event
+	recordErr    error         // of take
+	hold         chan struct{} // that take waits for; nil: it does not
+	position     string
+	platform     chat.Platform
+	capabilities chat.Capabilities
+	token        string
+}
+
+// newFixture makes one; run starts it.
+func newFixture(t *testing.T, dc *discordtest.Platform) *fixture {
+	t.Helper()
+	w := &fixture{t: t, dc: dc, logs: &logBuffer{}, token: discordtest.Token}
+	w.options = discord.Options{API: dc.URL, Token: func() (string, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.token, nil
+	}}
+	w.policy = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	return w
+}
+
+// start starts a process with the position of the last one.
+func (w *fixture) start() *fixture {
+	w.t.Helper()
+	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	l := ledger.New(memory.New(), ledger.Options{})
+	dial := w.options.Dialer()
+	w.runner = channel.New(channel.Options{
+		Name: "dc", Kind: discord.Kind, Ledger: l, Pace: w.policy, Log: log,
+		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
+			p, traits, err := dial(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.platform, w.capabilities = p, traits
+			return &recordingAdapter{p, w}, nil
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = l.Run(ledgerCtx) }) // what it cannot write, nobody waits for
+	parts.Go(func() { w.runner.Run(ctx) })
+	w.stop = sync.OnceFunc(func() {
+		cancel()
+		parts.Wait()
+		cancelLedger()
+		last.Wait()
+	})
+	w.t.Cleanup(func() {
+		w.stop()
+		if all := w.logs.String() + w.runner.State().LastError; strings.Contains(all, secret) {
+			w.t.Errorf("the token is in what is told: %s", all)
+		}
+		if w.t.Failed() {
+			w.t.Logf("%s\n%s", w.logs.String(), w.dc)
+		}
+	})
+	return w
+}
+
+// secret is the part of the token that nobody may see.
+const secret = "TheSecretOfTheBotThatIsUsedInTests"
+
+// recordingAdapter is an adapter that hands on.
+type recordingAdapter struct {
+	chat.Platform
+	f *fixture
+}
+
+func (b *recordingAdapter) Receive(ctx context.Context) error {
+	b.f.mu.Lock()
+	at := b.f.position
+	b.f.mu.Unlock()
+	return b.Platform.Receive(ctx, at, b.f.record)
+}
+
+func (b *recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
+	return nil
+}
+
+// record keeps an event once, and its position each time, as the ledger does.
+func (w *fixture) record(_ context.Context, e chat.Event) error {
+	w.mu.Lock()
+	hold := w.hold
+	w.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.recordErr == nil {
+		w.events = append(w.events, e)
+		w.position = e.Position
+	}
+	return w.recordErr
+}
+
+// failWith has the next events refused with an error; nil takes them.
+func (w *fixture) failWith(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.recordErr = err
+}
+
+func (w *fixture) recorded() []chat.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]chat.Event(nil), w.events...)
+}
+
+// texts are those of what was taken, each event once.
+func (w *fixture) texts() string {
+	var all []string
+	seen := map[string]bool{}
+	for _, e := range w.recorded() {
+		if !seen[e.Key] {
+			all = append(all, e.Text)
+		}
+		seen[e.Key] = true
+	}
+	return strings.Join(all, ", ")
+}
+
+// waitTexts waits until what was taken reads so.
+func (w *fixture) waitTexts(want string) {
+	w.t.Helper()
+	waitFor(w.t, want+", and not "+w.texts(), func() bool { return w.texts() == want })
+}
+
+// waitConnected waits until the channel is, and returns its platform.
+func (w *fixture) waitConnected() chat.Platform {
+	w.t.Helper()
+	w.waitState("connected", func(s channel.State) bool { return s.Condition == channel.ConditionConnected })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.platform
+}
+
+// waitState waits until the channel says something of itself.
+func (w *fixture) waitState(what string, good func(channel.State) bool) channel.State {
+	w.t.Helper()
+	var s channel.State
+	waitFor(w.t, what, func() bool { s = w.runner.State(); return good(s) })
+	return s
+}
+
+// waitFor waits for something that nobody tells of.
+func waitFor(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	late := time.After(30 * time.Second)
+	for !good() {
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// logBuffer keeps what is logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
