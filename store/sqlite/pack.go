@@ -331,6 +331,10 @@ func list[T any](p *packer, v *[]T, fields func(*packer, *T)) {
 
 // pairs is nil when it is empty.
 func pairs[V any](p *packer, m *map[string]V, field func(*packer, *V)) {
+	if !p.reading && len(*m) == 0 || p.reading && (p.in == "" || p.in[0] == 0) {
+		p.uint(0) // most rows have none, and sorting nothing allocates
+		return
+	}
 	keys := slices.Sorted(maps.Keys(*m))
 	list(p, &keys, func(p *packer, key *string) {
 		text(p, key)
