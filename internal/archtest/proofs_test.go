@@ -12,49 +12,58 @@ import (
 )
 
 var (
-	numbered    = regexp.MustCompile(`(?m)^(\d+)\. \*\*`)
+	outside     = regexp.MustCompile(`^(\d+\. \*\*|\| \d+ \||- Proof:)`)
 	numberedRow = regexp.MustCompile(`^\| \*\*(\d+)\. `)
-	proving     = regexp.MustCompile(`^ *- Proof: `)
 	codeSpan    = regexp.MustCompile("`([^`]+)`")
 	testName    = regexp.MustCompile(`^[\w/]+\.(Test|Fuzz)\w*$|\w\.txtar$`)
 	killPoint   = regexp.MustCompile(`\{"((?:at|before|after) [^"]+)", \d+\}`)
 	target      = regexp.MustCompile(`(?m)^([a-z]+):`)
 )
 
-// proofs checks that each numbered sentence of a document has a line that begins
-// with "Proof:" and names something, and that all is known by the names that
-// such lines have in code spans, as are all names of tests elsewhere.
-func proofs(doc string, known map[string]bool) []string {
-	var found []string
-	last, proved, inside := 0, true, false
-	left := func() { // a sentence ends
-		if !proved {
-			found = append(found, fmt.Sprintf("guarantee %d has no proof", last))
-		}
-	}
+// promised is the head of a table of promises. Each of its rows has a number or none, the promise, and the tests.
+const promised = "| | promise | tests |"
+
+// proofs checks that each row of the tables of promises names something in its last cell, that the numbers are in order, that no
+// promise stands outside of a table, and that all names in last cells are known, as are all names of tests elsewhere. rows is how
+// many promises there are.
+func proofs(doc string, known map[string]bool) (rows int, found []string) {
+	last, inside := 0, false
 	for line := range strings.Lines(doc) {
-		switch n := numbered.FindStringSubmatch(line); {
-		case n != nil:
-			left()
-			if last++; n[1] != fmt.Sprint(last) {
-				found = append(found, fmt.Sprintf("guarantee %s is number %d", n[1], last))
-			}
-			proved, inside = false, false
-		case proving.MatchString(line):
-			inside = true
-		case !strings.HasPrefix(line, " "):
-			inside = false
+		line = strings.TrimSpace(line)
+		inside = inside && strings.HasPrefix(line, "|") || line == promised
+		if !inside && outside.MatchString(line) {
+			found = append(found, fmt.Sprintf("a promise in no table: %.40s", line))
 		}
 		for _, span := range codeSpan.FindAllStringSubmatch(line, -1) {
-			name := span[1]
-			proved = proved || inside
-			if (inside || testName.MatchString(name)) && !known[name] {
-				found = append(found, fmt.Sprintf("guarantee %d: there is no %s", last, name))
+			if testName.MatchString(span[1]) && !known[span[1]] {
+				found = append(found, "there is no "+span[1])
+			}
+		}
+		if !inside || line == promised || strings.HasPrefix(line, "| ---") {
+			continue
+		}
+		rows++
+		cells := strings.Split(strings.Trim(line, "|"), "|")
+		if len(cells) != 3 {
+			found = append(found, fmt.Sprintf("row %d has %d cells", rows, len(cells)))
+			continue
+		}
+		if n := strings.TrimSpace(cells[0]); n != "" {
+			if last++; n != fmt.Sprint(last) {
+				found = append(found, fmt.Sprintf("promise %s is number %d", n, last))
+			}
+		}
+		names := codeSpan.FindAllStringSubmatch(cells[2], -1)
+		if len(names) == 0 || strings.TrimSpace(cells[1]) == "" {
+			found = append(found, fmt.Sprintf("row %d has no promise or no proof", rows))
+		}
+		for _, span := range names {
+			if !testName.MatchString(span[1]) && !known[span[1]] {
+				found = append(found, "there is no "+span[1])
 			}
 		}
 	}
-	left()
-	return found
+	return rows, found
 }
 
 // provable are all names that a proof may give: tests and fuzz targets by
@@ -103,11 +112,11 @@ func text(t *testing.T, name string) string {
 }
 
 func TestEachGuaranteeNamesTestsThatExist(t *testing.T) {
-	doc := text(t, "docs/guarantees.md")
-	if n := len(numbered.FindAllString(doc, -1)); n < 30 {
-		t.Fatalf("only %d guarantees found", n)
+	rows, found := proofs(text(t, "docs/guarantees.md"), provable(t))
+	if rows < 94 {
+		t.Errorf("docs/guarantees.md: %d promises, fewer than there were", rows)
 	}
-	for _, finding := range proofs(doc, provable(t)) {
+	for _, finding := range found {
 		t.Errorf("docs/guarantees.md: %s", finding)
 	}
 }
@@ -171,25 +180,33 @@ func TestRowsThatNameNoTestAreSeen(t *testing.T) {
 
 func TestProofsThatDoNotHoldAreSeen(t *testing.T) {
 	known := map[string]bool{"ledger.TestA": true, "start.txtar": true, "make torture": true, "at text": true}
+	const head = promised + "\n| --- | --- | --- |\n"
 	for _, e := range []struct {
 		name, doc string
+		rows      int
 		want      []string
 	}{
-		{"all kinds", "1. **One.**\n   - Proof: `ledger.TestA`, `start.txtar`,\n     `make torture` (`at text`)\n", nil},
-		{"two", "1. **One** `key`.\n   - Proof: `ledger.TestA`\n2. **Two.**\n   - Proof: `start.txtar`\n", nil},
-		{"a heading after it", "1. **One.**\n   - Proof: `ledger.TestA`\n\n## Next `thing`\n", nil},
-		{"a sentence without", "1. **One** `ledger.TestA`.\n2. **Two.**\n   - Proof: `ledger.TestA`\n", []string{"guarantee 1 has no proof"}},
-		{"the last without", "1. **One.**\n", []string{"guarantee 1 has no proof"}},
-		{"a proof of words", "1. **One.**\n   - Proof: by hand\n", []string{"guarantee 1 has no proof"}},
-		{"a test that is gone", "1. **One.**\n   - Proof: `ledger.TestB`\n", []string{"guarantee 1: there is no ledger.TestB"}},
-		{"in another package", "1. **One.**\n   - Proof: `engine.TestA`\n", []string{"guarantee 1: there is no engine.TestA"}},
-		{"a session that is gone", "1. **One.**\n   - Proof: `end.txtar`\n", []string{"guarantee 1: there is no end.txtar"}},
-		{"a point that is gone", "1. **One.**\n   - Proof: `make torture`\n     (`at dawn`)\n", []string{"guarantee 1: there is no at dawn"}},
-		{"in the text", "By `ledger.FuzzB`.\n", []string{"guarantee 0: there is no ledger.FuzzB"}},
-		{"a number left out", "1. **One.**\n   - Proof: `ledger.TestA`\n3. **Two.**\n   - Proof: `ledger.TestA`\n", []string{"guarantee 3 is number 2"}},
+		{"all kinds", head + "| 1 | **One.** | `ledger.TestA`, `start.txtar`, `make torture` (`at text`) |\n", 1, nil},
+		{"two", head + "| 1 | **One** `key`. | `ledger.TestA` |\n| 2 | **Two.** | `start.txtar` |\n", 2, nil},
+		{"two tables", head + "| 1 | **One.** | `ledger.TestA` |\n\n## Next\n\n" + head + "| 2 | **Two.** | `ledger.TestA` |\n", 2, nil},
+		{"one without a number", head + "| 1 | **One.** | `ledger.TestA` |\n| | **Two.** | `start.txtar` |\n", 2, nil},
+		{"another table", "| a | b |\n| --- | --- |\n| `x` | |\n", 0, nil},
+		{"no proof", head + "| 1 | **One** `ledger.TestA`. | |\n| 2 | **Two.** | `ledger.TestA` |\n", 2, []string{"row 1 has no promise or no proof"}},
+		{"no proof and no number", head + "| | **One.** | |\n", 1, []string{"row 1 has no promise or no proof"}},
+		{"no promise", head + "| 1 | | `ledger.TestA` |\n", 1, []string{"row 1 has no promise or no proof"}},
+		{"a proof of words", head + "| 1 | **One.** | by hand |\n", 1, []string{"row 1 has no promise or no proof"}},
+		{"a cell too many", head + "| 1 | **One** a | b. | `ledger.TestA` |\n", 1, []string{"row 1 has 4 cells"}},
+		{"a test that is gone", head + "| 1 | **One.** | `ledger.TestB` |\n", 1, []string{"there is no ledger.TestB"}},
+		{"in another package", head + "| 1 | **One.** | `engine.TestA` |\n", 1, []string{"there is no engine.TestA"}},
+		{"a session that is gone", head + "| 1 | **One.** | `end.txtar` |\n", 1, []string{"there is no end.txtar"}},
+		{"a point that is gone", head + "| 1 | **One.** | `make torture` (`at dawn`) |\n", 1, []string{"there is no at dawn"}},
+		{"in the text", "By `ledger.FuzzB`.\n", 0, []string{"there is no ledger.FuzzB"}},
+		{"a number left out", head + "| 1 | **One.** | `ledger.TestA` |\n| 3 | **Two.** | `ledger.TestA` |\n", 2, []string{"promise 3 is number 2"}},
+		{"a list", "1. **One.**\n", 0, []string{"a promise in no table: 1. **One.**"}},
+		{"a table cut in two", head + "| 1 | **One.** | `ledger.TestA` |\n\n| 2 | **Two.** | `ledger.TestA` |\n", 1, []string{"a promise in no table: | 2 | **Two.** | `ledger.TestA` |"}},
 	} {
-		if got := proofs(e.doc, known); !slices.Equal(got, e.want) {
-			t.Errorf("%s: got %q, want %q", e.name, got, e.want)
+		if rows, got := proofs(e.doc, known); rows != e.rows || !slices.Equal(got, e.want) {
+			t.Errorf("%s: got %d, %q, want %d, %q", e.name, rows, got, e.rows, e.want)
 		}
 	}
 }
