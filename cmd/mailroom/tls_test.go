@@ -145,7 +145,7 @@ func (s *stalling) Close() error {
 // TestReadersThatStopReadingAreCutOffOverHTTP2: whether only a stream is not
 // read, or nothing of the connection at all.
 func TestReadersThatStopReadingAreCutOffOverHTTP2(t *testing.T) {
-	h, p := secured(t, "default_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
+	h, p := secured(t, "log_level = \"debug\"\ndefault_agent = \"silent\"\n[agents.silent]\nkind = \"exec\"\ncommand = [\"true\"]\n[limits]\nwrite_timeout = \"300ms\""), &process{}
 	h.process(p, "--listen", "127.0.0.1:0")
 	token, err := h.folder.Token()
 	h.must(err)
@@ -239,7 +239,7 @@ func TestCommandsTrustNoOtherCertificate(t *testing.T) {
 // TestTheAPIWorksThroughAProxyThatEndsTLS: a page of https://mail.example.org,
 // whose requests a proxy hands over without TLS.
 func TestTheAPIWorksThroughAProxyThatEndsTLS(t *testing.T) {
-	h, p := newHome(t, "behind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
+	h, p := newHome(t, "log_level = \"debug\"\nbehind_proxy = true\nhosts = [\"mail.example.org\"]"), &process{}
 	h.process(p, "--listen", "0.0.0.0:0")
 	inside, err := url.Parse(p.url)
 	h.must(err)

@@ -166,7 +166,7 @@ func TestARunGoesOnElsewhereWhileItsServerIsKilled(t *testing.T) {
 }
 
 func TestAWorkerElsewhereThatSleptIsFenced(t *testing.T) {
-	h := newHome(t, brief)
+	h := newHome(t, "log_level = \"debug\"\n"+brief) // requests are logged
 	p := &process{}
 	h.process(p)
 	first := h.far("cat", "gate")
