@@ -32,11 +32,11 @@ func (l *Host) Answer(ctx context.Context, a Answer) error {
 		return err
 	}
 	defer done()
-	return Say(ctx, l.runner.options.Ledger, l.Name(), a)
+	return SendAnswer(ctx, l.runner.options.Ledger, l.Name(), a)
 }
 
-// Say has a channel say something in a chat, as [Link.Answer] does.
-func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
+// SendAnswer has a channel say something in a chat, as [Host.Answer] does.
+func SendAnswer(ctx context.Context, l Ledger, channel string, a Answer) error {
 	var cursor *mailroom.Cursor
 	if a.Cursor != nil && a.Cursor.Position != nil {
 		cursor = &mailroom.Cursor{Channel: channel, Identity: a.Cursor.Identity, Position: a.Cursor.Position}
@@ -46,7 +46,7 @@ func Say(ctx context.Context, l Ledger, channel string, a Answer) error {
 		first = mailroom.DefaultPriority
 	}
 	_, err := l.Submit(ctx, mailroom.Submit{
-		By: own(), Thread: OutID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
+		By: own(), Thread: DeliveryThreadID(ThreadID(channel, a.Room...)), Key: a.Key, Priority: &first,
 		Messages: []mailroom.NewMessage{{Role: mailroom.RoleSystem, Parts: mailroom.Text(a.Text)}},
 		Sender:   Via(channel), Origin: mailroom.Origin{Via: Via(channel), Sender: Via(channel), RequestID: a.Key},
 		Agent: AgentName(channel), SetAgent: true, Metadata: a.Metadata, Cursor: cursor,
@@ -81,23 +81,23 @@ func (l *Host) Interrupt(ctx context.Context, thread string, place int64) (mailr
 	return l.runner.options.Ledger.InterruptBefore(ctx, thread, place, own())
 }
 
-// Keep changes what the channel keeps under a name, see [Keep].
-func (l *Host) Keep(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+// UpdateValue changes what the channel keeps under a name, see [UpdateValue].
+func (l *Host) UpdateValue(ctx context.Context, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return Keep(ctx, l.runner.options.Ledger, l.Name(), what, f)
+	return UpdateValue(ctx, l.runner.options.Ledger, l.Name(), what, f)
 }
 
-// Kept is what the channel keeps under a name, nil if it keeps nothing there.
-func (l *Host) Kept(ctx context.Context, what string) (json.RawMessage, error) {
-	return Kept(ctx, l.runner.options.Ledger, l.Name(), what)
+// ReadValue is what the channel keeps under a name, nil if it keeps nothing there.
+func (l *Host) ReadValue(ctx context.Context, what string) (json.RawMessage, error) {
+	return ReadValue(ctx, l.runner.options.Ledger, l.Name(), what)
 }
 
-// Changer is the part of a [Ledger] that changes what is kept.
-type Changer interface {
+// CursorChanger is the part of a [Ledger] that changes what is kept.
+type CursorChanger interface {
 	ChangeCursor(ctx context.Context, under, channel, identity string, f func(at json.RawMessage, now time.Time) (json.RawMessage, error)) error
 }
 
@@ -106,20 +106,20 @@ type Viewer interface {
 	View(ctx context.Context, f func(mailroom.Reader) error) error
 }
 
-// Keep changes what a channel keeps under a name, in one transaction. f gets what
+// UpdateValue changes what a channel keeps under a name, in one transaction. f gets what
 // is there, nil at first, and returns what is to be there, nil for no change; it may
 // be called more than once.
-func Keep(ctx context.Context, l Changer, channel, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
+func UpdateValue(ctx context.Context, l CursorChanger, channel, what string, f func(kept json.RawMessage, now time.Time) (json.RawMessage, error)) error {
 	if what == "" {
 		return errors.New("what is kept needs a name")
 	}
-	return l.ChangeCursor(ctx, LogID(channel), LogID(channel)+":"+what, "", f)
+	return l.ChangeCursor(ctx, LogThreadID(channel), LogThreadID(channel)+":"+what, "", f)
 }
 
-// Kept is what a channel keeps under a name, nil if it keeps nothing there.
-func Kept(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
+// ReadValue is what a channel keeps under a name, nil if it keeps nothing there.
+func ReadValue(ctx context.Context, l Viewer, channel, what string) (kept json.RawMessage, err error) {
 	err = l.View(ctx, func(r mailroom.Reader) error {
-		rows, err := r.Cursors(mailroom.CursorQuery{Channel: LogID(channel) + ":" + what})
+		rows, err := r.Cursors(mailroom.CursorQuery{Channel: LogThreadID(channel) + ":" + what})
 		for _, c := range rows {
 			kept = c.Position
 		}

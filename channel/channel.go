@@ -49,7 +49,7 @@ type Connect func(ctx context.Context, l *Host) (Adapter, error)
 // the old one still works.
 type Adapter interface {
 	// Receive takes in what arrives until ctx ends. It must begin with what
-	// [Link.Position] has, and catch up from there where the platform has a
+	// [Host.Position] has, and catch up from there where the platform has a
 	// history; it must tell the platform that something was received only after
 	// [Host.Submit] has returned without an error. It must say [Host.Received] whenever
 	// the platform has shown that it can be received from, more often than
@@ -67,7 +67,7 @@ type Adapter interface {
 	// never take it, [mailroom.ClassUnavailable] with its RetryAfter if it takes nothing now,
 	// and [mailroom.ErrUnknown] if nobody knows. It must keep to the platform's
 	// bounds of one chat by returning such an Outage rather than by waiting long:
-	// it holds a slot that all channels share. It says [Link.Sent] when the platform
+	// it holds a slot that all channels share. It says [Host.Sent] when the platform
 	// has taken something. One that is under way when the adapter is to end may end
 	// after Close has returned.
 	Deliver(ctx context.Context, d Delivery, s mailroom.Session) error
@@ -125,19 +125,19 @@ func ThreadID(channel string, chat ...string) string {
 	return id
 }
 
-// OutID is the delivery thread of a conversation thread.
-func OutID(thread string) string { return outPrefix + thread }
+// DeliveryThreadID is the delivery thread of a conversation thread.
+func DeliveryThreadID(thread string) string { return outPrefix + thread }
 
 const outPrefix = "out:"
 
-// LogID is the thread whose log tells how the channel fares: see [Change].
-func LogID(channel string) string { return Via(channel) }
+// LogThreadID is the thread whose log tells how the channel fares: see [Change].
+func LogThreadID(channel string) string { return Via(channel) }
 
 // Reserved are the beginnings of the ids of a channel's threads. Nobody else may
 // make one: who does reads what arrives there.
 func Reserved(channel string) []string {
 	begin := ThreadID(channel) + ":"
-	return []string{begin, OutID(begin), LogID(channel)}
+	return []string{begin, DeliveryThreadID(begin), LogThreadID(channel)}
 }
 
 // Inbound is something that arrived in a chat.

@@ -13,7 +13,7 @@ import (
 // Ended is set.
 type Delivery struct {
 	// Run is that of the conversation, from which it comes. If the channel itself
-	// says it, see [Link.Answer], it is that of the delivery, and so is Origin.
+	// says it, see [Host.Answer], it is that of the delivery, and so is Origin.
 	Run    *mailroom.Run
 	Origin *mailroom.Run // that brought the message which it answers: Run, or what Run descends from; nil if none came through this channel
 	Text   string

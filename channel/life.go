@@ -25,7 +25,7 @@ type life struct {
 }
 
 // begin starts the life of an adapter; within mu. The goroutine belongs to the
-// runner, which waits for it as long as Pace.Close.
+// runner, which waits for it as long as Reconnect.CloseTimeout.
 func (r *Runner) begin(ctx context.Context, adapter int) *life {
 	ctx, retire := context.WithCancel(context.WithoutCancel(ctx)) // who retires it says first that nothing more is delivered
 	l := &life{adapter: adapter, retire: retire, ended: make(chan struct{})}
@@ -67,7 +67,7 @@ func (r *Runner) live(ctx context.Context, l *life) {
 		}
 	})
 	<-ctx.Done()
-	r.lastDeliveries(l, r.options.Pace.Close/2)
+	r.lastDeliveries(l, r.options.Reconnect.CloseTimeout/2)
 	if err := guarded(a.Close); err != nil {
 		r.log.Warn("the channel's adapter did not close well", "adapter", l.adapter, "error", short(err))
 	}

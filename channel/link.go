@@ -79,9 +79,9 @@ func (l *Host) Submit(ctx context.Context, a Inbound) (mailroom.Submitted, error
 	defer done()
 	name := l.Name()
 	thread := ThreadID(name, a.Chat...)
-	room := OutID(thread)
+	room := DeliveryThreadID(thread)
 	if a.Room != nil {
-		room = OutID(ThreadID(name, a.Room...))
+		room = DeliveryThreadID(ThreadID(name, a.Room...))
 	}
 	out, err := l.runner.options.Ledger.Submit(ctx, mailroom.Submit{
 		By:     own(),
@@ -131,8 +131,8 @@ func (l *Host) Edit(ctx context.Context, e Edit) (changed bool, err error) {
 	return changed, l.move(ctx, e.Cursor)
 }
 
-// Move moves the cursor alone, past an event that makes no submit.
-func (l *Host) Move(ctx context.Context, c Cursor) error {
+// MoveCursor moves the cursor alone, past an event that makes no submit.
+func (l *Host) MoveCursor(ctx context.Context, c Cursor) error {
 	ctx, done, err := l.within(ctx)
 	if err != nil {
 		return err

@@ -14,12 +14,12 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// Refused decides what it means for a delivery that the platform has refused it: an
+// HandleRefusal decides what it means for a delivery that the platform has refused it: an
 // outage, until a refusal comes that is patience later than the first one. While a
 // platform is redeployed it may refuse good requests (404, 400, 401). The first refusal
 // is an entry of a kind in the delivery's log, so that a restart changes nothing; a
 // delivery that is retried by hand begins again.
-func (l *Host) Refused(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
+func (l *Host) HandleRefusal(ctx context.Context, s mailroom.Session, kind string, patience time.Duration, refusal error) error {
 	run := s.Run()
 	var first time.Time
 	err := l.View(ctx, func(r mailroom.Reader) error {

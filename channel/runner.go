@@ -18,11 +18,11 @@ import (
 
 // Options are one channel. Name, Connect and Ledger are needed.
 type Options struct {
-	Name    string
-	Kind    string // of its platform
-	Connect Connect
-	Ledger  Ledger
-	Pace    ReconnectPolicy
+	Name      string
+	Kind      string // of its platform
+	Connect   Connect
+	Ledger    Ledger
+	Reconnect ReconnectPolicy
 	// Jitter returns from 0 to 1; nil is by chance.
 	Jitter func() float64
 	Log    *slog.Logger
@@ -50,7 +50,7 @@ type Runner struct {
 
 // New makes the runner of a channel. It starts nothing.
 func New(o Options) *Runner {
-	o.Pace.fill()
+	o.Reconnect.fill()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -79,7 +79,7 @@ func (r *Runner) State() State {
 	}
 	s.Condition, s.Since, s.Reason = st.condition, st.since, st.reason
 	if s.Condition == ConditionConnected {
-		s.Reason = s.Held
+		s.Reason = s.Blocked
 	}
 	s.Adapter, s.Stranded, s.Attempts = st.adapter, len(st.stranded), st.attempts
 	s.NextTry, s.Reconnects, s.ConnectedSince, s.Downtime = st.due, st.reconnects, st.connected, st.down
@@ -115,7 +115,7 @@ func (r *Runner) step(e event) {
 	before := r.standing
 	e.jitter = r.options.Jitter()
 	act := nothing
-	r.standing, act = r.options.Pace.next(before, e)
+	r.standing, act = r.options.Reconnect.next(before, e)
 	if wake := r.standing.wake(); act != nothing || e.what != heard && wake != before.wake() {
 		signal(r.kick)
 	}
@@ -276,7 +276,7 @@ func (r *Runner) restart(ctx context.Context, why error) {
 	if err == nil {
 		return
 	}
-	pause := time.NewTimer(r.options.Pace.First)
+	pause := time.NewTimer(r.options.Reconnect.InitialDelay)
 	defer pause.Stop()
 	select {
 	case <-pause.C:
@@ -323,7 +323,7 @@ func (r *Runner) finish() {
 	life.retire()
 	select {
 	case <-life.ended:
-	case <-time.After(r.options.Pace.Close):
+	case <-time.After(r.options.Reconnect.CloseTimeout):
 		r.log.Error("the channel's adapter does not end", "adapter", life.adapter)
 	}
 }
@@ -365,7 +365,7 @@ func (r *Runner) kept(ctx context.Context, c Change) error {
 	if err != nil {
 		return fmt.Errorf("encode a change of a channel: %w", err)
 	}
-	_, err = r.options.Ledger.AppendEntry(ctx, LogID(c.Channel), mailroom.KindChannel, body)
+	_, err = r.options.Ledger.AppendEntry(ctx, LogThreadID(c.Channel), mailroom.KindChannel, body)
 	return err
 }
 

@@ -184,7 +184,7 @@ func begin(t *testing.T, name string, pace channel.ReconnectPolicy, prepare func
 	prepare(b.p)
 	b.notes.fail = b.p.unkept
 	b.Runner = channel.New(channel.Options{
-		Name: name, Kind: "k", Connect: b.p.Connect, Pace: pace, Ledger: b.notes, Jitter: func() float64 {
+		Name: name, Kind: "k", Connect: b.p.Connect, Reconnect: pace, Ledger: b.notes, Jitter: func() float64 {
 			if b.p.bomb.CompareAndSwap(true, false) {
 				panic("bomb")
 			}
@@ -307,7 +307,7 @@ func TestAParkedChannelIsTriedAtOnceWhenSomebodyWantsItTo(t *testing.T) {
 	for name, how := range map[string]func(*channel.Runner){"resumed": (*channel.Runner).Resume, "changed": (*channel.Runner).ConfigChanged} {
 		t.Run(name, func(t *testing.T) {
 			var up atomic.Bool
-			running(t, channel.ReconnectPolicy{Attempts: 2}, func(b *bubble) {
+			running(t, channel.ReconnectPolicy{ParkAfter: 2}, func(b *bubble) {
 				b.after(5*time.Minute).is(channel.ConditionParked, "it is down")
 				how(b.Runner) // too early
 				if s := b.after(0).is(channel.ConditionQueued, "it is down"); s.Attempts != 1 {
@@ -375,7 +375,7 @@ func TestAnAdapterThatDoesNotEndIsLeftBehindAndItsLinkIsDead(t *testing.T) {
 			t.Errorf("it takes: %v", err)
 		}
 		for what, err := range map[string]error{
-			"moves": dead.Move(t.Context(), channel.Cursor{}), "retries": dead.Retry(t.Context(), "r"),
+			"moves": dead.MoveCursor(t.Context(), channel.Cursor{}), "retries": dead.Retry(t.Context(), "r"),
 			"changes": func() error { _, err := dead.Edit(t.Context(), channel.Edit{}); return err }(),
 		} {
 			if !errors.Is(err, channel.ErrReplaced) {
@@ -503,7 +503,7 @@ func TestAFailureSaysWhatComesOfIt(t *testing.T) {
 var errWordless = errors.New("")
 
 func TestAChannelThatPanicsIsTriedAgainAndTakesNobodyWithIt(t *testing.T) {
-	running(t, channel.ReconnectPolicy{First: time.Second}, func(b *bubble) {
+	running(t, channel.ReconnectPolicy{InitialDelay: time.Second}, func(b *bubble) {
 		b.after(time.Second) // at once, and after one second
 		if s := b.is(channel.ConditionQueued, "bug"); s.Attempts != 2 || s.Reason != "panic: bug" || !strings.Contains(b.log.String(), "runner_test.go") {
 			t.Errorf("the state is %+v, the log %s", s, b.log)
@@ -559,7 +559,7 @@ func TestAChangeThatCannotBeKeptHoldsNothingUp(t *testing.T) {
 // TestAPanicOfASupervisorRestartsIt has the supervisor of a channel panic while it notices that nothing was heard: Run goes
 // on, the channel shows as failed, and the next adapter connects after a pause.
 func TestAPanicOfASupervisorRestartsIt(t *testing.T) {
-	pace := channel.ReconnectPolicy{First: time.Minute, Fresh: 30 * time.Second}
+	pace := channel.ReconnectPolicy{InitialDelay: time.Minute, IdleTimeout: 30 * time.Second}
 	running(t, pace, func(b *bubble) {
 		b.is(channel.ConditionConnected, "")
 		b.p.bomb.Store(true)

@@ -57,10 +57,10 @@ type State struct {
 
 // Progress is how far an adapter is, as it says.
 type Progress struct {
-	Cursor    string // as people read it
-	Lag       *int   // arrivals that the platform has and were not read; nil: it does not say
-	Unhandled int    // arrivals that the platform was not told to be done
-	Held      string // what keeps a connected one from reading on; "" if nothing does
+	Cursor  string // as people read it
+	Lag     *int   // arrivals that the platform has and were not read; nil: it does not say
+	Unacked int    // arrivals that the platform was not told to be done
+	Blocked string // what keeps a connected one from reading on; "" if nothing does
 }
 
 // Change is a change of a channel's condition. Its JSON is the body of the entry

@@ -8,14 +8,14 @@ import (
 
 // ReconnectPolicy are the numbers by which a channel is kept going. Zero is the default.
 type ReconnectPolicy struct {
-	// First is the pause after a try that failed, doubled after each further one
+	// InitialDelay is the pause after a try that failed, doubled after each further one
 	// up to Most: 30 s and 5 min. A connection that held for First before it ended
 	// was none that failed: it is tried again at once.
-	First, Most time.Duration
-	// Attempts is how many tries in a row may fail before the channel is parked and
+	InitialDelay, MaxDelay time.Duration
+	// ParkAfter is how many tries in a row may fail before the channel is parked and
 	// tried every Probe only: 20, and 15 min. Below 0 it is never parked.
-	Attempts int
-	Probe    time.Duration
+	ParkAfter     int
+	ProbeInterval time.Duration
 	// GiveUpAfter is after how many failed tries in a row no more are made; 0: they
 	// are made for ever.
 	GiveUpAfter int
@@ -24,15 +24,15 @@ type ReconnectPolicy struct {
 	// to open again: the first pause after any failure is First, and a parked channel is
 	// tried every Most at the latest.
 	Polled bool
-	// SilenceTimeout is for how long errors that are fatal are retried like others, if the
+	// FatalGrace is for how long errors that are fatal are retried like others, if the
 	// channel was connected before: a platform that is redeployed may refuse good
 	// credentials for a while. 0: not at all.
-	SilenceTimeout time.Duration
+	FatalGrace time.Duration
 
 	// Of the platform.
-	Fresh   time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
-	Connect time.Duration // for Connect to return: 30 s
-	Close   time.Duration // for an adapter to end, its last deliveries included: 10 s
+	IdleTimeout    time.Duration // how long an answer proves that it is connected: 30 s; below 0 for ever
+	ConnectTimeout time.Duration // for Connect to return: 30 s
+	CloseTimeout   time.Duration // for an adapter to end, its last deliveries included: 10 s
 }
 
 func (p *ReconnectPolicy) fill() {
@@ -40,19 +40,19 @@ func (p *ReconnectPolicy) fill() {
 		value *time.Duration
 		unset time.Duration
 	}{
-		{&p.First, 30 * time.Second}, {&p.Most, 5 * time.Minute}, {&p.Probe, 15 * time.Minute},
-		{&p.Fresh, 30 * time.Second}, {&p.Connect, 30 * time.Second}, {&p.Close, 10 * time.Second},
+		{&p.InitialDelay, 30 * time.Second}, {&p.MaxDelay, 5 * time.Minute}, {&p.ProbeInterval, 15 * time.Minute},
+		{&p.IdleTimeout, 30 * time.Second}, {&p.ConnectTimeout, 30 * time.Second}, {&p.CloseTimeout, 10 * time.Second},
 	} {
 		if *d.value == 0 {
 			*d.value = d.unset
 		}
 	}
-	p.Most = max(p.Most, p.First)
+	p.MaxDelay = max(p.MaxDelay, p.InitialDelay)
 	if p.Polled {
-		p.Probe = min(p.Probe, p.Most)
+		p.ProbeInterval = min(p.ProbeInterval, p.MaxDelay)
 	}
-	if p.Attempts == 0 {
-		p.Attempts = 20
+	if p.ParkAfter == 0 {
+		p.ParkAfter = 20
 	}
 }
 
@@ -62,9 +62,9 @@ const longestPause = time.Hour
 // pause is the one after n failed tries in a row. jitter, from 0 to 1, adds up to a
 // fifth, so that channels which failed together do not come back together.
 func (p ReconnectPolicy) pause(n int, jitter float64) time.Duration {
-	d := p.Most
+	d := p.MaxDelay
 	if shift := n - 1; shift < 20 {
-		d = min(p.First<<shift, p.Most)
+		d = min(p.InitialDelay<<shift, p.MaxDelay)
 	}
 	return d + time.Duration(float64(d)*0.2*jitter)
 }
@@ -155,7 +155,7 @@ func (p ReconnectPolicy) next(s standing, e event) (standing, action) {
 	case opened:
 		if own && s.phase == opening {
 			s.phase, s.by = open, p.late(e.at)
-			if !s.heard.IsZero() || p.Fresh < 0 {
+			if !s.heard.IsZero() || p.IdleTimeout < 0 {
 				s = p.hear(s, e.at)
 			}
 		}
@@ -213,10 +213,10 @@ func (s standing) wake() time.Time {
 
 // late is when evidence at a moment is not fresh any more.
 func (p ReconnectPolicy) late(at time.Time) time.Time {
-	if p.Fresh < 0 {
+	if p.IdleTimeout < 0 {
 		return time.Time{}
 	}
-	return at.Add(p.Fresh)
+	return at.Add(p.IdleTimeout)
 }
 
 // hear takes evidence of an open adapter.
@@ -231,7 +231,7 @@ func (p ReconnectPolicy) hear(s standing, at time.Time) standing {
 		s.downSince = time.Time{}
 	}
 	s.refused = time.Time{}
-	if at.Sub(s.connected) >= p.First {
+	if at.Sub(s.connected) >= p.InitialDelay {
 		s.attempts = 0
 	}
 	return s.to(ConditionConnected, "", at)
@@ -239,12 +239,12 @@ func (p ReconnectPolicy) hear(s standing, at time.Time) standing {
 
 // fall takes the end of what a live adapter was there for, and has it closed.
 func (p ReconnectPolicy) fall(s standing, e event) (standing, action) {
-	held := s.condition == ConditionConnected && e.at.Sub(s.connected) >= p.First
+	held := s.condition == ConditionConnected && e.at.Sub(s.connected) >= p.InitialDelay
 	after := min(max(e.after, 0), longestPause)
 	if e.fatal && s.refused.IsZero() {
 		s.refused = e.at
 	}
-	forGood := e.fatal && !(s.ever && e.at.Sub(s.refused) < p.SilenceTimeout)
+	forGood := e.fatal && !(s.ever && e.at.Sub(s.refused) < p.FatalGrace)
 	if held {
 		s.attempts = 0
 	}
@@ -260,8 +260,8 @@ func (p ReconnectPolicy) fall(s standing, e event) (standing, action) {
 		to, s.due = ConditionFailed, time.Time{}
 	case p.GiveUpAfter > 0 && s.attempts >= p.GiveUpAfter:
 		to, s.due = ConditionGaveUp, time.Time{}
-	case p.Attempts > 0 && s.attempts >= p.Attempts:
-		to, s.due = ConditionParked, e.at.Add(max(p.Probe, after))
+	case p.ParkAfter > 0 && s.attempts >= p.ParkAfter:
+		to, s.due = ConditionParked, e.at.Add(max(p.ProbeInterval, after))
 	case e.what == ticked && s.condition == ConditionConnected:
 		to = ConditionSilent
 	}
@@ -272,12 +272,12 @@ func (p ReconnectPolicy) fall(s standing, e event) (standing, action) {
 func (p ReconnectPolicy) retire(s standing, at time.Time) standing {
 	if s.downSince.IsZero() {
 		s.downSince = at
-		if p.Fresh > 0 {
+		if p.IdleTimeout > 0 {
 			s.downSince = s.heard // the last that is known
 		}
 	}
 	s.connected = time.Time{}
-	s.phase, s.by = closing, at.Add(p.Close)
+	s.phase, s.by = closing, at.Add(p.CloseTimeout)
 	return s
 }
 
@@ -299,13 +299,13 @@ func (p ReconnectPolicy) tick(s standing, e event) (standing, action) {
 	e.fatal, e.after = false, 0
 	switch {
 	case s.phase == opening && late:
-		e.reason = fmt.Sprintf("it did not connect within %s", p.Connect)
+		e.reason = fmt.Sprintf("it did not connect within %s", p.ConnectTimeout)
 		return p.fall(s, e)
 	case s.phase == open && late && s.condition == ConditionConnected:
 		e.reason = "nothing was heard for " + e.at.Sub(s.heard).Round(time.Millisecond).String()
 		return p.fall(s, e)
 	case s.phase == open && late:
-		e.reason = fmt.Sprintf("it connected, and nothing was heard within %s", p.Fresh)
+		e.reason = fmt.Sprintf("it connected, and nothing was heard within %s", p.IdleTimeout)
 		return p.fall(s, e)
 	case s.phase == closing && late:
 		s.stranded = append(slices.Clone(s.stranded), s.adapter)
@@ -315,7 +315,7 @@ func (p ReconnectPolicy) tick(s standing, e event) (standing, action) {
 		return s, nothing
 	}
 	s.adapter++
-	s.phase, s.by = opening, e.at.Add(p.Connect)
+	s.phase, s.by = opening, e.at.Add(p.ConnectTimeout)
 	s.due, s.heard = time.Time{}, time.Time{}
 	return s, makeOne
 }

@@ -113,23 +113,23 @@ func TestAFailureComesAgain(t *testing.T) {
 		"at start, Retry-After of a year":   {event: event{after: 9000 * time.Hour}, state: ConditionQueued, tries: 1, next: time.Hour},
 		"at start, fatal":                   {event: event{fatal: true, after: second}, state: ConditionFailed, tries: 1},
 		"at start, the last of one":         {pace: ReconnectPolicy{GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
-		"at start, parked at once":          {pace: ReconnectPolicy{Attempts: 1}, event: event{}, state: ConditionParked, tries: 1, next: 15 * time.Minute},
-		"parked, Retry-After":               {pace: ReconnectPolicy{Attempts: 1}, event: event{after: time.Hour}, state: ConditionParked, tries: 1, next: time.Hour},
-		"given up rather than parked":       {pace: ReconnectPolicy{Attempts: 1, GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
+		"at start, parked at once":          {pace: ReconnectPolicy{ParkAfter: 1}, event: event{}, state: ConditionParked, tries: 1, next: 15 * time.Minute},
+		"parked, Retry-After":               {pace: ReconnectPolicy{ParkAfter: 1}, event: event{after: time.Hour}, state: ConditionParked, tries: 1, next: time.Hour},
+		"given up rather than parked":       {pace: ReconnectPolicy{ParkAfter: 1, GiveUpAfter: 1}, event: event{}, state: ConditionGaveUp, tries: 1},
 		"connected":                         {held: 30 * second, event: event{jitter: 1}, state: ConditionQueued},
 		"connected, Retry-After":            {held: 30 * second, event: event{after: second}, state: ConditionQueued, next: second},
 		"connected, fatal":                  {held: 30 * second, event: event{fatal: true}, state: ConditionFailed},
 		"connected, and not held":           {held: 30*second - 1, event: event{}, state: ConditionQueued, tries: 1, next: 30 * second},
 		"connected, not held, the only one": {pace: ReconnectPolicy{GiveUpAfter: 1}, held: second, event: event{}, state: ConditionGaveUp, tries: 1},
-		"polled, connected":                 {pace: ReconnectPolicy{Polled: true, First: second}, held: time.Minute, event: event{}, state: ConditionQueued, tries: 1, next: second},
-		"polled, connected, Retry-After":    {pace: ReconnectPolicy{Polled: true, First: second}, held: time.Minute, event: event{after: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
-		"polled, parked at once":            {pace: ReconnectPolicy{Polled: true, Attempts: 1, Most: time.Minute}, event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
-		"patient, never connected, fatal":   {pace: ReconnectPolicy{SilenceTimeout: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1},
-		"patient, connected, fatal":         {pace: ReconnectPolicy{SilenceTimeout: time.Hour}, held: time.Minute, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
-		"own numbers":                       {pace: ReconnectPolicy{First: second, Most: second}, event: event{}, state: ConditionQueued, tries: 1, next: second},
+		"polled, connected":                 {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{}, state: ConditionQueued, tries: 1, next: second},
+		"polled, connected, Retry-After":    {pace: ReconnectPolicy{Polled: true, InitialDelay: second}, held: time.Minute, event: event{after: time.Minute}, state: ConditionQueued, tries: 1, next: time.Minute},
+		"polled, parked at once":            {pace: ReconnectPolicy{Polled: true, ParkAfter: 1, MaxDelay: time.Minute}, event: event{}, state: ConditionParked, tries: 1, next: time.Minute},
+		"patient, never connected, fatal":   {pace: ReconnectPolicy{FatalGrace: time.Hour}, event: event{fatal: true}, state: ConditionFailed, tries: 1},
+		"patient, connected, fatal":         {pace: ReconnectPolicy{FatalGrace: time.Hour}, held: time.Minute, event: event{fatal: true}, state: ConditionQueued, tries: 1, next: 30 * second},
+		"own numbers":                       {pace: ReconnectPolicy{InitialDelay: second, MaxDelay: second}, event: event{}, state: ConditionQueued, tries: 1, next: second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.pace.Fresh = time.Hour
+			c.pace.IdleTimeout = time.Hour
 			x := newTale(t, c.pace)
 			if c.held > 0 {
 				x.does(opened, nothing)
@@ -148,7 +148,7 @@ func TestAFailureComesAgain(t *testing.T) {
 }
 
 func TestTheNextAdapterIsMadeOnceTheLastHasEndedOrWasLeftBehind(t *testing.T) {
-	x := newTale(t, ReconnectPolicy{Fresh: time.Hour})
+	x := newTale(t, ReconnectPolicy{IdleTimeout: time.Hour})
 	x.does(opened, nothing)
 	x.does(heard, nothing)
 	x.after(time.Minute).event(event{what: broke}, closeIt)
@@ -215,7 +215,7 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 		}
 	})
 	t.Run("it falls silent soon, again and again", func(t *testing.T) {
-		x := newTale(t, ReconnectPolicy{Fresh: time.Second, Attempts: 2})
+		x := newTale(t, ReconnectPolicy{IdleTimeout: time.Second, ParkAfter: 2})
 		for _, want := range []Condition{ConditionSilent, ConditionParked} {
 			x.does(opened, nothing)
 			x.does(heard, nothing)
@@ -229,7 +229,7 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 		}
 	})
 	t.Run("nothing need be heard", func(t *testing.T) {
-		x := newTale(t, ReconnectPolicy{Fresh: -1})
+		x := newTale(t, ReconnectPolicy{IdleTimeout: -1})
 		x.does(opened, nothing)
 		x.after(1000*time.Hour).does(ticked, nothing)
 		x.is(ConditionConnected, 0, 0)
@@ -239,7 +239,7 @@ func TestAChannelThatIsNotHeardIsConnectedAnew(t *testing.T) {
 // TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway plays an outage of two hours,
 // and then says what a refusal of the token means before and after its patience.
 func TestAPolledPlatformIsAskedEachMinuteHoweverLongItIsAway(t *testing.T) {
-	x := newTale(t, ReconnectPolicy{Polled: true, First: time.Second, Most: time.Minute, SilenceTimeout: 5 * time.Minute, Fresh: time.Hour})
+	x := newTale(t, ReconnectPolicy{Polled: true, InitialDelay: time.Second, MaxDelay: time.Minute, FatalGrace: 5 * time.Minute, IdleTimeout: time.Hour})
 	connect := func() {
 		t.Helper()
 		x.does(opened, nothing)
@@ -283,7 +283,7 @@ func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 		event event
 		state Condition
 	}{
-		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{Attempts: 1}, event{}, ConditionParked},
+		"queued": {ReconnectPolicy{}, event{}, ConditionQueued}, "parked": {ReconnectPolicy{ParkAfter: 1}, event{}, ConditionParked},
 		"gave up": {ReconnectPolicy{GiveUpAfter: 1}, event{}, ConditionGaveUp}, "failed": {ReconnectPolicy{}, event{fatal: true}, ConditionFailed},
 	} {
 		for _, why := range []occasion{resumed, changed} {
@@ -303,7 +303,7 @@ func TestAResumedChannelIsTriedAtOnce(t *testing.T) {
 		}
 	}
 	t.Run("while the last one ends", func(t *testing.T) {
-		x := newTale(t, ReconnectPolicy{Attempts: 1})
+		x := newTale(t, ReconnectPolicy{ParkAfter: 1})
 		x.event(event{what: broke}, closeIt)
 		x.does(resumed, nothing)
 		x.does(ended, makeOne)
@@ -331,16 +331,16 @@ func FuzzChannel(f *testing.F) {
 	f.Fuzz(func(t *testing.T, numbers byte, events []byte) {
 		p := ReconnectPolicy{}
 		if numbers&1 != 0 {
-			p.Attempts, p.GiveUpAfter = 2, 4
+			p.ParkAfter, p.GiveUpAfter = 2, 4
 		}
 		if numbers&2 != 0 {
-			p.Fresh, p.First = -1, time.Second
+			p.IdleTimeout, p.InitialDelay = -1, time.Second
 		}
 		if numbers&4 != 0 {
-			p.Attempts, p.Fresh = -1, 5*time.Second
+			p.ParkAfter, p.IdleTimeout = -1, 5*time.Second
 		}
 		if numbers&8 != 0 {
-			p.Polled, p.SilenceTimeout = true, time.Minute
+			p.Polled, p.FatalGrace = true, time.Minute
 		}
 		x := newTale(t, p)
 		living := map[int]bool{1: true} // adapters that were made and have not ended
@@ -406,28 +406,28 @@ func (x *tale) holds() {
 	if (s.condition == ConditionConnected) != s.downSince.IsZero() || (s.condition == ConditionConnected) != !s.connected.IsZero() {
 		x.t.Fatalf("what is told of being connected differs: %+v", s)
 	}
-	if s.condition == ConditionConnected && (s.phase != open || p.Fresh > 0 && x.at.Sub(s.heard) >= p.Fresh) {
+	if s.condition == ConditionConnected && (s.phase != open || p.IdleTimeout > 0 && x.at.Sub(s.heard) >= p.IdleTimeout) {
 		x.t.Fatalf("connected is claimed at %s by %+v", x.at, s)
 	}
 	if w := s.wake(); !w.IsZero() && !w.After(x.at) {
 		x.t.Fatalf("at %s it is to be looked at again at %s: %+v", x.at, w, s)
 	}
-	if idle := s.wake().IsZero(); idle && s.condition.Alive() && !(p.Fresh < 0 && s.phase == open) {
+	if idle := s.wake().IsZero(); idle && s.condition.Alive() && !(p.IdleTimeout < 0 && s.phase == open) {
 		x.t.Fatalf("nothing will happen to it any more: %+v", s)
 	}
 	if !s.condition.Alive() && (s.phase.live() || !s.due.IsZero()) {
 		x.t.Fatalf("one that is %s goes on: %+v", s.condition, s)
 	}
-	if s.phase.live() && !s.due.IsZero() || s.due.Sub(x.at) > max(p.Probe, longestPause, p.Most*6/5) {
+	if s.phase.live() && !s.due.IsZero() || s.due.Sub(x.at) > max(p.ProbeInterval, longestPause, p.MaxDelay*6/5) {
 		x.t.Fatalf("at %s the next try is at %s: %+v", x.at, s.due, s)
 	}
-	if p.Polled && s.condition == ConditionParked && s.due.Sub(x.at) > max(p.Most, longestPause) {
+	if p.Polled && s.condition == ConditionParked && s.due.Sub(x.at) > max(p.MaxDelay, longestPause) {
 		x.t.Fatalf("a polled platform waits until %s at %s: %+v", s.due, x.at, s)
 	}
-	if s.condition == ConditionFailed && !s.refused.IsZero() && s.ever && x.at.Sub(s.refused) < p.SilenceTimeout {
+	if s.condition == ConditionFailed && !s.refused.IsZero() && s.ever && x.at.Sub(s.refused) < p.FatalGrace {
 		x.t.Fatalf("a refusal counts before its patience has passed: %+v", s)
 	}
-	if s.condition == ConditionParked && (p.Attempts < 0 || s.attempts < p.Attempts) {
+	if s.condition == ConditionParked && (p.ParkAfter < 0 || s.attempts < p.ParkAfter) {
 		x.t.Fatalf("parked without need: %+v", s)
 	}
 }

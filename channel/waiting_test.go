@@ -22,7 +22,7 @@ func (o *office) says(chat, text string) {
 	thread := channel.ThreadID("c", "chat", chat)
 	_, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
 		Thread: thread, Key: text, Messages: []mailroom.NewMessage{{Parts: mailroom.Text(text)}}, Origin: mailroom.Origin{Via: channel.Via("c")},
-		Agent: "echo", SetAgent: true, DeliverTo: channel.OutID(thread), DeliverAgent: channel.AgentName("c"),
+		Agent: "echo", SetAgent: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: channel.AgentName("c"),
 	})
 	if err != nil {
 		o.t.Fatal(err)
@@ -87,7 +87,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 		}
 		o.after(4 * time.Hour)
 		for _, chat := range chats {
-			d := o.run(channel.OutID(channel.ThreadID("c", "chat", chat)))
+			d := o.run(channel.DeliveryThreadID(channel.ThreadID("c", "chat", chat)))
 			if d.Status != mailroom.StatusQueued || d.Attempt != 0 {
 				t.Errorf("chat %s: the delivery is %s, at attempt %d; want it untouched", chat, d.Status, d.Attempt)
 			}
@@ -110,7 +110,7 @@ func TestDeliveriesWaitForAConnectionAsTheyAreAndGoOutWithIt(t *testing.T) {
 			if diff := cmp.Diff([]string{chat + " 0", chat + " 1", chat + " 2", chat + " 3"}, got); diff != "" {
 				t.Error(diff)
 			}
-			out := channel.OutID(channel.ThreadID("c", "chat", chat))
+			out := channel.DeliveryThreadID(channel.ThreadID("c", "chat", chat))
 			if slices.Contains(o.kinds(out), mailroom.KindRescheduled) || o.run(out).Attempt != 1 {
 				t.Errorf("chat %s: %v", chat, o.kinds(out))
 			}

@@ -21,28 +21,28 @@ const Agent = "echo"
 type Platform struct {
 	Kind    string
 	Connect channel.Connect // what arrives is for Agent
-	// Pace should be short: First some milliseconds, Fresh and Connect less than
+	// Reconnect should be short: First some milliseconds, Fresh and Connect less than
 	// a second.
-	Pace channel.ReconnectPolicy
+	Reconnect channel.ReconnectPolicy
 
-	// Say has somebody say something, under an id that the platform gives it.
-	Say func(id, text string)
+	// Post has somebody say something, under an id that the platform gives it.
+	Post func(id, text string)
 	// Sent are the texts that the platform has taken, in order.
 	Sent func() []string
 	// Down refuses connections from now on, and ends those that are open.
 	Down func()
 	// Hang leaves connections open, new ones too, and answers nothing on any.
 	Hang func()
-	// Mend ends what Down and Hang have begun.
-	Mend func()
-	// Deny refuses the credentials from now on, and ends open connections. nil: it
+	// Restore ends what Down and Hang have begun.
+	Restore func()
+	// RejectLogin refuses the credentials from now on, and ends open connections. nil: it
 	// is not told from other failures.
-	Deny func()
+	RejectLogin func()
 	// History says that what is said while nobody is connected can be read later.
 	History bool
-	// Once says that the platform shows a message once that is sent again with its
-	// key, or shows what was sent: no reply is there twice. See [RunBehind].
-	Once bool
+	// ExactlyOnce says that the platform shows a message once that is sent again with its
+	// key, or shows what was sent: no reply is there twice. See [RunNetfaults].
+	ExactlyOnce bool
 }
 
 // Run plays all there is on a platform that make makes for each. What it makes must
@@ -70,8 +70,8 @@ func Run(t *testing.T, make func(t *testing.T) *Platform) {
 func once(o *office) {
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
-	o.p.Say("2", "two")
+	o.p.Post("1", "one")
+	o.p.Post("2", "two")
 	o.sent("one", "two")
 	if s := o.State(); s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastSuccess.IsZero() || s.Attempts != 0 {
 		o.t.Errorf("the state is %+v", s)
@@ -87,12 +87,12 @@ func downAtStart(o *office) {
 		o.t.Errorf("the state is %+v", s)
 	}
 	if o.p.History {
-		o.p.Say("1", "one")
+		o.p.Post("1", "one")
 	}
-	o.p.Mend()
+	o.p.Restore()
 	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
-		o.p.Say("1", "one")
+		o.p.Post("1", "one")
 	}
 	o.sent("one")
 	o.stop()
@@ -101,17 +101,17 @@ func downAtStart(o *office) {
 func away(o *office) {
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.sent("one")
 	o.p.Down()
 	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
 	if o.p.History {
-		o.p.Say("2", "two")
+		o.p.Post("2", "two")
 	}
-	o.p.Mend()
+	o.p.Restore()
 	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
-		o.p.Say("2", "two")
+		o.p.Post("2", "two")
 	}
 	o.sent("one", "two")
 	if s := o.State(); s.Reconnects < 1 || s.Downtime == 0 || s.Adapter < 2 {
@@ -125,9 +125,9 @@ func hangs(o *office) {
 	o.becomes(channel.ConditionConnected)
 	o.p.Hang()
 	o.until("it is not called connected", func() bool { return o.State().Condition != channel.ConditionConnected })
-	o.p.Mend()
+	o.p.Restore()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.sent("one")
 	o.stop()
 }
@@ -137,7 +137,7 @@ func hangsAtStart(o *office) {
 	o.start()
 	o.until("it has failed", func() bool { return o.State().Attempts > 0 })
 	o.stop() // also in the middle of a try
-	o.p.Mend()
+	o.p.Restore()
 	o.start()
 	o.becomes(channel.ConditionConnected)
 	o.stop()
@@ -146,18 +146,18 @@ func hangsAtStart(o *office) {
 func restarted(o *office) {
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.sent("one")
 	o.stop()
 	if o.p.History {
-		o.p.Say("2", "two")
+		o.p.Post("2", "two")
 	}
 	o.start()
 	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
-		o.p.Say("2", "two")
+		o.p.Post("2", "two")
 	}
-	o.p.Say("3", "three")
+	o.p.Post("3", "three")
 	o.sent("one", "two", "three")
 	o.stop()
 }
@@ -165,31 +165,31 @@ func restarted(o *office) {
 func twice(o *office) {
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.sent("one")
-	o.p.Say("1", "one")
-	o.p.Say("2", "two") // what comes behind it
+	o.p.Post("1", "one")
+	o.p.Post("2", "two") // what comes behind it
 	o.sent("one", "two")
 	o.stop()
 }
 
 func denied(o *office) {
-	if o.p.Deny == nil {
+	if o.p.RejectLogin == nil {
 		o.start()
 		o.becomes(channel.ConditionConnected)
 		o.stop()
 		return
 	}
-	o.p.Deny()
+	o.p.RejectLogin()
 	o.start()
 	o.becomes(channel.ConditionFailed)
 	if s := o.State(); s.Adapter != 1 || !s.NextTry.IsZero() || s.Reason == "" {
 		o.t.Errorf("at the start: %+v", s)
 	}
-	o.p.Mend()
+	o.p.Restore()
 	o.Resume()
 	o.becomes(channel.ConditionConnected)
-	o.p.Deny()
+	o.p.RejectLogin()
 	o.becomes(channel.ConditionFailed)
 	o.stop()
 }

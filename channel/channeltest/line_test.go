@@ -214,10 +214,10 @@ func TestAnAdapterOfAConnectionKeepsToWhatChannelsAsk(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
 		p := newLine(t)
 		return &channeltest.Platform{
-			Kind: "line", Connect: p.connect, Say: p.say, Sent: p.sent, Down: p.down, Mend: p.mend,
-			Hang: func() { p.set(true, false) },
-			Deny: func() { p.set(false, true) },
-			Pace: channel.ReconnectPolicy{First: 5 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 200 * time.Millisecond, Connect: 200 * time.Millisecond},
+			Kind: "line", Connect: p.connect, Post: p.say, Sent: p.sent, Down: p.down, Restore: p.mend,
+			Hang:        func() { p.set(true, false) },
+			RejectLogin: func() { p.set(false, true) },
+			Reconnect:   channel.ReconnectPolicy{InitialDelay: 5 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 200 * time.Millisecond, ConnectTimeout: 200 * time.Millisecond},
 		}
 	})
 }

@@ -23,7 +23,7 @@ type office struct {
 	p     *Platform
 	store mailroom.Store
 	log   *logs
-	net   *Network      // nil: there is none to be changed
+	net   *Proxy        // nil: there is none to be changed
 	hold  chan struct{} // nil: the agent answers at once; else when it is closed
 
 	// Set by start.
@@ -37,11 +37,11 @@ type office struct {
 
 func open(t *testing.T, p *Platform) *office {
 	t.Helper()
-	if p.Pace.Close == 0 {
-		p.Pace.Close = 3 * time.Second
+	if p.Reconnect.CloseTimeout == 0 {
+		p.Reconnect.CloseTimeout = 3 * time.Second
 	}
-	if p.Pace.Attempts == 0 {
-		p.Pace.Attempts = -1
+	if p.Reconnect.ParkAfter == 0 {
+		p.Reconnect.ParkAfter = -1
 	}
 	o := &office{t: t, p: p, store: memory.New(), log: &logs{}}
 	t.Cleanup(func() {
@@ -63,7 +63,7 @@ func (o *office) start() {
 	l := ledger.New(o.store, ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
-	o.runner = channel.New(channel.Options{Name: "c", Kind: o.p.Kind, Connect: o.connect, Pace: o.p.Pace, Ledger: l, Log: log})
+	o.runner = channel.New(channel.Options{Name: "c", Kind: o.p.Kind, Connect: o.connect, Reconnect: o.p.Reconnect, Ledger: l, Log: log})
 	e := engine.New(l, b, engine.Options{
 		Agents: map[string]engine.Agent{Agent: {Agent: mailroom.AgentFunc(o.answer)}, channel.AgentName("c"): {Agent: o.runner.Agent(), Ready: o.runner.Connected}},
 		Local:  true, ShutdownGrace: 2 * time.Second, Log: log,

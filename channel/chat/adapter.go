@@ -20,7 +20,7 @@ type Options struct {
 	Command string
 	// Files keeps what people send along; nil: nothing is kept, and agents get the
 	// platform's own name of it.
-	Files Files
+	Files FileStore
 	// Follow shows what the agent does while it does it; nil: only its replies are sent.
 	Follow Follower
 	// Previews shows also what it writes, in a message that is edited.

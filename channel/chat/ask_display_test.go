@@ -11,17 +11,17 @@ import (
 // TestAnApproverSeesWhatHides has an agent ask for something that reads otherwise than it is.
 func TestAnApproverSeesWhatHides(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Happen(chat.Event{
-		Kind: chat.EventMessage, Room: chattest.Private(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
+	w.platform.AddEvent(chat.Event{
+		Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss, Name: "B\u202eoss"}, Text: "ask run a\u202etxt.exe\u200b",
 	})
 	const shown = "run a⟦U+202E⟧txt.exe⟦U+200B⟧"
 	asked := w.awaitText("asks: May I " + shown + "?").Versions[0].Text
 	if strings.ContainsAny(asked, "\u202e\u200b") || strings.Count(asked, shown) != 2 {
 		t.Errorf("it asks: %+q", asked)
 	}
-	w.platform.Say(boss, "/status")
+	w.platform.SendPrivate(boss, "/status")
 	w.awaitText("It asks: May I " + shown + "? " + shown + " – ")
-	w.platform.Say(boss, "/approve")
+	w.platform.SendPrivate(boss, "/approve")
 	w.awaitText("Approved by Name of boss: May I " + shown)
 	w.awaitSettled()
 	for _, s := range w.platform.Sent() {

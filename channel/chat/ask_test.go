@@ -63,7 +63,7 @@ func (o *office) ticket() *mailroom.Ticket {
 func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 	inOffice(t, asks(pay()), func(o *office) {
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		m := o.platform.AwaitSent(1)[0].Message
 		k := o.ticket()
 		for _, want := range []string{
@@ -74,7 +74,7 @@ func TestAnApprovalShowsExactlyWhatIsAsked(t *testing.T) {
 				o.t.Errorf("it does not say %q:\n%s", want, m.Text)
 			}
 		}
-		if len(m.Buttons) != 2 || m.Buttons[0].Words != "Approve" || m.Buttons[1].Words != "Deny" {
+		if len(m.Buttons) != 2 || m.Buttons[0].Label != "Approve" || m.Buttons[1].Label != "Deny" {
 			o.t.Errorf("the buttons are %+v", m.Buttons)
 		}
 		for _, b := range m.Buttons {
@@ -92,9 +92,9 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 		want   string // what the question says then
 		reply  string
 	}{
-		"by a button": {func(o *office) { o.platform.Tap("ann", o.platform.Sent()[0], "Approve") },
+		"by a button": {func(o *office) { o.platform.PressButton("ann", o.platform.Sent()[0], "Approve") },
 			"Approved by Name of ann", "it was: decided approve "},
-		"by a command": {func(o *office) { o.platform.Say("ann", "/deny too much") },
+		"by a command": {func(o *office) { o.platform.SendPrivate("ann", "/deny too much") },
 			"Denied by c:ann", "it was: decided deny "},
 		"elsewhere": {func(o *office) {
 			k := o.ticket()
@@ -106,9 +106,9 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, asks(pay()), func(o *office) {
-				o.platform.Capabilities.Gap = 3 * time.Second
+				o.platform.Capabilities.RoomInterval = 3 * time.Second
 				o.start()
-				o.platform.Say("ann", "go")
+				o.platform.SendPrivate("ann", "go")
 				o.settled(1)
 				c.decide(o)
 				<-time.After(15 * time.Minute)
@@ -131,10 +131,10 @@ func TestAQuestionIsRedrawnOnceItIsDecided(t *testing.T) {
 func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 	inOffice(t, asks(mailroom.Ask{Name: "q", Kind: mailroom.TicketInput, Prompt: "Which colour?"}), func(o *office) {
 		o.start()
-		o.platform.Say("ann", "paint it")
+		o.platform.SendPrivate("ann", "paint it")
 		o.settled(1)
 		o.has("codex asks: Which colour?\nYour next message is the answer.")
-		o.platform.Say("ann", "red")
+		o.platform.SendPrivate("ann", "red")
 		o.settled(2)
 		if got := o.said()[1]; !strings.HasPrefix(got, "it was: decided answer") || !strings.Contains(got, "red") {
 			o.t.Errorf("got %q", got)
@@ -144,15 +144,15 @@ func TestAQuestionIsAnsweredByTheNextMessage(t *testing.T) {
 
 func TestWhatIsDecidedBeforeItIsAskedIsNotAsked(t *testing.T) {
 	inOffice(t, asks(pay()), func(o *office) {
-		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error { return busy(time.Minute) })
+		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return busy(time.Minute) })
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		<-time.After(10 * time.Second)
 		k := o.ticket()
 		if _, err := o.ledger.Decide(o.t.Context(), mailroom.Decision{Ticket: k.ID, Verdict: mailroom.VerdictApprove, Digest: k.Digest, By: "bob"}); err != nil {
 			o.t.Fatal(err)
 		}
-		o.platform.Hook(chattest.Send, nil)
+		o.platform.Hook(chattest.CallSend, nil)
 		o.settled(2)
 		o.has("it was: decided approve")
 		if n := len(o.notes(chat.KindUnsent)); n != 1 {
@@ -179,7 +179,7 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inOffice(t, c.agent, func(o *office) {
 				o.start()
-				o.platform.Say("ann", "go")
+				o.platform.SendPrivate("ann", "go")
 				o.settled(1)
 				got := strings.Join(o.said(), "|")
 				at := 0
@@ -198,14 +198,14 @@ func TestARunThatEndsWithoutAWordSaysWhatHappened(t *testing.T) {
 func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 	inOffice(t, echo, func(o *office) {
 		asked := 0
-		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error {
+		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error {
 			asked++
 			return fmt.Errorf("the bot was blocked: %w", chat.ErrGone)
 		})
 		o.start()
-		o.platform.Say("ann", "one")
+		o.platform.SendPrivate("ann", "one")
 		o.settled(1)
-		thread := channel.ThreadID("c", chattest.Bot, "with-ann")
+		thread := channel.ThreadID("c", chattest.BotID, "with-ann")
 		elsewhere := func(n int) {
 			for range n {
 				if _, err := o.ledger.Submit(o.t.Context(), mailroom.Submit{
@@ -225,11 +225,11 @@ func TestNothingIsSentWhereNobodyIsUntilSomethingArrives(t *testing.T) {
 				o.t.Errorf("delivery %d is %s: %+v", i, r.Status, r.Error)
 			}
 		}
-		o.platform.Hook(chattest.Send, nil)
+		o.platform.Hook(chattest.CallSend, nil)
 		elsewhere(1)
 		o.settled(5)
 		o.has()
-		o.platform.Say("ann", "I am back")
+		o.platform.SendPrivate("ann", "I am back")
 		o.settled(6)
 		elsewhere(1)
 		o.settled(7)
@@ -243,16 +243,16 @@ func TestWhatIsForOneChatGoesToNoOther(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if s.Run().Thread == channel.ThreadID("c", chattest.Bot, "with-ann") {
-			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", chattest.Bot, "with-bob"), Parts: mailroom.Text("for bob")}}})
+		if s.Run().Thread == channel.ThreadID("c", chattest.BotID, "with-ann") {
+			return s.Append(ctx, mailroom.Step{Sends: []mailroom.Send{{Name: "tell", Thread: channel.ThreadID("c", chattest.BotID, "with-bob"), Parts: mailroom.Text("for bob")}}})
 		}
 		return s.Stream(ctx, input[0].Text)
 	}, func(o *office) {
 		o.options.Access.Users = []string{"bob"}
 		o.start()
-		o.platform.Say("bob", "hello")
+		o.platform.SendPrivate("bob", "hello")
 		o.platform.AwaitSent(1)
-		o.platform.Say("ann", "tell bob")
+		o.platform.SendPrivate("ann", "tell bob")
 		sent := o.platform.AwaitSent(3)
 		for _, s := range sent {
 			if s.Message.Text == "for bob" && s.Room.Chat != "with-bob" {
@@ -268,21 +268,21 @@ func TestALongTextGoesOnWhereItBrokeOff(t *testing.T) {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
 			inOffice(t, echo, func(o *office) {
 				text := "one two three four five six seven eight nine ten\n\n```go\nfunc main() {\n\tprintln()\n}\n```\nand so on, and so on, and so on"
-				o.platform.Capabilities.Most = 40
+				o.platform.Capabilities.MaxUnits = 40
 				sends := 0
-				o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+				o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 					if sends++; sends == 3 {
-						o.platform.Hook(chattest.Send, nil)
+						o.platform.Hook(chattest.CallSend, nil)
 						return busy(time.Minute)
 					}
 					c.Do()
 					return nil
 				})
 				o.start()
-				o.platform.Say("ann", text)
+				o.platform.SendPrivate("ann", text)
 				<-time.After(30 * time.Second)
 				o.stop()
-				o.platform.Capabilities.Most = most
+				o.platform.Capabilities.MaxUnits = most
 				o.start()
 				o.settled(1)
 				strip := func(s string) string {

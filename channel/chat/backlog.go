@@ -78,7 +78,7 @@ func (k keptEvent) same(o keptEvent) bool {
 }
 
 func keep(e *Event) keptEvent {
-	k := keptEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.Of}
+	k := keptEvent{Kind: e.Kind, Key: e.Key, Room: e.Room, User: e.User.ID, Name: e.User.Name, Text: e.Text, Addressed: e.Addressed, Of: e.TargetID}
 	for _, f := range e.Files {
 		k.Files = append(k.Files, keptFile{f.Name, f.MimeType, f.Size, f.URI, f.Ref, f.Open != nil})
 	}
@@ -86,11 +86,11 @@ func keep(e *Event) keptEvent {
 }
 
 func (k keptEvent) event(p Platform) Event {
-	e := Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: User{k.User, k.Name}, Text: k.Text, Addressed: k.Addressed, Of: k.Of}
+	e := Event{Kind: k.Kind, Key: k.Key, Room: k.Room, User: User{k.User, k.Name}, Text: k.Text, Addressed: k.Addressed, TargetID: k.Of}
 	for _, f := range k.Files {
 		file := File{Name: f.Name, MimeType: f.MimeType, Size: f.Size, URI: f.URI, Ref: f.Ref}
 		if f.Opens {
-			p.Opens(&file)
+			p.SetOpen(&file)
 		}
 		e.Files = append(e.Files, file)
 	}
@@ -295,7 +295,7 @@ func (b *backlog) busy(lane string) bool {
 
 // resume goes on with what an earlier connection has left.
 func (b *backlog) resume(in *inbound) error {
-	raw, err := in.link.Kept(in.ctx, keptBacklog+in.traits.Bot)
+	raw, err := in.link.ReadValue(in.ctx, keptBacklog+in.traits.BotID)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func without(kept []keptEvent, gone keptEvent) []keptEvent {
 
 // changeBacklog changes what is kept of the backlog.
 func (in *inbound) changeBacklog(ctx context.Context, f func([]keptEvent) []keptEvent) error {
-	return in.link.Keep(ctx, keptBacklog+in.traits.Bot, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+	return in.link.UpdateValue(ctx, keptBacklog+in.traits.BotID, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := readBacklog(raw)
 		if err != nil {
 			return nil, err

@@ -47,22 +47,22 @@ func (s *slow) release() { close(s.come) }
 
 // sendFile has a user send text and files in private.
 func (w *world) sendFile(user, text string, files ...chat.File) chat.Event {
-	return w.platform.Happen(chat.Event{
-		Kind: chat.EventMessage, Room: chattest.Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
+	return w.platform.AddEvent(chat.Event{
+		Kind: chat.EventMessage, Room: chattest.PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Files: files,
 	})
 }
 
 func TestASlowFileConcernsItsConversationAlone(t *testing.T) {
 	w := newWorld(t)
-	w.talk.Anybody = true
+	w.talk.AllowAll = true
 	file := newSlow()
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open), w.platform.File("b.txt", file.open))
-	w.platform.Say(boss, "after")
+	w.platform.SendPrivate(boss, "after")
 	for i := range 10 {
-		w.platform.Say(fmt.Sprint("person ", i), fmt.Sprint("hello ", i))
+		w.platform.SendPrivate(fmt.Sprint("person ", i), fmt.Sprint("hello ", i))
 	}
-	w.platform.AwaitTaken() // everything: what waits is durable
+	w.platform.AwaitReceived() // everything: what waits is durable
 	for i := range 10 {
 		w.awaitText(fmt.Sprintf("hello %d!", i))
 	}
@@ -80,11 +80,11 @@ func TestWhatWaitsForAFileOutlivesTheConnection(t *testing.T) {
 	file := newSlow()
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
-	w.platform.Say(boss, "after")
-	w.platform.AwaitTaken()
+	w.platform.SendPrivate(boss, "after")
+	w.platform.AwaitReceived()
 	w.stop()
 	file.release()
-	w.platform.Again(0) // a platform that hands out again what it has handed out
+	w.platform.Redeliver(0) // a platform that hands out again what it has handed out
 	w.start()
 	w.awaitText("after!")
 	w.awaitSettled()
@@ -102,8 +102,8 @@ func TestAKnownMessageFetchesNothing(t *testing.T) {
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
 	w.heard(1)
 	w.awaitSettled()
-	w.platform.Again(0)
-	w.platform.Say(boss, "after")
+	w.platform.Redeliver(0)
+	w.platform.SendPrivate(boss, "after")
 	w.awaitText("after!")
 	wantEqual(t, "fetches", file.opened(), 1)
 	wantEqual(t, "told", len(w.heard(2)), 2)
@@ -114,19 +114,19 @@ func TestAStopDoesNotWaitForFiles(t *testing.T) {
 	file := newSlow() // never comes
 	w.start()
 	w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
-	w.platform.Say(boss, "hold")
-	w.platform.Say(boss, "/status")
+	w.platform.SendPrivate(boss, "hold")
+	w.platform.SendPrivate(boss, "/status")
 	w.awaitText("Nothing was said in this conversation yet") // at once
-	w.platform.Say(boss, "/stop")
+	w.platform.SendPrivate(boss, "/stop")
 	w.awaitText("top")
 	w.awaitSettled()
-	w.platform.Say(boss, "after")
+	w.platform.SendPrivate(boss, "after")
 	w.awaitText("after!")
 }
 
 func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
 	w := newWorld(t)
-	w.talk.Anybody = true
+	w.talk.AllowAll = true
 	file := newSlow()
 	w.start()
 	var want []string
@@ -137,7 +137,7 @@ func TestTooManyFilesAreLeftOutAndNoMessage(t *testing.T) {
 	for i := range 80 { // of many
 		w.sendFile(fmt.Sprint("person ", i), fmt.Sprint("theirs ", i), w.platform.File("a.txt", file.open))
 	}
-	w.platform.AwaitTaken()
+	w.platform.AwaitReceived()
 	file.release()
 	var mine []string
 	for _, text := range w.heard(92) {
@@ -161,14 +161,14 @@ func TestAKillAnywhereLosesNoMessageWithAFile(t *testing.T) {
 			w.start()
 			died := w.faults.arm(writes+1, applied)
 			w.sendFile(boss, "look", w.platform.File("a.txt", file.open))
-			w.platform.Say(boss, "after")
+			w.platform.SendPrivate(boss, "after")
 			w.await("the kill, or the end", func(r mailroom.Reader) bool {
 				select {
 				case <-died:
 					return true
 				default:
 				}
-				rows, err := r.Cursors(mailroom.CursorQuery{Channel: channel.LogID("tg") + ":backlog:" + chattest.Bot})
+				rows, err := r.Cursors(mailroom.CursorQuery{Channel: channel.LogThreadID("tg") + ":backlog:" + chattest.BotID})
 				return err == nil && len(rows) == 1 && string(rows[0].Position) == "[]" && len(w.platform.Sent()) == 2
 			})
 			if killed = w.faults.isDead(); killed {
@@ -191,7 +191,7 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	w := newWorld(t)
 	fail := true
 	var mu sync.Mutex
-	w.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+	w.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if fail {
@@ -202,11 +202,11 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 		return nil
 	})
 	w.start()
-	w.platform.Say(stranger, "hello")
+	w.platform.SendPrivate(stranger, "hello")
 	w.await("a failed try", func(mailroom.Reader) bool { return strings.Contains(w.logs.all(), "pairing code could not be sent") })
 	for i := 0; len(w.platform.Sent()) == 0; i++ { // until the failure is kept too
-		w.platform.Say(stranger, fmt.Sprint("hello? ", i))
-		w.platform.AwaitTaken()
+		w.platform.SendPrivate(stranger, fmt.Sprint("hello? ", i))
+		w.platform.AwaitReceived()
 	}
 	sent := w.awaitText("mailroom pair approve ").Versions[0].Text
 	_, code, _ := strings.Cut(sent, "mailroom pair approve ")
@@ -214,15 +214,15 @@ func TestAPairingCodeThatCouldNotBeSentCanBeAskedForAgain(t *testing.T) {
 	if _, err := p.Approve(t.Context(), strings.Fields(code)[0], false, "test"); err != nil {
 		t.Errorf("the code of the second try: %v", err)
 	}
-	w.platform.Say(stranger, "and now")
+	w.platform.SendPrivate(stranger, "and now")
 	w.awaitText("and now!")
 }
 
 func TestAStrangersSlowCodeHoldsNobodyUp(t *testing.T) {
 	w := newWorld(t)
 	hang := make(chan struct{})
-	w.platform.Hook(chattest.Send, func(ctx context.Context, c chattest.Calling) error {
-		if c.Room == chattest.Private(stranger) {
+	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
+		if c.Room == chattest.PrivateRoom(stranger) {
 			select {
 			case <-hang:
 			case <-ctx.Done():
@@ -233,8 +233,8 @@ func TestAStrangersSlowCodeHoldsNobodyUp(t *testing.T) {
 		return nil
 	})
 	w.start()
-	w.platform.Say(stranger, "hello")
-	w.platform.Say(boss, "quick")
+	w.platform.SendPrivate(stranger, "hello")
+	w.platform.SendPrivate(boss, "quick")
 	w.awaitText("quick!")
 	close(hang)
 }

@@ -38,14 +38,14 @@ type Platform interface {
 	// tell the platform that an event was received only after take has returned nil,
 	// and return take's error as it is. It says [channel.Host.Received] for each proof
 	// that it can be received from.
-	Receive(ctx context.Context, position string, take Take) error
-	// Opens sets f.Open of a file that a connection of this platform handed out, perhaps
+	Receive(ctx context.Context, position string, take EventHandler) error
+	// SetOpen sets f.Open of a file that a connection of this platform handed out, perhaps
 	// before a restart, from f.URI and f.Ref.
-	Opens(f *File)
+	SetOpen(f *File)
 	// Maintain does what is to be done beside, such as heartbeats, until ctx ends. An
 	// error is the end of the connection.
 	Maintain(ctx context.Context) error
-	// Send sends one message, which fits into Capabilities.Most, and returns the platform's
+	// Send sends one message, which fits into Capabilities.MaxUnits, and returns the platform's
 	// id of it, "" if it has none. The same key is the same message.
 	Send(ctx context.Context, to Room, m Message, key string) (id string, err error)
 	// Edit replaces a message that was sent. Only with Capabilities.Edits.
@@ -54,7 +54,7 @@ type Platform interface {
 	// ErrNoHistory if the platform cannot tell.
 	Find(ctx context.Context, to Room, key string, m Message) (id string, found bool, err error)
 	// Typing shows for some seconds that an answer is being written. Only with
-	// Capabilities.Types.
+	// Capabilities.Typing.
 	Typing(ctx context.Context, to Room) error
 	// AckButton tells who pressed a button what came of it. Only with Capabilities.Buttons.
 	AckButton(ctx context.Context, tap Event, words string) error
@@ -62,12 +62,12 @@ type Platform interface {
 	Close() error
 }
 
-// Take commits an event and its position: the event is in its thread, waits durably for its
+// EventHandler commits an event and its position: the event is in its thread, waits durably for its
 // files, or is refused for good. The platform can be told that the event was received.
 //
 // Take returns within the time of a few commits. It fetches no file and sends no message:
 // both happen beside it. It is called for one event at a time, in the platform's order.
-type Take func(ctx context.Context, e Event) error
+type EventHandler func(ctx context.Context, e Event) error
 
 var (
 	// ErrGone says that a room takes nothing any more: who is there has blocked the
@@ -81,35 +81,35 @@ var (
 
 // Capabilities are what a connection can do, and what the platform promises.
 type Capabilities struct {
-	Platform string // "telegram"
-	Bot      string // id of who is connected: positions are of this bot alone
-	Name     string // by which people address it in groups, without a sign before it
-	Most     int    // units in one message
-	Units    func(text string) int
-	Line     bool          // a message is one line: others are sent line by line
-	Edits    bool          // messages can be edited
-	Buttons  bool          // messages can have buttons
-	Types    bool          // it shows who is typing
-	Sign     string        // before a command, as people are told; "" is a slash
-	Gap      time.Duration // between two messages to one room, at least
-	EditGap  time.Duration // between two edits of a preview, at least
-	GapOfAll time.Duration // between two messages or edits of this bot, to whatever room
-	// PerMinute is how many messages a group takes in a minute; 0: the platform does not
+	Platform      string // "telegram"
+	BotID         string // id of who is connected: positions are of this bot alone
+	BotName       string // by which people address it in groups, without a sign before it
+	MaxUnits      int    // units in one message
+	Units         func(text string) int
+	SingleLine    bool          // a message is one line: others are sent line by line
+	Edits         bool          // messages can be edited
+	Buttons       bool          // messages can have buttons
+	Typing        bool          // it shows who is typing
+	CommandPrefix string        // before a command, as people are told; "" is a slash
+	RoomInterval  time.Duration // between two messages to one room, at least
+	EditInterval  time.Duration // between two edits of a preview, at least
+	BotInterval   time.Duration // between two messages or edits of this bot, to whatever room
+	// GroupPerMinute is how many messages a group takes in a minute; 0: the platform does not
 	// say.
-	PerMinute int
-	// Mute says why nothing can be sent; "" if it can. What a chat would be told is then
+	GroupPerMinute int
+	// SendDisabled says why nothing can be sent; "" if it can. What a chat would be told is then
 	// in the log of its delivery thread only.
-	Mute string
-	// Repeats says what becomes of a message that is sent again with its key after a
+	SendDisabled string
+	// ResendBehavior says what becomes of a message that is sent again with its key after a
 	// crash, for docs and logs: "recognised for some minutes", "sent twice".
-	Repeats string
-	// SilenceTimeout is for how long a message that the platform refuses, other than with
+	ResendBehavior string
+	// RefusalGrace is for how long a message that the platform refuses, other than with
 	// ErrGone, is tried again before it is a dead letter; 0: not at all, for a platform
 	// whose refusals are documented.
-	SilenceTimeout time.Duration
-	// Known is for how long the platform recognises the key of a message; 0: it does
+	RefusalGrace time.Duration
+	// DedupWindow is for how long the platform recognises the key of a message; 0: it does
 	// not. Within it, sending again is harmless.
-	Known time.Duration
+	DedupWindow time.Duration
 }
 
 // Room is where something is said: a chat, or a topic of it.
@@ -155,18 +155,18 @@ type Event struct {
 	// it. In private everything is. Text may begin with the name; where the sign of a
 	// command is enough to address a bot, it is for the platform to say so.
 	Addressed bool
-	// Unplaced says of a tap that the platform does not tell its topic: it is that of the
+	// TopicUnknown says of a tap that the platform does not tell its topic: it is that of the
 	// ticket, if that was asked in the same chat.
-	Unplaced bool
-	Of       string // id of the message that was edited, deleted, or had the button
-	Data     string // of the button
+	TopicUnknown bool
+	TargetID     string // id of the message that was edited, deleted, or had the button
+	Data         string // of the button
 	// Accept of an invitation goes into the room. It is called if whoever invites may
 	// talk there or, to be let in by pairing, somebody in private.
 	Accept func(ctx context.Context) error
-	// Told of a tap receives what came of it before Take returns, for a platform that puts
+	// AckInline of a tap receives what came of it before Take returns, for a platform that puts
 	// that into the answer to the request which brought the tap. nil: [Platform].Tapped does.
-	Told     func(words string)
-	Position string // to go on after it
+	AckInline func(words string)
+	Position  string // to go on after it
 }
 
 // File is an attachment.
@@ -189,11 +189,11 @@ type Message struct {
 	Text    string
 	Notice  bool     // the bot says it by itself, in answer to a command: it needs nobody's attention
 	Buttons []Button // in one row
-	Reply   string   // id of the message that it answers, "" for none
+	ReplyTo string   // id of the message that it answers, "" for none
 }
 
 // Button is something to press.
 type Button struct {
-	Words string
+	Label string
 	Data  string // comes back in Event.Data; at most 64 bytes
 }

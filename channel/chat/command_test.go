@@ -36,9 +36,9 @@ func TestWhoMayDoWhat(t *testing.T) {
 			for _, c := range commands {
 				before, told := len(w.platform.Sent()), len(w.heard(0))
 				if tc.group == "" {
-					w.platform.Say(tc.user, c)
+					w.platform.SendPrivate(tc.user, c)
 				} else {
-					w.platform.SayIn(tc.group, tc.user, c)
+					w.platform.SendGroup(tc.group, tc.user, c)
 				}
 				w.awaitSettled()
 				after := texts(w.platform.Sent())[before:]
@@ -63,18 +63,18 @@ func TestWhoMayDoWhat(t *testing.T) {
 
 func TestACommandActsHoweverBusyTheAgentIs(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(boss, "hold")
+	w.platform.SendPrivate(boss, "hold")
 	w.heard(1)
-	w.platform.Say(boss, "later")
-	w.platform.Say(boss, "/status")
+	w.platform.SendPrivate(boss, "later")
+	w.platform.SendPrivate(boss, "/status")
 	s := w.awaitText("works, since")
 	if !strings.Contains(s.Message.Text, "1 message waiting") {
 		t.Errorf("status: %s", s.Message.Text)
 	}
-	w.platform.Say(boss, "/stop")
+	w.platform.SendPrivate(boss, "/stop")
 	w.awaitText("Stopping. What waited is forgotten: 1 message.")
 	w.awaitSettled()
-	w.platform.Say(boss, "next")
+	w.platform.SendPrivate(boss, "next")
 	w.awaitText("next!")
 	wantEqual(t, "told", w.heard(2), []string{"hold", "next"})
 }
@@ -93,12 +93,12 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 		t.Run(string(tc.busy)+" "+tc.say, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.talk.Busy = tc.busy
+			w.talk.BusyMode = tc.busy
 			w.start()
-			w.platform.Say(boss, "hold")
+			w.platform.SendPrivate(boss, "hold")
 			w.heard(1)
-			w.platform.Say(boss, tc.say)
-			w.platform.AwaitTaken()
+			w.platform.SendPrivate(boss, tc.say)
+			w.platform.AwaitReceived()
 			if tc.busy == mailroom.ModeInterrupt {
 				w.heard(2) // before it is released
 			}
@@ -121,10 +121,10 @@ func TestWhatIsSaidMeanwhileGoesWhereTheModeSays(t *testing.T) {
 
 func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(boss, "hold")
+	w.platform.SendPrivate(boss, "hold")
 	w.heard(1)
-	w.platform.Say(boss, "/new")
-	w.platform.Say(boss, "fresh")
+	w.platform.SendPrivate(boss, "/new")
+	w.platform.SendPrivate(boss, "fresh")
 	w.awaitText("fresh!") // although the old one still runs
 	w.agent.release()
 	w.awaitText("hold!")
@@ -134,7 +134,7 @@ func TestANewConversationIsAnotherThreadInTheSamePlace(t *testing.T) {
 		t.Errorf("the conversations are %s and %s", a, b)
 	}
 	for _, s := range w.platform.Sent() {
-		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.Private(boss))
+		wantEqual(t, "room of "+s.Message.Text, s.Room, chattest.PrivateRoom(boss))
 	}
 }
 
@@ -142,27 +142,27 @@ func TestEachUserOfAGroupHasAConversationWhereThatIsSet(t *testing.T) {
 	w := newWorld(t)
 	w.talk.PerUser = true
 	w.start()
-	w.platform.SayIn(room, "x", "hold")
+	w.platform.SendGroup(room, "x", "hold")
 	w.heard(1)
-	w.platform.SayIn(room, "y", "hello")
+	w.platform.SendGroup(room, "y", "hello")
 	w.awaitText("hello!")
-	w.platform.SayIn(room, "y", "/stop")
+	w.platform.SendGroup(room, "y", "/stop")
 	w.awaitText("Nothing is running.")
-	w.platform.SayIn(room, "x", "/stop")
+	w.platform.SendGroup(room, "x", "/stop")
 	w.awaitText("Stopping.")
 }
 
 func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
 	for name, decide := range map[string]func(w *world, s chattest.Sent){
-		"run: approvedecided by command": func(w *world, _ chattest.Sent) { w.platform.Say(boss, "/approve") },
-		"run: denydecided by command":    func(w *world, _ chattest.Sent) { w.platform.Say(boss, "/deny too risky") },
-		"run: approvedecided by button":  func(w *world, s chattest.Sent) { w.platform.Tap(boss, s, s.Versions[0].Buttons[0].Words) },
-		"run: denydecided by button":     func(w *world, s chattest.Sent) { w.platform.Tap(boss, s, s.Versions[0].Buttons[1].Words) },
+		"run: approvedecided by command": func(w *world, _ chattest.Sent) { w.platform.SendPrivate(boss, "/approve") },
+		"run: denydecided by command":    func(w *world, _ chattest.Sent) { w.platform.SendPrivate(boss, "/deny too risky") },
+		"run: approvedecided by button":  func(w *world, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label) },
+		"run: denydecided by button":     func(w *world, s chattest.Sent) { w.platform.PressButton(boss, s, s.Versions[0].Buttons[1].Label) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t).start()
-			w.platform.Say(boss, "ask run")
+			w.platform.SendPrivate(boss, "ask run")
 			s := w.awaitText("May I run?")
 			w.awaitSettled()
 			decide(w, s)
@@ -175,18 +175,18 @@ func TestAnApprovalIsDecidedByCommandAndByButton(t *testing.T) {
 
 func TestALateTapTellsWhatWasDecided(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(boss, "ask run")
+	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.Tap(friend, s, s.Versions[0].Buttons[0].Words)
-	w.platform.AwaitTaken()
+	w.platform.PressButton(friend, s, s.Versions[0].Buttons[0].Label)
+	w.platform.AwaitReceived()
 	wantEqual(t, "the ticket after somebody's tap who may not", w.ticket().State, mailroom.TicketOpen)
-	w.platform.Say(boss, "/deny")
+	w.platform.SendPrivate(boss, "/deny")
 	w.awaitText("Denied by")
-	w.platform.Tap(boss, s, s.Versions[0].Buttons[0].Words)
+	w.platform.PressButton(boss, s, s.Versions[0].Buttons[0].Label)
 	w.awaitSettled()
-	taps := w.platform.Taps()
-	if len(taps) != 2 || !strings.Contains(taps[0].Words, "Only an admin") || !strings.HasPrefix(taps[1].Words, "Denied by") {
+	taps := w.platform.ButtonAcks()
+	if len(taps) != 2 || !strings.Contains(taps[0].Text, "Only an admin") || !strings.HasPrefix(taps[1].Text, "Denied by") {
 		t.Errorf("who tapped was told %+v", taps)
 	}
 	wantEqual(t, "the decision", w.ticket().Decision, mailroom.VerdictDeny)
@@ -194,11 +194,11 @@ func TestALateTapTellsWhatWasDecided(t *testing.T) {
 
 func TestAButtonOfAnotherPlaceDecidesNothing(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(boss, "ask run")
+	w.platform.SendPrivate(boss, "ask run")
 	s := w.awaitText("May I run?")
 	w.awaitSettled()
-	w.platform.Happen(chat.Event{Kind: chat.EventButton, Room: chattest.Group(room), User: chat.User{ID: boss}, Of: s.ID, Data: s.Versions[0].Buttons[0].Data})
-	w.platform.SayIn(room, boss, "/approve")
+	w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom(room), User: chat.User{ID: boss}, TargetID: s.ID, Data: s.Versions[0].Buttons[0].Data})
+	w.platform.SendGroup(room, boss, "/approve")
 	w.awaitText("Nothing that was shown here")
 	wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketOpen)
 }
@@ -234,7 +234,7 @@ func TestAKillBetweenAnyTwoWritesChangesNothing(t *testing.T) {
 						break
 					}
 					writes++
-					w.platform.Say(boss, "after")
+					w.platform.SendPrivate(boss, "after")
 					w.awaitText("after!")
 					w.awaitSettled()
 					wantEqual(t, fmt.Sprintf("told, killed at write %d", n), strings.Join(w.heard(0), ","), tc.told)
@@ -267,7 +267,7 @@ func (w *world) killed(before []string, say string, tap bool, n int, applied boo
 	w.t.Helper()
 	w.start()
 	for i, text := range before {
-		w.platform.Say(boss, text)
+		w.platform.SendPrivate(boss, text)
 		w.heard(i + 1)
 	}
 	var asked chattest.Sent
@@ -277,16 +277,16 @@ func (w *world) killed(before []string, say string, tap bool, n int, applied boo
 	}
 	died := w.faults.arm(n, applied)
 	if tap {
-		w.platform.Tap(boss, asked, asked.Versions[0].Buttons[0].Words)
+		w.platform.PressButton(boss, asked, asked.Versions[0].Buttons[0].Label)
 	} else {
-		w.platform.Say(boss, say)
+		w.platform.SendPrivate(boss, say)
 	}
 	w.await("the kill, or the end", func(mailroom.Reader) bool {
 		select {
 		case <-died:
 			return true
 		default:
-			return w.platform.AllTaken()
+			return w.platform.AllReceived()
 		}
 	})
 	if !w.faults.isDead() {
@@ -310,11 +310,11 @@ func TestADecisionOutlivesAProcessThatDiedBeforeItsAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.store = open()
 	w.start()
-	w.platform.Say(boss, "ask run")
+	w.platform.SendPrivate(boss, "ask run")
 	w.awaitText("May I run?")
 	w.awaitSettled()
 	died := w.faults.arm(2, true) // decided, and nobody knows
-	w.platform.Say(boss, "/approve")
+	w.platform.SendPrivate(boss, "/approve")
 	<-died
 	w.stop()
 	if err := w.store.Close(); err != nil {
@@ -337,12 +337,12 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 	const secret = "s3cr3t-words"
 	for i := range 100 {
 		id := fmt.Sprintf("evil%d", i)
-		w.platform.Say(id, secret)
-		w.platform.SayIn("closed", id, "/approve "+secret)
-		w.platform.Happen(chat.Event{Kind: chat.EventButton, Room: chattest.Group("closed"), User: chat.User{ID: id}, Of: "m1", Data: secret})
-		w.platform.Happen(chat.Event{Kind: chat.EventEdited, Room: chattest.Private(id), User: chat.User{ID: id}, Of: "e1", Text: secret})
+		w.platform.SendPrivate(id, secret)
+		w.platform.SendGroup("closed", id, "/approve "+secret)
+		w.platform.AddEvent(chat.Event{Kind: chat.EventButton, Room: chattest.GroupRoom("closed"), User: chat.User{ID: id}, TargetID: "m1", Data: secret})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventEdited, Room: chattest.PrivateRoom(id), User: chat.User{ID: id}, TargetID: "e1", Text: secret})
 	}
-	w.platform.Say(friend, "hello")
+	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
 	w.awaitSettled()
 	sent := w.platform.AwaitSent(chat.MaxRequests + 1) // codes are sent beside
@@ -351,8 +351,8 @@ func TestAFloodOfStrangersReachesNobody(t *testing.T) {
 		t.Errorf("%d messages: %q", len(sent), texts(sent))
 	}
 	wantEqual(t, "told", w.heard(0), []string{"hello"})
-	for _, tap := range w.platform.Taps() {
-		wantEqual(t, "a stranger who pressed a button is told", tap.Words, "You may not decide this.")
+	for _, tap := range w.platform.ButtonAcks() {
+		wantEqual(t, "a stranger who pressed a button is told", tap.Text, "You may not decide this.")
 	}
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 	if strings.Contains(w.logs.all(), secret) || strings.Contains(w.logs.all(), "evil") {
@@ -378,11 +378,11 @@ func codeIn(text string) string {
 func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.poll, w.platform.Capabilities.Sign = time.Minute, "!"
+		w.poll, w.platform.Capabilities.CommandPrefix = time.Minute, "!"
 		w.start()
 		door := chat.Pairing{Ledger: w.ledger, Channel: "tg"}
 		code := func(user string, n int) string {
-			w.platform.Say(user, "let me in")
+			w.platform.SendPrivate(user, "let me in")
 			synctest.Wait()
 			sent := w.platform.Sent()
 			if len(sent) != n {
@@ -391,8 +391,8 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 			return codeIn(sent[n-1].Message.Text)
 		}
 		first := code("a", 1)
-		code("a", 1)                // not so soon again
-		<-time.After(chat.AskAgain) // of the bubble
+		code("a", 1)                       // not so soon again
+		<-time.After(chat.RequestInterval) // of the bubble
 		second := code("a", 2)
 		code("b", 3)
 		code("c", 4)
@@ -406,22 +406,22 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 		approve(first, mailroom.CodeNotFound)
 		approve(second, "")
 		synctest.Wait()
-		w.platform.Say("a", "hello")
+		w.platform.SendPrivate("a", "hello")
 		synctest.Wait()
 		wantEqual(t, "said in the end", texts(w.platform.Sent())[4:], []string{"You may talk to me now. !help says what I understand.", "hello!"})
 		if err := door.Revoke(t.Context(), "a"); err != nil {
 			t.Error(err)
 		}
-		w.platform.Say("a", "and now?")
+		w.platform.SendPrivate("a", "and now?")
 		synctest.Wait()
 		wantEqual(t, "told", w.heard(0), []string{"hello"})
 		for range chat.MaxBadCodes {
 			approve("WRONGONE", mailroom.CodeNotFound)
 		}
 		approve("WRONGONE", mailroom.CodeRateLimited)
-		<-time.After(chat.LockedFor) // of the bubble
+		<-time.After(chat.LockoutDuration) // of the bubble
 		last := code("z", 8)
-		<-time.After(chat.CodeLasts) // of the bubble
+		<-time.After(chat.CodeLifetime) // of the bubble
 		approve(last, mailroom.CodeNotFound)
 		w.stop()
 	})
@@ -429,21 +429,21 @@ func TestAStrangerIsLetInWithTheirCode(t *testing.T) {
 
 func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(boss, "hold")
+	w.platform.SendPrivate(boss, "hold")
 	w.heard(1)
 	change := func(kind chat.EventKind, of chat.Event, user, text string) {
-		w.platform.Happen(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, Of: of.Key, Text: text})
+		w.platform.AddEvent(chat.Event{Kind: kind, Room: of.Room, User: chat.User{ID: user, Name: "x"}, TargetID: of.Key, Text: text})
 	}
-	edited := w.platform.Say(boss, "frist")
-	queued := w.platform.Say(boss, "/queue secnd")
-	deleted := w.platform.Say(boss, "gone")
-	foreign := w.platform.Say(boss, "mine")
+	edited := w.platform.SendPrivate(boss, "frist")
+	queued := w.platform.SendPrivate(boss, "/queue secnd")
+	deleted := w.platform.SendPrivate(boss, "gone")
+	foreign := w.platform.SendPrivate(boss, "mine")
 	change(chat.EventEdited, edited, boss, "first")
-	w.platform.Say(boss, "/new") // what was said before can still be changed
+	w.platform.SendPrivate(boss, "/new") // what was said before can still be changed
 	change(chat.EventEdited, queued, boss, "/queue second")
 	change(chat.EventDeleted, deleted, "", "")
 	change(chat.EventEdited, foreign, friend, "yours")
-	w.platform.AwaitTaken()
+	w.platform.AwaitReceived()
 	w.agent.release()
 	w.awaitSettled()
 	wantEqual(t, "told", w.heard(4), []string{"hold", "first", "second", "mine"})
@@ -455,8 +455,8 @@ func TestWhatIsChangedBeforeItIsReadIsChanged(t *testing.T) {
 
 func TestAFullConversationSaysSo(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Happen(chat.Event{Kind: chat.EventMessage, Room: chattest.Private(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
+	w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.PrivateRoom(boss), User: chat.User{ID: boss}, Text: strings.Repeat("x", mailroom.MaxText+1)})
 	w.awaitText("Your message was not taken: ")
-	w.platform.Say(boss, "hello")
+	w.platform.SendPrivate(boss, "hello")
 	w.awaitText("hello!")
 }

@@ -52,7 +52,7 @@ func (in *inbound) names(e *Event, since string) []string {
 	if in.options.Access.PerUser && e.Room.Group {
 		user = e.User.ID
 	}
-	return e.Room.conversation(in.traits.Bot, user, since)
+	return e.Room.conversation(in.traits.BotID, user, since)
 }
 
 // thread is the conversation thread of an event.
@@ -63,7 +63,7 @@ func (in *inbound) thread(e *Event, since string) string {
 // conversation is the one that an event is said in.
 func (in *inbound) conversation(ctx context.Context, e *Event) (*talking, error) {
 	t := &talking{name: "talk:" + in.thread(e, "")}
-	raw, err := in.link.Kept(ctx, t.name)
+	raw, err := in.link.ReadValue(ctx, t.name)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func readTalk(raw json.RawMessage) (k talkKept, err error) {
 // pin keeps what a command is about, unless that was done before: then it is what
 // was kept then.
 func (in *inbound) pin(ctx context.Context, t *talking, d doing) (doing, error) {
-	err := in.link.Keep(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+	err := in.link.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := readTalk(raw)
 		if err != nil {
 			return nil, err
@@ -106,7 +106,7 @@ func (in *inbound) pin(ctx context.Context, t *talking, d doing) (doing, error) 
 // renew begins a new conversation, the same one for the same command.
 func (in *inbound) renew(ctx context.Context, t *talking, e *Event) error {
 	since := mailroom.DeriveID("conversation", e.Key)[:13]
-	return in.link.Keep(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
+	return in.link.UpdateValue(ctx, t.name, func(raw json.RawMessage, _ time.Time) (json.RawMessage, error) {
 		kept, err := readTalk(raw)
 		if err != nil || kept.Since == since {
 			return nil, err

@@ -21,7 +21,7 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	var k *mailroom.Ticket
 	if ok {
 		var err error
-		if e.Unplaced {
+		if e.TopicUnknown {
 			if err := in.place(ctx, e, d.Ticket); err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func (in *inbound) tapped(ctx context.Context, e *Event, tier Tier) error {
 	in.out.watch(k.Thread, e.Room, 0)
 	words := decided(k, in.naming(e))
 	in.toast(e, words)
-	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.Of})
+	return in.answer(ctx, e, words, map[string]string{labelRedraw: e.TargetID})
 }
 
 // toast tells who pressed a button what came of it, if the platform can now.
@@ -54,8 +54,8 @@ func (in *inbound) toast(e *Event, words string) {
 	switch {
 	case !in.traits.Buttons:
 		return
-	case e.Told != nil:
-		e.Told(display.Text(words))
+	case e.AckInline != nil:
+		e.AckInline(display.Text(words))
 		return
 	}
 	tap := *e
@@ -120,7 +120,7 @@ func (in *inbound) place(ctx context.Context, e *Event, id string) error {
 		if err != nil || len(rows) == 0 {
 			return err
 		}
-		if at, ok := roomOfThread(in.link.Name(), in.traits.Bot, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
+		if at, ok := roomOfThread(in.link.Name(), in.traits.BotID, rows[0].DeliverTo); ok && at.Chat == e.Room.Chat {
 			e.Room.Topic = at.Topic
 		}
 		return nil

@@ -53,7 +53,7 @@ type gate struct {
 	edits    time.Time // no edit goes before
 	// wanted: until then an edit leaves room for a delivery that was put off.
 	wanted time.Time
-	// sent are when the messages of the last minute were sent, at most Capabilities.PerMinute.
+	// sent are when the messages of the last minute were sent, at most Capabilities.GroupPerMinute.
 	sent   []time.Time
 	inside int       // deliveries that have come, and not gone
 	slow   time.Time // until then the room is slow, see slowAfter
@@ -93,11 +93,11 @@ func (g *gate) passed(r rank, t Capabilities, after time.Duration, now time.Time
 	switch {
 	case r <= asking:
 		g.wanted = time.Time{}
-		g.count(t.PerMinute, now)
+		g.count(t.GroupPerMinute, now)
 		fallthrough
 	case r == editing:
-		g.close(now.Add(t.Gap))
-		g.edits = now.Add(t.EditGap)
+		g.close(now.Add(t.RoomInterval))
+		g.edits = now.Add(t.EditInterval)
 	}
 	if until := now.Add(after); after > 0 {
 		g.close(until)
@@ -162,7 +162,7 @@ func newGates() *gates { return &gates{rooms: map[string]*turnstile{}, sweep: 64
 // What f fails with is returned as it is, and a RetryAfter in it closes the gate.
 func (g *gates) pass(ctx context.Context, at Room, t Capabilities, r rank, f func(context.Context) error) error {
 	if !at.Group {
-		t.PerMinute = 0
+		t.GroupPerMinute = 0
 	}
 	p := g.find(at)
 	defer g.leave(p)
@@ -256,7 +256,7 @@ func (g *gates) exit(slow bool) {
 // reserve takes the next place among the messages to all rooms, or returns how long none
 // is free.
 func (g *gates) reserve(t Capabilities, r rank) time.Duration {
-	if t.GapOfAll == 0 || r > editing {
+	if t.BotInterval == 0 || r > editing {
 		return 0
 	}
 	g.mu.Lock()
@@ -265,7 +265,7 @@ func (g *gates) reserve(t Capabilities, r rank) time.Duration {
 	if wait := g.next.Sub(now); wait > 0 {
 		return wait
 	}
-	g.next = now.Add(t.GapOfAll)
+	g.next = now.Add(t.BotInterval)
 	return 0
 }
 

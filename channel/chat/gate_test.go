@@ -17,7 +17,9 @@ import (
 
 // spaced is a platform that wants a second between two messages, and two between
 // edits.
-func spaced() Capabilities { return Capabilities{Gap: time.Second, EditGap: 2 * time.Second} }
+func spaced() Capabilities {
+	return Capabilities{RoomInterval: time.Second, EditInterval: 2 * time.Second}
+}
 
 func TestWhoMayPassAGate(t *testing.T) {
 	now := time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)
@@ -140,7 +142,7 @@ func TestADeliveryGoesBeforeEditsAndAfterTheOneUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, at, x := newGates(), Room{Chat: "1"}, &tried{began: time.Now()}
 		traits := spaced()
-		traits.Gap = 500 * time.Millisecond
+		traits.RoomInterval = 500 * time.Millisecond
 		take := func(r rank, what string, takes time.Duration) error {
 			return g.pass(t.Context(), at, traits, r, func(context.Context) error {
 				<-time.After(takes)
@@ -220,7 +222,7 @@ func TestTheGateHoldsWhatItPromises(t *testing.T) {
 				now = time.Now()
 				if r != typing {
 					inside--
-					open, edits = now.Add(traits.Gap), now.Add(traits.EditGap)
+					open, edits = now.Add(traits.RoomInterval), now.Add(traits.EditInterval)
 				}
 				if r == saying {
 					said++
@@ -302,7 +304,7 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 		var each sync.WaitGroup
 		for n := range 31 {
 			each.Go(func() {
-				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{GapOfAll: time.Second / 30}, saying, func(context.Context) error { return nil })
+				err := g.pass(t.Context(), Room{Chat: fmt.Sprint(n)}, Capabilities{BotInterval: time.Second / 30}, saying, func(context.Context) error { return nil })
 				if err != nil {
 					t.Error(err)
 				}
@@ -319,7 +321,7 @@ func TestABotKeepsAGapBetweenAllItsMessages(t *testing.T) {
 // for it. What is put off comes again in its order.
 func TestAGroupTakesSoManyMessagesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, traits := newGates(), Capabilities{Gap: time.Second, PerMinute: 20}
+		g, traits := newGates(), Capabilities{RoomInterval: time.Second, GroupPerMinute: 20}
 		sent := map[string][]time.Time{}
 		say := func(at Room, r rank) error {
 			return g.pass(t.Context(), at, traits, r, func(context.Context) error {

@@ -13,9 +13,9 @@ import (
 // say so.
 func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
 	w := newWorld(t)
-	w.talk.Anybody = true
+	w.talk.AllowAll = true
 	hanging := make(chan string, 40)
-	w.platform.Hook(chattest.Send, func(ctx context.Context, c chattest.Calling) error {
+	w.platform.Hook(chattest.CallSend, func(ctx context.Context, c chattest.CallArgs) error {
 		if strings.HasPrefix(c.Room.Chat, "with-deaf") {
 			hanging <- c.Room.Chat
 			<-ctx.Done()
@@ -26,11 +26,11 @@ func TestAChatIsAnsweredWhileOthersHang(t *testing.T) {
 	})
 	w.start()
 	for i := range 40 {
-		w.platform.Say(fmt.Sprint("deaf ", i), "hello")
+		w.platform.SendPrivate(fmt.Sprint("deaf ", i), "hello")
 	}
 	for range 40 {
 		<-hanging
 	}
-	w.platform.Say(boss, "quick")
+	w.platform.SendPrivate(boss, "quick")
 	w.awaitText("quick!")
 }

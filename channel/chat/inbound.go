@@ -31,7 +31,7 @@ type position struct {
 
 // begin is where the platform is to go on.
 func (in *inbound) begin(ctx context.Context) (string, error) {
-	raw, err := in.link.Position(ctx, in.traits.Bot)
+	raw, err := in.link.Position(ctx, in.traits.BotID)
 	if raw == nil || err != nil {
 		return "", err
 	}
@@ -52,20 +52,20 @@ func (in *inbound) cursor(e *Event) channel.Cursor {
 	if err != nil {
 		panic(err) // it is text
 	}
-	return channel.Cursor{Identity: in.traits.Bot, Position: raw}
+	return channel.Cursor{Identity: in.traits.BotID, Position: raw}
 }
 
 // pass moves the position over an event of which nothing more is to be taken.
 func (in *inbound) pass(ctx context.Context, e *Event, why string) error {
 	in.link.Log().Debug("passed over", "kind", string(e.Kind), "key", e.Key, "chat", e.Room.Chat, "reason", why)
-	return in.link.Move(ctx, in.cursor(e))
+	return in.link.MoveCursor(ctx, in.cursor(e))
 }
 
 const maxID = 300 // bytes of what a platform names things by
 
-// take is the [Take] of the connection.
+// take is the [EventHandler] of the connection.
 func (in *inbound) take(ctx context.Context, e Event) error {
-	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.Of} {
+	for _, id := range []string{e.Key, e.Room.Chat, e.Room.Topic, e.User.ID, e.TargetID} {
 		if len(id) > maxID || strings.ContainsRune(id, 0) || !utf8.ValidString(id) {
 			return in.pass(ctx, &e, "what it is named by cannot be kept")
 		}
@@ -86,7 +86,7 @@ func (in *inbound) take(ctx context.Context, e Event) error {
 
 // tier is what the user of an event may do now.
 func (in *inbound) tier(ctx context.Context, e *Event) (Tier, error) {
-	kept, err := in.link.Kept(ctx, keptPeople)
+	kept, err := in.link.ReadValue(ctx, keptPeople)
 	if err != nil {
 		return TierStranger, err
 	}
@@ -118,11 +118,11 @@ func (in *inbound) handle(ctx context.Context, e *Event, tier Tier) error {
 
 // phrase reads what was said, and says why it is not for this bot; "" if it is.
 func (in *inbound) phrase(e *Event) (p phrase, why string) {
-	p = read(e.Text, in.traits.Name)
+	p = read(e.Text, in.traits.BotName)
 	switch {
 	case p.foreign:
 		return p, "it is to another bot"
-	case e.Room.Group && !e.Addressed && !p.named && !in.options.Access.Everything:
+	case e.Room.Group && !e.Addressed && !p.named && !in.options.Access.AllGroupMessages:
 		return p, "it is not to the bot"
 	}
 	return p, ""
@@ -137,7 +137,7 @@ func (in *inbound) said(ctx context.Context, e *Event, tier Tier) error {
 	case p.near != "":
 		return in.answer(ctx, e, fmt.Sprintf("There is no such command; did you mean %s? To say it to the agent, put %s before it.", in.traits.command(p.near), in.traits.command(cmdQueue)), nil)
 	case p.command == "":
-		return in.talk(ctx, e, p.text, in.options.Access.Busy)
+		return in.talk(ctx, e, p.text, in.options.Access.BusyMode)
 	}
 	if done, err := in.answered(ctx, e); done || err != nil {
 		return in.again(ctx, e, err)
@@ -180,7 +180,7 @@ func (in *inbound) talk(ctx context.Context, e *Event, text string, mode mailroo
 		return in.pass(ctx, e, "it is empty")
 	}
 	taken, err := in.link.Submit(ctx, channel.Inbound{
-		Chat: in.names(e, c.kept.Since), Room: e.Room.words(in.traits.Bot), Key: sayKey(e.Key), Parts: content,
+		Chat: in.names(e, c.kept.Since), Room: e.Room.words(in.traits.BotID), Key: sayKey(e.Key), Parts: content,
 		Sender: in.sender(e), Agent: in.options.Agent, Mode: mode, Metadata: in.labels(e), NoRetry: true, Cursor: in.cursor(e),
 	})
 	switch mailroom.CodeOf(err) {
@@ -223,7 +223,7 @@ func (in *inbound) parts(ctx context.Context, e *Event, text string) []mailroom.
 	} else {
 		files = withhold(files)
 	}
-	parts := attachments{in.options.Files, in.options.Access.MaxFile}.parts(ctx, text, files)
+	parts := attachments{in.options.Files, in.options.Access.MaxFileSize}.parts(ctx, text, files)
 	if e.Room.Group && !in.options.Access.PerUser {
 		return spoken(in.sender(e), e.User.Name, parts)
 	}
@@ -263,7 +263,7 @@ func (in *inbound) answer(ctx context.Context, e *Event, text string, more map[s
 		labels[k] = v
 	}
 	at := in.cursor(e)
-	return in.link.Answer(ctx, channel.Answer{Room: e.Room.words(in.traits.Bot), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
+	return in.link.Answer(ctx, channel.Answer{Room: e.Room.words(in.traits.BotID), Key: answerKey(e), Text: text, Metadata: labels, Cursor: &at})
 }
 
 // answered reports whether an event was answered, and so done, before.
@@ -274,7 +274,7 @@ func (in *inbound) answered(ctx context.Context, e *Event) (bool, error) {
 
 // delivery is the delivery thread of an event's room.
 func (in *inbound) delivery(e *Event) string {
-	return channel.OutID(channel.ThreadID(in.link.Name(), e.Room.words(in.traits.Bot)...))
+	return channel.DeliveryThreadID(channel.ThreadID(in.link.Name(), e.Room.words(in.traits.BotID)...))
 }
 
 // known is what became of a key in a thread, nil if it was never used.
@@ -298,19 +298,19 @@ func (in *inbound) amended(ctx context.Context, e *Event) error {
 	}
 	for _, since := range append([]string{c.kept.Since}, c.kept.Before...) {
 		thread := in.thread(e, since)
-		k, err := in.known(ctx, thread, sayKey(e.Of))
+		k, err := in.known(ctx, thread, sayKey(e.TargetID))
 		if err != nil {
 			return err
 		}
 		if k == nil {
 			continue
 		}
-		change := channel.Edit{Chat: in.names(e, since), Key: sayKey(e.Of), Cursor: in.cursor(e)}
+		change := channel.Edit{Chat: in.names(e, since), Key: sayKey(e.TargetID), Cursor: in.cursor(e)}
 		if e.Kind == EventEdited {
 			if own, err := in.saidBy(ctx, thread, k.Result.Seq, in.sender(e)); err != nil || !own {
 				return in.notTheirs(ctx, e, err)
 			}
-			p := read(e.Text, in.traits.Name)
+			p := read(e.Text, in.traits.BotName)
 			text := p.text
 			if p.command == cmdQueue || p.command == cmdSteer {
 				text = p.rest
@@ -381,9 +381,9 @@ func (in *inbound) stranger(ctx context.Context, e *Event) error {
 	code := newCode(random[:codeLength])
 	salt := random[codeLength:]
 	made := false
-	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool {
+	err := changePeople(ctx, in.link.UpdateValue, func(p *people, now time.Time) bool {
 		made = p.ask(request{
-			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.Bot, Help: in.traits.command(cmdHelp), Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
+			User: e.User.ID, Name: e.User.Name, Room: e.Room, Bot: in.traits.BotID, Help: in.traits.command(cmdHelp), Event: e.Key, Salt: salt, Sum: sumOf(salt, code),
 		}, now)
 		return made
 	})
@@ -423,7 +423,7 @@ func (in *inbound) tellCode(ctx context.Context, e *Event, code string, salt []b
 func (in *inbound) codeSent(ctx context.Context, e *Event, salt []byte, sent bool) {
 	ctx, cancel := context.WithTimeout(ctx, asideTimeout)
 	defer cancel()
-	err := changePeople(ctx, in.link.Keep, func(p *people, now time.Time) bool { return p.told(e.User.ID, salt, sent, now) })
+	err := changePeople(ctx, in.link.UpdateValue, func(p *people, now time.Time) bool { return p.told(e.User.ID, salt, sent, now) })
 	if err != nil {
 		in.link.Log().Debug("what became of a pairing code could not be kept", "key", e.Key, "error", err)
 	}

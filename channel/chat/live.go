@@ -122,7 +122,7 @@ type watch struct {
 // watch shows in a room what a conversation writes from an entry on, until it ends
 // or waits. It is best effort: what it says is delivered in any case.
 func (o *outbound) watch(thread string, at Room, after int64) {
-	if o.options.Follow == nil || !(o.traits.Edits && o.options.Previews) && !o.traits.Types {
+	if o.options.Follow == nil || !(o.traits.Edits && o.options.Previews) && !o.traits.Typing {
 		return
 	}
 	select {
@@ -266,7 +266,7 @@ func (v *viewer) take(e stream.Event) {
 // under way then is not broken off: what the platform makes of it could come after
 // the final text, or what it asks for be lost.
 func (v *viewer) pace(ctx context.Context, over <-chan struct{}) {
-	turn := time.NewTicker(max(v.traits.EditGap, leastPace))
+	turn := time.NewTicker(max(v.traits.EditInterval, leastPace))
 	defer turn.Stop()
 	for {
 		v.mu.Lock()
@@ -291,7 +291,7 @@ func (v *viewer) look(ctx context.Context, run, message, text string) error {
 	v.last = run
 	shown := head(display.Text(text), v.traits, unfinished)
 	if !v.traits.Edits || !v.options.Previews || shown == "" {
-		if !v.traits.Types || time.Since(v.typed) < typingEvery {
+		if !v.traits.Typing || time.Since(v.typed) < typingEvery {
 			return nil
 		}
 		v.typed = time.Now()
@@ -306,10 +306,10 @@ func (v *viewer) look(ctx context.Context, run, message, text string) error {
 			return nil
 		}
 		v.wishes++
-		v.next = time.Now().Add(time.Duration(v.wishes) * 3 * max(v.traits.EditGap, leastPace))
+		v.next = time.Now().Add(time.Duration(v.wishes) * 3 * max(v.traits.EditInterval, leastPace))
 		v.change(run, func(l *live) { l.text = text })
 		return v.link.Answer(ctx, channel.Answer{
-			Room: v.at.words(v.traits.Bot), Key: fmt.Sprintf("preview/%s/%d", message, v.wishes), Text: unfinished, Later: true,
+			Room: v.at.words(v.traits.BotID), Key: fmt.Sprintf("preview/%s/%d", message, v.wishes), Text: unfinished, Later: true,
 			Metadata: v.at.preview(run, message),
 		})
 	}

@@ -25,7 +25,7 @@ func (e *editor) Edit(_ context.Context, _ Room, id string, m Message) error {
 
 func TestAPreviewThatHasBecomeTheReplyIsNotEdited(t *testing.T) {
 	e := &editor{}
-	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Capabilities{Most: 100, Units: runes, Edits: true}}, newShared())
+	o := newOutbound(&adapter{platform: e, options: Options{Previews: true}, traits: Capabilities{MaxUnits: 100, Units: runes, Edits: true}}, newShared())
 	v := &viewer{outbound: o, asked: "message", wishes: mostWishes}
 	o.change("run", func(l *live) { l.preview = "m1" })
 	look := func(text string) {
@@ -100,7 +100,7 @@ func TestSinceWhenNobodyKnowsWhetherItWasSent(t *testing.T) {
 				case "o":
 					body = mailroom.EffectEntry{Name: "send:2"}
 				case "r":
-					body, kind = Note{Effect: "send:1"}, KindRepeated
+					body, kind = DeliveryNote{Effect: "send:1"}, KindRepeated
 				}
 				entries = append(entries, noted(t, i, kind, began.Add(time.Duration(i)*time.Second), body))
 			}

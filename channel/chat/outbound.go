@@ -21,8 +21,8 @@ const (
 	KindRefused = "x.chat.refused"
 )
 
-// Note is the body of these entries.
-type Note struct {
+// DeliveryNote is the body of these entries.
+type DeliveryNote struct {
 	Effect string `json:"effect,omitempty"`
 	Reason string `json:"reason"`
 }
@@ -66,8 +66,8 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if x.kept, err = readKept(s.State()); err != nil {
 		return permanent(err)
 	}
-	if x.traits.Mute != "" {
-		return x.unsent(ctx, x.traits.Mute)
+	if x.traits.SendDisabled != "" {
+		return x.unsent(ctx, x.traits.SendDisabled)
 	}
 	known := false
 	if x.at, x.reply, known = o.destination(d, s.Run().Thread); !known {
@@ -99,8 +99,8 @@ func (o *outbound) deliver(ctx context.Context, d channel.Delivery, s mailroom.S
 	if errors.Is(err, ErrGone) {
 		return x.bury(ctx, err)
 	}
-	if err != nil && x.traits.SilenceTimeout > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return x.link.Refused(ctx, x.session, KindRefused, x.traits.SilenceTimeout, err)
+	if err != nil && x.traits.RefusalGrace > 0 && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
+		return x.link.HandleRefusal(ctx, x.session, KindRefused, x.traits.RefusalGrace, err)
 	}
 	if err != nil {
 		return err
@@ -127,14 +127,14 @@ func (o *outbound) destination(d channel.Delivery, thread string) (at Room, repl
 	if d.Origin != nil {
 		labels := d.Origin.Metadata
 		at, ok = roomOf(labels)
-		if ok && channel.OutID(channel.ThreadID(o.link.Name(), at.words(o.traits.Bot)...)) == thread {
+		if ok && channel.DeliveryThreadID(channel.ThreadID(o.link.Name(), at.words(o.traits.BotID)...)) == thread {
 			if at.Group {
 				reply = labels[labelReply]
 			}
 			return at, reply, true
 		}
 	}
-	at, ok = roomOfThread(o.link.Name(), o.traits.Bot, thread)
+	at, ok = roomOfThread(o.link.Name(), o.traits.BotID, thread)
 	return at, "", ok
 }
 
@@ -246,10 +246,10 @@ func (x *sending) bury(ctx context.Context, cause error) error {
 // unsent ends a delivery that sends nothing, and says why.
 func (x *sending) unsent(ctx context.Context, why string) error {
 	x.link.Log().Info("nothing is sent", "run", x.of.Run.ID, "reason", why)
-	return x.note(ctx, KindUnsent, Note{Reason: why})
+	return x.note(ctx, KindUnsent, DeliveryNote{Reason: why})
 }
 
-func (x *sending) note(ctx context.Context, kind string, n Note) error {
+func (x *sending) note(ctx context.Context, kind string, n DeliveryNote) error {
 	body, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", kind, err)

@@ -112,7 +112,7 @@ func (r *record) all() string {
 }
 
 // out is the delivery thread of ann.
-const out = "out:c:" + chattest.Bot + ":with-ann"
+const out = "out:c:" + chattest.BotID + ":with-ann"
 
 // notes are the entries of a kind in ann's delivery thread.
 func (o *office) notes(kind string) (all []mailroom.Entry) {
@@ -215,17 +215,17 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 				o := newOffice(t, echo)
 				path := filepath.Join(t.TempDir(), "mailroom.db")
 				o.open(path)
-				o.platform.Capabilities.Known = c.known
+				o.platform.Capabilities.DedupWindow = c.known
 				if !c.history {
-					o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
+					o.platform.Hook(chattest.CallFind, func(context.Context, chattest.CallArgs) error { return chat.ErrNoHistory })
 				}
 				killed := make(chan struct{})
-				o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
+				o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
 					if when == "after" {
 						call.Do()
 					}
-					o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
-						if c.known > time.Minute && o.platform.Has(call.Key) {
+					o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
+						if c.known > time.Minute && o.platform.HasKey(call.Key) {
 							return nil
 						}
 						call.Do()
@@ -236,7 +236,7 @@ func TestAServerThatIsKilledWhileItSends(t *testing.T) {
 					return err
 				})
 				o.start()
-				o.platform.Say("ann", "hello")
+				o.platform.SendPrivate("ann", "hello")
 				<-killed
 				o.stop()
 				o.open(path)
@@ -296,21 +296,21 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, slowly(20)) // for six seconds
 		o.options.Previews = true
-		o.platform.Capabilities.Gap, o.platform.Capabilities.EditGap = 500*time.Millisecond, time.Second
+		o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
 		began := time.Now()
 		var mu sync.Mutex
 		var until time.Time
 		var calls []string
-		for _, kind := range []chattest.Call{chattest.Send, chattest.Edit, chattest.Typing} {
+		for _, kind := range []chattest.CallKind{chattest.CallSend, chattest.CallEdit, chattest.CallTyping} {
 			edits := 0
-			o.platform.Hook(kind, func(_ context.Context, c chattest.Calling) error {
+			o.platform.Hook(kind, func(_ context.Context, c chattest.CallArgs) error {
 				mu.Lock()
 				defer mu.Unlock()
 				calls = append(calls, fmt.Sprintf("%s at %s", kind, time.Since(began).Round(100*time.Millisecond)))
 				if time.Now().Before(until) {
 					t.Errorf("%s while the platform wants patience", kind)
 				}
-				if edits++; kind == chattest.Edit && edits == 3 {
+				if edits++; kind == chattest.CallEdit && edits == 3 {
 					until = time.Now().Add(time.Minute)
 					return busy(time.Minute)
 				}
@@ -319,7 +319,7 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 			})
 		}
 		o.start()
-		o.platform.Say("ann", "hello")
+		o.platform.SendPrivate("ann", "hello")
 		runs := o.settled(2)
 		o.stop()
 		o.has(words(20))
@@ -345,9 +345,9 @@ func TestAFloodLimitWhileAnAnswerStreams(t *testing.T) {
 func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, echo)
-		o.platform.Capabilities.Gap = 50 * time.Millisecond
+		o.platform.Capabilities.RoomInterval = 50 * time.Millisecond
 		rng := rand.New(rand.NewPCG(1, 2)) // owned by the one delivery at a time
-		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 			switch rng.IntN(8) {
 			case 0:
 				return busy(time.Duration(rng.IntN(20)) * time.Second)
@@ -366,7 +366,7 @@ func TestHundredRepliesKeepTheirOrderThroughFailures(t *testing.T) {
 		var want []string
 		for i := range 100 {
 			want = append(want, fmt.Sprint("reply ", i))
-			o.platform.Say("ann", want[i])
+			o.platform.SendPrivate("ann", want[i])
 		}
 		for len(o.said()) < 100 {
 			<-time.After(10 * time.Second)
@@ -386,14 +386,14 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 		var mu sync.Mutex
 		var limited, until time.Time
 		breaks := false
-		for _, kind := range []chattest.Call{chattest.Send, chattest.Edit, chattest.Typing, chattest.Tapped} {
-			o.platform.Hook(kind, func(_ context.Context, c chattest.Calling) error {
+		for _, kind := range []chattest.CallKind{chattest.CallSend, chattest.CallEdit, chattest.CallTyping, chattest.CallAckButton} {
+			o.platform.Hook(kind, func(_ context.Context, c chattest.CallArgs) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Now().After(limited) && time.Now().Before(until) {
 					t.Errorf("%s in %s while the bot is limited", kind, c.Room.Chat)
 				}
-				if kind == chattest.Send && until.IsZero() {
+				if kind == chattest.CallSend && until.IsZero() {
 					limited, until = time.Now(), time.Now().Add(time.Minute)
 					return fmt.Errorf("%w: %w", chat.ErrEverywhere, busy(time.Minute))
 				}
@@ -401,7 +401,7 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 				return nil
 			})
 		}
-		o.platform.Hook(chattest.Receive, func(context.Context, chattest.Calling) error {
+		o.platform.Hook(chattest.CallReceive, func(context.Context, chattest.CallArgs) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if breaks {
@@ -411,14 +411,14 @@ func TestALimitOfABotHoldsInAllItsChats(t *testing.T) {
 			return nil
 		})
 		o.start()
-		o.platform.Say("ann", "one")
+		o.platform.SendPrivate("ann", "one")
 		<-time.After(2 * time.Second)
-		o.platform.Say("bob", "two")
+		o.platform.SendPrivate("bob", "two")
 		<-time.After(10 * time.Second)
 		mu.Lock()
 		breaks = true
 		mu.Unlock()
-		o.platform.Say("carl", "three")
+		o.platform.SendPrivate("carl", "three")
 		<-time.After(10 * time.Minute)
 		got := o.said()
 		slices.Sort(got)

@@ -44,14 +44,14 @@ func (d Pairing) List(ctx context.Context) ([]Person, error) {
 		all = append(all, Person{Channel: d.Channel, User: one.User, Name: one.Name, Admin: one.Admin, Since: one.At, By: one.By})
 	}
 	for _, r := range p.Requests {
-		all = append(all, Person{Channel: d.Channel, User: r.User, Name: r.Name, Waits: true, Since: r.At, Until: r.At.Add(CodeLasts)})
+		all = append(all, Person{Channel: d.Channel, User: r.User, Name: r.Name, Waits: true, Since: r.At, Until: r.At.Add(CodeLifetime)})
 	}
 	return all, nil
 }
 
 // people are those that count now.
 func (d Pairing) people(ctx context.Context) (*people, error) {
-	kept, err := channel.Kept(ctx, d.Ledger, d.Channel, keptPeople)
+	kept, err := channel.ReadValue(ctx, d.Ledger, d.Channel, keptPeople)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +62,8 @@ func (d Pairing) people(ctx context.Context) (*people, error) {
 	return p, err
 }
 
-// Has reports whether somebody waits who has this code. That counts as no try.
-func (d Pairing) Has(ctx context.Context, code string) (bool, error) {
+// HasCode reports whether somebody waits who has this code. That counts as no try.
+func (d Pairing) HasCode(ctx context.Context, code string) (bool, error) {
 	p, err := d.people(ctx)
 	return err == nil && p.has(code) >= 0, err
 }
@@ -83,7 +83,7 @@ func (d Pairing) Approve(ctx context.Context, code string, admin bool, by string
 		return Person{}, err
 	}
 	who := Person{Channel: d.Channel, User: in.User, Name: in.Name, Admin: admin, Since: at, By: by}
-	err = channel.Say(ctx, d.Ledger, d.Channel, channel.Answer{
+	err = channel.SendAnswer(ctx, d.Ledger, d.Channel, channel.Answer{
 		Room: in.Room.words(in.Bot), Key: "paired:" + mailroom.DeriveID(in.Event, string(in.Salt)), Metadata: in.Room.labels(),
 		Text: "You may talk to me now. " + in.Help + " says what I understand.",
 	})
@@ -107,10 +107,10 @@ func (d Pairing) Revoke(ctx context.Context, user string) error {
 }
 
 func (d Pairing) keep(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error {
-	return channel.Keep(ctx, d.Ledger, d.Channel, what, f)
+	return channel.UpdateValue(ctx, d.Ledger, d.Channel, what, f)
 }
 
-// keeper changes what a channel keeps under a name, see [channel.Keep].
+// keeper changes what a channel keeps under a name, see [channel.UpdateValue].
 type keeper func(ctx context.Context, what string, f func(json.RawMessage, time.Time) (json.RawMessage, error)) error
 
 // changePeople changes them by f, which reports whether it did.

@@ -14,11 +14,11 @@ import (
 	"mailroom"
 )
 
-// Files keeps what is sent along with a message, where the agent can read it.
-type Files interface {
-	// Keep reads a file to its end and returns its URI. The file is durable by then.
+// FileStore keeps what is sent along with a message, where the agent can read it.
+type FileStore interface {
+	// Save reads a file to its end and returns its URI. The file is durable by then.
 	// The same content under the same name has the same URI.
-	Keep(ctx context.Context, name string, r io.Reader) (uri string, err error)
+	Save(ctx context.Context, name string, r io.Reader) (uri string, err error)
 }
 
 const (
@@ -32,15 +32,15 @@ const (
 	// mostText is how much of a text file is handed on as text, in bytes: all the
 	// files of a message have to fit into it together with its words.
 	mostText = 64 << 10
-	// DefaultMaxFile is the largest file that is kept, in bytes.
-	DefaultMaxFile = 20 << 20
+	// DefaultMaxFileSize is the largest file that is kept, in bytes.
+	DefaultMaxFileSize = 20 << 20
 )
 
 // attachments makes parts of files: a small text file is handed on as text, another
 // one is kept, and of what cannot be kept its name and where it is.
 type attachments struct {
-	keep Files // nil: nothing is kept
-	most int64 // bytes of a file that is kept; 0: DefaultMaxFile
+	keep FileStore // nil: nothing is kept
+	most int64     // bytes of a file that is kept; 0: DefaultMaxFile
 }
 
 // parts are what an agent gets of a message.
@@ -87,7 +87,7 @@ func (a attachments) part(ctx context.Context, f File) mailroom.Part {
 func (a attachments) kept(ctx context.Context, name string, f File) (uri, why string) {
 	most := a.most
 	if most == 0 {
-		most = DefaultMaxFile
+		most = DefaultMaxFileSize
 	}
 	if f.Size > most {
 		return "", fmt.Sprintf("it has %d bytes, and up to %d are kept", f.Size, most)
@@ -98,7 +98,7 @@ func (a attachments) kept(ctx context.Context, name string, f File) (uri, why st
 	}
 	defer func() { _ = content.Close() }() // it was only read
 	b := &bounded{r: content, left: most}
-	uri, err := a.keep.Keep(ctx, name, b)
+	uri, err := a.keep.Save(ctx, name, b)
 	switch {
 	case b.left < 0:
 		return "", fmt.Sprintf("it has more than %d bytes", most)

@@ -17,7 +17,7 @@ import (
 // shelf keeps files in memory, by name.
 type shelf map[string]string
 
-func (s shelf) Keep(_ context.Context, name string, r io.Reader) (string, error) {
+func (s shelf) Save(_ context.Context, name string, r io.Reader) (string, error) {
 	raw, err := io.ReadAll(r)
 	if err == nil {
 		s[name] = string(raw)

@@ -17,16 +17,16 @@ import (
 
 // Limits of pairing.
 const (
-	// CodeLasts is how long a code is good for.
-	CodeLasts = time.Hour
+	// CodeLifetime is how long a code is good for.
+	CodeLifetime = time.Hour
 	// MaxRequests is how many codes of a channel are open at once.
 	MaxRequests = 3
-	// AskAgain is how long somebody who got a code gets no other one.
-	AskAgain = 10 * time.Minute
+	// RequestInterval is how long somebody who got a code gets no other one.
+	RequestInterval = 10 * time.Minute
 	// MaxBadCodes is how many wrong codes in a row lock the pairing of a channel, for
 	// LockedFor: nobody is let in, and no codes are given.
-	MaxBadCodes = 5
-	LockedFor   = time.Hour
+	MaxBadCodes     = 5
+	LockoutDuration = time.Hour
 	// MaxPaired is how many can be let in to a channel with codes.
 	MaxPaired = 1000
 )
@@ -131,7 +131,7 @@ func (p *people) find(user string) *paired {
 
 // open forgets requests whose code is not good any more.
 func (p *people) open(now time.Time) {
-	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return now.Sub(r.At) >= CodeLasts })
+	p.Requests = slices.DeleteFunc(p.Requests, func(r request) bool { return now.Sub(r.At) >= CodeLifetime })
 }
 
 // ask takes a request, and reports whether its code is sent to the user. The event that
@@ -148,7 +148,7 @@ func (p *people) ask(r request, now time.Time) bool {
 	case i >= 0 && p.Requests[i].Event == r.Event:
 		r.At = p.Requests[i].At
 		p.Requests[i] = r
-	case i >= 0 && now.Sub(p.Requests[i].At) < AskAgain && (p.Requests[i].Again.IsZero() || now.Before(p.Requests[i].Again)):
+	case i >= 0 && now.Sub(p.Requests[i].At) < RequestInterval && (p.Requests[i].Again.IsZero() || now.Before(p.Requests[i].Again)):
 		return false
 	case i >= 0:
 		p.Requests[i] = r
@@ -196,9 +196,9 @@ func (p *people) approve(code string, admin bool, by string, now time.Time) (*re
 	found := p.has(code)
 	if found < 0 {
 		if p.Bad++; p.Bad >= MaxBadCodes {
-			p.Bad, p.Locked, p.Requests = 0, now.Add(LockedFor), nil
+			p.Bad, p.Locked, p.Requests = 0, now.Add(LockoutDuration), nil
 		}
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLasts)
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "nobody who waits to be let in has this code; a code is good for %s", CodeLifetime)
 	}
 	r := p.Requests[found]
 	if p.find(r.User) == nil && len(p.Paired) >= MaxPaired {

@@ -45,10 +45,10 @@ func TestWhoAsksGetsACodeWithinTheLimits(t *testing.T) {
 	}
 	for name, steps := range map[string][]step{
 		"the same event again has another code": {{0, "a", "1", true}, {time.Second, "a", "1", true}},
-		"ten minutes between two codes":         {{0, "a", "1", true}, {AskAgain - 1, "a", "2", false}, {AskAgain, "a", "3", true}, {AskAgain + 1, "a", "4", false}},
+		"ten minutes between two codes":         {{0, "a", "1", true}, {RequestInterval - 1, "a", "2", false}, {RequestInterval, "a", "3", true}, {RequestInterval + 1, "a", "4", false}},
 		"three at once": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {0, "d", "4", false},
-			{CodeLasts - 1, "d", "5", false}, {CodeLasts, "d", "6", true}},
-		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {AskAgain, "b", "4", true}, {AskAgain, "d", "5", false}},
+			{CodeLifetime - 1, "d", "5", false}, {CodeLifetime, "d", "6", true}},
+		"one who asks again keeps the place": {{0, "a", "1", true}, {0, "b", "2", true}, {0, "c", "3", true}, {RequestInterval, "b", "4", true}, {RequestInterval, "d", "5", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &people{}
@@ -89,17 +89,17 @@ func TestACodeIsGoodOnceAndForAnHour(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	p := &people{}
 	p.ask(asks("a", "1"), now)
-	p.ask(asks("a", "2"), now.Add(AskAgain))
-	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(AskAgain)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	p.ask(asks("a", "2"), now.Add(RequestInterval))
+	if _, err := p.approve(codeOf("a", "1"), false, "ann", now.Add(RequestInterval)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("a code that was replaced: %v", err)
 	}
-	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); err != nil {
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); err != nil {
 		t.Errorf("a good code: %v", err)
 	}
 	if one := p.find("a"); one == nil || one.tier() != TierAdmin || one.By != "ann" || p.Bad != 0 {
 		t.Errorf("let in: %+v, %d wrong codes", one, p.Bad)
 	}
-	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(AskAgain+CodeLasts-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
+	if _, err := p.approve(codeOf("a", "2"), true, "ann", now.Add(RequestInterval+CodeLifetime-1)); mailroom.CodeOf(err) != mailroom.CodeNotFound {
 		t.Errorf("the same code again: %v", err)
 	}
 	p.ask(asks("b", "3"), now.Add(2*time.Hour))
@@ -120,7 +120,7 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 			t.Errorf("try %d: %v", i, err)
 		}
 	}
-	late := now.Add(LockedFor - 1)
+	late := now.Add(LockoutDuration - 1)
 	_, err := p.approve(codeOf("a", "1"), false, "x", late)
 	if e := err.(*mailroom.Error); e.Code != mailroom.CodeRateLimited || e.RetryAfter != 1 {
 		t.Errorf("the right code while it is locked: %v", err)
@@ -128,10 +128,10 @@ func TestFiveWrongCodesLockThePairing(t *testing.T) {
 	if p.ask(asks("b", "2"), late) {
 		t.Error("a code is given while it is locked")
 	}
-	if !p.ask(asks("b", "2"), now.Add(LockedFor)) {
+	if !p.ask(asks("b", "2"), now.Add(LockoutDuration)) {
 		t.Error("no code is given after it was locked")
 	}
-	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockedFor)); err != nil {
+	if _, err := p.approve(codeOf("b", "2"), false, "x", now.Add(LockoutDuration)); err != nil {
 		t.Errorf("after it was locked: %v", err)
 	}
 }

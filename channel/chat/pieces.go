@@ -36,9 +36,9 @@ func pieces(text string, t Capabilities, from int) []piece {
 // head is the beginning of a text that is still being written, in one message that
 // ends with mark.
 func head(text string, t Capabilities, mark string) string {
-	t.Most -= t.Units(mark)
+	t.MaxUnits -= t.Units(mark)
 	text = strings.TrimRight(text, " \t\r\n")
-	if t.Most <= 0 || text == "" {
+	if t.MaxUnits <= 0 || text == "" {
 		return ""
 	}
 	c := newCutter(text, t)
@@ -130,7 +130,7 @@ func (c *cutter) fits(parts ...string) bool {
 	for _, p := range parts {
 		size += len(p)
 	}
-	return size <= 4*c.traits.Most && c.traits.Units(strings.Join(parts, "")) <= c.traits.Most
+	return size <= 4*c.traits.MaxUnits && c.traits.Units(strings.Join(parts, "")) <= c.traits.MaxUnits
 }
 
 // lineOf is the index of the line that has byte at, or ends with it.
@@ -157,9 +157,9 @@ func (c *cutter) fenceAt(at int) fence {
 		f = c.lines[c.lineOf(at)].in
 	}
 	marks := func(f fence) int { return c.traits.Units(f.open() + f.close()) }
-	if f.mark != "" && marks(f) > c.traits.Most/2 {
+	if f.mark != "" && marks(f) > c.traits.MaxUnits/2 {
 		f.line = f.mark
-		if marks(f) > c.traits.Most/2 {
+		if marks(f) > c.traits.MaxUnits/2 {
 			return fence{}
 		}
 	}
@@ -168,7 +168,7 @@ func (c *cutter) fenceAt(at int) fence {
 
 // next is the piece that begins at a byte. Its text is "" if that is of white space.
 func (c *cutter) next(from int) piece {
-	if c.traits.Line {
+	if c.traits.SingleLine {
 		return c.nextLine(from)
 	}
 	from, opened := c.begin(from)
@@ -233,7 +233,7 @@ func (c *cutter) piece(opened fence, from, to int) (piece, bool) {
 // longest is how many bytes from a byte on fit into one message after its beginning.
 func (c *cutter) longest(beginning string, from int) int {
 	rest := c.text[from:]
-	most := min(len(rest), 4*c.traits.Most)
+	most := min(len(rest), 4*c.traits.MaxUnits)
 	return sort.Search(most, func(n int) bool {
 		n++
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {

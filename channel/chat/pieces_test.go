@@ -56,7 +56,7 @@ func TestATextIsCutWhereItLosesLeast(t *testing.T) {
 		"code in a line is no fence": {"```a``` one two three four", 14, []string{"```a``` one", "two three four"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{Most: c.most, Units: runes}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{MaxUnits: c.most, Units: runes}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -82,7 +82,7 @@ func TestACharacterIsNotCut(t *testing.T) {
 		"many marks on one letter": {strings.Repeat("x\u0301", 4), 3, runes, []string{"x\u0301", "x\u0301", "x\u0301", "x\u0301"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{Most: c.most, Units: c.units}, 0))); diff != "" {
+			if diff := cmp.Diff(c.want, texts(pieces(c.text, Capabilities{MaxUnits: c.most, Units: c.units}, 0))); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
@@ -90,7 +90,7 @@ func TestACharacterIsNotCut(t *testing.T) {
 }
 
 func TestAMessageOfOneLine(t *testing.T) {
-	got := texts(pieces("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{Most: 8, Units: octets, Line: true}, 0))
+	got := texts(pieces("one\r\n\n  two three four\n```go\nx\n```\n", Capabilities{MaxUnits: 8, Units: octets, SingleLine: true}, 0))
 	want := []string{"one", "  two", "three", "four", "```go", "x", "```"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -98,7 +98,7 @@ func TestAMessageOfOneLine(t *testing.T) {
 }
 
 func TestTheBeginningOfAnUnfinishedText(t *testing.T) {
-	traits := Capabilities{Most: 20, Units: runes}
+	traits := Capabilities{MaxUnits: 20, Units: runes}
 	for _, c := range [][2]string{
 		{"", ""}, {" \n", ""}, {"one two ", "one two…"},
 		{"```go\nfunc", "```go\nfunc\n```…"},
@@ -137,7 +137,7 @@ func FuzzPieces(f *testing.F) {
 			return
 		}
 		traits := Capabilities{
-			Most: int(most)%600 + 4, Line: how >= 3,
+			MaxUnits: int(most)%600 + 4, SingleLine: how >= 3,
 			Units: []func(string) int{runes, octets, code16}[how%3],
 		}
 		all := pieces(text, traits, 0)
@@ -146,13 +146,13 @@ func FuzzPieces(f *testing.F) {
 			if !utf8.ValidString(p.text) || strings.TrimSpace(p.text) == "" {
 				t.Fatalf("piece %d is %q", i, p.text)
 			}
-			if n := traits.Units(p.text); n > traits.Most {
-				t.Fatalf("piece %d has %d units, more than %d: %q", i, n, traits.Most, p.text)
+			if n := traits.Units(p.text); n > traits.MaxUnits {
+				t.Fatalf("piece %d has %d units, more than %d: %q", i, n, traits.MaxUnits, p.text)
 			}
 			if p.end <= at {
 				t.Fatalf("piece %d ends at %d, the one before at %d", i, p.end, at)
 			}
-			if traits.Line && strings.Contains(p.text, "\n") {
+			if traits.SingleLine && strings.Contains(p.text, "\n") {
 				t.Fatalf("piece %d is not one line: %q", i, p.text)
 			}
 			checkPiece(t, text[at:p.end], p.text, traits)
@@ -168,7 +168,7 @@ func FuzzPieces(f *testing.F) {
 			}
 		}
 		pieces(text, traits, min(int(from), len(text)))
-		if h := head(text, traits, "…"); traits.Units(h) > traits.Most || !utf8.ValidString(h) {
+		if h := head(text, traits, "…"); traits.Units(h) > traits.MaxUnits || !utf8.ValidString(h) {
 			t.Fatalf("the beginning is %q", h)
 		}
 	})
@@ -185,7 +185,7 @@ func checkPiece(t *testing.T, source, sent string, traits Capabilities) {
 		}
 		return
 	}
-	if traits.Line {
+	if traits.SingleLine {
 		t.Fatalf("%q is sent as %q", source, sent)
 	}
 	if diff := cmp.Diff(bare(source), bare(got)); diff != "" {

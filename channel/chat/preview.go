@@ -59,7 +59,7 @@ func (x *sending) preview(ctx context.Context, run string) error {
 		x.link.Log().Debug("what is written is not shown", "run", run, "error", err)
 		return nil
 	case tries >= mostTries:
-		return x.note(ctx, KindUnsent, Note{Effect: effect.Name, Reason: lost})
+		return x.note(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
 	default:
 		return sendFailure(err)
 	}
@@ -68,7 +68,7 @@ func (x *sending) preview(ctx context.Context, run string) error {
 	case err != nil:
 		return err
 	case got.ID == "" && doubt:
-		return x.note(ctx, KindUnsent, Note{Effect: effect.Name, Reason: lost})
+		return x.note(ctx, KindUnsent, DeliveryNote{Effect: effect.Name, Reason: lost})
 	case got.ID == "":
 		return nil
 	}

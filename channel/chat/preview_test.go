@@ -16,7 +16,7 @@ import (
 // paced has previews, with a second between edits.
 func paced(o *office) *office {
 	o.options.Previews = true
-	o.platform.Capabilities.Gap, o.platform.Capabilities.EditGap = 500*time.Millisecond, time.Second
+	o.platform.Capabilities.RoomInterval, o.platform.Capabilities.EditInterval = 500*time.Millisecond, time.Second
 	return o
 }
 
@@ -26,9 +26,9 @@ func never() error {
 
 func TestAPreviewBecomesTheReply(t *testing.T) {
 	inOffice(t, slowly(40), func(o *office) {
-		paced(o).platform.Capabilities.Most = 100
+		paced(o).platform.Capabilities.MaxUnits = 100
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(2)
 		<-time.After(time.Minute)
 		said := o.said()
@@ -59,12 +59,12 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 	inOffice(t, slowly(40), func(o *office) {
 		paced(o).options.Previews = false
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(1)
 		if sent := o.platform.Sent(); len(sent[0].Versions) != 1 || sent[0].Message.Text != words(40)[:len(sent[0].Message.Text)] {
 			t.Errorf("got %+v", sent)
 		}
-		if n := o.platform.Typed(); n < 2 || n > 4 { // in twelve seconds
+		if n := o.platform.TypingCount(); n < 2 || n > 4 { // in twelve seconds
 			t.Errorf("typing was shown %d times", n)
 		}
 	})
@@ -72,9 +72,9 @@ func TestWithoutPreviewsOnlyTheReplyIsSent(t *testing.T) {
 
 func TestAReplyIsSentAnewWhereItsPreviewCannotBeEdited(t *testing.T) {
 	inOffice(t, slowly(10), func(o *office) {
-		paced(o).platform.Hook(chattest.Edit, func(context.Context, chattest.Calling) error { return never() })
+		paced(o).platform.Hook(chattest.CallEdit, func(context.Context, chattest.CallArgs) error { return never() })
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(2)
 		if said := o.said(); len(said) != 2 || said[1] != words(10) {
 			t.Errorf("got %q", said)
@@ -93,7 +93,7 @@ func TestEachMessageOfARunHasItsOwnPreview(t *testing.T) {
 		return slowly(12)(ctx, s)
 	}, func(o *office) {
 		paced(o).start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(4)
 		o.has(words(10), words(12))
 		for _, s := range o.platform.Sent() {
@@ -117,13 +117,13 @@ func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
 		return asks(pay())(ctx, s)
 	}, func(o *office) {
 		paced(o).start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(2)
 		sent := o.platform.Sent()
 		if len(sent) != 1 || !strings.HasPrefix(sent[0].Message.Text, "codex asks: May I pay?") || len(sent[0].Message.Buttons) != 2 {
 			t.Errorf("got %+v", sent)
 		}
-		o.platform.Tap("ann", sent[0], "Deny")
+		o.platform.PressButton("ann", sent[0], "Deny")
 		<-time.After(time.Minute)
 		if got := o.said(); len(got) != 2 || !strings.HasPrefix(got[0], "Denied by ") || got[1] != "it was: decided deny" {
 			t.Errorf("got %q", got)
@@ -133,18 +133,18 @@ func TestAQuestionTakesThePlaceOfAPreview(t *testing.T) {
 
 func TestAConversationThatIsShownGoesOnOverTheNextConnection(t *testing.T) {
 	inOffice(t, slowly(200), func(o *office) { // for a minute
-		paced(o).platform.Capabilities.Most = 2000
+		paced(o).platform.Capabilities.MaxUnits = 2000
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 3 })
-		o.platform.Hook(chattest.Receive, func(context.Context, chattest.Calling) error {
-			o.platform.Hook(chattest.Receive, nil)
+		o.platform.Hook(chattest.CallReceive, func(context.Context, chattest.CallArgs) error {
+			o.platform.Hook(chattest.CallReceive, nil)
 			return errors.New("the connection was lost")
 		})
-		o.platform.Say("eve", "who is nobody here")
+		o.platform.SendPrivate("eve", "who is nobody here")
 		<-time.After(50 * time.Second)
-		if n := len(o.platform.Sent()[0].Versions); o.platform.Dials() != 2 || n < 10 {
-			t.Errorf("after %d connections it was shown %d times", o.platform.Dials(), n)
+		if n := len(o.platform.Sent()[0].Versions); o.platform.DialCount() != 2 || n < 10 {
+			t.Errorf("after %d connections it was shown %d times", o.platform.DialCount(), n)
 		}
 		<-time.After(2 * time.Minute)
 		o.has(words(200))
@@ -160,10 +160,10 @@ func TestTwoConversationsOfOnePlaceHaveEachTheirPreview(t *testing.T) {
 		return slowly(10)(ctx, s)
 	}, func(o *office) {
 		paced(o).start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		<-time.After(5 * time.Second)
-		o.platform.Say("ann", "/new")
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "/new")
+		o.platform.SendPrivate("ann", "go")
 		<-time.After(time.Minute)
 		previews := 0
 		for _, s := range o.platform.Sent() {
@@ -186,7 +186,7 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 	t.Run("between two edits", func(t *testing.T) {
 		inOffice(t, slowly(20), func(o *office) {
 			paced(o).start()
-			o.platform.Say("ann", "go")
+			o.platform.SendPrivate("ann", "go")
 			o.platform.Await("a preview", func() bool { s := o.platform.Sent(); return len(s) == 1 && len(s[0].Versions) == 2 })
 			o.stop()
 			o.start()
@@ -213,19 +213,19 @@ func TestAServerThatEndsWhileATextIsShown(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "mailroom.db")
 			o.open(path)
 			if !c.history {
-				o.platform.Hook(chattest.Find, func(context.Context, chattest.Calling) error { return chat.ErrNoHistory })
+				o.platform.Hook(chattest.CallFind, func(context.Context, chattest.CallArgs) error { return chat.ErrNoHistory })
 			}
 			killed := make(chan struct{})
-			o.platform.Capabilities.EditGap = 10 * time.Millisecond
-			o.platform.Hook(chattest.Send, func(_ context.Context, call chattest.Calling) error {
+			o.platform.Capabilities.EditInterval = 10 * time.Millisecond
+			o.platform.Hook(chattest.CallSend, func(_ context.Context, call chattest.CallArgs) error {
 				call.Do()
-				o.platform.Hook(chattest.Send, nil)
+				o.platform.Hook(chattest.CallSend, nil)
 				err := o.store.Close()
 				close(killed)
 				return err
 			})
 			o.start()
-			o.platform.Say("ann", "hello")
+			o.platform.SendPrivate("ann", "hello")
 			<-killed
 			o.stop()
 			o.open(path)

@@ -30,21 +30,21 @@ func (o *outbound) question(d channel.Delivery, at Room) (string, []Button) {
 	}
 	if k.Kind == mailroom.TicketInput {
 		if at.Group {
-			return strings.Join(append(lines, fmt.Sprintf("The next message to %s is the answer.", o.traits.Name)), "\n"), nil
+			return strings.Join(append(lines, fmt.Sprintf("The next message to %s is the answer.", o.traits.BotName)), "\n"), nil
 		}
 		return strings.Join(append(lines, "Your next message is the answer."), "\n"), nil
 	}
 	word := ticketWord(k)
 	to := ""
-	if at.Group && o.traits.Sign != "" {
-		to = o.traits.Name + ": " // a platform that knows no commands does not know either who they are to
+	if at.Group && o.traits.CommandPrefix != "" {
+		to = o.traits.BotName + ": " // a platform that knows no commands does not know either who they are to
 	}
 	lines = append(lines, fmt.Sprintf("To allow it: %s%s %s\nTo refuse it: %s%s %s", to, o.traits.command(cmdApprove), word, to, o.traits.command(cmdDeny), word))
 	var buttons []Button
 	if o.traits.Buttons {
 		buttons = []Button{
-			{Words: "Approve", Data: tapData(mailroom.VerdictApprove, k)},
-			{Words: "Deny", Data: tapData(mailroom.VerdictDeny, k)},
+			{Label: "Approve", Data: tapData(mailroom.VerdictApprove, k)},
+			{Label: "Deny", Data: tapData(mailroom.VerdictDeny, k)},
 		}
 	}
 	return strings.Join(lines, "\n"), buttons
@@ -61,7 +61,7 @@ func (o *outbound) exactly(k *mailroom.Ticket) string {
 	if hasArguments(k.Arguments) {
 		shown := string(k.Arguments)
 		var b bytes.Buffer
-		if !o.traits.Line && json.Indent(&b, k.Arguments, "", "  ") == nil {
+		if !o.traits.SingleLine && json.Indent(&b, k.Arguments, "", "  ") == nil {
 			shown = b.String()
 		}
 		cut := display.Cut(shown, mostShown)
@@ -70,7 +70,7 @@ func (o *outbound) exactly(k *mailroom.Ticket) string {
 		}
 		text = strings.TrimSpace(text + "\n" + display.Text(cut))
 	}
-	if !o.traits.Line {
+	if !o.traits.SingleLine {
 		mark := "```"
 		for strings.Contains(text, mark) {
 			mark += "`"

@@ -145,7 +145,7 @@ func (o *outbound) remember(ctx context.Context) error {
 		slices.Sort(threads)
 		rows, err := r.Threads(mailroom.ThreadQuery{IDs: slices.Compact(threads)})
 		for _, t := range rows {
-			if at, ok := roomOfThread(o.link.Name(), o.traits.Bot, t.DeliverTo); ok {
+			if at, ok := roomOfThread(o.link.Name(), o.traits.BotID, t.DeliverTo); ok {
 				rooms[t.ID] = at
 			}
 		}
@@ -186,7 +186,7 @@ func (o *outbound) lookAfter(ctx context.Context) error {
 		labels := q.at.labels()
 		labels[labelDecided] = q.ticket
 		err := o.link.Answer(ctx, channel.Answer{
-			Room: q.at.words(o.traits.Bot), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinished, Later: true, Metadata: labels,
+			Room: q.at.words(o.traits.BotID), Key: fmt.Sprintf("redraw/%s/%d", q.ticket, q.tries), Text: unfinished, Later: true, Metadata: labels,
 		})
 		if err != nil {
 			return err
@@ -201,7 +201,7 @@ func (o *outbound) stillShown(r mailroom.Reader, over, shown map[string]bool) er
 	var rooms []string
 	for id, q := range o.asked {
 		if over[id] {
-			rooms = append(rooms, channel.OutID(channel.ThreadID(o.link.Name(), q.at.words(o.traits.Bot)...)))
+			rooms = append(rooms, channel.DeliveryThreadID(channel.ThreadID(o.link.Name(), q.at.words(o.traits.BotID)...)))
 		}
 	}
 	o.mu.Unlock()

@@ -47,7 +47,7 @@ func (o *office) redrawn(within time.Duration) {
 func TestAQuestionThatIsDecidedElsewhereIsRedrawnThen(t *testing.T) {
 	inOffice(t, asksAndWorks, func(o *office) {
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(1)
 		<-time.After(5 * time.Minute)
 		if n := len(o.platform.Sent()[0].Versions); n != 1 {
@@ -65,7 +65,7 @@ func TestAQuestionThatIsDecidedElsewhereIsRedrawnThen(t *testing.T) {
 func TestAQuestionFromBeforeARestartIsRedrawnWhenItIsDecided(t *testing.T) {
 	inOffice(t, asksAndWorks, func(o *office) {
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(1)
 		o.stop()
 		o.start()
@@ -80,7 +80,7 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 	inOffice(t, asksAndWorks, func(o *office) {
 		var mu sync.Mutex
 		away := false
-		dials := func(context.Context, chattest.Calling) error {
+		dials := func(context.Context, chattest.CallArgs) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if away {
@@ -88,15 +88,15 @@ func TestAQuestionIsRedrawnOverTheNextConnection(t *testing.T) {
 			}
 			return nil
 		}
-		o.platform.Hook(chattest.Dial, dials)
-		o.platform.Hook(chattest.Receive, dials)
+		o.platform.Hook(chattest.CallDial, dials)
+		o.platform.Hook(chattest.CallReceive, dials)
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(1)
 		mu.Lock()
 		away = true
 		mu.Unlock()
-		o.platform.Say("ann", "and this too")
+		o.platform.SendPrivate("ann", "and this too")
 		<-time.After(time.Minute)
 		o.decidesElsewhere()
 		<-time.After(10 * time.Minute)
@@ -117,7 +117,7 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 			inOffice(t, asksAndWorks, func(o *office) {
 				var mu sync.Mutex
 				tries := 0
-				o.platform.Hook(chattest.Edit, func(_ context.Context, c2 chattest.Calling) error {
+				o.platform.Hook(chattest.CallEdit, func(_ context.Context, c2 chattest.CallArgs) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if tries++; tries <= c.fails {
@@ -127,7 +127,7 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 					return nil
 				})
 				o.start()
-				o.platform.Say("ann", "go")
+				o.platform.SendPrivate("ann", "go")
 				o.settled(1)
 				o.decidesElsewhere()
 				<-time.After(30 * time.Minute)
@@ -149,14 +149,14 @@ func TestAQuestionThatCannotBeRedrawnIsTriedAgainAndNotForEver(t *testing.T) {
 func TestWhoDecidesHereRedrawsTheQuestion(t *testing.T) {
 	inOffice(t, asksAndWorks, func(o *office) {
 		o.start()
-		o.platform.Say("ann", "go")
+		o.platform.SendPrivate("ann", "go")
 		o.settled(1)
-		o.platform.Hook(chattest.Tapped, func(_ context.Context, c chattest.Calling) error {
+		o.platform.Hook(chattest.CallAckButton, func(_ context.Context, c chattest.CallArgs) error {
 			<-time.After(1500 * time.Millisecond)
 			c.Do()
 			return nil
 		})
-		o.platform.Tap("ann", o.platform.Sent()[0], "Approve")
+		o.platform.PressButton("ann", o.platform.Sent()[0], "Approve")
 		<-time.After(10 * time.Minute)
 		if n, sent := len(o.deliveries()), o.platform.Sent(); n != 2 || len(sent) != 1 || len(sent[0].Versions) != 2 {
 			t.Errorf("there are %d deliveries, and the chat has %+v", n, sent)

@@ -19,9 +19,9 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 	const patience = 5 * time.Minute
 	refused := &mailroom.Failure{Class: mailroom.ClassPermanent, Err: errors.New("404 Not Found")}
 	inOffice(t, echo, func(o *office) {
-		o.platform.Capabilities.SilenceTimeout = patience
+		o.platform.Capabilities.RefusalGrace = patience
 		began := time.Now()
-		o.platform.Hook(chattest.Send, func(_ context.Context, c chattest.Calling) error {
+		o.platform.Hook(chattest.CallSend, func(_ context.Context, c chattest.CallArgs) error {
 			if strings.Contains(c.Message.Text, "poison") || time.Since(began) < 4*time.Minute {
 				return refused
 			}
@@ -29,7 +29,7 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 			return nil
 		})
 		o.start()
-		o.platform.Say("ann", "one")
+		o.platform.SendPrivate("ann", "one")
 		<-time.After(2 * time.Minute)
 		o.stop()
 		o.start()
@@ -40,8 +40,8 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		}
 		began = time.Now().Add(-time.Hour) // the platform is there again
 		told := time.Now()
-		o.platform.Say("ann", "poison")
-		o.platform.Say("ann", "two")
+		o.platform.SendPrivate("ann", "poison")
+		o.platform.SendPrivate("ann", "two")
 		runs := o.settled(3)
 		o.has("one", "two")
 		dead := runs[1]
@@ -60,10 +60,10 @@ func TestARefusalCountsOnceItHasLasted(t *testing.T) {
 		o.settled(3)
 	})
 	inOffice(t, echo, func(o *office) { // a platform whose refusals are documented
-		o.platform.Hook(chattest.Send, func(context.Context, chattest.Calling) error { return refused })
+		o.platform.Hook(chattest.CallSend, func(context.Context, chattest.CallArgs) error { return refused })
 		o.start()
 		told := time.Now()
-		o.platform.Say("ann", "one")
+		o.platform.SendPrivate("ann", "one")
 		if run := o.settled(1)[0]; run.Status != mailroom.StatusFailed || run.FinishedAt.Sub(told) > time.Minute {
 			o.t.Errorf("it is %s after %s", run.Status, run.FinishedAt.Sub(told))
 		}

@@ -16,16 +16,16 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 	w := newWorld(t).start()
 	var want []string
 	for i := range many {
-		w.platform.Say(boss, fmt.Sprint("word ", i))
+		w.platform.SendPrivate(boss, fmt.Sprint("word ", i))
 		want = append(want, fmt.Sprintf("word %d!", i))
 	}
 	w.awaitSettled()
 	for n := range 3 {
 		w.stop()
 		if n == 1 {
-			w.platform.Again(0)
+			w.platform.Redeliver(0)
 		}
-		w.platform.Say(boss, fmt.Sprint("again ", n)) // while nobody is connected
+		w.platform.SendPrivate(boss, fmt.Sprint("again ", n)) // while nobody is connected
 		want = append(want, fmt.Sprintf("again %d!", n))
 		w.start()
 		w.awaitText(want[len(want)-1])
@@ -40,21 +40,21 @@ func TestOldRepliesAreNotSentAgain(t *testing.T) {
 func TestAPositionIsOfOneBot(t *testing.T) {
 	w := newWorld(t)
 	first, other := w.platform, chattest.New(t)
-	other.Capabilities.Bot = "bot-2"
+	other.Capabilities.BotID = "bot-2"
 	for i := range 5 {
-		first.Say(boss, fmt.Sprint("first ", i))
+		first.SendPrivate(boss, fmt.Sprint("first ", i))
 	}
 	w.start().awaitSettled()
 	w.stop()
 
 	w.platform = other
-	other.Say(boss, "other")
+	other.SendPrivate(boss, "other")
 	w.start().awaitSettled()
 	wantEqual(t, "the other bot says", texts(other.Sent()), []string{"other!"})
 	w.stop()
 
 	w.platform = first
-	first.Say(boss, "first 5")
+	first.SendPrivate(boss, "first 5")
 	w.start().awaitSettled()
 	var want []string
 	for i := range 6 {
@@ -73,15 +73,15 @@ func TestAnApprovalGetsPastABusyAgent(t *testing.T) {
 			w := newWorld(t)
 			w.slots = 1
 			w.start()
-			w.platform.Say(boss, "ask rm")
+			w.platform.SendPrivate(boss, "ask rm")
 			w.awaitText("May I rm?")
-			w.platform.Say(friend, "hold") // the one that may run
+			w.platform.SendPrivate(friend, "hold") // the one that may run
 			w.heard(2)
-			w.platform.Say(boss, "later")
-			w.platform.Say(boss, "/status")
+			w.platform.SendPrivate(boss, "later")
+			w.platform.SendPrivate(boss, "/status")
 			w.awaitText("It asks: May I rm?")
-			w.platform.Say(boss, c.say)
-			w.platform.AwaitTaken()
+			w.platform.SendPrivate(boss, c.say)
+			w.platform.AwaitReceived()
 			wantEqual(t, "the ticket", w.ticket().State, mailroom.TicketDecided)
 			w.agent.release()
 			w.awaitText(c.want)

@@ -65,7 +65,7 @@ func (p Room) conversation(bot, user, since string) []string {
 // said through the channel. It fails for an id that had to be shortened. Whether it
 // is a group is not in it.
 func roomOfThread(channelName, bot, id string) (Room, bool) {
-	rest, ok := strings.CutPrefix(id, channel.OutID(channel.ThreadID(channelName, bot))+":")
+	rest, ok := strings.CutPrefix(id, channel.DeliveryThreadID(channel.ThreadID(channelName, bot))+":")
 	if !ok {
 		return Room{}, false
 	}
@@ -81,6 +81,6 @@ func roomOfThread(channelName, bot, id string) (Room, bool) {
 	if len(words) == 2 {
 		p.Topic = words[1]
 	}
-	back := channel.OutID(channel.ThreadID(channelName, p.words(bot)...))
+	back := channel.DeliveryThreadID(channel.ThreadID(channelName, p.words(bot)...))
 	return p, p.Chat != "" && len(words) <= 2 && back == id && len(id) < mailroom.MaxThreadID
 }

@@ -40,12 +40,12 @@ func TestAPlaceIsReadFromItsLabelsAndItsDeliveryThread(t *testing.T) {
 		}
 		want := p
 		want.Group = false
-		got, ok := roomOfThread("tg", "bot:1", channel.OutID(channel.ThreadID("tg", p.words("bot:1")...)))
+		got, ok := roomOfThread("tg", "bot:1", channel.DeliveryThreadID(channel.ThreadID("tg", p.words("bot:1")...)))
 		if diff := cmp.Diff(want, got); diff != "" || !ok {
 			t.Errorf("from the thread: %s", diff)
 		}
 	}
-	long := channel.OutID(channel.ThreadID("tg", Room{Chat: strings.Repeat("x", mailroom.MaxThreadID)}.words("bot")...))
+	long := channel.DeliveryThreadID(channel.ThreadID("tg", Room{Chat: strings.Repeat("x", mailroom.MaxThreadID)}.words("bot")...))
 	for _, id := range []string{long, "out:tg:bot", "out:tg:bot:", "tg:bot:1", "out:tg:other:1", "out:tg:bot:a:b:c", "out:tg:bot:%zz", "out:tg:bot:a:"} {
 		if p, ok := roomOfThread("tg", "bot", id); ok {
 			t.Errorf("%s is read as %+v", id, p)

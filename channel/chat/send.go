@@ -33,7 +33,7 @@ func (x *sending) say(ctx context.Context, text string, buttons []Button) error 
 		m := message{n: n, piece: rest[0], rank: saying}
 		m.Text, m.Notice = rest[0].text, x.of.Origin != nil && x.of.Origin == x.of.Run
 		if n == 1 {
-			m.Reply, m.over = x.reply, x.over()
+			m.ReplyTo, m.over = x.reply, x.over()
 		}
 		if x.of.Ticket != nil {
 			m.rank = asking
@@ -229,7 +229,7 @@ func (x *sending) mayRepeat(ctx context.Context, effect string) (bool, error) {
 		return false, err
 	}
 	first, err := firstDoubt(entries, effect)
-	return !first.IsZero() && time.Since(first) >= x.traits.Known-knownMargin, err
+	return !first.IsZero() && time.Since(first) >= x.traits.DedupWindow-knownMargin, err
 }
 
 // knownMargin is how long before the platform forgets a key it is not relied on.
@@ -241,7 +241,7 @@ func firstDoubt(entries []mailroom.Entry, name string) (first time.Time, err err
 	var begun time.Time // the last one; it has not failed yet
 	for _, e := range entries {
 		if e.Kind == KindRepeated {
-			var n Note
+			var n DeliveryNote
 			if err := e.Decode(&n); err != nil {
 				return first, err
 			}
@@ -275,5 +275,5 @@ func firstDoubt(entries []mailroom.Entry, name string) (first time.Time, err err
 func (x *sending) repeats(ctx context.Context, m message) error {
 	const why = "an attempt to send it broke off, and nobody knows whether it arrived"
 	x.link.Log().Warn("a message is sent again, and may be there twice", "run", x.of.Run.ID, "message", m.n)
-	return x.note(ctx, KindRepeated, Note{Effect: m.name(), Reason: why})
+	return x.note(ctx, KindRepeated, DeliveryNote{Effect: m.name(), Reason: why})
 }

@@ -13,20 +13,20 @@ type AccessPolicy struct {
 	Admins []string // ids of users who may do everything
 	Users  []string // ids of users who may talk
 	Chats  []string // ids of chats in which everybody may talk
-	// Anybody may talk, everywhere: who hands in what is said is trusted.
-	Anybody bool
+	// AllowAll may talk, everywhere: who hands in what is said is trusted.
+	AllowAll bool
 	// Pairing gives a stranger in private a code, with which somebody on the server's
 	// machine can let them talk.
 	Pairing bool
-	// Busy is what a message does while the agent works: ModeQueue, which is the
+	// BusyMode is what a message does while the agent works: ModeQueue, which is the
 	// default, ModeSteer, ModeInterrupt or ModeCollect.
-	Busy mailroom.Mode
-	// Everything takes what is said in groups also if it is not addressed to the bot.
-	Everything bool
+	BusyMode mailroom.Mode
+	// AllGroupMessages takes what is said in groups also if it is not addressed to the bot.
+	AllGroupMessages bool
 	// PerUser gives each user in a group a conversation of their own.
 	PerUser bool
-	// MaxFile is the largest file that is kept, in bytes; 0 is DefaultMaxFile.
-	MaxFile int64
+	// MaxFileSize is the largest file that is kept, in bytes; 0 is DefaultMaxFile.
+	MaxFileSize int64
 }
 
 // BusyModes are what a message can do while the agent works, the default first.
@@ -35,11 +35,11 @@ func BusyModes() []mailroom.Mode {
 }
 
 func (t *AccessPolicy) check() error {
-	if t.Busy != "" && !slices.Contains(BusyModes(), t.Busy) {
-		return fmt.Errorf("busy is %q, and can be one of %v", t.Busy, BusyModes())
+	if t.BusyMode != "" && !slices.Contains(BusyModes(), t.BusyMode) {
+		return fmt.Errorf("busy is %q, and can be one of %v", t.BusyMode, BusyModes())
 	}
-	if t.MaxFile < 0 {
-		return fmt.Errorf("files of up to %d bytes cannot be kept", t.MaxFile)
+	if t.MaxFileSize < 0 {
+		return fmt.Errorf("files of up to %d bytes cannot be kept", t.MaxFileSize)
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (t *AccessPolicy) tier(user string, p Room, let *people) Tier {
 		return TierStranger // what nobody says is not said by somebody
 	}
 	best := TierStranger
-	if t.Anybody || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {
+	if t.AllowAll || slices.Contains(t.Users, user) || slices.Contains(t.Chats, p.Chat) {
 		best = TierGuest
 	}
 	if slices.Contains(t.Admins, user) {

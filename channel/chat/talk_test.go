@@ -9,26 +9,26 @@ import (
 
 func TestWhatIsSaidIsAnsweredInItsPlace(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(friend, "hello")
+	w.platform.SendPrivate(friend, "hello")
 	sent := w.platform.AwaitSent(1)
 	wantEqual(t, "said", texts(sent), []string{"hello!"})
-	wantEqual(t, "where", sent[0].Room, chattest.Private(friend))
+	wantEqual(t, "where", sent[0].Room, chattest.PrivateRoom(friend))
 	wantEqual(t, "threads", w.threads(), []string{"out:tg:bot-1:with-friend", "tg:bot-1:with-friend"})
 }
 
 func TestASecondTimeChangesNothing(t *testing.T) {
 	w := newWorld(t).start()
-	w.platform.Say(friend, "hello")
+	w.platform.SendPrivate(friend, "hello")
 	w.awaitText("hello!")
-	w.platform.Say(friend, "/new")
-	w.platform.Say(friend, "again")
+	w.platform.SendPrivate(friend, "/new")
+	w.platform.SendPrivate(friend, "again")
 	w.awaitText("again!")
-	w.platform.Say(friend, "/help")
-	w.platform.Say(friend, "/stop")
+	w.platform.SendPrivate(friend, "/help")
+	w.platform.SendPrivate(friend, "/stop")
 	w.awaitSettled()
 	before := w.threads()
 	n := len(w.platform.Sent())
-	w.platform.Again(0)
+	w.platform.Redeliver(0)
 	w.awaitSettled()
 	wantEqual(t, "what the agent was told", w.heard(2), []string{"hello", "again"})
 	wantEqual(t, "messages", len(w.platform.Sent()), n)
@@ -38,7 +38,7 @@ func TestASecondTimeChangesNothing(t *testing.T) {
 func TestInAGroupOnlyWhatIsToTheBotIsRead(t *testing.T) {
 	w := newWorld(t).start()
 	group := func(text string, addressed bool) {
-		w.platform.Happen(chat.Event{Kind: chat.EventMessage, Room: chattest.Group(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
+		w.platform.AddEvent(chat.Event{Kind: chat.EventMessage, Room: chattest.GroupRoom(room), User: chat.User{ID: "x", Name: "X"}, Text: text, Addressed: addressed})
 	}
 	group("chatter", false)
 	group("@Mailbot one", false)

@@ -28,17 +28,17 @@ func commands() []string {
 	return []string{cmdStatus, cmdStop, cmdNew, cmdQueue, cmdSteer, cmdApprove, cmdDeny, cmdHelp}
 }
 
-// Entry is a command as a platform's menu offers it.
-type Entry struct {
+// MenuItem is a command as a platform's menu offers it.
+type MenuItem struct {
 	Name  string // without a sign before it
 	Words string // what it does
 }
 
 // Menu are the commands for menus of platforms.
-func Menu() []Entry {
-	var all []Entry
+func Menu() []MenuItem {
+	var all []MenuItem
 	for _, c := range commands() {
-		all = append(all, Entry{Name: c, Words: does(c)})
+		all = append(all, MenuItem{Name: c, Words: does(c)})
 	}
 	return all
 }
@@ -148,7 +148,7 @@ func withoutName(text, bot string) (rest string, named bool) {
 }
 
 // command is how people say a command.
-func (t Capabilities) command(name string) string { return cmp.Or(t.Sign, "/") + name }
+func (t Capabilities) command(name string) string { return cmp.Or(t.CommandPrefix, "/") + name }
 
 // helpText says what a tier may do.
 func helpText(t Tier, on Capabilities) string {
@@ -158,7 +158,7 @@ func helpText(t Tier, on Capabilities) string {
 			lines = append(lines, on.command(c)+takes(c)+" – "+does(c))
 		}
 	}
-	if on.Sign == "" {
+	if on.CommandPrefix == "" {
 		lines = append(lines, "Where / does not get through, ! does the same.")
 	}
 	return strings.Join(lines, "\n")

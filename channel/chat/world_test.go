@@ -79,8 +79,8 @@ func (w *world) start() *world {
 	w.faults.Ledger = w.ledger
 	w.runner = channel.New(channel.Options{
 		Name: "tg", Kind: "test", Ledger: w.faults, Log: log,
-		Connect: chat.Connect(chat.Options{Agent: "ann", Access: w.talk}, w.platform.Dial),
-		Pace:    channel.ReconnectPolicy{First: time.Millisecond, Most: time.Millisecond, Attempts: -1, Fresh: 20 * time.Second},
+		Connect:   chat.Connect(chat.Options{Agent: "ann", Access: w.talk}, w.platform.Dial),
+		Reconnect: channel.ReconnectPolicy{InitialDelay: time.Millisecond, MaxDelay: time.Millisecond, ParkAfter: -1, IdleTimeout: 20 * time.Second},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"ann": {Agent: w.agent, Limit: w.slots}, channel.AgentName("tg"): {Agent: w.runner.Agent(), Ready: w.runner.Connected, Limit: channel.MaxDeliveries}},
@@ -259,7 +259,7 @@ func (w *world) awaitText(part string) (found chattest.Sent) {
 // awaitSettled waits until nothing runs and everything was delivered.
 func (w *world) awaitSettled() {
 	w.t.Helper()
-	w.platform.AwaitTaken()
+	w.platform.AwaitReceived()
 	w.await("everything to end", func(r mailroom.Reader) bool {
 		counts, err := r.Count(mailroom.CountQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}})
 		return err == nil && counts.Sum() == 0
@@ -305,7 +305,7 @@ func (w *world) threads() (ids []string) {
 	w.view(func(r mailroom.Reader) error {
 		rows, err := r.Threads(mailroom.ThreadQuery{})
 		for _, row := range rows {
-			if row.ID != channel.LogID("tg") {
+			if row.ID != channel.LogThreadID("tg") {
 				ids = append(ids, row.ID)
 			}
 		}

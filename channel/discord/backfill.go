@@ -205,7 +205,7 @@ func (c *connection) fetchPage(ctx context.Context, g gap) historyPage {
 
 // onHistoryPage takes what a reader has brought. Once a history is read to its end, what
 // waited for it follows.
-func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat.Take) error {
+func (c *connection) onHistoryPage(ctx context.Context, p historyPage, take chat.EventHandler) error {
 	g, stale := c.session.gaps[p.room], c.backfill.reread[p.room]
 	delete(c.backfill.reading, p.room)
 	delete(c.backfill.reread, p.room)

@@ -28,7 +28,7 @@ func TestDiscordIsAChannel(t *testing.T) {
 // TestDiscordIsAChannelOverABadNetwork plays what networks do. No reply is there twice.
 func TestDiscordIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 		return newPlatform(t, through, false)
 	})
 }
@@ -52,12 +52,12 @@ func newPlatform(t *testing.T, through func(addr string) string, lost bool) *cha
 	return &channeltest.Platform{
 		Kind: discord.Kind,
 		Connect: chat.Connect(chat.Options{
-			Agent: channeltest.Agent, Access: chat.AccessPolicy{Chats: []string{dev.ID}, PerUser: true, Everything: true},
+			Agent: channeltest.Agent, Access: chat.AccessPolicy{Chats: []string{dev.ID}, PerUser: true, AllGroupMessages: true},
 		}, o.Dialer()),
-		Pace: channel.ReconnectPolicy{
-			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
+		Reconnect: channel.ReconnectPolicy{
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2500 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 		},
-		Say: func(id, text string) {
+		Post: func(id, text string) {
 			if said[id] {
 				dc.Redeliver()
 				return
@@ -65,11 +65,11 @@ func newPlatform(t *testing.T, through func(addr string) string, lost bool) *cha
 			said[id] = true
 			ann.Sends(dev, text)
 		},
-		Sent: dev.Texts,
-		Down: func() { down = true; dc.Down(); forget() },
-		Hang: func() { hangs = true; dc.Freeze(); forget() },
-		Deny: func() { denied = true; dc.SetToken("another." + discordtest.Token) },
-		Mend: func() {
+		Sent:        dev.Texts,
+		Down:        func() { down = true; dc.Down(); forget() },
+		Hang:        func() { hangs = true; dc.Freeze(); forget() },
+		RejectLogin: func() { denied = true; dc.SetToken("another." + discordtest.Token) },
+		Restore: func() {
 			if denied {
 				denied = false
 				dc.SetToken(discordtest.Token)
@@ -83,6 +83,6 @@ func newPlatform(t *testing.T, through func(addr string) string, lost bool) *cha
 				dc.Up(t)
 			}
 		},
-		History: true, Once: true,
+		History: true, ExactlyOnce: true,
 	}
 }

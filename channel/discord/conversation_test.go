@@ -37,7 +37,7 @@ func startServer(t *testing.T, dc *discordtest.Platform, ann *discordtest.Person
 		Token: func() (string, error) { return discordtest.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "dc", Kind: discord.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Chats: chats, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dialer()),

@@ -79,7 +79,7 @@ func (o *Options) setDefaults() {
 // the connection is not what it seems.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
-	return channel.ReconnectPolicy{Fresh: o.Heartbeat + min(o.Heartbeat, ackGrace), Connect: 2 * callTimeout}
+	return channel.ReconnectPolicy{IdleTimeout: o.Heartbeat + min(o.Heartbeat, ackGrace), ConnectTimeout: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -187,10 +187,10 @@ func (o Options) Dialer() chat.Dialer {
 
 func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, Bot: c.bot.ID, Name: c.bot.Username,
-		Most: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Types: true, Sign: "!",
-		Gap: c.options.Gap, EditGap: c.options.EditGap,
-		Repeats: "recognised for some minutes; after that a message may come twice after a crash, and is marked", Known: nonceTTL,
+		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Username,
+		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true, CommandPrefix: "!",
+		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
+		ResendBehavior: "recognised for some minutes; after that a message may come twice after a crash, and is marked", DedupWindow: nonceTTL,
 	}
 }
 

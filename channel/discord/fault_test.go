@@ -31,7 +31,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	dc := discordtest.New(t)
 	ann := dc.Person("Ann")
 	w := newFixture(t, dc)
-	w.policy.Fresh = 300 * time.Millisecond
+	w.policy.IdleTimeout = 300 * time.Millisecond
 	dc.SetHeartbeatInterval(40 * time.Millisecond)
 	w.start().waitConnected()
 	ann.Sends(ann.Private(), "one")
@@ -146,7 +146,7 @@ func TestANewTokenOfTheSameBotBeginsASessionAndLosesNothing(t *testing.T) {
 	w.runner.ConfigChanged()
 	w.waitConnected()
 	waitFor(t, "what was said meanwhile", func() bool { return w.texts() == "one, two" })
-	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.capabilities.Bot != discordtest.BotID {
+	if began, resumed := dc.Sessions(); began != 2 || resumed != 0 || w.capabilities.BotID != discordtest.BotID {
 		t.Errorf("%d sessions were begun, and %d resumed", began, resumed)
 	}
 }

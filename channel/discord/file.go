@@ -25,14 +25,14 @@ func (c *connection) files(all []attachment) (out []chat.File) {
 		if f.Size <= 0 {
 			f.Size = -1
 		}
-		c.Opens(&f)
+		c.SetOpen(&f)
 		out = append(out, f)
 	}
 	return out
 }
 
-// Opens implements [chat.Platform].
-func (c *connection) Opens(f *chat.File) {
+// SetOpen implements [chat.Platform].
+func (c *connection) SetOpen(f *chat.File) {
 	if at := f.URI; c.client.isFileURL(at) {
 		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.client.openFile(ctx, at) }
 	}

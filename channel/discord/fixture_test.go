@@ -49,7 +49,7 @@ func newFixture(t *testing.T, dc *discordtest.Platform) *fixture {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.policy = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -60,7 +60,7 @@ func (w *fixture) start() *fixture {
 	l := ledger.New(memory.New(), ledger.Options{})
 	dial := w.options.Dialer()
 	w.runner = channel.New(channel.Options{
-		Name: "dc", Kind: discord.Kind, Ledger: l, Pace: w.policy, Log: log,
+		Name: "dc", Kind: discord.Kind, Ledger: l, Reconnect: w.policy, Log: log,
 		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := dial(ctx, l)
 			if err != nil {

@@ -16,7 +16,7 @@ const maxBuffered = 5000
 
 // Receive implements [chat.Platform]. It reads on while something is taken, because
 // the acknowledgements of heartbeats are to be read.
-func (c *connection) Receive(ctx context.Context, position string, take chat.Take) (err error) {
+func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) (err error) {
 	if c.cursor, err = parsePosition(position, c.shared.startID()); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 }
 
 // loop takes events, and what readers bring of histories, until there are no more frames.
-func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.Take) error {
+func (c *connection) loop(ctx context.Context, frames <-chan *frame, take chat.EventHandler) error {
 	if err := c.handleFrame(ctx, c.firstEvent, take); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *connection) sendHeartbeat(ctx context.Context) error {
 }
 
 // handleFrame takes one event in, and what it leads to. The session is resumed after it.
-func (c *connection) handleFrame(ctx context.Context, f *frame, take chat.Take) error {
+func (c *connection) handleFrame(ctx context.Context, f *frame, take chat.EventHandler) error {
 	if !c.deferEvent(f) {
 		if err := c.handleEvent(ctx, f, take); err != nil {
 			return err
@@ -190,7 +190,7 @@ func (c *connection) handleFrame(ctx context.Context, f *frame, take chat.Take) 
 }
 
 // handleEvent takes one event in.
-func (c *connection) handleEvent(ctx context.Context, f *frame, take chat.Take) error {
+func (c *connection) handleEvent(ctx context.Context, f *frame, take chat.EventHandler) error {
 	switch f.Type {
 	case "READY":
 		c.backfillPrivate()
@@ -242,7 +242,7 @@ func decodeEvent[T any](c *connection, f *frame, use func(*T) error) error {
 }
 
 // onMessage takes a message of a person.
-func (c *connection) onMessage(ctx context.Context, m *message, take chat.Take) error {
+func (c *connection) onMessage(ctx context.Context, m *message, take chat.EventHandler) error {
 	if m.Author != nil && m.Author.ID == c.bot.ID {
 		c.shared.recordSent(m.nonce(), m.ID)
 		return nil
@@ -260,7 +260,7 @@ func (c *connection) onMessage(ctx context.Context, m *message, take chat.Take) 
 
 // onMessageUpdate takes a change of a message. One that the platform itself makes, such as the
 // picture of a link, is none.
-func (c *connection) onMessageUpdate(ctx context.Context, m *message, take chat.Take) error {
+func (c *connection) onMessageUpdate(ctx context.Context, m *message, take chat.EventHandler) error {
 	if m.Edited == "" || m.Content == nil {
 		return nil
 	}
@@ -268,12 +268,12 @@ func (c *connection) onMessageUpdate(ctx context.Context, m *message, take chat.
 	if !ok {
 		return nil
 	}
-	e.Kind, e.Of, e.Key = chat.EventEdited, m.ID, "edit:"+m.ID+":"+m.Edited
+	e.Kind, e.TargetID, e.Key = chat.EventEdited, m.ID, "edit:"+m.ID+":"+m.Edited
 	return c.submit(ctx, e, "", take)
 }
 
 // onMessageDelete takes the end of messages.
-func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat.Take) error {
+func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat.EventHandler) error {
 	if d.ID != "" {
 		d.IDs = append(d.IDs, d.ID)
 	}
@@ -282,7 +282,7 @@ func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat
 	}
 	for _, id := range d.IDs {
 		at := c.room(d.Server, d.Channel, "")
-		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, Of: id, Room: at}, "", take); err != nil {
+		if err := c.submit(ctx, chat.Event{Kind: chat.EventDeleted, Key: "delete:" + id, TargetID: id, Room: at}, "", take); err != nil {
 			return err
 		}
 	}
@@ -290,7 +290,7 @@ func (c *connection) onMessageDelete(ctx context.Context, d *deletion, take chat
 }
 
 // onButton takes a button that was pressed.
-func (c *connection) onButton(ctx context.Context, i *interaction, take chat.Take) error {
+func (c *connection) onButton(ctx context.Context, i *interaction, take chat.EventHandler) error {
 	who := i.User
 	if i.Member != nil && i.Member.User != nil {
 		who = i.Member.User
@@ -304,12 +304,12 @@ func (c *connection) onButton(ctx context.Context, i *interaction, take chat.Tak
 	}
 	return c.submit(ctx, chat.Event{
 		Kind: chat.EventButton, Key: pressKey + i.ID, Room: c.room(i.Server, i.Channel, parent), User: who.user(i.Member),
-		Of: i.Message.ID, Data: i.Data.ID, Addressed: true,
+		TargetID: i.Message.ID, Data: i.Data.ID, Addressed: true,
 	}, "", take)
 }
 
 // submit takes an event in. id is that of a message that is new, "" if there is none.
-func (c *connection) submit(ctx context.Context, e chat.Event, id string, take chat.Take) error {
+func (c *connection) submit(ctx context.Context, e chat.Event, id string, take chat.EventHandler) error {
 	c.cursor.newest = max(c.cursor.newest, snowflake(id))
 	e.Position = c.cursor.position(c.hasGaps())
 	return take(ctx, e)

@@ -39,7 +39,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	private := ann.Private()
 	w := newFixture(t, dc).start()
 	p := w.waitConnected()
-	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "k")
+	sent, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	meant := func(words string) chat.Event { return chat.Event{Text: words, Addressed: true} }
 	says(private, "héllo 👋", text("héllo 👋"))
 	ann.Edits(private, want[0].Key, "hello")
-	want = append(want, chat.Event{Kind: chat.EventEdited, Of: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
+	want = append(want, chat.Event{Kind: chat.EventEdited, TargetID: want[0].Key, Room: room(private), User: user, Text: "hello", Addressed: true})
 	private.Unfurl(want[0].Key) // an edit again, of the same moment
 	want = append(want, want[1])
 	says(dev, "just talking", text("just talking"))
@@ -73,11 +73,11 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		ann.Sends(dev, bot+" nobody says this", how)
 	}
 	ann.Deletes(dev, want[3].Key)
-	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[3].Key, Room: room(dev)})
+	want = append(want, chat.Event{Kind: chat.EventDeleted, TargetID: want[3].Key, Room: room(dev)})
 	ann.Deletes(thread, want[10].Key, "17")
-	want = append(want, chat.Event{Kind: chat.EventDeleted, Of: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.EventDeleted, Of: "17", Room: room(thread)})
+	want = append(want, chat.Event{Kind: chat.EventDeleted, TargetID: want[10].Key, Room: room(thread)}, chat.Event{Kind: chat.EventDeleted, TargetID: "17", Room: room(thread)})
 	ann.Presses(dev, sent, "Yes")
-	want = append(want, chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
+	want = append(want, chat.Event{Kind: chat.EventButton, TargetID: sent, Data: "yes:1", Room: room(dev), User: user, Addressed: true})
 	ann.Sends(dev, "the end")
 	want = append(want, text("the end"))
 	want[len(want)-1].Kind, want[len(want)-1].Room, want[len(want)-1].User = chat.EventMessage, room(dev), user
@@ -106,7 +106,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	if n := len(dc.Calls(discordtest.Lookup)); n != 1 {
 		t.Errorf("threads were asked for %d times, and one was not known", n)
 	}
-	if traits := w.capabilities; traits.Bot != discordtest.BotID || traits.Name != discordtest.Username {
+	if traits := w.capabilities; traits.BotID != discordtest.BotID || traits.BotName != discordtest.Username {
 		t.Errorf("the bot is %+v", traits)
 	}
 }
@@ -181,7 +181,7 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	ann := dc.Person("Ann")
 	w := newFixture(t, dc).start()
 	p := w.waitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestWhoTapsBehindSomethingLongIsToldAllTheSame(t *testing.T) {
 	release := sync.OnceFunc(func() { close(w.hold) })
 	p := w.start().waitConnected()
 	t.Cleanup(release)
-	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(dev), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

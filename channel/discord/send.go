@@ -37,8 +37,8 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 	if key != "" {
 		in["nonce"], in["enforce_nonce"] = nonceOf(key), true
 	}
-	if snowflake(m.Reply) != 0 { // not a tap
-		in["message_reference"] = map[string]any{"message_id": m.Reply, "fail_if_not_exists": false}
+	if snowflake(m.ReplyTo) != 0 { // not a tap
+		in["message_reference"] = map[string]any{"message_id": m.ReplyTo, "fail_if_not_exists": false}
 	}
 	var sent struct {
 		ID string `json:"id"`
@@ -77,10 +77,10 @@ func messageParams(m chat.Message) (map[string]any, error) {
 	rows := []any{}
 	var row []any
 	for _, b := range m.Buttons {
-		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Words == "" {
-			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Words, n, maxButtonData))
+		if n := utf8.RuneCountInString(b.Data); n == 0 || n > maxButtonData || b.Label == "" {
+			return nil, permanent(fmt.Errorf("the button %q carries %d characters: Discord takes 1 to %d", b.Label, n, maxButtonData))
 		}
-		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Words, maxLabel), "custom_id": b.Data})
+		row = append(row, map[string]any{"type": componentButton, "style": styleGrey, "label": truncate(b.Label, maxLabel), "custom_id": b.Data})
 	}
 	if len(row) > 0 {
 		rows = append(rows, map[string]any{"type": componentRow, "components": row})

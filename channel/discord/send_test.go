@@ -44,7 +44,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	p := newFixture(t, dc).start().waitConnected()
 	asked := ann.Sends(thread, "well?")
 	id, err := p.Send(t.Context(), room(thread), chat.Message{
-		Text: "**Run** `rm`, @everyone <@1>?", Buttons: []chat.Button{{Words: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: asked,
+		Text: "**Run** `rm`, @everyone <@1>?", Buttons: []chat.Button{{Label: strings.Repeat("A", 90), Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: asked,
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		t.Errorf("typing: %v, %v", err, dc.Calls(discordtest.Typing))
 	}
 	for _, reply := range []string{"999", "tap:12"} {
-		if _, err := p.Send(t.Context(), room(dev), chat.Message{Text: "and", Reply: reply}, ""); err != nil {
+		if _, err := p.Send(t.Context(), room(dev), chat.Message{Text: "and", ReplyTo: reply}, ""); err != nil {
 			t.Errorf("a reply to %s: %v", reply, err)
 		}
 	}
@@ -107,8 +107,8 @@ func TestAMessageIsThereOnceWhileItsNonceIsKnown(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), room(private), "a/3", chat.Message{}); sendClass(err) != mailroom.ClassUnavailable || mailroom.AsFailure(err).RetryAfter != 7*time.Second {
 		t.Errorf("a history that is limited: %v", err)
 	}
-	if traits := w.capabilities; traits.Known != 2*time.Minute {
-		t.Errorf("the key is known for %s", traits.Known)
+	if traits := w.capabilities; traits.DedupWindow != 2*time.Minute {
+		t.Errorf("the key is known for %s", traits.DedupWindow)
 	}
 
 	dc2 := discordtest.New(t) // a process that has seen nothing of it, and histories with nonces
@@ -220,9 +220,9 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
 		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
 	}
-	many := slices.Repeat([]chat.Button{{Words: "y", Data: "z"}}, 6)
+	many := slices.Repeat([]chat.Button{{Label: "y", Data: "z"}}, 6)
 	for name, buttons := range map[string][]chat.Button{
-		"carries too much": {{Words: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Words: "y"}}, "is one too many": many,
+		"carries too much": {{Label: "y", Data: strings.Repeat("z", 101)}}, "carries nothing": {{Label: "y"}}, "is one too many": many,
 	} {
 		if _, err := p.Send(t.Context(), to, chat.Message{Text: "x", Buttons: buttons}, ""); sendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("a button that %s is %s: %v", name, sendClass(err), err)

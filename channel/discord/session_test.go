@@ -287,7 +287,7 @@ func TestHeartbeatsSayWhatWasTakenAndAreEvidence(t *testing.T) {
 	dc.SetHeartbeatInterval(30 * time.Millisecond)
 	ann := dc.Person("Ann")
 	w := newFixture(t, dc)
-	w.policy.First = time.Hour // what ends is not tried again here
+	w.policy.InitialDelay = time.Hour // what ends is not tried again here
 	w.start().waitConnected()
 	ann.Sends(ann.Private(), "one")
 	w.waitTexts("one")

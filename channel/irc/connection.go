@@ -88,7 +88,7 @@ const ahead = 1000
 // Receive implements [chat.Platform]. IRC has no history: what was said since
 // position is lost. It reads on while something is taken, because whoever takes may
 // send, and the receipt of that is to be read.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
 		defer recovery.Log(c.link.Log(), "the end of a connection")
@@ -299,8 +299,8 @@ func (c *connection) AckButton(context.Context, chat.Event, string) error {
 	return permanent("IRC has no buttons")
 }
 
-// Opens implements [chat.Platform]; IRC has no files.
-func (c *connection) Opens(*chat.File) {}
+// SetOpen implements [chat.Platform]; IRC has no files.
+func (c *connection) SetOpen(*chat.File) {}
 
 // Close implements [chat.Platform]. It takes its leave, so that the nick is free
 // for who comes next.

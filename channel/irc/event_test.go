@@ -41,7 +41,7 @@ func (l *link) ReportError(err error) {
 func (l *link) ReportProgress(p channel.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = p.Held
+	l.held = p.Blocked
 }
 
 func (l *link) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -66,7 +66,7 @@ type Secrets struct {
 
 // Pace is what the supervisor should know of the platform.
 func (o Options) Pace() channel.ReconnectPolicy {
-	return channel.ReconnectPolicy{Fresh: o.filled().Fresh}
+	return channel.ReconnectPolicy{IdleTimeout: o.filled().Fresh}
 }
 
 func (o Options) filled() Options {
@@ -230,7 +230,7 @@ func Try(ctx context.Context, o Options) (nick string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return c.traits().Name, c.Close()
+	return c.traits().BotName, c.Close()
 }
 
 // unheard listens to nothing.
@@ -246,9 +246,9 @@ func (c *connection) traits() chat.Capabilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return chat.Capabilities{
-		Platform: Kind, Bot: fold(c.options.Nick, c.server.mapping), Name: c.self.nick,
-		Most: c.room(c.server.longestTarget()), Units: func(s string) int { return len(s) },
-		Line: true, Gap: c.options.Gap, Sign: "!",
-		Repeats: "at least once: a line may come twice after a crash; what is said while the bot is away is lost",
+		Platform: Kind, BotID: fold(c.options.Nick, c.server.mapping), BotName: c.self.nick,
+		MaxUnits: c.room(c.server.longestTarget()), Units: func(s string) int { return len(s) },
+		SingleLine: true, RoomInterval: c.options.Gap, CommandPrefix: "!",
+		ResendBehavior: "at least once: a line may come twice after a crash; what is said while the bot is away is lost",
 	}
 }

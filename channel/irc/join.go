@@ -143,5 +143,5 @@ func (c *connection) tellMemberships() {
 	if len(out) > 0 {
 		held = "the bot is not in " + strings.Join(out, "; ")
 	}
-	c.link.ReportProgress(channel.Progress{Held: held})
+	c.link.ReportProgress(channel.Progress{Blocked: held})
 }

@@ -19,12 +19,12 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 		s := newShaky(t)
 		o := irc.Options{Server: s.addr, Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 400 * time.Millisecond}
 		pace := o.Pace()
-		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
+		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
 		return &channeltest.Platform{
-			Kind: irc.Kind, Pace: pace,
+			Kind: irc.Kind, Reconnect: pace,
 			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"alice"}}}, o.Dial),
-			Say:     func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
-			Sent:    s.sent, Down: s.down, Hang: s.hang, Mend: s.mend, Deny: s.deny,
+			Post:    func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
+			Sent:    s.sent, Down: s.down, Hang: s.hang, Restore: s.mend, RejectLogin: s.deny,
 		}
 	})
 }
@@ -32,16 +32,16 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 // TestIRCIsAChannelOverABadNetwork has a real server. A bot that comes back while the
 // server still has its lost connection goes by another nick.
 func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
-	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 		s := irctest.Start(t)
 		al := s.Enter("al")
 		o := irc.Options{Server: through(s.Addr), Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 1500 * time.Millisecond}
 		pace := o.Pace()
-		pace.First, pace.Most, pace.Connect = 10*time.Millisecond, 50*time.Millisecond, time.Second
+		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, time.Second
 		return &channeltest.Platform{
-			Kind: irc.Kind, Pace: pace,
+			Kind: irc.Kind, Reconnect: pace,
 			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"al!~al@127.0.0.1"}}}, o.Dial),
-			Say: func(_, text string) {
+			Post: func(_, text string) {
 				al.Say("bot", text)
 				al.Say("bot_", text) // one of them is not there, or lost
 			},

@@ -71,10 +71,10 @@ func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.
 	t.Helper()
 	b := &bot{t: t, take: take}
 	pace := o.Pace()
-	pace.First, pace.Most, pace.Attempts = 20*time.Millisecond, 50*time.Millisecond, -1
+	pace.InitialDelay, pace.MaxDelay, pace.ParkAfter = 20*time.Millisecond, 50*time.Millisecond, -1
 	l := ledger.New(memory.New(), ledger.Options{})
 	b.Runner = channel.New(channel.Options{
-		Name: "net", Kind: irc.Kind, Pace: pace, Ledger: l, Log: slog.New(slog.DiscardHandler),
+		Name: "net", Kind: irc.Kind, Reconnect: pace, Ledger: l, Log: slog.New(slog.DiscardHandler),
 		Connect: func(ctx context.Context, link *channel.Host) (channel.Adapter, error) {
 			p, traits, err := o.Dial(ctx, link)
 			if err != nil {
@@ -199,7 +199,7 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	b.is(channel.ConditionConnected)
 	al := s.Enter("al", "JOIN "+channelName)
 	al.Wait(" 366 ")
-	text := strings.Repeat("0123456789", 60)[:b.traits.Most-3] + "end"
+	text := strings.Repeat("0123456789", 60)[:b.traits.MaxUnits-3] + "end"
 	if err := b.say(chat.Room{Chat: channelName, Group: true}, text); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 // TestAServerThatAnswersNothingAnyMoreIsLeft has a connection that is open and dead.
 func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	s := irctest.Start(t)
-	p := channeltest.NewNetwork(t, s.Addr)
+	p := channeltest.NewProxy(t, s.Addr)
 	o := fast(p.Addr)
 	o.Fresh = 800 * time.Millisecond
 	b := run(t, o)
@@ -249,7 +249,7 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	if state := b.State(); state.Condition != channel.ConditionConnected || state.Adapter != 1 {
 		t.Fatalf("the state is %+v", state)
 	}
-	p.Lose()
+	p.BlackholeOpen()
 	lost := time.Now()
 	al.Say("bot", "lost")
 	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
@@ -272,8 +272,8 @@ func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
 	o.Join = []string{"#dev"}
 	b := run(t, o)
 	b.is(channel.ConditionConnected)
-	if b.traits.Name != "bot_" || b.traits.Bot != "bot" {
-		t.Errorf("it is %q, and its messages are those of %q", b.traits.Name, b.traits.Bot)
+	if b.traits.BotName != "bot_" || b.traits.BotID != "bot" {
+		t.Errorf("it is %q, and its messages are those of %q", b.traits.BotName, b.traits.BotID)
 	}
 	al := s.Enter("al", "JOIN #dev")
 	al.Wait(" 366 ")

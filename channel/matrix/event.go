@@ -138,11 +138,11 @@ func (r *receiver) read(ctx context.Context, room string, e event) (t taken, ok 
 		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", unreadable
 		ok = true
 	case typeRedaction:
-		if t.Kind, t.Of = chat.EventDeleted, e.Redacts; t.Of == "" {
-			t.Of = said.Redacts
+		if t.Kind, t.TargetID = chat.EventDeleted, e.Redacts; t.TargetID == "" {
+			t.TargetID = said.Redacts
 		}
-		t.Room.Topic = r.thread(t.Of)
-		ok = t.Of != ""
+		t.Room.Topic = r.thread(t.TargetID)
+		ok = t.TargetID != ""
 	}
 	return t, ok, err
 }
@@ -158,8 +158,8 @@ func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok
 		if said.New == nil || rel.Event == "" {
 			return false, nil
 		}
-		e.Kind, e.Of = chat.EventEdited, rel.Event
-		if e.Room.Topic, err = r.topic(ctx, e.Room.Chat, e.Of); err != nil {
+		e.Kind, e.TargetID = chat.EventEdited, rel.Event
+		if e.Room.Topic, err = r.topic(ctx, e.Room.Chat, e.TargetID); err != nil {
 			return false, err
 		}
 		said = *said.New

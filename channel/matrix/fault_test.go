@@ -45,7 +45,7 @@ func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
 func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string) {
 		w := newAlone(t, url)
-		w.pace.Fresh = w.options.Pace().Fresh
+		w.pace.IdleTimeout = w.options.Pace().IdleTimeout
 		w.run().connected()
 		w.way.Freeze()
 		s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
@@ -108,8 +108,8 @@ func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.
 		w.runner.Resume()
 		w.connected()
 		w.is("one, two")
-		if w.mu.Lock(); w.traits.Bot != w.bot.ID {
-			t.Errorf("the bot is %q", w.traits.Bot)
+		if w.mu.Lock(); w.traits.BotID != w.bot.ID {
+			t.Errorf("the bot is %q", w.traits.BotID)
 		}
 		w.mu.Unlock()
 	})

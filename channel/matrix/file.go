@@ -31,7 +31,7 @@ func (r *receiver) files(s content) []chat.File {
 		Kind string  `json:"mimetype"`
 	}
 	f := chat.File{Name: s.Filename, Size: -1, URI: s.URL}
-	r.Opens(&f)
+	r.SetOpen(&f)
 	if json.Unmarshal(s.Info, &info) == nil {
 		f.MimeType = info.Kind
 		if info.Size >= 0 && info.Size < 1<<53 {
@@ -44,8 +44,8 @@ func (r *receiver) files(s content) []chat.File {
 	return []chat.File{f}
 }
 
-// Opens implements [chat.Platform].
-func (c *connection) Opens(f *chat.File) {
+// SetOpen implements [chat.Platform].
+func (c *connection) SetOpen(f *chat.File) {
 	if m := address.FindStringSubmatch(f.URI); m != nil {
 		f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.fetch(ctx, m[1], m[2]) }
 	}

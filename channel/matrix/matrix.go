@@ -75,7 +75,7 @@ func (o *Options) fill() {
 // connection is not what it seems.
 func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
-	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, patience), Connect: 2 * callTime}
+	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, patience), ConnectTimeout: 2 * callTime}
 }
 
 // Bot is who a token belongs to.
@@ -152,10 +152,10 @@ type connection struct {
 
 func (c *connection) traits() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, Bot: c.bot.ID, Name: c.bot.Name, Sign: "!",
-		Most: Most, Units: units, Edits: true, Types: true,
-		Gap: c.options.Gap, EditGap: c.options.EditGap,
-		Repeats: "once: the history of the room has its key",
+		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Name, CommandPrefix: "!",
+		MaxUnits: Most, Units: units, Edits: true, Typing: true,
+		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
+		ResendBehavior: "once: the history of the room has its key",
 	}
 }
 

@@ -69,13 +69,13 @@ type timeline struct {
 // receiver is one time of receiving.
 type receiver struct {
 	*connection
-	hand chat.Take
+	hand chat.EventHandler
 	at   position
 	late late
 }
 
 // Receive implements [chat.Platform].
-func (c *connection) Receive(ctx context.Context, saved string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, saved string, take chat.EventHandler) error {
 	ctx, done := c.within(ctx)
 	r := &receiver{connection: c, hand: take, at: readPosition(saved), late: newLate()}
 	defer r.late.beside.Wait()

@@ -62,15 +62,15 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		}
 		w.got(
 			said("", chat.Event{Text: "héllo 👋"}),
-			said("", chat.Event{Kind: chat.EventEdited, Of: first, Text: "hello"}),
-			said("", chat.Event{Kind: chat.EventDeleted, Of: first}),
+			said("", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}),
+			said("", chat.Event{Kind: chat.EventDeleted, TargetID: first}),
 			said("", chat.Event{Text: "* Ann waves"}),
 			said("", chat.Event{Text: "see", Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: notes}}}),
 			said("", chat.Event{Files: []chat.File{{Name: "p.jpg", Size: -1, URI: notes}}}),
 			said("", chat.Event{Text: "a thread"}),
 			said(root, chat.Event{Text: "in it"}),
-			said(root, chat.Event{Kind: chat.EventEdited, Of: inThread, Text: "in it still"}),
-			said(root, chat.Event{Kind: chat.EventDeleted, Of: inThread}),
+			said(root, chat.Event{Kind: chat.EventEdited, TargetID: inThread, Text: "in it still"}),
+			said(root, chat.Event{Kind: chat.EventDeleted, TargetID: inThread}),
 			said(root, chat.Event{Text: "as older programs do"}),
 			said("", chat.Event{Text: "the end"}),
 		)

@@ -18,7 +18,7 @@ import (
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	said := textOf(m)
 	said.Key = key
-	said.Relates = relates(to, m.Reply)
+	said.Relates = relates(to, m.ReplyTo)
 	return c.put(ctx, "send a message", to, said, mailroom.DeriveID(Kind, key))
 }
 

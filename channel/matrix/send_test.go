@@ -20,7 +20,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		p := w.run().connected()
 		asked := w.ann.Says(w.private, "well?")
 		to := chat.Room{Chat: w.private, Topic: asked}
-		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", Reply: w.ann.Says(w.private, "say", matrixtest.Thread(asked))}, "key")
+		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", ReplyTo: w.ann.Says(w.private, "say", matrixtest.Thread(asked))}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func talks(t *testing.T, url string, agent mailroom.AgentFunc) *talk {
 		Token: func() (string, error) { return w.bot.Token, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "mx", Kind: matrix.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{w.ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: true,
 		}, o.Dial),

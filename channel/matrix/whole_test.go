@@ -29,7 +29,7 @@ func TestMatrixIsAChannel(t *testing.T) {
 func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string) {
 		var n atomic.Int64
-		channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+		channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 			return platform(t, url, n.Add(1), through)
 		})
 	})
@@ -55,17 +55,17 @@ func platform(t *testing.T, url string, n int64, through func(addr string) strin
 	return &channeltest.Platform{
 		Kind:    matrix.Kind,
 		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{ann.ID}}}, o.Dial),
-		Pace: channel.ReconnectPolicy{
-			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 3 * time.Second, Connect: 2 * time.Second, Close: time.Second,
+		Reconnect: channel.ReconnectPolicy{
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 3 * time.Second, ConnectTimeout: 2 * time.Second, CloseTimeout: time.Second,
 		},
-		Say: func(id, text string) {
+		Post: func(id, text string) {
 			ann.SendsAs(room, "m.room.message", map[string]any{"msgtype": "m.text", "body": text}, "say-"+id)
 		},
-		Sent: func() []string { return ann.Texts(room, bot) },
-		Down: func() { down = true; way.Down() },
-		Hang: func() { hangs = true; way.Freeze() },
-		Deny: func() { denied = true; bot.Logout() },
-		Mend: func() {
+		Sent:        func() []string { return ann.Texts(room, bot) },
+		Down:        func() { down = true; way.Down() },
+		Hang:        func() { hangs = true; way.Freeze() },
+		RejectLogin: func() { denied = true; bot.Logout() },
+		Restore: func() {
 			if denied {
 				denied = false
 				mu.Lock()
@@ -81,6 +81,6 @@ func platform(t *testing.T, url string, n int64, through func(addr string) strin
 				way.Up(t)
 			}
 		},
-		History: true, Once: true,
+		History: true, ExactlyOnce: true,
 	}
 }

@@ -76,7 +76,7 @@ func newAloneAs(t *testing.T, url, more string) *alone {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.pace = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.pace = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -85,7 +85,7 @@ func (w *alone) run() *alone {
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
-		Name: "mx", Kind: matrix.Kind, Ledger: l, Pace: w.pace, Log: log,
+		Name: "mx", Kind: matrix.Kind, Ledger: l, Reconnect: w.pace, Log: log,
 		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {

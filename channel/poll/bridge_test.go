@@ -36,7 +36,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	if !slices.IsSorted(seen.Acks) {
 		t.Errorf("acknowledged %v, which goes back", seen.Acks)
 	}
-	w.until("the channel says so", func() bool { s := w.runner.State(); return s.Unhandled == 0 && s.Cursor == "a-2" })
+	w.until("the channel says so", func() bool { s := w.runner.State(); return s.Unacked == 0 && s.Cursor == "a-2" })
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
 		t.Errorf("the state is %+v", s)
 	}

@@ -19,7 +19,7 @@ func TestABridgeKeepsToWhatChannelsAsk(t *testing.T) {
 }
 
 func TestABridgeKeepsToThemOverABadNetwork(t *testing.T) {
-	channeltest.RunBehind(t, platform)
+	channeltest.RunNetfaults(t, platform)
 }
 
 // platform is one for the plays, by way of what through makes of its address.
@@ -36,8 +36,8 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 	down := false
 	return &channeltest.Platform{
 		Kind: poll.Kind, Connect: bridge.Connect, History: true,
-		Pace: channel.ReconnectPolicy{First: 10 * time.Millisecond, Most: 20 * time.Millisecond, Fresh: 500 * time.Millisecond},
-		Say:  func(id, text string) { p.Add(polltest.Canvas(id, text)) },
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 500 * time.Millisecond},
+		Post:      func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
 			for _, r := range p.Seen().Replies {
 				texts = append(texts, r.Text)
@@ -55,8 +55,8 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 				p.Fail(endpoint, slices.Repeat([]polltest.Fault{{Hang: true}}, 1000)...)
 			}
 		},
-		Deny: func() { p.Fail(polltest.Activity, slices.Repeat([]polltest.Fault{{Status: 401}}, 1000)...) },
-		Mend: func() {
+		RejectLogin: func() { p.Fail(polltest.Activity, slices.Repeat([]polltest.Fault{{Status: 401}}, 1000)...) },
+		Restore: func() {
 			mu.Lock()
 			defer mu.Unlock()
 			if p.Mend(); down {

@@ -153,7 +153,7 @@ func (c trouble) play(t *testing.T) string {
 	seen := w.platform.Until(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Seen) bool {
 		return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
 	})
-	w.until("everything is handled", func() bool { return w.runner.State().Unhandled == 0 && w.runner.State().Cursor != "" })
+	w.until("everything is handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
 	dead, repeated := w.dead(), 0
 	for _, thread := range []string{out, "out:b:peer:peer"} {
 		repeated += w.count(thread, poll.KindRepeated)
@@ -197,7 +197,7 @@ func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
 	w.start()
 	w.platform.Until(t, "the reply of the second", func(s polltest.Seen) bool { return len(s.Replies) == 1 })
-	w.until("it is handled and held up by the first", func() bool { return w.runner.State().Unhandled == 1 })
+	w.until("it is handled and held up by the first", func() bool { return w.runner.State().Unacked == 1 })
 	if acks := w.platform.Seen().Acks; len(acks) > 0 {
 		t.Errorf("acknowledged %v before the first was answered", acks)
 	}
@@ -219,10 +219,10 @@ func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 	}
 	w.platform.Add(all...)
 	w.start()
-	w.until("as much is read ahead as may be", func() bool { return w.runner.State().Unhandled == bound })
+	w.until("as much is read ahead as may be", func() bool { return w.runner.State().Unacked == bound })
 	looks := w.platform.Seen().Calls[polltest.Activity]
 	w.platform.Until(t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > looks+3 })
-	if s := w.runner.State(); s.Unhandled != bound || s.Reason == "" {
+	if s := w.runner.State(); s.Unacked != bound || s.Reason == "" {
 		t.Errorf("the state is %+v", s)
 	}
 	close(hold)

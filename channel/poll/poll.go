@@ -119,8 +119,8 @@ func (o *Options) fill() {
 func (o Options) Pace() channel.ReconnectPolicy {
 	o.fill()
 	return channel.ReconnectPolicy{
-		First: FirstPause, Most: LastPause, Probe: LastPause, Polled: true, SilenceTimeout: o.Patience,
-		Fresh: 2*o.Interval + o.Timeout + 5*time.Second,
+		InitialDelay: FirstPause, MaxDelay: LastPause, ProbeInterval: LastPause, Polled: true, FatalGrace: o.Patience,
+		IdleTimeout: 2*o.Interval + o.Timeout + 5*time.Second,
 	}
 }
 
@@ -312,7 +312,7 @@ func (r *receiver) save(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.link.Move(ctx, channel.Cursor{Identity: r.options.Workspace, Position: encoded}); err != nil {
+	if err := r.link.MoveCursor(ctx, channel.Cursor{Identity: r.options.Workspace, Position: encoded}); err != nil {
 		return err
 	}
 	r.saved = r.at.Since
@@ -324,7 +324,7 @@ func (r *receiver) show() {
 	if len(r.at.Rows) >= r.options.ReadAhead {
 		held = fmt.Sprintf("%d messages are not handled yet, and no more are read until some are", len(r.at.Rows))
 	}
-	r.link.ReportProgress(channel.Progress{Cursor: r.at.Since, Unhandled: len(r.at.Rows), Held: held})
+	r.link.ReportProgress(channel.Progress{Cursor: r.at.Since, Unacked: len(r.at.Rows), Blocked: held})
 }
 
 // acknowledge tells the platform what is handled, if that is news. That it cannot

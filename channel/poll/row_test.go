@@ -40,7 +40,7 @@ func FuzzRow(f *testing.F) {
 		thread := channel.ThreadID("b", r.chat()...)
 		in := mailroom.Submit{
 			Thread: thread, Run: "r", Key: r.key(), Messages: []mailroom.NewMessage{{Parts: r.parts}}, Sender: r.sender(),
-			Agent: "a", SetAgent: true, Metadata: r.labels(), NoRetry: true, DeliverTo: channel.OutID(thread), DeliverAgent: "c",
+			Agent: "a", SetAgent: true, Metadata: r.labels(), NoRetry: true, DeliverTo: channel.DeliveryThreadID(thread), DeliverAgent: "c",
 		}
 		if err := in.Check(); err != nil {
 			t.Errorf("%q is not taken: %v", raw, err)

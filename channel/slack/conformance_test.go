@@ -23,7 +23,7 @@ func TestSlackIsAChannel(t *testing.T) {
 // TestSlackIsAChannelOverABadNetwork plays what networks do.
 func TestSlackIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, newPlatform)
+	channeltest.RunNetfaults(t, newPlatform)
 }
 
 // newPlatform is a Slack for the plays, by way of what through makes of its address.
@@ -39,10 +39,10 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	return &channeltest.Platform{
 		Kind:    slack.Kind,
 		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{ann.ID}}}, o.Dial),
-		Pace: channel.ReconnectPolicy{
-			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2 * time.Second, Connect: time.Second, Close: 2 * time.Second,
+		Reconnect: channel.ReconnectPolicy{
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2 * time.Second, ConnectTimeout: time.Second, CloseTimeout: 2 * time.Second,
 		},
-		Say: func(id, text string) {
+		Post: func(id, text string) {
 			if said[id] {
 				sl.Redeliver()
 				return
@@ -50,11 +50,11 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			said[id] = true
 			ann.Sends(ann.Private(), text)
 		},
-		Sent: func() []string { return ann.Private().Texts() },
-		Down: func() { down = true; sl.Down() },
-		Hang: func() { hangs = true; sl.Freeze() },
-		Deny: func() { sl.Revoke(true) },
-		Mend: func() {
+		Sent:        func() []string { return ann.Private().Texts() },
+		Down:        func() { down = true; sl.Down() },
+		Hang:        func() { hangs = true; sl.Freeze() },
+		RejectLogin: func() { sl.Revoke(true) },
+		Restore: func() {
 			sl.Revoke(false)
 			if hangs {
 				hangs = false
@@ -65,6 +65,6 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 				sl.Up(t)
 			}
 		},
-		History: true, Once: true,
+		History: true, ExactlyOnce: true,
 	}
 }

@@ -38,7 +38,7 @@ func startServer(t *testing.T, sl *slacktest.Platform, ann *slacktest.Person, pr
 		AppToken: func() (string, error) { return slacktest.AppToken, nil },
 	}
 	runner := channel.New(channel.Options{
-		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "sl", Kind: slack.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(chat.Options{
 			Agent: "codex", Access: chat.AccessPolicy{Admins: []string{ann.ID}, Pairing: true}, Follow: stream.New(l, b), Previews: previews,
 		}, o.Dial),

@@ -164,14 +164,14 @@ func (c *connection) editEvent(m message) (e chat.Event, ok bool) {
 	if now.Edited != nil {
 		at = now.Edited.TS
 	}
-	e.Kind, e.Of, e.Key = chat.EventEdited, e.Key, "edit:"+e.Key+":"+at
+	e.Kind, e.TargetID, e.Key = chat.EventEdited, e.Key, "edit:"+e.Key+":"+at
 	return e, true
 }
 
 func (c *connection) deleteEvent(channel string, was message, ts string) chat.Event {
 	was.Channel, was.TS = channel, ts
 	of := messageID(channel, ts)
-	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, Of: of, Room: c.room(was), User: chat.User{ID: was.User}}
+	return chat.Event{Kind: chat.EventDeleted, Key: "delete:" + of, TargetID: of, Room: c.room(was), User: chat.User{ID: was.User}}
 }
 
 // room is where a message is. What is said in a channel and begins no thread yet does
@@ -226,7 +226,7 @@ func parseButtonPress(payload json.RawMessage) (e chat.Event, ok bool, err error
 	e = chat.Event{
 		Kind: chat.EventButton, Key: fmt.Sprintf("tap:%s:%s:%s", messageID(at.Channel, at.TS), p.User.ID, act.TS), Addressed: true,
 		Room: chat.Room{Chat: at.Channel, Group: !isPrivate(at.Channel)}, User: chat.User{ID: p.User.ID, Name: p.User.Username},
-		Of: messageID(at.Channel, at.TS), Data: act.Value,
+		TargetID: messageID(at.Channel, at.TS), Data: act.Value,
 	}
 	if e.User.Name == "" {
 		e.User.Name = p.User.Name

@@ -49,7 +49,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	sl := slacktest.New(t)
 	ann := sl.Person("Ann")
 	w := newFixture(t, sl)
-	w.policy.Fresh = w.options.ReconnectPolicy().Fresh
+	w.policy.IdleTimeout = w.options.ReconnectPolicy().IdleTimeout
 	w.start().waitConnected()
 	sl.Freeze()
 	s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })

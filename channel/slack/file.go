@@ -55,7 +55,7 @@ func (c *connection) files(all []file) (out []chat.File) {
 			if at := f.downloadURL(); at != "" {
 				one.Ref = at
 			}
-			c.Opens(&one)
+			c.SetOpen(&one)
 		} else if one.URI == "" {
 			one.URI = f.Private
 		}
@@ -64,9 +64,9 @@ func (c *connection) files(all []file) (out []chat.File) {
 	return out
 }
 
-// Opens implements [chat.Platform]. A Ref is the address of the content, or the id of a file
+// SetOpen implements [chat.Platform]. A Ref is the address of the content, or the id of a file
 // of which Slack has to be asked for that.
-func (c *connection) Opens(f *chat.File) {
+func (c *connection) SetOpen(f *chat.File) {
 	at := file{URL: f.Ref}
 	if !strings.Contains(f.Ref, "/") {
 		at = file{ID: f.Ref}

@@ -45,7 +45,7 @@ func newFixture(t *testing.T, sl *slacktest.Platform) *fixture {
 	t.Helper()
 	w := &fixture{t: t, sl: sl, logs: &logBuffer{}, tokens: [2]string{slacktest.Token, slacktest.AppToken}}
 	w.options = slack.Options{API: sl.URL, Token: w.tokenFunc(0), AppToken: w.tokenFunc(1), Fresh: time.Second}
-	w.policy = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -62,7 +62,7 @@ func (w *fixture) start() *fixture {
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
-		Name: "sl", Kind: slack.Kind, Ledger: l, Pace: w.policy, Log: log,
+		Name: "sl", Kind: slack.Kind, Ledger: l, Reconnect: w.policy, Log: log,
 		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {

@@ -21,7 +21,7 @@ const (
 // receiver is one time of receiving. What takes long (histories, names, the next
 // socket) goes on beside its loop, which takes one envelope after the other:
 //
-//   - chat.Take commits what an envelope brings, with the position, in a few
+//   - chat.EventHandler commits what an envelope brings, with the position, in a few
 //     transactions. Then the envelope is acknowledged: a crash after that loses nothing.
 //   - A message in a room whose history is unread waits for that history, which goes
 //     first. It is acknowledged at once all the same: the saved position of the room is
@@ -29,7 +29,7 @@ const (
 //     history, or Slack wants to be asked for it later, the message is taken at once.
 type receiver struct {
 	*connection
-	take   chat.Take
+	take   chat.EventHandler
 	events chan socketEvent // from all sockets
 	wg     sync.WaitGroup
 
@@ -57,7 +57,7 @@ type socketEvent struct {
 
 // Receive implements [chat.Platform]. It reads on while something is taken, because a
 // pong is among what is read.
-func (c *connection) Receive(ctx context.Context, position string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
 	ctx, done := c.bindContext(ctx)
 	in := &receiver{connection: c, take: take, events: make(chan socketEvent, maxBuffered), cursors: parseCursors(position)}
 	defer in.wg.Wait()

@@ -129,14 +129,14 @@ func TestWhatIsChangedOrDeletedIsToldOfTheSameMessage(t *testing.T) {
 		kind chat.EventKind
 		text string
 	}{1: {chat.EventEdited, "@mailroom won"}, 2: {chat.EventEdited, "@mailroom one again"}, 4: {chat.EventDeleted, ""}} {
-		if e := got[i]; e.Kind != want.kind || e.Of != first || e.Text != want.text || e.Room != room {
+		if e := got[i]; e.Kind != want.kind || e.TargetID != first || e.Text != want.text || e.Room != room {
 			t.Errorf("event %d is %+v, want %+v", i, e, want)
 		}
 	}
 	if got[1].Key == got[2].Key {
 		t.Errorf("two changes have the key %s", got[1].Key)
 	}
-	if e := got[6]; e.Kind != chat.EventDeleted || e.Of != got[5].Key || e.Room != got[5].Room {
+	if e := got[6]; e.Kind != chat.EventDeleted || e.TargetID != got[5].Key || e.Room != got[5].Room {
 		t.Errorf("what was deleted is %+v", e)
 	}
 }
@@ -251,7 +251,7 @@ func TestAnEnvelopeThatComesTwiceHasItsKey(t *testing.T) {
 	twice(2)
 	ann.Edits(ann.Private(), ts, "twice")
 	twice(4)
-	id, err := p.Send(t.Context(), chat.Room{Chat: ann.Private().ID}, chat.Message{Text: "?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "k")
+	id, err := p.Send(t.Context(), chat.Room{Chat: ann.Private().ID}, chat.Message{Text: "?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,14 +422,14 @@ func TestWhoTappedIsToldAlone(t *testing.T) {
 	p := w.waitConnected()
 	root := ann.Sends(dev, mention+" go")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
-	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}, {Words: "No", Data: "n"}}}, "k")
+	id, err := p.Send(t.Context(), room, chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}, {Label: "No", Data: "n"}}}, "k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, at, _ := strings.Cut(id, ":")
 	ann.Presses(dev, at, "No")
 	tap := w.waitEvents(2)[1]
-	if tap.Kind != chat.EventButton || tap.Of != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
+	if tap.Kind != chat.EventButton || tap.TargetID != id || tap.Data != "n" || tap.User.ID != ann.ID || tap.User.Name != "Ann" || tap.Room != room {
 		t.Errorf("the tap is %+v, want it in %+v", tap, room)
 	}
 	if err := p.AckButton(t.Context(), tap, "Denied by <Ann>."); err != nil {

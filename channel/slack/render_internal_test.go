@@ -135,7 +135,7 @@ func FuzzEvents(f *testing.F) {
 				t.Errorf("an event without a name: %+v", e)
 			}
 		}
-		if e, ok, err := parseButtonPress(raw); ok && err == nil && e.Of == "" {
+		if e, ok, err := parseButtonPress(raw); ok && err == nil && e.TargetID == "" {
 			t.Errorf("a tap of nothing: %+v", e)
 		}
 		if p := parseCursors(string(raw)); p != nil {

@@ -127,11 +127,11 @@ func messageParams(m chat.Message) (url.Values, error) {
 	var row []any
 	for n, b := range m.Buttons {
 		if len(b.Data) > maxButtonData || b.Data == "" {
-			return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Slack takes 1 to %d", b.Words, len(b.Data), maxButtonData))
+			return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Slack takes 1 to %d", b.Label, len(b.Data), maxButtonData))
 		}
 		row = append(row, map[string]any{
 			"type": "button", "action_id": fmt.Sprintf("mailroom_%d", n), "value": b.Data,
-			"text": map[string]any{"type": "plain_text", "text": truncate(b.Words, maxLabel)},
+			"text": map[string]any{"type": "plain_text", "text": truncate(b.Label, maxLabel)},
 		})
 	}
 	blocks, err := json.Marshal([]any{

@@ -42,7 +42,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	root := ann.Sends(dev, "well?")
 	room := chat.Room{Chat: dev.ID, Topic: root, Group: true}
 	id, err := p.Send(t.Context(), room, chat.Message{
-		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: dev.ID + ":" + root,
+		Text: "**Run** `rm <x>` & go?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: dev.ID + ":" + root,
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "C5"}, chat.Message{Text: "x"}, "k"); sendClass(err) != classGone {
 		t.Errorf("a channel that is not there is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 256)}}}, "k"); sendClass(err) != mailroom.ClassPermanent {
+	if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 256)}}}, "k"); sendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
 	}
 	sl.Down()
@@ -270,10 +270,10 @@ func TestALongTextGoesOutAsItIsWhereItsMarksDoNotFit(t *testing.T) {
 	p := w.waitConnected()
 	for name, line := range map[string]string{"signs": "<&>", "a table": "|a|\n|-|\n", "smiles": "👋🏽", "words": "word "} {
 		var text strings.Builder
-		for w.capabilities.Units(text.String()+line) <= w.capabilities.Most {
+		for w.capabilities.Units(text.String()+line) <= w.capabilities.MaxUnits {
 			text.WriteString(line)
 		}
-		for _, buttons := range [][]chat.Button{nil, {{Words: strings.Repeat("é", 100), Data: "y"}}} {
+		for _, buttons := range [][]chat.Button{nil, {{Label: strings.Repeat("é", 100), Data: "y"}}} {
 			if _, err := p.Send(t.Context(), privateRoom(ann), chat.Message{Text: text.String(), Buttons: buttons}, "k"); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -77,7 +77,7 @@ func (o *Options) setDefaults() {
 // answer is fresh.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
-	return channel.ReconnectPolicy{Fresh: o.Fresh, Connect: 2 * callTimeout}
+	return channel.ReconnectPolicy{IdleTimeout: o.Fresh, ConnectTimeout: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -238,10 +238,10 @@ type connection struct {
 
 func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, Bot: c.bot.identity(), Name: c.bot.Name,
-		Most: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, Sign: "!",
-		Gap: c.options.Gap, EditGap: c.options.EditGap,
-		Repeats: "once; after a crash a message is found by the key in its metadata",
+		Platform: Kind, BotID: c.bot.identity(), BotName: c.bot.Name,
+		MaxUnits: MaxMessage, Units: escapedUnits, Edits: true, Buttons: true, CommandPrefix: "!",
+		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
+		ResendBehavior: "once; after a crash a message is found by the key in its metadata",
 	}
 }
 

@@ -18,7 +18,7 @@ func TestPeopleAreAnsweredWhileAnAlbumIsFetched(t *testing.T) {
 	t.Parallel()
 	tg := telegramtest.New(t)
 	release := tg.HoldFiles()
-	startServerWith(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{Anybody: true}, Files: discardFiles{}}, func(ctx context.Context, s mailroom.Session) error {
+	startServerWith(t, tg, chat.Options{Agent: "codex", Access: chat.AccessPolicy{AllowAll: true}, Files: discardFiles{}}, func(ctx context.Context, s mailroom.Session) error {
 		input, err := s.Input(ctx)
 		if err != nil {
 			return err

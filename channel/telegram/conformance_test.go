@@ -24,7 +24,7 @@ func TestTelegramIsAChannel(t *testing.T) {
 // TestTelegramIsAChannelOverABadNetwork plays what networks do.
 func TestTelegramIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, newPlatform)
+	channeltest.RunNetfaults(t, newPlatform)
 }
 
 // newPlatform is a Telegram for the plays, by way of what through makes of its address.
@@ -39,10 +39,10 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 	return &channeltest.Platform{
 		Kind:    telegram.Kind,
 		Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{fmt.Sprint(ann.ID)}}}, o.Dial),
-		Pace: channel.ReconnectPolicy{
-			First: 10 * time.Millisecond, Most: 50 * time.Millisecond, Attempts: -1, Fresh: 2500 * time.Millisecond, Connect: 400 * time.Millisecond, Close: time.Second,
+		Reconnect: channel.ReconnectPolicy{
+			InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, IdleTimeout: 2500 * time.Millisecond, ConnectTimeout: 400 * time.Millisecond, CloseTimeout: time.Second,
 		},
-		Say: func(id, text string) {
+		Post: func(id, text string) {
 			if said[id] {
 				tg.Redeliver()
 				return
@@ -50,11 +50,11 @@ func newPlatform(t *testing.T, through func(addr string) string) *channeltest.Pl
 			said[id] = true
 			ann.Sends(ann.Private(), text)
 		},
-		Sent: func() []string { return ann.Private().Texts() },
-		Down: func() { down = true; tg.Down() },
-		Hang: func() { hangs = true; tg.Freeze() },
-		Deny: func() { tg.Revoke(telegramtest.Token, true) },
-		Mend: func() {
+		Sent:        func() []string { return ann.Private().Texts() },
+		Down:        func() { down = true; tg.Down() },
+		Hang:        func() { hangs = true; tg.Freeze() },
+		RejectLogin: func() { tg.Revoke(telegramtest.Token, true) },
+		Restore: func() {
 			tg.Revoke(telegramtest.Token, false)
 			if hangs {
 				hangs = false

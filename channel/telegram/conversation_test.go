@@ -34,7 +34,7 @@ func startServer(t *testing.T, tg *telegramtest.Platform, ann *telegramtest.Pers
 // discardFiles keeps files by forgetting them.
 type discardFiles struct{}
 
-func (discardFiles) Keep(_ context.Context, name string, r io.Reader) (string, error) {
+func (discardFiles) Save(_ context.Context, name string, r io.Reader) (string, error) {
 	_, err := io.Copy(io.Discard, r)
 	return "nowhere:" + name, err
 }
@@ -55,7 +55,7 @@ func startServerWith(t *testing.T, tg *telegramtest.Platform, options chat.Optio
 		Commands: []telegram.Command{{Name: "stop", Description: "stop it"}},
 	}
 	runner := channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Pace: channel.ReconnectPolicy{Fresh: time.Minute}, // a busy machine is no failure here
+		Name: "tg", Kind: telegram.Kind, Ledger: l, Log: log, Reconnect: channel.ReconnectPolicy{IdleTimeout: time.Minute}, // a busy machine is no failure here
 		Connect: chat.Connect(options, o.Dial),
 	})
 	e := engine.New(l, b, engine.Options{

@@ -50,7 +50,7 @@ func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
 	tg := telegramtest.New(t)
 	ann := tg.Person("Ann")
 	w := newFixture(t, tg)
-	w.policy.Fresh = w.options.ReconnectPolicy().Fresh
+	w.policy.IdleTimeout = w.options.ReconnectPolicy().IdleTimeout
 	w.start().waitConnected()
 	tg.Freeze()
 	s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
@@ -100,7 +100,7 @@ func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 	tg := telegramtest.New(t)
 	w := newFixture(t, tg).start()
 	w.waitConnected()
-	was := w.capabilities.Bot
+	was := w.capabilities.BotID
 	other := "700100200:" + strings.Repeat("y", 35)
 	tg.AddBot(other, telegramtest.BotID, telegramtest.Username)
 	w.mu.Lock()
@@ -108,8 +108,8 @@ func TestANewTokenOfTheSameBotIsTheSameBot(t *testing.T) {
 	w.mu.Unlock()
 	w.runner.ConfigChanged()
 	w.waitState("another adapter", func(s channel.State) bool { return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
-	if w.mu.Lock(); w.capabilities.Bot != was || was != "700100200" {
-		t.Errorf("the bot was %q and is %q", was, w.capabilities.Bot)
+	if w.mu.Lock(); w.capabilities.BotID != was || was != "700100200" {
+		t.Errorf("the bot was %q and is %q", was, w.capabilities.BotID)
 	}
 	w.mu.Unlock()
 }

@@ -14,8 +14,8 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Opens implements [chat.Platform].
-func (c *connection) Opens(f *chat.File) {
+// SetOpen implements [chat.Platform].
+func (c *connection) SetOpen(f *chat.File) {
 	id := strings.TrimPrefix(f.URI, fileURI)
 	f.Open = func(ctx context.Context) (io.ReadCloser, error) { return c.openFile(ctx, id) }
 }

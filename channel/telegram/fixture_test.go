@@ -47,7 +47,7 @@ func newFixture(t *testing.T, tg *telegramtest.Platform) *fixture {
 		defer w.mu.Unlock()
 		return w.token, nil
 	}}
-	w.policy = channel.ReconnectPolicy{First: 20 * time.Millisecond, Most: 100 * time.Millisecond, Attempts: -1, Fresh: time.Minute} // a busy machine is no failure
+	w.policy = channel.ReconnectPolicy{InitialDelay: 20 * time.Millisecond, MaxDelay: 100 * time.Millisecond, ParkAfter: -1, IdleTimeout: time.Minute} // a busy machine is no failure
 	return w
 }
 
@@ -56,7 +56,7 @@ func (w *fixture) start() *fixture {
 	log := slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	w.ledger = ledger.New(memory.New(), ledger.Options{})
 	w.runner = channel.New(channel.Options{
-		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Pace: w.policy, Log: log,
+		Name: "tg", Kind: telegram.Kind, Ledger: w.ledger, Reconnect: w.policy, Log: log,
 		Connect: func(ctx context.Context, l *channel.Host) (channel.Adapter, error) {
 			p, traits, err := w.options.Dial(ctx, l)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // Receive implements [chat.Platform]. The position is not needed: the platform has
 // what was not confirmed, and numbers begin anew after a week without any.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
 	ctx, done := c.bindContext(ctx)
 	defer done()
 	var offset int64         // 0: nothing is to be confirmed
@@ -61,7 +61,7 @@ func (c *connection) poll(ctx context.Context, offset int64, wait time.Duration)
 }
 
 // handleUpdate hands one update in, if it is for us, and returns its number.
-func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, take chat.Take) (id int64, err error) {
+func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, take chat.EventHandler) (id int64, err error) {
 	var number struct {
 		ID int64 `json:"update_id"`
 	}
@@ -92,7 +92,7 @@ func (c *connection) handleUpdate(ctx context.Context, raw json.RawMessage, take
 		return number.ID, nil
 	}
 	for i := range e.Files {
-		c.Opens(&e.Files[i])
+		c.SetOpen(&e.Files[i])
 	}
 	return number.ID, take(ctx, e)
 }

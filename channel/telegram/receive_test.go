@@ -25,7 +25,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	private, group, news := ann.Private(), tg.Group("team"), tg.Chat(-1009999, "channel", "news")
 	w.start()
 	p := w.waitConnected()
-	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "yes:1"}}}, "")
+	sent, err := p.Send(t.Context(), room(group), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "yes:1"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	}
 	want := []chat.Event{
 		said(chat.Event{Room: inPrivate, Text: "héllo 👋", Addressed: true}),
-		said(chat.Event{Room: inPrivate, Kind: chat.EventEdited, Of: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
+		said(chat.Event{Room: inPrivate, Kind: chat.EventEdited, TargetID: fmt.Sprintf("%d:%d", private.ID, first), Text: "hello", Addressed: true}),
 		said(chat.Event{Room: inPrivate, Text: "see", Addressed: true, Files: []chat.File{{Name: "notes.txt", MimeType: "text/plain", Size: 7, URI: "telegram:file/BQACAgIAAx000001"}}}),
 		said(chat.Event{Room: inPrivate, Addressed: true, Files: []chat.File{{Name: "photo.jpg", MimeType: "image/jpeg", Size: 4, URI: "telegram:file/BQACAgIAAx000002"}}}),
 		said(chat.Event{Text: "just talking"}),
@@ -73,7 +73,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		said(chat.Event{Text: "mail@mailroom_bot is no name"}),
 		said(chat.Event{Text: "yes", Addressed: true}),
 		said(chat.Event{Room: inTopic, Text: "in a topic"}),
-		said(chat.Event{Kind: chat.EventButton, Of: sent, Data: "yes:1", Addressed: true}),
+		said(chat.Event{Kind: chat.EventButton, TargetID: sent, Data: "yes:1", Addressed: true}),
 	}
 	got := w.recorded()
 	opened := cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore())
@@ -84,7 +84,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 	for _, e := range got {
 		keys[e.Key] = true
 	}
-	if len(keys) != len(got) || got[0].Key != got[1].Of {
+	if len(keys) != len(got) || got[0].Key != got[1].TargetID {
 		t.Errorf("the keys of %d events: %v", len(got), keys)
 	}
 }
@@ -119,7 +119,7 @@ func TestWhoTappedIsToldOnce(t *testing.T) {
 	ann := tg.Person("Ann")
 	w := newFixture(t, tg).start()
 	p := w.waitConnected()
-	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Words: "Yes", Data: "y"}}}, "")
+	id, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "Go on?", Buttons: []chat.Button{{Label: "Yes", Data: "y"}}}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,8 +194,8 @@ func TestABotThatOverhearsIsNotMeantByABareCommand(t *testing.T) {
 	if diff := cmp.Diff([]bool{false, true, true, true}, got); diff != "" {
 		t.Errorf("addressed (-want +got):\n%s", diff)
 	}
-	if w.capabilities.PerMinute != 20 {
-		t.Errorf("a group takes %d messages a minute", w.capabilities.PerMinute)
+	if w.capabilities.GroupPerMinute != 20 {
+		t.Errorf("a group takes %d messages a minute", w.capabilities.GroupPerMinute)
 	}
 }
 

@@ -22,7 +22,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, _ s
 	if to.Topic != "" {
 		in["message_thread_id"] = numericID(to.Topic)
 	}
-	if of, at, ok := strings.Cut(m.Reply, ":"); ok && of == to.Chat { // not a tap
+	if of, at, ok := strings.Cut(m.ReplyTo, ":"); ok && of == to.Chat { // not a tap
 		in["reply_parameters"] = map[string]any{"message_id": numericID(at), "allow_sending_without_reply": true}
 	}
 	var sent message
@@ -83,9 +83,9 @@ func messageParams(m chat.Message) (map[string]any, error) {
 		row := make([]map[string]string, 0, len(m.Buttons))
 		for _, b := range m.Buttons {
 			if len(b.Data) > maxButtonData || b.Data == "" {
-				return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Telegram takes 1 to %d", b.Words, len(b.Data), maxButtonData))
+				return nil, permanent(fmt.Errorf("the button %q carries %d bytes: Telegram takes 1 to %d", b.Label, len(b.Data), maxButtonData))
 			}
-			row = append(row, map[string]string{"text": b.Words, "callback_data": b.Data})
+			row = append(row, map[string]string{"text": b.Label, "callback_data": b.Data})
 		}
 		in["reply_markup"] = map[string]any{"inline_keyboard": []any{row}}
 	}

@@ -38,7 +38,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	to.Topic = fmt.Sprint(group.Topic())
 	asked := ann.Sends(group, "well?")
 	id, err := p.Send(t.Context(), to, chat.Message{
-		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Words: "Approve", Data: strings.Repeat("a", 64)}, {Words: "Deny", Data: "d"}}, Reply: fmt.Sprintf("%d:%d", group.ID, asked),
+		Text: "**Run** `rm <x>`?", Buttons: []chat.Button{{Label: "Approve", Data: strings.Repeat("a", 64)}, {Label: "Deny", Data: "d"}}, ReplyTo: fmt.Sprintf("%d:%d", group.ID, asked),
 	}, "key")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 	if _, _, err := p.Find(t.Context(), to, "key", chat.Message{}); !errors.Is(err, chat.ErrNoHistory) {
 		t.Errorf("found: %v", err)
 	}
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "and", Reply: "1:999"}, ""); err != nil {
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "and", ReplyTo: "1:999"}, ""); err != nil {
 		t.Errorf("a reply to what is not there: %v", err)
 	}
 	group.Delete(messageNumber(id))
@@ -188,7 +188,7 @@ func TestWhatARefusalOfASendMeans(t *testing.T) {
 	if _, err := p.Send(t.Context(), chat.Room{Chat: "5"}, chat.Message{Text: "x"}, ""); sendClass(err) != classGone {
 		t.Errorf("a chat that is not there is %s: %v", sendClass(err), err)
 	}
-	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Words: "y", Data: strings.Repeat("z", 65)}}}, ""); sendClass(err) != mailroom.ClassPermanent {
+	if _, err := p.Send(t.Context(), room(ann.Private()), chat.Message{Text: "x", Buttons: []chat.Button{{Label: "y", Data: strings.Repeat("z", 65)}}}, ""); sendClass(err) != mailroom.ClassPermanent {
 		t.Errorf("a button that carries too much is %s: %v", sendClass(err), err)
 	}
 }

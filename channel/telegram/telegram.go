@@ -89,7 +89,7 @@ func (o *Options) setDefaults() {
 // connection is not what it seems.
 func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.setDefaults()
-	return channel.ReconnectPolicy{Fresh: o.Poll + min(o.Poll, pollGrace), Connect: 2 * callTimeout}
+	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -177,10 +177,10 @@ type connection struct {
 
 func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
-		Platform: Kind, Bot: strconv.FormatInt(c.bot.ID, 10), Name: c.bot.Username,
-		Most: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Types: true,
-		Gap: c.options.Gap, EditGap: c.options.EditGap, GapOfAll: globalGap, PerMinute: groupPerMinute,
-		Repeats: "at least once; a message may come twice after a crash, and is marked",
+		Platform: Kind, BotID: strconv.FormatInt(c.bot.ID, 10), BotName: c.bot.Username,
+		MaxUnits: MaxMessage, Units: utf16Units, Edits: true, Buttons: true, Typing: true,
+		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap, BotInterval: globalGap, GroupPerMinute: groupPerMinute,
+		ResendBehavior: "at least once; a message may come twice after a crash, and is marked",
 	}
 }
 

@@ -102,8 +102,8 @@ func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 		return chat.Event{
 			Kind: chat.EventButton, Key: "tap:" + q.ID, Room: q.Message.room(), User: q.From.chatUser(), Addressed: true,
 			// An InaccessibleMessage has a chat, an id and the date 0 (Bot API, "InaccessibleMessage").
-			Unplaced: q.Message.Date == 0 && q.Message.Chat.Type != "private",
-			Of:       messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
+			TopicUnknown: q.Message.Date == 0 && q.Message.Chat.Type != "private",
+			TargetID:     messageID(q.Message.Chat.ID, q.Message.ID), Data: q.Data, Position: position,
 		}, true
 	case u.Message != nil:
 		e, ok = u.Message.messageEvent(bot)
@@ -111,8 +111,8 @@ func (u *update) toEvent(bot Bot) (e chat.Event, ok bool) {
 		return e, ok
 	case u.Edited != nil:
 		e, ok = u.Edited.messageEvent(bot)
-		e.Kind, e.Of, e.Position = chat.EventEdited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
-		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.Of, u.Edited.Edited, u.ID) // two edits may be of one second
+		e.Kind, e.TargetID, e.Position = chat.EventEdited, messageID(u.Edited.Chat.ID, u.Edited.ID), position
+		e.Key = fmt.Sprintf("edit:%s:%d:%d", e.TargetID, u.Edited.Edited, u.ID) // two edits may be of one second
 		return e, ok
 	}
 	return e, false

@@ -136,7 +136,7 @@ func (r *receiver) show(ready, room int) {
 	if room <= 0 && ready > 0 {
 		held = fmt.Sprintf("max_claimed %d is reached, %d more are ready", r.options.Claims, ready)
 	}
-	r.link.ReportProgress(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unhandled: busy, Held: held})
+	r.link.ReportProgress(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unacked: busy, Blocked: held})
 }
 
 // match makes the ledger agree with the file: what is claimed and was not

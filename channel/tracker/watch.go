@@ -94,7 +94,7 @@ func New(o Options) (*Watch, error) {
 // look. One proves that it can be read as long as the next may take, twice.
 func (w *Watch) Pace() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{
-		First: time.Second, Most: 5 * time.Second, Attempts: -1, Fresh: 2*w.options.Interval + 2*w.options.Patience,
+		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1, IdleTimeout: 2*w.options.Interval + 2*w.options.Patience,
 	}
 }
 
@@ -171,7 +171,7 @@ func (w *Watch) server(ctx context.Context, l *channel.Host) (string, error) {
 		return name, nil
 	}
 	name = rand.Text()
-	return name, l.Move(ctx, cursor(name))
+	return name, l.MoveCursor(ctx, cursor(name))
 }
 
 func cursor(server string) channel.Cursor {

@@ -79,7 +79,7 @@ func read(id string, body []byte) (e chat.Event, err error) {
 	}
 	e = chat.Event{
 		Kind: chat.EventMessage, Key: id, Room: chat.Room{Chat: in.Room, Topic: in.Topic, Group: in.Group},
-		Text: in.Text, Addressed: in.Addressed == nil || *in.Addressed, Of: in.Of, Data: in.Data, Position: id,
+		Text: in.Text, Addressed: in.Addressed == nil || *in.Addressed, TargetID: in.Of, Data: in.Data, Position: id,
 	}
 	switch in.Kind {
 	case kindEdit:

@@ -33,10 +33,10 @@ func FuzzBody(f *testing.F) {
 		switch {
 		case e.Key != "id" || e.Position != "id" || e.Room.Chat == "":
 			t.Errorf("%q is taken as %+v", body, e)
-		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.Of == "", e.Kind == chat.EventButton && e.Data == "":
+		case e.Kind != chat.EventDeleted && e.User.ID == "", e.Kind != chat.EventMessage && e.TargetID == "", e.Kind == chat.EventButton && e.Data == "":
 			t.Errorf("%q is taken as %+v", body, e)
 		}
-		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.Of, e.Data} {
+		for _, name := range []string{e.Room.Chat, e.Room.Topic, e.User.ID, e.User.Name, e.TargetID, e.Data} {
 			if len(name) > mostName || strings.ContainsRune(name, 0) {
 				t.Errorf("%q is named %q", body, name)
 			}

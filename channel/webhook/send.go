@@ -74,10 +74,10 @@ func (c *connection) Typing(context.Context, chat.Room) error { return nil }
 
 func (c *connection) outbound(kind, key string, to chat.Room, m chat.Message) Outbound {
 	out := Outbound{
-		Kind: kind, Key: key, Channel: c.link.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.Reply,
+		Kind: kind, Key: key, Channel: c.link.Name(), Room: to.Chat, Topic: to.Topic, Group: to.Group, Text: m.Text, ReplyTo: m.ReplyTo,
 	}
 	for _, b := range m.Buttons {
-		out.Buttons = append(out.Buttons, Button(b))
+		out.Buttons = append(out.Buttons, Button{Words: b.Label, Data: b.Data})
 	}
 	return out
 }

@@ -59,7 +59,7 @@ type Options struct {
 }
 
 // Pace is how this platform is kept going: nothing has to be heard.
-func (o Options) Pace() channel.ReconnectPolicy { return channel.ReconnectPolicy{Fresh: -1} }
+func (o Options) Pace() channel.ReconnectPolicy { return channel.ReconnectPolicy{IdleTimeout: -1} }
 
 // Check returns what is wrong with the options, but for the secret.
 func (o Options) Check() error {
@@ -139,20 +139,20 @@ type outcome struct {
 
 func (c *connection) traits() chat.Capabilities {
 	t := chat.Capabilities{
-		Platform: Kind, Bot: Kind, Most: mailroom.MaxText, Units: func(text string) int { return len(text) },
-		Edits: c.options.Edits, Buttons: true, Gap: c.options.Gap, EditGap: cmp.Or(c.options.EditGap, time.Second),
-		Repeats: "sent again with the same webhook-id, by which the receiver is to know it",
-		Known:   math.MaxInt64, SilenceTimeout: cmp.Or(c.options.Patience, patience),
+		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },
+		Edits: c.options.Edits, Buttons: true, RoomInterval: c.options.Gap, EditInterval: cmp.Or(c.options.EditGap, time.Second),
+		ResendBehavior: "sent again with the same webhook-id, by which the receiver is to know it",
+		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.Patience, patience),
 	}
 	if c.address == nil {
-		t.Mute = "the channel has no url"
+		t.SendDisabled = "the channel has no url"
 	}
 	return t
 }
 
 // Receive implements [chat.Platform]. Who posts something posts it again unless it was
 // told that it was taken, so there is nothing to catch up with.
-func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,7 +161,7 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 			return c.life.Err()
 		case p := <-c.posts:
 			answer := ""
-			p.event.Told = func(words string) { answer = words }
+			p.event.AckInline = func(words string) { answer = words }
 			err := take(ctx, p.event)
 			p.taken <- outcome{answer, err}
 			if err != nil {
@@ -175,8 +175,8 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.Take) erro
 // a tap says what came of it.
 func (c *connection) AckButton(context.Context, chat.Event, string) error { return nil }
 
-// Opens implements [chat.Platform]. A file is never fetched.
-func (c *connection) Opens(*chat.File) {}
+// SetOpen implements [chat.Platform]. A file is never fetched.
+func (c *connection) SetOpen(*chat.File) {}
 
 // Maintain implements [chat.Platform].
 func (c *connection) Maintain(context.Context) error { return nil }

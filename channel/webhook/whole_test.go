@@ -16,7 +16,7 @@ import (
 // program that knows a message by its id has none twice.
 func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 	t.Parallel()
-	channeltest.RunBehind(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
+	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 		receiver := webhooktest.NewReceiver(t)
 		hooks := webhook.NewHooks()
 		o := webhook.Options{
@@ -24,7 +24,7 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 			URL: through(receiver.URL), Policy: loopback(), CallTime: 500 * time.Millisecond,
 		}
 		pace := o.Pace()
-		pace.First, pace.Most = 10*time.Millisecond, 50*time.Millisecond
+		pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
 		face := hooks.Face()
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.SetPathValue("channel", "c")
@@ -36,13 +36,13 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 		t.Cleanup(server.Close)
 		program := webhooktest.Program{URL: server.URL, Key: webhooktest.Key}
 		return &channeltest.Platform{
-			Kind: webhook.Kind, Pace: pace, Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Anybody: true}}, o.Dial),
-			Say: func(id, text string) {
+			Kind: webhook.Kind, Reconnect: pace, Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{AllowAll: true}}, o.Dial),
+			Post: func(id, text string) {
 				if _, err := program.Post("c", id, webhooktest.Message("r", "ann", text), nil); err != nil {
 					t.Error(err)
 				}
 			},
-			Sent: receiver.Texts, History: true, Once: true,
+			Sent: receiver.Texts, History: true, ExactlyOnce: true,
 		}
 	})
 }

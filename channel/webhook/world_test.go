@@ -63,7 +63,7 @@ func echo(ctx context.Context, s mailroom.Session) error {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{
-		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.AccessPolicy{Anybody: true},
+		t: t, Receiver: webhooktest.NewReceiver(t), agent: echo, store: memory.New(), logs: &logs{}, talk: chat.AccessPolicy{AllowAll: true},
 		secret: func() (string, error) { return webhooktest.Secret, nil },
 	}
 	o.options = webhook.Options{
@@ -112,13 +112,13 @@ func (o *office) begin() {
 	o.options.Hooks, o.options.Secret = hooks, func() (string, error) { return o.secret() }
 	streams := stream.New(l, b)
 	pace := o.options.Pace()
-	pace.First, pace.Most, pace.Attempts = 10*time.Millisecond, 50*time.Millisecond, -1
+	pace.InitialDelay, pace.MaxDelay, pace.ParkAfter = 10*time.Millisecond, 50*time.Millisecond, -1
 	taking := channel.Ledger(l)
 	if o.between != nil {
 		taking = o.between(l)
 	}
 	o.runner = channel.New(channel.Options{
-		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Pace: pace,
+		Name: "ops", Kind: webhook.Kind, Ledger: taking, Log: log, Reconnect: pace,
 		Connect: chat.Connect(chat.Options{Agent: "codex", Access: o.talk, Follow: streams, Previews: true}, o.options.Dial),
 	})
 	e := engine.New(l, b, engine.Options{

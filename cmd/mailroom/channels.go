@@ -175,7 +175,7 @@ func reserved(c *config.Config) (beginnings []string) {
 }
 
 // newChannels makes the runners of a configuration's channels.
-func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.Files, streams *stream.Streams, log *slog.Logger) connections {
+func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger, files chat.FileStore, streams *stream.Streams, log *slog.Logger) connections {
 	var runners connections
 	for _, name := range c.ChannelNames() {
 		ch := c.Channels[name]
@@ -184,12 +184,12 @@ func newChannels(c *config.Config, agents map[string]engine.Agent, l *ledger.Led
 		}
 		o := channel.Options{Name: name, Kind: ch.Kind, Ledger: l, Log: log}
 		if ch.IsChat() {
-			o.Connect, o.Pace = newChat(ch, c.Command, files, streams)
+			o.Connect, o.Reconnect = newChat(ch, c.Command, files, streams)
 		} else {
-			o.Connect, o.Pace = newPoll(ch, c.Command)
+			o.Connect, o.Reconnect = newPoll(ch, c.Command)
 		}
-		o.Pace.First, o.Pace.Most, o.Pace.Probe = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
-		o.Pace.Attempts, o.Pace.GiveUpAfter = anyIfZero(ch.Attempts), ch.GiveUpAfter
+		o.Reconnect.InitialDelay, o.Reconnect.MaxDelay, o.Reconnect.ProbeInterval = ch.RetryFirst, ch.RetryMost, ch.ProbeEvery
+		o.Reconnect.ParkAfter, o.Reconnect.GiveUpAfter = anyIfZero(ch.Attempts), ch.GiveUpAfter
 		runners = append(runners, channel.New(o))
 	}
 	if c.Tracker != nil {
@@ -251,7 +251,7 @@ func (all connections) All() []client.Channel {
 			ConnectedSince: moment(s.ConnectedSince), DowntimeMS: s.Downtime.Milliseconds(),
 			LastSuccess: moment(s.LastSuccess), LastError: textOf(s.LastError), LastErrorAt: moment(s.LastErrorAt),
 			LastInbound: moment(s.LastInbound), LastOutbound: moment(s.LastOutbound),
-			Cursor: textOf(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unhandled,
+			Cursor: textOf(s.Cursor), CursorLag: s.Lag, Unhandled: s.Unacked,
 		})
 	}
 	return out
@@ -275,7 +275,7 @@ func (all connections) numbers() []metrics.Channel {
 		s := c.State()
 		out = append(out, metrics.Channel{
 			Name: s.Name, State: string(s.Condition), Adapters: s.Adapter, LeftBehind: s.Stranded, Reconnects: s.Reconnects,
-			Attempts: s.Attempts, Downtime: s.Downtime, LastSuccess: s.LastSuccess, Unhandled: s.Unhandled,
+			Attempts: s.Attempts, Downtime: s.Downtime, LastSuccess: s.LastSuccess, Unhandled: s.Unacked,
 		})
 	}
 	return out

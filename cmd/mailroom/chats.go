@@ -15,7 +15,7 @@ import (
 
 // newChat connects to the chat platform of a channel's kind. What agents do is shown
 // from the streams; what people send along is put among the files.
-func newChat(ch *config.Channel, command string, files chat.Files, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
+func newChat(ch *config.Channel, command string, files chat.FileStore, streams *stream.Streams) (channel.Connect, channel.ReconnectPolicy) {
 	o := chat.Options{Agent: ch.Agent, Access: ch.Talk(), Command: command, Files: files, Follow: streams, Previews: ch.Previews}
 	dial, pace := ch.Dial()
 	return chat.Connect(o, dial), pace
@@ -58,7 +58,7 @@ func (d doors) Approve(ctx context.Context, in client.ApprovePairing, by string)
 	}
 	asked := slices.DeleteFunc(slices.Clone(d), func(door chat.Pairing) bool { return in.Channel != "" && in.Channel != door.Channel })
 	for _, door := range asked {
-		has, err := door.Has(ctx, in.Code)
+		has, err := door.HasCode(ctx, in.Code)
 		if err != nil {
 			return client.Pairing{}, err
 		}

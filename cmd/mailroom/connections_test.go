@@ -178,7 +178,7 @@ func TestAChannelIsResumedByItsOwner(t *testing.T) {
 	if code, talk := resume("nobody"); code != exitFailed || !strings.Contains(talk, `no channel "nobody"`) {
 		t.Errorf("exit code %d: %s", code, talk)
 	}
-	b.taken(channel.LogID("mol"), mailroom.KindChannel, 6) // told a moment later
+	b.taken(channel.LogThreadID("mol"), mailroom.KindChannel, 6) // told a moment later
 	var states []string
 	page, err := b.client().Entries(t.Context(), "channel:mol", client.EntriesQuery{})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 type network struct {
 	*home
 	irc     *irctest.Server
-	way     *channeltest.Network // of the bot
+	way     *channeltest.Proxy // of the bot
 	al      *irctest.Person
 	process process
 }
@@ -32,7 +32,7 @@ type network struct {
 func newNetwork(t *testing.T, agent, more string) *network {
 	t.Helper()
 	n := &network{irc: irctest.Start(t)}
-	n.way = channeltest.NewNetwork(t, n.irc.Addr)
+	n.way = channeltest.NewProxy(t, n.irc.Addr)
 	n.home = newHome(t, more+fmt.Sprintf(`
 [channels]
 retry_first = "50ms"
@@ -162,11 +162,11 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			mended: func(n *network) { n.al.Line("MODE #dev -i") }, told: 1, replies: 1},
 		{when: "after the send, before its receipt",
 			prepare: func(n *network) {
-				n.way.Change(channeltest.Weather{Deaf: true})
+				n.way.SetFaults(channeltest.Netfaults{DropDownstream: true})
 				n.openGate("go\n")
 			},
 			before: func(n *network) { n.al.Hears("bot", "HELLO") },
-			mended: func(n *network) { n.way.Change(channeltest.Weather{}) }, told: 1, replies: 2, marked: 1},
+			mended: func(n *network) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *network) { n.openGate("go\n") },
 			before:  func(n *network) { n.wait(devOut, mailroom.KindCompleted) }, told: 1, replies: 1},

@@ -144,7 +144,7 @@ func TestNotificationsLapseWithoutARetention(t *testing.T) {
 func TestRetentionDropsTheFilesThatCameBefore(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		files := folder.Folder(t.TempDir()).Files()
-		uri, err := files.Keep(t.Context(), "a.png", strings.NewReader("picture"))
+		uri, err := files.Save(t.Context(), "a.png", strings.NewReader("picture"))
 		d.must(err)
 		path := strings.TrimPrefix(uri, "file://")
 		d.must(os.Chtimes(path, time.Now(), time.Now())) // of this bubble

@@ -260,7 +260,7 @@ func (p *twoBots) puts(token string) {
 // a network that does not tell Telegram: for a while nobody else may poll.
 func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testing.T) {
 	b := newBot(t, "")
-	way := channeltest.NewNetwork(t, strings.TrimPrefix(b.tg.URL, "http://"))
+	way := channeltest.NewProxy(t, strings.TrimPrefix(b.tg.URL, "http://"))
 	settings, err := os.ReadFile(b.folder.Config())
 	if err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 	b.becomes("tg", client.ChannelConnected)
 	polls := len(b.tg.Calls("getUpdates"))
 	b.tg.WaitFor(t, "a poll", func() bool { return len(b.tg.Calls("getUpdates")) > polls })
-	way.Lose()
+	way.BlackholeOpen()
 	b.process.kill()
 	b.ann.Sends(b.ann.Private(), "one")
 	conflict := telegramtest.Fault{Code: 409, Message: "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running"}
@@ -291,7 +291,7 @@ func TestABotWhosePollOutlivesItsServerIsConnectedOnceItsNextIsAnswered(t *testi
 // changes are those that the thread of the channel tells of, in order.
 func (b *bot) changes() (all []channel.Change) {
 	b.t.Helper()
-	page, err := b.client().Entries(b.t.Context(), channel.LogID("tg"), client.EntriesQuery{Limit: 500})
+	page, err := b.client().Entries(b.t.Context(), channel.LogThreadID("tg"), client.EntriesQuery{Limit: 500})
 	if err != nil {
 		b.t.Fatal(err)
 	}

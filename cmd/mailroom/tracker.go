@@ -25,7 +25,7 @@ func newWatch(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger
 	if err != nil {
 		o.Connect = channel.Broken(err)
 	} else {
-		o.Connect, o.Pace = w.Connect, w.Pace()
+		o.Connect, o.Reconnect = w.Connect, w.Pace()
 	}
 	for _, name := range append([]string{t.Agent}, t.Agents...) {
 		if agents[name].Agent == nil {

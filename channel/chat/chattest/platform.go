@@ -16,11 +16,11 @@ import (
 	"mailroom/channel/chat"
 )
 
-// Bot is who a [Platform] is connected as.
-const Bot = "bot-1"
+// BotID is who a [Platform] is connected as.
+const BotID = "bot-1"
 
-// Name is how people address it in groups.
-const Name = "mailbot"
+// BotName is how people address it in groups.
+const BotName = "mailbot"
 
 // Platform is a chat platform with a history. It outlives connections: what was said
 // while there was none is caught up with. Its methods may be called concurrently.
@@ -35,9 +35,9 @@ type Platform struct {
 	events []chat.Event
 	taken  int // events that the platform was told to be received
 	sent   []*Sent
-	taps   []Tap
+	taps   []ButtonAck
 	typed  int
-	hooks  map[Call]func(ctx context.Context, c Calling) error
+	hooks  map[CallKind]func(ctx context.Context, c CallArgs) error
 	files  map[string]func(ctx context.Context) (io.ReadCloser, error) // by URI
 	dials  int
 	news   chan struct{} // closed and made anew on every change
@@ -53,28 +53,28 @@ type Sent struct {
 	At       []time.Time    // of the versions
 }
 
-// Tap is what somebody who pressed a button was told.
-type Tap struct {
+// PressButton is what somebody who pressed a button was told.
+type ButtonAck struct {
 	Event chat.Event
-	Words string
+	Text  string
 }
 
-// Call is what can be made to fail.
-type Call string
+// CallKind is what can be made to fail.
+type CallKind string
 
 const (
-	Dial    Call = "dial"
-	Receive Call = "receive" // before each event is handed on
-	Send    Call = "send"
-	Edit    Call = "edit"
-	Find    Call = "find"
-	Typing  Call = "typing"
-	Tapped  Call = "tapped"
+	CallDial      CallKind = "dial"
+	CallReceive   CallKind = "receive" // before each event is handed on
+	CallSend      CallKind = "send"
+	CallEdit      CallKind = "edit"
+	CallFind      CallKind = "find"
+	CallTyping    CallKind = "typing"
+	CallAckButton CallKind = "tapped"
 )
 
-// Calling is a call that is made. Do carries it out: a hook that fails after it is an
+// CallArgs is a call that is made. Do carries it out: a hook that fails after it is an
 // answer that was lost.
-type Calling struct {
+type CallArgs struct {
 	Room    chat.Room
 	ID      string // of Edit
 	Key     string // of Send and Find
@@ -86,15 +86,15 @@ type Calling struct {
 // New makes a platform on which messages can be edited and have buttons, and which
 // tells what was sent under a key.
 func New(t *testing.T) *Platform {
-	return &Platform{t: t, hooks: map[Call]func(context.Context, Calling) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Capabilities: chat.Capabilities{
-		Platform: "test", Bot: Bot, Name: Name, Most: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Types: true,
-		Repeats: "found in the history",
+	return &Platform{t: t, hooks: map[CallKind]func(context.Context, CallArgs) error{}, files: map[string]func(context.Context) (io.ReadCloser, error){}, news: make(chan struct{}), Capabilities: chat.Capabilities{
+		Platform: "test", BotID: BotID, BotName: BotName, MaxUnits: 200, Units: utf8.RuneCountInString, Edits: true, Buttons: true, Typing: true,
+		ResendBehavior: "found in the history",
 	}}
 }
 
-// Hook has f called for each call of a kind, instead of doing it: see [Calling]. nil
+// Hook has f called for each call of a kind, instead of doing it: see [CallArgs]. nil
 // takes it away.
-func (p *Platform) Hook(c Call, f func(ctx context.Context, c Calling) error) {
+func (p *Platform) Hook(c CallKind, f func(ctx context.Context, c CallArgs) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hooks[c] = f
@@ -116,17 +116,17 @@ func (p *Platform) opens(f *chat.File) {
 	f.Open = p.files[f.URI]
 }
 
-// Dial implements [chat.Dialer].
+// CallDial implements [chat.Dialer].
 func (p *Platform) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
 	p.mu.Lock()
 	p.dials++
 	p.mu.Unlock()
 	c := &connection{platform: p, link: l, over: make(chan struct{})}
-	return c, p.Capabilities, p.call(ctx, Dial, Calling{Do: func() {}})
+	return c, p.Capabilities, p.call(ctx, CallDial, CallArgs{Do: func() {}})
 }
 
 // call makes a call, or has its hook make it.
-func (p *Platform) call(ctx context.Context, kind Call, c Calling) error {
+func (p *Platform) call(ctx context.Context, kind CallKind, c CallArgs) error {
 	p.mu.Lock()
 	hook := p.hooks[kind]
 	p.mu.Unlock()
@@ -143,8 +143,8 @@ func (p *Platform) changed() {
 	p.news = make(chan struct{})
 }
 
-// Happen adds an event to the history. Its Position is set; a blank Key is too.
-func (p *Platform) Happen(e chat.Event) chat.Event {
+// AddEvent adds an event to the history. Its Position is set; a blank Key is too.
+func (p *Platform) AddEvent(e chat.Event) chat.Event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e.Position = strconv.Itoa(len(p.events) + 1)
@@ -156,23 +156,23 @@ func (p *Platform) Happen(e chat.Event) chat.Event {
 	return e
 }
 
-// Say has a user say something in private.
-func (p *Platform) Say(user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.EventMessage, Room: Private(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
+// SendPrivate has a user say something in private.
+func (p *Platform) SendPrivate(user, text string) chat.Event {
+	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: PrivateRoom(user), User: chat.User{ID: user, Name: "Name of " + user}, Text: text})
 }
 
-// SayIn has a user say something in a group, addressed to the bot.
-func (p *Platform) SayIn(group, user, text string) chat.Event {
-	return p.Happen(chat.Event{Kind: chat.EventMessage, Room: Group(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
+// SendGroup has a user say something in a group, addressed to the bot.
+func (p *Platform) SendGroup(group, user, text string) chat.Event {
+	return p.AddEvent(chat.Event{Kind: chat.EventMessage, Room: GroupRoom(group), User: chat.User{ID: user, Name: "Name of " + user}, Text: text, Addressed: true})
 }
 
-// Tap has a user press the button with these words under the message.
-func (p *Platform) Tap(user string, m Sent, words string) chat.Event {
+// PressButton has a user press the button with these words under the message.
+func (p *Platform) PressButton(user string, m Sent, words string) chat.Event {
 	p.t.Helper()
 	data := ""
 	for _, v := range m.Versions {
 		for _, b := range v.Buttons {
-			if b.Words == words {
+			if b.Label == words {
 				data = b.Data
 			}
 		}
@@ -180,16 +180,16 @@ func (p *Platform) Tap(user string, m Sent, words string) chat.Event {
 	if data == "" {
 		p.t.Fatalf("no button %q under %+v", words, m)
 	}
-	return p.Happen(chat.Event{
-		Kind: chat.EventButton, Room: m.Room, User: chat.User{ID: user, Name: "Name of " + user}, Of: m.ID, Data: data,
+	return p.AddEvent(chat.Event{
+		Kind: chat.EventButton, Room: m.Room, User: chat.User{ID: user, Name: "Name of " + user}, TargetID: m.ID, Data: data,
 	})
 }
 
-// Private is the chat with a user.
-func Private(user string) chat.Room { return chat.Room{Chat: "with-" + user} }
+// PrivateRoom is the chat with a user.
+func PrivateRoom(user string) chat.Room { return chat.Room{Chat: "with-" + user} }
 
-// Group is a chat with many users.
-func Group(name string) chat.Room { return chat.Room{Chat: name, Group: true} }
+// GroupRoom is a chat with many users.
+func GroupRoom(name string) chat.Room { return chat.Room{Chat: name, Group: true} }
 
 // Sent are the messages that the platform has, the oldest first.
 func (p *Platform) Sent() []Sent {
@@ -204,44 +204,44 @@ func (p *Platform) Sent() []Sent {
 	return all
 }
 
-// Has reports whether the platform has a message with a key.
-func (p *Platform) Has(key string) bool {
+// HasKey reports whether the platform has a message with a key.
+func (p *Platform) HasKey(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.ContainsFunc(p.sent, func(s *Sent) bool { return s.Key == key })
 }
 
-// Taps are what users who pressed buttons were told.
-func (p *Platform) Taps() []Tap {
+// ButtonAcks are what users who pressed buttons were told.
+func (p *Platform) ButtonAcks() []ButtonAck {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.taps)
 }
 
-// Taken is how many events the platform was told to be received.
-func (p *Platform) Taken() int {
+// ReceivedCount is how many events the platform was told to be received.
+func (p *Platform) ReceivedCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// Dials is how many connections were asked for.
-func (p *Platform) Dials() int {
+// DialCount is how many connections were asked for.
+func (p *Platform) DialCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dials
 }
 
-// Typed is how often it showed that an answer is being written.
-func (p *Platform) Typed() int {
+// TypingCount is how often it showed that an answer is being written.
+func (p *Platform) TypingCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.typed
 }
 
-// Again has events from a position on handed out again, to the present connection
+// Redeliver has events from a position on handed out again, to the present connection
 // too: a platform that sends what it sent before.
-func (p *Platform) Again(from int) {
+func (p *Platform) Redeliver(from int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	again := slices.Clone(p.events[from:])
@@ -271,14 +271,14 @@ func (p *Platform) Await(what string, ok func() bool) {
 	}
 }
 
-// AwaitTaken waits until everything that happened was received.
-func (p *Platform) AwaitTaken() {
+// AwaitReceived waits until everything that happened was received.
+func (p *Platform) AwaitReceived() {
 	p.t.Helper()
-	p.Await("all that happened is received", p.AllTaken)
+	p.Await("all that happened is received", p.AllReceived)
 }
 
-// AllTaken reports whether everything that happened was received.
-func (p *Platform) AllTaken() bool {
+// AllReceived reports whether everything that happened was received.
+func (p *Platform) AllReceived() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken >= len(p.events)
@@ -299,7 +299,7 @@ type connection struct {
 	once     sync.Once
 }
 
-func (c *connection) Receive(ctx context.Context, position string, take chat.Take) error {
+func (c *connection) Receive(ctx context.Context, position string, take chat.EventHandler) error {
 	p, at := c.platform, 0
 	if position != "" {
 		n, err := strconv.Atoi(position)
@@ -318,7 +318,7 @@ func (c *connection) Receive(ctx context.Context, position string, take chat.Tak
 		news, rest := p.news, slices.Clone(p.events[min(at, len(p.events)):])
 		p.mu.Unlock()
 		for _, e := range rest {
-			if err := p.call(ctx, Receive, Calling{Event: e, Room: e.Room, Do: func() {}}); err != nil {
+			if err := p.call(ctx, CallReceive, CallArgs{Event: e, Room: e.Room, Do: func() {}}); err != nil {
 				return err
 			}
 			if err := take(ctx, e); err != nil {
@@ -351,7 +351,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 
 func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key string) (id string, err error) {
 	p := c.platform
-	err = p.call(ctx, Send, Calling{Room: to, Key: key, Message: m, Do: func() {
+	err = p.call(ctx, CallSend, CallArgs{Room: to, Key: key, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		id = "m" + strconv.Itoa(len(p.sent)+1)
@@ -363,7 +363,7 @@ func (c *connection) Send(ctx context.Context, to chat.Room, m chat.Message, key
 
 func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.Message) error {
 	p := c.platform
-	return p.call(ctx, Edit, Calling{Room: to, ID: id, Message: m, Do: func() {
+	return p.call(ctx, CallEdit, CallArgs{Room: to, ID: id, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, s := range p.sent {
@@ -378,7 +378,7 @@ func (c *connection) Edit(ctx context.Context, to chat.Room, id string, m chat.M
 
 func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.Message) (id string, found bool, err error) {
 	p := c.platform
-	err = p.call(ctx, Find, Calling{Room: to, Key: key, Message: m, Do: func() {
+	err = p.call(ctx, CallFind, CallArgs{Room: to, Key: key, Message: m, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, s := range p.sent {
@@ -392,7 +392,7 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, m chat.
 
 func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 	p := c.platform
-	return p.call(ctx, Typing, Calling{Room: to, Do: func() {
+	return p.call(ctx, CallTyping, CallArgs{Room: to, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.typed++
@@ -401,16 +401,16 @@ func (c *connection) Typing(ctx context.Context, to chat.Room) error {
 
 func (c *connection) AckButton(ctx context.Context, e chat.Event, words string) error {
 	p := c.platform
-	return p.call(ctx, Tapped, Calling{Event: e, Room: e.Room, Do: func() {
+	return p.call(ctx, CallAckButton, CallArgs{Event: e, Room: e.Room, Do: func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.taps = append(p.taps, Tap{Event: e, Words: words})
+		p.taps = append(p.taps, ButtonAck{Event: e, Text: words})
 		p.changed()
 	}})
 }
 
-// Opens implements [chat.Platform].
-func (c *connection) Opens(f *chat.File) { c.platform.opens(f) }
+// SetOpen implements [chat.Platform].
+func (c *connection) SetOpen(f *chat.File) { c.platform.opens(f) }
 
 func (c *connection) Close() error {
 	c.once.Do(func() { close(c.over) })

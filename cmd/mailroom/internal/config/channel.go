@@ -67,10 +67,10 @@ func (c *Config) pauses(name string, ch *Channel) {
 	ch.Pace = all
 	if platform := (poll.Options{}).Pace(); ch.Kind == KindPoll {
 		if !c.set["channels.retry_first"] {
-			ch.RetryFirst = platform.First
+			ch.RetryFirst = platform.InitialDelay
 		}
 		if !c.set["channels.retry_most"] {
-			ch.RetryMost = max(platform.Most, ch.RetryFirst)
+			ch.RetryMost = max(platform.MaxDelay, ch.RetryFirst)
 		}
 	}
 	for key, take := range map[string]func(){

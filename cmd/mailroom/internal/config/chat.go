@@ -27,7 +27,7 @@ const (
 )
 
 func defaultChat() Chat {
-	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: Addressed, Previews: true, MaxFile: chat.DefaultMaxFile}
+	return Chat{Pairing: true, Busy: string(mailroom.ModeQueue), Groups: Addressed, Previews: true, MaxFile: chat.DefaultMaxFileSize}
 }
 
 func (c *Chat) settings() []setting {
@@ -51,7 +51,7 @@ func (c *Chat) settings() []setting {
 // Talk is what the settings say to a platform.
 func (c *Chat) Talk() chat.AccessPolicy {
 	return chat.AccessPolicy{
-		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, Busy: mailroom.Mode(c.Busy),
-		Everything: c.Groups == Everything, PerUser: c.PerUser, MaxFile: int64(c.MaxFile),
+		Admins: c.Admins, Users: c.Users, Chats: c.Chats, Pairing: c.Pairing, BusyMode: mailroom.Mode(c.Busy),
+		AllGroupMessages: c.Groups == Everything, PerUser: c.PerUser, MaxFileSize: int64(c.MaxFile),
 	}
 }

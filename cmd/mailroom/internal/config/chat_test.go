@@ -18,7 +18,7 @@ nick = "bot"
 
 func TestWhoMayTalkIsReadFromTheTable(t *testing.T) {
 	for file, want := range map[string]chat.AccessPolicy{
-		chatting: {Pairing: true, Busy: mailroom.ModeQueue, MaxFile: 20 << 20},
+		chatting: {Pairing: true, BusyMode: mailroom.ModeQueue, MaxFileSize: 20 << 20},
 		chatting + `admins = ["a"]
 users = ["b", "c"]
 chats = ["#d"]
@@ -26,7 +26,7 @@ pairing = false
 busy = "steer"
 groups = "everything"
 per_user = true
-max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, Busy: mailroom.ModeSteer, Everything: true, PerUser: true, MaxFile: 1 << 20},
+max_file = "1MiB"`: {Admins: []string{"a"}, Users: []string{"b", "c"}, Chats: []string{"#d"}, BusyMode: mailroom.ModeSteer, AllGroupMessages: true, PerUser: true, MaxFileSize: 1 << 20},
 	} {
 		c, err := Parse("f.toml", []byte(file))
 		if err != nil {

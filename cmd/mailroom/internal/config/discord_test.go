@@ -22,10 +22,10 @@ func TestABotOfDiscordIsRead(t *testing.T) {
 		want     Discord
 		pace     channel.ReconnectPolicy
 	}{
-		"by itself": {"", Discord{API: discord.DefaultAPI, Beat: discord.DefaultHeartbeat}, channel.ReconnectPolicy{Fresh: time.Minute, Connect: 40 * time.Second}},
+		"by itself": {"", Discord{API: discord.DefaultAPI, Beat: discord.DefaultHeartbeat}, channel.ReconnectPolicy{IdleTimeout: time.Minute, ConnectTimeout: 40 * time.Second}},
 		"elsewhere": {
 			"api = \"http://127.0.0.1:8000/api/v10\"\nbeat = \"1s\"", Discord{API: "http://127.0.0.1:8000/api/v10", Beat: time.Second},
-			channel.ReconnectPolicy{Fresh: 2 * time.Second, Connect: 40 * time.Second},
+			channel.ReconnectPolicy{IdleTimeout: 2 * time.Second, ConnectTimeout: 40 * time.Second},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,8 +49,8 @@ func TestAnAccountOfMatrixIsReadAndItsTokenIsNowhere(t *testing.T) {
 			t.Errorf("what is shown is read otherwise: %s", diff)
 		}
 		_, pace := c.Channels["mx"].Platform.(ChatPlatform).Dial(c.Channels["mx"])
-		if pace.Fresh < want.Poll {
-			t.Errorf("an answer is fresh for %s, and the next one takes %s", pace.Fresh, want.Poll)
+		if pace.IdleTimeout < want.Poll {
+			t.Errorf("an answer is fresh for %s, and the next one takes %s", pace.IdleTimeout, want.Poll)
 		}
 	}
 }

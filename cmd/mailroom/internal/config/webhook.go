@@ -74,7 +74,7 @@ func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 func (c *Channel) Talk() chat.AccessPolicy {
 	t := c.Chat.Talk()
 	if w, is := c.Platform.(*Webhook); is {
-		t.Anybody = w.Anybody
+		t.AllowAll = w.Anybody
 	}
 	return t
 }

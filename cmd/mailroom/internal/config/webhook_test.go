@@ -44,13 +44,13 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 				if diff := cmp.Diff(&c.want, ch.Platform, cmpopts.EquateEmpty()); diff != "" {
 					t.Error(diff)
 				}
-				if ch.Talk().Anybody != c.anybody || !ch.IsChat() {
+				if ch.Talk().AllowAll != c.anybody || !ch.IsChat() {
 					t.Errorf("who may talk: %+v", ch.Talk())
 				}
 				if secret, err := ch.Token.Get(); secret != "hush hush" || err != nil {
 					t.Errorf("the secrets are %q, %v", secret, err)
 				}
-				if _, pace := ch.Dial(); pace.Fresh >= 0 {
+				if _, pace := ch.Dial(); pace.IdleTimeout >= 0 {
 					t.Errorf("the pace is %+v", pace)
 				}
 				shown := got.TOML(true)
@@ -65,7 +65,7 @@ func TestAWebhookIsReadAndItsSecretIsNowhere(t *testing.T) {
 		})
 	}
 	c, err := Parse("f.toml", []byte(chatting))
-	if err != nil || c.Channels["net"].Talk().Anybody {
+	if err != nil || c.Channels["net"].Talk().AllowAll {
 		t.Errorf("elsewhere anybody may talk: %v", err)
 	}
 }

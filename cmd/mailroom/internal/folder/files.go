@@ -25,10 +25,10 @@ func (f Folder) Files() Files { return Files(f.path("files")) }
 // unfinished is how the name of a file begins that is still being written.
 const unfinished = ".arriving-"
 
-// Keep reads r to its end and returns the URI of the file that holds it, which is on
+// Save reads r to its end and returns the URI of the file that holds it, which is on
 // disk by then. Of name only the ending is kept. A file that is there already counts
 // as new from now on.
-func (f Files) Keep(ctx context.Context, name string, r io.Reader) (uri string, err error) {
+func (f Files) Save(ctx context.Context, name string, r io.Reader) (uri string, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("keep a file: %w", err)

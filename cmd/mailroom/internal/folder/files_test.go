@@ -16,7 +16,7 @@ import (
 
 func keep(t *testing.T, f Files, name, content string) (path string) {
 	t.Helper()
-	uri, err := f.Keep(t.Context(), name, strings.NewReader(content))
+	uri, err := f.Save(t.Context(), name, strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,12 +63,12 @@ func TestAFileIsKeptUnderItsContentForItsOwner(t *testing.T) {
 func TestAFileThatBreaksOffIsNotKept(t *testing.T) {
 	f := Folder(t.TempDir()).Files()
 	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("gone")))
-	if uri, err := f.Keep(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
+	if uri, err := f.Save(t.Context(), "a.png", broken); err == nil || !strings.Contains(err.Error(), "gone") {
 		t.Errorf("it is at %s, %v", uri, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if uri, err := f.Keep(ctx, "a.png", strings.NewReader("late")); !errors.Is(err, context.Canceled) {
+	if uri, err := f.Save(ctx, "a.png", strings.NewReader("late")); !errors.Is(err, context.Canceled) {
 		t.Errorf("it is at %s, %v", uri, err)
 	}
 	if left := all(t, f); len(left) > 0 {

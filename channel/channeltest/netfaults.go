@@ -11,28 +11,28 @@ import (
 	"mailroom/channel/poll"
 )
 
-// RunBehind plays all that networks do between a channel and a platform. What make
+// RunNetfaults plays all that networks do between a channel and a platform. What make
 // gives to through is the address of the platform, as host:port or as a URL; what it
-// gets is the address for the channel to connect to. Pace.Fresh should be a second or
+// gets is the address for the channel to connect to. Reconnect.IdleTimeout should be a second or
 // more: the network takes its time too.
 //
 // Whatever happens, all that is said is answered: once if the platform is one that
 // tells, and else at least once, with a mark for each that may be there twice. A channel
 // over which nothing passes is not called connected, unless nothing has to be heard
-// from its platform (Pace.Fresh below 0): then replies fail, and it says so.
-func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
+// from its platform (Reconnect.IdleTimeout below 0): then replies fail, and it says so.
+func RunNetfaults(t *testing.T, make func(t *testing.T, through func(addr string) string) *Platform) {
 	for _, play := range []struct {
 		name string
 		f    func(o *office)
 	}{
-		{"a slow network", in(Weather{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
-		{"a narrow network", in(Weather{Rate: 20})},
-		{"a network that sends all in small pieces", in(Weather{Slice: 6})},
+		{"a slow network", in(Netfaults{Latency: 25 * time.Millisecond, Jitter: 20 * time.Millisecond})},
+		{"a narrow network", in(Netfaults{Rate: 20})},
+		{"a network that sends all in small pieces", in(Netfaults{Slice: 6})},
 		{"a network that is down at the start", netDownAtStart},
 		{"a network that goes and comes back", netAway},
-		{"half-open connections", halfOpen(Weather{Mute: true, Deaf: true})},
-		{"half-open connections, nothing comes from the platform", halfOpen(Weather{Deaf: true})},
-		{"half-open connections, nothing goes to the platform", halfOpen(Weather{Mute: true})},
+		{"half-open connections", halfOpen(Netfaults{DropUpstream: true, DropDownstream: true})},
+		{"half-open connections, nothing comes from the platform", halfOpen(Netfaults{DropDownstream: true})},
+		{"half-open connections, nothing goes to the platform", halfOpen(Netfaults{DropUpstream: true})},
 		{"a connection that is forgotten on the way", forgotten},
 		{"connections that are reset", resets},
 		{"connections that break off at the beginning of an answer", breaksOff(20)},
@@ -41,7 +41,7 @@ func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) s
 	} {
 		t.Run(play.name, func(t *testing.T) {
 			t.Parallel() // they wait most of the time
-			var n *Network
+			var n *Proxy
 			p := make(t, func(addr string) string {
 				if n != nil {
 					t.Fatal("the platform has a second address: name one")
@@ -50,7 +50,7 @@ func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) s
 				if to == "" {
 					t.Fatalf("%q has no host and port", addr)
 				}
-				n = NewNetwork(t, to)
+				n = NewProxy(t, to)
 				return n.through(addr)
 			})
 			if n == nil {
@@ -64,13 +64,13 @@ func RunBehind(t *testing.T, make func(t *testing.T, through func(addr string) s
 }
 
 // in plays a network that is bad, and passes everything on.
-func in(w Weather) func(o *office) {
+func in(w Netfaults) func(o *office) {
 	return func(o *office) {
-		o.net.Change(w)
+		o.net.SetFaults(w)
 		o.start()
 		o.becomes(channel.ConditionConnected)
-		o.p.Say("1", "one")
-		o.p.Say("2", "two")
+		o.p.Post("1", "one")
+		o.p.Post("2", "two")
 		o.answered("one", "two")
 		o.stop()
 	}
@@ -79,15 +79,15 @@ func in(w Weather) func(o *office) {
 func netDownAtStart(o *office) {
 	o.net.Down()
 	o.start()
-	connects := o.p.Pace.Fresh > 0
+	connects := o.p.Reconnect.IdleTimeout > 0
 	if !connects {
-		o.p.Say("1", "one")
+		o.p.Post("1", "one")
 	}
 	o.fails(2)
 	o.net.Up()
 	o.becomes(channel.ConditionConnected)
 	if connects {
-		o.p.Say("1", "one")
+		o.p.Post("1", "one")
 	}
 	o.answered("one")
 	o.stop()
@@ -105,14 +105,14 @@ func netAway(o *office) {
 	o.stop()
 }
 
-func halfOpen(w Weather) func(o *office) {
+func halfOpen(w Netfaults) func(o *office) {
 	return func(o *office) {
 		o.begin()
-		o.net.Change(w)
+		o.net.SetFaults(w)
 		o.isNot(channel.ConditionConnected)
 		o.meanwhile("2", "two")
 		o.fails(2)
-		o.net.Change(Weather{})
+		o.net.SetFaults(Netfaults{})
 		o.isBack("2", "two")
 		o.answered("one", "two")
 		o.stop()
@@ -123,8 +123,8 @@ func halfOpen(w Weather) func(o *office) {
 func forgotten(o *office) {
 	o.begin()
 	before := o.State()
-	o.net.Lose()
-	if o.p.Pace.Fresh > 0 {
+	o.net.BlackholeOpen()
+	if o.p.Reconnect.IdleTimeout > 0 {
 		// What meets the lost connection may be an acknowledgement of a platform that is
 		// polled: its failure is noted, and the adapter goes on with another connection.
 		o.until("the loss is noticed, and it is connected", func() bool {
@@ -132,7 +132,7 @@ func forgotten(o *office) {
 			return s.Condition == channel.ConditionConnected && (s.Adapter > before.Adapter || s.LastErrorAt.After(before.LastErrorAt))
 		})
 	}
-	o.p.Say("2", "two")
+	o.p.Post("2", "two")
 	o.answered("one", "two")
 	o.stop()
 }
@@ -142,10 +142,10 @@ func resets(o *office) {
 	texts := []string{"one"}
 	for _, text := range []string{"two", "three", "four"} {
 		before := o.State()
-		o.net.Change(Weather{Reset: true})
+		o.net.SetFaults(Netfaults{Reset: true})
 		o.meanwhile(text, text)
 		o.until("something has failed", func() bool { return o.State().LastErrorAt.After(before.LastErrorAt) })
-		o.net.Change(Weather{})
+		o.net.SetFaults(Netfaults{})
 		o.isBack(text, text)
 		texts = append(texts, text)
 		o.answered(texts...)
@@ -158,12 +158,12 @@ func resets(o *office) {
 func breaksOff(after int) func(o *office) {
 	return func(o *office) {
 		o.begin()
-		o.net.Change(Weather{Cut: after})
+		o.net.SetFaults(Netfaults{CutAfter: after})
 		o.meanwhile("2", "two")
-		if o.p.Pace.Fresh > 0 {
+		if o.p.Reconnect.IdleTimeout > 0 {
 			o.until("two tries have failed", func() bool { return o.State().Attempts > 1 })
 		}
-		o.net.Change(Weather{})
+		o.net.SetFaults(Netfaults{})
 		o.isBack("2", "two")
 		o.answered("one", "two")
 		o.stop()
@@ -175,15 +175,15 @@ func receiptLost(o *office) {
 	o.hold = make(chan struct{})
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.until("it is taken", func() bool { return o.runs(mailroom.RunQuery{Agent: Agent}) == 1 })
-	o.net.Change(Weather{Deaf: true})
+	o.net.SetFaults(Netfaults{DropDownstream: true})
 	close(o.hold)
 	o.until("the platform has the reply", func() bool { return len(o.p.Sent()) > 0 })
 	o.isNot(channel.ConditionConnected)
-	o.net.Change(Weather{})
+	o.net.SetFaults(Netfaults{})
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("2", "two")
+	o.p.Post("2", "two")
 	o.answered("one", "two")
 	o.stop()
 }
@@ -193,14 +193,14 @@ func (o *office) begin() {
 	o.t.Helper()
 	o.start()
 	o.becomes(channel.ConditionConnected)
-	o.p.Say("1", "one")
+	o.p.Post("1", "one")
 	o.answered("one")
 }
 
 // meanwhile says something while nobody is connected, if that can be read later.
 func (o *office) meanwhile(id, text string) {
 	if o.p.History {
-		o.p.Say(id, text)
+		o.p.Post(id, text)
 	}
 }
 
@@ -209,14 +209,14 @@ func (o *office) isBack(id, text string) {
 	o.t.Helper()
 	o.becomes(channel.ConditionConnected)
 	if !o.p.History {
-		o.p.Say(id, text)
+		o.p.Post(id, text)
 	}
 }
 
 // isNot waits until a condition is over that is not so any more.
 func (o *office) isNot(c channel.Condition) {
 	o.t.Helper()
-	if o.p.Pace.Fresh > 0 {
+	if o.p.Reconnect.IdleTimeout > 0 {
 		o.until("it is not "+string(c), func() bool { return o.State().Condition != c })
 	}
 }
@@ -225,7 +225,7 @@ func (o *office) isNot(c channel.Condition) {
 // connected until then.
 func (o *office) fails(tries int) {
 	o.t.Helper()
-	if o.p.Pace.Fresh < 0 {
+	if o.p.Reconnect.IdleTimeout < 0 {
 		before := o.State().LastErrorAt
 		o.until("a reply has failed", func() bool { return o.State().LastErrorAt.After(before) })
 		return
@@ -252,7 +252,7 @@ func (o *office) answered(want ...string) {
 	switch again, marked := len(sent)-len(want), o.marked(); {
 	case again > marked:
 		o.t.Fatalf("sent %q, and %d are marked", sent, marked)
-	case again > 0 && o.p.Once:
+	case again > 0 && o.p.ExactlyOnce:
 		o.t.Fatalf("sent %q, want each once", sent)
 	}
 }

@@ -43,7 +43,7 @@ type talk struct {
 	net.Conn
 }
 
-func dial(t *testing.T, n *channeltest.Network) talk {
+func dial(t *testing.T, n *channeltest.Proxy) talk {
 	t.Helper()
 	c, err := net.Dial("tcp", n.Addr)
 	if err != nil {
@@ -89,54 +89,54 @@ func (c talk) hearsNothing() {
 }
 
 func TestANetworkHasTheWeatherThatItIsGiven(t *testing.T) {
-	n := channeltest.NewNetwork(t, repeats(t))
+	n := channeltest.NewProxy(t, repeats(t))
 	c := dial(t, n)
 	c.hears("hello")
 	text := strings.Repeat("many words ", 100)
-	for _, w := range []channeltest.Weather{
+	for _, w := range []channeltest.Netfaults{
 		{Latency: 10 * time.Millisecond, Jitter: 5 * time.Millisecond}, {Rate: 50}, {Slice: 20},
 		{Latency: 5 * time.Millisecond, Rate: 50, Slice: 20}, {},
 	} {
-		n.Change(w)
+		n.SetFaults(w)
 		began := time.Now()
 		c.hears(text)
 		if took := time.Since(began); took < 2*(w.Latency-w.Jitter) {
 			t.Errorf("%+v: it took %s", w, took)
 		}
 	}
-	for _, w := range []channeltest.Weather{{Mute: true}, {Deaf: true}, {Mute: true, Deaf: true}} {
-		n.Change(w)
+	for _, w := range []channeltest.Netfaults{{DropUpstream: true}, {DropDownstream: true}, {DropUpstream: true, DropDownstream: true}} {
+		n.SetFaults(w)
 		c.hearsNothing()
 		dial(t, n).hearsNothing()
-		n.Change(channeltest.Weather{})
+		n.SetFaults(channeltest.Netfaults{})
 		if got, err := c.says("hello", long); err == nil {
 			t.Errorf("%+v: a connection that was half-open goes on: %q", w, got)
 		}
 		c = dial(t, n)
 		c.hears("hello")
 	}
-	n.Change(channeltest.Weather{Cut: 7})
+	n.SetFaults(channeltest.Netfaults{CutAfter: 7})
 	if got, err := c.says("hello, world", long); got != "hello, " || err == nil {
 		t.Errorf("before it is cut comes %q, %v", got, err)
 	}
-	n.Change(channeltest.Weather{Reset: true})
+	n.SetFaults(channeltest.Netfaults{Reset: true})
 	if got, err := dial(t, n).says("hello", long); got != "" || err == nil {
 		t.Errorf("before it is reset comes %q, %v", got, err)
 	}
-	n.Change(channeltest.Weather{})
+	n.SetFaults(channeltest.Netfaults{})
 	dial(t, n).hears("hello")
 }
 
 func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
-	n := channeltest.NewNetwork(t, repeats(t))
+	n := channeltest.NewProxy(t, repeats(t))
 	c := dial(t, n)
 	c.hears("hello")
-	n.Lose()
+	n.BlackholeOpen()
 	c.hearsNothing()
 	later := dial(t, n)
 	later.hears("hello")
 	c.hearsNothing()
-	n.Change(channeltest.Weather{})
+	n.SetFaults(channeltest.Netfaults{})
 	if got, err := c.says("hello", long); err == nil {
 		t.Errorf("it goes on: %q", got)
 	}
@@ -144,7 +144,7 @@ func TestAConnectionThatIsLostIsLostAlone(t *testing.T) {
 }
 
 func TestANetworkThatIsDownComesUpWhereItWas(t *testing.T) {
-	n := channeltest.NewNetwork(t, repeats(t))
+	n := channeltest.NewProxy(t, repeats(t))
 	c := dial(t, n)
 	c.hears("hello")
 	n.Down()

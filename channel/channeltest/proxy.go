@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Network is the way to a platform, on loopback. It has the weather that it is
+// Proxy is the way to a platform, on loopback. It has the weather that it is
 // given. Its methods may be called concurrently.
-type Network struct {
+type Proxy struct {
 	Addr string // host:port, the same after each Down
 
 	t       testing.TB
@@ -23,20 +23,20 @@ type Network struct {
 	mu       sync.Mutex
 	listener net.Listener // nil: it is down
 	links    map[*link]bool
-	weather  Weather
+	weather  Netfaults
 	changed  chan struct{} // closed and replaced when the weather changes
 }
 
-// Weather is what becomes of what passes a network. In the zero one everything
+// Netfaults is what becomes of what passes a network. In the zero one everything
 // arrives. Cut and Reset go with nothing else.
-type Weather struct {
+type Netfaults struct {
 	Latency, Jitter time.Duration // of each piece and way
 	Rate            int           // kilobytes a second each way; 0: any
 	Slice           int           // bytes of the pieces that everything comes in; 0: as it was sent
-	Cut             int           // bytes that a connection brings from the platform before it breaks off; 0: any
+	CutAfter        int           // bytes that a connection brings from the platform before it breaks off; 0: any
 	Reset           bool          // connections are reset soon, and bring nothing before
-	Mute            bool          // nothing arrives at the platform, and connections stay open
-	Deaf            bool          // nothing arrives from it, and connections stay open
+	DropUpstream    bool          // nothing arrives at the platform, and connections stay open
+	DropDownstream  bool          // nothing arrives from it, and connections stay open
 }
 
 // resetAfter is how long a connection lasts that the weather resets.
@@ -62,10 +62,10 @@ type piece struct {
 	sway float64 // its share of the jitter, -1 to 1
 }
 
-// NewNetwork makes one in front of host:port, until the test ends.
-func NewNetwork(t testing.TB, to string) *Network {
+// NewProxy makes one in front of host:port, until the test ends.
+func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
-	n := &Network{Addr: "127.0.0.1:0", t: t, to: to, links: map[*link]bool{}, changed: make(chan struct{})}
+	n := &Proxy{Addr: "127.0.0.1:0", t: t, to: to, links: map[*link]bool{}, changed: make(chan struct{})}
 	n.Up()
 	t.Cleanup(func() {
 		n.Down()
@@ -74,9 +74,9 @@ func NewNetwork(t testing.TB, to string) *Network {
 	return n
 }
 
-// Change changes the weather. It holds for connections that are open and for later
+// SetFaults changes the weather. It holds for connections that are open and for later
 // ones. Those to which nothing passed before, or of which something was lost, end.
-func (n *Network) Change(w Weather) {
+func (n *Proxy) SetFaults(w Netfaults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.weather = w
@@ -91,9 +91,9 @@ func (n *Network) Change(w Weather) {
 	n.wake()
 }
 
-// Lose has the connections that are open pass nothing on any more, without a word to
+// BlackholeOpen has the connections that are open pass nothing on any more, without a word to
 // either side. Later ones are as the weather has them.
-func (n *Network) Lose() {
+func (n *Proxy) BlackholeOpen() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for l := range n.links {
@@ -103,15 +103,15 @@ func (n *Network) Lose() {
 }
 
 // wake has every waiting piece look at the weather again. The caller holds mu.
-func (n *Network) wake() {
+func (n *Proxy) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
 // expose applies what concerns a connection as a whole. The caller holds mu.
-func (n *Network) expose(l *link) {
+func (n *Proxy) expose(l *link) {
 	w := n.weather
-	l.broken = w.Mute || w.Deaf || w.Reset
+	l.broken = w.DropUpstream || w.DropDownstream || w.Reset
 	if !w.Reset {
 		return
 	}
@@ -126,7 +126,7 @@ func (n *Network) expose(l *link) {
 }
 
 // close ends a connection. The caller holds mu.
-func (n *Network) close(l *link) {
+func (n *Proxy) close(l *link) {
 	if l.isClosed {
 		return
 	}
@@ -141,7 +141,7 @@ func (n *Network) close(l *link) {
 }
 
 // Down ends all connections and refuses others.
-func (n *Network) Down() {
+func (n *Proxy) Down() {
 	n.mu.Lock()
 	if n.listener != nil {
 		_ = n.listener.Close() // it was listened on
@@ -157,7 +157,7 @@ func (n *Network) Down() {
 }
 
 // Up ends what Down has begun.
-func (n *Network) Up() {
+func (n *Proxy) Up() {
 	n.t.Helper()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *Network) Up() {
 }
 
 // serve accepts connections until the listener is closed.
-func (n *Network) serve(ln net.Listener) {
+func (n *Proxy) serve(ln net.Listener) {
 	for {
 		near, err := ln.Accept()
 		if err != nil {
@@ -186,7 +186,7 @@ func (n *Network) serve(ln net.Listener) {
 }
 
 // join passes on what each side of a connection brings to the other.
-func (n *Network) join(l *link) {
+func (n *Proxy) join(l *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.links[l] = true
@@ -197,7 +197,7 @@ func (n *Network) join(l *link) {
 
 // carry starts one way of a connection. Reading goes on while pieces are on their
 // way, so that latency costs no throughput.
-func (n *Network) carry(l *link, from, to *net.TCPConn, down bool) {
+func (n *Proxy) carry(l *link, from, to *net.TCPConn, down bool) {
 	pieces := make(chan piece, 1024)
 	n.running.Go(func() {
 		defer close(pieces)
@@ -228,7 +228,7 @@ func (n *Network) carry(l *link, from, to *net.TCPConn, down bool) {
 
 // ended closes a connection when one of its sides has ended and the weather lets that end
 // pass.
-func (n *Network) ended(l *link) {
+func (n *Proxy) ended(l *link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !l.lost && !l.broken {
@@ -238,7 +238,7 @@ func (n *Network) ended(l *link) {
 
 // pass writes a piece to the other side as the weather has it, and reports whether the
 // connection goes on.
-func (n *Network) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
+func (n *Proxy) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
 	for len(p.data) > 0 {
 		n.mu.Lock()
 		w, lost, changed := n.weather, l.lost, n.changed
@@ -246,11 +246,11 @@ func (n *Network) pass(l *link, p piece, to *net.TCPConn, down bool) bool {
 		if w.Slice > 0 {
 			size = min(size, max(1, w.Slice/2+rand.IntN(w.Slice)))
 		}
-		if down && w.Cut > 0 {
-			size = min(size, w.Cut-l.brought)
+		if down && w.CutAfter > 0 {
+			size = min(size, w.CutAfter-l.brought)
 		}
 		n.mu.Unlock()
-		if lost || w.Reset || w.Mute && !down || w.Deaf && down {
+		if lost || w.Reset || w.DropUpstream && !down || w.DropDownstream && down {
 			return true
 		}
 		due := p.at.Add(w.Latency + time.Duration(p.sway*float64(w.Jitter)))
@@ -294,11 +294,11 @@ func (l *link) wait(d time.Duration, changed <-chan struct{}) (again, open bool)
 }
 
 // bring counts bytes from the platform, and reports false when the connection is cut.
-func (n *Network) bring(l *link, size int) bool {
+func (n *Proxy) bring(l *link, size int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l.brought += size
-	if n.weather.Cut > 0 && l.brought >= n.weather.Cut {
+	if n.weather.CutAfter > 0 && l.brought >= n.weather.CutAfter {
 		n.close(l)
 		return false
 	}
@@ -307,7 +307,7 @@ func (n *Network) bring(l *link, size int) bool {
 
 // through is the address of the network in the place of that which it is in front
 // of: host:port, or the same in a URL.
-func (n *Network) through(addr string) string {
+func (n *Proxy) through(addr string) string {
 	if u, err := url.Parse(addr); err == nil && u.Host != "" {
 		u.Host = n.Addr
 		return u.String()
