@@ -26,6 +26,8 @@ type Store interface {
 }
 
 // Tx is a transaction that may write.
+//
+// archtest: the queries of a Reader, and four methods that write.
 type Tx interface {
 	Reader
 	// Now is the transaction's one time.

@@ -12,6 +12,8 @@ import (
 // server's from elsewhere. Its methods may be called concurrently. Unavailable
 // means that the outcome is unknown, and the call is repeated as it was;
 // LeaseLost, that the claim or the lease was taken away.
+//
+// archtest: a worker's lease and its runs, which one value serves; each half is small.
 type Ledger interface {
 	Leases
 	Runs

@@ -1,7 +1,6 @@
 package archtest
 
 import (
-	"fmt"
 	"go/ast"
 	"go/token"
 	"strings"
@@ -11,7 +10,6 @@ import (
 const (
 	maxFileLines = 600
 	maxFuncLines = 80
-	maxMethods   = 12
 )
 
 func checkFileSize(f *file) []string {
@@ -37,34 +35,6 @@ func checkFunctionSize(f *file) []string {
 		lines := f.line(fn.End()) - f.line(fn.Pos()) + 1
 		if lines > maxFuncLines && !f.excused(fn.Pos(), fn.Doc) {
 			found = append(found, f.finding(fn.Pos(), "%s has %d lines, the budget is %d", fn.Name.Name, lines, maxFuncLines))
-		}
-	}
-	return found
-}
-
-func checkInterfaceSize(f *file) []string {
-	var found []string
-	for _, d := range f.ast.Decls {
-		decl, ok := d.(*ast.GenDecl)
-		if !ok {
-			continue
-		}
-		for _, s := range decl.Specs {
-			spec, ok := s.(*ast.TypeSpec)
-			if !ok {
-				continue
-			}
-			seam, ok := spec.Type.(*ast.InterfaceType)
-			if !ok {
-				continue
-			}
-			methods := 0
-			for _, m := range seam.Methods.List {
-				methods += len(m.Names)
-			}
-			if methods > maxMethods && !f.excused(spec.Pos(), decl.Doc, spec.Doc) {
-				found = append(found, f.finding(spec.Pos(), "%s has %d methods, the budget is %d", spec.Name.Name, methods, maxMethods))
-			}
 		}
 	}
 	return found
@@ -143,20 +113,6 @@ func TestBudgetsSeeWhatIsTooLarge(t *testing.T) {
 		{"81 lines, with a reason", "", "package x\n// f runs.\n// archtest: one story.\nfunc f() {" + long(80) + "}", 0},
 	} {
 		e.run(t, checkFunctionSize)
-	}
-	methods := func(n int) string {
-		s := "type T interface {\n"
-		for i := range n {
-			s += fmt.Sprintf("M%d()\n", i)
-		}
-		return s + "}\n"
-	}
-	for _, e := range []example{
-		{"12 methods", "", "package x\n" + methods(12), 0},
-		{"13 methods", "", "package x\n" + methods(13), 1},
-		{"13 methods, with a reason", "", "package x\n// archtest: a protocol of others.\n" + methods(13), 0},
-	} {
-		e.run(t, checkInterfaceSize)
 	}
 }
 
