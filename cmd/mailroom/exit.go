@@ -94,8 +94,9 @@ func (m *Main) explain(e *mailroom.Error) (code int, message, hint string) {
 	case mailroom.CodeInvalid, mailroom.CodeTooLarge:
 		code = exitUsage
 		for _, f := range e.Fields {
+			message = strings.ReplaceAll(message, f.Location+": "+f.Message, fieldText(f))
 			if !strings.Contains(message, f.Message) {
-				hint += fieldLine(f)
+				hint += "\n  " + fieldText(f)
 			}
 		}
 	case mailroom.CodeUnauthenticated:

@@ -30,8 +30,14 @@ func (m *Main) printRefusal(message, hint string) {
 	m.say("mailroom: %s%s", message, hint)
 }
 
-func fieldLine(f mailroom.Field) string {
-	return fmt.Sprintf("\n  %s: %s", f.Location, f.Message)
+// fieldText is what is wrong with a field of a request. It names the field and not the place of it in the JSON of the request,
+// which a user of a command has not written.
+func fieldText(f mailroom.Field) string {
+	name := f.Location[strings.LastIndexByte(f.Location, '.')+1:]
+	if name, _, _ = strings.Cut(name, "["); name == "" || name == "body" || strings.Contains(f.Message, name) {
+		return f.Message
+	}
+	return name + ": " + f.Message
 }
 
 func (m *Main) printUnanswered(key string) {
