@@ -17,14 +17,14 @@ import (
 	"mailroom/client"
 )
 
-// face collects the operations while New registers them.
-type face struct {
+// router collects the operations while New registers them.
+type router struct {
 	server *Server
 	api    huma.API
 }
 
-// routes registers every operation, and the description of them all.
-func (s *Server) routes() {
+// registerRoutes registers every operation, and the description of them all.
+func (s *Server) registerRoutes() {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -38,29 +38,29 @@ func (s *Server) routes() {
 		Formats:                      huma.DefaultFormats,
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{s.speak},
+		Transformers:                 []huma.Transformer{s.transformProblem},
 	}
-	f := face{server: s, api: humago.New(s.mux, config)}
-	f.health()
-	f.threads()
-	f.messages()
-	f.runs()
-	f.tickets()
-	f.fleet()
-	f.channels()
-	f.pairings()
-	f.projects()
-	f.tokens()
-	f.work()
-	f.streams()
-	f.sockets()
-	f.faces()
-	f.honest()
-	f.bounded()
-	f.pages()
+	rt := router{server: s, api: humago.New(s.mux, config)}
+	rt.registerHealth()
+	rt.registerThreads()
+	rt.registerMessages()
+	rt.registerRuns()
+	rt.registerTickets()
+	rt.registerAgents()
+	rt.registerChannels()
+	rt.registerPairings()
+	rt.registerProjects()
+	rt.registerTokens()
+	rt.registerWorkers()
+	rt.registerStreams()
+	rt.registerSocket()
+	rt.registerProtocols()
+	rt.refineSchemas()
+	rt.applyBounds()
+	rt.registerPages()
 	// Encoding takes longer than all the rest of a start, and few ask.
-	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(f.api.OpenAPI()) })
-	f.public("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
+	description := sync.OnceValues(func() ([]byte, error) { return json.Marshal(rt.api.OpenAPI()) })
+	rt.registerPublic("GET /openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		raw, err := description()
 		if err != nil { // a mistake in this package's own types
 			s.refuse(w.(*response), r, fmt.Errorf("describe the API: %w", err))
@@ -71,15 +71,15 @@ func (s *Server) routes() {
 	})
 }
 
-// pages registers the files that browsers get, without a token.
-func (f face) pages() {
-	for path, page := range f.server.options.Pages {
+// registerPages registers the files that browsers get, without a token.
+func (rt router) registerPages() {
+	for path, page := range rt.server.options.Pages {
 		if path == "/" {
 			path = "/{$}" // this one, not all that begin with it
 		}
-		f.public("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if err := onlyKnown(r.URL.Query(), nil); err != nil {
-				f.server.refuse(w.(*response), r, err) // ServeHTTP makes no other
+		rt.registerPublic("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := checkQuery(r.URL.Query(), nil); err != nil {
+				rt.server.refuse(w.(*response), r, err) // ServeHTTP makes no other
 				return
 			}
 			page.ServeHTTP(w, r)
@@ -94,39 +94,39 @@ func (s *Server) version() string {
 	return s.options.Version
 }
 
-// op describes an operation: the scope that it needs, "GET /v1/threads", and what
+// operation describes an operation: the scope that it needs, "GET /v1/threads", and what
 // it does.
-func (f face) op(need mailroom.Permission, route, id, summary string) huma.Operation {
-	f.server.mux.need(route, need)
+func (rt router) operation(need mailroom.Permission, route, id, summary string) huma.Operation {
+	rt.server.mux.require(route, need)
 	method, path, _ := strings.Cut(route, " ")
 	return huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary,
 		MaxBodyBytes: -1, // readBody has bounded it
-		Responses:    map[string]*huma.Response{"default": f.problem()},
+		Responses:    map[string]*huma.Response{"default": rt.problemResponse()},
 	}
 }
 
-func (f face) problem() *huma.Response {
-	schema := f.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[client.Problem](), true, "Problem")
+func (rt router) problemResponse() *huma.Response {
+	schema := rt.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[client.Problem](), true, "Problem")
 	return &huma.Response{
 		Description: "A refusal; code says what kind.",
 		Content:     map[string]*huma.MediaType{client.ProblemType: {Schema: schema}},
 	}
 }
 
-// answer describes an answer beside the usual one.
-func (f face) answer(t reflect.Type, text string) *huma.Response {
-	schema := f.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+// jsonResponse describes an answer beside the usual one.
+func (rt router) jsonResponse(t reflect.Type, text string) *huma.Response {
+	schema := rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
 // handle registers an operation whose errors become problems.
-func handle[I, O any](f face, op huma.Operation, h func(context.Context, *I) (*O, error)) {
-	huma.Register(f.api, op, func(ctx context.Context, in *I) (*O, error) {
-		requestOf(ctx).parsing.leave()
+func handle[I, O any](rt router, op huma.Operation, h func(context.Context, *I) (*O, error)) {
+	huma.Register(rt.api, op, func(ctx context.Context, in *I) (*O, error) {
+		requestOf(ctx).parsing.release()
 		out, err := h(ctx, in)
 		if err != nil {
-			return nil, f.server.problemFor(ctx, err)
+			return nil, rt.server.problemFor(ctx, err)
 		}
 		return out, nil
 	})
@@ -138,11 +138,11 @@ type body[T any] struct{ Body T }
 // The inputs that several operations have in common are exported only because
 // huma does not look into embedded types that are not.
 
-// none is an input or an answer with nothing in it.
-type none struct{}
+// empty is an input or an answer with nothing in it.
+type empty struct{}
 
-// Nothing is the body of operations that take no field; an empty object will do.
-type Nothing struct {
+// EmptyBody is the body of operations that take no field; an empty object will do.
+type EmptyBody struct {
 	Body *struct{}
 }
 
@@ -154,7 +154,7 @@ type ThreadPath struct {
 // id returns the thread's id as the rules see it.
 func (p ThreadPath) id() (string, error) {
 	id, err := mailroom.CheckThreadID(p.Thread)
-	return id, within("path.", err)
+	return id, atLocation("path.", err)
 }
 
 // RunPath is the run in a path.
@@ -162,16 +162,16 @@ type RunPath struct {
 	Run string `path:"run" doc:"Id of a run."`
 }
 
-func (f face) health() {
-	s := f.server
+func (rt router) registerHealth() {
+	s := rt.server
 	open := func(op huma.Operation) huma.Operation {
 		op.Security = []map[string][]string{}
 		return op
 	}
-	handle(f, open(f.op(anybody, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *none) (*body[client.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /healthz", "health", "Whether the server answers")), func(context.Context, *empty) (*body[client.Health], error) {
 		return &body[client.Health]{client.Health{Status: "ok", Version: s.version()}}, nil
 	})
-	handle(f, open(f.op(anybody, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *none) (*body[client.Health], error) {
+	handle(rt, open(rt.operation(accessPublic, "GET /readyz", "ready", "Whether the server takes and runs work")), func(context.Context, *empty) (*body[client.Health], error) {
 		if s.closing.Err() != nil {
 			return nil, errShutdown()
 		}
@@ -189,8 +189,8 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 		return nil
 	}
 	barred := func() error {
-		if d := s.options.Describe(name); d.Barred {
-			return wrong("body.agent", fmt.Sprintf("agent %q cannot be used: %s", short(name), d.Problem), name)
+		if d := s.options.DescribeAgent(name); d.Disabled {
+			return invalidField("body.agent", fmt.Sprintf("agent %q cannot be used: %s", truncate(name), d.Problem), name)
 		}
 		return nil
 	}
@@ -198,12 +198,12 @@ func (s *Server) checkAgent(ctx context.Context, name string) error {
 	if slices.Contains(known, name) {
 		return barred()
 	}
-	elsewhere, err := s.servedElsewhere(ctx)
+	elsewhere, err := s.remoteAgents(ctx)
 	if err != nil || slices.Contains(elsewhere, name) {
 		return err
 	}
-	if slices.Contains(s.options.Absent(), name) {
+	if slices.Contains(s.options.MissingAgents(), name) {
 		return barred()
 	}
-	return wrong("body.agent", fmt.Sprintf("no agent %q; known: %s", short(name), strings.Join(known, ", ")), name)
+	return invalidField("body.agent", fmt.Sprintf("no agent %q; known: %s", truncate(name), strings.Join(known, ", ")), name)
 }

@@ -35,24 +35,24 @@ func (s *Server) readBody(out *response, r *http.Request) error {
 	if r.Method != http.MethodPost && r.Method != http.MethodPatch {
 		return nil
 	}
-	need := s.mux.needs[requestOf(r.Context()).route]
-	if need == anybody {
+	need := s.mux.permissions[requestOf(r.Context()).route]
+	if need == accessPublic {
 		return nil
 	}
-	raw, err := s.receive(out, r, int64(s.bodyLimit(r.URL.Path)))
+	raw, err := s.receiveBody(out, r, int64(s.bodyLimit(r.URL.Path)))
 	if err != nil || raw == nil {
 		return err
 	}
 	q := requestOf(r.Context())
 	if len(raw) > smallBody {
-		if err := s.parsing.enter(r.Context(), &q.parsing); err != nil {
+		if err := s.parseSlots.acquire(r.Context(), &q.parsing); err != nil {
 			return err
 		}
 	}
-	if need == requests { // a face's own requests come here too
-		defer q.parsing.leave()
+	if need == accessPerRequest { // a face's own requests come here too
+		defer q.parsing.release()
 	}
-	return checkJSON(raw, need == requests)
+	return checkJSON(raw, need == accessPerRequest)
 }
 
 // bodyLimit is how many bytes the body of a request to a path may have.
@@ -63,120 +63,120 @@ func (s *Server) bodyLimit(path string) int {
 	return s.options.MaxBody
 }
 
-// turns bounds how many large bodies are parsed at a time. Parsing one takes a processor
+// parseSlots bounds how many large bodies are parsed at a time. Parsing one takes a processor
 // and memory of several times its size.
-type turns chan struct{}
+type parseSlots chan struct{}
 
-// turn is one of turns, or none.
-type turn struct{ of turns }
+// parseSlot is one of turns, or none.
+type parseSlot struct{ slots parseSlots }
 
-func newTurns() turns { return make(turns, max(1, runtime.GOMAXPROCS(0)/2)) }
+func newParseSlots() parseSlots { return make(parseSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// enter waits for a turn. How many wait is bounded by the bytes of bodies under way.
-func (t turns) enter(ctx context.Context, mine *turn) error {
+// acquire waits for a turn. How many wait is bounded by the bytes of bodies under way.
+func (t parseSlots) acquire(ctx context.Context, mine *parseSlot) error {
 	select {
 	case t <- struct{}{}:
-		mine.of = t
+		mine.slots = t
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// leave gives the turn back, once.
-func (t *turn) leave() {
-	if t.of != nil {
-		<-t.of
-		t.of = nil
+// release gives the turn back, once.
+func (t *parseSlot) release() {
+	if t.slots != nil {
+		<-t.slots
+		t.slots = nil
 	}
 }
 
-// whole is a body that was read. What is copied out of it at once is forgotten.
-type whole struct{ bytes.Reader }
+// bodyReader is a body that was read. What is copied out of it at once is forgotten.
+type bodyReader struct{ bytes.Reader }
 
-func newWhole(raw []byte) *whole {
-	b := &whole{}
+func newBodyReader(raw []byte) *bodyReader {
+	b := &bodyReader{}
 	b.Reset(raw)
 	return b
 }
 
 // WriteTo writes what is left, and forgets it.
-func (b *whole) WriteTo(w io.Writer) (int64, error) {
+func (b *bodyReader) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.Reader.WriteTo(w)
 	b.Reset(nil)
 	return n, err
 }
 
-func (b *whole) Close() error { return nil }
+func (b *bodyReader) Close() error { return nil }
 
-// receive reads a body of at most limit bytes and leaves it in the request, byte
+// receiveBody reads a body of at most limit bytes and leaves it in the request, byte
 // for byte. It waits until there is room for it. nil: it is blank.
-func (s *Server) receive(out *response, r *http.Request, limit int64) ([]byte, error) {
-	switch err := plainJSON(r); {
+func (s *Server) receiveBody(out *response, r *http.Request, limit int64) ([]byte, error) {
+	switch err := checkContentType(r); {
 	case err != nil:
-		return nil, s.unread(out, err)
+		return nil, s.closeAfter(out, err)
 	case r.ContentLength == 0:
 		return nil, nil
 	case r.ContentLength > limit:
-		return nil, s.unread(out, tooLarge(limit))
+		return nil, s.closeAfter(out, tooLarge(limit))
 	}
 	c := &requestOf(r.Context()).body
-	s.chargeTo(c, r)
+	s.assignCharge(c, r)
 	raw, err := readAll(r.Context(), http.MaxBytesReader(out, r.Body, limit), r.ContentLength, c)
 	_, refused := errors.AsType[*mailroom.Error](err)
 	switch {
 	case err == nil:
-		s.hurry(out, 0)
+		s.limitReadTime(out, 0)
 	case refused:
-		return nil, s.unread(out, err)
+		return nil, s.closeAfter(out, err)
 	case isTooLarge(err):
-		return nil, s.unread(out, tooLarge(limit))
+		return nil, s.closeAfter(out, tooLarge(limit))
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, s.unread(out, unreadable("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
+		return nil, s.closeAfter(out, badRequest("body", fmt.Sprintf("did not arrive within %s", s.options.BodyTimeout)))
 	default:
-		return nil, s.unread(out, unreadable("body", "broke off"))
+		return nil, s.closeAfter(out, badRequest("body", "broke off"))
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
 		r.Body = http.NoBody
 		return nil, nil
 	}
-	r.Body = newWhole(raw)
+	r.Body = newBodyReader(raw)
 	return raw, nil
 }
 
-// plainJSON refuses a body that is not JSON by its header, or is JSON in an
+// checkContentType refuses a body that is not JSON by its header, or is JSON in an
 // encoding of some kind.
-func plainJSON(r *http.Request) error {
+func checkContentType(r *http.Request) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Encoding", "is not supported: send the body as it is", short(coding)))
+		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Encoding", "is not supported: send the body as it is", truncate(coding)))
 	}
 	kind := r.Header.Get("Content-Type")
 	if media, params, err := mime.ParseMediaType(kind); kind != "" &&
 		(err != nil || media != "application/json" || params["charset"] != "" && !strings.EqualFold(params["charset"], "utf-8")) {
-		return withStatus(http.StatusUnsupportedMediaType, wrong("header.Content-Type", "must be application/json", short(kind)))
+		return withStatus(http.StatusUnsupportedMediaType, invalidField("header.Content-Type", "must be application/json", truncate(kind)))
 	}
 	return nil
 }
 
-// chargeTo says who answers for the bytes of a body: its token, or of a stranger
+// assignCharge says who answers for the bytes of a body: its token, or of a stranger
 // its address.
-func (s *Server) chargeTo(c *charge, r *http.Request) {
+func (s *Server) assignCharge(c *charge, r *http.Request) {
 	who := requestOf(r.Context()).who.Name
 	switch {
-	case r.Context().Value(heldKey{}) != nil: // it is made of one that was charged
+	case r.Context().Value(chargedKey{}) != nil: // it is made of one that was charged
 	case who != "":
 		c.budget, c.owner = s.bodies, who
 	default:
-		c.budget, c.owner = s.strangers, s.from(r)
+		c.budget, c.owner = s.publicBodies, s.clientAddr(r)
 	}
 }
 
-// heldKey marks the context of requests that are made of a body or a frame that
+// chargedKey marks the context of requests that are made of a body or a frame that
 // its sender was charged for.
-type heldKey struct{}
+type chargedKey struct{}
 
 // readAll reads a body of the size it names, below 0 if it names none, with room
 // from c for what it holds.
@@ -209,8 +209,8 @@ func readAll(ctx context.Context, r io.Reader, size int64, c *charge) ([]byte, e
 	}
 }
 
-// hurry bounds how long what is left of the request may take; 0 ends that.
-func (s *Server) hurry(out *response, most time.Duration) {
+// limitReadTime bounds how long what is left of the request may take; 0 ends that.
+func (s *Server) limitReadTime(out *response, most time.Duration) {
 	end := time.Time{}
 	if most > 0 {
 		end = time.Now().Add(most)
@@ -219,9 +219,9 @@ func (s *Server) hurry(out *response, most time.Duration) {
 	_ = out.control.SetReadDeadline(end)
 }
 
-// unread closes the connection after the answer: what is left of the body would
+// closeAfter closes the connection after the answer: what is left of the body would
 // be taken for the next request.
-func (s *Server) unread(out *response, err error) error {
+func (s *Server) closeAfter(out *response, err error) error {
 	out.Header().Set("Connection", "close")
 	return err
 }
@@ -235,14 +235,14 @@ func tooLarge(limit int64) error {
 	return mailroom.Errorf(mailroom.CodeTooLarge, "the body is larger than %d bytes", limit)
 }
 
-// halfRune finds the escape of a lone surrogate, which the decoder would
+// hasLoneSurrogate finds the escape of a lone surrogate, which the decoder would
 // replace without a word. A backslash is nowhere but in strings.
-func halfRune(raw []byte) bool {
+func hasLoneSurrogate(raw []byte) bool {
 	for i := bytes.IndexByte(raw, '\\'); i >= 0 && i+1 < len(raw); {
 		width := 2
-		if r := escaped(raw[i:]); utf16.IsSurrogate(r) {
+		if r := decodeEscape(raw[i:]); utf16.IsSurrogate(r) {
 			width = 12
-			if i+6 > len(raw) || utf16.DecodeRune(r, escaped(raw[i+6:])) == utf8.RuneError {
+			if i+6 > len(raw) || utf16.DecodeRune(r, decodeEscape(raw[i+6:])) == utf8.RuneError {
 				return true
 			}
 		}
@@ -255,8 +255,8 @@ func halfRune(raw []byte) bool {
 	return false
 }
 
-// escaped is the value of the escape \uXXXX at the start of b, -1 for none.
-func escaped(b []byte) rune {
+// decodeEscape is the value of the escape \uXXXX at the start of b, -1 for none.
+func decodeEscape(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
 	}

@@ -40,7 +40,7 @@ func TestEveryBoundNamesAFieldOfTheDescription(t *testing.T) {
 			described[name+"."+field] = true
 		}
 	}
-	for _, place := range slices.Sorted(maps.Keys(tableOfBounds())) {
+	for _, place := range slices.Sorted(maps.Keys(allBounds())) {
 		if !described[strings.TrimSuffix(place, "[]")] {
 			t.Errorf("a bound for %s, which the description does not have", place)
 		}

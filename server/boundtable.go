@@ -11,7 +11,7 @@ import (
 // element of a list.
 type boundTable map[string]bound
 
-func tableOfBounds() boundTable {
+func allBounds() boundTable {
 	all := boundTable{}
 	for _, part := range []boundTable{boundsOfSubmits(), boundsOfWork(), boundsOfProjects(), boundsOfParameters()} {
 		maps.Copy(all, part)
@@ -21,66 +21,66 @@ func tableOfBounds() boundTable {
 
 func boundsOfSubmits() boundTable {
 	return boundTable{
-		"Submit.thread": ruled(mailroom.MaxThreadID), "Submit.text": sized(mailroom.MaxText), "Submit.parts": listOf(mailroom.MaxParts),
-		"Submit.messages": listOf(mailroom.MaxMessages), "Submit.agent": upTo(mailroom.MaxName), "Submit.agent_version": upTo(mailroom.MaxLabel),
-		"Submit.mode": ruled(maxWord), "Submit.key": ruled(mailroom.MaxSubmitKey), "Submit.expect_run": upTo(maxID),
-		"Submit.options": sized(mailroom.MaxOptions), "Submit.parent": upTo(maxID), "Submit.metadata": sized(mailroom.MaxMetadata),
-		"Submit.sender": upTo(maxPerson), "Submit.decisions": listOf(maxDecisions),
-		"SubmitDecision.ticket": upTo(maxID), "SubmitDecision.answer": sized(mailroom.MaxAnswer),
-		"SubmitDecision.reason": sized(mailroom.MaxAnswer), "SubmitDecision.digest": upTo(maxDigest),
-		"NewMessage.role": ruled(maxWord), "NewMessage.text": sized(mailroom.MaxText), "NewMessage.parts": listOf(mailroom.MaxParts), "NewMessage.visibility": ruled(maxWord),
-		"Part.type": ruled(maxWord), "Part.text": sized(mailroom.MaxText), "Part.data": sized(mailroom.MaxText), "Part.uri": ruled(mailroom.MaxURI),
-		"Part.name": ruled(mailroom.MaxLabel), "Part.mime_type": ruled(mailroom.MaxLabel),
-		"Edit.text": sized(mailroom.MaxText), "Edit.parts": listOf(mailroom.MaxParts),
-		"ThreadPatch.agent": upTo(mailroom.MaxName), "ThreadPatch.deliver_to": ruled(mailroom.MaxThreadID), "ThreadPatch.metadata": sized(mailroom.MaxMetadata),
-		"Decision.answer": sized(mailroom.MaxAnswer), "Decision.reason": sized(mailroom.MaxAnswer), "Decision.digest": ruled(maxDigest), "Decision.decided_by": upTo(maxPerson),
-		"RetryMany.q": ruled(filter.MaxLength),
+		"Submit.thread": byRule(mailroom.MaxThreadID), "Submit.text": maxJSON(mailroom.MaxText), "Submit.parts": maxItems(mailroom.MaxParts),
+		"Submit.messages": maxItems(mailroom.MaxMessages), "Submit.agent": maxChars(mailroom.MaxName), "Submit.agent_version": maxChars(mailroom.MaxLabel),
+		"Submit.mode": byRule(maxKeyword), "Submit.key": byRule(mailroom.MaxSubmitKey), "Submit.expect_run": maxChars(maxID),
+		"Submit.options": maxJSON(mailroom.MaxOptions), "Submit.parent": maxChars(maxID), "Submit.metadata": maxJSON(mailroom.MaxMetadata),
+		"Submit.sender": maxChars(maxSender), "Submit.decisions": maxItems(maxDecisions),
+		"SubmitDecision.ticket": maxChars(maxID), "SubmitDecision.answer": maxJSON(mailroom.MaxAnswer),
+		"SubmitDecision.reason": maxJSON(mailroom.MaxAnswer), "SubmitDecision.digest": maxChars(maxDigest),
+		"NewMessage.role": byRule(maxKeyword), "NewMessage.text": maxJSON(mailroom.MaxText), "NewMessage.parts": maxItems(mailroom.MaxParts), "NewMessage.visibility": byRule(maxKeyword),
+		"Part.type": byRule(maxKeyword), "Part.text": maxJSON(mailroom.MaxText), "Part.data": maxJSON(mailroom.MaxText), "Part.uri": byRule(mailroom.MaxURI),
+		"Part.name": byRule(mailroom.MaxLabel), "Part.mime_type": byRule(mailroom.MaxLabel),
+		"Edit.text": maxJSON(mailroom.MaxText), "Edit.parts": maxItems(mailroom.MaxParts),
+		"ThreadPatch.agent": maxChars(mailroom.MaxName), "ThreadPatch.deliver_to": byRule(mailroom.MaxThreadID), "ThreadPatch.metadata": maxJSON(mailroom.MaxMetadata),
+		"Decision.answer": maxJSON(mailroom.MaxAnswer), "Decision.reason": maxJSON(mailroom.MaxAnswer), "Decision.digest": byRule(maxDigest), "Decision.decided_by": maxChars(maxSender),
+		"RetryMany.q": byRule(filter.MaxLength),
 	}
 }
 
 func boundsOfWork() boundTable {
 	return boundTable{
-		"ClaimRequest.agents": {items: maxAgents, ruled: true}, "ClaimRequest.worker": upTo(maxID), "ClaimRequest.wait": upTo(maxDuration),
-		"Renewal.held[]": upTo(maxID),
-		"Text.message":   upTo(maxID), "Text.text": sized(mailroom.MaxText),
-		"AgentEntry.kind": upTo(mailroom.MaxLabel), "AgentEntry.body": sized(mailroom.MaxNote),
-		"PartialText.id": upTo(maxID), "PartialText.text": sized(mailroom.MaxText),
-		"Step.name": upTo(mailroom.MaxLabel), "Step.checkpoint": sized(mailroom.MaxCheckpoint), "Step.state": sized(mailroom.MaxState), "Step.sends": listOf(mailroom.MaxSends),
-		"Send.name": upTo(mailroom.MaxSubmitKey), "Send.thread": ruled(mailroom.MaxThreadID), "Send.agent": upTo(mailroom.MaxName),
-		"Send.text": sized(mailroom.MaxText), "Send.parts": listOf(mailroom.MaxParts),
-		"Ask.name": sized(mailroom.MaxAnswer), "Ask.prompt": sized(mailroom.MaxAnswer), "Ask.action": sized(mailroom.MaxAnswer),
-		"Ask.arguments": sized(mailroom.MaxAnswer), "Ask.after": upTo(maxDuration),
-		"Settle.text": sized(mailroom.MaxText), "WaitFor.names[]": upTo(mailroom.MaxAnswer),
-		"Failure.message": upTo(mailroom.MaxText), "Failure.retry_after": upTo(maxDuration),
+		"ClaimRequest.agents": {items: maxAgents, byRule: true}, "ClaimRequest.worker": maxChars(maxID), "ClaimRequest.wait": maxChars(maxDuration),
+		"Renewal.held[]": maxChars(maxID),
+		"Text.message":   maxChars(maxID), "Text.text": maxJSON(mailroom.MaxText),
+		"AgentEntry.kind": maxChars(mailroom.MaxLabel), "AgentEntry.body": maxJSON(mailroom.MaxNote),
+		"PartialText.id": maxChars(maxID), "PartialText.text": maxJSON(mailroom.MaxText),
+		"Step.name": maxChars(mailroom.MaxLabel), "Step.checkpoint": maxJSON(mailroom.MaxCheckpoint), "Step.state": maxJSON(mailroom.MaxState), "Step.sends": maxItems(mailroom.MaxSends),
+		"Send.name": maxChars(mailroom.MaxSubmitKey), "Send.thread": byRule(mailroom.MaxThreadID), "Send.agent": maxChars(mailroom.MaxName),
+		"Send.text": maxJSON(mailroom.MaxText), "Send.parts": maxItems(mailroom.MaxParts),
+		"Ask.name": maxJSON(mailroom.MaxAnswer), "Ask.prompt": maxJSON(mailroom.MaxAnswer), "Ask.action": maxJSON(mailroom.MaxAnswer),
+		"Ask.arguments": maxJSON(mailroom.MaxAnswer), "Ask.after": maxChars(maxDuration),
+		"Settle.text": maxJSON(mailroom.MaxText), "WaitFor.names[]": maxChars(mailroom.MaxAnswer),
+		"Failure.message": maxChars(mailroom.MaxText), "Failure.retry_after": maxChars(maxDuration),
 	}
 }
 
 func boundsOfProjects() boundTable {
 	return boundTable{
-		"Notify.project": ruled(mailroom.MaxProject), "Notify.from": ruled(mailroom.MaxName), "Notify.to": listOf(mailroom.MaxTo), "Notify.to[]": ruled(mailroom.MaxName),
-		"Notify.event": ruled(mailroom.MaxEvent), "Notify.data": sized(mailroom.MaxData), "Notify.key": ruled(mailroom.MaxSubmitKey),
-		"Take.project": ruled(mailroom.MaxProject), "Take.agent": ruled(mailroom.MaxName),
-		"Acknowledge.project": ruled(mailroom.MaxProject), "Acknowledge.agent": ruled(mailroom.MaxName),
-		"Reserve.project": ruled(mailroom.MaxProject), "Reserve.names": listOf(mailroom.MaxReserve), "Reserve.names[]": ruled(mailroom.MaxReservationName),
-		"Reserve.holder": ruled(mailroom.MaxName), "Reserve.reason": ruled(mailroom.MaxReason), "Reserve.ttl": upTo(maxDuration),
-		"ReservationRenewal.ttl": upTo(maxDuration),
-		"ReleaseNames.project":   ruled(mailroom.MaxProject), "ReleaseNames.holder": upTo(mailroom.MaxName),
-		"ReleaseNames.names": listOf(mailroom.MaxReserve), "ReleaseNames.names[]": upTo(mailroom.MaxReservationName),
-		"ApprovePairing.channel": upTo(mailroom.MaxName),
-		"NewToken.name":          ruled(mailroom.MaxTokenName), "NewToken.namespace": upTo(mailroom.MaxThreadID), "NewToken.scopes": listOf(len(mailroom.Permissions())),
-		"NewToken.agents": listOf(maxAgents), "NewToken.agents[]": upTo(mailroom.MaxName),
-		"NewToken.quotas": {items: len(mailroom.AllQuotas()), ruled: true}, "TokenPatch.quotas": {items: len(mailroom.AllQuotas()), ruled: true},
+		"Notify.project": byRule(mailroom.MaxProject), "Notify.from": byRule(mailroom.MaxName), "Notify.to": maxItems(mailroom.MaxTo), "Notify.to[]": byRule(mailroom.MaxName),
+		"Notify.event": byRule(mailroom.MaxEvent), "Notify.data": maxJSON(mailroom.MaxData), "Notify.key": byRule(mailroom.MaxSubmitKey),
+		"Take.project": byRule(mailroom.MaxProject), "Take.agent": byRule(mailroom.MaxName),
+		"Acknowledge.project": byRule(mailroom.MaxProject), "Acknowledge.agent": byRule(mailroom.MaxName),
+		"Reserve.project": byRule(mailroom.MaxProject), "Reserve.names": maxItems(mailroom.MaxReserve), "Reserve.names[]": byRule(mailroom.MaxReservationName),
+		"Reserve.holder": byRule(mailroom.MaxName), "Reserve.reason": byRule(mailroom.MaxReason), "Reserve.ttl": maxChars(maxDuration),
+		"ReservationRenewal.ttl": maxChars(maxDuration),
+		"ReleaseNames.project":   byRule(mailroom.MaxProject), "ReleaseNames.holder": maxChars(mailroom.MaxName),
+		"ReleaseNames.names": maxItems(mailroom.MaxReserve), "ReleaseNames.names[]": maxChars(mailroom.MaxReservationName),
+		"ApprovePairing.channel": maxChars(mailroom.MaxName),
+		"NewToken.name":          byRule(mailroom.MaxTokenName), "NewToken.namespace": maxChars(mailroom.MaxThreadID), "NewToken.scopes": maxItems(len(mailroom.Permissions())),
+		"NewToken.agents": maxItems(maxAgents), "NewToken.agents[]": maxChars(mailroom.MaxName),
+		"NewToken.quotas": {items: len(mailroom.AllQuotas()), byRule: true}, "TokenPatch.quotas": {items: len(mailroom.AllQuotas()), byRule: true},
 	}
 }
 
 func boundsOfParameters() boundTable {
 	return boundTable{
-		"path.thread": ruled(mailroom.MaxThreadID), "path.run": upTo(maxID), "path.message": upTo(maxID), "path.ticket": upTo(maxID),
-		"path.claim": upTo(maxID), "path.worker": upTo(maxID), "path.reservation": upTo(maxID),
-		"path.name": upTo(mailroom.MaxName), "path.channel": upTo(mailroom.MaxName), "path.user": upTo(maxPerson),
-		"header.Idempotency-Key": ruled(mailroom.MaxSubmitKey), "header.Last-Event-ID": ruled(maxPlace),
-		"query.after": ruled(maxPlace), "query.before": upTo(maxID), "query.cursor": upTo(maxPageCursor), "query.q": ruled(filter.MaxLength),
-		"query.kind": listOf(maxKinds), "query.kind[]": upTo(mailroom.MaxLabel), "query.run": upTo(maxID),
-		"query.project": ruled(mailroom.MaxProject), "query.agent": upTo(mailroom.MaxName), "query.timeout": upTo(maxDuration),
+		"path.thread": byRule(mailroom.MaxThreadID), "path.run": maxChars(maxID), "path.message": maxChars(maxID), "path.ticket": maxChars(maxID),
+		"path.claim": maxChars(maxID), "path.worker": maxChars(maxID), "path.reservation": maxChars(maxID),
+		"path.name": maxChars(mailroom.MaxName), "path.channel": maxChars(mailroom.MaxName), "path.user": maxChars(maxSender),
+		"header.Idempotency-Key": byRule(mailroom.MaxSubmitKey), "header.Last-Event-ID": byRule(maxStreamCursor),
+		"query.after": byRule(maxStreamCursor), "query.before": maxChars(maxID), "query.cursor": maxChars(maxPageCursor), "query.q": byRule(filter.MaxLength),
+		"query.kind": maxItems(maxKinds), "query.kind[]": maxChars(mailroom.MaxLabel), "query.run": maxChars(maxID),
+		"query.project": byRule(mailroom.MaxProject), "query.agent": maxChars(mailroom.MaxName), "query.timeout": maxChars(maxDuration),
 	}
 }

@@ -12,8 +12,8 @@ import (
 const (
 	// smallBody is, in bytes, a body that large ones leave room for.
 	smallBody = 64 << 10
-	// bodyPatience is how long a request waits for room for its body.
-	bodyPatience = 2 * time.Second
+	// bodyWait is how long a request waits for room for its body.
+	bodyWait = 2 * time.Second
 )
 
 // budget bounds the bytes of request bodies that are held at a time, from the
@@ -49,14 +49,14 @@ func (c *charge) resize(ctx context.Context, n int64) error {
 		return nil
 	}
 	if n <= c.bytes {
-		c.budget.give(c.owner, c.bytes-n)
+		c.budget.release(c.owner, c.bytes-n)
 		c.bytes = n
 		return nil
 	}
-	late := time.NewTimer(bodyPatience)
+	late := time.NewTimer(bodyWait)
 	defer late.Stop()
 	for {
-		changed, err := c.budget.take(c.owner, n-c.bytes, n)
+		changed, err := c.budget.reserve(c.owner, n-c.bytes, n)
 		if err == nil {
 			c.bytes = n
 			return nil
@@ -71,9 +71,9 @@ func (c *charge) resize(ctx context.Context, n int64) error {
 	}
 }
 
-// take takes n bytes for a body of size, or says why not and what ends when that
+// reserve takes n bytes for a body of size, or says why not and what ends when that
 // may have changed.
-func (b *budget) take(owner string, n, size int64) (changed <-chan struct{}, err error) {
+func (b *budget) reserve(owner string, n, size int64) (changed <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	most := b.total
@@ -96,7 +96,7 @@ func (b *budget) take(owner string, n, size int64) (changed <-chan struct{}, err
 	return nil, nil
 }
 
-func (b *budget) give(owner string, n int64) {
+func (b *budget) release(owner string, n int64) {
 	if n == 0 {
 		return
 	}

@@ -49,10 +49,10 @@ const operatorSecret = "a-token-that-nobody-guesses"
 // may have.
 func crowded() (s *Server, slow []*upload) {
 	s = New(Options{Token: operatorSecret, Protocols: map[string]Protocol{"POST /open": {
-		Via: "open", Open: true, Answer: func(*http.Request) (any, error) { return "in", nil },
+		Via: "open", Public: true, Answer: func(*http.Request) (any, error) { return "in", nil },
 	}}})
-	other := newGrant(sum(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}})
-	s.keys.good.Store(&map[sum]*grant{other.sum: other})
+	other := newGrant(secretHash(sha256.Sum256([]byte("another"))), &mailroom.Token{Name: "other", Scopes: []mailroom.Permission{mailroom.PermissionSubmit}})
+	s.tokens.byHash.Store(&map[secretHash]*grant{other.hash: other})
 	for range 4 {
 		slow = append(slow, send(s, "/v1/messages", operatorSecret, 4<<20))
 	}
@@ -64,8 +64,8 @@ func crowded() (s *Server, slow []*upload) {
 func TestBodiesUnderWayAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, slow := crowded()
-		if s.bodies.used != 16<<20 || s.strangers.used != 4<<20 {
-			t.Fatalf("%d bytes are held for a token and %d for a stranger", s.bodies.used, s.strangers.used)
+		if s.bodies.used != 16<<20 || s.publicBodies.used != 4<<20 {
+			t.Fatalf("%d bytes are held for a token and %d for a stranger", s.bodies.used, s.publicBodies.used)
 		}
 		for name, u := range map[string]*upload{
 			"of a size it names": send(s, "/v1/messages", operatorSecret, 4<<20), "of another size": send(s, "/v1/messages", operatorSecret, -1),
@@ -82,8 +82,8 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 		for _, u := range append(slow, other) {
 			u.breakOff()
 		}
-		if s.bodies.used != 0 || s.strangers.used != 0 || len(s.bodies.held)+len(s.strangers.held) != 0 {
-			t.Errorf("%d and %d bytes are held when all have gone", s.bodies.used, s.strangers.used)
+		if s.bodies.used != 0 || s.publicBodies.used != 0 || len(s.bodies.held)+len(s.publicBodies.held) != 0 {
+			t.Errorf("%d and %d bytes are held when all have gone", s.bodies.used, s.publicBodies.used)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestWhoWaitsForRoomGetsIt(t *testing.T) {
 		s, slow := crowded()
 		waits := send(s, "/v1/messages", operatorSecret, 3<<20)
 		synctest.Wait()
-		<-time.After(bodyPatience - time.Millisecond)
+		<-time.After(bodyWait - time.Millisecond)
 		slow[0].breakOff()
 		if synctest.Wait(); s.bodies.used != 15<<20 {
 			t.Errorf("%d bytes are held", s.bodies.used)
@@ -108,14 +108,14 @@ func TestWhoWaitsForRoomGetsIt(t *testing.T) {
 func TestLargeBodiesLeaveRoomForSmallOnes(t *testing.T) {
 	b := newBudget(64<<20, 4<<20)
 	for i := range 14 {
-		if _, err := b.take(strconv.Itoa(i), 4<<20, 4<<20); err != nil {
+		if _, err := b.reserve(strconv.Itoa(i), 4<<20, 4<<20); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.take("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
+	if _, err := b.reserve("large", smallBody+1, smallBody+1); mailroom.CodeOf(err) != mailroom.CodeUnavailable {
 		t.Errorf("one large body more: %v, want unavailable", err)
 	}
-	if _, err := b.take("small", smallBody, smallBody); err != nil {
+	if _, err := b.reserve("small", smallBody, smallBody); err != nil {
 		t.Errorf("a small one: %v", err)
 	}
 }

@@ -16,14 +16,14 @@ type Channels interface {
 	Resume(name string) bool
 }
 
-// channels registers what tells about the connections to platforms.
-func (f face) channels() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
-		func(ctx context.Context, _ *none) (*body[client.Page[client.Channel]], error) {
+// registerChannels registers what tells about the connections to platforms.
+func (rt router) registerChannels() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/channels", "list-channels", "All channels, by name; what is known about them is for the scopes metrics and admin"),
+		func(ctx context.Context, _ *empty) (*body[client.Page[client.Channel]], error) {
 			return &body[client.Page[client.Channel]]{client.Page[client.Channel]{Items: s.channelsFor(requestOf(ctx).who)}}, nil
 		})
-	handle(f, f.op(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/channels/{name}/resume", "resume-channel", "Try a channel now that is not connected, as if nothing had failed before"),
 		s.resumeChannel)
 }
 
@@ -50,17 +50,17 @@ func (s *Server) allChannels() []client.Channel {
 
 type resumeChannelInput struct {
 	Name string `path:"name" doc:"Name of a channel."`
-	Nothing
+	EmptyBody
 }
 
 func (s *Server) resumeChannel(_ context.Context, in *resumeChannelInput) (*body[client.Channel], error) {
 	if s.options.Channels == nil || !s.options.Channels.Resume(in.Name) {
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", short(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
 	}
 	all := s.allChannels()
 	i := slices.IndexFunc(all, func(c client.Channel) bool { return c.Name == in.Name })
 	if i < 0 { // it has gone with a change of the configuration
-		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", short(in.Name))
+		return nil, mailroom.Errorf(mailroom.CodeNotFound, "no channel %q", truncate(in.Name))
 	}
 	return &body[client.Channel]{all[i]}, nil
 }

@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// crowd is a listener that bounds its open connections, in all and per address.
+// connLimiter is a listener that bounds its open connections, in all and per address.
 // Connections over loopback, or all where a proxy is in front, are trusted: they
 // count in all, have no bound per address, and a sixteenth of all is for them alone.
-type crowd struct {
+type connLimiter struct {
 	net.Listener
 	// Set once.
-	most, each int
-	trustAll   bool
+	max, perAddress int
+	trustAll        bool
 
 	mu   sync.Mutex
 	open int                  // owned by mu
 	by   map[netip.Prefix]int // owned by mu; of those that are not trusted
 }
 
-func newCrowd(ln net.Listener, most, each int, trustAll bool) *crowd {
-	return &crowd{Listener: ln, most: most, each: each, trustAll: trustAll, by: map[netip.Prefix]int{}}
+func newConnLimiter(ln net.Listener, most, each int, trustAll bool) *connLimiter {
+	return &connLimiter{Listener: ln, max: most, perAddress: each, trustAll: trustAll, by: map[netip.Prefix]int{}}
 }
 
 // Accept returns the next connection that there is room for. It refuses the
 // others with a few bytes, which a TLS client does not understand.
-func (c *crowd) Accept() (net.Conn, error) {
+func (c *connLimiter) Accept() (net.Conn, error) {
 	for {
 		conn, err := c.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
 		from, trusted := c.origin(conn)
-		if c.enter(from, trusted) {
-			return &counted{Conn: conn, leave: sync.OnceFunc(func() { c.leave(from, trusted) })}, nil
+		if c.acquire(from, trusted) {
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { c.release(from, trusted) })}, nil
 		}
 		_ = conn.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)) // a closed connection fails the write
 		_, _ = io.WriteString(conn, refusedConnection)                   // who has gone needs no answer
@@ -49,7 +49,7 @@ const refusedConnection = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\
 
 // origin is the address that a connection is counted by: one of IPv4, or a
 // network of IPv6 that one customer has.
-func (c *crowd) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
+func (c *connLimiter) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil { // a listener of another kind, such as a test's
 		return from, true
@@ -63,14 +63,14 @@ func (c *crowd) origin(conn net.Conn) (from netip.Prefix, trusted bool) {
 	return from, err != nil || c.trustAll || ip.IsLoopback()
 }
 
-func (c *crowd) enter(from netip.Prefix, trusted bool) bool {
+func (c *connLimiter) acquire(from netip.Prefix, trusted bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	most := c.most
+	most := c.max
 	if !trusted {
 		most -= most / 16
 	}
-	if c.open >= most || !trusted && c.by[from] >= c.each {
+	if c.open >= most || !trusted && c.by[from] >= c.perAddress {
 		return false
 	}
 	c.open++
@@ -80,7 +80,7 @@ func (c *crowd) enter(from netip.Prefix, trusted bool) bool {
 	return true
 }
 
-func (c *crowd) leave(from netip.Prefix, trusted bool) {
+func (c *connLimiter) release(from netip.Prefix, trusted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open--
@@ -92,19 +92,19 @@ func (c *crowd) leave(from netip.Prefix, trusted bool) {
 	}
 }
 
-// counted gives its place back when it is closed.
-type counted struct {
+// limitedConn gives its place back when it is closed.
+type limitedConn struct {
 	net.Conn
 	leave func()
 }
 
-func (c *counted) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }
 
 // CloseWrite lets net/http send a last answer to who has not sent all yet.
-func (c *counted) CloseWrite() error {
+func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

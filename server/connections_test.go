@@ -38,7 +38,7 @@ func (l *line) Accept() (net.Conn, error) {
 }
 
 // accepted are the connections that c takes of those from the addresses.
-func accepted(t *testing.T, c *crowd, from ...string) (open []net.Conn, who string) {
+func accepted(t *testing.T, c *connLimiter, from ...string) (open []net.Conn, who string) {
 	t.Helper()
 	l := &line{from: from}
 	c.Listener = l
@@ -54,7 +54,7 @@ func accepted(t *testing.T, c *crowd, from ...string) (open []net.Conn, who stri
 }
 
 func TestConnectionsAreBoundedInAllAndPerAddress(t *testing.T) {
-	c := newCrowd(nil, 32, 2, false)
+	c := newConnLimiter(nil, 32, 2, false)
 	open, who := accepted(t, c, "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3", "[::ffff:1.1.1.1]:4", "[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1",
 		"127.0.0.1:1", "127.0.0.1:2", "[::1]:3")
 	if want := "1.1.1.1:1 1.1.1.1:2 [2001:db8::1]:1 [2001:db8::2]:1 127.0.0.1:1 127.0.0.1:2 [::1]:3"; who != want {
@@ -81,7 +81,7 @@ func TestConnectionsAreBoundedInAllAndPerAddress(t *testing.T) {
 }
 
 func TestBehindAProxyAllConnectionsAreItsOwn(t *testing.T) {
-	if open, _ := accepted(t, newCrowd(nil, 32, 2, true), "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3"); len(open) != 3 {
+	if open, _ := accepted(t, newConnLimiter(nil, 32, 2, true), "1.1.1.1:1", "1.1.1.1:2", "1.1.1.1:3"); len(open) != 3 {
 		t.Errorf("%d are taken", len(open))
 	}
 }
@@ -91,7 +91,7 @@ func TestAConnectionTooManyIsAnsweredAndClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCrowd(ln, 1, 1, false)
+	c := newConnLimiter(ln, 1, 1, false)
 	taken := make(chan net.Conn)
 	go func() {
 		defer close(taken)

@@ -10,9 +10,9 @@ import (
 // errAnswered ends the gates of a request that needs nothing more.
 var errAnswered = errors.New("answered")
 
-// crossed lets pages of the configured origins read answers, and answers the
+// handleCORS lets pages of the configured origins read answers, and answers the
 // question that their browser asks before. It comes without a token.
-func (s *Server) crossed(out *response, r *http.Request) error {
+func (s *Server) handleCORS(out *response, r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if len(s.options.Origins) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func (s *Server) crossed(out *response, r *http.Request) error {
 	}
 	out.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
 	allowed := []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-ID"}
-	allowed = append(allowed, s.faceHeaders()...)
+	allowed = append(allowed, s.protocolHeaders()...)
 	out.Header().Set("Access-Control-Allow-Headers", strings.Join(allowed, ", "))
 	out.Header().Set("Access-Control-Max-Age", "600")
 	out.WriteHeader(http.StatusNoContent)

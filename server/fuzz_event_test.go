@@ -18,8 +18,8 @@ import (
 // was given to, also after a restart.
 func FuzzPageCursor(f *testing.F) {
 	runs, threads := list[int64, int64]{name: "runs"}, list[int64, int64]{name: "threads"}
-	s, again := &Server{cursors: newCursors("secret")}, &Server{cursors: newCursors("secret")}
-	other := &Server{cursors: newCursors("another secret")}
+	s, again := &Server{cursors: newCursorCipher("secret")}, &Server{cursors: newCursorCipher("secret")}
+	other := &Server{cursors: newCursorCipher("another secret")}
 	ann, bob := &mailroom.Token{Name: "ann"}, &mailroom.Token{Name: "bob"}
 	f.Add("", int64(1))
 	f.Add(runs.cursor(s, ann, 7), int64(7))
@@ -27,19 +27,19 @@ func FuzzPageCursor(f *testing.F) {
 	f.Add("cnVuczorMQ=", int64(0))
 	f.Fuzz(func(t *testing.T, cursor string, key int64) {
 		made := runs.cursor(s, ann, key)
-		if got, err := runs.parse(again, ann, made); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
+		if got, err := runs.parseCursor(again, ann, made); key > 0 && (got != key || err != nil) || key <= 0 && err == nil {
 			t.Errorf("the cursor of %d is read as %d, %v", key, got, err)
 		}
-		got, err := runs.parse(s, ann, cursor)
+		got, err := runs.parseCursor(s, ann, cursor)
 		switch {
 		case err != nil && mailroom.CodeOf(err) != mailroom.CodeInvalid:
 			t.Errorf("%q: %v, want invalid", cursor, err)
 		case err == nil && cursor != "" && got <= 0:
 			t.Errorf("%q is read as %d", cursor, got)
 		}
-		_, ofThreads := threads.parse(s, ann, made)
-		_, ofBob := runs.parse(s, bob, made)
-		_, elsewhere := runs.parse(other, ann, made)
+		_, ofThreads := threads.parseCursor(s, ann, made)
+		_, ofBob := runs.parseCursor(s, bob, made)
+		_, elsewhere := runs.parseCursor(other, ann, made)
 		if ofThreads == nil || ofBob == nil || elsewhere == nil {
 			t.Errorf("a cursor of ann's runs is good for her threads, for bob's runs, or on another server: %v, %v, %v", ofThreads, ofBob, elsewhere)
 		}

@@ -23,9 +23,9 @@ type ListParams struct {
 const (
 	// scanPage is how many rows are read in one view.
 	scanPage = 500
-	// scanMost bounds the rows that one request looks at. A page that ends
+	// maxScannedRows bounds the rows that one request looks at. A page that ends
 	// there is short and has a next.
-	scanMost = 5_000
+	maxScannedRows = 5_000
 	// scanBytes bounds, as the store counts them, the rows that one view reads.
 	scanBytes = 2 * mailroom.MaxPage
 )
@@ -46,7 +46,7 @@ type list[R, W any] struct {
 // page reads until it has limit rows and knows whether another one follows.
 func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[client.Page[W]], error) {
 	who := requestOf(ctx).who
-	from, err := l.parse(s, who, p.Cursor)
+	from, err := l.parseCursor(s, who, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (l list[R, W]) page(ctx context.Context, s *Server, p ListParams) (*body[cl
 		scanned += part.scanned
 		room -= part.bytes
 		from = part.last
-		full := part.more || scanned >= scanMost
+		full := part.more || scanned >= maxScannedRows
 		if full && !part.end {
 			c := l.cursor(s, who, from)
 			out.Next = &c
@@ -155,17 +155,17 @@ func (l list[R, W]) visible(rd mailroom.Reader, who *mailroom.Token, rows []R) (
 	for _, row := range rows {
 		threads = append(threads, l.thread(row))
 	}
-	return seen(rd, who, threads)
+	return visibleThreads(rd, who, threads)
 }
 
 // cursor is where a list goes on. It is good for who it was given to, and tells
 // nothing: how many rows there are of others is nobody's business.
 func (l list[R, W]) cursor(s *Server, who *mailroom.Token, key int64) string {
 	place := binary.AppendVarint(nil, key)
-	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.of(who)))
+	return base64.RawURLEncoding.EncodeToString(s.cursors.Seal(nil, nil, place, l.cursorContext(who)))
 }
 
-func (l list[R, W]) parse(s *Server, who *mailroom.Token, cursor string) (int64, error) {
+func (l list[R, W]) parseCursor(s *Server, who *mailroom.Token, cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
 	}
@@ -173,17 +173,19 @@ func (l list[R, W]) parse(s *Server, who *mailroom.Token, cursor string) (int64,
 	sealed, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err == nil {
 		var place []byte
-		if place, err = s.cursors.Open(nil, nil, sealed, l.of(who)); err == nil {
+		if place, err = s.cursors.Open(nil, nil, sealed, l.cursorContext(who)); err == nil {
 			key, _ = binary.Varint(place)
 		}
 	}
 	if err != nil || key <= 0 {
-		return 0, wrong("query.cursor", "is not the next of a page of this list", cursor)
+		return 0, invalidField("query.cursor", "is not the next of a page of this list", cursor)
 	}
 	return key, nil
 }
 
-func (l list[R, W]) of(who *mailroom.Token) []byte { return []byte(l.name + "\x00" + who.Name) }
+func (l list[R, W]) cursorContext(who *mailroom.Token) []byte {
+	return []byte(l.name + "\x00" + who.Name)
+}
 
 // pageBound is the most that a page has: items, and bytes unless the first item alone has more.
 type pageBound struct{ items, bytes int }
@@ -193,7 +195,7 @@ type pageBound struct{ items, bytes int }
 func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) string) (*body[client.Page[T]], error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
-		return nil, wrong("query.cursor", "is not the next of a page of this list", cursor)
+		return nil, invalidField("query.cursor", "is not the next of a page of this list", cursor)
 	}
 	out := client.Page[T]{Items: []T{}}
 	size := 0
@@ -215,9 +217,9 @@ func pageAfter[T any](items []T, cursor string, most pageBound, place func(T) st
 	return &body[client.Page[T]]{out}, nil
 }
 
-// newCursors makes what seals cursors. They outlive the process, as long as the
+// newCursorCipher makes what seals cursors. They outlive the process, as long as the
 // operator's secret stays.
-func newCursors(secret string) cipher.AEAD {
+func newCursorCipher(secret string) cipher.AEAD {
 	key := sha256.Sum256([]byte("cursors\x00" + secret))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {

@@ -10,20 +10,20 @@ import (
 	"mailroom/ledger"
 )
 
-func (f face) messages() {
-	s := f.server
-	submit := f.op(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
+func (rt router) registerMessages() {
+	s := rt.server
+	submit := rt.operation(mailroom.PermissionSubmit, "POST /v1/messages", "submit", "Submit a message to the thread that the body names, or to a new one")
 	submit.DefaultStatus = 202
-	handle(f, submit, s.submit)
-	submitTo := f.op(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
+	handle(rt, submit, s.submit)
+	submitTo := rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/messages", "submit-to-thread", "Submit a message to a thread")
 	submitTo.DefaultStatus = 202
-	handle(f, submitTo, s.submitTo)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
-	handle(f, f.op(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
-	retract := f.op(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
+	handle(rt, submitTo, s.submitTo)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages", "list-messages", "The transcript, in order of reading, from its end"), s.listMessages)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/messages/{message}", "get-message", "One message with its present state"), s.getMessage)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}/messages/{message}", "edit-message", "Replace the content of a message that was not read"), s.editMessage)
+	retract := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}/messages/{message}", "retract-message", "Take back a message that was not read")
 	retract.DefaultStatus = 204
-	handle(f, retract, s.retractMessage)
+	handle(rt, retract, s.retractMessage)
 }
 
 // SubmitInput is a submit with its key, which may come as a header.
@@ -38,7 +38,7 @@ type submitToInput struct {
 }
 
 func (s *Server) submit(ctx context.Context, in *SubmitInput) (*body[mailroom.Submitted], error) {
-	return s.take(ctx, in, "body.")
+	return s.submitMessages(ctx, in, "body.")
 }
 
 func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroom.Submitted], error) {
@@ -47,25 +47,25 @@ func (s *Server) submitTo(ctx context.Context, in *submitToInput) (*body[mailroo
 		return nil, err
 	}
 	if other := strings.TrimSpace(in.Body.Thread); other != "" && other != id {
-		return nil, wrong("body.thread", "is another one than in the path", other)
+		return nil, invalidField("body.thread", "is another one than in the path", other)
 	}
 	in.Body.Thread = id
-	return s.take(ctx, &in.SubmitInput, "body.")
+	return s.submitMessages(ctx, &in.SubmitInput, "body.")
 }
 
-// take hands a submit to the ledger.
-func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
+// submitMessages hands a submit to the ledger.
+func (s *Server) submitMessages(ctx context.Context, in *SubmitInput, at string) (*body[mailroom.Submitted], error) {
 	who, b := requestOf(ctx).who, in.Body
 	if len(b.Decisions) > 0 {
 		if err := who.Need(mailroom.PermissionDecide); err != nil {
 			return nil, err
 		}
 	}
-	key, err := oneKey(in.Key, b.Key)
+	key, err := submitKey(in.Key, b.Key)
 	if err != nil {
 		return nil, err
 	}
-	drafts, err := drafts(b)
+	drafts, err := readMessages(b)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 		Agent:  b.Agent, SetAgent: b.Agent != "", AgentVersion: b.AgentVersion,
 		Mode: b.Mode, Key: key, Priority: b.Priority, ExpectRun: b.ExpectRun,
 		Options: b.Options, Parent: b.Parent, Metadata: b.Metadata,
-		Decisions: decisions(b.Decisions, sender),
+		Decisions: readDecisions(b.Decisions, sender),
 	}
 	if b.NotBefore != nil {
 		sub.NotBefore = *b.NotBefore
@@ -100,7 +100,7 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 	}
 	out, err := s.options.Ledger.Submit(ctx, sub)
 	if err != nil {
-		return nil, within(at, err)
+		return nil, atLocation(at, err)
 	}
 	if out.Superseded == nil {
 		out.Superseded = []string{}
@@ -108,9 +108,9 @@ func (s *Server) take(ctx context.Context, in *SubmitInput, at string) (*body[ma
 	return &body[mailroom.Submitted]{out}, nil
 }
 
-func oneKey(header, field string) (string, error) {
+func submitKey(header, field string) (string, error) {
 	if header != "" && field != "" && header != field {
-		return "", wrong("body.key", "is another one than in the header Idempotency-Key", field)
+		return "", invalidField("body.key", "is another one than in the header Idempotency-Key", field)
 	}
 	if header != "" {
 		return header, nil
@@ -118,24 +118,24 @@ func oneKey(header, field string) (string, error) {
 	return field, nil
 }
 
-// drafts are the messages of a submit, given as text, parts or messages.
-func drafts(b client.Submit) ([]mailroom.NewMessage, error) {
+// readMessages are the messages of a submit, given as text, parts or messages.
+func readMessages(b client.Submit) ([]mailroom.NewMessage, error) {
 	if len(b.Decisions) > 0 && b.Messages == nil && len(b.Parts) == 0 && strings.TrimSpace(b.Text) == "" {
 		return nil, nil
 	}
 	if b.Messages == nil {
-		parts, err := content("body.", b.Text, b.Parts)
+		parts, err := readParts("body.", b.Text, b.Parts)
 		return []mailroom.NewMessage{{Parts: parts}}, err
 	}
 	if b.Text != "" || b.Parts != nil {
-		return nil, wrong("body.messages", "comes with text or parts: give one of them", nil)
+		return nil, invalidField("body.messages", "comes with text or parts: give one of them", nil)
 	}
 	if len(b.Messages) == 0 {
-		return nil, wrong("body.messages", "is empty", nil)
+		return nil, invalidField("body.messages", "is empty", nil)
 	}
 	var out []mailroom.NewMessage
 	for i, d := range b.Messages {
-		parts, err := content(fmt.Sprintf("body.messages[%d].", i), d.Text, d.Parts)
+		parts, err := readParts(fmt.Sprintf("body.messages[%d].", i), d.Text, d.Parts)
 		if err != nil {
 			return nil, err
 		}
@@ -144,12 +144,12 @@ func drafts(b client.Submit) ([]mailroom.NewMessage, error) {
 	return out, nil
 }
 
-func content(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) {
+func readParts(at, text string, parts []mailroom.Part) ([]mailroom.Part, error) {
 	switch {
 	case parts == nil:
 		return mailroom.Text(text), nil
 	case text != "":
-		return nil, wrong(at+"parts", "comes with text: give one of them", nil)
+		return nil, invalidField(at+"parts", "comes with text: give one of them", nil)
 	}
 	return parts, nil
 }
@@ -159,9 +159,9 @@ func (s *Server) checkParent(ctx context.Context, run string) error {
 		return nil
 	}
 	return s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		_, _, err := seeRun(rd, requestOf(ctx).who, run)
+		_, _, err := findRun(rd, requestOf(ctx).who, run)
 		if mailroom.CodeOf(err) == mailroom.CodeNotFound {
-			err = wrong("body.parent", "names no run", run)
+			err = invalidField("body.parent", "names no run", run)
 		}
 		return err
 	})
@@ -180,7 +180,7 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.seenThread(ctx, id)
+	t, err := s.findThread(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (s *Server) listMessages(ctx context.Context, in *listMessagesInput) (*body
 		Thread: id, Key: t.Key, Before: in.Before, Limit: in.Limit, Visibility: in.Visibility, All: in.All, Bytes: s.options.MaxPage,
 	})
 	if err != nil {
-		return nil, within("query.", err)
+		return nil, atLocation("query.", err)
 	}
 	if items == nil {
 		items = []mailroom.Message{}
@@ -209,7 +209,7 @@ func (s *Server) getMessage(ctx context.Context, in *messageInput) (*body[mailro
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.seenMessage(ctx, id, in.Message)
+	m, err := s.findMessage(ctx, id, in.Message)
 	return &body[mailroom.Message]{m}, err
 }
 
@@ -223,25 +223,25 @@ func (s *Server) editMessage(ctx context.Context, in *editMessageInput) (*body[m
 	if err != nil {
 		return nil, err
 	}
-	parts, err := content("body.", in.Body.Text, in.Body.Parts)
+	parts, err := readParts("body.", in.Body.Text, in.Body.Parts)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.seenMessage(ctx, id, in.Message); err != nil {
+	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
 	// The rules of edit and retract see only messages that can still be changed,
 	// and call the others read: what is there was found out before.
 	m, err := s.options.Ledger.Edit(ctx, id, in.Message, parts)
-	return &body[mailroom.Message]{m}, within("body.", err)
+	return &body[mailroom.Message]{m}, atLocation("body.", err)
 }
 
-func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*none, error) {
+func (s *Server) retractMessage(ctx context.Context, in *messageInput) (*empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.seenMessage(ctx, id, in.Message); err != nil {
+	if _, err := s.findMessage(ctx, id, in.Message); err != nil {
 		return nil, err
 	}
 	return nil, s.options.Ledger.Retract(ctx, id, in.Message)

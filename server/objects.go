@@ -11,7 +11,7 @@ import (
 // showRuns makes the wire objects of runs. Worker and lease come from the rows
 // of the threads and workers, which alone know them.
 func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]client.Run, error) {
-	holders, err := claims(rd, rows)
+	holders, err := holders(rd, rows)
 	if err != nil {
 		return nil, err
 	}
@@ -26,8 +26,8 @@ func showRuns(rd mailroom.Reader, rows []*mailroom.Run) ([]client.Run, error) {
 	return out, nil
 }
 
-// claims returns who holds the runs that are running, by run id.
-func claims(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
+// holders returns who holds the runs that are running, by run id.
+func holders(rd mailroom.Reader, rows []*mailroom.Run) (map[string]*mailroom.Worker, error) {
 	var threads []string
 	for _, r := range rows {
 		if r.Status == mailroom.StatusRunning {

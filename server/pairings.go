@@ -14,17 +14,17 @@ type Pairings interface {
 	Revoke(ctx context.Context, channel, user string) error
 }
 
-// pairings registers what lets people in.
-func (f face) pairings() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
-	handle(f, f.op(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
-	ending := f.op(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
+// registerPairings registers what lets people in.
+func (rt router) registerPairings() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/pairings", "list-pairings", "Who was let in to talk through chat platforms, and who waits for it"), s.listPairings)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "POST /v1/pairings", "approve-pairing", "Let in who has a code"), s.approvePairing)
+	ending := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/pairings/{channel}/{user}", "revoke-pairing", "Let somebody talk no longer who was let in with a code, or refuse who waits for it")
 	ending.DefaultStatus = 204
-	handle(f, ending, s.revokePairing)
+	handle(rt, ending, s.revokePairing)
 }
 
-func (s *Server) listPairings(ctx context.Context, _ *none) (*body[client.Page[client.Pairing]], error) {
+func (s *Server) listPairings(ctx context.Context, _ *empty) (*body[client.Page[client.Pairing]], error) {
 	out := client.Page[client.Pairing]{Items: []client.Pairing{}}
 	if s.options.Pairings == nil {
 		return &body[client.Page[client.Pairing]]{out}, nil
@@ -49,7 +49,7 @@ type revokePairingInput struct {
 	User    string `path:"user" doc:"Id of a user on its platform."`
 }
 
-func (s *Server) revokePairing(ctx context.Context, in *revokePairingInput) (*none, error) {
+func (s *Server) revokePairing(ctx context.Context, in *revokePairingInput) (*empty, error) {
 	if s.options.Pairings == nil {
 		return nil, noPairings()
 	}

@@ -77,11 +77,11 @@ func (q *request) redact(p *client.Problem) {
 // hide takes secrets out of a text. What is too short for one, and came as one,
 // is hidden only if it is one: else it would make holes into every word.
 func (q *request) hide(text string) string {
-	if q.token != "" && (len(q.token) >= shortSecret || q.who.Name != "") {
+	if q.token != "" && (len(q.token) >= minSecretLength || q.who.Name != "") {
 		text = strings.ReplaceAll(text, q.token, "…")
 	}
 	if strings.Contains(text, secretPrefix) {
-		text = secretLike.ReplaceAllString(text, "…")
+		text = secretPattern.ReplaceAllString(text, "…")
 	}
 	return text
 }
@@ -90,10 +90,10 @@ func (q *request) hide(text string) string {
 // programs that look for secrets recognise one.
 const secretPrefix = "mr_"
 
-// shortSecret is, in characters, what nobody would take for a secret below.
-const shortSecret = 16
+// minSecretLength is, in characters, what nobody would take for a secret below.
+const minSecretLength = 16
 
-var secretLike = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
+var secretPattern = regexp.MustCompile(secretPrefix + `[0-9A-Za-z]{20,}`)
 
 // refuse answers outside of huma.
 func (s *Server) refuse(out *response, r *http.Request, err error) {
@@ -111,19 +111,19 @@ func (s *Server) refuse(out *response, r *http.Request, err error) {
 	_, _ = out.Write(body) // response keeps the error for the log line
 }
 
-// speak is a huma transformer: it turns huma's own refusals, which are about
+// transformProblem is a huma transformer: it turns huma's own refusals, which are about
 // the form of a request, into problems with a code.
-func (s *Server) speak(hc huma.Context, _ string, v any) (any, error) {
+func (s *Server) transformProblem(hc huma.Context, _ string, v any) (any, error) {
 	switch v := v.(type) {
 	case *problem:
 		return v.Problem, nil
 	case *huma.ErrorModel:
-		return s.translate(hc.Context(), v).Problem, nil
+		return s.fromHumaError(hc.Context(), v).Problem, nil
 	}
 	return v, nil
 }
 
-func (s *Server) translate(ctx context.Context, m *huma.ErrorModel) *problem {
+func (s *Server) fromHumaError(ctx context.Context, m *huma.ErrorModel) *problem {
 	e := &mailroom.Error{Code: client.CodeOf(m.Status), Message: m.Detail}
 	for _, d := range m.Errors {
 		if d == nil {
@@ -143,14 +143,14 @@ func (s *Server) translate(ctx context.Context, m *huma.ErrorModel) *problem {
 	}
 	slices.SortFunc(e.Fields, func(a, b mailroom.Field) int { return strings.Compare(a.Location, b.Location) })
 	if len(e.Fields) > 0 {
-		e.Message = fmt.Sprintf("%s: %s", short(e.Fields[0].Location), short(e.Fields[0].Message))
+		e.Message = fmt.Sprintf("%s: %s", truncate(e.Fields[0].Location), truncate(e.Fields[0].Message))
 	}
 	return s.problemFor(ctx, withStatus(m.Status, e))
 }
 
-// within prefixes the locations of err's fields, which the rules name without
+// atLocation prefixes the locations of err's fields, which the rules name without
 // knowing where in a request they came from.
-func within(prefix string, err error) error {
+func atLocation(prefix string, err error) error {
 	e, ok := errors.AsType[*mailroom.Error](err)
 	if !ok || len(e.Fields) == 0 {
 		return err
@@ -163,16 +163,16 @@ func within(prefix string, err error) error {
 	return &located
 }
 
-// oversize is a refusal of one part of a request that is larger than it may be.
-func oversize(location, message string) error {
+// fieldTooLarge is a refusal of one part of a request that is larger than it may be.
+func fieldTooLarge(location, message string) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeTooLarge, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message}},
 	}
 }
 
-// wrong is a refusal of one part of a request.
-func wrong(location, message string, value any) error {
+// invalidField is a refusal of one part of a request.
+func invalidField(location, message string, value any) error {
 	return &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: location + ": " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message, Value: value}},

@@ -24,27 +24,27 @@ type Projects interface {
 	Acknowledge(ctx context.Context, project, agent string, by *mailroom.Token, seqs []int64) error
 }
 
-func (f face) projects() {
-	s := f.server
-	taking := f.op(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
+func (rt router) registerProjects() {
+	s := rt.server
+	taking := rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations", "reserve", "Take names in a project, all or none")
 	taking.DefaultStatus = 201
 	taking.Description = "A name that another agent holds is a conflict, whose held tells who and until when."
-	handle(f, taking, s.reserve)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
-	ending := f.op(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
+	handle(rt, taking, s.reserve)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/reservations", "list-reservations", "The reservations that hold now, by project and fence"), s.listReservations)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/{reservation}/renew", "renew-reservation", "Let a reservation last longer, unless it has ended"), s.renewReservation)
+	ending := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/reservations/{reservation}", "release", "End a reservation")
 	ending.DefaultStatus = 204
-	handle(f, ending, s.release)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
+	handle(rt, ending, s.release)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/reservations/release", "release-names", "End what an agent holds under these names"), s.releaseNames)
 
-	telling := f.op(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
+	telling := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications", "notify", "Tell the other agents of a project something")
 	telling.DefaultStatus = 201
-	handle(f, telling, s.notify)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
-	reading := f.op(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
+	handle(rt, telling, s.notify)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/notifications", "list-notifications", "What an agent has not read, the oldest first"), s.listNotifications)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/take", "take-notifications", "What an agent has not read, which counts as read now"), s.takeNotifications)
+	reading := rt.operation(mailroom.PermissionSubmit, "POST /v1/notifications/acknowledge", "acknowledge", "Say which notifications an agent has read")
 	reading.DefaultStatus = 204
-	handle(f, reading, s.acknowledge)
+	handle(rt, reading, s.acknowledge)
 }
 
 // projectOr is the project that was named, or the default one.
@@ -63,7 +63,7 @@ func (s *Server) reserve(ctx context.Context, in *reserveInput) (*body[client.Re
 		Shared: b.Shared, Advisory: b.Advisory, Reason: b.Reason, TTL: ttl,
 	})
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
 	return &body[client.Reserved]{client.Reserved{Granted: showReservations(out.Granted), Conflicts: showReservations(out.Conflicts)}}, nil
 }
@@ -85,7 +85,7 @@ type listReservationsInput struct {
 func (s *Server) listReservations(ctx context.Context, in *listReservationsInput) (*body[client.Page[client.Reservation]], error) {
 	rows, err := s.options.Ledger.Reservations(ctx, in.Project, requestOf(ctx).who)
 	if err != nil {
-		return nil, within("query.", err)
+		return nil, atLocation("query.", err)
 	}
 	items := showReservations(rows)
 	return pageAfter(items, in.Cursor, pageBound{in.Limit, s.options.MaxPage}, func(r client.Reservation) string { return fmt.Sprintf("%s\x00%020d\x00%s", r.Project, r.Fence, r.ID) })
@@ -108,7 +108,7 @@ func (s *Server) renewReservation(ctx context.Context, in *renewReservationInput
 	}
 	row, err := s.options.Ledger.RenewReservation(ctx, in.Reservation, requestOf(ctx).who, ttl)
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
 	return &body[client.Reservation]{client.NewReservation(row)}, nil
 }
@@ -118,7 +118,7 @@ type releaseInput struct {
 	Force bool `query:"force" doc:"End that of another token. Needs the scope admin."`
 }
 
-func (s *Server) release(ctx context.Context, in *releaseInput) (*none, error) {
+func (s *Server) release(ctx context.Context, in *releaseInput) (*empty, error) {
 	_, err := s.options.Ledger.Release(ctx, in.Reservation, requestOf(ctx).who, in.Force)
 	return nil, err
 }
@@ -129,7 +129,7 @@ func (s *Server) releaseNames(ctx context.Context, in *releaseNamesInput) (*body
 	b := in.Body
 	ended, err := s.options.Ledger.ReleaseNames(ctx, projectOr(b.Project), b.Holder, b.Names, requestOf(ctx).who)
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
 	return &body[client.Released]{client.Released{Released: showReservations(ended)}}, nil
 }
@@ -141,7 +141,7 @@ type notifyInput struct {
 
 func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Notified], error) {
 	b := in.Body
-	key, err := oneKey(in.Key, b.Key)
+	key, err := submitKey(in.Key, b.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Server) notify(ctx context.Context, in *notifyInput) (*body[client.Noti
 		Notification: mailroom.Notification{From: b.From, To: b.To, Event: b.Event, Data: b.Data},
 	})
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
 	return &body[client.Notified]{client.Notified{Project: projectOr(b.Project), Seq: out.Seq, To: append([]string{}, out.To...)}}, nil
 }
@@ -164,7 +164,7 @@ type listNotificationsInput struct {
 
 func (s *Server) listNotifications(ctx context.Context, in *listNotificationsInput) (*body[client.Page[client.Notification]], error) {
 	page, err := s.inbox(ctx, ledger.ReadInbox{Project: in.Project, Agent: in.Agent, Limit: in.Limit, After: in.After})
-	return page, within("query.", err)
+	return page, atLocation("query.", err)
 }
 
 type takeNotificationsInput struct{ Body client.Take }
@@ -172,7 +172,7 @@ type takeNotificationsInput struct{ Body client.Take }
 func (s *Server) takeNotifications(ctx context.Context, in *takeNotificationsInput) (*body[client.Page[client.Notification]], error) {
 	b := in.Body
 	page, err := s.inbox(ctx, ledger.ReadInbox{Project: projectOr(b.Project), Agent: b.Agent, Limit: cmp.Or(b.Limit, 50), Consume: true})
-	return page, within("body.", err)
+	return page, atLocation("body.", err)
 }
 
 func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.Page[client.Notification]], error) {
@@ -196,7 +196,7 @@ func (s *Server) inbox(ctx context.Context, in ledger.ReadInbox) (*body[client.P
 
 type acknowledgeInput struct{ Body client.Acknowledge }
 
-func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*none, error) {
+func (s *Server) acknowledge(ctx context.Context, in *acknowledgeInput) (*empty, error) {
 	b := in.Body
-	return nil, within("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
+	return nil, atLocation("body.", s.options.Ledger.Acknowledge(ctx, projectOr(b.Project), b.Agent, requestOf(ctx).who, b.Seqs))
 }

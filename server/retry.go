@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// retryMost bounds the runs that one request looks at, to the end of a page.
-	retryMost = 5_000
-	// retryAtOnce is how many threads are worked on at a time, so that their
+	// maxRetryScan bounds the runs that one request looks at, to the end of a page.
+	maxRetryScan = 5_000
+	// retryConcurrency is how many threads are worked on at a time, so that their
 	// retries share commits.
-	retryAtOnce = 64
+	retryConcurrency = 64
 )
 
 type retryRunsInput struct{ Body client.RetryMany }
@@ -25,7 +25,7 @@ type retryRunsInput struct{ Body client.RetryMany }
 // retryRuns queues dead letters again, in each thread in the order in which they
 // were submitted. One request does a bounded part and tells where the next goes on.
 func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[client.Retried], error) {
-	found, next, err := s.retriable(ctx, in.Body)
+	found, next, err := s.findRetriable(ctx, in.Body)
 	matched := len(found)
 	if err != nil || in.Body.DryRun {
 		return &body[client.Retried]{client.Retried{Matched: matched, Next: next}}, err
@@ -42,7 +42,7 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 	retried := 0 // owned by mu
 	by := requestOf(ctx).who.Name
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(retryAtOnce)
+	group.SetLimit(retryConcurrency)
 	for _, thread := range threads {
 		group.Go(func() (err error) {
 			defer recovery.Error(s.log, "a retry of runs", &err)
@@ -67,20 +67,20 @@ func (s *Server) retryRuns(ctx context.Context, in *retryRunsInput) (*body[clien
 
 type runRef struct{ id, thread string }
 
-// retriable finds the failed and cancelled runs that a filter matches, oldest first,
+// findRetriable finds the failed and cancelled runs that a filter matches, oldest first,
 // among as many as one request looks at. next is the cursor of the rest, nil at the end.
-func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []runRef, next *string, err error) {
-	f, q, err := runsLike("body.", in.Q)
+func (s *Server) findRetriable(ctx context.Context, in client.RetryMany) (oldest []runRef, next *string, err error) {
+	f, q, err := parseRunFilter("body.", in.Q)
 	if err == nil && f.Empty() {
-		err = wrong("body.q", "is empty: say which runs", nil)
+		err = invalidField("body.q", "is empty: say which runs", nil)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	who := requestOf(ctx).who
 	place := list[*mailroom.Run, client.Run]{name: "retry"}
-	if q.From, err = place.parse(s, who, in.Cursor); err != nil {
-		return nil, nil, wrong("body.cursor", "is not the next of a retry", in.Cursor)
+	if q.From, err = place.parseCursor(s, who, in.Cursor); err != nil {
+		return nil, nil, invalidField("body.cursor", "is not the next of a retry", in.Cursor)
 	}
 	ended := []mailroom.Status{mailroom.StatusFailed, mailroom.StatusCancelled}
 	switch {
@@ -91,7 +91,7 @@ func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []r
 		return nil, nil, nil
 	}
 	q.Oldest, q.Limit, q.Bytes = true, scanPage, scanBytes
-	for looked := 0; looked < retryMost; {
+	for looked := 0; looked < maxRetryScan; {
 		var rows []*mailroom.Run
 		var visible map[string]bool
 		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
@@ -102,7 +102,7 @@ func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []r
 			for _, r := range rows {
 				threads = append(threads, r.Thread)
 			}
-			visible, err = seen(rd, who, threads)
+			visible, err = visibleThreads(rd, who, threads)
 			return err
 		})
 		if err != nil || len(rows) == 0 {
@@ -111,7 +111,7 @@ func (s *Server) retriable(ctx context.Context, in client.RetryMany) (oldest []r
 		looked += len(rows)
 		for _, r := range rows {
 			q.From = r.Key
-			if visible[r.Thread] && slices.Contains(ended, r.Status) && f.Match(rowOf(r)) {
+			if visible[r.Thread] && slices.Contains(ended, r.Status) && f.Match(filterRow(r)) {
 				oldest = append(oldest, runRef{r.ID, r.Thread})
 			}
 		}

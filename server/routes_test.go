@@ -10,8 +10,8 @@ import (
 
 func TestARouteThatNamesNoScopeKeepsTheServerFromStarting(t *testing.T) {
 	serve := func(http.ResponseWriter, *http.Request) {}
-	m := newRoutes()
-	m.need("GET /named", mailroom.PermissionRead)
+	m := newRouteTable()
+	m.require("GET /named", mailroom.PermissionRead)
 	m.HandleFunc("GET /named", serve)
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "GET /forgotten names no scope") {

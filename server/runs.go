@@ -13,16 +13,16 @@ import (
 	"mailroom/stream"
 )
 
-func (f face) runs() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
-	cancel := f.op(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
-	cancel.Responses["202"] = f.answer(reflect.TypeFor[client.Run](), "It was asked to stop.")
-	handle(f, cancel, s.cancelRun)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
+func (rt router) registerRuns() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs", "list-runs", "Runs, newest first"), s.listRuns)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}", "get-run", "One run"), s.getRun)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/runs/{run}/wait", "wait-run", "The run once it has finished or waits, or as it is at the time-out"), s.waitRun)
+	cancel := rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/cancel", "cancel-run", "Cancel a run, or ask it to stop (202) if it is running")
+	cancel.Responses["202"] = rt.jsonResponse(reflect.TypeFor[client.Run](), "It was asked to stop.")
+	handle(rt, cancel, s.cancelRun)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/{run}/retry", "retry-run", "Queue a failed or cancelled run again"), s.retryRun)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/runs/retry", "retry-runs", "Queue the failed and cancelled runs that a filter matches again"), s.retryRuns)
 }
 
 func runKeys() []filter.Key {
@@ -37,31 +37,31 @@ func runKeys() []filter.Key {
 	}
 }
 
-// runsLike reads a filter of runs, and makes the query for the part of it that a store
+// parseRunFilter reads a filter of runs, and makes the query for the part of it that a store
 // finds by an index in the order of the list. The rest is matched row by row, so that a
 // store never passes over rows without counting them.
-func runsLike(at, text string) (filter.Filter, mailroom.RunQuery, error) {
+func parseRunFilter(at, text string) (filter.Filter, mailroom.RunQuery, error) {
 	f, err := filter.Parse(text, runKeys())
 	q := mailroom.RunQuery{}
 	status, ok := f.Exact("status")
 	if q.Parent, _ = f.Exact("parent"); q.Parent != "" {
-		return f, q, within(at, err)
+		return f, q, atLocation(at, err)
 	}
 	if q.Thread, _ = f.Exact("thread"); q.Thread != "" {
-		return f, q, within(at, err)
+		return f, q, atLocation(at, err)
 	}
 	if ok && status != string(mailroom.StatusCompleted) { // completed runs are most of all runs
 		q.Statuses = []mailroom.Status{mailroom.Status(status)}
-		return f, q, within(at, err)
+		return f, q, atLocation(at, err)
 	}
 	q.Agent, _ = f.Exact("agent")
-	return f, q, within(at, err)
+	return f, q, atLocation(at, err)
 }
 
 type listRunsInput struct{ ListParams }
 
 func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.Page[client.Run]], error) {
-	f, q, err := runsLike("query.", in.Q)
+	f, q, err := parseRunFilter("query.", in.Q)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +76,13 @@ func (s *Server) listRuns(ctx context.Context, in *listRunsInput) (*body[client.
 		},
 	}
 	if !f.Empty() {
-		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(rowOf(r)), nil }
+		l.match = func(_ mailroom.Reader, r *mailroom.Run) (bool, error) { return f.Match(filterRow(r)), nil }
 	}
 	return l.page(ctx, s, in.ListParams)
 }
 
-// rowOf gives a run's values to a filter.
-func rowOf(r *mailroom.Run) filter.Row {
+// filterRow gives a run's values to a filter.
+func filterRow(r *mailroom.Run) filter.Row {
 	text := func(key string) string {
 		switch key {
 		case "status":
@@ -125,14 +125,14 @@ func rowOf(r *mailroom.Run) filter.Row {
 type getRunInput struct{ RunPath }
 
 func (s *Server) getRun(ctx context.Context, in *getRunInput) (*body[client.Run], error) {
-	run, _, err := s.run(ctx, in.Run)
+	run, _, err := s.readRun(ctx, in.Run)
 	return &body[client.Run]{run}, err
 }
 
-// run returns a run as it is shown, and its thread as of then.
-func (s *Server) run(ctx context.Context, id string) (out client.Run, thread *mailroom.Thread, err error) {
+// readRun returns a run as it is shown, and its thread as of then.
+func (s *Server) readRun(ctx context.Context, id string) (out client.Run, thread *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		r, t, err := seeRun(rd, requestOf(ctx).who, id)
+		r, t, err := findRun(rd, requestOf(ctx).who, id)
 		if err != nil {
 			return err
 		}
@@ -158,18 +158,18 @@ type waitRunInput struct {
 func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Run], error) {
 	timeout, err := time.ParseDuration(in.Timeout)
 	if err != nil || timeout < 0 || timeout > maxWait {
-		return nil, wrong("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
+		return nil, invalidField("query.timeout", "must be a duration such as 30s, from 0s to 5m", in.Timeout)
 	}
-	leave, err := s.readers.enter(requestOf(ctx).who.Name)
+	leave, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	run, thread, err := s.run(ctx, in.Run)
+	run, thread, err := s.readRun(ctx, in.Run)
 	if err != nil || run.Settled() || timeout == 0 {
 		return &body[client.Run]{run}, err
 	}
-	following, cancel := s.whileGood(ctx)
+	following, cancel := s.authorizedContext(ctx)
 	defer cancel()
 	following, expire := context.WithTimeout(following, timeout)
 	defer expire()
@@ -182,7 +182,7 @@ func (s *Server) waitRun(ctx context.Context, in *waitRunInput) (*body[client.Ru
 	if grant := requestOf(ctx).grant.ctx; grant.Err() != nil {
 		return nil, context.Cause(grant)
 	}
-	run, _, err = s.run(ctx, in.Run)
+	run, _, err = s.readRun(ctx, in.Run)
 	return &body[client.Run]{run}, err
 }
 
@@ -197,7 +197,7 @@ type runAnswer struct {
 }
 
 func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer, error) {
-	if _, err := s.seenRun(ctx, in.Run); err != nil {
+	if _, err := s.findRun(ctx, in.Run); err != nil {
 		return nil, err
 	}
 	who := requestOf(ctx).who
@@ -209,7 +209,7 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.after(ctx, row)
+	run, err := s.showResult(ctx, row)
 	out := &runAnswer{Status: http.StatusOK, Body: run}
 	if run.Stopping {
 		out.Status = http.StatusAccepted
@@ -217,9 +217,9 @@ func (s *Server) cancelRun(ctx context.Context, in *cancelRunInput) (*runAnswer,
 	return out, err
 }
 
-// after shows a run as an operation left it: later changes are left to the next
+// showResult shows a run as an operation left it: later changes are left to the next
 // question, or the answer would not fit its status.
-func (s *Server) after(ctx context.Context, row *mailroom.Run) (client.Run, error) {
+func (s *Server) showResult(ctx context.Context, row *mailroom.Run) (client.Run, error) {
 	var shown []client.Run
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
 		shown, err = showRuns(rd, []*mailroom.Run{row})
@@ -237,7 +237,7 @@ type retryRunInput struct {
 }
 
 func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.Run], error) {
-	if _, err := s.seenRun(ctx, in.Run); err != nil {
+	if _, err := s.findRun(ctx, in.Run); err != nil {
 		return nil, err
 	}
 	q := mailroom.Retry{Run: in.Run, By: requestOf(ctx).who.Name}
@@ -246,8 +246,8 @@ func (s *Server) retryRun(ctx context.Context, in *retryRunInput) (*body[client.
 	}
 	row, err := s.options.Ledger.Retry(ctx, q)
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
-	run, err := s.after(ctx, row)
+	run, err := s.showResult(ctx, row)
 	return &body[client.Run]{run}, err
 }

@@ -96,11 +96,11 @@ type Options struct {
 	// Agents returns the names of the agents that a submit may ask for. nil
 	// allows every name.
 	Agents func() []string
-	// Absent names the agents that could be here and are not; Describe says why.
+	// MissingAgents names the agents that could be here and are not; Describe says why.
 	// Workers elsewhere may serve them. nil: there are none.
-	Absent func() []string
-	// Describe tells more about an agent that Agents or Absent names.
-	Describe func(name string) Description
+	MissingAgents func() []string
+	// DescribeAgent tells more about an agent that Agents or Absent names.
+	DescribeAgent func(name string) AgentInfo
 	// Channels are the connections to platforms. nil: there are none.
 	Channels Channels
 	// Pairings are who may talk through chat platforms. nil: there are none.
@@ -142,14 +142,14 @@ type Options struct {
 	SubmitBurst   int           // of one token at once: 2,000
 }
 
-// Description is what a process knows of an agent that it declares. What is ""
+// AgentInfo is what a process knows of an agent that it declares. What is ""
 // is not known.
-type Description struct {
-	Kind    string
-	Version string
-	Program string // version of the program behind it, in that one's words
-	Problem string // why it cannot run now
-	Barred  bool   // submits to it are refused, with the problem
+type AgentInfo struct {
+	Kind     string
+	Version  string
+	Program  string // version of the program behind it, in that one's words
+	Problem  string // why it cannot run now
+	Disabled bool   // submits to it are refused, with the problem
 	// Isolation is what keeps its program from the data of this process.
 	Isolation string
 }
@@ -158,11 +158,11 @@ func (o *Options) fill() {
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
-	if o.Absent == nil {
-		o.Absent = func() []string { return nil }
+	if o.MissingAgents == nil {
+		o.MissingAgents = func() []string { return nil }
 	}
-	if o.Describe == nil {
-		o.Describe = func(string) Description { return Description{} }
+	if o.DescribeAgent == nil {
+		o.DescribeAgent = func(string) AgentInfo { return AgentInfo{} }
 	}
 	if o.Metrics == nil {
 		o.Metrics = metrics.New()
@@ -215,34 +215,34 @@ func (o *Options) fill() {
 // Server is the API as an http.Handler.
 type Server struct {
 	// Set by New.
-	options  Options
-	log      *slog.Logger
-	started  time.Time
-	keys     *keyring
-	mux      *routes
-	stranger *grant // of who has shown no token
-	cursors  cipher.AEAD
-	origins  *http.CrossOriginProtection
+	options   Options
+	log       *slog.Logger
+	started   time.Time
+	tokens    *tokenCache
+	mux       *routeTable
+	anonymous *grant // of who has shown no token
+	cursors   cipher.AEAD
+	origins   *http.CrossOriginProtection
 
 	// closing ends with close: streams and waits end, and none begins.
 	closing context.Context
 	close   context.CancelFunc
 
-	bodies    *budget // of who is known
-	strangers *budget // of requests to open faces, which nobody has verified yet
-	parsing   turns   // of large bodies
-	untaken   *unread // by readers of streams and sockets
+	bodies       *budget    // of who is known
+	publicBodies *budget    // of requests to open faces, which nobody has verified yet
+	parseSlots   parseSlots // of large bodies
+	backlog      *backlog   // by readers of streams and sockets
 
-	readers slots
-	lines   slots // sockets, whatever goes on over them
-	paces   paces
-	frames  paces // control frames and small fragments of sockets
+	streamSlots slots
+	socketSlots slots // sockets, whatever goes on over them
+	writeLimits rateLimiter
+	frameLimits rateLimiter // control frames and small fragments of sockets
 
-	// doors is held while a socket comes in, and while closing ends: none
+	// socketsMu is held while a socket comes in, and while closing ends: none
 	// comes in after that.
-	doors   sync.Mutex
-	sockets sync.WaitGroup
-	rounds  rounds
+	socketsMu sync.Mutex
+	sockets   sync.WaitGroup
+	rounds    rounds
 }
 
 // New makes a Server. It starts nothing.
@@ -250,23 +250,23 @@ func New(o Options) *Server {
 	o.fill()
 	closing, closeAll := context.WithCancel(context.Background())
 	s := &Server{
-		options: o, log: o.Log, started: time.Now().UTC(), keys: newKeyring(o.Ledger, o.Token, o.Log),
-		mux: newRoutes(), stranger: nobody(), cursors: newCursors(o.Token), origins: http.NewCrossOriginProtection(),
+		options: o, log: o.Log, started: time.Now().UTC(), tokens: newTokenCache(o.Ledger, o.Token, o.Log),
+		mux: newRouteTable(), anonymous: anonymousGrant(), cursors: newCursorCipher(o.Token), origins: http.NewCrossOriginProtection(),
 		closing: closing, close: closeAll,
-		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), strangers: newBudget(int64(o.Bodies)/8, defaultBody),
-		readers: slots{what: "streams and waits", taken: map[string]int{}},
-		lines:   slots{what: "sockets", taken: map[string]int{}},
-		parsing: newTurns(), untaken: newUnread(o.Unread, o.TokenUnread),
-		rounds: rounds{standing: map[string]*standing{}},
-		paces:  paces{every: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
-		frames: paces{every: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
+		bodies: newBudget(int64(o.Bodies), max(workBody, int64(o.MaxFrame))), publicBodies: newBudget(int64(o.Bodies)/8, defaultBody),
+		streamSlots: slots{what: "streams and waits", open: map[string]int{}},
+		socketSlots: slots{what: "sockets", open: map[string]int{}},
+		parseSlots:  newParseSlots(), backlog: newBacklog(o.Unread, o.TokenUnread),
+		rounds:      rounds{pending: map[string]*pendingClaim{}},
+		writeLimits: rateLimiter{rate: rate.Limit(o.Submits), burst: o.SubmitBurst, buckets: map[string]*rate.Limiter{}},
+		frameLimits: rateLimiter{rate: tokenFrames, burst: tokenBurst, buckets: map[string]*rate.Limiter{}},
 	}
-	s.readers.most, s.lines.most = s.mostStreams, s.mostStreams
+	s.streamSlots.limit, s.socketSlots.limit = s.maxStreams, s.maxStreams
 	for _, origin := range o.Origins {
 		// What is no origin matches none: welcome has the last word anyway.
 		_ = s.origins.AddTrustedOrigin(origin)
 	}
-	s.routes()
+	s.registerRoutes()
 	return s
 }
 
@@ -274,7 +274,7 @@ func New(o Options) *Server {
 // other requests may finish within Options.Grace, and it returns nil. Any other
 // reason to stop is an error. It closes ln, and is called once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
-	switch err := s.keys.read(ctx); {
+	switch err := s.tokens.refresh(ctx); {
 	case err != nil && ctx.Err() != nil: // it was told to stop before it served anybody
 		return ln.Close()
 	case err != nil:
@@ -285,7 +285,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	go func() {
 		defer recovery.Log(s.log, "the keeper of tokens")
 		defer close(kept)
-		s.keys.keep(keeping)
+		s.tokens.run(keeping)
 	}()
 	defer func() { stop(); <-kept }()
 	return s.serve(ctx, ln)
@@ -293,7 +293,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 
 func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	hs := s.http()
-	ln = newCrowd(ln, s.options.Connections, s.options.PerAddress, s.options.BehindProxy)
+	ln = newConnLimiter(ln, s.options.Connections, s.options.PerAddress, s.options.BehindProxy)
 	defer s.close()
 	served := make(chan error, 1)
 	go func() {
@@ -309,13 +309,13 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 		return fmt.Errorf("serve %s: %w", ln.Addr(), err)
 	case <-ctx.Done():
 	}
-	s.doors.Lock()
+	s.socketsMu.Lock()
 	s.close()
-	s.doors.Unlock()
+	s.socketsMu.Unlock()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
 	defer cancel()
 	err := hs.Shutdown(grace)
-	s.socketsEnded(grace)
+	s.waitForSockets(grace)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.WarnContext(ctx, "requests cut off at shutdown", "grace", s.options.Grace)
 		err = hs.Close()
@@ -329,9 +329,9 @@ func (s *Server) serve(ctx context.Context, ln net.Listener) error {
 	return nil
 }
 
-// socketsEnded waits for the sockets, of which the http.Server knows nothing any
+// waitForSockets waits for the sockets, of which the http.Server knows nothing any
 // more. They have begun to end, and only a request that hangs can take long.
-func (s *Server) socketsEnded(ctx context.Context) {
+func (s *Server) waitForSockets(ctx context.Context) {
 	ended := make(chan struct{})
 	go func() {
 		defer recovery.Log(s.log, "the wait for sockets")
@@ -375,10 +375,10 @@ func (s *Server) http2() *http.HTTP2Config {
 	}
 }
 
-// whileGood is the context of a request, which also ends when the server begins
+// authorizedContext is the context of a request, which also ends when the server begins
 // to shut down, and when the token of the request is no longer good: its cause
 // tells. Whatever waits or goes on does so under it.
-func (s *Server) whileGood(ctx context.Context) (context.Context, context.CancelFunc) {
+func (s *Server) authorizedContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	grant := requestOf(ctx).grant
 	ctx, cancel := context.WithCancelCause(ctx)
 	closing := context.AfterFunc(s.closing, func() { cancel(errShutdown()) })

@@ -29,23 +29,23 @@ const (
 )
 
 const (
-	// hurryTime bounds how long a socket that ends waits for the frame that is
+	// closeWriteTime bounds how long a socket that ends waits for the frame that is
 	// under way, partingTime how long for its peer's own close frame.
-	hurryTime   = time.Second
-	partingTime = 5 * time.Second
+	closeWriteTime = time.Second
+	closeReadTime  = 5 * time.Second
 	// maxFirstFrame bounds, in bytes, what is read of somebody unknown.
 	maxFirstFrame = 16 << 10
 )
 
-// sockets registers the WebSocket. A frame is a request in another coat: it
+// registerSocket registers the WebSocket. A frame is a request in another coat: it
 // passes the same gates, to the same handlers.
-func (f face) sockets() {
-	op := f.op(inFrames, "GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
+func (rt router) registerSocket() {
+	op := rt.operation(accessPerFrame, "GET /v1/ws", "socket", "A WebSocket for submits, decisions and any number of streams")
 	op.Description = "Frames are JSON objects with op and id. The token comes in the header Authorization, or in a first frame auth."
 	op.Responses["101"] = &huma.Response{Description: "The WebSocket is open."}
-	op.Responses["426"] = &huma.Response{Description: "This is no WebSocket handshake.", Content: f.problem().Content}
-	f.api.OpenAPI().AddOperation(&op)
-	f.server.mux.HandleFunc("GET /v1/ws", f.server.socket)
+	op.Responses["426"] = &huma.Response{Description: "This is no WebSocket handshake.", Content: rt.problemResponse().Content}
+	rt.api.OpenAPI().AddOperation(&op)
+	rt.server.mux.HandleFunc("GET /v1/ws", rt.server.socket)
 }
 
 // socket is one WebSocket.
@@ -54,20 +54,20 @@ type socket struct {
 	server  *Server
 	upgrade *http.Request // which it began with
 	conn    *websocket.Conn
-	out     *outlet
+	out     *frameWriter
 	meter   *frameMeter
 	ctx     context.Context // ends with an ending, or why the peer has gone
 	end     context.CancelCauseFunc
 
 	// Owned by the goroutine that reads frames.
-	header  string      // Authorization of what the frames ask for; "" until somebody is known
-	grant   *grant      // of that header; nil until then
-	loose   func() bool // ends the watch on grant
-	release func()      // gives back its place among the sockets of the token
-	subs    int64       // made so far
+	header    string      // Authorization of what the frames ask for; "" until somebody is known
+	grant     *grant      // of that header; nil until then
+	stopWatch func() bool // ends the watch on grant
+	release   func()      // gives back its place among the sockets of the token
+	subs      int64       // made so far
 
-	heard   atomic.Int64 // when something was read last, in Unix nanoseconds
-	working atomic.Bool  // a frame is handled, and nothing is read meanwhile
+	lastRead atomic.Int64 // when something was read last, in Unix nanoseconds
+	handling atomic.Bool  // a frame is handled, and nothing is read meanwhile
 
 	mu     sync.Mutex
 	open   map[string]*subscription // owned by mu
@@ -75,22 +75,22 @@ type socket struct {
 	feeds  sync.WaitGroup           // the subscriptions' goroutines
 }
 
-// ending is why the server ends a socket, as its close frame says it.
-type ending struct {
+// closeError is why the server ends a socket, as its close frame says it.
+type closeError struct {
 	code   websocket.StatusCode
 	reason string
 }
 
-func (e *ending) Error() string { return e.reason }
+func (e *closeError) Error() string { return e.reason }
 
 // handshake keeps the connection that is taken over, and holds back refusals of
 // the library, which does not speak in problems.
 type handshake struct {
 	*response
-	tokens  *paces // of frames
-	raw     net.Conn
-	meter   *frameMeter // of raw
-	refused int         // status
+	frameLimits *rateLimiter // of frames
+	raw         net.Conn
+	meter       *frameMeter // of raw
+	refused     int         // status
 }
 
 func (h *handshake) WriteHeader(status int) {
@@ -113,7 +113,7 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return raw, rw, err
 	}
-	h.raw, h.meter = raw, newFrameMeter(raw, h.tokens)
+	h.raw, h.meter = raw, newFrameMeter(raw, h.frameLimits)
 	early, err := rw.Reader.Peek(rw.Reader.Buffered()) // the library takes it before it reads the connection
 	h.meter.count(early)
 	return h.meter, rw, err
@@ -122,13 +122,13 @@ func (h *handshake) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // socket takes the connection over and serves it until it ends.
 func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	leave, err := s.enterSocket(r)
+	leave, err := s.addSocket(r)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
 	}
 	defer leave()
-	h := &handshake{response: out, tokens: &s.frames}
+	h := &handshake{response: out, frameLimits: &s.frameLimits}
 	// The origin was checked at the gate, as for every request.
 	conn, err := websocket.Accept(h, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
@@ -144,9 +144,9 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 		server: s, upgrade: r, conn: conn, meter: h.meter, ctx: ctx, end: end, open: map[string]*subscription{},
 		release: func() {},
 	}
-	k.out = &outlet{
-		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, gone: ctx.Done(), unread: s.untaken,
-		given: &pending{cut: func() { end(errTooSlow) }}, meter: h.meter,
+	k.out = &frameWriter{
+		conn: conn, raw: h.raw, timeout: s.options.WriteTimeout, end: end, done: ctx.Done(), backlog: s.backlog,
+		pending: &backlogEntry{cut: func() { end(errTooSlow) }}, meter: h.meter,
 	}
 	k.serve()
 	k.release()
@@ -156,13 +156,13 @@ func (s *Server) socket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enterSocket counts a socket in, so that a shutdown waits for it.
-func (s *Server) enterSocket(r *http.Request) (leave func(), err error) {
-	if err := onlyKnown(r.URL.Query(), nil); err != nil {
+// addSocket counts a socket in, so that a shutdown waits for it.
+func (s *Server) addSocket(r *http.Request) (leave func(), err error) {
+	if err := checkQuery(r.URL.Query(), nil); err != nil {
 		return nil, err
 	}
-	s.doors.Lock()
-	defer s.doors.Unlock()
+	s.socketsMu.Lock()
+	defer s.socketsMu.Unlock()
 	if s.closing.Err() != nil {
 		return nil, errShutdown()
 	}
@@ -174,15 +174,15 @@ func (s *Server) enterSocket(r *http.Request) (leave func(), err error) {
 func (k *socket) serve() {
 	defer context.AfterFunc(k.server.closing, func() {
 		defer recovery.Log(k.server.log, "the end of a socket")
-		k.end(&ending{websocket.StatusGoingAway, "the server is shutting down"})
+		k.end(&closeError{websocket.StatusGoingAway, "the server is shutting down"})
 	})()
-	k.heard.Store(time.Now().UnixNano())
+	k.lastRead.Store(time.Now().UnixNano())
 	var own sync.WaitGroup
 	own.Go(func() {
 		defer recovery.Handle(k.server.log, "a reader of frames", func(p *recovery.Panic) { k.end(p) })
-		err := k.guarded(k.readFrames)
+		err := k.recoverError(k.readFrames)
 		if errors.Is(err, errFlood) {
-			err = flood()
+			err = floodError()
 		}
 		k.end(err)
 	})
@@ -193,41 +193,41 @@ func (k *socket) serve() {
 	<-k.ctx.Done()
 	k.close(context.Cause(k.ctx))
 	own.Wait()
-	if k.loose != nil {
-		k.loose()
+	if k.stopWatch != nil {
+		k.stopWatch()
 	}
 }
 
 // close ends the subscriptions, says why if that can still be said, and closes
 // the connection.
 func (k *socket) close(cause error) {
-	k.out.hurry()
+	k.out.limitWriteTime()
 	k.mu.Lock()
 	k.closed = true
 	k.mu.Unlock()
 	k.feeds.Wait()
-	why, say := errors.AsType[*ending](cause)
+	why, say := errors.AsType[*closeError](cause)
 	switch {
 	case say:
 	case errors.Is(cause, errTooSlow):
-		why, say = &ending{closeTooSlow, k.places()}, true
+		why, say = &closeError{closeTooSlow, k.cursorSummary()}, true
 	case mailroom.CodeOf(cause) == mailroom.CodeUnauthenticated:
-		why, say = &ending{closeUnauthenticated, "the token is no longer good"}, true
+		why, say = &closeError{closeUnauthenticated, "the token is no longer good"}, true
 	}
 	if say {
-		_ = k.out.raw.SetReadDeadline(time.Now().Add(partingTime)) // a closed connection fails the read
-		_ = k.conn.Close(why.code, why.reason)                     // who has gone does not hear it
+		_ = k.out.raw.SetReadDeadline(time.Now().Add(closeReadTime)) // a closed connection fails the read
+		_ = k.conn.Close(why.code, why.reason)                       // who has gone does not hear it
 	}
 	_ = k.conn.CloseNow() // it may be closed already
 }
 
-// guarded keeps a panic from taking the process with it.
-func (k *socket) guarded(f func() error) (err error) {
+// recoverError keeps a panic from taking the process with it.
+func (k *socket) recoverError(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			q := requestOf(k.upgrade.Context())
 			q.code, q.cause = mailroom.CodeInternal, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-			err = &ending{websocket.StatusInternalError, "the server failed"}
+			err = &closeError{websocket.StatusInternalError, "the server failed"}
 		}
 	}()
 	return f()
@@ -236,16 +236,16 @@ func (k *socket) guarded(f func() error) (err error) {
 // readFrames handles one frame after the other, and returns why it ends.
 func (k *socket) readFrames() error {
 	if header := k.upgrade.Header.Get("Authorization"); header != "" {
-		if err := k.trust(header, requestOf(k.upgrade.Context()).grant); err != nil {
+		if err := k.setGrant(header, requestOf(k.upgrade.Context()).grant); err != nil {
 			return errors.Join(k.refuse(frame{}, err), tooManySockets())
 		}
 	} else {
 		late := time.AfterFunc(k.server.options.HeaderTimeout, func() {
 			defer recovery.Log(k.server.log, "the end of a socket")
-			k.end(&ending{closeUnauthenticated, "no token came in time"})
+			k.end(&closeError{closeUnauthenticated, "no token came in time"})
 		})
 		defer late.Stop()
-		if err := k.first(late); err != nil {
+		if err := k.readAuth(late); err != nil {
 			return err
 		}
 	}
@@ -253,10 +253,10 @@ func (k *socket) readFrames() error {
 		charged := charge{budget: k.server.bodies, owner: k.grant.token.Name}
 		raw, err := k.readFrame(k.server.options.MaxFrame, &charged)
 		if err == nil {
-			k.working.Store(true)
+			k.handling.Store(true)
 			err = k.handle(raw)
-			k.hear()
-			k.working.Store(false)
+			k.recordRead()
+			k.handling.Store(false)
 		}
 		_ = charged.resize(context.Background(), 0) // giving back never fails
 		if err != nil {
@@ -265,8 +265,8 @@ func (k *socket) readFrames() error {
 	}
 }
 
-// first reads the frame that says who the client is.
-func (k *socket) first(late *time.Timer) error {
+// readAuth reads the frame that says who the client is.
+func (k *socket) readAuth(late *time.Timer) error {
 	raw, err := k.readFrame(maxFirstFrame, &charge{})
 	if err != nil {
 		return err
@@ -276,13 +276,13 @@ func (k *socket) first(late *time.Timer) error {
 		err = mustAuthenticate()
 	}
 	if err != nil {
-		return errors.Join(k.refuse(f, err), &ending{closeUnauthenticated, "the first frame is no auth"})
+		return errors.Join(k.refuse(f, err), &closeError{closeUnauthenticated, "the first frame is no auth"})
 	}
 	if err := k.auth(f); err != nil {
 		return err
 	}
 	if k.grant == nil {
-		return &ending{closeUnauthenticated, "the first frame has no token"}
+		return &closeError{closeUnauthenticated, "the first frame has no token"}
 	}
 	late.Stop()
 	return nil
@@ -296,7 +296,7 @@ type message struct {
 
 func (m message) parse() (frame, error) {
 	if m.kind != websocket.MessageText {
-		return frame{}, unreadable("body", "is binary: send text")
+		return frame{}, badRequest("body", "is binary: send text")
 	}
 	return parseFrame(m.data)
 }
@@ -311,23 +311,23 @@ func (k *socket) readFrame(limit int, c *charge) (message, error) {
 	}
 	_ = k.out.raw.SetReadDeadline(time.Now().Add(k.server.options.BodyTimeout)) // a closed connection fails the read
 	data, err := readAll(k.ctx, io.LimitReader(r, int64(limit)+1), -1, c)
-	k.hear()
+	k.recordRead()
 	refused, full := errors.AsType[*mailroom.Error](err)
 	switch {
 	case full:
-		return message{}, errors.Join(k.refuse(frame{}, refused), &ending{websocket.StatusTryAgainLater, "too many large frames are under way"})
+		return message{}, errors.Join(k.refuse(frame{}, refused), &closeError{websocket.StatusTryAgainLater, "too many large frames are under way"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return message{}, &ending{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
+		return message{}, &closeError{websocket.StatusPolicyViolation, "a frame did not arrive in time"}
 	case err != nil:
 		return message{}, err
 	case len(data) > limit:
-		return message{}, &ending{closeTooLarge, "a frame is too large"}
+		return message{}, &closeError{closeTooLarge, "a frame is too large"}
 	}
 	_ = k.out.raw.SetReadDeadline(time.Time{}) // as above
 	return message{kind, data}, nil
 }
 
-func (k *socket) hear() { k.heard.Store(time.Now().UnixNano()) }
+func (k *socket) recordRead() { k.lastRead.Store(time.Now().UnixNano()) }
 
 // heartbeat pings, and ends the socket when nothing was heard for three beats,
 // so when none of two pings was answered. Somebody who has not taken what was sent
@@ -342,8 +342,8 @@ func (k *socket) heartbeat() {
 			return
 		case <-ticker.C:
 		}
-		silent := time.Since(time.Unix(0, k.heard.Load()))
-		if silent > 3*every-every/2 && !k.working.Load() && !k.out.writing.Load() {
+		silent := time.Since(time.Unix(0, k.lastRead.Load()))
+		if silent > 3*every-every/2 && !k.handling.Load() && !k.out.writing.Load() {
 			k.end(errors.New("the peer is silent"))
 			return
 		}
@@ -357,6 +357,6 @@ func (k *socket) ping(every time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), every)
 	defer cancel()
 	if k.conn.Ping(ctx) == nil {
-		k.hear()
+		k.recordRead()
 	}
 }

@@ -29,7 +29,7 @@ func parseFrame(raw []byte) (frame, error) {
 	broken := checkBody(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		if broken == nil {
-			broken = unreadable("body", "is no JSON object")
+			broken = badRequest("body", "is no JSON object")
 		}
 		return f, broken
 	}
@@ -44,11 +44,11 @@ func parseFrame(raw []byte) (frame, error) {
 	case broken != nil:
 		return f, broken
 	case !named:
-		return f, wrong("body.id", "is missing: give a string or a number, which the answer repeats", nil)
+		return f, invalidField("body.id", "is missing: give a string or a number, which the answer repeats", nil)
 	case f.id == nil:
-		return f, wrong("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
+		return f, invalidField("body.id", fmt.Sprintf("must be a string or a number of at most %d bytes", maxFrameID), nil)
 	}
-	op, err := text("op", f.members["op"])
+	op, err := parseString("op", f.members["op"])
 	if err != nil {
 		return f, err
 	}
@@ -63,41 +63,41 @@ func isFrameID(id json.RawMessage) bool {
 		(id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
-// text reads the string that a member must be.
-func text(name string, raw json.RawMessage) (string, error) {
+// parseString reads the string that a member must be.
+func parseString(name string, raw json.RawMessage) (string, error) {
 	var s string
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return "", wrong("body."+name, "must be a string", nil)
+		return "", invalidField("body."+name, "must be a string", nil)
 	}
 	return s, nil
 }
 
-// take reads and removes the member name, which must be a string that is not
+// optional reads and removes the member name, which must be a string that is not
 // blank. given: it was there.
-func (f frame) take(name string) (value string, given bool, err error) {
+func (f frame) optional(name string) (value string, given bool, err error) {
 	raw, given := f.members[name]
 	if !given {
 		return "", false, nil
 	}
 	delete(f.members, name)
-	value, err = text(name, raw)
+	value, err = parseString(name, raw)
 	if err == nil && strings.TrimSpace(value) == "" {
-		err = wrong("body."+name, "must not be blank", nil)
+		err = invalidField("body."+name, "must not be blank", nil)
 	}
 	return value, true, err
 }
 
-// need is take for a member that must be there.
-func (f frame) need(name string) (string, error) {
-	value, given, err := f.take(name)
+// required is take for a member that must be there.
+func (f frame) required(name string) (string, error) {
+	value, given, err := f.optional(name)
 	if err == nil && !given {
-		err = wrong("body."+name, "is missing", nil)
+		err = invalidField("body."+name, "is missing", nil)
 	}
 	return value, err
 }
 
-// done refuses the members that nobody took.
-func (f frame) done() error {
+// checkDone refuses the members that nobody took.
+func (f frame) checkDone() error {
 	first := ""
 	for name := range f.members {
 		if first == "" || name < first {
@@ -107,7 +107,7 @@ func (f frame) done() error {
 	if first == "" {
 		return nil
 	}
-	return wrong("body."+short(first), "unknown field", nil)
+	return invalidField("body."+truncate(first), "unknown field", nil)
 }
 
 // body is the object of the members that are left. They keep their spelling:
@@ -123,7 +123,7 @@ func (f frame) body() []byte {
 			sep = '{'
 		}
 		b.WriteByte(sep)
-		b.Write(quoted(name))
+		b.Write(quoteJSON(name))
 		b.WriteByte(':')
 		b.Write(value)
 	}
@@ -131,8 +131,8 @@ func (f frame) body() []byte {
 	return b.Bytes()
 }
 
-// quoted is s as a JSON string.
-func quoted(s string) []byte {
+// quoteJSON is s as a JSON string.
+func quoteJSON(s string) []byte {
 	q, err := json.Marshal(s)
 	if err != nil {
 		panic("encode a string: " + err.Error()) // every string has an encoding
@@ -142,7 +142,7 @@ func quoted(s string) []byte {
 
 // unknownOp refuses an operation that there is not.
 func unknownOp(op string) error {
-	return wrong("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
+	return invalidField("body.op", "must be auth, submit, subscribe, unsubscribe, cancel, interrupt, decide, resume or ping", op)
 }
 
 func mustAuthenticate() error {

@@ -34,8 +34,8 @@ var errFlood = errors.New("too many frames")
 type frameMeter struct {
 	net.Conn
 	// Set once.
-	socket *rate.Limiter
-	tokens *paces
+	socketLimit *rate.Limiter
+	tokenLimits *rateLimiter
 
 	who atomic.Pointer[string] // name of the token; nil until it is known
 
@@ -47,8 +47,8 @@ type frameMeter struct {
 	dropped int
 }
 
-func newFrameMeter(conn net.Conn, tokens *paces) *frameMeter {
-	return &frameMeter{Conn: conn, socket: rate.NewLimiter(socketFrames, socketBurst), tokens: tokens}
+func newFrameMeter(conn net.Conn, tokens *rateLimiter) *frameMeter {
+	return &frameMeter{Conn: conn, socketLimit: rate.NewLimiter(socketFrames, socketBurst), tokenLimits: tokens}
 }
 
 // Read reads from the connection. After a flood it drops what comes, so that the peer
@@ -79,20 +79,20 @@ func (m *frameMeter) count(b []byte) {
 			b, m.payload = b[skip:], m.payload-skip
 			continue
 		}
-		n := copy(m.head[m.have:m.headSize()], b)
+		n := copy(m.head[m.have:m.headerSize()], b)
 		b, m.have = b[n:], m.have+n
-		if m.have < 2 || m.have < m.headSize() {
+		if m.have < 2 || m.have < m.headerSize() {
 			continue
 		}
-		m.payload, m.have = m.size(), 0
-		if m.weighs() && !m.take(time.Now()) {
+		m.payload, m.have = m.payloadSize(), 0
+		if m.isMetered() && !m.allow(time.Now()) {
 			m.flooded = true
 		}
 	}
 }
 
-// headSize is how long the header is, as far as its first bytes tell.
-func (m *frameMeter) headSize() int {
+// headerSize is how long the header is, as far as its first bytes tell.
+func (m *frameMeter) headerSize() int {
 	if m.have < 2 {
 		return 2
 	}
@@ -109,8 +109,8 @@ func (m *frameMeter) headSize() int {
 	return size
 }
 
-// size is the length of the payload.
-func (m *frameMeter) size() uint64 {
+// payloadSize is the length of the payload.
+func (m *frameMeter) payloadSize() uint64 {
 	switch short := m.head[1] & 0x7f; short {
 	case 126:
 		return uint64(binary.BigEndian.Uint16(m.head[2:]))
@@ -121,8 +121,8 @@ func (m *frameMeter) size() uint64 {
 	}
 }
 
-// weighs tells a control frame or a small fragment from a whole message.
-func (m *frameMeter) weighs() bool {
+// isMetered tells a control frame or a small fragment from a whole message.
+func (m *frameMeter) isMetered() bool {
 	const fin, control, continuation = 0x80, 0x08, 0
 	first := m.head[0]
 	switch {
@@ -134,13 +134,13 @@ func (m *frameMeter) weighs() bool {
 	return m.payload < smallFragment
 }
 
-// take reports whether one more frame is within the paces.
-func (m *frameMeter) take(now time.Time) bool {
-	if !m.socket.AllowN(now, 1) {
+// allow reports whether one more frame is within the paces.
+func (m *frameMeter) allow(now time.Time) bool {
+	if !m.socketLimit.AllowN(now, 1) {
 		return false
 	}
 	who := m.token()
-	return who == "" || m.tokens.wait(who, now) == 0
+	return who == "" || m.tokenLimits.allow(who, now) == 0
 }
 
 // token is the name of whose socket it is, "" if that is not known yet.
@@ -151,7 +151,7 @@ func (m *frameMeter) token() string {
 	return ""
 }
 
-// flood is the end of a socket that sent too many frames.
-func flood() error {
-	return &ending{websocket.StatusPolicyViolation, "too many control frames or fragments"}
+// floodError is the end of a socket that sent too many frames.
+func floodError() error {
+	return &closeError{websocket.StatusPolicyViolation, "too many control frames or fragments"}
 }

@@ -36,14 +36,14 @@ func TestControlFramesAndSmallFragmentsWeigh(t *testing.T) {
 	} {
 		for _, piece := range []int{1, 3, 1 << 20} {
 			m := newFrameMeter(nil, newPaces(1, socketBurst))
-			m.socket = rate.NewLimiter(1e-9, socketBurst)
+			m.socketLimit = rate.NewLimiter(1e-9, socketBurst)
 			begin := time.Now()
 			for b := c.frames + c.frames; b != ""; {
 				n := min(piece, len(b))
 				m.count([]byte(b[:n]))
 				b = b[n:]
 			}
-			if got := socketBurst - int(m.socket.TokensAt(begin)); got != 2*c.weigh {
+			if got := socketBurst - int(m.socketLimit.TokensAt(begin)); got != 2*c.weigh {
 				t.Errorf("%s, %d bytes at a time: two of them took %d of the pace, want %d", name, piece, got, 2*c.weigh)
 			}
 			if m.payload != 0 || m.have != 0 {

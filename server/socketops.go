@@ -29,41 +29,41 @@ func (k *socket) handle(m message) error {
 	case "auth":
 		return k.auth(f)
 	case "ping":
-		if err := f.done(); err != nil {
+		if err := f.checkDone(); err != nil {
 			return k.refuse(f, err)
 		}
-		return k.out.say(answer{Op: "pong", ID: f.id})
+		return k.out.send(answer{Op: "pong", ID: f.id})
 	case "unsubscribe":
 		return k.unsubscribe(f)
 	case "subscribe", "resume":
-		r, err := k.streamOf(f)
+		r, err := k.streamRequest(f)
 		if err != nil {
 			return k.refuse(f, err)
 		}
 		return k.subscribe(f, r)
 	}
-	r, err := k.call(f)
+	r, err := k.frameRequest(f)
 	if err != nil {
 		return k.refuse(f, err)
 	}
-	return k.pass(f, k.exchange(r))
+	return k.sendReply(f, k.exchange(r))
 }
 
-// call makes the request that f stands for.
-func (k *socket) call(f frame) (*http.Request, error) {
+// frameRequest makes the request that f stands for.
+func (k *socket) frameRequest(f frame) (*http.Request, error) {
 	path, of := "", ""
 	var err error
 	switch f.op {
 	case "submit":
 		path = "/v1/messages"
 	case "cancel":
-		of, err = f.need("run")
+		of, err = f.required("run")
 		path = "/v1/runs/" + url.PathEscape(of) + "/cancel"
 	case "interrupt":
-		of, err = f.need("thread")
+		of, err = f.required("thread")
 		path = "/v1/threads/" + url.PathEscape(of) + "/interrupt"
 	case "decide":
-		of, err = f.need("ticket")
+		of, err = f.required("ticket")
 		path = "/v1/tickets/" + url.PathEscape(of)
 	default:
 		err = unknownOp(f.op)
@@ -74,21 +74,21 @@ func (k *socket) call(f frame) (*http.Request, error) {
 	return k.request(k.upgrade.Context(), http.MethodPost, path, nil, f.body())
 }
 
-// streamOf makes the request for the stream that f asks for. The stream of a run
+// streamRequest makes the request for the stream that f asks for. The stream of a run
 // ends with the run.
-func (k *socket) streamOf(f frame) (*http.Request, error) {
-	thread, ofThread, err := f.take("thread")
+func (k *socket) streamRequest(f frame) (*http.Request, error) {
+	thread, ofThread, err := f.optional("thread")
 	if err != nil {
 		return nil, err
 	}
-	run, ofRun, err := f.take("run")
+	run, ofRun, err := f.optional("run")
 	if err != nil {
 		return nil, err
 	}
 	query := url.Values{}
 	if after, given := f.members["after"]; given {
 		delete(f.members, "after")
-		at, err := place(after)
+		at, err := parsePlace(after)
 		if err != nil {
 			return nil, err
 		}
@@ -96,11 +96,11 @@ func (k *socket) streamOf(f frame) (*http.Request, error) {
 	}
 	switch {
 	case f.op == "resume" && !ofThread:
-		err = wrong("body.thread", "is missing", nil)
+		err = invalidField("body.thread", "is missing", nil)
 	case f.op == "resume" && !ofRun:
-		err = wrong("body.run", "is missing", nil)
+		err = invalidField("body.run", "is missing", nil)
 	default:
-		err = f.done()
+		err = f.checkDone()
 	}
 	if err != nil {
 		return nil, err
@@ -119,14 +119,14 @@ func (k *socket) streamOf(f frame) (*http.Request, error) {
 	return k.request(k.ctx, http.MethodGet, path, query, nil)
 }
 
-// place reads where to go on from: a cursor, or the seq of an entry.
-func place(raw json.RawMessage) (string, error) {
+// parsePlace reads where to go on from: a cursor, or the seq of an entry.
+func parsePlace(raw json.RawMessage) (string, error) {
 	if seq, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return strconv.FormatInt(seq, 10), nil
 	}
-	at, err := text("after", raw)
+	at, err := parseString("after", raw)
 	if err != nil {
-		return "", wrong("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
+		return "", invalidField("body.after", `must be a seq, or a cursor: "SEQ" or "SEQ:N"`, nil)
 	}
 	return at, nil
 }
@@ -136,7 +136,7 @@ func (k *socket) request(ctx context.Context, method, path string, query url.Val
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	ctx = context.WithValue(ctx, heldKey{}, true) // readFrame has charged for it
+	ctx = context.WithValue(ctx, chargedKey{}, true) // readFrame has charged for it
 	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return nil, mailroom.Errorf(mailroom.CodeInternal, "make a request of a frame: %w", err)
@@ -186,17 +186,17 @@ func (k *socket) exchange(r *http.Request) (a *reply) {
 	return a
 }
 
-// pass hands on the answer to f's request.
-func (k *socket) pass(f frame, a *reply) error {
+// sendReply hands on the answer to f's request.
+func (k *socket) sendReply(f frame, a *reply) error {
 	if a.status < http.StatusMultipleChoices {
-		return k.out.say(answer{Op: "ack", ID: f.id, Result: a.body.Bytes()})
+		return k.out.send(answer{Op: "ack", ID: f.id, Result: a.body.Bytes()})
 	}
-	return k.out.say(k.problem(answer{ID: f.id}, a))
+	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
-// problem makes a of the refusal in r. What a request has in its path or query,
+// errorAnswer makes a of the refusal in r. What a request has in its path or query,
 // a frame has in its one object.
-func (k *socket) problem(a answer, r *reply) answer {
+func (k *socket) errorAnswer(a answer, r *reply) answer {
 	a.Op, a.Error = "error", r.body.Bytes()
 	if seconds, err := strconv.Atoi(r.header.Get("Retry-After")); err == nil {
 		a.RetryAfter = seconds
@@ -222,26 +222,26 @@ func (k *socket) problem(a answer, r *reply) answer {
 // refuse answers a frame that makes no request.
 func (k *socket) refuse(f frame, err error) error {
 	q := &request{id: requestOf(k.upgrade.Context()).id}
-	q.from(cmp.Or(k.grant, k.server.stranger))
+	q.setGrant(cmp.Or(k.grant, k.server.anonymous))
 	r := k.upgrade.WithContext(context.WithValue(k.upgrade.Context(), requestKey{}, q))
 	a := &reply{header: http.Header{}}
 	k.server.refuse(newResponse(a, 0), r, err)
-	return k.out.say(k.problem(answer{ID: f.id}, a))
+	return k.out.send(k.errorAnswer(answer{ID: f.id}, a))
 }
 
 // auth checks a token. A socket is one client's: another name is refused.
 func (k *socket) auth(f frame) error {
-	token, err := f.need("token")
+	token, err := f.required("token")
 	if err == nil {
-		err = f.done()
+		err = f.checkDone()
 	}
 	if err != nil {
 		return k.refuse(f, err)
 	}
 	header := "Bearer " + token
-	grant, err := k.identify(header)
+	grant, err := k.authenticate(header)
 	if err != nil {
-		wrongToken := &ending{closeUnauthenticated, "the token is wrong"}
+		wrongToken := &closeError{closeUnauthenticated, "the token is wrong"}
 		if sent := k.refuse(f, err); sent != nil {
 			return sent
 		}
@@ -251,46 +251,46 @@ func (k *socket) auth(f frame) error {
 	if k.grant != nil && k.grant.token.Name != who.Name {
 		return k.refuse(f, mailroom.Errorf(mailroom.CodeConflict, "this socket is %q's: open another one", k.grant.token.Name))
 	}
-	if err := k.trust(header, grant); err != nil {
+	if err := k.setGrant(header, grant); err != nil {
 		return errors.Join(k.refuse(f, err), tooManySockets())
 	}
 	result, err := json.Marshal(client.Identity{Name: who.Name, Scopes: who.Scopes})
 	if err != nil {
 		return err
 	}
-	return k.out.say(answer{Op: "ack", ID: f.id, Result: result})
+	return k.out.send(answer{Op: "ack", ID: f.id, Result: result})
 }
 
-func tooManySockets() error { return &ending{websocket.StatusTryAgainLater, "too many sockets"} }
+func tooManySockets() error { return &closeError{websocket.StatusTryAgainLater, "too many sockets"} }
 
-// trust takes a token for that of the client, unless that has too many sockets.
+// setGrant takes a token for that of the client, unless that has too many sockets.
 // The socket ends when the token is no longer good.
-func (k *socket) trust(header string, g *grant) error {
+func (k *socket) setGrant(header string, g *grant) error {
 	if k.grant == nil {
-		leave, err := k.server.lines.enter(g.token.Name)
+		leave, err := k.server.socketSlots.acquire(g.token.Name)
 		if err != nil {
 			return err
 		}
 		k.release = leave
 	}
-	if k.loose != nil {
-		k.loose()
+	if k.stopWatch != nil {
+		k.stopWatch()
 	}
 	k.header, k.grant = header, g
 	k.meter.who.Store(&g.token.Name)
-	k.loose = context.AfterFunc(g.ctx, func() {
+	k.stopWatch = context.AfterFunc(g.ctx, func() {
 		defer recovery.Log(k.server.log, "the end of a socket")
 		k.end(context.Cause(g.ctx))
 	})
 	return nil
 }
 
-// identify asks the gate who has the token in header.
-func (k *socket) identify(header string) (*grant, error) {
+// authenticate asks the gate who has the token in header.
+func (k *socket) authenticate(header string) (*grant, error) {
 	q := &request{id: requestOf(k.upgrade.Context()).id}
-	q.from(k.server.stranger)
+	q.setGrant(k.server.anonymous)
 	r := k.upgrade.Clone(context.WithValue(k.upgrade.Context(), requestKey{}, q))
 	r.Header.Set("Authorization", header)
-	err := k.server.authenticated(newResponse(&reply{header: http.Header{}}, 0), r)
+	err := k.server.authenticate(newResponse(&reply{header: http.Header{}}, 0), r)
 	return q.grant, err
 }

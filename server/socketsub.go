@@ -24,18 +24,18 @@ import (
 // has to tell goes another way.
 type subscription struct {
 	// Set once.
-	socket *socket
-	id     string
-	ask    json.RawMessage // id of the frame that asked for it
-	stop   context.CancelCauseFunc
-	begun  chan struct{} // closed with the ack
-	ended  chan struct{} // closed with its goroutine
+	socket  *socket
+	id      string
+	frameID json.RawMessage // id of the frame that asked for it
+	stop    context.CancelCauseFunc
+	started chan struct{} // closed with the ack
+	ended   chan struct{} // closed with its goroutine
 
 	// Owned by its goroutine until that has ended.
 	query   stream.Query
 	cursor  string          // where the reader is; "" in the stream of everything
 	settled mailroom.Status // of the run, as its last entry says; "" if that was not seen
-	starved bool            // its frame was the one that was not taken
+	blocked bool            // its frame was the one that was not taken
 }
 
 type subscriptionKey struct{}
@@ -55,17 +55,17 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 	k.subs++
 	ctx, stop := context.WithCancelCause(r.Context())
 	sub := &subscription{
-		socket: k, id: strconv.FormatInt(k.subs, 10), ask: f.id, stop: stop,
-		begun: make(chan struct{}), ended: make(chan struct{}),
+		socket: k, id: strconv.FormatInt(k.subs, 10), frameID: f.id, stop: stop,
+		started: make(chan struct{}), ended: make(chan struct{}),
 	}
-	if !k.enter(sub) {
+	if !k.addSubscription(sub) {
 		stop(nil)
 		return context.Cause(k.ctx)
 	}
 	var refused *reply
 	go func() {
 		defer recovery.Handle(k.server.log, "a subscription", func(p *recovery.Panic) { k.end(p) })
-		defer k.leave(sub)
+		defer k.endSubscription(sub)
 		defer stop(nil)
 		a := k.exchange(r.WithContext(context.WithValue(ctx, subscriptionKey{}, sub)))
 		if a.status >= http.StatusMultipleChoices {
@@ -73,7 +73,7 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 		}
 	}()
 	select {
-	case <-sub.begun:
+	case <-sub.started:
 		return nil
 	case <-sub.ended:
 	}
@@ -81,10 +81,10 @@ func (k *socket) subscribe(f frame, r *http.Request) error {
 		return nil // it began, and ended at once
 	}
 	k.subs-- // nobody has heard of it
-	return k.out.say(k.problem(answer{ID: f.id}, refused))
+	return k.out.send(k.errorAnswer(answer{ID: f.id}, refused))
 }
 
-func (k *socket) enter(sub *subscription) bool {
+func (k *socket) addSubscription(sub *subscription) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
@@ -95,16 +95,16 @@ func (k *socket) enter(sub *subscription) bool {
 	return true
 }
 
-// leave ends the goroutine of a subscription.
-func (k *socket) leave(sub *subscription) {
-	k.forget(sub)
+// endSubscription ends the goroutine of a subscription.
+func (k *socket) endSubscription(sub *subscription) {
+	k.removeSubscription(sub)
 	close(sub.ended)
 	k.feeds.Done()
 }
 
-// forget takes a subscription off the list. Those that a socket has when it ends
+// removeSubscription takes a subscription off the list. Those that a socket has when it ends
 // stay, to be named then.
-func (k *socket) forget(sub *subscription) {
+func (k *socket) removeSubscription(sub *subscription) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ctx.Err() == nil {
@@ -113,9 +113,9 @@ func (k *socket) forget(sub *subscription) {
 }
 
 func (k *socket) unsubscribe(f frame) error {
-	id, err := f.need("sub")
+	id, err := f.required("sub")
 	if err == nil {
-		err = f.done()
+		err = f.checkDone()
 	}
 	if err != nil {
 		return k.refuse(f, err)
@@ -124,16 +124,16 @@ func (k *socket) unsubscribe(f frame) error {
 	sub := k.open[id]
 	k.mu.Unlock()
 	if sub == nil {
-		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", short(id)))
+		return k.refuse(f, mailroom.Errorf(mailroom.CodeNotFound, "no subscription %q on this socket", truncate(id)))
 	}
 	sub.stop(errUnsubscribed)
 	<-sub.ended // nothing of it follows the ack
-	return k.out.say(answer{Op: "ack", ID: f.id, Sub: id})
+	return k.out.send(answer{Op: "ack", ID: f.id, Sub: id})
 }
 
-// places says where the subscriptions are, the one that was not taken first, as
+// cursorSummary says where the subscriptions are, the one that was not taken first, as
 // far as it fits into a close frame.
-func (k *socket) places() string {
+func (k *socket) cursorSummary() string {
 	const room = 123
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -144,8 +144,8 @@ func (k *socket) places() string {
 		}
 	}
 	slices.SortFunc(subs, func(a, b *subscription) int {
-		if a.starved != b.starved {
-			return map[bool]int{true: -1, false: 1}[a.starved]
+		if a.blocked != b.blocked {
+			return map[bool]int{true: -1, false: 1}[a.blocked]
 		}
 		return cmp.Or(len(a.id)-len(b.id), strings.Compare(a.id, b.id))
 	})
@@ -160,10 +160,10 @@ func (k *socket) places() string {
 	return said
 }
 
-// follow is [Server.follow] for a subscription.
-func (b *subscription) follow(out *response, r *http.Request, q stream.Query, feed func(context.Context, audience) error) {
+// followStream is [Server.follow] for a subscription.
+func (b *subscription) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
 	s := b.socket.server
-	result, err := b.subject(r.Context(), q)
+	result, err := b.describeRun(r.Context(), q)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
@@ -173,70 +173,70 @@ func (b *subscription) follow(out *response, r *http.Request, q stream.Query, fe
 		b.cursor = q.After.String()
 	}
 	out.WriteHeader(http.StatusOK)
-	if b.socket.out.say(answer{Op: "ack", ID: b.ask, Sub: b.id, Result: result}) != nil {
+	if b.socket.out.send(answer{Op: "ack", ID: b.frameID, Sub: b.id, Result: result}) != nil {
 		return // the socket ends
 	}
-	close(b.begun)
-	ctx, cancel := s.whileGood(r.Context())
+	close(b.started)
+	ctx, cancel := s.authorizedContext(r.Context())
 	defer cancel()
 	err = feed(ctx, b)
 	if b.socket.ctx.Err() != nil || errors.Is(err, errUnsubscribed) {
 		return // that was said, or will be
 	}
-	b.socket.forget(b) // before it says that it is over
+	b.socket.removeSubscription(b) // before it says that it is over
 	if err != nil {
-		b.fail(r, err)
+		b.sendError(r, err)
 	} else if q.Until == stream.UntilSettled {
-		b.settle(r)
+		b.sendSettled(r)
 	}
 }
 
-// subject says which run it is about, if it is about one.
-func (b *subscription) subject(ctx context.Context, q stream.Query) (json.RawMessage, error) {
+// describeRun says which run it is about, if it is about one.
+func (b *subscription) describeRun(ctx context.Context, q stream.Query) (json.RawMessage, error) {
 	if q.Run == "" {
 		return nil, nil
 	}
-	run, _, err := b.socket.server.run(ctx, q.Run)
+	run, _, err := b.socket.server.readRun(ctx, q.Run)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(client.Subscribed{Run: run.ID, Thread: run.Thread, Status: run.Status})
 }
 
-// fail says why it ended before its time. Whoever is no longer known has no
+// sendError says why it ended before its time. Whoever is no longer known has no
 // socket either.
-func (b *subscription) fail(r *http.Request, err error) {
+func (b *subscription) sendError(r *http.Request, err error) {
 	p := b.socket.server.problemFor(r.Context(), err)
 	raw, encode := json.Marshal(p.Problem)
 	if encode != nil {
 		raw = nil // values are cut to plain ones before
 	}
-	_ = b.socket.out.say(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
+	_ = b.socket.out.send(answer{Op: "error", Sub: b.id, Error: raw, RetryAfter: p.retryAfter}) // an error ends the socket
 	if p.Code == mailroom.CodeUnauthenticated {
 		b.socket.end(err)
 	}
 }
 
-// settle says that the run has ended, as the entry said or, if the reader had
+// sendSettled says that the run has ended, as the entry said or, if the reader had
 // that before, as its row says.
-func (b *subscription) settle(r *http.Request) {
+func (b *subscription) sendSettled(r *http.Request) {
 	if b.settled == "" {
-		run, _, err := b.socket.server.run(r.Context(), b.query.Run)
+		run, _, err := b.socket.server.readRun(r.Context(), b.query.Run)
 		if err != nil {
-			b.fail(r, err)
+			b.sendError(r, err)
 			return
 		}
 		b.settled = run.Status
 	}
-	_ = b.socket.out.say(b.ending(b.query.Run, b.settled)) // an error ends the socket
+	_ = b.socket.out.send(b.settledAnswer(b.query.Run, b.settled)) // an error ends the socket
 }
 
-func (b *subscription) ending(run string, status mailroom.Status) answer {
+func (b *subscription) settledAnswer(run string, status mailroom.Status) answer {
 	return answer{Op: "settled", Sub: b.id, Run: run, Status: string(status)}
 }
 
-// event sends one event, and to the reader of a thread also that a run has ended.
-func (b *subscription) event(e stream.Event) error {
+// sendEvent sends one event, and to the reader of a thread also that a run has ended.
+func (b *subscription) sendEvent(e stream.Event) error {
 	name, data, err := eventData(e)
 	if err != nil {
 		return err
@@ -258,13 +258,13 @@ func (b *subscription) event(e stream.Event) error {
 	case b.query.Run != "":
 		b.settled = status // the last one tells: a run can be tried again
 	default:
-		return b.socket.out.say(b.ending(e.Entry.Run, status))
+		return b.socket.out.send(b.settledAnswer(e.Entry.Run, status))
 	}
 	return nil
 }
 
-// notice sends what happened in one of all threads.
-func (b *subscription) notice(n bus.Notice) error {
+// sendNotice sends what happened in one of all threads.
+func (b *subscription) sendNotice(n bus.Notice) error {
 	for i := range n.Entries {
 		data, err := n.Entries[i].MarshalJSON()
 		if err != nil {
@@ -274,7 +274,7 @@ func (b *subscription) notice(n bus.Notice) error {
 			return err
 		}
 		if status, ended := stream.Ends(&n.Entries[i]); ended {
-			if err := b.socket.out.say(b.ending(n.Entries[i].Run, status)); err != nil {
+			if err := b.socket.out.send(b.settledAnswer(n.Entries[i].Run, status)); err != nil {
 				return err
 			}
 		}
@@ -290,7 +290,7 @@ func (b *subscription) notice(n bus.Notice) error {
 	return err
 }
 
-func (b *subscription) dropped() error {
+func (b *subscription) sendGap() error {
 	data, err := json.Marshal(client.Gap{})
 	if err == nil {
 		_, err = b.send(client.EventGap, "", "", data)
@@ -310,7 +310,7 @@ func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool
 		}
 		if thread != "" {
 			w.WriteString(`,"thread":`)
-			w.Write(quoted(thread))
+			w.Write(quoteJSON(thread))
 		}
 		w.WriteString(`,"` + name + `":`)
 		w.Write(data)
@@ -318,7 +318,7 @@ func (b *subscription) send(name, cursor, thread string, data []byte) (sent bool
 		return nil
 	})
 	if errors.Is(err, errTooSlow) && sent {
-		b.starved = true
+		b.blocked = true
 	}
 	return sent, err
 }

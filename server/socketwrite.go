@@ -20,46 +20,46 @@ var errTooSlow = errors.New("the reader is too slow")
 // keptBuffer is how large, in bytes, the buffer of a reader stays between two frames.
 const keptBuffer = 16 << 10
 
-// outlet writes frames to a socket, whole and one at a time.
+// frameWriter writes frames to a socket, whole and one at a time.
 //
 // A frame that is not taken within timeout marks the reader as too slow. It has
 // as much time again, because a frame that broke off in the middle leaves no room
 // for the one that says why the socket is closed.
-type outlet struct {
+type frameWriter struct {
 	// Set once.
 	conn    *websocket.Conn
 	raw     net.Conn // under conn, for deadlines
 	timeout time.Duration
 	end     context.CancelCauseFunc // of the socket
-	gone    <-chan struct{}         // closed when the socket ends
-	unread  *unread
-	given   *pending
+	done    <-chan struct{}         // closed when the socket ends
+	backlog *backlog
+	pending *backlogEntry
 	meter   *frameMeter // knows whose socket it is
 
 	writing atomic.Bool // a frame is under way
-	hurried atomic.Bool // the socket ends: whoever still writes has hurryTime
+	closing atomic.Bool // the socket ends: whoever still writes has hurryTime
 
 	mu    sync.Mutex
 	buf   bytes.Buffer // owned by mu
 	bytes int64        // owned by mu
-	over  error        // owned by mu; why nothing is written any more
+	err   error        // owned by mu; why nothing is written any more
 }
 
-// errOver: the socket ended before there was room for a frame.
-var errOver = errors.New("the socket has ended")
+// errReaderGone: the socket ended before there was room for a frame.
+var errReaderGone = errors.New("the socket has ended")
 
 // write sends the frame, of about size bytes, that fill makes. sent: the reader was given
 // all of it. An error other than fill's ends the socket.
-func (o *outlet) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
+func (o *frameWriter) write(size int, fill func(*bytes.Buffer) error) (sent bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.over != nil {
-		return false, o.over
+	if o.err != nil {
+		return false, o.err
 	}
-	if !o.unread.give(o.given, o.meter.token(), size, o.gone) {
-		return false, errOver
+	if !o.backlog.acquire(o.pending, o.meter.token(), size, o.done) {
+		return false, errReaderGone
 	}
-	defer o.unread.take(o.given)
+	defer o.backlog.release(o.pending)
 	o.buf.Reset()
 	defer func() {
 		if o.buf.Cap() > keptBuffer {
@@ -72,41 +72,41 @@ func (o *outlet) write(size int, fill func(*bytes.Buffer) error) (sent bool, err
 	o.writing.Store(true)
 	start := time.Now()
 	o.deadline(start.Add(2 * o.timeout))
-	if o.hurried.Load() {
-		o.deadline(start.Add(hurryTime))
+	if o.closing.Load() {
+		o.deadline(start.Add(closeWriteTime))
 	}
 	err = o.conn.Write(context.Background(), websocket.MessageText, o.buf.Bytes())
 	o.deadline(time.Time{}) // pings have their own
 	o.writing.Store(false)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), err == nil && time.Since(start) > o.timeout:
-		o.over = errTooSlow
+		o.err = errTooSlow
 	case err != nil:
-		o.over = err
+		o.err = err
 	}
-	if o.over != nil {
-		o.end(o.over)
+	if o.err != nil {
+		o.end(o.err)
 	}
 	if err == nil {
 		o.bytes += int64(o.buf.Len())
 	}
-	return err == nil, o.over
+	return err == nil, o.err
 }
 
-// hurry bounds the write that is under way, and those to come.
-func (o *outlet) hurry() {
-	o.hurried.Store(true)
+// limitWriteTime bounds the write that is under way, and those to come.
+func (o *frameWriter) limitWriteTime() {
+	o.closing.Store(true)
 	if o.writing.Load() {
-		o.deadline(time.Now().Add(hurryTime))
+		o.deadline(time.Now().Add(closeWriteTime))
 	}
 }
 
-func (o *outlet) deadline(at time.Time) {
+func (o *frameWriter) deadline(at time.Time) {
 	_ = o.raw.SetWriteDeadline(at) // a connection that is closed fails the write
 }
 
 // written is how many bytes of frames were taken.
-func (o *outlet) written() int64 {
+func (o *frameWriter) written() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.bytes
@@ -125,7 +125,7 @@ type answer struct {
 	RetryAfter int             `json:"retry_after,omitempty"` // seconds, as the header has it
 }
 
-func (o *outlet) say(a answer) error {
+func (o *frameWriter) send(a answer) error {
 	_, err := o.write(len(a.Result)+len(a.Error), func(b *bytes.Buffer) error {
 		// Nothing is escaped that need not be: an id comes back as it was given.
 		enc := json.NewEncoder(b)

@@ -21,23 +21,23 @@ import (
 	"mailroom/stream"
 )
 
-// streams registers the streams. They are plain handlers, because an answer
+// registerStreams registers the streams. They are plain handlers, because an answer
 // that has no end is nothing that a type describes.
-func (f face) streams() {
-	s := f.server
-	f.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
+func (rt router) registerStreams() {
+	s := rt.server
+	rt.describeStream("/v1/threads/{thread}/stream", "stream-thread", "thread", "run")
 	s.mux.HandleFunc("GET /v1/threads/{thread}/stream", s.streamThread)
-	f.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
+	rt.describeStream("/v1/runs/{run}/stream", "stream-run", "run")
 	s.mux.HandleFunc("GET /v1/runs/{run}/stream", s.streamRun)
-	f.describeStreamAll()
+	rt.describeStreamAll()
 	s.mux.HandleFunc("GET /v1/stream", s.streamAll)
 }
 
 // anyText describes a text. Each place has its own, because their bounds differ.
 func anyText() *huma.Schema { return &huma.Schema{Type: huma.TypeString} }
 
-func (f face) describeStream(path, id, inPath string, query ...string) {
-	op := f.op(mailroom.PermissionRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
+func (rt router) describeStream(path, id, inPath string, query ...string) {
+	op := rt.operation(mailroom.PermissionRead, "GET "+path, id, "Entries and live text, first what is there, then what comes")
 	op.Description = "Events: entry (id SEQ), delta (id SEQ:N) and gap; comments every 10 seconds. 204: nothing is left."
 	op.Parameters = []*huma.Param{
 		{Name: inPath, In: "path", Required: true, Schema: anyText()},
@@ -49,7 +49,7 @@ func (f face) describeStream(path, id, inPath string, query ...string) {
 	}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: anyText()}}}
 	op.Responses["204"] = &huma.Response{Description: "Nothing is left, now or later."}
-	f.api.OpenAPI().AddOperation(&op)
+	rt.api.OpenAPI().AddOperation(&op)
 }
 
 func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return stream.Query{}, err
 		}
-		t, err := s.seenThread(r.Context(), id)
+		t, err := s.findThread(r.Context(), id)
 		if err != nil {
 			return stream.Query{}, err
 		}
@@ -68,7 +68,7 @@ func (s *Server) streamThread(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) streamRun(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, func() (stream.Query, error) {
-		run, t, err := s.run(r.Context(), r.PathValue("run"))
+		run, t, err := s.readRun(r.Context(), r.PathValue("run"))
 		if err != nil {
 			return stream.Query{}, err
 		}
@@ -85,7 +85,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		s.refuse(out, r, err)
 		return
 	}
-	leave, err := s.readers.enter(requestOf(r.Context()).who.Name)
+	leave, err := s.streamSlots.acquire(requestOf(r.Context()).who.Name)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
@@ -105,25 +105,25 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, target func() (s
 		out.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.follow(out, r, q, func(ctx context.Context, a audience) error {
-		return s.options.Streams.Follow(ctx, q, a.event)
+	s.followStream(out, r, q, func(ctx context.Context, a eventSink) error {
+		return s.options.Streams.Follow(ctx, q, a.sendEvent)
 	})
 }
 
-// audience is who a stream is told to: the reader of an answer, or a
+// eventSink is who a stream is told to: the reader of an answer, or a
 // subscription of a socket.
-type audience interface {
-	// event tells one event of a thread.
-	event(stream.Event) error
-	// notice tells what happened in one of all threads.
-	notice(bus.Notice) error
-	// dropped tells that notices were dropped, because they were not taken.
-	dropped() error
+type eventSink interface {
+	// sendEvent tells one event of a thread.
+	sendEvent(stream.Event) error
+	// sendNotice tells what happened in one of all threads.
+	sendNotice(bus.Notice) error
+	// sendGap tells that notices were dropped, because they were not taken.
+	sendGap() error
 }
 
 func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error), params []string) (stream.Query, error) {
 	given := r.URL.Query()
-	if err := onlyKnown(given, params); err != nil {
+	if err := checkQuery(given, params); err != nil {
 		return stream.Query{}, err
 	}
 	q, err := target()
@@ -132,7 +132,7 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 	}
 	q.Until = stream.Until(given.Get("until"))
 	if q.Until != stream.UntilForever && q.Until != stream.UntilSettled && q.Until != stream.UntilWaiting {
-		return q, wrong("query.until", "must be settled or waiting", string(q.Until))
+		return q, invalidField("query.until", "must be settled or waiting", string(q.Until))
 	}
 	for _, from := range []struct{ location, value string }{
 		{"header.Last-Event-ID", r.Header.Get("Last-Event-ID")}, // of a reconnect: newer than the URL
@@ -141,36 +141,36 @@ func (s *Server) streamQuery(r *http.Request, target func() (stream.Query, error
 		if from.value == "" {
 			continue
 		}
-		if len(from.value) > maxPlace {
-			return q, wrong(from.location, fmt.Sprintf("is longer than %d characters", maxPlace), nil)
+		if len(from.value) > maxStreamCursor {
+			return q, invalidField(from.location, fmt.Sprintf("is longer than %d characters", maxStreamCursor), nil)
 		}
 		if q.After, err = stream.ParseCursor(from.value); err != nil {
-			return q, wrong(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
+			return q, invalidField(from.location, "must be SEQ or SEQ:N, as in the id of an event", from.value)
 		}
 		break
 	}
 	return q, nil
 }
 
-func onlyKnown(given url.Values, params []string) error {
+func checkQuery(given url.Values, params []string) error {
 	known := map[string]bool{}
 	for _, p := range params {
 		known[p] = true
 	}
 	for name := range given {
 		if !known[name] {
-			return wrong("query."+short(name), "unknown query parameter", nil)
+			return invalidField("query."+truncate(name), "unknown query parameter", nil)
 		}
 	}
 	return nil
 }
 
-// follow begins a stream of q and lets feed tell events until it ends, its reader
+// followStream begins a stream of q and lets feed tell events until it ends, its reader
 // goes or does not keep up, or the server shuts down. The heartbeat ends before
 // follow returns.
-func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed func(context.Context, audience) error) {
+func (s *Server) followStream(out *response, r *http.Request, q stream.Query, feed func(context.Context, eventSink) error) {
 	if sub := subscriptionOf(r.Context()); sub != nil {
-		sub.follow(out, r, q, feed)
+		sub.followStream(out, r, q, feed)
 		return
 	}
 	out.Header().Set("Content-Type", "text/event-stream")
@@ -179,15 +179,15 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 	if r.Method == http.MethodHead { // whose answer has an end: there is no body
 		return
 	}
-	ctx, cancel := s.whileGood(r.Context())
+	ctx, cancel := s.authorizedContext(r.Context())
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	// A piece that takes long has as much time again, so that there can be
 	// said why the stream ends.
 	w := &eventWriter{
-		out: out, patience: out.timeout, who: requestOf(ctx).who.Name, gone: ctx.Done(),
-		unread: s.untaken, given: &pending{cut: out.cutOff},
+		out: out, slowAfter: out.timeout, who: requestOf(ctx).who.Name, done: ctx.Done(),
+		backlog: s.backlog, pending: &backlogEntry{cut: out.cutOff},
 	}
 	out.timeout *= 2
 	if err := w.flush(); err != nil {
@@ -211,11 +211,11 @@ func (s *Server) follow(out *response, r *http.Request, q stream.Query, feed fun
 // that needs longer than patience for one is cut off.
 type eventWriter struct {
 	// Set once.
-	patience time.Duration
-	who      string          // name of the token
-	gone     <-chan struct{} // closed when the stream ends
-	unread   *unread
-	given    *pending
+	slowAfter time.Duration
+	who       string          // name of the token
+	done      <-chan struct{} // closed when the stream ends
+	backlog   *backlog
+	pending   *backlogEntry
 
 	mu  sync.Mutex
 	out *response    // owned by mu
@@ -238,7 +238,7 @@ func (w *eventWriter) heartbeat(ctx context.Context, stop context.CancelCauseFun
 	}
 }
 
-func (w *eventWriter) event(e stream.Event) error {
+func (w *eventWriter) sendEvent(e stream.Event) error {
 	name, data, err := eventData(e)
 	if err != nil {
 		return err
@@ -299,10 +299,10 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 	if w.out.failed != nil {
 		return w.out.failed
 	}
-	if !w.unread.give(w.given, w.who, size, w.gone) {
-		return errOver
+	if !w.backlog.acquire(w.pending, w.who, size, w.done) {
+		return errReaderGone
 	}
-	defer w.unread.take(w.given)
+	defer w.backlog.release(w.pending)
 	w.buf.Reset()
 	defer func() {
 		if w.buf.Cap() > keptBuffer {
@@ -313,20 +313,20 @@ func (w *eventWriter) write(size int, fill func(*bytes.Buffer) error) error {
 		return err
 	}
 	start := time.Now()
-	err := w.put(w.buf.Bytes())
+	err := w.writeAndFlush(w.buf.Bytes())
 	switch {
 	case err != nil && w.out.cut.Load():
 		w.out.failed = errTooSlow
 		return errTooSlow
-	case err != nil || time.Since(start) <= w.patience:
+	case err != nil || time.Since(start) <= w.slowAfter:
 		return err
 	}
-	err = w.put([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
+	err = w.writeAndFlush([]byte(": cut off, because this reader is too slow: go on behind the last id\n\n"))
 	w.out.failed = errTooSlow
 	return cmp.Or(err, errTooSlow)
 }
 
-func (w *eventWriter) put(b []byte) error {
+func (w *eventWriter) writeAndFlush(b []byte) error {
 	if _, err := w.out.Write(b); err != nil {
 		return err
 	}
@@ -341,49 +341,49 @@ func (w *eventWriter) flush() error {
 
 // slots bounds how many of something one token has open.
 type slots struct {
-	most func(who string) int64 // 0: any number
-	what string
+	limit func(who string) int64 // 0: any number
+	what  string
 
-	mu    sync.Mutex
-	taken map[string]int // owned by mu
+	mu   sync.Mutex
+	open map[string]int // owned by mu
 }
 
-// open is how many are taken, by all tokens.
-func (s *slots) open() int {
+// total is how many are taken, by all tokens.
+func (s *slots) total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
-	for _, taken := range s.taken {
+	for _, taken := range s.open {
 		n += taken
 	}
 	return n
 }
 
-// of is how many a token has taken.
-func (s *slots) of(who string) int {
+// used is how many a token has taken.
+func (s *slots) used(who string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.taken[who]
+	return s.open[who]
 }
 
-// enter takes one. The refusal is no [mailroom.CodeQuotaExceeded]: what is open ends, and
+// acquire takes one. The refusal is no [mailroom.CodeQuotaExceeded]: what is open ends, and
 // then there is room for one who waits.
-func (s *slots) enter(who string) (leave func(), err error) {
-	most := s.most(who)
+func (s *slots) acquire(who string) (leave func(), err error) {
+	most := s.limit(who)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if used := s.taken[who]; most > 0 && int64(used) >= most {
+	if used := s.open[who]; most > 0 && int64(used) >= most {
 		return nil, &mailroom.Error{
 			Code: mailroom.CodeRateLimited, RetryAfter: time.Second,
 			Message: fmt.Sprintf("this token has %d of %d %s open: close some", used, most, s.what),
 		}
 	}
-	s.taken[who]++
+	s.open[who]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.taken[who]--; s.taken[who] == 0 {
-			delete(s.taken, who)
+		if s.open[who]--; s.open[who] == 0 {
+			delete(s.open, who)
 		}
 	}, nil
 }

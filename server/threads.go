@@ -12,16 +12,16 @@ import (
 	"mailroom/internal/filter"
 )
 
-func (f face) threads() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
-	handle(f, f.op(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
-	deletion := f.op(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
+func (rt router) registerThreads() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads", "list-threads", "Threads, newest first"), s.listThreads)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}", "get-thread", "One thread"), s.getThread)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "PATCH /v1/threads/{thread}", "patch-thread", "Change a thread's agent, metadata or delivery"), s.patchThread)
+	deletion := rt.operation(mailroom.PermissionSubmit, "DELETE /v1/threads/{thread}", "delete-thread", "Delete an idle thread with all that belongs to it")
 	deletion.DefaultStatus = 204
-	handle(f, deletion, s.deleteThread)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
-	handle(f, f.op(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
+	handle(rt, deletion, s.deleteThread)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/threads/{thread}/entries", "list-entries", "A slice of a thread's log, in order of seq"), s.listEntries)
+	handle(rt, rt.operation(mailroom.PermissionSubmit, "POST /v1/threads/{thread}/interrupt", "interrupt-thread", "Drop what is queued and stop what runs"), s.interrupt)
 }
 
 func threadKeys() []filter.Key {
@@ -36,7 +36,7 @@ type listThreadsInput struct{ ListParams }
 func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[client.Page[client.Thread]], error) {
 	f, err := filter.Parse(in.Q, threadKeys())
 	if err != nil {
-		return nil, within("query.", err)
+		return nil, atLocation("query.", err)
 	}
 	l := list[*mailroom.Thread, client.Thread]{
 		name: "threads", show: showThreads,
@@ -45,7 +45,7 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 		fetch: func(rd mailroom.Reader, from int64, limit int) ([]*mailroom.Thread, error) {
 			q := mailroom.ThreadQuery{From: from, Limit: limit, Bytes: scanBytes}
 			if id, ok := f.Exact("id"); ok {
-				return onlyBelow(rd, id, from)
+				return threadBelow(rd, id, from)
 			}
 			return rd.Threads(q)
 		},
@@ -56,8 +56,8 @@ func (s *Server) listThreads(ctx context.Context, in *listThreadsInput) (*body[c
 	return l.page(ctx, s, in.ListParams)
 }
 
-// onlyBelow is the list that the filter id:ID leaves: one row, or none.
-func onlyBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, error) {
+// threadBelow is the list that the filter id:ID leaves: one row, or none.
+func threadBelow(rd mailroom.Reader, id string, from int64) ([]*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	return slices.DeleteFunc(rows, func(t *mailroom.Thread) bool { return from != 0 && t.Key >= from }), err
 }
@@ -99,13 +99,13 @@ func (s *Server) getThread(ctx context.Context, in *getThreadInput) (*body[clien
 	if err != nil {
 		return nil, err
 	}
-	return s.thread(ctx, id)
+	return s.readThread(ctx, id)
 }
 
-func (s *Server) thread(ctx context.Context, id string) (*body[client.Thread], error) {
+func (s *Server) readThread(ctx context.Context, id string) (*body[client.Thread], error) {
 	var out body[client.Thread]
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		t, err := seeThread(rd, requestOf(ctx).who, id)
+		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out.Body, err = showThread(rd, t)
 		}
@@ -133,7 +133,7 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 		}
 	}
 	if m := in.Body.Metadata; m != nil && m[0] != '{' {
-		return nil, wrong("body.metadata", "must be a JSON object", string(m))
+		return nil, invalidField("body.metadata", "must be a JSON object", string(m))
 	}
 	p := mailroom.ThreadPatch{By: requestOf(ctx).who, Agent: in.Body.Agent, Metadata: in.Body.Metadata}
 	if to := in.Body.DeliverTo; to != nil {
@@ -141,14 +141,14 @@ func (s *Server) patchThread(ctx context.Context, in *patchThreadInput) (*body[c
 		p.DeliverTo = &blank
 	}
 	if _, err := s.options.Ledger.PatchThread(ctx, id, p); err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
-	return s.thread(ctx, id)
+	return s.readThread(ctx, id)
 }
 
 type deleteThreadInput struct{ ThreadPath }
 
-func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none, error) {
+func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*empty, error) {
 	id, err := in.id()
 	if err != nil {
 		return nil, err
@@ -158,7 +158,7 @@ func (s *Server) deleteThread(ctx context.Context, in *deleteThreadInput) (*none
 
 type interruptInput struct {
 	ThreadPath
-	Nothing
+	EmptyBody
 }
 
 func (s *Server) interrupt(ctx context.Context, in *interruptInput) (*body[client.Interrupted], error) {
@@ -193,12 +193,12 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 		return nil, err
 	}
 	q := mailroom.EntryQuery{
-		Thread: id, After: in.After, Before: in.Before, Kinds: kinds(in.Kind), Run: in.Run,
+		Thread: id, After: in.After, Before: in.Before, Kinds: splitKinds(in.Kind), Run: in.Run,
 		Backward: in.Before > 0 && in.After == 0, Limit: in.Limit + 1, Bytes: s.options.MaxPage,
 	}
 	out := client.Page[mailroom.Entry]{}
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
-		t, err := seeThread(rd, requestOf(ctx).who, id)
+		t, err := findThread(rd, requestOf(ctx).who, id)
 		if err == nil {
 			out, err = entriesPage(rd, t, q)
 		}
@@ -216,19 +216,19 @@ func (s *Server) listEntries(ctx context.Context, in *listEntriesInput) (*body[c
 	return &body[client.Page[mailroom.Entry]]{out}, nil
 }
 
-// entriesMost bounds the entries of a log that one request looks at for those that
+// maxScannedEntries bounds the entries of a log that one request looks at for those that
 // it asks for. A page that ends there is short and has a next.
-const entriesMost = 50_000
+const maxScannedEntries = 50_000
 
 // entriesPage reads one page of q, of one entry fewer than its Limit.
 func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) (out client.Page[mailroom.Entry], err error) {
 	end := int64(0) // of what is looked at, if it is not the end of what was asked for
 	switch low, high := max(q.After+1, t.FirstSeq), t.LastSeq; {
-	case q.Backward && min(q.Before-1, high)-low >= entriesMost:
-		q.After = min(q.Before-1, high) - entriesMost
+	case q.Backward && min(q.Before-1, high)-low >= maxScannedEntries:
+		q.After = min(q.Before-1, high) - maxScannedEntries
 		end = q.After + 1
-	case !q.Backward && (q.Before == 0 || q.Before-low > entriesMost) && high-low >= entriesMost:
-		q.Before = low + entriesMost
+	case !q.Backward && (q.Before == 0 || q.Before-low > maxScannedEntries) && high-low >= maxScannedEntries:
+		q.Before = low + maxScannedEntries
 		end = q.Before - 1
 	}
 	found, err := rd.Entries(q)
@@ -250,7 +250,7 @@ func entriesPage(rd mailroom.Reader, t *mailroom.Thread, q mailroom.EntryQuery) 
 	return out, nil
 }
 
-func kinds(given []string) []string {
+func splitKinds(given []string) []string {
 	var out []string
 	for _, k := range given {
 		out = append(out, strings.Split(k, ",")...)

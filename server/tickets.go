@@ -11,11 +11,11 @@ import (
 	"mailroom/internal/filter"
 )
 
-func (f face) tickets() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
-	handle(f, f.op(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
+func (rt router) registerTickets() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets", "list-tickets", "Tickets, newest first"), s.listTickets)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/tickets/{ticket}", "get-ticket", "One ticket"), s.getTicket)
+	handle(rt, rt.operation(mailroom.PermissionDecide, "POST /v1/tickets/{ticket}", "decide", "Approve, deny or answer, once"), s.decide)
 }
 
 func ticketKeys() []filter.Key {
@@ -35,7 +35,7 @@ type listTicketsInput struct{ ListParams }
 func (s *Server) listTickets(ctx context.Context, in *listTicketsInput) (*body[client.Page[client.Ticket]], error) {
 	f, err := filter.Parse(in.Q, ticketKeys())
 	if err != nil {
-		return nil, within("query.", err)
+		return nil, atLocation("query.", err)
 	}
 	q := mailroom.TicketQuery{}
 	q.Thread, _ = f.Exact("thread")
@@ -102,7 +102,7 @@ type TicketPath struct {
 type ticketInput struct{ TicketPath }
 
 func (s *Server) getTicket(ctx context.Context, in *ticketInput) (*body[client.Ticket], error) {
-	k, err := s.seenTicket(ctx, in.Ticket)
+	k, err := s.findTicket(ctx, in.Ticket)
 	if err != nil {
 		return nil, err
 	}
@@ -123,32 +123,32 @@ func (s *Server) decide(ctx context.Context, in *decideInput) (*body[client.Tick
 		}
 		by = b.DecidedBy
 	}
-	if _, err := s.seenTicket(ctx, in.Ticket); err != nil {
+	if _, err := s.findTicket(ctx, in.Ticket); err != nil {
 		return nil, err
 	}
 	k, err := s.options.Ledger.Decide(ctx, mailroom.Decision{
-		Ticket: in.Ticket, Verdict: b.Decision, Answer: plain(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
+		Ticket: in.Ticket, Verdict: b.Decision, Answer: compactAnswer(b.Answer), Reason: b.Reason, Digest: b.Digest, By: by,
 	})
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
 	return &body[client.Ticket]{showTicket(k)}, nil
 }
 
-// decisions are those of a submit, made by its sender.
-func decisions(made []client.SubmitDecision, by string) []mailroom.Decision {
+// readDecisions are those of a submit, made by its sender.
+func readDecisions(made []client.SubmitDecision, by string) []mailroom.Decision {
 	var out []mailroom.Decision
 	for _, d := range made {
 		out = append(out, mailroom.Decision{
-			Ticket: d.Ticket, Verdict: d.Decision, Answer: plain(d.Answer), Reason: d.Reason, Digest: d.Digest, By: by,
+			Ticket: d.Ticket, Verdict: d.Decision, Answer: compactAnswer(d.Answer), Reason: d.Reason, Digest: d.Digest, By: by,
 		})
 	}
 	return out
 }
 
-// plain drops the blanks of an answer, so that the same one written otherwise is
+// compactAnswer drops the blanks of an answer, so that the same one written otherwise is
 // the same; null is none.
-func plain(answer json.RawMessage) json.RawMessage {
+func compactAnswer(answer json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	if err := json.Compact(&b, answer); err != nil || b.String() == "null" {
 		return nil // what is no JSON was refused with its body; an absent answer is empty

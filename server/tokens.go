@@ -13,16 +13,16 @@ import (
 	"mailroom/client"
 )
 
-func (f face) tokens() {
-	s := f.server
-	creation := f.op(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
+func (rt router) registerTokens() {
+	s := rt.server
+	creation := rt.operation(mailroom.PermissionAdmin, "POST /v1/tokens", "create-token", "Make an account; its secret is shown this once")
 	creation.DefaultStatus = 201
-	handle(f, creation, s.createToken)
-	handle(f, f.op(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
-	handle(f, f.op(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
-	revocation := f.op(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
+	handle(rt, creation, s.createToken)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "GET /v1/tokens", "list-tokens", "All accounts, by name, without their secrets"), s.listTokens)
+	handle(rt, rt.operation(mailroom.PermissionAdmin, "PATCH /v1/tokens/{name}", "set-quotas", "Change what a token may have"), s.setQuotas)
+	revocation := rt.operation(mailroom.PermissionAdmin, "DELETE /v1/tokens/{name}", "revoke-token", "End what the holder of a token may do")
 	revocation.DefaultStatus = 204
-	handle(f, revocation, s.revokeToken)
+	handle(rt, revocation, s.revokeToken)
 }
 
 type createTokenInput struct{ Body client.NewToken }
@@ -36,9 +36,9 @@ func (s *Server) createToken(ctx context.Context, in *createTokenInput) (*body[c
 		Quotas: b.Quotas,
 	})
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
-	s.reread(ctx)
+	s.refreshTokens(ctx)
 	return &body[client.CreatedToken]{client.CreatedToken{Token: s.showToken(row), Secret: secret}}, nil
 }
 
@@ -70,18 +70,18 @@ type revokeTokenInput struct {
 }
 
 // revokeToken answers when nothing of the token is open any more.
-func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*none, error) {
+func (s *Server) revokeToken(ctx context.Context, in *revokeTokenInput) (*empty, error) {
 	if err := s.options.Ledger.RevokeToken(ctx, in.Name); err != nil {
 		return nil, err
 	}
-	s.reread(ctx)
+	s.refreshTokens(ctx)
 	return nil, nil
 }
 
-// reread takes over what was just changed, whether or not its caller still waits.
+// refreshTokens takes over what was just changed, whether or not its caller still waits.
 // If that fails, the keyring tries it again before long.
-func (s *Server) reread(ctx context.Context) {
-	if err := s.keys.read(context.WithoutCancel(ctx)); err != nil {
+func (s *Server) refreshTokens(ctx context.Context) {
+	if err := s.tokens.refresh(context.WithoutCancel(ctx)); err != nil {
 		s.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
 	}
 }
@@ -93,14 +93,14 @@ func (s *Server) defaultQuotas() mailroom.Quotas {
 	return all
 }
 
-// usedBy is what the name of a token has, with what is open at this server.
-func (s *Server) usedBy(t *mailroom.Token) client.Used {
-	return client.Used{Use: t.Used, Streams: int64(max(s.readers.of(t.Name), s.lines.of(t.Name)))}
+// usageOf is what the name of a token has, with what is open at this server.
+func (s *Server) usageOf(t *mailroom.Token) client.Used {
+	return client.Used{Use: t.Used, Streams: int64(max(s.streamSlots.used(t.Name), s.socketSlots.used(t.Name)))}
 }
 
-// mostStreams is how many streams and waits a token may have open at a time.
-func (s *Server) mostStreams(name string) int64 {
-	return s.keys.quota(name, mailroom.QuotaStreams, int64(s.options.MaxStreams))
+// maxStreams is how many streams and waits a token may have open at a time.
+func (s *Server) maxStreams(name string) int64 {
+	return s.tokens.quota(name, mailroom.QuotaStreams, int64(s.options.MaxStreams))
 }
 
 type setQuotasInput struct {
@@ -111,15 +111,15 @@ type setQuotasInput struct {
 func (s *Server) setQuotas(ctx context.Context, in *setQuotasInput) (*body[client.Token], error) {
 	row, err := s.options.Ledger.SetQuotas(ctx, in.Name, in.Body.Quotas)
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
-	s.reread(ctx)
+	s.refreshTokens(ctx)
 	return &body[client.Token]{s.showToken(row)}, nil
 }
 
 func (s *Server) showToken(t *mailroom.Token) client.Token {
 	return client.Token{
 		Name: t.Name, Scopes: append([]mailroom.Permission{}, t.Scopes...), Namespace: given(t.Namespace),
-		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.defaultQuotas()), Used: s.usedBy(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
+		Agents: append([]string{}, t.Agents...), Quotas: t.Quotas.Over(s.defaultQuotas()), Used: s.usageOf(t), CreatedAt: t.CreatedAt, UsedAt: known(t.UsedAt), RevokedAt: known(t.RevokedAt),
 	}
 }

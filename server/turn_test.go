@@ -9,26 +9,26 @@ import (
 )
 
 func TestLargeBodiesAreParsedInTurn(t *testing.T) {
-	turns, held := make(turns, 1), turn{}
-	if err := turns.enter(t.Context(), &held); err != nil {
+	turns, held := make(parseSlots, 1), parseSlot{}
+	if err := turns.acquire(t.Context(), &held); err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var second turn
-	if err := turns.enter(gone, &second); !errors.Is(err, context.Canceled) {
+	var second parseSlot
+	if err := turns.acquire(gone, &second); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second one entered: %v", err)
 	}
-	second.leave() // has none to give back
-	held.leave()
-	held.leave()
-	if err := turns.enter(t.Context(), &second); err != nil || len(turns) != 1 {
+	second.release() // has none to give back
+	held.release()
+	held.release()
+	if err := turns.acquire(t.Context(), &second); err != nil || len(turns) != 1 {
 		t.Errorf("after the first one left: %v, and %d are in, want 1", err, len(turns))
 	}
 }
 
 func TestABodyThatWasCopiedIsForgotten(t *testing.T) {
-	b, out := newWhole([]byte("hello")), &strings.Builder{}
+	b, out := newBodyReader([]byte("hello")), &strings.Builder{}
 	if n, err := io.Copy(out, b); n != 5 || err != nil || out.String() != "hello" {
 		t.Fatalf("copied %d bytes, %q, %v", n, out, err)
 	}

@@ -23,16 +23,16 @@ type Workers interface {
 	Deregister(ctx context.Context, worker string) error
 }
 
-// work registers what workers from elsewhere ask: the operations of an engine,
+// registerWorkers registers what workers from elsewhere ask: the operations of an engine,
 // under the same rules.
-func (f face) work() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a worker from elsewhere"), s.claim)
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and hear what became of its claims"), s.renewWorker)
-	leave := f.op(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; what it still has is taken away as lost")
+func (rt router) registerWorkers() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims", "claim", "Claim due runs for a worker from elsewhere"), s.claim)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/renew", "renew-worker", "Extend the lease of a worker, and hear what became of its claims"), s.renewWorker)
+	leave := rt.operation(mailroom.PermissionWork, "POST /v1/workers/{worker}/leave", "leave-worker", "End the lease of a worker; what it still has is taken away as lost")
 	leave.DefaultStatus = 204
-	handle(f, leave, s.leaveWorker)
-	f.claimed()
+	handle(rt, leave, s.leaveWorker)
+	rt.registerClaims()
 }
 
 // WorkerPath is the worker in a path.
@@ -40,9 +40,9 @@ type WorkerPath struct {
 	Worker string `path:"worker" doc:"Id of a worker."`
 }
 
-// servedLately is how long an agent counts as known after a worker from
+// remoteAgentTTL is how long an agent counts as known after a worker from
 // elsewhere served it.
-const servedLately = 24 * time.Hour
+const remoteAgentTTL = 24 * time.Hour
 
 // worker returns a worker of the token that asks. Somebody else's is as good as
 // none.
@@ -53,7 +53,7 @@ func (s *Server) worker(ctx context.Context, id string) (found *mailroom.Worker,
 		return err
 	})
 	if err == nil && found == nil {
-		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", short(id))
+		err = mailroom.Errorf(mailroom.CodeNotFound, "no worker %q", truncate(id))
 	}
 	return found, err
 }
@@ -68,13 +68,13 @@ func ownWorker(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Wo
 	return rows[i], nil
 }
 
-// mayServe refuses agents that a token may not work for, and those that the
+// checkServes refuses agents that a token may not work for, and those that the
 // server runs itself: they would be served under two definitions.
-func (s *Server) mayServe(who *mailroom.Token, names []string) error {
+func (s *Server) checkServes(who *mailroom.Token, names []string) error {
 	for _, name := range names {
 		switch {
-		case !agentName(name):
-			return wrong("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
+		case !isAgentName(name):
+			return invalidField("body.agents", "must be names of 1 to 64 letters, digits or any of . _ -", name)
 		case len(who.Agents) > 0 && !slices.Contains(who.Agents, name):
 			return mailroom.Errorf(mailroom.CodeForbidden, "this token may not work for agent %q: it may for %s", name, strings.Join(who.Agents, ", "))
 		case s.options.Agents != nil && slices.Contains(s.options.Agents(), name):
@@ -84,20 +84,20 @@ func (s *Server) mayServe(who *mailroom.Token, names []string) error {
 	return nil
 }
 
-// agentName: it appears in addresses, filters and tables, so it is short and plain.
-func agentName(s string) bool {
+// isAgentName: it appears in addresses, filters and tables, so it is short and plain.
+func isAgentName(s string) bool {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("._-", r)
 	}
 	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) })
 }
 
-// servedElsewhere are the agents that workers from elsewhere serve, or have
+// remoteAgents are the agents that workers from elsewhere serve, or have
 // served lately, and those that tokens name for theirs.
-func (s *Server) servedElsewhere(ctx context.Context) (names []string, err error) {
+func (s *Server) remoteAgents(ctx context.Context) (names []string, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := rd.Workers()
-		since := time.Now().Add(-servedLately)
+		since := time.Now().Add(-remoteAgentTTL)
 		for _, w := range rows {
 			if w.LeaseUntil.After(since) && (w.Owner != "" || !w.Dead) {
 				names = append(names, w.Agents...)
@@ -125,7 +125,7 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[client.
 	}
 	q := ledger.Renewal{Worker: w.ID, Round: in.Body.Round}
 	out := client.Renewed{LeaseMS: s.options.Ledger.LeaseTime().Milliseconds(), Lost: []string{}, Stop: []client.StopOrder{}, Steered: []string{}}
-	if q.Held, out.Lost, err = s.heldClaims(ctx, in.Body.Held); err != nil {
+	if q.Held, out.Lost, err = s.resolveClaims(ctx, in.Body.Held); err != nil {
 		return nil, err
 	}
 	renewed, err := s.options.Ledger.Renew(ctx, q)
@@ -149,15 +149,15 @@ func (s *Server) renewWorker(ctx context.Context, in *renewInput) (*body[client.
 	return &body[client.Renewed]{out}, nil
 }
 
-// heldClaims finds the threads of claims that a worker says it holds. Those of
+// resolveClaims finds the threads of claims that a worker says it holds. Those of
 // runs that are not there are lost.
-func (s *Server) heldClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
+func (s *Server) resolveClaims(ctx context.Context, held []string) (claims []mailroom.Claim, lost []string, err error) {
 	lost = []string{}
 	var runs []string
 	for i, text := range held {
 		c, ok := client.ParseClaim(text)
 		if !ok {
-			return nil, nil, wrong(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
+			return nil, nil, invalidField(fmt.Sprintf("body.held[%d]", i), "must be RUN:ATTEMPT", text)
 		}
 		claims = append(claims, c)
 		runs = append(runs, c.Run)
@@ -189,7 +189,7 @@ func (s *Server) heldClaims(ctx context.Context, held []string) (claims []mailro
 
 type leaveInput struct{ WorkerPath }
 
-func (s *Server) leaveWorker(ctx context.Context, in *leaveInput) (*none, error) {
+func (s *Server) leaveWorker(ctx context.Context, in *leaveInput) (*empty, error) {
 	w, err := s.worker(ctx, in.Worker)
 	if err != nil {
 		return nil, err

@@ -23,12 +23,12 @@ const (
 
 type claimInput struct{ Body client.ClaimRequest }
 
-// asked is a ClaimRequest as it was understood.
-type asked struct {
-	most  int
-	slots map[string]int // nil: as the worker was registered
-	wait  time.Duration
-	alone bool
+// claimParams is a ClaimRequest as it was understood.
+type claimParams struct {
+	max         int
+	slots       map[string]int // nil: as the worker was registered
+	wait        time.Duration
+	lastAttempt bool
 	client.ClaimRequest
 }
 
@@ -37,12 +37,12 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.claimant(ctx, q)
+	w, err := s.claimingWorker(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var work []ledger.Assignment
-	if q.most > 0 {
+	if q.max > 0 {
 		if work, err = s.claimRound(ctx, w, q); err != nil {
 			return nil, err
 		}
@@ -55,23 +55,23 @@ func (s *Server) claim(ctx context.Context, in *claimInput) (*body[client.Claims
 	return &body[client.Claims]{out}, err
 }
 
-func readClaimRequest(in client.ClaimRequest) (q asked, err error) {
-	q = asked{ClaimRequest: in, most: 1, alone: in.LastAttempt == nil || *in.LastAttempt}
+func readClaimRequest(in client.ClaimRequest) (q claimParams, err error) {
+	q = claimParams{ClaimRequest: in, max: 1, lastAttempt: in.LastAttempt == nil || *in.LastAttempt}
 	if in.Max != nil {
-		q.most = *in.Max
+		q.max = *in.Max
 	}
 	if in.Wait != "" {
 		if q.wait, err = time.ParseDuration(in.Wait); err != nil || q.wait < 0 || q.wait > maxClaimWait {
-			return q, wrong("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
+			return q, invalidField("body.wait", "must be a duration such as 20s, from 0s to 60s", in.Wait)
 		}
 	}
 	if strings.ContainsRune(in.Host, 0) {
-		return q, wrong("body.host", "must be text without NUL", in.Host)
+		return q, invalidField("body.host", "must be text without NUL", in.Host)
 	}
-	if q.most > 0 && in.Round < 1 {
-		return q, wrong("body.round", "must number the worker's claims, from 1", in.Round)
+	if q.max > 0 && in.Round < 1 {
+		return q, invalidField("body.round", "must number the worker's claims, from 1", in.Round)
 	}
-	q.slots, err = readSlots(in.Agents, q.most)
+	q.slots, err = readSlots(in.Agents, q.max)
 	return q, err
 }
 
@@ -87,28 +87,28 @@ func readSlots(raw json.RawMessage, most int) (map[string]int, error) {
 			slots[name] = most
 		}
 	} else if json.Unmarshal(raw, &slots) != nil {
-		return nil, wrong("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
+		return nil, invalidField("body.agents", `must be a list of names, or an object such as {"coder": 2}`, nil)
 	}
 	if len(slots) == 0 || len(slots) > maxAgents {
-		return nil, wrong("body.agents", "must name 1 to 100 agents", len(slots))
+		return nil, invalidField("body.agents", "must name 1 to 100 agents", len(slots))
 	}
 	for name, n := range slots {
 		if n < 0 || n > 1000 {
-			return nil, wrong("body.agents", "must have numbers from 0 to 1000", name)
+			return nil, invalidField("body.agents", "must have numbers from 0 to 1000", name)
 		}
 	}
 	return slots, nil
 }
 
-// claimant is the worker that a claim is for: a new one, or the token's own.
-func (s *Server) claimant(ctx context.Context, q asked) (*mailroom.Worker, error) {
+// claimingWorker is the worker that a claim is for: a new one, or the token's own.
+func (s *Server) claimingWorker(ctx context.Context, q claimParams) (*mailroom.Worker, error) {
 	who := requestOf(ctx).who
 	names := slices.Sorted(maps.Keys(q.slots))
 	if q.Worker == "" {
 		if names == nil {
-			return nil, wrong("body.agents", "is missing: name the agents that the worker serves", nil)
+			return nil, invalidField("body.agents", "is missing: name the agents that the worker serves", nil)
 		}
-		if err := s.mayServe(who, names); err != nil {
+		if err := s.checkServes(who, names); err != nil {
 			return nil, err
 		}
 		w := &mailroom.Worker{ID: ledger.NewID(), Host: q.Host, PID: q.PID, Owner: who.Name, Agents: names}
@@ -122,16 +122,16 @@ func (s *Server) claimant(ctx context.Context, q asked) (*mailroom.Worker, error
 	}
 	for _, name := range names {
 		if !slices.Contains(w.Agents, name) {
-			return nil, wrong("body.agents", "has one for which the worker was not registered", name)
+			return nil, invalidField("body.agents", "has one for which the worker was not registered", name)
 		}
 	}
-	return w, s.mayServe(who, w.Agents)
+	return w, s.checkServes(who, w.Agents)
 }
 
 // claimRound makes one round of a worker's claims. It ends the round that the
 // worker may still stand in: the answer of that one goes nowhere.
-func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([]ledger.Assignment, error) {
-	leave, err := s.readers.enter(requestOf(ctx).who.Name)
+func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q claimParams) ([]ledger.Assignment, error) {
+	leave, err := s.streamSlots.acquire(requestOf(ctx).who.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -141,18 +141,18 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 		return nil, err
 	}
 	defer end()
-	work, owners, err := s.repeated(standing, w.ID, q.Round)
+	work, owners, err := s.heldFromRound(standing, w.ID, q.Round)
 	if err != nil || len(work) > 0 {
 		return work, err
 	}
-	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.most, Agents: q.slots, LastAttempt: q.alone, Wait: q.wait > 0, Held: owners}
+	c := ledger.ClaimRequest{Worker: w.ID, Round: q.Round, Slots: q.max, Agents: q.slots, LastAttempt: q.lastAttempt, Wait: q.wait > 0, Held: owners}
 	if c.Agents == nil {
 		c.Agents = map[string]int{}
 		for _, name := range w.Agents {
-			c.Agents[name] = q.most
+			c.Agents[name] = q.max
 		}
 	}
-	standing, done := s.whileGood(standing)
+	standing, done := s.authorizedContext(standing)
 	defer done()
 	if c.Wait {
 		var expire context.CancelFunc
@@ -169,10 +169,10 @@ func (s *Server) claimRound(ctx context.Context, w *mailroom.Worker, q asked) ([
 	return nil, nil // its time is over, its caller has gone, or a later round has begun
 }
 
-// repeated is what a worker's round has claimed and still holds: whose answer
+// heldFromRound is what a worker's round has claimed and still holds: whose answer
 // was lost asks again under its number. A round before one that has claims is
 // refused. owners says how many runs of each owner's threads the worker holds.
-func (s *Server) repeated(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
+func (s *Server) heldFromRound(ctx context.Context, worker string, round int64) (work []ledger.Assignment, owners map[string]int, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		work, owners = nil, map[string]int{}
 		held, err := rd.Threads(mailroom.ThreadQuery{Worker: worker})
@@ -225,7 +225,7 @@ func (s *Server) showClaims(ctx context.Context, work []ledger.Assignment) ([]cl
 		if err != nil {
 			return err
 		}
-		tickets, err := askedBy(rd, rows)
+		tickets, err := readTickets(rd, rows)
 		if err != nil {
 			return err
 		}
@@ -261,8 +261,8 @@ func (s *Server) inputs(ctx context.Context, work []ledger.Assignment) ([][]mail
 	return out, err
 }
 
-// askedBy are the tickets of runs, without those of before a fresh retry.
-func askedBy(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]client.Ticket, error) {
+// readTickets are the tickets of runs, without those of before a fresh retry.
+func readTickets(rd mailroom.Reader, runs []*mailroom.Run) (map[string][]client.Ticket, error) {
 	out := map[string][]client.Ticket{}
 	var ids []string
 	for _, r := range runs {
@@ -296,30 +296,30 @@ func showSteers(r *mailroom.Run) []client.Steer {
 // rounds are the claims that stand, one per worker: a new one ends the one
 // before, whose caller has gone, and begins when that is over.
 type rounds struct {
-	mu       sync.Mutex
-	standing map[string]*standing // owned by mu
+	mu      sync.Mutex
+	pending map[string]*pendingClaim // owned by mu
 }
 
-type standing struct {
+type pendingClaim struct {
 	cancel context.CancelFunc
-	over   chan struct{}
+	done   chan struct{}
 }
 
 func (r *rounds) begin(ctx context.Context, worker string) (context.Context, func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
-	mine := &standing{cancel: cancel, over: make(chan struct{})}
+	mine := &pendingClaim{cancel: cancel, done: make(chan struct{})}
 	for {
 		r.mu.Lock()
-		before := r.standing[worker]
+		before := r.pending[worker]
 		if before == nil {
-			r.standing[worker] = mine
+			r.pending[worker] = mine
 			r.mu.Unlock()
 			break
 		}
 		r.mu.Unlock()
 		before.cancel()
 		select {
-		case <-before.over:
+		case <-before.done:
 		case <-ctx.Done():
 			cancel()
 			return nil, nil, context.Cause(ctx)
@@ -328,8 +328,8 @@ func (r *rounds) begin(ctx context.Context, worker string) (context.Context, fun
 	return ctx, func() {
 		cancel()
 		r.mu.Lock()
-		delete(r.standing, worker)
+		delete(r.pending, worker)
 		r.mu.Unlock()
-		close(mine.over)
+		close(mine.done)
 	}, nil
 }

@@ -22,18 +22,18 @@ type Attempts interface {
 	Settle(ctx context.Context, s mailroom.Settle) (*mailroom.Run, error)
 }
 
-// claimed registers what is written and read under a claim.
-func (f face) claimed() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
-	handle(f, f.op(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
-	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
-	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
-	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
-	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
-	handle(f, f.op(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
+// registerClaims registers what is written and read under a claim.
+func (rt router) registerClaims() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/entries", "append", "Commit one step of a claimed run"), s.append)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/deltas", "write", "Show and keep a piece of the message that a claimed run is writing"), s.write)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/settle", "settle", "End the attempt"), s.settle)
+	handle(rt, rt.operation(mailroom.PermissionWork, "POST /v1/claims/{claim}/steered", "hand-over", "Take the messages that were steered into a claimed run"), s.handOver)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/run", "get-claimed-run", "A claimed run as it is now"), s.claimedRun)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/input", "get-claimed-input", "The messages that a claimed run is for"), s.claimedInput)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/transcript", "get-claimed-transcript", "The last messages that were read before a claimed run's input"), s.claimedTranscript)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/tickets", "get-claimed-tickets", "What a claimed run has asked"), s.claimedTickets)
+	handle(rt, rt.operation(mailroom.PermissionWork, "GET /v1/claims/{claim}/effects", "get-claimed-effects", "The named effects of a claimed run"), s.claimedEffects)
 }
 
 type appendInput struct {
@@ -47,7 +47,7 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appe
 		return nil, err
 	}
 	a := mailroom.StepCommit{Number: in.Body.Number, Step: step, Message: in.Body.Message.Read(), Covers: in.Body.Covers}
-	h, err := s.hold(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error { return h.name(rd, a.Message, a.Number) })
+	h, err := s.findClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error { return h.assignMessageID(rd, a.Message, a.Number) })
 	if err != nil {
 		return nil, err
 	}
@@ -57,19 +57,19 @@ func (s *Server) append(ctx context.Context, in *appendInput) (*body[client.Appe
 	}
 	seq, err := s.options.Ledger.Append(ctx, a)
 	if err != nil {
-		return nil, within("body.step.", err)
+		return nil, atLocation("body.step.", err)
 	}
 	return &body[client.Appended]{client.Appended{Orders: h.orders(), Seq: seq}}, nil
 }
 
 // readEffects reads the entries about effects, which inside only a Session
 // writes, and refuses what it would not write.
-func (s *Server) readEffects(ctx context.Context, h *hold, in client.StepCommit) ([]mailroom.AgentEntry, error) {
+func (s *Server) readEffects(ctx context.Context, h *claimState, in client.StepCommit) ([]mailroom.AgentEntry, error) {
 	if len(in.Effects) == 0 {
 		return nil, nil
 	}
 	known := map[string]*mailroom.EffectState{}
-	if !h.repeats(in.Number) {
+	if !h.isRepeat(in.Number) {
 		var err error
 		if known, err = s.options.Ledger.Effects(ctx, h.run); err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func (s *Server) readEffects(ctx context.Context, h *hold, in client.StepCommit)
 		at := fmt.Sprintf("body.effects[%d]", i)
 		body, err := readEffect(h.Run, n)
 		if err != nil {
-			return nil, within(at+".", err)
+			return nil, atLocation(at+".", err)
 		}
 		switch old := known[body.Name]; {
 		case old == nil:
@@ -102,23 +102,23 @@ func readEffect(run string, n client.AgentEntry) (out mailroom.EffectEntry, err 
 	switch n.Kind {
 	case mailroom.KindEffectIntended, mailroom.KindEffectSettled, mailroom.KindEffectUnknown:
 	default:
-		return out, wrong("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
+		return out, invalidField("kind", "must be effect.intended, effect.settled or effect.unknown", n.Kind)
 	}
 	dec := json.NewDecoder(strings.NewReader(string(n.Body)))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&out); err != nil {
-		return out, wrong("body", "must be an object with name, input, result, cut and error: "+short(err.Error()), nil)
+		return out, invalidField("body", "must be an object with name, input, result, cut and error: "+truncate(err.Error()), nil)
 	}
 	own, err := mailroom.NewEffect(run, mailroom.Effect{Name: out.Name})
 	switch {
 	case err != nil:
-		return out, within("body.", err)
+		return out, atLocation("body.", err)
 	case out.Effect != "" && out.Effect != own.Effect, out.Key != "" && out.Key != own.Key:
-		return out, wrong("body.effect", "is not the id of this effect, or key not its key: leave them out", nil)
+		return out, invalidField("body.effect", "is not the id of this effect, or key not its key: leave them out", nil)
 	case len(out.Result) > mailroom.MaxEffect:
-		return out, wrong("body.result", fmt.Sprintf("is larger than %d bytes: leave it out, with cut", mailroom.MaxEffect), nil)
+		return out, invalidField("body.result", fmt.Sprintf("is larger than %d bytes: leave it out, with cut", mailroom.MaxEffect), nil)
 	case !plainText(out.Input) || !plainText(out.Error):
-		return out, wrong("body", "must have text without NUL", nil)
+		return out, invalidField("body", "must have text without NUL", nil)
 	}
 	out.Effect, out.Key = own.Effect, own.Key
 	return out, nil
@@ -140,7 +140,7 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run]
 	var err error
 	switch {
 	case b.Text != "" && b.Message != nil:
-		return nil, wrong("body.text", "comes with message: give one of them", nil)
+		return nil, invalidField("body.text", "comes with message: give one of them", nil)
 	case b.Text != "":
 		out.Message = &mailroom.PartialText{Text: b.Text}
 	}
@@ -150,16 +150,16 @@ func (s *Server) settle(ctx context.Context, in *settleInput) (*body[client.Run]
 	if out.Asks, err = client.ReadAsks("body.tickets", b.Tickets); err != nil {
 		return nil, err
 	}
-	h, err := s.hold(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error { return h.name(rd, out.Message, out.Number) })
+	h, err := s.findClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error { return h.assignMessageID(rd, out.Message, out.Number) })
 	if err != nil {
 		return nil, err
 	}
 	out.Claim = h.Claim
 	row, err := s.options.Ledger.Settle(ctx, out)
 	if err != nil {
-		return nil, within("body.", err)
+		return nil, atLocation("body.", err)
 	}
-	run, err := s.after(ctx, row)
+	run, err := s.showResult(ctx, row)
 	return &body[client.Run]{run}, err
 }
 
@@ -169,7 +169,7 @@ type handOverInput struct {
 }
 
 func (s *Server) handOver(ctx context.Context, in *handOverInput) (*body[client.HandedOver], error) {
-	h, err := s.hold(ctx, in.ClaimPath, nil)
+	h, err := s.findClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ type claimedInput struct{ ClaimPath }
 
 func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[client.ClaimedRun], error) {
 	var out client.ClaimedRun
-	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) error {
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) error {
 		shown, err := showRuns(rd, []*mailroom.Run{h.run})
 		if err == nil {
 			out.Run = shown[0]
@@ -202,8 +202,8 @@ func (s *Server) claimedRun(ctx context.Context, in *claimedInput) (*body[client
 	return &body[client.ClaimedRun]{out}, nil
 }
 
-// all is a list in one page.
-func all[T any](items []T) *body[client.Page[T]] {
+// onePage is a list in one page.
+func onePage[T any](items []T) *body[client.Page[T]] {
 	if items == nil {
 		items = []T{}
 	}
@@ -211,7 +211,7 @@ func all[T any](items []T) *body[client.Page[T]] {
 }
 
 func (s *Server) claimedInput(ctx context.Context, in *claimedInput) (*body[client.Page[mailroom.Message]], error) {
-	h, err := s.holding(ctx, in.ClaimPath, nil)
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s *Server) claimedInput(ctx context.Context, in *claimedInput) (*body[clie
 	if err != nil {
 		return nil, err
 	}
-	return all(inputs[0]), nil
+	return onePage(inputs[0]), nil
 }
 
 type claimedTranscriptInput struct {
@@ -228,28 +228,28 @@ type claimedTranscriptInput struct {
 }
 
 func (s *Server) claimedTranscript(ctx context.Context, in *claimedTranscriptInput) (*body[client.Page[mailroom.Message]], error) {
-	h, err := s.holding(ctx, in.ClaimPath, nil)
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
 	}
 	items, err := s.options.Ledger.Before(ctx, h.run, in.Limit)
-	return all(items), err
+	return onePage(items), err
 }
 
 func (s *Server) claimedTickets(ctx context.Context, in *claimedInput) (*body[client.Page[client.Ticket]], error) {
 	var tickets map[string][]client.Ticket
-	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) (err error) {
-		tickets, err = askedBy(rd, []*mailroom.Run{h.run})
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) (err error) {
+		tickets, err = readTickets(rd, []*mailroom.Run{h.run})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return all(tickets[h.Run]), nil
+	return onePage(tickets[h.Run]), nil
 }
 
 func (s *Server) claimedEffects(ctx context.Context, in *claimedInput) (*body[client.Page[client.Effect]], error) {
-	h, err := s.holding(ctx, in.ClaimPath, nil)
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -257,5 +257,5 @@ func (s *Server) claimedEffects(ctx context.Context, in *claimedInput) (*body[cl
 	if err != nil {
 		return nil, err
 	}
-	return all(showEffects(states)), nil
+	return onePage(showEffects(states)), nil
 }

@@ -24,18 +24,18 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTa
 	b := in.Body
 	end := b.Offset + len(b.Text)
 	if b.Offset > mailroom.MaxText-len(b.Text) {
-		return nil, oversize("body.text", fmt.Sprintf("ends behind the first %d bytes of its message", mailroom.MaxText))
+		return nil, fieldTooLarge("body.text", fmt.Sprintf("ends behind the first %d bytes of its message", mailroom.MaxText))
 	}
 	if !plainText(b.Text) {
-		return nil, wrong("body.text", "must be text without NUL", nil)
+		return nil, invalidField("body.text", "must be text without NUL", nil)
 	}
 	var over bool
 	kept := ""
-	h, err := s.holding(ctx, in.ClaimPath, func(rd mailroom.Reader, h *hold) (err error) {
-		if b.Message, over, err = h.writing(rd, b); err != nil || over || b.Live {
+	h, err := s.findLiveClaim(ctx, in.ClaimPath, func(rd mailroom.Reader, h *claimState) (err error) {
+		if b.Message, over, err = h.currentMessage(rd, b); err != nil || over || b.Live {
 			return err
 		}
-		kept, err = h.kept(rd, b.Message)
+		kept, err = h.storedText(rd, b.Message)
 		return err
 	})
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTa
 	}
 	rest := b.Text
 	if !b.Live {
-		if rest, err = beyond(kept, b); err != nil {
+		if rest, err = newSuffix(kept, b); err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +60,7 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*body[client.TextTa
 	if rest != "" {
 		err := s.options.Ledger.Flush(ctx, h.Claim, mailroom.Partial{Message: b.Message, Offset: len(kept), Text: rest})
 		if err != nil {
-			return nil, within("body.", err)
+			return nil, atLocation("body.", err)
 		}
 	}
 	s.publish(bus.Notice{Thread: h.Thread, Flushed: &bus.Flushed{
@@ -75,31 +75,31 @@ func (s *Server) publish(n bus.Notice) {
 	}
 }
 
-// writing is the id of the message that text is for. over: it is in the log
+// currentMessage is the id of the message that text is for. over: it is in the log
 // already, so that there is nothing more to be shown of it. Live text names its
 // message, and readers know themselves which of them are over.
-func (h *hold) writing(rd mailroom.Reader, b client.Text) (id string, over bool, err error) {
-	n, named := h.numberOf(b.Message)
+func (h *claimState) currentMessage(rd mailroom.Reader, b client.Text) (id string, over bool, err error) {
+	n, named := h.messageNumber(b.Message)
 	if b.Message != "" && !named {
-		return "", false, wrong("body.message", "is no message of this attempt: leave it out", b.Message)
+		return "", false, invalidField("body.message", "is no message of this attempt: leave it out", b.Message)
 	}
 	if named && b.Live {
 		return b.Message, false, nil
 	}
-	written, err := h.written(rd)
+	written, err := h.countMessages(rd)
 	switch {
 	case err != nil:
 		return "", false, err
 	case !named:
 		return h.messageID(written + 1), false, nil
 	case n > written+1:
-		return "", false, wrong("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
+		return "", false, invalidField("body.message", "comes after the message being written, "+h.messageID(written+1), b.Message)
 	}
 	return b.Message, n <= written, nil
 }
 
-// kept is the text of a message that is in the store.
-func (h *hold) kept(rd mailroom.Reader, message string) (string, error) {
+// storedText is the text of a message that is in the store.
+func (h *claimState) storedText(rd mailroom.Reader, message string) (string, error) {
 	pieces, err := rd.Partials(h.Run)
 	slices.SortFunc(pieces, func(a, b mailroom.Partial) int { return cmp.Compare(a.Offset, b.Offset) })
 	var text strings.Builder
@@ -111,13 +111,13 @@ func (h *hold) kept(rd mailroom.Reader, message string) (string, error) {
 	return text.String(), err
 }
 
-// beyond is what a piece adds to the text that is kept: a repeat adds nothing.
-func beyond(kept string, b client.Text) (string, error) {
+// newSuffix is what a piece adds to the text that is kept: a repeat adds nothing.
+func newSuffix(kept string, b client.Text) (string, error) {
 	switch {
 	case b.Offset > len(kept):
-		return "", wrong("body.offset", fmt.Sprintf("leaves a hole: %d bytes are there", len(kept)), b.Offset)
+		return "", invalidField("body.offset", fmt.Sprintf("leaves a hole: %d bytes are there", len(kept)), b.Offset)
 	case b.Offset < len(kept) && !utf8.RuneStart(kept[b.Offset]):
-		return "", wrong("body.offset", "is within a character", b.Offset)
+		return "", invalidField("body.offset", "is within a character", b.Offset)
 	}
 	again := kept[b.Offset:]
 	switch {

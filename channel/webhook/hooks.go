@@ -40,8 +40,8 @@ func (h *Hooks) Expect(name string) { h.enter(name, nil) }
 // sign it.
 func (h *Hooks) Face() server.Protocol {
 	return server.Protocol{
-		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Open: true,
-		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, Takes: reflect.TypeFor[Inbound](), Gives: reflect.TypeFor[Accepted](),
+		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Public: true,
+		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),
 		Answer:  func(r *http.Request) (any, error) { return h.take(r) },
 		MaxBody: mostBody, Bounds: bounds(),
 	}

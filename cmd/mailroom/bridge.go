@@ -134,10 +134,10 @@ func usable(c *config.Config, agent string) error {
 	if err != nil {
 		return refusal(exitUsage, "", "%w", err)
 	}
-	d := r.programs.describe(agent, server.Description{})
+	d := r.programs.describe(agent, server.AgentInfo{})
 	known := "choose one of " + strings.Join(slices.Sorted(maps.Keys(r.agents)), ", ") + ", or give a command behind --"
 	switch {
-	case d.Barred:
+	case d.Disabled:
 		return refusal(exitUsage, known, "agent %s cannot be used: %s", agent, d.Problem)
 	case r.agents[agent].Agent == nil:
 		return refusal(exitUsage, known, "there is no agent %q", agent)

@@ -19,7 +19,7 @@ func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 	for _, r := range agentmail.Routes() {
 		all[r.Pattern] = server.Protocol{
 			Via: "agentmail", Name: r.Name, Headers: []string{agentmail.ProjectHeader}, Summary: r.Summary,
-			Status: r.Status, Open: r.Open, Serve: r.Serve,
+			Status: r.Status, Public: r.Open, Serve: r.Serve,
 		}
 	}
 	all[webhook.Route] = hooks.Face()

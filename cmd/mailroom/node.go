@@ -96,10 +96,10 @@ func assemble(store mailroom.Store, files folder.Files, c *config.Config, roster
 	}
 	n.server = server.New(server.Options{
 		Ledger: n.ledger, Streams: streams, Token: token, Hosts: c.AllHosts(), Origins: c.Origins,
-		Agents: func() []string { return names },
-		Absent: roster.programs.missing,
-		Describe: func(name string) server.Description {
-			return roster.programs.describe(name, server.Description{
+		Agents:        func() []string { return names },
+		MissingAgents: roster.programs.missing,
+		DescribeAgent: func(name string) server.AgentInfo {
+			return roster.programs.describe(name, server.AgentInfo{
 				Kind: roster.kinds[name], Version: agents[name].Version, Isolation: roster.sandbox.of(name),
 			})
 		},

@@ -47,13 +47,13 @@ func (p *programs) add(name string, o exec.ProgramOptions) { p.present[name] = o
 func (p *programs) missing() []string { return slices.Sorted(maps.Keys(p.absent)) }
 
 // describe says of an agent how its program is, as it is now.
-func (p *programs) describe(name string, d server.Description) server.Description {
+func (p *programs) describe(name string, d server.AgentInfo) server.AgentInfo {
 	o, ok := p.present[name]
 	if !ok {
 		if o, ok = p.absent[name]; !ok {
 			return d
 		}
-		d.Kind, d.Problem, d.Barred = o.Profile.Name, "it was found after the server had started; start that anew", true
+		d.Kind, d.Problem, d.Disabled = o.Profile.Name, "it was found after the server had started; start that anew", true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *programs) describe(name string, d server.Description) server.Descriptio
 		d.Problem = why
 	}
 	if err := exec.Usable(o); err != nil {
-		d.Problem, d.Barred = err.Error(), true
+		d.Problem, d.Disabled = err.Error(), true
 	}
 	return d
 }

@@ -34,7 +34,7 @@ func open(t *testing.T) *post {
 	l, b := ledger.New(memory.New(), ledger.Options{}), bus.New()
 	faces := map[string]server.Protocol{}
 	for _, r := range agentmail.Routes() {
-		faces[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Status: r.Status, Open: r.Open, Serve: r.Serve}
+		faces[r.Pattern] = server.Protocol{Via: "agentmail", Name: r.Name, Status: r.Status, Public: r.Open, Serve: r.Serve}
 	}
 	srv := server.New(server.Options{Ledger: l, Streams: stream.New(l, b), Token: operator, Protocols: faces})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

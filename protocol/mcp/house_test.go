@@ -52,8 +52,8 @@ func open(t *testing.T) *house {
 	srv := server.New(server.Options{
 		Ledger: l, Streams: stream.New(l, b), Token: operator, Bus: b, Origins: []string{"https://tools.example.org"},
 		Agents: func() []string { return []string{"asker", "echo", "inbox", "mailbox"} },
-		Describe: func(name string) server.Description {
-			return server.Description{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
+		DescribeAgent: func(name string) server.AgentInfo {
+			return server.AgentInfo{Kind: map[string]string{"mailbox": "inbox"}[name] + map[bool]string{true: name}[name != "mailbox"]}
 		},
 		Protocols: map[string]server.Protocol{"POST /mcp": {
 			Via: "mcp", Query: []string{mcp.ThreadParam}, Headers: mcp.Headers(), Summary: "tools", Serve: mcp.Handler("test", nil),

@@ -16,35 +16,35 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// rereadEvery bounds how long a token that another process revoked is good here,
+// refreshInterval bounds how long a token that another process revoked is good here,
 // and how long a use of one goes unwritten.
-const rereadEvery = 500 * time.Millisecond
+const refreshInterval = 500 * time.Millisecond
 
 // quota is what the name of a token may have of one thing, which is
 // others for names that have none of their own.
-func (k *keyring) quota(name string, q mailroom.Quota, others int64) int64 {
+func (k *tokenCache) quota(name string, q mailroom.Quota, others int64) int64 {
 	if n, ok := (*k.quotas.Load())[name][q]; ok {
 		return n
 	}
 	return others
 }
 
-// sum is the SHA-256 of a secret.
-type sum [sha256.Size]byte
+// secretHash is the SHA-256 of a secret.
+type secretHash [sha256.Size]byte
 
-// keyring knows whose secrets are good. The operator's comes with the Options;
+// tokenCache knows whose secrets are good. The operator's comes with the Options;
 // the others are rows, read ahead of every request: a secret that is not known
 // makes nobody read anything.
-type keyring struct {
+type tokenCache struct {
 	// Set by newKeyring.
 	accounts Accounts
 	log      *slog.Logger
 	operator *grant // nil: there is none
 
-	// reading is held while rows are read and taken over, so that what was
+	// refreshMu is held while rows are read and taken over, so that what was
 	// read first never replaces what was read later.
-	reading sync.Mutex
-	good    atomic.Pointer[map[sum]*grant] // of the rows; never changed in place
+	refreshMu sync.Mutex
+	byHash    atomic.Pointer[map[secretHash]*grant] // of the rows; never changed in place
 	// quotas are those of the names that have some of their own; never changed in
 	// place. No grant ends when they change.
 	quotas atomic.Pointer[map[string]mailroom.Quotas]
@@ -53,40 +53,40 @@ type keyring struct {
 // grant is what one token allows, for as long as it does.
 type grant struct {
 	// Set by newGrant.
-	sum   sum
-	token *mailroom.Token // not to be changed
-	ctx   context.Context // ends, saying why, when the token is revoked or its rights change
-	end   context.CancelCauseFunc
+	hash   secretHash
+	token  *mailroom.Token // not to be changed
+	ctx    context.Context // ends, saying why, when the token is revoked or its rights change
+	revoke context.CancelCauseFunc
 
 	used    atomic.Int64 // the minute of its last use, in seconds since 1970; 0: never
 	written int64        // owned by keyring.keep: the last of these that was handed in to be written
 }
 
-func newGrant(s sum, t *mailroom.Token) *grant {
+func newGrant(s secretHash, t *mailroom.Token) *grant {
 	ctx, end := context.WithCancelCause(context.Background())
-	return &grant{sum: s, token: t, ctx: ctx, end: end, written: t.UsedAt.Unix()}
+	return &grant{hash: s, token: t, ctx: ctx, revoke: end, written: t.UsedAt.Unix()}
 }
 
-func newKeyring(accounts Accounts, secret string, log *slog.Logger) *keyring {
-	k := &keyring{accounts: accounts, log: log}
+func newTokenCache(accounts Accounts, secret string, log *slog.Logger) *tokenCache {
+	k := &tokenCache{accounts: accounts, log: log}
 	if secret != "" {
 		k.operator = newGrant(sha256.Sum256([]byte(secret)), mailroom.Acting(mailroom.Operator))
 	}
-	k.good.Store(&map[sum]*grant{})
+	k.byHash.Store(&map[secretHash]*grant{})
 	k.quotas.Store(&map[string]mailroom.Quotas{})
 	return k
 }
 
-// find returns the grant of a secret, nil for a wrong one. Hashes are compared,
+// lookup returns the grant of a secret, nil for a wrong one. Hashes are compared,
 // in constant time, so that neither length nor content of a secret can be
 // measured.
-func (k *keyring) find(secret string) *grant {
-	s := sum(sha256.Sum256([]byte(secret)))
-	if k.operator != nil && subtle.ConstantTimeCompare(s[:], k.operator.sum[:]) == 1 {
+func (k *tokenCache) lookup(secret string) *grant {
+	s := secretHash(sha256.Sum256([]byte(secret)))
+	if k.operator != nil && subtle.ConstantTimeCompare(s[:], k.operator.hash[:]) == 1 {
 		return k.operator
 	}
-	g := (*k.good.Load())[s]
-	if g == nil || subtle.ConstantTimeCompare(s[:], g.sum[:]) != 1 || g.ctx.Err() != nil {
+	g := (*k.byHash.Load())[s]
+	if g == nil || subtle.ConstantTimeCompare(s[:], g.hash[:]) != 1 || g.ctx.Err() != nil {
 		return nil
 	}
 	if minute := time.Now().Truncate(time.Minute).Unix(); g.used.Load() != minute {
@@ -95,23 +95,23 @@ func (k *keyring) find(secret string) *grant {
 	return g
 }
 
-// read takes over the rows as they are now. It ends the grants of tokens that
+// refresh takes over the rows as they are now. It ends the grants of tokens that
 // were revoked or may do something else than before.
-func (k *keyring) read(ctx context.Context) error {
-	k.reading.Lock()
-	defer k.reading.Unlock()
+func (k *tokenCache) refresh(ctx context.Context) error {
+	k.refreshMu.Lock()
+	defer k.refreshMu.Unlock()
 	rows, err := k.accounts.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	before := *k.good.Load()
-	now := make(map[sum]*grant, len(rows))
+	before := *k.byHash.Load()
+	now := make(map[secretHash]*grant, len(rows))
 	quotas := map[string]mailroom.Quotas{}
 	for _, t := range rows {
 		if len(t.Quotas) > 0 {
 			quotas[t.Name] = t.Quotas
 		}
-		var s sum
+		var s secretHash
 		if n, err := hex.Decode(s[:], []byte(t.Sum)); !t.RevokedAt.IsZero() || err != nil || n != len(s) {
 			continue
 		}
@@ -119,11 +119,11 @@ func (k *keyring) read(ctx context.Context) error {
 			now[s] = newGrant(s, t)
 		}
 	}
-	k.good.Store(&now)
+	k.byHash.Store(&now)
 	k.quotas.Store(&quotas)
 	for s, g := range before {
 		if now[s] != g {
-			g.end(errRevoked())
+			g.revoke(errRevoked())
 		}
 	}
 	return nil
@@ -134,10 +134,10 @@ func sameRights(a, b *mailroom.Token) bool {
 		slices.Equal(a.Scopes, b.Scopes) && slices.Equal(a.Agents, b.Agents)
 }
 
-// keep reads the rows again and again until ctx ends, and writes to them when
+// run reads the rows again and again until ctx ends, and writes to them when
 // their tokens were used. What cannot be read now stays as it was.
-func (k *keyring) keep(ctx context.Context) {
-	ticker := time.NewTicker(rereadEvery)
+func (k *tokenCache) run(ctx context.Context) {
+	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -145,19 +145,19 @@ func (k *keyring) keep(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.read(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.refresh(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "the tokens could not be read again", "error", err)
 		}
-		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.note(ctx) }); err != nil && ctx.Err() == nil {
+		if err := recovery.Call(k.log, "the keeper of tokens", func() error { return k.flushUses(ctx) }); err != nil && ctx.Err() == nil {
 			k.log.WarnContext(ctx, "the last use of tokens could not be written", "error", err)
 		}
 	}
 }
 
-// note writes when tokens were used last, to the minute.
-func (k *keyring) note(ctx context.Context) error {
+// flushUses writes when tokens were used last, to the minute.
+func (k *tokenCache) flushUses(ctx context.Context) error {
 	used := map[string]time.Time{}
-	for g := range maps.Values(*k.good.Load()) {
+	for g := range maps.Values(*k.byHash.Load()) {
 		if at := g.used.Load(); at != 0 && at > g.written {
 			used[g.token.Sum], g.written = time.Unix(at, 0).UTC(), at
 		}

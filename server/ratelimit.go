@@ -11,33 +11,33 @@ import (
 	"mailroom"
 )
 
-// paced refuses writes of a token that writes more often than it may, before
+// limitRate refuses writes of a token that writes more often than it may, before
 // anything of them is read. What a worker does for the runs that it holds is bounded
 // by the runs.
-func (s *Server) paced(_ *response, r *http.Request) error {
+func (s *Server) limitRate(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	switch {
 	case s.options.Submits < 0, r.Method == http.MethodGet, r.Method == http.MethodHead, r.Method == http.MethodOptions:
 		return nil
 	}
-	switch need := s.mux.needs[q.route]; need {
-	case anybody, inFrames, requests, mailroom.PermissionWork: // nobody's yet, or counted with what it asks for
+	switch need := s.mux.permissions[q.route]; need {
+	case accessPublic, accessPerFrame, accessPerRequest, mailroom.PermissionWork: // nobody's yet, or counted with what it asks for
 		return nil
 	}
-	wait := s.paces.wait(q.who.Name, time.Now())
+	wait := s.writeLimits.allow(q.who.Name, time.Now())
 	if wait == 0 {
 		return nil
 	}
 	return &mailroom.Error{
 		Code: mailroom.CodeRateLimited, RetryAfter: wait,
-		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(s.paces.every)),
+		Message: fmt.Sprintf("this token writes more than %g times a second: slow down, or let the operator raise limits.submits", float64(s.writeLimits.rate)),
 	}
 }
 
-// paces bounds how often each token does something.
-type paces struct {
+// rateLimiter bounds how often each token does something.
+type rateLimiter struct {
 	// set by New
-	every rate.Limit // times a second
+	rate  rate.Limit // times a second
 	burst int
 
 	mu      sync.Mutex
@@ -48,17 +48,17 @@ type paces struct {
 // bucket, which is as good as none.
 const maxBuckets = 1024
 
-// wait counts one more and returns 0, or counts nothing and returns how long it is too
+// allow counts one more and returns 0, or counts nothing and returns how long it is too
 // early.
-func (p *paces) wait(who string, now time.Time) time.Duration {
+func (p *rateLimiter) allow(who string, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	bucket := p.buckets[who]
 	if bucket == nil {
 		if len(p.buckets) >= maxBuckets {
-			p.empty(now)
+			p.evictFull(now)
 		}
-		bucket = rate.NewLimiter(p.every, p.burst)
+		bucket = rate.NewLimiter(p.rate, p.burst)
 		p.buckets[who] = bucket
 	}
 	next := bucket.ReserveN(now, 1)
@@ -69,8 +69,8 @@ func (p *paces) wait(who string, now time.Time) time.Duration {
 	return wait
 }
 
-// empty drops what is full. p.mu is held.
-func (p *paces) empty(now time.Time) {
+// evictFull drops what is full. p.mu is held.
+func (p *rateLimiter) evictFull(now time.Time) {
 	for who, bucket := range p.buckets {
 		if bucket.TokensAt(now) >= float64(p.burst) {
 			delete(p.buckets, who)

@@ -31,17 +31,17 @@ func checkBody(raw []byte) error { return checkJSON(raw, false) }
 // free: the names of members are not the API's own.
 func checkJSON(raw []byte, free bool) error {
 	if !utf8.Valid(raw) {
-		return unreadable("body", "is not valid UTF-8")
+		return badRequest("body", "is not valid UTF-8")
 	}
-	if halfRune(raw) {
-		return unreadable("body", `has one half of a character (\ud800 to \udfff) without the other`)
+	if hasLoneSurrogate(raw) {
+		return badRequest("body", `has one half of a character (\ud800 to \udfff) without the other`)
 	}
-	s := scan{raw: raw}
+	s := jsonScanner{raw: raw}
 	if err := s.value(0, free); err != nil {
 		return err
 	}
-	if s.space(); s.at < len(raw) {
-		return unreadable("body", "goes on after its JSON value")
+	if s.skipSpace(); s.at < len(raw) {
+		return badRequest("body", "goes on after its JSON value")
 	}
 	if !json.Valid(raw) { // a scalar that is none: the scan skips over scalars
 		return s.malformed()
@@ -49,9 +49,9 @@ func checkJSON(raw []byte, free bool) error {
 	return nil
 }
 
-// scan walks once over a body. It checks the structure and leaves the form of
+// jsonScanner walks once over a body. It checks the structure and leaves the form of
 // scalars to the decoder. Only a refusal works out where in the body it is.
-type scan struct {
+type jsonScanner struct {
 	raw    []byte
 	at     int // offset of what comes next
 	values int // seen so far
@@ -67,23 +67,23 @@ type level struct {
 
 // value scans the value that comes next, inside depth open ones. free: members
 // below it are the caller's own.
-func (s *scan) value(depth int, free bool) error {
+func (s *jsonScanner) value(depth int, free bool) error {
 	if s.values++; s.values > maxValues {
 		return mailroom.Errorf(mailroom.CodeTooLarge, "the body has more than %d values", maxValues)
 	}
-	s.space()
+	s.skipSpace()
 	if s.at == len(s.raw) {
 		return s.malformed()
 	}
 	c := s.raw[s.at]
 	if c == '"' {
-		return s.text()
+		return s.skipString()
 	}
 	if c != '{' && c != '[' {
-		return s.scalar()
+		return s.skipScalar()
 	}
 	if depth == maxDepth {
-		return unreadable("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
+		return badRequest("body", fmt.Sprintf("is nested deeper than %d", maxDepth))
 	}
 	s.at++
 	if c == '{' {
@@ -92,72 +92,72 @@ func (s *scan) value(depth int, free bool) error {
 	return s.array(depth, free)
 }
 
-func (s *scan) object(depth int, free bool) error {
+func (s *jsonScanner) object(depth int, free bool) error {
 	names := names{}
 	for n := 0; ; n++ {
-		if s.space(); n == 0 && s.take('}') {
+		if s.skipSpace(); n == 0 && s.accept('}') {
 			return nil
 		}
 		start := s.at
 		if s.at == len(s.raw) || s.raw[s.at] != '"' {
 			return s.malformed()
 		}
-		if err := s.text(); err != nil {
+		if err := s.skipString(); err != nil {
 			return err
 		}
 		quoted := s.raw[start:s.at]
 		s.path[depth] = level{name: quoted}
-		name, err := unquoted(quoted)
+		name, err := unquote(quoted)
 		switch {
 		case err != nil:
 			return s.malformed()
 		case n == maxMembers:
 			return mailroom.Errorf(mailroom.CodeTooLarge, "an object in the body has more than %d members", maxMembers)
 		case !names.add(name):
-			return wrong(s.place(depth), "comes twice", nil)
+			return invalidField(s.location(depth), "comes twice", nil)
 		case !free && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_0123456789") != "":
-			return wrong(s.place(depth), "unknown field", nil)
+			return invalidField(s.location(depth), "unknown field", nil)
 		}
-		if s.space(); !s.take(':') {
+		if s.skipSpace(); !s.accept(':') {
 			return s.malformed()
 		}
-		if err := s.value(depth+1, free || callers(name)); err != nil {
+		if err := s.value(depth+1, free || isFreeForm(name)); err != nil {
 			return err
 		}
-		if end, err := s.next('}'); end || err != nil {
+		if end, err := s.separator('}'); end || err != nil {
 			return err
 		}
 	}
 }
 
-func (s *scan) array(depth int, free bool) error {
+func (s *jsonScanner) array(depth int, free bool) error {
 	for n := 0; ; n++ {
-		if s.space(); n == 0 && s.take(']') {
+		if s.skipSpace(); n == 0 && s.accept(']') {
 			return nil
 		}
 		s.path[depth] = level{index: n}
 		if err := s.value(depth+1, free); err != nil {
 			return err
 		}
-		if end, err := s.next(']'); end || err != nil {
+		if end, err := s.separator(']'); end || err != nil {
 			return err
 		}
 	}
 }
 
-// next steps over a comma, or over what closes the object or array.
-func (s *scan) next(closes byte) (end bool, err error) {
-	s.space()
+// separator steps over a comma, or over what closes the object or array.
+func (s *jsonScanner) separator(closes byte) (end bool, err error) {
+	s.skipSpace()
 	switch {
-	case s.take(closes):
+	case s.accept(closes):
 		return true, nil
-	case s.take(','):
+	case s.accept(','):
 		return false, nil
 	}
 	return false, s.malformed()
 }
 
-func (s *scan) take(c byte) bool {
+func (s *jsonScanner) accept(c byte) bool {
 	if s.at == len(s.raw) || s.raw[s.at] != c {
 		return false
 	}
@@ -165,14 +165,14 @@ func (s *scan) take(c byte) bool {
 	return true
 }
 
-func (s *scan) space() {
-	for s.at < len(s.raw) && blank(s.raw[s.at]) {
+func (s *jsonScanner) skipSpace() {
+	for s.at < len(s.raw) && isSpace(s.raw[s.at]) {
 		s.at++
 	}
 }
 
-// text steps over a string.
-func (s *scan) text() error {
+// skipString steps over a string.
+func (s *jsonScanner) skipString() error {
 	for s.at++; s.at < len(s.raw); s.at++ {
 		switch s.raw[s.at] {
 		case '\\':
@@ -186,10 +186,10 @@ func (s *scan) text() error {
 	return s.malformed()
 }
 
-// scalar steps over a number or a literal, to what can follow one.
-func (s *scan) scalar() error {
+// skipScalar steps over a number or a literal, to what can follow one.
+func (s *jsonScanner) skipScalar() error {
 	start := s.at
-	for s.at < len(s.raw) && !ends(s.raw[s.at]) {
+	for s.at < len(s.raw) && !endsScalar(s.raw[s.at]) {
 		s.at++
 	}
 	if s.at == start {
@@ -198,19 +198,19 @@ func (s *scan) scalar() error {
 	return nil
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// ends reports whether c ends the number or literal before it.
-func ends(c byte) bool {
+// endsScalar reports whether c ends the number or literal before it.
+func endsScalar(c byte) bool {
 	switch c {
 	case ',', ':', '"', '[', ']', '{', '}':
 		return true
 	}
-	return blank(c)
+	return isSpace(c)
 }
 
-// place is the location of the member that is current inside depth open values.
-func (s *scan) place(depth int) string {
+// location is the location of the member that is current inside depth open values.
+func (s *jsonScanner) location(depth int) string {
 	var b strings.Builder
 	b.WriteString("body")
 	for _, l := range s.path[:depth+1] {
@@ -218,31 +218,31 @@ func (s *scan) place(depth int) string {
 			b.WriteString("[" + strconv.Itoa(l.index) + "]")
 			continue
 		}
-		name, err := unquoted(l.name)
+		name, err := unquote(l.name)
 		if err != nil { // every name of the path was read before
 			name = "?"
 		}
-		b.WriteString("." + short(name))
+		b.WriteString("." + truncate(name))
 	}
 	return b.String()
 }
 
 // malformed says what the decoder finds wrong with the body.
-func (s *scan) malformed() error {
+func (s *jsonScanner) malformed() error {
 	var v json.RawMessage
 	err := json.Unmarshal(s.raw, &v)
 	syntax, ok := errors.AsType[*json.SyntaxError](err)
 	switch {
 	case !ok:
-		return unreadable("body", "is not JSON")
+		return badRequest("body", "is not JSON")
 	case syntax.Offset == int64(len(s.raw)) && strings.HasPrefix(syntax.Error(), "unexpected end"):
-		return unreadable("body", "is not JSON: it ends in the middle")
+		return badRequest("body", "is not JSON: it ends in the middle")
 	}
-	return unreadable("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
+	return badRequest("body", fmt.Sprintf("is not JSON: %s, at byte %d", syntax.Error(), syntax.Offset))
 }
 
-// unquoted is the name of a member.
-func unquoted(quoted []byte) (string, error) {
+// unquote is the name of a member.
+func unquote(quoted []byte) (string, error) {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1]), nil
 	}
@@ -283,8 +283,8 @@ func (m *names) add(name string) bool {
 	return true
 }
 
-// callers are the fields whose value is the caller's own JSON.
-func callers(name string) bool {
+// isFreeForm are the fields whose value is the caller's own JSON.
+func isFreeForm(name string) bool {
 	switch name {
 	case "options", "metadata", "data", "answer", "agents", "arguments", "body", "checkpoint", "state":
 		return true

@@ -13,8 +13,8 @@ import (
 // are the one way to a thread, a run, a ticket or a message, and refuse a foreign
 // one in the words for one that does not exist.
 
-// seeThread finds a thread for who.
-func seeThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
+// findThread finds a thread for who.
+func findThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Thread, error) {
 	rows, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{id}})
 	if err == nil && (len(rows) == 0 || !who.Sees(rows[0])) {
 		err = mailroom.Errorf(mailroom.CodeNotFound, "no thread %q", id)
@@ -25,38 +25,38 @@ func seeThread(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Th
 	return rows[0], nil
 }
 
-// seeRun finds a run for who, with its thread.
-func seeRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
+// findRun finds a run for who, with its thread.
+func findRun(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Run, *mailroom.Thread, error) {
 	rows, err := rd.Runs(mailroom.RunQuery{IDs: []string{id}})
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(rows) == 1 {
-		t, err := seeThread(rd, who, rows[0].Thread)
+		t, err := findThread(rd, who, rows[0].Thread)
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], t, err
 		}
 	}
-	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", short(id))
+	return nil, nil, mailroom.Errorf(mailroom.CodeNotFound, "no run %q", truncate(id))
 }
 
-// seeTicket finds a ticket for who.
-func seeTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ticket, error) {
+// findTicket finds a ticket for who.
+func findTicket(rd mailroom.Reader, who *mailroom.Token, id string) (*mailroom.Ticket, error) {
 	rows, err := rd.Tickets(mailroom.TicketQuery{IDs: []string{id}})
 	if err != nil {
 		return nil, err
 	}
 	if len(rows) == 1 {
-		_, err := seeThread(rd, who, rows[0].Thread)
+		_, err := findThread(rd, who, rows[0].Thread)
 		if mailroom.CodeOf(err) != mailroom.CodeNotFound {
 			return rows[0], err
 		}
 	}
-	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", short(id))
+	return nil, mailroom.Errorf(mailroom.CodeNotFound, "no ticket %q", truncate(id))
 }
 
-// seen tells which of the threads who sees.
-func seen(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string]bool, error) {
+// visibleThreads tells which of the threads who sees.
+func visibleThreads(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string]bool, error) {
 	out := map[string]bool{}
 	if len(threads) == 0 {
 		return out, nil
@@ -69,63 +69,63 @@ func seen(rd mailroom.Reader, who *mailroom.Token, threads []string) (map[string
 	return out, err
 }
 
-// seenThread finds a thread for who sends the request of ctx.
-func (s *Server) seenThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
+// findThread finds a thread for who sends the request of ctx.
+func (s *Server) findThread(ctx context.Context, id string) (out *mailroom.Thread, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-		out, err = seeThread(rd, requestOf(ctx).who, id)
+		out, err = findThread(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// seenRun finds a run for who sends the request of ctx. A run never moves to
+// findRun finds a run for who sends the request of ctx. A run never moves to
 // another thread, and its id is never used again: what follows may name it.
-func (s *Server) seenRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
+func (s *Server) findRun(ctx context.Context, id string) (out *mailroom.Run, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-		out, _, err = seeRun(rd, requestOf(ctx).who, id)
+		out, _, err = findRun(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// seenTicket is seenRun for a ticket.
-func (s *Server) seenTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
+// findTicket is seenRun for a ticket.
+func (s *Server) findTicket(ctx context.Context, id string) (out *mailroom.Ticket, err error) {
 	err = s.options.Ledger.View(ctx, func(rd mailroom.Reader) (err error) {
-		out, err = seeTicket(rd, requestOf(ctx).who, id)
+		out, err = findTicket(rd, requestOf(ctx).who, id)
 		return err
 	})
 	return out, err
 }
 
-// seenMessage finds a message for who sends the request of ctx. Its id is as
+// findMessage finds a message for who sends the request of ctx. Its id is as
 // good as a run's.
-func (s *Server) seenMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
-	if _, err := s.seenThread(ctx, thread); err != nil {
+func (s *Server) findMessage(ctx context.Context, thread, id string) (mailroom.Message, error) {
+	if _, err := s.findThread(ctx, thread); err != nil {
 		return mailroom.Message{}, err
 	}
 	return s.options.Ledger.Message(ctx, thread, id)
 }
 
-// maxSight bounds the threads that one reader of everything has judgements of.
-const maxSight = 10_000
+// maxFilterThreads bounds the threads that one reader of everything has judgements of.
+const maxFilterThreads = 10_000
 
-// sight judges for one reader of everything which notices it may have. It
+// newNoticeFilter judges for one reader of everything which notices it may have. It
 // belongs to that reader's goroutine.
-type sight struct {
+type noticeFilter struct {
 	view    func(context.Context, func(mailroom.Reader) error) error
 	who     *mailroom.Token
 	threads map[string]bool // whether it sees them
 }
 
-func (s *Server) sight(who *mailroom.Token) *sight {
-	return &sight{view: s.options.Ledger.View, who: who, threads: map[string]bool{}}
+func (s *Server) newNoticeFilter(who *mailroom.Token) *noticeFilter {
+	return &noticeFilter{view: s.options.Ledger.View, who: who, threads: map[string]bool{}}
 }
 
-// admits reports whether the reader may have n. Notices come in order: one with
+// allows reports whether the reader may have n. Notices come in order: one with
 // the first entry of a log is of a new thread, whatever is known of its id. What
 // is judged anew is judged by the entry or the run itself, which must be that of
 // the thread there is: the notice may be of one that was deleted since.
-func (s *sight) admits(ctx context.Context, n bus.Notice) (bool, error) {
+func (s *noticeFilter) allows(ctx context.Context, n bus.Notice) (bool, error) {
 	if len(n.Entries) == 0 && n.Delta == nil {
 		return false, nil
 	}
@@ -142,21 +142,21 @@ func (s *sight) admits(ctx context.Context, n bus.Notice) (bool, error) {
 			return err
 		}
 		good = s.who.Sees(rows[0])
-		same, err = tells(rd, n)
+		same, err = isCurrent(rd, n)
 		return err
 	})
 	if err != nil || !same {
 		return false, err
 	}
-	if len(s.threads) >= maxSight {
+	if len(s.threads) >= maxFilterThreads {
 		clear(s.threads)
 	}
 	s.threads[n.Thread] = good
 	return good, nil
 }
 
-// tells reports whether n is about the thread that has its id now.
-func tells(rd mailroom.Reader, n bus.Notice) (bool, error) {
+// isCurrent reports whether n is about the thread that has its id now.
+func isCurrent(rd mailroom.Reader, n bus.Notice) (bool, error) {
 	if len(n.Entries) > 0 {
 		told := &n.Entries[0]
 		kept, err := rd.Entries(mailroom.EntryQuery{Thread: n.Thread, After: told.Seq - 1, Before: told.Seq + 1, Limit: 1})

@@ -15,21 +15,21 @@ import (
 	"mailroom/stream"
 )
 
-// liveDepth is how many notices a reader of everything may be behind.
-const liveDepth = 1024
+// noticeBuffer is how many notices a reader of everything may be behind.
+const noticeBuffer = 1024
 
-func (f face) describeStreamAll() {
+func (rt router) describeStreamAll() {
 	text := &huma.Schema{Type: huma.TypeString}
-	op := f.op(mailroom.PermissionRead, "GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
+	op := rt.operation(mailroom.PermissionRead, "GET /v1/stream", "stream-all", "Entries and live text of all threads, from now on")
 	op.Description = "Events: entry, and delta with its thread; none has an id, because threads have no common order. " +
 		"A reader that is too slow gets the event gap, and the stream ends. Comments every 10 seconds."
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}}}
-	f.api.OpenAPI().AddOperation(&op)
+	rt.api.OpenAPI().AddOperation(&op)
 }
 
 func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	leave, err := s.enterAll(r)
+	leave, err := s.admitStreamAll(r)
 	if err != nil {
 		s.refuse(out, r, err)
 		return
@@ -37,28 +37,28 @@ func (s *Server) streamAll(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	// Subscribed before the answer begins: whoever has read its header misses
 	// nothing that comes after.
-	sub := s.options.Bus.Subscribe("", liveDepth)
+	sub := s.options.Bus.Subscribe("", noticeBuffer)
 	defer sub.Close()
-	sight := s.sight(requestOf(r.Context()).who)
-	s.follow(out, r, stream.Query{}, func(ctx context.Context, a audience) error { return tellAll(ctx, sub, sight, a) })
+	sight := s.newNoticeFilter(requestOf(r.Context()).who)
+	s.followStream(out, r, stream.Query{}, func(ctx context.Context, a eventSink) error { return forwardNotices(ctx, sub, sight, a) })
 }
 
-func (s *Server) enterAll(r *http.Request) (leave func(), err error) {
+func (s *Server) admitStreamAll(r *http.Request) (leave func(), err error) {
 	switch {
 	case s.options.Bus == nil:
 		return nil, mailroom.Errorf(mailroom.CodeNotFound, "this server has no stream of everything")
 	case s.closing.Err() != nil:
 		return nil, errShutdown()
 	}
-	if err := onlyKnown(r.URL.Query(), nil); err != nil {
+	if err := checkQuery(r.URL.Query(), nil); err != nil {
 		return nil, err
 	}
-	return s.readers.enter(requestOf(r.Context()).who.Name)
+	return s.streamSlots.acquire(requestOf(r.Context()).who.Name)
 }
 
-// tellAll tells what is announced, and its reader may know of, until the reader
+// forwardNotices tells what is announced, and its reader may know of, until the reader
 // is too slow for it.
-func tellAll(ctx context.Context, sub *bus.Subscription, sight *sight, a audience) error {
+func forwardNotices(ctx context.Context, sub *bus.Subscription, sight *noticeFilter, a eventSink) error {
 	for {
 		var n bus.Notice
 		select {
@@ -67,20 +67,20 @@ func tellAll(ctx context.Context, sub *bus.Subscription, sight *sight, a audienc
 		case n = <-sub.C:
 		}
 		if sub.Lost() { // then n may be of a thread whose beginning was lost
-			return a.dropped()
+			return a.sendGap()
 		}
-		if good, err := sight.admits(ctx, n); err != nil {
+		if good, err := sight.allows(ctx, n); err != nil {
 			return err
 		} else if !good {
 			continue
 		}
-		if err := a.notice(n); err != nil {
+		if err := a.sendNotice(n); err != nil {
 			return err
 		}
 	}
 }
 
-func (w *eventWriter) dropped() error {
+func (w *eventWriter) sendGap() error {
 	return w.write(0, func(b *bytes.Buffer) error {
 		data, err := json.Marshal(client.Gap{})
 		writeEvent(b, client.EventGap, "", data)
@@ -88,8 +88,8 @@ func (w *eventWriter) dropped() error {
 	})
 }
 
-// notice writes the events of one notice, in one piece.
-func (w *eventWriter) notice(n bus.Notice) error {
+// sendNotice writes the events of one notice, in one piece.
+func (w *eventWriter) sendNotice(n bus.Notice) error {
 	size := 0
 	for i := range n.Entries {
 		size += len(n.Entries[i].JSON())

@@ -55,10 +55,10 @@ func row(name, secret string, scopes ...mailroom.Permission) *mailroom.Token {
 	return &mailroom.Token{Key: 1, Name: name, Sum: hex.EncodeToString(hash[:]), Scopes: scopes}
 }
 
-func (r *rows) ring(t *testing.T) *keyring {
+func (r *rows) ring(t *testing.T) *tokenCache {
 	t.Helper()
-	k := newKeyring(r, "the operator's", slog.New(slog.DiscardHandler))
-	if err := k.read(t.Context()); err != nil {
+	k := newTokenCache(r, "the operator's", slog.New(slog.DiscardHandler))
+	if err := k.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return k
@@ -68,19 +68,19 @@ func TestASecretThatIsNotKnownMakesNobodyRead(t *testing.T) {
 	r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
 	k := r.ring(t)
 	for _, secret := range []string{"", "wrong", "hers ", "the operator's ", r.list[0].Sum} {
-		if g := k.find(secret); g != nil {
+		if g := k.lookup(secret); g != nil {
 			t.Errorf("%q is %q's", secret, g.token.Name)
 		}
 	}
 	for secret, want := range map[string]string{"hers": "ann", "the operator's": mailroom.Operator} {
-		if g := k.find(secret); g == nil || g.token.Name != want {
+		if g := k.lookup(secret); g == nil || g.token.Name != want {
 			t.Errorf("%q is not %s's", secret, want)
 		}
 	}
 	if r.reads != 1 {
 		t.Errorf("the rows were read %d times, want once", r.reads)
 	}
-	if none := newKeyring(r, "", k.log); none.find("") != nil {
+	if none := newTokenCache(r, "", k.log); none.lookup("") != nil {
 		t.Error("without a secret of the operator the empty one is good")
 	}
 }
@@ -102,16 +102,16 @@ func TestAGrantEndsWhenItsTokenIsRevokedOrChanged(t *testing.T) {
 	} {
 		r := &rows{list: []*mailroom.Token{row("ann", "hers", mailroom.PermissionRead)}}
 		k := r.ring(t)
-		g := k.find("hers")
+		g := k.lookup("hers")
 		changed := *r.list[0]
 		r.list = []*mailroom.Token{change.to(&changed)}
-		if err := k.read(t.Context()); err != nil {
+		if err := k.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if ended := g.ctx.Err() != nil; ended != change.ends || ended && mailroom.CodeOf(context.Cause(g.ctx)) != mailroom.CodeUnauthenticated {
 			t.Errorf("%s: the grant has ended: %t (%v), want %t", name, ended, context.Cause(g.ctx), change.ends)
 		}
-		if good := k.find("hers") != nil; good != change.good {
+		if good := k.lookup("hers") != nil; good != change.good {
 			t.Errorf("%s: the secret is good: %t, want %t", name, good, change.good)
 		}
 	}
@@ -125,19 +125,19 @@ func TestTheRowsAreReadAgainAndWhatCannotBeReadStays(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			k.keep(ctx)
+			k.run(ctx)
 		}()
-		g := k.find("hers")
+		g := k.lookup("hers")
 		r.set(nil, true)
-		<-time.After(10 * rereadEvery)
+		<-time.After(10 * refreshInterval)
 		synctest.Wait()
-		if k.find("hers") != g {
+		if k.lookup("hers") != g {
 			t.Error("what could not be read again is not good any more")
 		}
 		r.set(nil, false)
-		<-time.After(rereadEvery)
+		<-time.After(refreshInterval)
 		synctest.Wait()
-		if g.ctx.Err() == nil || k.find("hers") != nil {
+		if g.ctx.Err() == nil || k.lookup("hers") != nil {
 			t.Error("a token that has gone is good after it was read again")
 		}
 		stop()
@@ -153,11 +153,11 @@ func TestAUseIsWrittenOncePerMinute(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			k.keep(ctx)
+			k.run(ctx)
 		}()
 		start := time.Now().Truncate(time.Minute)
 		for range 3*60*2 - 1 { // three minutes, less half a second
-			k.find("hers")
+			k.lookup("hers")
 			<-time.After(500 * time.Millisecond)
 			synctest.Wait()
 		}

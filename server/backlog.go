@@ -9,29 +9,29 @@ import (
 const (
 	// smallFrame is, in bytes, a frame or event that always finds room.
 	smallFrame = 4 << 10
-	// slowAfter is how long a reader has for what it was given before it can be cut off
+	// minSlowTime is how long a reader has for what it was given before it can be cut off
 	// for want of room.
-	slowAfter = time.Second
+	minSlowTime = time.Second
 )
 
-// unread bounds the bytes of frames and events that readers were given and have not taken
+// backlog bounds the bytes of frames and events that readers were given and have not taken
 // yet, those of one token and of all. Where there is no room, the writer waits, and the
 // reader that has had its bytes for longest is cut off: of that token, if it is its share
 // that is full, or of all.
-type unread struct {
+type backlog struct {
 	// Set by newUnread.
 	total, share int64
 
 	mu      sync.Mutex
 	used    int64            // owned by mu
 	held    map[string]int64 // owned by mu; by token
-	given   []*pending       // owned by mu; oldest first
+	entries []*backlogEntry  // owned by mu; oldest first
 	waiting int              // owned by mu; writers that wait for changed
 	changed chan struct{}    // owned by mu; closed and replaced when bytes were taken
 }
 
-// pending is what one reader has not taken. Its writer gives one thing at a time.
-type pending struct {
+// backlogEntry is what one reader has not taken. Its writer gives one thing at a time.
+type backlogEntry struct {
 	cut func() // ends the write that is under way, without blocking; set once
 
 	// Owned by unread.mu.
@@ -41,15 +41,15 @@ type pending struct {
 	slow  bool // it was cut off
 }
 
-func newUnread(total, share int) *unread {
-	return &unread{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
+func newBacklog(total, share int) *backlog {
+	return &backlog{total: int64(total), share: int64(share), held: map[string]int64{}, changed: make(chan struct{})}
 }
 
-// give counts n bytes for a reader of a token, once there is room; take must follow. It
+// acquire counts n bytes for a reader of a token, once there is room; take must follow. It
 // reports false if gone ended before.
-func (u *unread) give(g *pending, who string, n int, gone <-chan struct{}) bool {
+func (u *backlog) acquire(g *backlogEntry, who string, n int, gone <-chan struct{}) bool {
 	for {
-		changed, wait := u.admit(g, who, int64(n))
+		changed, wait := u.tryAcquire(g, who, int64(n))
 		if changed == nil {
 			return true
 		}
@@ -71,9 +71,9 @@ func (u *unread) give(g *pending, who string, n int, gone <-chan struct{}) bool 
 	}
 }
 
-// admit counts n bytes, or returns what ends when there may be room, and when a reader
+// tryAcquire counts n bytes, or returns what ends when there may be room, and when a reader
 // can be cut off for it.
-func (u *unread) admit(g *pending, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
+func (u *backlog) tryAcquire(g *backlogEntry, who string, n int64) (changed <-chan struct{}, wait time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := time.Now()
@@ -81,17 +81,17 @@ func (u *unread) admit(g *pending, who string, n int64) (changed <-chan struct{}
 	total := u.used > 0 && u.used+n > u.total
 	if n <= smallFrame || !share && !total {
 		g.who, g.bytes, g.since, g.slow = who, n, now, false
-		u.given = append(u.given, g)
+		u.entries = append(u.entries, g)
 		u.used += n
 		u.held[who] += n
 		return nil, 0
 	}
 	u.waiting++
-	for _, slow := range u.given {
+	for _, slow := range u.entries {
 		if share && slow.who != who || slow.bytes <= smallFrame {
 			continue
 		}
-		wait = slowAfter - now.Sub(slow.since)
+		wait = minSlowTime - now.Sub(slow.since)
 		if wait <= 0 && !slow.slow {
 			slow.slow = true
 			slow.cut()
@@ -99,18 +99,18 @@ func (u *unread) admit(g *pending, who string, n int64) (changed <-chan struct{}
 		break // one at a time: it makes room
 	}
 	if wait <= 0 {
-		wait = slowAfter
+		wait = minSlowTime
 	}
 	return u.changed, wait
 }
 
-// take counts what g was given as taken, or as given up.
-func (u *unread) take(g *pending) {
+// release counts what g was given as taken, or as given up.
+func (u *backlog) release(g *backlogEntry) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for i := len(u.given) - 1; i >= 0; i-- { // most readers take at once what came last
-		if u.given[i] == g {
-			u.given = slices.Delete(u.given, i, i+1)
+	for i := len(u.entries) - 1; i >= 0; i-- { // most readers take at once what came last
+		if u.entries[i] == g {
+			u.entries = slices.Delete(u.entries, i, i+1)
 			break
 		}
 	}
@@ -125,7 +125,7 @@ func (u *unread) take(g *pending) {
 }
 
 // bytes is how much all readers together have not taken.
-func (u *unread) bytes() int64 {
+func (u *backlog) bytes() int64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.used

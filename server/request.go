@@ -26,16 +26,16 @@ type request struct {
 	token string          // the secret that it came with, good or not: to be told to nobody
 	body  charge          // for the bytes of its body
 	// parsing is its turn to have a large body parsed, until the handler begins.
-	parsing turn
+	parsing parseSlot
 	code    mailroom.Code // of the problem it was answered with
 	cause   error         // behind that problem, for the log only
 }
 
-// nobody may do nothing and sees nothing.
-func nobody() *grant { return newGrant(sum{}, &mailroom.Token{}) }
+// anonymousGrant may do nothing and sees nothing.
+func anonymousGrant() *grant { return newGrant(secretHash{}, &mailroom.Token{}) }
 
-// from says whose the request is.
-func (q *request) from(g *grant) { q.who, q.grant = g.token, g }
+// clientAddr says whose the request is.
+func (q *request) setGrant(g *grant) { q.who, q.grant = g.token, g }
 
 type requestKey struct{}
 
@@ -45,29 +45,29 @@ func requestOf(ctx context.Context) *request {
 		return q
 	}
 	q := &request{} // not under ServeHTTP: nobody reads it
-	q.from(nobody())
+	q.setGrant(anonymousGrant())
 	return q
 }
 
 // ServeHTTP gives the request its id, serves it, and writes its line of log.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	q := &request{id: requestID(r), via: viaOf(r.Context())}
-	q.from(s.stranger)
+	q := &request{id: requestID(r), via: protocolOf(r.Context())}
+	q.setGrant(s.anonymous)
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
 	out := newResponse(w, s.options.WriteTimeout)
 	if r.ProtoMajor > 1 {
-		out.share()
+		out.setShared()
 	}
 	out.Header().Set("X-Request-ID", q.id)
 	out.Header().Set("X-Content-Type-Options", "nosniff")
 	out.Header().Set("Cache-Control", "no-store")
 	defer func() {
-		abort := s.recovered(recover(), out, r)
-		q.parsing.leave()                          // also if no handler was reached
+		abort := s.recoverPanic(recover(), out, r)
+		q.parsing.release()                        // also if no handler was reached
 		_ = q.body.resize(context.Background(), 0) // giving back never fails
-		s.record(start, out, r)
-		out.extend() // for what is still on its way
+		s.logRequest(start, out, r)
+		out.extendDeadline() // for what is still on its way
 		if abort {
 			panic(http.ErrAbortHandler) // the answer has begun: cut it, so that nobody takes it for whole
 		}
@@ -75,9 +75,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		// Also for a request that is refused unread: what follows of it is taken
 		// off the connection, for the next one. readBody ends the hurry.
-		s.hurry(out, s.options.BodyTimeout)
+		s.limitReadTime(out, s.options.BodyTimeout)
 	}
-	if err := s.gates(out, r); err != nil {
+	if err := s.runMiddleware(out, r); err != nil {
 		if err != errAnswered {
 			s.refuse(out, r, err)
 		}
@@ -86,9 +86,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(out, r)
 }
 
-// recovered makes a panic an answer of code internal, or asks to abort when it
+// recoverPanic makes a panic an answer of code internal, or asks to abort when it
 // is too late for one.
-func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
+func (s *Server) recoverPanic(p any, out *response, r *http.Request) (abort bool) {
 	if p == nil {
 		return false
 	}
@@ -104,19 +104,19 @@ func (s *Server) recovered(p any, out *response, r *http.Request) (abort bool) {
 	return true
 }
 
-// record writes the one line about a request. It holds no content, no token and
+// logRequest writes the one line about a request. It holds no content, no token and
 // no thread or run id, which callers choose freely.
-func (s *Server) record(start time.Time, out *response, r *http.Request) {
+func (s *Server) logRequest(start time.Time, out *response, r *http.Request) {
 	q := requestOf(r.Context())
 	_, pattern, _ := strings.Cut(q.route, " ")
 	attrs := []slog.Attr{
-		slog.String("method", plainMethod(r.Method)),
+		slog.String("method", logMethod(r.Method)),
 		slog.String("path", pattern),
 		slog.Int("status", out.status),
 		slog.Duration("duration", time.Since(start)),
 		slog.Int64("bytes", out.bytes),
 		slog.String("request_id", q.id),
-		slog.String("from", s.from(r)),
+		slog.String("from", s.clientAddr(r)),
 	}
 	if q.code != "" {
 		attrs = append(attrs, slog.String("code", string(q.code)))
@@ -137,9 +137,9 @@ func (s *Server) record(start time.Time, out *response, r *http.Request) {
 	s.log.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// from is the address a request came from: as our own proxy says, which puts it
+// clientAddr is the address a request came from: as our own proxy says, which puts it
 // last, or the one at the other end of the connection.
-func (s *Server) from(r *http.Request) string {
+func (s *Server) clientAddr(r *http.Request) string {
 	if s.options.BehindProxy {
 		given := r.Header.Values("X-Forwarded-For")
 		if len(given) > 0 {
@@ -157,9 +157,9 @@ func (s *Server) from(r *http.Request) string {
 	return at.Addr().String()
 }
 
-// plainMethod is a method as it may go into a log: what is none is a text of the
+// logMethod is a method as it may go into a log: what is none is a text of the
 // caller's choice.
-func plainMethod(method string) string {
+func logMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
 		return method
@@ -171,7 +171,7 @@ func plainMethod(method string) string {
 // is safe in logs and headers, and else makes one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-ID")
-	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= shortSecret || secretLike.MatchString(id) {
+	if id == "" || len(id) > 64 || strings.Contains(r.Header.Get("Authorization"), id) && len(id) >= minSecretLength || secretPattern.MatchString(id) {
 		return ledger.NewID()
 	}
 	for _, c := range []byte(id) {
@@ -201,15 +201,15 @@ type response struct {
 
 func newResponse(w http.ResponseWriter, timeout time.Duration) *response {
 	out := &response{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
-	out.extend() // the deadline of the connection's previous request may have passed
+	out.extendDeadline() // the deadline of the connection's previous request may have passed
 	return out
 }
 
-// share is for HTTP/2, where a deadline that passes ends the answer also when
+// setShared is for HTTP/2, where a deadline that passes ends the answer also when
 // nothing is being written: there is one only during a write.
-func (out *response) share() {
+func (out *response) setShared() {
 	out.shared = true
-	out.rest()
+	out.clearDeadline()
 }
 
 // cutOff ends the write that is under way, and those to come. It may be called by another
@@ -219,13 +219,13 @@ func (out *response) cutOff() {
 	_ = out.control.SetWriteDeadline(time.Now()) // as in extend
 }
 
-func (out *response) rest() {
+func (out *response) clearDeadline() {
 	if out.shared && !out.cut.Load() {
 		_ = out.control.SetWriteDeadline(time.Time{}) // as in extend
 	}
 }
 
-func (out *response) extend() {
+func (out *response) extendDeadline() {
 	// A writer without deadlines is a test's; a closed connection fails the write.
 	_ = out.control.SetWriteDeadline(time.Now().Add(out.timeout))
 	if out.cut.Load() { // also since a moment ago
@@ -237,18 +237,18 @@ func (out *response) WriteHeader(status int) {
 	if out.status == 0 {
 		out.status = status
 	}
-	out.extend()
+	out.extendDeadline()
 	out.ResponseWriter.WriteHeader(status)
-	out.rest()
+	out.clearDeadline()
 }
 
 func (out *response) Write(b []byte) (int, error) {
 	if out.status == 0 {
 		out.status = http.StatusOK
 	}
-	out.extend()
+	out.extendDeadline()
 	n, err := out.ResponseWriter.Write(b)
-	out.rest()
+	out.clearDeadline()
 	out.bytes += int64(n)
 	if err != nil {
 		out.failed = err
@@ -258,9 +258,9 @@ func (out *response) Write(b []byte) (int, error) {
 
 // FlushError sends what was written. http.ResponseController finds it.
 func (out *response) FlushError() error {
-	out.extend()
+	out.extendDeadline()
 	err := out.control.Flush()
-	out.rest()
+	out.clearDeadline()
 	if err != nil {
 		out.failed = err
 	}

@@ -8,29 +8,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func newPaces(every rate.Limit, burst int) *paces {
-	return &paces{every: every, burst: burst, buckets: map[string]*rate.Limiter{}}
+func newPaces(every rate.Limit, burst int) *rateLimiter {
+	return &rateLimiter{rate: every, burst: burst, buckets: map[string]*rate.Limiter{}}
 }
 
 func TestASubmitIsTakenAgainWhenItsRefusalSaid(t *testing.T) {
 	p, now := newPaces(0.5, 3), time.Unix(1000, 0)
 	for i := range 3 {
-		if wait := p.wait("anna", now); wait != 0 {
+		if wait := p.allow("anna", now); wait != 0 {
 			t.Fatalf("submit %d: wait %s", i+1, wait)
 		}
 	}
 	for range 5 { // refusals put nothing off
-		if wait := p.wait("anna", now); wait != 2*time.Second {
+		if wait := p.allow("anna", now); wait != 2*time.Second {
 			t.Fatalf("one too many: wait %s, want 2 s", wait)
 		}
 	}
-	if wait := p.wait("ben", now); wait != 0 {
+	if wait := p.allow("ben", now); wait != 0 {
 		t.Errorf("another token: wait %s", wait)
 	}
-	if wait := p.wait("anna", now.Add(1900*time.Millisecond)); wait != 100*time.Millisecond {
+	if wait := p.allow("anna", now.Add(1900*time.Millisecond)); wait != 100*time.Millisecond {
 		t.Errorf("before its time: wait %s, want 100 ms", wait)
 	}
-	if wait := p.wait("anna", now.Add(2*time.Second)); wait != 0 {
+	if wait := p.allow("anna", now.Add(2*time.Second)); wait != 0 {
 		t.Errorf("at its time: wait %s", wait)
 	}
 }
@@ -39,7 +39,7 @@ func TestBucketsOfTokensThatRestAreDropped(t *testing.T) {
 	p, now := newPaces(1, 2), time.Unix(1000, 0)
 	take := func(who string, at time.Time) {
 		t.Helper()
-		if wait := p.wait(who, at); wait != 0 {
+		if wait := p.allow(who, at); wait != 0 {
 			t.Fatalf("%s waits %s", who, wait)
 		}
 	}
@@ -54,7 +54,7 @@ func TestBucketsOfTokensThatRestAreDropped(t *testing.T) {
 	if got := len(p.buckets); got > maxBuckets+1 {
 		t.Errorf("%d buckets are kept, want about %d", got, maxBuckets)
 	}
-	if wait := p.wait("busy", now.Add(time.Minute)); wait == 0 {
+	if wait := p.allow("busy", now.Add(time.Minute)); wait == 0 {
 		t.Error("a token that is at its limit was forgotten")
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"mailroom"
 )
 
-// gates lets a request through to its handler, or says why not.
-func (s *Server) gates(out *response, r *http.Request) error {
+// runMiddleware lets a request through to its handler, or says why not.
+func (s *Server) runMiddleware(out *response, r *http.Request) error {
 	for _, gate := range []func(*response, *http.Request) error{
-		s.addressed, s.crossed, s.wellFormed, s.authenticated, s.routed, s.permitted, s.paced, s.readBody,
+		s.checkHostAndOrigin, s.handleCORS, s.checkPath, s.authenticate, s.checkRoute, s.authorize, s.limitRate, s.readBody,
 	} {
 		if err := gate(out, r); err != nil {
 			return err
@@ -25,14 +25,14 @@ func (s *Server) gates(out *response, r *http.Request) error {
 	return nil
 }
 
-// addressed refuses requests that a web page makes in its reader's name: from
+// checkHostAndOrigin refuses requests that a web page makes in its reader's name: from
 // another origin, or to a name that a foreign DNS server points at us.
-func (s *Server) addressed(_ *response, r *http.Request) error {
-	if !s.hosted(r.Host) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", short(r.Host))
+func (s *Server) checkHostAndOrigin(_ *response, r *http.Request) error {
+	if !s.hostAllowed(r.Host) {
+		return mailroom.Errorf(mailroom.CodeForbidden, "this server is not addressed as %q: use localhost, or configure the host it listens on", truncate(r.Host))
 	}
-	if origin := r.Header.Get("Origin"); !s.welcome(r.Host, origin) {
-		return mailroom.Errorf(mailroom.CodeForbidden, "requests from web pages of the origin %q are refused", short(origin))
+	if origin := r.Header.Get("Origin"); !s.originAllowed(r.Host, origin) {
+		return mailroom.Errorf(mailroom.CodeForbidden, "requests from web pages of the origin %q are refused", truncate(origin))
 	}
 	if err := s.origins.Check(r); err != nil {
 		return &mailroom.Error{Code: mailroom.CodeForbidden, Message: "requests from web pages of another origin are refused", Cause: err}
@@ -40,9 +40,9 @@ func (s *Server) addressed(_ *response, r *http.Request) error {
 	return nil
 }
 
-// welcome reports whether pages of origin may send requests to host, whatever
+// originAllowed reports whether pages of origin may send requests to host, whatever
 // their method: the handshake of a WebSocket is a GET that does more than look.
-func (s *Server) welcome(host, origin string) bool {
+func (s *Server) originAllowed(host, origin string) bool {
 	if origin == "" || slices.ContainsFunc(s.options.Origins, func(o string) bool { return strings.EqualFold(o, origin) }) {
 		return true
 	}
@@ -50,7 +50,7 @@ func (s *Server) welcome(host, origin string) bool {
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
 }
 
-func (s *Server) hosted(hostport string) bool {
+func (s *Server) hostAllowed(hostport string) bool {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
 		host = h
@@ -69,11 +69,11 @@ func (s *Server) hosted(hostport string) bool {
 	})
 }
 
-// wellFormed refuses paths that the mux would answer with a redirect to another
+// checkPath refuses paths that the mux would answer with a redirect to another
 // one: a submit to the thread ".." must not become a submit to a new thread.
-func (s *Server) wellFormed(_ *response, r *http.Request) error {
+func (s *Server) checkPath(_ *response, r *http.Request) error {
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return unreadable("query", "is not a query: check its escapes")
+		return badRequest("query", "is not a query: check its escapes")
 	}
 	path, inThreads := strings.CutPrefix(r.URL.EscapedPath(), "/v1/threads/")
 	if path == "/" || path == "*" {
@@ -97,20 +97,20 @@ func (s *Server) wellFormed(_ *response, r *http.Request) error {
 	return nil
 }
 
-// authenticated finds out whose the token is. What is for anybody needs none.
-func (s *Server) authenticated(out *response, r *http.Request) error {
+// authenticate finds out whose the token is. What is for anybody needs none.
+func (s *Server) authenticate(out *response, r *http.Request) error {
 	q := requestOf(r.Context())
 	_, q.route = s.mux.match(r)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	q.token = strings.TrimSpace(token)
-	if s.mux.open(r, q.route) {
+	if s.mux.isPublic(r, q.route) {
 		return nil
 	}
-	if s.mux.needs[q.route] == inFrames && r.Header.Get("Authorization") == "" {
+	if s.mux.permissions[q.route] == accessPerFrame && r.Header.Get("Authorization") == "" {
 		return nil // a web page cannot send it: it comes as the first frame
 	}
-	if g := s.keys.find(q.token); g != nil && strings.EqualFold(scheme, "Bearer") {
-		q.from(g)
+	if g := s.tokens.lookup(q.token); g != nil && strings.EqualFold(scheme, "Bearer") {
+		q.setGrant(g)
 		return nil
 	}
 	out.Header().Set("WWW-Authenticate", "Bearer")
@@ -120,9 +120,9 @@ func (s *Server) authenticated(out *response, r *http.Request) error {
 	return mailroom.Errorf(mailroom.CodeUnauthenticated, "send the token as header Authorization: Bearer TOKEN")
 }
 
-// routed answers for the mux when it knows no handler, because the mux does not
+// checkRoute answers for the mux when it knows no handler, because the mux does not
 // speak in problems.
-func (s *Server) routed(out *response, r *http.Request) error {
+func (s *Server) checkRoute(out *response, r *http.Request) error {
 	if requestOf(r.Context()).route != "" {
 		return nil
 	}
@@ -134,13 +134,13 @@ func (s *Server) routed(out *response, r *http.Request) error {
 	}
 	allow := answer.header.Get("Allow")
 	out.Header().Set("Allow", allow)
-	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not for this path: use %s", short(r.Method), allow))
+	return withStatus(http.StatusMethodNotAllowed, mailroom.Errorf(mailroom.CodeInvalid, "method %s is not for this path: use %s", truncate(r.Method), allow))
 }
 
-// permitted refuses who lacks the scope that the route names.
-func (s *Server) permitted(_ *response, r *http.Request) error {
+// authorize refuses who lacks the scope that the route names.
+func (s *Server) authorize(_ *response, r *http.Request) error {
 	q := requestOf(r.Context())
-	if need := s.mux.needs[q.route]; need != anybody && need != inFrames && need != requests {
+	if need := s.mux.permissions[q.route]; need != accessPublic && need != accessPerFrame && need != accessPerRequest {
 		return q.who.Need(need)
 	}
 	return nil
@@ -157,11 +157,11 @@ func (p *probe) WriteHeader(status int)      { p.status = status }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 
 func noRoute(r *http.Request) error {
-	return mailroom.Errorf(mailroom.CodeNotFound, "there is nothing at %q: see /openapi.json", short(r.URL.Path))
+	return mailroom.Errorf(mailroom.CodeNotFound, "there is nothing at %q: see /openapi.json", truncate(r.URL.Path))
 }
 
-// short cuts what a caller chose before it comes back in a message.
-func short(s string) string {
+// truncate cuts what a caller chose before it comes back in a message.
+func truncate(s string) string {
 	const most = 100
 	n := 0
 	for i := range s {
@@ -175,8 +175,8 @@ func short(s string) string {
 // withStatus answers err with another status than its code's own.
 func withStatus(status int, err error) error { return &statusError{status: status, err: err} }
 
-// unreadable is the refusal of what cannot be parsed at all.
-func unreadable(location, message string) error {
+// badRequest is the refusal of what cannot be parsed at all.
+func badRequest(location, message string) error {
 	return withStatus(http.StatusBadRequest, &mailroom.Error{
 		Code: mailroom.CodeInvalid, Message: location + " " + message,
 		Fields: []mailroom.Field{{Location: location, Message: message}},

@@ -14,11 +14,11 @@ import (
 
 func TestAgentsAndWorkersAreWhatTheRowsSay(t *testing.T) {
 	f := start(t, func(o *server.Options) {
-		o.Describe = func(name string) server.Description {
+		o.DescribeAgent = func(name string) server.AgentInfo {
 			if name == "codex" {
-				return server.Description{Kind: "exec", Version: "0123456789ab", Problem: "there is no program codex"}
+				return server.AgentInfo{Kind: "exec", Version: "0123456789ab", Problem: "there is no program codex"}
 			}
-			return server.Description{Kind: "echo"}
+			return server.AgentInfo{Kind: "echo"}
 		}
 	})
 	text := func(s string) *string { return &s }

@@ -15,16 +15,16 @@ import (
 	"mailroom/internal/metrics"
 )
 
-// fleet registers what tells about the agents, the workers and the work there is.
-func (f face) fleet() {
-	s := f.server
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
-	handle(f, f.op(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
-	op := f.op(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
+// registerAgents registers what tells about the agents, the workers and the work there is.
+func (rt router) registerAgents() {
+	s := rt.server
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/agents", "list-agents", "All agents, by name"), s.listAgents)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/workers", "list-workers", "The workers of the token that have a lease, by id; all for an admin"), s.listWorkers)
+	handle(rt, rt.operation(mailroom.PermissionRead, "GET /v1/stats", "stats", "Counts of what there is"), s.stats)
+	op := rt.operation(mailroom.PermissionMeasure, "GET /metrics", "metrics", "Counts and latencies in the text format of Prometheus")
 	text := &huma.Schema{Type: huma.TypeString}
 	op.Responses["200"] = &huma.Response{Description: "OK", Content: map[string]*huma.MediaType{"text/plain": {Schema: text}}}
-	f.api.OpenAPI().AddOperation(&op)
+	rt.api.OpenAPI().AddOperation(&op)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 }
 
@@ -35,11 +35,11 @@ func liveWorkers(rd mailroom.Reader) ([]*mailroom.Worker, error) {
 	return slices.DeleteFunc(rows, func(w *mailroom.Worker) bool { return w.Dead || w.LeaseUntil.Before(now) }), err
 }
 
-func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[client.Agent]], error) {
+func (s *Server) listAgents(ctx context.Context, _ *empty) (*body[client.Page[client.Agent]], error) {
 	agents := map[string]*client.Agent{}
 	if s.options.Agents != nil {
 		for _, name := range s.options.Agents() {
-			agents[name] = s.described(name)
+			agents[name] = s.agentOf(name)
 		}
 	}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -55,9 +55,9 @@ func (s *Server) listAgents(ctx context.Context, _ *none) (*body[client.Page[cli
 				agents[name].Workers++
 			}
 		}
-		for _, name := range s.options.Absent() {
+		for _, name := range s.options.MissingAgents() {
 			if agents[name] == nil { // nobody elsewhere serves it either
-				agents[name] = s.described(name)
+				agents[name] = s.agentOf(name)
 			}
 		}
 		return countRunning(rd, requestOf(ctx).who, workers, agents)
@@ -107,16 +107,16 @@ func countRunning(rd mailroom.Reader, who *mailroom.Token, workers []*mailroom.W
 	return nil
 }
 
-// described is what this process knows of an agent.
-func (s *Server) described(name string) *client.Agent {
-	d := s.options.Describe(name)
+// agentOf is what this process knows of an agent.
+func (s *Server) agentOf(name string) *client.Agent {
+	d := s.options.DescribeAgent(name)
 	return &client.Agent{
 		Name: name, Kind: given(d.Kind), Version: given(d.Version), Program: given(d.Program), Reason: given(d.Problem),
 		Isolation: given(d.Isolation),
 	}
 }
 
-func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[client.Worker]], error) {
+func (s *Server) listWorkers(ctx context.Context, _ *empty) (*body[client.Page[client.Worker]], error) {
 	out := client.Page[client.Worker]{Items: []client.Worker{}}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		rows, err := liveWorkers(rd)
@@ -144,11 +144,11 @@ func (s *Server) listWorkers(ctx context.Context, _ *none) (*body[client.Page[cl
 }
 
 // stats counts the rows that the caller may know of.
-func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error) {
+func (s *Server) stats(ctx context.Context, _ *empty) (*body[client.Stats], error) {
 	who := requestOf(ctx).who
 	all := who.Has(mailroom.PermissionAdmin)
 	now := time.Now()
-	sum := sums{runs: noRuns(), due: now}
+	sum := totals{runs: zeroRuns(), due: now}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		if !all {
 			own, err := rd.Count(mailroom.CountQuery{Owner: &who.Name})
@@ -177,7 +177,7 @@ func (s *Server) stats(ctx context.Context, _ *none) (*body[client.Stats], error
 
 // countNamespace adds the threads of others that are in the namespace of who, a page
 // at a time, so that no view is held for long: the pages are of different moments.
-func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *sums) error {
+func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *totals) error {
 	q := mailroom.ThreadQuery{Prefix: who.Namespace, Limit: scanPage}
 	for end := false; !end; {
 		err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
@@ -207,14 +207,14 @@ func (s *Server) countNamespace(ctx context.Context, who *mailroom.Token, sum *s
 	return nil
 }
 
-// sums are counts that are being added up.
-type sums struct {
+// totals are counts that are being added up.
+type totals struct {
 	threads int
 	runs    map[mailroom.Status]int
 	due     time.Time // the earliest, not later than now
 }
 
-func (s *sums) add(c mailroom.Counts, sign int) {
+func (s *totals) add(c mailroom.Counts, sign int) {
 	s.threads += sign * c.Threads
 	for status, n := range c.Runs {
 		s.runs[status] += sign * n
@@ -224,7 +224,7 @@ func (s *sums) add(c mailroom.Counts, sign int) {
 	}
 }
 
-func noRuns() map[mailroom.Status]int {
+func zeroRuns() map[mailroom.Status]int {
 	return map[mailroom.Status]int{
 		mailroom.StatusQueued: 0, mailroom.StatusRunning: 0, mailroom.StatusWaiting: 0, mailroom.StatusCompleted: 0, mailroom.StatusFailed: 0, mailroom.StatusCancelled: 0,
 	}
@@ -232,7 +232,7 @@ func noRuns() map[mailroom.Status]int {
 
 // countRuns counts all runs there are.
 func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error) {
-	sum := sums{runs: noRuns()}
+	sum := totals{runs: zeroRuns()}
 	err := s.options.Ledger.View(ctx, func(rd mailroom.Reader) error {
 		there, err := rd.Count(mailroom.CountQuery{})
 		sum.add(there, 1)
@@ -244,7 +244,7 @@ func (s *Server) countRuns(ctx context.Context) (map[mailroom.Status]int, error)
 // metrics answers a scrape; what is counted in rows is counted now.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out := w.(*response) // ServeHTTP makes no other
-	err := onlyKnown(r.URL.Query(), nil)
+	err := checkQuery(r.URL.Query(), nil)
 	var runs map[mailroom.Status]int
 	var tokens []*mailroom.Token
 	if err == nil {
@@ -257,20 +257,20 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		s.refuse(out, r, err)
 		return
 	}
-	s.options.Metrics.Present(runs, s.readers.open(), s.untaken.bytes())
-	s.options.Metrics.Uses(s.levels(tokens))
+	s.options.Metrics.Present(runs, s.streamSlots.total(), s.backlog.bytes())
+	s.options.Metrics.Uses(s.quotaLevels(tokens))
 	s.options.Metrics.ServeHTTP(out, r)
 }
 
-// levels tell how much of each quota all tokens together use, and the one that is
+// quotaLevels tell how much of each quota all tokens together use, and the one that is
 // nearest to its own. No number is of one token: their names are as many as the
 // operator makes.
-func (s *Server) levels(tokens []*mailroom.Token) map[mailroom.Quota]metrics.Level {
+func (s *Server) quotaLevels(tokens []*mailroom.Token) map[mailroom.Quota]metrics.Level {
 	all := map[mailroom.Quota]metrics.Level{}
 	for _, q := range mailroom.AllQuotas() {
 		var l metrics.Level
 		for _, t := range tokens {
-			used := s.usedBy(t).Of(q)
+			used := s.usageOf(t).Of(q)
 			l.Used += used
 			if limit := t.Quotas.Over(s.defaultQuotas())[q]; limit > 0 {
 				l.Fullest = max(l.Fullest, float64(used)/float64(limit))

@@ -7,12 +7,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// honest makes the description say what huma does not derive from Go types:
+// refineSchemas makes the description say what huma does not derive from Go types:
 // that what is null may be null, also where it is an object or one of a few
 // words, and that answers may have more fields one day.
-func (f face) honest() {
-	schemas := f.api.OpenAPI().Components.Schemas
-	asked := f.requested()
+func (rt router) refineSchemas() {
+	schemas := rt.api.OpenAPI().Components.Schemas
+	asked := rt.requestSchemas()
 	for name, schema := range schemas.Map() {
 		if closed, ok := schema.AdditionalProperties.(bool); ok && !closed && !asked[name] {
 			schema.AdditionalProperties = nil
@@ -46,11 +46,11 @@ func isPointer(of reflect.Type, field string) bool {
 	return false
 }
 
-// requested names the schemas of what is sent to the server: there an unknown
+// requestSchemas names the schemas of what is sent to the server: there an unknown
 // field is refused.
-func (f face) requested() map[string]bool {
+func (rt router) requestSchemas() map[string]bool {
 	names := map[string]bool{}
-	schemas := f.api.OpenAPI().Components.Schemas.Map()
+	schemas := rt.api.OpenAPI().Components.Schemas.Map()
 	var visit func(*huma.Schema)
 	visit = func(s *huma.Schema) {
 		if s == nil {
@@ -65,7 +65,7 @@ func (f face) requested() map[string]bool {
 			visit(p)
 		}
 	}
-	for _, path := range f.api.OpenAPI().Paths {
+	for _, path := range rt.api.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Patch, path.Delete} {
 			if op == nil || op.RequestBody == nil {
 				continue

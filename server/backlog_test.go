@@ -14,9 +14,9 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 		wait  time.Duration
 	}{
 		{"there is room", 30_000, "ann", 0},
-		{"the share of the token is full", 25_000, "ann", slowAfter},
+		{"the share of the token is full", 25_000, "ann", minSlowTime},
 		{"another token has its own", 25_000, "ben", 0},
-		{"there is no room for all", 1 << 30, "ben", slowAfter},
+		{"there is no room for all", 1 << 30, "ben", minSlowTime},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -24,15 +24,15 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				if c.share > total {
 					total = 25_000
 				}
-				u := newUnread(total, c.share)
+				u := newBacklog(total, c.share)
 				var cut []int
-				hold := func(i int, who string) *pending {
-					g := &pending{}
+				hold := func(i int, who string) *backlogEntry {
+					g := &backlogEntry{}
 					g.cut = func() {
 						cut = append(cut, i)
-						go u.take(g) // its write fails
+						go u.release(g) // its write fails
 					}
-					if !u.give(g, who, 10_000, nil) {
+					if !u.acquire(g, who, 10_000, nil) {
 						t.Fatalf("reader %d got no room", i)
 					}
 					return g
@@ -40,11 +40,11 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 				begin := time.Now()
 				hold(1, "ann")
 				hold(2, "ann")
-				small := &pending{}
-				if u.give(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
+				small := &backlogEntry{}
+				if u.acquire(small, "ann", smallFrame, nil); time.Since(begin) > 0 {
 					t.Error("a small frame had to wait")
 				}
-				u.take(small)
+				u.release(small)
 				hold(3, c.third)
 				if got := time.Since(begin); got != c.wait {
 					t.Errorf("it waited %s, want %s", got, c.wait)
@@ -62,23 +62,23 @@ func TestTheSlowestReaderIsCutOffForRoom(t *testing.T) {
 
 func TestAReaderThatTakesMakesRoomForTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := newUnread(10_000, 10_000)
-		first, second := &pending{cut: func() { t.Error("a reader was cut off that was not slow") }}, &pending{}
-		if !u.give(first, "ann", 20_000, nil) { // more than there is, and alone
+		u := newBacklog(10_000, 10_000)
+		first, second := &backlogEntry{cut: func() { t.Error("a reader was cut off that was not slow") }}, &backlogEntry{}
+		if !u.acquire(first, "ann", 20_000, nil) { // more than there is, and alone
 			t.Fatal("no room for the first")
 		}
-		time.AfterFunc(slowAfter/2, func() { u.take(first) })
-		if !u.give(second, "ann", 10_000, nil) {
+		time.AfterFunc(minSlowTime/2, func() { u.release(first) })
+		if !u.acquire(second, "ann", 10_000, nil) {
 			t.Fatal("no room for the second")
 		}
 		gone := make(chan struct{})
 		close(gone)
-		if u.give(&pending{}, "ann", 10_000, gone) {
+		if u.acquire(&backlogEntry{}, "ann", 10_000, gone) {
 			t.Error("a reader that has gone was given something")
 		}
-		u.take(second)
-		if u.bytes() != 0 || len(u.held) != 0 || len(u.given) != 0 || u.waiting != 0 {
-			t.Errorf("%d bytes, %v, %d readers and %d writers are left", u.bytes(), u.held, len(u.given), u.waiting)
+		u.release(second)
+		if u.bytes() != 0 || len(u.held) != 0 || len(u.entries) != 0 || u.waiting != 0 {
+			t.Errorf("%d bytes, %v, %d readers and %d writers are left", u.bytes(), u.held, len(u.entries), u.waiting)
 		}
 	})
 }

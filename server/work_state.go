@@ -16,19 +16,19 @@ type ClaimPath struct {
 	Claim string `path:"claim" doc:"RUN:ATTEMPT, as it was claimed."`
 }
 
-// hold is a claim that a request names, which the token's worker has or had.
-type hold struct {
+// claimState is a claim that a request names, which the token's worker has or had.
+type claimState struct {
 	mailroom.Claim
 	run  *mailroom.Run
 	live bool // nobody has taken it away
 }
 
-// hold finds what a claim is about, for its own worker alone: a stranger hears
+// claimState finds what a claim is about, for its own worker alone: a stranger hears
 // that there is no such claim. more reads on in the same snapshot.
-func (s *Server) hold(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *hold) error) (*hold, error) {
+func (s *Server) findClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
 	who := requestOf(ctx).who
-	var out *hold
-	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", short(p.Claim))
+	var out *claimState
+	none := mailroom.Errorf(mailroom.CodeNotFound, "no claim %q", truncate(p.Claim))
 	c, ok := client.ParseClaim(p.Claim)
 	if !ok {
 		return nil, none
@@ -40,8 +40,8 @@ func (s *Server) hold(ctx context.Context, p ClaimPath, more func(rd mailroom.Re
 			return err
 		}
 		c.Thread = runs[0].Thread
-		h := &hold{Claim: c, run: runs[0]}
-		worker, err := h.look(rd)
+		h := &claimState{Claim: c, run: runs[0]}
+		worker, err := h.findWorker(rd)
 		if err != nil || worker == "" {
 			return err
 		}
@@ -61,9 +61,9 @@ func (s *Server) hold(ctx context.Context, p ClaimPath, more func(rd mailroom.Re
 	return out, err
 }
 
-// look finds the worker of the claim: on the row of the thread while it is held,
+// findWorker finds the worker of the claim: on the row of the thread while it is held,
 // and then in the entry that its attempt began with.
-func (h *hold) look(rd mailroom.Reader) (worker string, err error) {
+func (h *claimState) findWorker(rd mailroom.Reader) (worker string, err error) {
 	threads, err := rd.Threads(mailroom.ThreadQuery{IDs: []string{h.Thread}})
 	if err != nil || len(threads) == 0 {
 		return "", err
@@ -90,10 +90,10 @@ func (h *hold) look(rd mailroom.Reader) (worker string, err error) {
 	return "", err
 }
 
-// holding is hold for who reads, or shows text: nothing may be read under a
+// findLiveClaim is hold for who reads, or shows text: nothing may be read under a
 // claim that was taken away.
-func (s *Server) holding(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *hold) error) (*hold, error) {
-	return s.hold(ctx, p, func(rd mailroom.Reader, h *hold) error {
+func (s *Server) findLiveClaim(ctx context.Context, p ClaimPath, more func(rd mailroom.Reader, h *claimState) error) (*claimState, error) {
+	return s.findClaim(ctx, p, func(rd mailroom.Reader, h *claimState) error {
 		if !h.live {
 			return mailroom.Errorf(mailroom.CodeLeaseLost, "attempt %d no longer holds run %s", h.Attempt, h.Run)
 		}
@@ -105,7 +105,7 @@ func (s *Server) holding(ctx context.Context, p ClaimPath, more func(rd mailroom
 }
 
 // orders are what goes out with every answer about a claim.
-func (h *hold) orders() client.Orders {
+func (h *claimState) orders() client.Orders {
 	if !h.live {
 		return client.Orders{}
 	}
@@ -115,22 +115,22 @@ func (h *hold) orders() client.Orders {
 	}
 }
 
-// repeats reports whether a step or settle of this number was made under the
+// isRepeat reports whether a step or settle of this number was made under the
 // claim.
-func (h *hold) repeats(number int) bool {
+func (h *claimState) isRepeat(number int) bool {
 	return h.run.LastStep.Attempt == h.Attempt && h.run.LastStep.Step == number
 }
 
-// writtenPage is how many messages of a run are read at a time to find its
+// messagePage is how many messages of a run are read at a time to find its
 // agent's last one among what others said.
-const writtenPage = 32
+const messagePage = 32
 
-// written is how many messages of the attempt are in the log.
-func (h *hold) written(rd mailroom.Reader) (int, error) {
+// countMessages is how many messages of the attempt are in the log.
+func (h *claimState) countMessages(rd mailroom.Reader) (int, error) {
 	for before := int64(0); ; {
 		page, err := rd.Entries(mailroom.EntryQuery{
 			Thread: h.Thread, After: h.run.FirstSeq, Before: before, Run: h.Run,
-			Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: writtenPage,
+			Kinds: []string{mailroom.KindMessage}, Backward: true, Limit: messagePage,
 		})
 		if err != nil {
 			return 0, err
@@ -140,43 +140,43 @@ func (h *hold) written(rd mailroom.Reader) (int, error) {
 			if err := e.Decode(&m); err != nil {
 				return 0, err
 			}
-			if n, ok := h.numberOf(m.ID); ok {
+			if n, ok := h.messageNumber(m.ID); ok {
 				return n, nil
 			}
 			before = e.Seq
 		}
-		if len(page) < writtenPage {
+		if len(page) < messagePage {
 			return 0, nil
 		}
 	}
 }
 
 // messageID is the id of the attempt's n-th message.
-func (h *hold) messageID(n int) string { return fmt.Sprintf("%s.%d-%d", h.Run, h.Attempt, n) }
+func (h *claimState) messageID(n int) string { return fmt.Sprintf("%s.%d-%d", h.Run, h.Attempt, n) }
 
-// numberOf is n for the id of the attempt's n-th message.
-func (h *hold) numberOf(id string) (n int, ok bool) {
+// messageNumber is n for the id of the attempt's n-th message.
+func (h *claimState) messageNumber(id string) (n int, ok bool) {
 	rest, ok := strings.CutPrefix(id, fmt.Sprintf("%s.%d-", h.Run, h.Attempt))
 	n, err := strconv.Atoi(rest)
 	return n, ok && err == nil && n > 0 && h.messageID(n) == id
 }
 
-// name gives a message that is written with a step or settle its id, or checks
+// assignMessageID gives a message that is written with a step or settle its id, or checks
 // the one it has. A repeat gets the one that was given before.
-func (h *hold) name(rd mailroom.Reader, said *mailroom.PartialText, number int) error {
-	if said == nil || !h.live && !h.repeats(number) {
+func (h *claimState) assignMessageID(rd mailroom.Reader, said *mailroom.PartialText, number int) error {
+	if said == nil || !h.live && !h.isRepeat(number) {
 		return nil // without a claim it is refused
 	}
-	n, err := h.written(rd)
+	n, err := h.countMessages(rd)
 	if err != nil {
 		return err
 	}
-	if !h.repeats(number) || n == 0 {
+	if !h.isRepeat(number) || n == 0 {
 		n++
 	}
 	id := h.messageID(n)
 	if said.ID != "" && said.ID != id {
-		return wrong("body.message.id", "is not that of the message being written, "+id, said.ID)
+		return invalidField("body.message.id", "is not that of the message being written, "+id, said.ID)
 	}
 	said.ID = id
 	return nil

@@ -155,7 +155,7 @@ func TestAFaceThatOnlyAnswersIsForAnybodyAndRefusesLikeTheRest(t *testing.T) {
 	}
 	f := start(t, func(o *server.Options) {
 		o.Protocols = map[string]server.Protocol{"POST /length/{of}": {
-			Via: "length", Summary: "Tells a length", Open: true, Status: http.StatusAccepted, Gives: reflect.TypeFor[length](),
+			Via: "length", Summary: "Tells a length", Public: true, Status: http.StatusAccepted, ResponseType: reflect.TypeFor[length](),
 			Answer: func(r *http.Request) (any, error) {
 				raw, err := io.ReadAll(r.Body)
 				if err == nil {

@@ -27,10 +27,10 @@ type Protocol struct {
 	Via string
 	// Name is that of its operation; "" is Via.
 	Name string
-	// Open says that it is for anybody, without a token. Then it makes no requests, and
+	// Public says that it is for anybody, without a token. Then it makes no requests, and
 	// its body comes as it was sent: once the face knows who sent it, it checks it with
 	// [CheckJSON].
-	Open bool
+	Public bool
 	// Admit, of a face that is Open, looks at path and header alone: it refuses a
 	// request before a byte of its body is read, or says how many it reads. nil: it
 	// admits all, and bodies as large as the server's.
@@ -43,9 +43,9 @@ type Protocol struct {
 	Summary string
 	// Status is that of its usual answer; 0 is 200.
 	Status int
-	// Takes and Gives are the structs that its body and its usual answer are; nil: any
+	// RequestType and Gives are the structs that its body and its usual answer are; nil: any
 	// JSON.
-	Takes, Gives reflect.Type
+	RequestType, ResponseType reflect.Type
 	// MaxBody is how many bytes its body may have, where Admit says less than the server.
 	MaxBody int
 	// Bounds are how many characters the texts of Takes may have, and elements its lists,
@@ -59,51 +59,51 @@ type Protocol struct {
 	Answer func(r *http.Request) (any, error)
 }
 
-// faces registers the faces of Options.
-func (f face) faces() {
-	s := f.server
+// registerProtocols registers the faces of Options.
+func (rt router) registerProtocols() {
+	s := rt.server
 	for route, one := range s.options.Protocols {
-		f.described(route, one)
+		rt.describeProtocol(route, one)
 		s.mux.HandleFunc(route, func(w http.ResponseWriter, r *http.Request) {
 			out := w.(*response) // ServeHTTP makes no other
-			if err := onlyKnown(r.URL.Query(), one.Query); err != nil {
+			if err := checkQuery(r.URL.Query(), one.Query); err != nil {
 				s.refuse(out, r, err)
 				return
 			}
-			if one.Open {
-				if err := s.admit(out, r, one); err != nil {
+			if one.Public {
+				if err := s.admitPublic(out, r, one); err != nil {
 					s.refuse(out, r, err)
 					return
 				}
 			}
 			if one.Answer != nil {
-				s.answer(out, r, one)
+				s.serveAnswer(out, r, one)
 				return
 			}
-			one.Serve(out, r, inside{server: s, via: one.Via, outer: r})
+			one.Serve(out, r, internalTransport{server: s, via: one.Via, outer: r})
 		})
 	}
 }
 
-// admit reads the body of a request to an open face that lets it in.
-func (s *Server) admit(out *response, r *http.Request, one Protocol) error {
+// admitPublic reads the body of a request to an open face that lets it in.
+func (s *Server) admitPublic(out *response, r *http.Request, one Protocol) error {
 	limit := int64(s.options.MaxBody)
 	if one.Admit != nil {
 		most, err := one.Admit(r)
 		if err != nil {
-			return s.unread(out, err)
+			return s.closeAfter(out, err)
 		}
 		limit = min(limit, most)
 	}
 	if r.Method != http.MethodPost {
 		return nil
 	}
-	_, err := s.receive(out, r, limit)
+	_, err := s.receiveBody(out, r, limit)
 	return err
 }
 
-// answer serves a face that only answers.
-func (s *Server) answer(out *response, r *http.Request, one Protocol) {
+// serveAnswer serves a face that only answers.
+func (s *Server) serveAnswer(out *response, r *http.Request, one Protocol) {
 	given, err := one.Answer(r)
 	if err != nil {
 		s.refuse(out, r, err)
@@ -119,21 +119,21 @@ func (s *Server) answer(out *response, r *http.Request, one Protocol) {
 	_, _ = out.Write(raw) // response keeps the error for the log line
 }
 
-// described says of a face who may ask it, and what it is.
-func (f face) described(route string, one Protocol) {
-	need := requests
-	if one.Open {
-		need = anybody
+// describeProtocol says of a face who may ask it, and what it is.
+func (rt router) describeProtocol(route string, one Protocol) {
+	need := accessPerRequest
+	if one.Public {
+		need = accessPublic
 	}
-	op := f.op(need, route, cmp.Or(one.Name, one.Via), one.Summary)
-	if op.Description = "Each of the requests that it stands for needs its own scope."; one.Open {
+	op := rt.operation(need, route, cmp.Or(one.Name, one.Via), one.Summary)
+	if op.Description = "Each of the requests that it stands for needs its own scope."; one.Public {
 		op.Description, op.Security = "", []map[string][]string{}
 	}
 	op.Path = strings.ReplaceAll(op.Path, "...}", "}")
-	body := f.content(one.Gives, &huma.Schema{})
+	body := rt.jsonContent(one.ResponseType, &huma.Schema{})
 	if op.Method == http.MethodPost {
 		object := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-		op.RequestBody = &huma.RequestBody{Required: true, Content: f.content(one.Takes, object)}
+		op.RequestBody = &huma.RequestBody{Required: true, Content: rt.jsonContent(one.RequestType, object)}
 	}
 	status := cmp.Or(one.Status, http.StatusOK)
 	answer := &huma.Response{Description: http.StatusText(status)}
@@ -149,19 +149,19 @@ func (f face) described(route string, one Protocol) {
 			op.Parameters = append(op.Parameters, &huma.Param{Name: strings.TrimSuffix(name, "}"), In: "path", Required: true, Schema: anyText()})
 		}
 	}
-	f.api.OpenAPI().AddOperation(&op)
+	rt.api.OpenAPI().AddOperation(&op)
 }
 
-// content describes JSON of a type, and if that is nil, what else it is.
-func (f face) content(t reflect.Type, other *huma.Schema) map[string]*huma.MediaType {
+// jsonContent describes JSON of a type, and if that is nil, what else it is.
+func (rt router) jsonContent(t reflect.Type, other *huma.Schema) map[string]*huma.MediaType {
 	if t != nil {
-		other = f.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
+		other = rt.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 	}
 	return map[string]*huma.MediaType{"application/json": {Schema: other}}
 }
 
-// faceHeaders are the headers of all protocols.
-func (s *Server) faceHeaders() (names []string) {
+// protocolHeaders are the headers of all protocols.
+func (s *Server) protocolHeaders() (names []string) {
 	for _, one := range s.options.Protocols {
 		names = append(names, one.Headers...)
 	}
@@ -169,8 +169,8 @@ func (s *Server) faceHeaders() (names []string) {
 	return slices.Compact(names)
 }
 
-// inside carries out the requests of a face without a network.
-type inside struct {
+// internalTransport carries out the requests of a face without a network.
+type internalTransport struct {
 	server *Server
 	via    string
 	outer  *http.Request // whose sender they are of
@@ -178,8 +178,8 @@ type inside struct {
 
 type viaKey struct{}
 
-// viaOf is by which face the request of ctx comes.
-func viaOf(ctx context.Context) string {
+// protocolOf is by which face the request of ctx comes.
+func protocolOf(ctx context.Context) string {
 	if via, ok := ctx.Value(viaKey{}).(string); ok {
 		return via
 	}
@@ -188,39 +188,39 @@ func viaOf(ctx context.Context) string {
 
 // RoundTrip serves r like any other request. It returns as soon as the answer
 // has begun; the answer's Close ends what is left of it, and waits for that.
-func (i inside) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), heldKey{}, true))
+func (i internalTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), viaKey{}, i.via), chargedKey{}, true))
 	gone := context.AfterFunc(i.outer.Context(), cancel)
 	reader, writer := io.Pipe()
-	a := &spoken{header: http.Header{}, begun: make(chan struct{}), body: writer}
+	a := &pipeResponse{header: http.Header{}, started: make(chan struct{}), body: writer}
 	served := make(chan struct{})
 	go func() {
 		defer recovery.Handle(i.server.log, "a request of a face", func(*recovery.Panic) {
 			a.WriteHeader(http.StatusInternalServerError)
-			a.end(io.ErrUnexpectedEOF)
+			a.finish(io.ErrUnexpectedEOF)
 		})
 		defer close(served)
 		defer gone()
-		a.end(i.exchange(a, i.request(ctx, r)))
+		a.finish(i.serve(a, i.withCaller(ctx, r)))
 	}()
-	answer := &heard{Reader: reader, close: func() error {
+	answer := &pipeBody{Reader: reader, close: func() error {
 		cancel()
 		err := reader.Close()
 		<-served
 		return err
 	}}
-	<-a.begun
+	<-a.started
 	if err := r.Context().Err(); err != nil {
 		return nil, errors.Join(context.Cause(r.Context()), answer.Close())
 	}
 	return &http.Response{
 		StatusCode: a.status, Status: http.StatusText(a.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.told, Body: answer, ContentLength: -1, Request: r,
+		Header: a.sentHeader, Body: answer, ContentLength: -1, Request: r,
 	}, nil
 }
 
-// request is r as it would have come from whoever sent the outer one.
-func (i inside) request(ctx context.Context, r *http.Request) *http.Request {
+// withCaller is r as it would have come from whoever sent the outer one.
+func (i internalTransport) withCaller(ctx context.Context, r *http.Request) *http.Request {
 	in := r.Clone(ctx)
 	in.Host, in.RemoteAddr = i.outer.Host, i.outer.RemoteAddr
 	if in.Body == nil {
@@ -236,8 +236,8 @@ func (i inside) request(ctx context.Context, r *http.Request) *http.Request {
 	return in
 }
 
-// exchange serves a request to its end. An error says that the answer is cut.
-func (i inside) exchange(a *spoken, r *http.Request) (err error) {
+// serve serves a request to its end. An error says that the answer is cut.
+func (i internalTransport) serve(a *pipeResponse, r *http.Request) (err error) {
 	defer func() {
 		switch p := recover(); p {
 		case nil:
@@ -251,43 +251,43 @@ func (i inside) exchange(a *spoken, r *http.Request) (err error) {
 	return r.Body.Close()
 }
 
-// spoken is the answer to an inner request, as its handler writes it.
-type spoken struct {
+// pipeResponse is the answer to an inner request, as its handler writes it.
+type pipeResponse struct {
 	// Owned by the handler's goroutine; read by the other once begun is closed.
-	header http.Header
-	status int
-	told   http.Header // as it was when the answer began
+	header     http.Header
+	status     int
+	sentHeader http.Header // as it was when the answer began
 
-	begun chan struct{}
-	body  *io.PipeWriter
+	started chan struct{}
+	body    *io.PipeWriter
 }
 
-func (a *spoken) Header() http.Header { return a.header }
+func (a *pipeResponse) Header() http.Header { return a.header }
 
-func (a *spoken) WriteHeader(status int) {
+func (a *pipeResponse) WriteHeader(status int) {
 	if a.status == 0 {
-		a.status, a.told = status, a.header.Clone()
-		close(a.begun)
+		a.status, a.sentHeader = status, a.header.Clone()
+		close(a.started)
 	}
 }
 
-func (a *spoken) Write(b []byte) (int, error) {
+func (a *pipeResponse) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	return a.body.Write(b)
 }
 
 // Flush does nothing: what is written is there at once.
-func (a *spoken) Flush() {}
+func (a *pipeResponse) Flush() {}
 
-func (a *spoken) end(err error) {
+func (a *pipeResponse) finish(err error) {
 	a.WriteHeader(http.StatusOK)
 	_ = a.body.CloseWithError(err) // it never fails
 }
 
-// heard is the body of an answer.
-type heard struct {
+// pipeBody is the body of an answer.
+type pipeBody struct {
 	io.Reader
 	close func() error
 }
 
-func (h *heard) Close() error { return h.close() }
+func (h *pipeBody) Close() error { return h.close() }
