@@ -65,13 +65,14 @@ func day(d *desk, c *clock) {
 	d.submit(steer)
 	submit("busy", "queued")
 	submit("due", "due")
+	d.notify("a", "built", "", "x", "y")
 }
 
 func current() mailroom.Claim { return mailroom.Claim{Thread: "busy", Run: "current", Attempt: 1} }
 
 // operations are all that write.
 func operations() []operation {
-	all := append(append(runOperations(), threadOperations()...), tokenOperations()...)
+	all := append(append(append(runOperations(), threadOperations()...), tokenOperations()...), inboxOperations()...)
 	for _, m := range []mailroom.Mode{
 		mailroom.ModeQueue, mailroom.ModeSteer, mailroom.ModeInterrupt, mailroom.ModeLatest, mailroom.ModeCollect,
 	} {

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -322,5 +323,24 @@ func (b *inboxes) compare(rt *rapid.T) {
 		if row.Used.Notifications != want[row.Name] {
 			rt.Fatalf("%s has %d unread notifications by its row, %d were sent and not read", row.Name, row.Used.Notifications, want[row.Name])
 		}
+	}
+}
+
+// inboxOperations are on the project of a day, where a has told x and y.
+func inboxOperations() []operation {
+	return []operation{
+		{name: "notify", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return l.Notify(ctx, mailroom.Notify{Project: "p", Key: "key", By: ann(), Notification: mailroom.Notification{From: "a", To: []string{"x", "new"}, Event: "e"}})
+		}},
+		{name: "take", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			_, err := l.Inbox(ctx, ledger.ReadInbox{Project: "p", Agent: "x", By: ann(), Limit: 9, Consume: true})
+			return nil, err
+		}},
+		{name: "acknowledge", doubles: true, do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.Acknowledge(ctx, "p", "x", ann(), []int64{1})
+		}},
+		{name: "lapse", do: func(ctx context.Context, l *ledger.Ledger) (any, error) {
+			return nil, l.Lapse(ctx, "project:p", -time.Hour)
+		}},
 	}
 }
