@@ -16,8 +16,8 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// listener is what the connection says of itself: a [channel.Host].
-type listener interface {
+// host is what the connection says of itself: a [channel.Host].
+type host interface {
 	Received()
 	ReportError(err error)
 	ReportProgress(p channel.Progress)
@@ -27,44 +27,44 @@ type listener interface {
 // connection is one registered connection; it is a [chat.Platform].
 type connection struct {
 	// Set when it is made; wire guards itself.
-	options  Options
-	wire     *wire
-	link     listener
-	made     time.Time     // part of the keys of messages that have none
-	server   about         // set by welcome
-	channels []*membership // to be in
-	slot     chan struct{} // taken by who asks the server something
-	tokens   atomic.Int64  // numbers of PINGs
+	options     Options
+	wire        *wire
+	host        host
+	connectedAt time.Time     // part of the keys of messages that have none
+	server      serverInfo    // set by welcome
+	channels    []*membership // to be in
+	sendSlot    chan struct{} // taken by who asks the server something
+	pings       atomic.Int64  // numbers of PINGs
 
 	// Owned by who reads.
-	heard int // messages so far
+	received int // messages so far
 
 	// Owned by mu.
-	mu     sync.Mutex
-	self   self
-	in     map[string]bool   // channels that the bot is in, folded
-	known  map[string]person // by id, who has spoken
-	asking *question         // under way; nil: none
+	mu      sync.Mutex
+	self    self
+	joined  map[string]bool   // channels that the bot is in, folded
+	people  map[string]person // by id, who has spoken
+	pending *serverQuery      // under way; nil: none
 }
 
 // person is where somebody was heard last.
 type person struct {
-	nick   string
-	folded string
-	at     time.Time
+	nick     string
+	folded   string
+	lastSeen time.Time
 }
 
-// question is something that the server was asked, until its PONG.
-type question struct {
-	token  string
-	answer func(m *message) // gets what arrives before; within mu
-	done   chan struct{}    // closed with the PONG
+// serverQuery is something that the server was asked, until its PONG.
+type serverQuery struct {
+	token   string
+	onReply func(m *message) // gets what arrives before; within mu
+	done    chan struct{}    // closed with the PONG
 }
 
-func newConnection(o Options, w *wire, l listener) *connection {
+func newConnection(o Options, w *wire, l host) *connection {
 	c := &connection{
-		options: o, wire: w, link: l, made: time.Now(), slot: make(chan struct{}, 1),
-		in: map[string]bool{}, known: map[string]person{},
+		options: o, wire: w, host: l, connectedAt: time.Now(), sendSlot: make(chan struct{}, 1),
+		joined: map[string]bool{}, people: map[string]person{},
 	}
 	for _, entry := range o.Join {
 		name, key, _ := strings.Cut(entry, " ")
@@ -73,17 +73,17 @@ func newConnection(o Options, w *wire, l listener) *connection {
 	return c
 }
 
-// welcome takes over what was agreed with the server.
-func (c *connection) welcome(r *registration) {
+// applyRegistration takes over what was agreed with the server.
+func (c *connection) applyRegistration(r *registration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.server, c.self = r.server, r.self
 }
 
-func (c *connection) fold(name string) string { return fold(name, c.server.mapping) }
+func (c *connection) fold(name string) string { return fold(name, c.server.caseMapping) }
 
-// ahead is how many messages are read before they are taken.
-const ahead = 1000
+// maxBuffered is how many messages are read before they are taken.
+const maxBuffered = 1000
 
 // Receive implements [chat.Platform]. IRC has no history: what was said since
 // position is lost. It reads on while something is taken, because whoever takes may
@@ -91,18 +91,18 @@ const ahead = 1000
 func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandler) error {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(ctx, func() {
-		defer recovery.Log(c.link.Log(), "the end of a connection")
+		defer recovery.Log(c.host.Log(), "the end of a connection")
 		_ = c.wire.conn.SetReadDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
 	})
 	defer stop()
-	c.link.Received() // it was let in
-	events := make(chan *chat.Event, ahead)
+	c.host.Received() // it was let in
+	events := make(chan *chat.Event, maxBuffered)
 	var reading sync.WaitGroup
 	var failed error
 	reading.Go(func() {
-		defer recovery.Log(c.link.Log(), "a reader of IRC")
+		defer recovery.Log(c.host.Log(), "a reader of IRC")
 		defer close(events)
-		if failed = c.read(ctx, events); ctx.Err() == nil {
+		if failed = c.readMessages(ctx, events); ctx.Err() == nil {
 			failed = errors.Join(failed, c.wire.close()) // no receipt is read any more
 		}
 	})
@@ -116,9 +116,9 @@ func (c *connection) Receive(ctx context.Context, _ string, take chat.EventHandl
 	return failed
 }
 
-// read hands on what is said until the connection fails or ctx ends.
-func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err error) {
-	defer recovery.Error(c.link.Log(), "a reader of IRC", &err)
+// readMessages hands on what is said until the connection fails or ctx ends.
+func (c *connection) readMessages(ctx context.Context, events chan<- *chat.Event) (err error) {
+	defer recovery.Error(c.host.Log(), "a reader of IRC", &err)
 	for {
 		m, err := c.wire.read()
 		if ctx.Err() != nil {
@@ -127,8 +127,8 @@ func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err e
 		if err != nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
-		c.link.Received()
-		event, err := c.handle(m, time.Now())
+		c.host.Received()
+		event, err := c.handleMessage(m, time.Now())
 		if err != nil {
 			return err
 		}
@@ -143,16 +143,16 @@ func (c *connection) read(ctx context.Context, events chan<- *chat.Event) (err e
 	}
 }
 
-// handle does what a message is for, and returns what somebody said in it, if
+// handleMessage does what a message is for, and returns what somebody said in it, if
 // anybody did.
-func (c *connection) handle(m *message, now time.Time) (*chat.Event, error) {
+func (c *connection) handleMessage(m *message, now time.Time) (*chat.Event, error) {
 	switch m.Command {
 	case "PING":
 		return nil, c.wire.write("PONG :" + m.trailing())
 	case "ERROR":
-		return nil, fmt.Errorf("the server closed the connection: %s", words(m))
+		return nil, fmt.Errorf("the server closed the connection: %s", reasonText(m))
 	case "465":
-		return nil, refused(m)
+		return nil, loginError(m)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,93 +160,93 @@ func (c *connection) handle(m *message, now time.Time) (*chat.Event, error) {
 	if own && m.from.User != "" && m.from.Host != "" {
 		c.self.user, c.self.host = m.from.User, m.from.Host
 	}
-	if q := c.asking; q != nil {
+	if q := c.pending; q != nil {
 		if m.Command == "PONG" && m.trailing() == q.token {
-			c.asking = nil
+			c.pending = nil
 			close(q.done)
 			return nil, nil
 		}
-		q.answer(m)
+		q.onReply(m)
 	}
 	switch m.Command {
 	case "NICK":
-		c.renamed(m, own)
+		c.onNick(m, own)
 	case "396": // the host that others see from now on
 		c.self.host = m.param(1)[strings.IndexByte(m.param(1), '@')+1:]
 	case "JOIN", "PART", "KICK":
-		return nil, c.moved(m, own, now)
+		return nil, c.onMembership(m, own, now)
 	case "QUIT":
-		c.forget(m.from.Name)
+		c.forgetNick(m.from.Name)
 	case "PRIVMSG":
 		if own {
 			return nil, nil // its echo
 		}
-		return c.said(m, now), nil
+		return c.messageEvent(m, now), nil
 	default:
-		if joinRefusal(m.Command) {
-			c.notLetIn(m, now)
+		if isJoinRefusal(m.Command) {
+			c.onJoinRefused(m, now)
 		}
 	}
 	return nil, nil
 }
 
-// renamed follows a change of a nick; within mu.
-func (c *connection) renamed(m *message, own bool) {
+// onNick follows a change of a nick; within mu.
+func (c *connection) onNick(m *message, own bool) {
 	if own {
 		c.self.nick = m.param(0)
-		c.link.Log().Info("the bot has another nick", "nick", c.self.nick)
+		c.host.Log().Info("the bot has another nick", "nick", c.self.nick)
 		return
 	}
 	before := c.fold(m.from.Name)
-	for id, p := range c.known {
+	for id, p := range c.people {
 		if p.folded != before {
 			continue
 		}
 		if strings.Contains(id, "!") {
-			delete(c.known, id) // the nick is part of who it is
+			delete(c.people, id) // the nick is part of who it is
 		} else {
 			p.nick, p.folded = m.param(0), c.fold(m.param(0))
-			c.known[id] = p
+			c.people[id] = p
 		}
 	}
 }
 
-// moved follows who comes and goes; within mu.
-func (c *connection) moved(m *message, own bool, now time.Time) error {
+// onMembership follows who comes and goes; within mu.
+func (c *connection) onMembership(m *message, own bool, now time.Time) error {
 	switch {
 	case m.Command == "JOIN" && own:
-		return c.came(m.param(0), now)
+		return c.onJoined(m.param(0), now)
 	case m.Command == "PART" && own, m.Command == "KICK" && c.fold(m.param(1)) == c.fold(c.self.nick):
-		c.left(m.param(0), words(m), now)
+		c.onLeft(m.param(0), reasonText(m), now)
 	case m.Command == "JOIN":
-		c.forget(m.from.Name) // the nick may be another person's now
+		c.forgetNick(m.from.Name) // the nick may be another person's now
 	}
 	return nil
 }
 
-// heardOf remembers where somebody is; within mu. Who had the nick before has it no
+// recordPerson remembers where somebody is; within mu. Who had the nick before has it no
 // more.
-func (c *connection) heardOf(id, nick string, now time.Time) {
+func (c *connection) recordPerson(id, nick string, now time.Time) {
 	const most = 1000
-	c.forget(nick)
-	if len(c.known) >= most {
+	c.forgetNick(nick)
+	if len(c.people) >= most {
 		oldest, first := "", now
-		for id, p := range c.known {
-			if !p.at.After(first) {
-				oldest, first = id, p.at
+		for id, p := range c.people {
+			if !p.lastSeen.After(first) {
+				oldest, first = id, p.lastSeen
 			}
 		}
-		delete(c.known, oldest)
+		delete(c.people, oldest)
 	}
-	c.known[id] = person{nick: nick, folded: c.fold(nick), at: now}
+	c.people[id] = person{nick: nick, folded: c.fold(nick), lastSeen: now}
 }
 
-// forget that a nick is somebody; within mu.
-func (c *connection) forget(nick string) {
+// forgetNick that a nick is somebody; within mu.
+func (c *connection) forgetNick(nick string) {
 	folded := c.fold(nick)
-	for id, p := range c.known {
+	for id, p := range c.people {
 		if p.folded == folded {
-			delete(c.known, id)
+			delete(c.people, id)
 		}
 	}
 }
@@ -273,7 +273,7 @@ func (c *connection) Maintain(ctx context.Context) error {
 		if err := c.wire.write(lines...); err != nil {
 			return fmt.Errorf("ask the server whether it is there: %w", err)
 		}
-		if err := c.join(time.Now()); err != nil {
+		if err := c.joinChannels(time.Now()); err != nil {
 			return fmt.Errorf("join: %w", err)
 		}
 	}
@@ -305,7 +305,7 @@ func (c *connection) SetOpen(*chat.File) {}
 // Close implements [chat.Platform]. It takes its leave, so that the nick is free
 // for who comes next.
 func (c *connection) Close() error {
-	c.wire.leave()
+	c.wire.quit()
 	return c.wire.close()
 }
 
@@ -313,9 +313,9 @@ func permanent(format string, args ...any) error {
 	return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: fmt.Errorf(format, args...)}
 }
 
-func outage(after time.Duration, format string, args ...any) error {
+func unavailable(after time.Duration, format string, args ...any) error {
 	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: after, Err: fmt.Errorf(format, args...)}
 }
 
 var _ chat.Platform = (*connection)(nil)
-var _ listener = (*channel.Host)(nil)
+var _ host = (*channel.Host)(nil)

@@ -9,25 +9,25 @@ import (
 	"mailroom/channel/chat"
 )
 
-// said makes an event of a PRIVMSG, nil if it is none for us; within mu.
-func (c *connection) said(m *message, now time.Time) *chat.Event {
+// messageEvent makes an event of a PRIVMSG, nil if it is none for us; within mu.
+func (c *connection) messageEvent(m *message, now time.Time) *chat.Event {
 	target, raw := m.param(0), m.trailing()
-	if len(m.Params) < 2 || m.from.User == "" || ctcp(raw) {
+	if len(m.Params) < 2 || m.from.User == "" || isCTCP(raw) {
 		return nil // a server's, or a program's
 	}
-	c.heard++
-	text := plain(raw)
+	c.received++
+	text := plainText(raw)
 	e := &chat.Event{
-		Kind: chat.EventMessage, Key: c.key(m, now), User: c.user(m), Text: text,
-		Position: at(m, now).UTC().Format(time.RFC3339Nano),
+		Kind: chat.EventMessage, Key: c.messageKey(m, now), User: c.messageUser(m), Text: text,
+		Position: messageTime(m, now).UTC().Format(time.RFC3339Nano),
 	}
-	c.heardOf(e.User.ID, m.from.Name, now)
+	c.recordPerson(e.User.ID, m.from.Name, now)
 	switch {
 	case c.fold(target) == c.fold(c.self.nick):
 		e.Room, e.Addressed = chat.Room{Chat: e.User.ID}, true
 	case c.isChannel(target):
 		e.Room = chat.Room{Chat: c.fold(target), Group: true}
-		if words, ok := toBot(text, c.self.nick, c.server.mapping); ok {
+		if words, ok := stripAddress(text, c.self.nick, c.server.caseMapping); ok {
 			e.Text, e.Addressed = words, true
 		}
 	default:
@@ -41,37 +41,37 @@ func (c *connection) said(m *message, now time.Time) *chat.Event {
 
 // isChannel reports whether a name is a channel's.
 func (c *connection) isChannel(name string) bool {
-	return name != "" && strings.IndexByte(c.server.signs, name[0]) >= 0
+	return name != "" && strings.IndexByte(c.server.channelPrefixes, name[0]) >= 0
 }
 
-// user is who spoke: the account where the server says it, which is theirs alone.
+// messageUser is who spoke: the account where the server says it, which is theirs alone.
 // Else nick!user@host, which is as good as the network makes it.
-func (c *connection) user(m *message) chat.User {
-	u := chat.User{ID: c.fold(m.from.Name + "!" + m.from.User + "@" + m.from.Host), Name: plain(m.from.Name)}
-	if account := m.tag("account"); c.server.has("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
+func (c *connection) messageUser(m *message) chat.User {
+	u := chat.User{ID: c.fold(m.from.Name + "!" + m.from.User + "@" + m.from.Host), Name: plainText(m.from.Name)}
+	if account := m.tag("account"); c.server.hasCap("account-tag") && account != "" && !strings.ContainsAny(account, "!@*") {
 		u.ID = c.fold(account)
 	}
 	u.ID = strings.ToValidUTF8(u.ID, "?")
 	return u
 }
 
-// key is of a message. Where the server gives none it is made of when and as the
+// messageKey is of a message. Where the server gives none it is made of when and as the
 // how-manieth it arrived over this connection: then a message that came twice would
 // be two, but no server sends one twice by itself.
-func (c *connection) key(m *message, now time.Time) string {
+func (c *connection) messageKey(m *message, now time.Time) string {
 	const most = 200
-	if id := m.tag("msgid"); id != "" && c.server.has("message-tags") {
+	if id := m.tag("msgid"); id != "" && c.server.hasCap("message-tags") {
 		if key := "msgid:" + strings.ToValidUTF8(id, "?"); len(key) <= most {
 			return key
 		}
 		return mailroom.DeriveID("irc", "msgid", id)
 	}
-	return mailroom.DeriveID("irc", c.made.Format(time.RFC3339Nano), strconv.Itoa(c.heard),
+	return mailroom.DeriveID("irc", c.connectedAt.Format(time.RFC3339Nano), strconv.Itoa(c.received),
 		now.Format(time.RFC3339Nano), m.from.Canonical(), m.param(0), m.trailing())
 }
 
-// at is when something was said.
-func at(m *message, now time.Time) time.Time {
+// messageTime is when something was said.
+func messageTime(m *message, now time.Time) time.Time {
 	if t, err := time.Parse(time.RFC3339Nano, m.tag("time")); err == nil {
 		return t
 	}

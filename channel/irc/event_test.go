@@ -18,42 +18,42 @@ import (
 	"mailroom/channel/chat"
 )
 
-// link notes what a connection says of itself.
-type link struct {
-	mu      sync.Mutex
-	heard   int
-	trouble []string
-	held    string
+// hostRecorder notes what a connection says of itself.
+type hostRecorder struct {
+	mu       sync.Mutex
+	received int
+	errors   []string
+	held     string
 }
 
-func (l *link) Received() {
+func (l *hostRecorder) Received() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard++
+	l.received++
 }
 
-func (l *link) ReportError(err error) {
+func (l *hostRecorder) ReportError(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trouble = append(l.trouble, err.Error())
+	l.errors = append(l.errors, err.Error())
 }
 
-func (l *link) ReportProgress(p channel.Progress) {
+func (l *hostRecorder) ReportProgress(p channel.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = p.Blocked
 }
 
-func (l *link) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func (l *hostRecorder) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func (l *link) troubles() string {
+func (l *hostRecorder) errorText() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Join(l.trouble, "\n")
+	return strings.Join(l.errors, "\n")
 }
 
-// quiet is a connection, let in, that nobody reads from.
-func quiet(t testing.TB, caps ...string) *connection {
+// newTestConnection is a connection, let in, that nobody reads from.
+func newTestConnection(t testing.TB, caps ...string) *connection {
 	near, far := net.Pipe()
 	t.Cleanup(func() {
 		if err := errors.Join(near.Close(), far.Close()); err != nil {
@@ -61,19 +61,19 @@ func quiet(t testing.TB, caps ...string) *connection {
 		}
 	})
 	go discard(far) // ends with far
-	o := Options{Server: "s", Nick: "bot", Join: []string{"#dev", "#ops key"}}.filled()
-	c := newConnection(o, newWire(near), &link{})
+	o := Options{Server: "s", Nick: "bot", Join: []string{"#dev", "#ops key"}}.withDefaults()
+	c := newConnection(o, newWire(near), &hostRecorder{})
 	r := newRegistration(o, Secrets{})
-	r.server.mapping, r.server.caps = "ascii", caps
-	c.welcome(r)
+	r.server.caseMapping, r.server.caps = "ascii", caps
+	c.applyRegistration(r)
 	return c
 }
 
 // TestWhatWasReadIsTakenAlsoIfTheConnectionEnds has it end while the first is taken.
 func TestWhatWasReadIsTakenAlsoIfTheConnectionEnds(t *testing.T) {
 	near, far := net.Pipe()
-	c := newConnection(Options{Nick: "bot"}.filled(), newWire(near), &link{})
-	c.welcome(newRegistration(c.options, Secrets{}))
+	c := newConnection(Options{Nick: "bot"}.withDefaults(), newWire(near), &hostRecorder{})
+	c.applyRegistration(newRegistration(c.options, Secrets{}))
 	over := make(chan struct{})
 	go func() { // ends with the test, which waits for over
 		defer close(over)
@@ -106,16 +106,16 @@ func discard(c net.Conn) {
 	}
 }
 
-// handled hands lines to a connection and returns what came of the last one.
-func handled(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
+// handleLines hands lines to a connection and returns what came of the last one.
+func handleLines(t *testing.T, c *connection, lines ...string) (e *chat.Event) {
 	t.Helper()
 	for _, line := range lines {
-		m, ok := parse(line)
+		m, ok := parseMessage(line)
 		if !ok {
 			t.Fatalf("%q is no line", line)
 		}
 		var err error
-		if e, err = c.handle(m, time.Unix(1000, 0)); err != nil {
+		if e, err = c.handleMessage(m, time.Unix(1000, 0)); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
@@ -147,7 +147,7 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 		// Nobody can say that they are somebody: the server has not agreed on tags.
 		"@account=root;msgid=1 :Al!~al@host.example PRIVMSG bot :x": {Kind: chat.EventMessage, Room: chat.Room{Chat: al.ID}, User: al, Text: "x", Addressed: true},
 	} {
-		got := handled(t, quiet(t), line)
+		got := handleLines(t, newTestConnection(t), line)
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(chat.Event{}, "Key", "Position")); diff != "" {
 			t.Errorf("%s: %s", line, diff)
 		}
@@ -155,8 +155,8 @@ func TestWhatIsSaidIsAnEvent(t *testing.T) {
 }
 
 func TestAnAccountIsWhoSomebodyIs(t *testing.T) {
-	c := quiet(t, "account-tag", "message-tags", "server-time")
-	got := handled(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
+	c := newTestConnection(t, "account-tag", "message-tags", "server-time")
+	got := handleLines(t, c, "@account=Alice;msgid=x1;time=2026-11-22T04:00:00.000Z :al_!~al@host.example PRIVMSG bot :hello")
 	want := &chat.Event{
 		Kind: chat.EventMessage, Key: "msgid:x1", Room: chat.Room{Chat: "alice"}, User: chat.User{ID: "alice", Name: "al_"},
 		Text: "hello", Addressed: true, Position: "2026-11-22T04:00:00Z",
@@ -164,28 +164,28 @@ func TestAnAccountIsWhoSomebodyIs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := handled(t, c, "@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
+	if got := handleLines(t, c, "@account=* :al!~al@host.example PRIVMSG bot :hello"); got.User.ID != "al!~al@host.example" {
 		t.Errorf("without an account it is %q", got.User.ID)
 	}
-	if got := handled(t, c, `@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
+	if got := handleLines(t, c, `@account=root!r@h :al!~al@host.example PRIVMSG bot :hello`); got.User.ID != "al!~al@host.example" {
 		t.Errorf("with an account like a nick it is %q", got.User.ID)
 	}
 }
 
 func TestEachMessageHasAKeyOfItsOwn(t *testing.T) {
 	keys := map[string]bool{}
-	c := quiet(t)
+	c := newTestConnection(t)
 	for range 3 {
-		keys[handled(t, c, ":al!a@h PRIVMSG bot :yes").Key] = true
+		keys[handleLines(t, c, ":al!a@h PRIVMSG bot :yes").Key] = true
 	}
-	later := quiet(t) // another connection
-	later.made = c.made.Add(time.Nanosecond)
-	keys[handled(t, later, ":al!a@h PRIVMSG bot :yes").Key] = true
+	later := newTestConnection(t) // another connection
+	later.connectedAt = c.connectedAt.Add(time.Nanosecond)
+	keys[handleLines(t, later, ":al!a@h PRIVMSG bot :yes").Key] = true
 	if len(keys) != 4 {
 		t.Errorf("the keys are %v", keys)
 	}
-	long := quiet(t, "message-tags")
-	if k := handled(t, long, "@msgid="+strings.Repeat("x", 1000)+" :al!a@h PRIVMSG bot :yes").Key; len(k) > 200 {
+	long := newTestConnection(t, "message-tags")
+	if k := handleLines(t, long, "@msgid="+strings.Repeat("x", 1000)+" :al!a@h PRIVMSG bot :yes").Key; len(k) > 200 {
 		t.Errorf("the key has %d bytes", len(k))
 	}
 }
@@ -199,50 +199,50 @@ func TestANickThatIsAnothersNowIsNotWhoItWas(t *testing.T) {
 		"somebody speaks": ":al!~mal@elsewhere.example PRIVMSG bot :hello",
 		"somebody joins":  ":al!~mal@elsewhere.example JOIN #dev",
 	} {
-		c := quiet(t)
-		handled(t, c, asked)
-		if _, known := c.known["al!~al@home.example"]; !known {
+		c := newTestConnection(t)
+		handleLines(t, c, asked)
+		if _, known := c.people["al!~al@home.example"]; !known {
 			t.Fatal("who asked is not known")
 		}
-		handled(t, c, line)
-		if _, known := c.known["al!~al@home.example"]; known {
+		handleLines(t, c, line)
+		if _, known := c.people["al!~al@home.example"]; known {
 			t.Errorf("%s: the nick is still who asked", what)
 		}
 	}
-	c := quiet(t, "account-tag")
-	handled(t, c, "@account=alice "+asked, ":al!~al@home.example NICK other")
-	if p := c.known["alice"]; p.nick != "other" {
+	c := newTestConnection(t, "account-tag")
+	handleLines(t, c, "@account=alice "+asked, ":al!~al@home.example NICK other")
+	if p := c.people["alice"]; p.nick != "other" {
 		t.Errorf("the account is at %q", p.nick)
 	}
 }
 
 func TestOnlySoManyPeopleAreRemembered(t *testing.T) {
-	c := quiet(t)
+	c := newTestConnection(t)
 	name := func(i int) string { return "n" + strconv.Itoa(i) }
 	for i := range 1200 {
-		c.heardOf(name(i)+"!a@h", name(i), time.Unix(int64(i), 0))
+		c.recordPerson(name(i)+"!a@h", name(i), time.Unix(int64(i), 0))
 	}
-	if len(c.known) != 1000 || c.known[name(1199)+"!a@h"].nick == "" || c.known[name(0)+"!a@h"].nick != "" {
-		t.Errorf("%d are remembered", len(c.known))
+	if len(c.people) != 1000 || c.people[name(1199)+"!a@h"].nick == "" || c.people[name(0)+"!a@h"].nick != "" {
+		t.Errorf("%d are remembered", len(c.people))
 	}
 }
 
 func TestTheBotFollowsItsNickItsHostAndItsChannels(t *testing.T) {
-	c := quiet(t)
-	widest := c.room(10)
-	handled(t, c, ":bot!~bot@a.long.host.example JOIN :#dev")
-	seen := c.room(10)
-	handled(t, c, ":s 396 bot x@cloak :is now your visible host")
-	if cloaked := c.room(10); widest >= seen || cloaked-seen != len("a.long.host.example")-len("cloak") {
+	c := newTestConnection(t)
+	widest := c.maxText(10)
+	handleLines(t, c, ":bot!~bot@a.long.host.example JOIN :#dev")
+	seen := c.maxText(10)
+	handleLines(t, c, ":s 396 bot x@cloak :is now your visible host")
+	if cloaked := c.maxText(10); widest >= seen || cloaked-seen != len("a.long.host.example")-len("cloak") {
 		t.Errorf("there is room for %d, %d and %d", widest, seen, cloaked)
 	}
-	handled(t, c, ":bot!~bot@cloak NICK robot")
-	if e := handled(t, c, ":al!a@h PRIVMSG #dev :robot: hi"); !c.in["#dev"] || e == nil || !e.Addressed {
-		t.Errorf("in is %v, the event %+v", c.in, e)
+	handleLines(t, c, ":bot!~bot@cloak NICK robot")
+	if e := handleLines(t, c, ":al!a@h PRIVMSG #dev :robot: hi"); !c.joined["#dev"] || e == nil || !e.Addressed {
+		t.Errorf("in is %v, the event %+v", c.joined, e)
 	}
-	handled(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
-	if trouble := c.link.(*link).troubles(); c.in["#dev"] || !strings.Contains(trouble, "put out of #dev: flood") || !strings.Contains(trouble, "#ops does not let the bot in (474)") {
-		t.Errorf("in is %v, the trouble %s", c.in, trouble)
+	handleLines(t, c, ":op!o@h KICK #dev robot :flood", ":s 474 robot #ops :Cannot join channel (+b)")
+	if trouble := c.host.(*hostRecorder).errorText(); c.joined["#dev"] || !strings.Contains(trouble, "put out of #dev: flood") || !strings.Contains(trouble, "#ops does not let the bot in (474)") {
+		t.Errorf("in is %v, the trouble %s", c.joined, trouble)
 	}
 }
 
@@ -264,58 +264,58 @@ func TestAChannelThatRefusesIsAskedEverMoreRarely(t *testing.T) {
 		"no answer":  {"", []time.Duration{15, 30, 60}, ""},
 		"put out":    {":op!o@h KICK #ops bot :no bots", []time.Duration{15, 30, 60, 120}, "#ops: was put out: no bots"},
 	} {
-		c := quiet(t)
+		c := newTestConnection(t)
 		now := time.Unix(1_800_000_000, 0)
-		if err := c.join(now); err != nil {
+		if err := c.joinChannels(now); err != nil {
 			t.Fatal(err)
 		}
-		handledAt(t, c, now, ":bot!~bot@h JOIN #dev")
+		handleLinesAt(t, c, now, ":bot!~bot@h JOIN #dev")
 		for i, wait := range x.waits {
 			if x.answer != "" {
 				if strings.Contains(x.answer, "KICK") {
-					handledAt(t, c, now, ":bot!~bot@h JOIN #ops")
+					handleLinesAt(t, c, now, ":bot!~bot@h JOIN #ops")
 				}
-				handledAt(t, c, now, x.answer)
+				handleLinesAt(t, c, now, x.answer)
 			}
 			ops := c.membership("#ops")
-			if got := ops.next.Sub(now); got != wait*time.Second {
+			if got := ops.nextJoin.Sub(now); got != wait*time.Second {
 				t.Errorf("%s: after refusal %d it is asked again in %s, want %s", name, i+1, got, wait*time.Second)
 			}
-			if held := c.link.(*link).held; !strings.Contains(held, x.shown) || strings.Contains(held, "#dev") {
+			if held := c.host.(*hostRecorder).held; !strings.Contains(held, x.shown) || strings.Contains(held, "#dev") {
 				t.Errorf("%s: shown is %q, want %q", name, held, x.shown)
 			}
 			before := ops.refusals
-			if err := c.join(ops.next.Add(-1)); err != nil || ops.refusals != before {
+			if err := c.joinChannels(ops.nextJoin.Add(-1)); err != nil || ops.refusals != before {
 				t.Errorf("%s: it is asked sooner: %v", name, err)
 			}
-			now = ops.next
-			if err := c.join(now); err != nil || ops.refusals != before+1 {
+			now = ops.nextJoin
+			if err := c.joinChannels(now); err != nil || ops.refusals != before+1 {
 				t.Errorf("%s: it is not asked again: %v", name, err)
 			}
 		}
-		if n := len(c.link.(*link).trouble); x.answer != "" && n != 1 && !strings.Contains(x.answer, "KICK") {
+		if n := len(c.host.(*hostRecorder).errors); x.answer != "" && n != 1 && !strings.Contains(x.answer, "KICK") {
 			t.Errorf("%s: the same refusal is told %d times", name, n)
 		}
-		handledAt(t, c, now, ":bot!~bot@h JOIN #ops")
-		if held := c.link.(*link).held; held != "" {
+		handleLinesAt(t, c, now, ":bot!~bot@h JOIN #ops")
+		if held := c.host.(*hostRecorder).held; held != "" {
 			t.Errorf("%s: in, it still shows %q", name, held)
 		}
-		handledAt(t, c, now, ":bot!~bot@h JOIN ##overflow", ":al!a@h PRIVMSG ##overflow :bot: hi")
-		if c.in["##overflow"] {
+		handleLinesAt(t, c, now, ":bot!~bot@h JOIN ##overflow", ":al!a@h PRIVMSG ##overflow :bot: hi")
+		if c.joined["##overflow"] {
 			t.Errorf("%s: the bot is where it was forwarded to", name)
 		}
 	}
 }
 
-// handledAt has a connection handle lines at a moment.
-func handledAt(t *testing.T, c *connection, now time.Time, lines ...string) {
+// handleLinesAt has a connection handle lines at a moment.
+func handleLinesAt(t *testing.T, c *connection, now time.Time, lines ...string) {
 	t.Helper()
 	for _, line := range lines {
-		m, ok := parse(line)
+		m, ok := parseMessage(line)
 		if !ok {
 			t.Fatalf("%q is no line", line)
 		}
-		if _, err := c.handle(m, now); err != nil {
+		if _, err := c.handleMessage(m, now); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,9 +323,9 @@ func handledAt(t *testing.T, c *connection, now time.Time, lines ...string) {
 
 // TestThereIsRoomForTextWhateverTheServerSays has a server with an absurd host.
 func TestThereIsRoomForTextWhateverTheServerSays(t *testing.T) {
-	c := quiet(t)
-	handled(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
-	if got := c.room(20); got != leastRoom {
+	c := newTestConnection(t)
+	handleLines(t, c, ":s 396 bot "+strings.Repeat("x", 1000)+" :is now your visible host")
+	if got := c.maxText(20); got != minText {
 		t.Errorf("there is room for %d", got)
 	}
 }

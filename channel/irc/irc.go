@@ -64,12 +64,12 @@ type Secrets struct {
 	Account string // password of the account
 }
 
-// Pace is what the supervisor should know of the platform.
-func (o Options) Pace() channel.ReconnectPolicy {
-	return channel.ReconnectPolicy{IdleTimeout: o.filled().Fresh}
+// ReconnectPolicy is what the supervisor should know of the platform.
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
+	return channel.ReconnectPolicy{IdleTimeout: o.withDefaults().Fresh}
 }
 
-func (o Options) filled() Options {
+func (o Options) withDefaults() Options {
 	if o.Gap == 0 {
 		o.Gap = DefaultGap
 	}
@@ -84,17 +84,17 @@ func (o Options) filled() Options {
 
 // Check says what is wrong with the options, nil if nothing is.
 func (o Options) Check() error {
-	if _, _, err := o.address(); err != nil {
+	if _, _, err := o.hostPort(); err != nil {
 		return err
 	}
-	if err := word("nick", o.Nick); err != nil {
+	if err := checkWord("nick", o.Nick); err != nil {
 		return err
 	}
 	if strings.ContainsRune("#&+!@:$~%0123456789-", rune(o.Nick[0])) || strings.ContainsAny(o.Nick, "!@.:") {
 		return fmt.Errorf("%q cannot be a nick: it begins with a letter, and has no dot, colon, ! or @", o.Nick)
 	}
 	if o.Account != "" {
-		if err := word("account", o.Account); err != nil {
+		if err := checkWord("account", o.Account); err != nil {
 			return err
 		}
 	}
@@ -109,7 +109,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-func word(what, s string) error {
+func checkWord(what, s string) error {
 	if s == "" {
 		return fmt.Errorf("it needs a %s", what)
 	}
@@ -121,18 +121,18 @@ func word(what, s string) error {
 
 func checkChannel(entry string) error {
 	name, key, _ := strings.Cut(entry, " ")
-	if len(name) < 2 || len(entry) > 100 || !strings.ContainsRune(channelSigns, rune(name[0])) ||
+	if len(name) < 2 || len(entry) > 100 || !strings.ContainsRune(defaultChannelPrefixes, rune(name[0])) ||
 		strings.ContainsAny(name, ",\a\r\n\x00") || strings.ContainsAny(key, " ,:\r\n\x00") {
 		return fmt.Errorf(`%q is no channel to join: write "#name", or "#name key" if it has a key`, entry)
 	}
 	return nil
 }
 
-// channelSigns begin the names of channels where a server does not say which do.
-const channelSigns = "#&+!"
+// defaultChannelPrefixes begin the names of channels where a server does not say which do.
+const defaultChannelPrefixes = "#&+!"
 
-// address is the server's, and its host alone.
-func (o Options) address() (addr, host string, err error) {
+// hostPort is the server's, and its host alone.
+func (o Options) hostPort() (addr, host string, err error) {
 	host, port, err := net.SplitHostPort(o.Server)
 	if err != nil {
 		host, port = strings.Trim(o.Server, "[]"), "6697"
@@ -146,8 +146,8 @@ func (o Options) address() (addr, host string, err error) {
 	return net.JoinHostPort(host, port), host, nil
 }
 
-// secrets are read, and refused where everybody could read them.
-func (o Options) secrets(host string) (s Secrets, err error) {
+// readSecrets are read, and refused where everybody could read them.
+func (o Options) readSecrets(host string) (s Secrets, err error) {
 	if o.Secrets != nil {
 		if s, err = o.Secrets(); err != nil {
 			return s, err
@@ -159,14 +159,14 @@ func (o Options) secrets(host string) (s Secrets, err error) {
 	if o.Account != "" && s.Account == "" {
 		return s, fmt.Errorf("there is no password for the account %s", o.Account)
 	}
-	if o.Plain && s != (Secrets{}) && !local(host) {
+	if o.Plain && s != (Secrets{}) && !isLoopback(host) {
 		return s, fmt.Errorf("the password would go to %s without TLS, for everybody on the way to read: take out tls = false", host)
 	}
 	return s, nil
 }
 
-// local reports whether a host is this machine.
-func local(host string) bool {
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -177,24 +177,24 @@ func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat
 	if err != nil {
 		return nil, chat.Capabilities{}, err
 	}
-	return c, c.traits(), nil
+	return c, c.capabilities(), nil
 }
 
 // dial is Dial for whoever listens.
-func (o Options) dial(ctx context.Context, l listener) (*connection, error) {
-	o = o.filled()
+func (o Options) dial(ctx context.Context, l host) (*connection, error) {
+	o = o.withDefaults()
 	if err := o.Check(); err != nil {
 		return nil, channel.Fatal(err)
 	}
-	addr, host, err := o.address()
+	addr, host, err := o.hostPort()
 	if err != nil {
 		return nil, channel.Fatal(err)
 	}
-	secrets, err := o.secrets(host)
+	secrets, err := o.readSecrets(host)
 	if err != nil {
 		return nil, channel.Fatal(err)
 	}
-	wire, err := o.open(ctx, addr, host)
+	wire, err := o.dialConn(ctx, addr, host)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)
 	}
@@ -205,7 +205,7 @@ func (o Options) dial(ctx context.Context, l listener) (*connection, error) {
 	return c, nil
 }
 
-func (o Options) open(ctx context.Context, addr, host string) (net.Conn, error) {
+func (o Options) dialConn(ctx context.Context, addr, host string) (net.Conn, error) {
 	var d net.Dialer
 	if o.Plain {
 		return d.DialContext(ctx, "tcp", addr)
@@ -220,34 +220,34 @@ func (o Options) open(ctx context.Context, addr, host string) (net.Conn, error) 
 	return (&tls.Dialer{NetDialer: &d, Config: conf}).DialContext(ctx, "tcp", addr)
 }
 
-// Try connects once and leaves again. It returns the nick under which the bot was let
+// Probe connects once and leaves again. It returns the nick under which the bot was let
 // in; it joins nothing.
-func Try(ctx context.Context, o Options) (nick string, err error) {
+func Probe(ctx context.Context, o Options) (nick string, err error) {
 	o.Join = nil
 	ctx, cancel := context.WithTimeout(ctx, DefaultFresh)
 	defer cancel()
-	c, err := o.dial(ctx, unheard{})
+	c, err := o.dial(ctx, discardHost{})
 	if err != nil {
 		return "", err
 	}
-	return c.traits().BotName, c.Close()
+	return c.capabilities().BotName, c.Close()
 }
 
-// unheard listens to nothing.
-type unheard struct{}
+// discardHost listens to nothing.
+type discardHost struct{}
 
-func (unheard) Received()                       {}
-func (unheard) ReportError(error)               {}
-func (unheard) ReportProgress(channel.Progress) {}
-func (unheard) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
+func (discardHost) Received()                       {}
+func (discardHost) ReportError(error)               {}
+func (discardHost) ReportProgress(channel.Progress) {}
+func (discardHost) Log() *slog.Logger               { return slog.New(slog.DiscardHandler) }
 
-// traits are of the connection as it is now.
-func (c *connection) traits() chat.Capabilities {
+// capabilities are of the connection as it is now.
+func (c *connection) capabilities() chat.Capabilities {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return chat.Capabilities{
-		Platform: Kind, BotID: fold(c.options.Nick, c.server.mapping), BotName: c.self.nick,
-		MaxUnits: c.room(c.server.longestTarget()), Units: func(s string) int { return len(s) },
+		Platform: Kind, BotID: fold(c.options.Nick, c.server.caseMapping), BotName: c.self.nick,
+		MaxUnits: c.maxText(c.server.longestTarget()), Units: func(s string) int { return len(s) },
 		SingleLine: true, RoomInterval: c.options.Gap, CommandPrefix: "!",
 		ResendBehavior: "at least once: a line may come twice after a crash; what is said while the bot is away is lost",
 	}

@@ -19,58 +19,58 @@ import (
 	"mailroom/store/memory"
 )
 
-// bot is the platform kept going by the supervisor, with nothing behind it but a
+// fixture is the platform kept going by the supervisor, with nothing behind it but a
 // list of what arrived.
-type bot struct {
+type fixture struct {
 	*channel.Runner
-	t    *testing.T
-	take func(ctx context.Context, p chat.Platform, e chat.Event) error
+	t       *testing.T
+	onEvent func(ctx context.Context, p chat.Platform, e chat.Event) error
 
 	// Owned by mu.
-	mu      sync.Mutex
-	events  []chat.Event
-	current chat.Platform // of the newest adapter
-	traits  chat.Capabilities
+	mu           sync.Mutex
+	events       []chat.Event
+	current      chat.Platform // of the newest adapter
+	capabilities chat.Capabilities
 }
 
-// adapter is the least that a channel wants of one.
-type adapter struct {
+// recordingAdapter is the least that a channel wants of one.
+type recordingAdapter struct {
 	chat.Platform
-	bot *bot
+	f *fixture
 }
 
-func (a adapter) Receive(ctx context.Context) error {
+func (a recordingAdapter) Receive(ctx context.Context) error {
 	return a.Platform.Receive(ctx, "", func(ctx context.Context, e chat.Event) error {
-		if err := a.bot.take(ctx, a.Platform, e); err != nil {
+		if err := a.f.onEvent(ctx, a.Platform, e); err != nil {
 			return err
 		}
-		a.bot.mu.Lock()
-		defer a.bot.mu.Unlock()
-		a.bot.events = append(a.bot.events, e)
+		a.f.mu.Lock()
+		defer a.f.mu.Unlock()
+		a.f.events = append(a.f.events, e)
 		return nil
 	})
 }
 
-func (a adapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
+func (a recordingAdapter) Deliver(context.Context, channel.Delivery, mailroom.Session) error {
 	return errors.New("nothing is delivered here")
 }
 
-// fast are options for a server on loopback.
-func fast(addr string) irc.Options {
+// testOptions are options for a server on loopback.
+func testOptions(addr string) irc.Options {
 	return irc.Options{Server: addr, Plain: true, Nick: "bot", Fresh: 2 * time.Second}
 }
 
-// run keeps a bot going until the test ends.
-func run(t *testing.T, o irc.Options) *bot {
+// start keeps a bot going until the test ends.
+func start(t *testing.T, o irc.Options) *fixture {
 	t.Helper()
-	return runWith(t, o, func(context.Context, chat.Platform, chat.Event) error { return nil })
+	return startWith(t, o, func(context.Context, chat.Platform, chat.Event) error { return nil })
 }
 
-// runWith has something done with what arrives.
-func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.Platform, e chat.Event) error) *bot {
+// startWith has something done with what arrives.
+func startWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.Platform, e chat.Event) error) *fixture {
 	t.Helper()
-	b := &bot{t: t, take: take}
-	pace := o.Pace()
+	b := &fixture{t: t, onEvent: take}
+	pace := o.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay, pace.ParkAfter = 20*time.Millisecond, 50*time.Millisecond, -1
 	l := ledger.New(memory.New(), ledger.Options{})
 	b.Runner = channel.New(channel.Options{
@@ -82,8 +82,8 @@ func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.
 			}
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.current, b.traits = p, traits
-			return adapter{p, b}, nil
+			b.current, b.capabilities = p, traits
+			return recordingAdapter{p, b}, nil
 		},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,18 +100,18 @@ func runWith(t *testing.T, o irc.Options, take func(ctx context.Context, p chat.
 	return b
 }
 
-func (b *bot) platform() chat.Platform {
+func (b *fixture) platform() chat.Platform {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.current
 }
 
-// until waits for something to be so.
-func (b *bot) until(what string, good func(s channel.State) bool) channel.State {
+// waitState waits for something to be so.
+func (b *fixture) waitState(what string, good func(s channel.State) bool) channel.State {
 	b.t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	late := time.After(irctest.Patience)
+	late := time.After(irctest.WaitTimeout)
 	for {
 		s := b.State()
 		if good(s) {
@@ -120,31 +120,31 @@ func (b *bot) until(what string, good func(s channel.State) bool) channel.State 
 		select {
 		case <-tick.C:
 		case <-late:
-			b.t.Fatalf("never: %s; the state is %+v, of what arrived there is %+v", what, s, b.arrived())
+			b.t.Fatalf("never: %s; the state is %+v, of what arrived there is %+v", what, s, b.recorded())
 		}
 	}
 }
 
-func (b *bot) is(want channel.Condition) channel.State {
+func (b *fixture) waitCondition(want channel.Condition) channel.State {
 	b.t.Helper()
-	return b.until("it is "+string(want), func(s channel.State) bool { return s.Condition == want })
+	return b.waitState("it is "+string(want), func(s channel.State) bool { return s.Condition == want })
 }
 
-func (b *bot) arrived() []chat.Event {
+func (b *fixture) recorded() []chat.Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]chat.Event(nil), b.events...)
 }
 
-// hears waits for the n-th event, counted from 1.
-func (b *bot) hears(n int) chat.Event {
+// waitEvent waits for the n-th event, counted from 1.
+func (b *fixture) waitEvent(n int) chat.Event {
 	b.t.Helper()
-	b.until("something arrives", func(channel.State) bool { return len(b.arrived()) >= n })
-	return b.arrived()[n-1]
+	b.waitState("something arrives", func(channel.State) bool { return len(b.recorded()) >= n })
+	return b.recorded()[n-1]
 }
 
-// say sends, once the bot can.
-func (b *bot) say(to chat.Room, text string) error {
+// send sends, once the bot can.
+func (b *fixture) send(to chat.Room, text string) error {
 	b.t.Helper()
 	for {
 		_, err := b.platform().Send(b.t.Context(), to, chat.Message{Text: text}, "key")
@@ -158,32 +158,32 @@ func (b *bot) say(to chat.Room, text string) error {
 
 func TestAPersonAndTheBotTalk(t *testing.T) {
 	s := irctest.Start(t)
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	al := s.Enter("al", "JOIN #dev")
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	al := s.Connect("al", "JOIN #dev")
 	al.Wait("bot")
 	al.Say("bot", "hello")
-	e := b.hears(1)
+	e := b.waitEvent(1)
 	if e.User.ID != "al!~al@127.0.0.1" || e.Room != (chat.Room{Chat: e.User.ID}) || !e.Addressed {
 		t.Errorf("the event is %+v", e)
 	}
-	if err := b.say(e.Room, "hello yourself"); err != nil {
+	if err := b.send(e.Room, "hello yourself"); err != nil {
 		t.Error(err)
 	}
-	if got := al.Hears("bot", ""); got != "hello yourself" {
+	if got := al.WaitMessage("bot", ""); got != "hello yourself" {
 		t.Errorf("al hears %q", got)
 	}
 	al.Say("#dev", "bot: everybody?")
-	e = b.hears(2)
+	e = b.waitEvent(2)
 	if e.Room != (chat.Room{Chat: "#dev", Group: true}) || e.Text != "everybody?" || !e.Addressed {
 		t.Errorf("the event is %+v", e)
 	}
-	if err := b.say(e.Room, "yes"); err != nil {
+	if err := b.send(e.Room, "yes"); err != nil {
 		t.Error(err)
 	}
-	if got := al.Hears("bot", " PRIVMSG #dev :"); got != "yes" {
+	if got := al.WaitMessage("bot", " PRIVMSG #dev :"); got != "yes" {
 		t.Errorf("the channel hears %q", got)
 	}
 }
@@ -192,15 +192,15 @@ func TestAPersonAndTheBotTalk(t *testing.T) {
 // nothing of it.
 func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 	s := irctest.Start(t)
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	channelName := "#" + strings.Repeat("x", 49) // as long as names get there
 	o.Join = []string{channelName}
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	al := s.Enter("al", "JOIN "+channelName)
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	al := s.Connect("al", "JOIN "+channelName)
 	al.Wait(" 366 ")
-	text := strings.Repeat("0123456789", 60)[:b.traits.MaxUnits-3] + "end"
-	if err := b.say(chat.Room{Chat: channelName, Group: true}, text); err != nil {
+	text := strings.Repeat("0123456789", 60)[:b.capabilities.MaxUnits-3] + "end"
+	if err := b.send(chat.Room{Chat: channelName, Group: true}, text); err != nil {
 		t.Fatal(err)
 	}
 	line := al.Wait(" PRIVMSG ")
@@ -208,29 +208,29 @@ func TestALineOfTheMostThatFitsArrivesWhole(t *testing.T) {
 		t.Errorf("%d bytes arrive: %s", got, line)
 	}
 	// More than fits is said in two lines, and the one who reads both has it all.
-	if err := b.say(chat.Room{Chat: channelName, Group: true}, text+"more"); err != nil {
+	if err := b.send(chat.Room{Chat: channelName, Group: true}, text+"more"); err != nil {
 		t.Fatal(err)
 	}
-	if got := al.Hears("bot", "") + al.Hears("bot", ""); got != text+"more" {
+	if got := al.WaitMessage("bot", "") + al.WaitMessage("bot", ""); got != text+"more" {
 		t.Errorf("al hears %q", got)
 	}
 }
 
 func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 	s := irctest.Start(t)
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
 	s.Kill()
-	if state := b.is(channel.ConditionQueued); state.Reason == "" {
+	if state := b.waitCondition(channel.ConditionQueued); state.Reason == "" {
 		t.Errorf("the state is %+v", state)
 	}
 	s.Up()
-	b.until("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects == 1 })
-	al := s.Enter("al", "JOIN #dev")
+	b.waitState("it is connected again", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Reconnects == 1 })
+	al := s.Connect("al", "JOIN #dev")
 	al.Say("#dev", "bot: are you there?")
-	if e := b.hears(1); e.Text != "are you there?" {
+	if e := b.waitEvent(1); e.Text != "are you there?" {
 		t.Errorf("the event is %+v", e)
 	}
 }
@@ -239,27 +239,27 @@ func TestAServerThatIsKilledAndStartedIsConnectedAgain(t *testing.T) {
 func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 	s := irctest.Start(t)
 	p := channeltest.NewProxy(t, s.Addr)
-	o := fast(p.Addr)
+	o := testOptions(p.Addr)
 	o.Fresh = 800 * time.Millisecond
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	al := s.Enter("al")
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	al := s.Connect("al")
 	held := time.Now().Add(2 * o.Fresh) // twice as long as an answer counts
-	b.until("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
+	b.waitState("it stays connected while nobody speaks", func(channel.State) bool { return time.Now().After(held) })
 	if state := b.State(); state.Condition != channel.ConditionConnected || state.Adapter != 1 {
 		t.Fatalf("the state is %+v", state)
 	}
 	p.BlackholeOpen()
 	lost := time.Now()
 	al.Say("bot", "lost")
-	state := b.until("it says silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
+	state := b.waitState("it says silent", func(s channel.State) bool { return s.Condition == channel.ConditionSilent })
 	if !strings.Contains(state.Reason, "nothing was heard for ") || time.Since(lost) > 5*time.Second {
 		t.Errorf("after %s the state is %+v", time.Since(lost), state)
 	}
-	b.until("it is connected anew", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })
+	b.waitState("it is connected anew", func(s channel.State) bool { return s.Condition == channel.ConditionConnected && s.Adapter == 2 })
 	// The server still holds the nick for the connection that is dead.
 	al.Say("bot_", "are you there?")
-	if e := b.hears(1); e.Text != "are you there?" {
+	if e := b.waitEvent(1); e.Text != "are you there?" {
 		t.Errorf("the event is %+v", e)
 	}
 }
@@ -267,95 +267,95 @@ func TestAServerThatAnswersNothingAnyMoreIsLeft(t *testing.T) {
 // TestANickThatIsTakenIsTheBotsWhenItIsFree: it works under another one until then.
 func TestANickThatIsTakenIsTheBotsWhenItIsFree(t *testing.T) {
 	s := irctest.Start(t)
-	other := s.Enter("bot")
-	o := fast(s.Addr)
+	other := s.Connect("bot")
+	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	if b.traits.BotName != "bot_" || b.traits.BotID != "bot" {
-		t.Errorf("it is %q, and its messages are those of %q", b.traits.BotName, b.traits.BotID)
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	if b.capabilities.BotName != "bot_" || b.capabilities.BotID != "bot" {
+		t.Errorf("it is %q, and its messages are those of %q", b.capabilities.BotName, b.capabilities.BotID)
 	}
-	al := s.Enter("al", "JOIN #dev")
+	al := s.Connect("al", "JOIN #dev")
 	al.Wait(" 366 ")
 	al.Say("#dev", "bot: not you")
 	al.Say("#dev", "bot_: you")
-	if e := b.hears(2); b.arrived()[0].Addressed || !e.Addressed || e.Text != "you" {
-		t.Errorf("it hears %+v", b.arrived())
+	if e := b.waitEvent(2); b.recorded()[0].Addressed || !e.Addressed || e.Text != "you" {
+		t.Errorf("it hears %+v", b.recorded())
 	}
 	other.Line("QUIT")
 	al.Wait(":bot_!~bot@127.0.0.1 NICK :bot")
 	al.Say("#dev", "bot: now you")
-	if e := b.hears(3); !e.Addressed || e.Text != "now you" {
+	if e := b.waitEvent(3); !e.Addressed || e.Text != "now you" {
 		t.Errorf("it hears %+v", e)
 	}
 }
 
 func TestWhoIsNotThereIsNotWrittenTo(t *testing.T) {
 	s := irctest.Start(t)
-	b := run(t, fast(s.Addr))
-	b.is(channel.ConditionConnected)
-	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
+	b := start(t, testOptions(s.Addr))
+	b.waitCondition(channel.ConditionConnected)
+	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("nobody: %v", err)
 	}
-	mallory := irctest.Enter(t, s.Addr, "mallory", "NICK al")
+	mallory := irctest.Connect(t, s.Addr, "mallory", "NICK al")
 	mallory.Wait(" NICK ")
-	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
+	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "for al alone"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("who has taken the nick: %v", err)
 	}
 	mallory.Line("NICK mallory")
 	mallory.Wait(" NICK ")
-	if said := mallory.Said("bot"); len(said) > 0 {
+	if said := mallory.Messages("bot"); len(said) > 0 {
 		t.Errorf("who took the nick is told %q", said)
 	}
-	al := s.Enter("al")
-	if err := b.say(chat.Room{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
+	al := s.Connect("al")
+	if err := b.send(chat.Room{Chat: "al!~al@127.0.0.1"}, "hello"); err != nil {
 		t.Errorf("who was not heard, and is there: %v", err)
 	}
-	if got := al.Hears("bot", ""); got != "hello" {
+	if got := al.WaitMessage("bot", ""); got != "hello" {
 		t.Errorf("al hears %q", got)
 	}
-	if err := b.say(chat.Room{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
+	if err := b.send(chat.Room{Chat: "#elsewhere", Group: true}, "x"); !errors.Is(err, chat.ErrGone) {
 		t.Errorf("a channel that is not joined: %v", err)
 	}
 }
 
 func TestWhatTheBotMayNotSayIsRefusedForGood(t *testing.T) {
 	s := irctest.Start(t)
-	op := s.Enter("op", "JOIN #dev", "MODE #dev +m")
+	op := s.Connect("op", "JOIN #dev", "MODE #dev +m")
 	op.Wait(" MODE ")
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	o.Join = []string{"#dev"}
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	err := b.say(chat.Room{Chat: "#dev", Group: true}, "x")
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	err := b.send(chat.Room{Chat: "#dev", Group: true}, "x")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassPermanent || !strings.Contains(err.Error(), "404") {
 		t.Errorf("a moderated channel: %v", err)
 	}
 	op.Line("KICK #dev bot :out")
-	b.until("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "put out of #dev") })
+	b.waitState("it says so", func(s channel.State) bool { return strings.Contains(s.LastError, "put out of #dev") })
 	op.Wait(":bot!~bot@127.0.0.1 JOIN") // by itself
 }
 
 func TestABadPasswordOfTheServerIsForGood(t *testing.T) {
 	s := irctest.Start(t, "[Global]", "Password = good")
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	password := "bad"
 	o.Secrets = func() (irc.Secrets, error) { return irc.Secrets{Server: password}, nil }
-	b := run(t, o)
-	state := b.is(channel.ConditionFailed)
+	b := start(t, o)
+	state := b.waitCondition(channel.ConditionFailed)
 	if state.Adapter != 1 || strings.Contains(state.Reason, "bad") {
 		t.Errorf("the state is %+v", state)
 	}
 	password = "good" // as in a file that was mended
 	b.Resume()
-	b.is(channel.ConditionConnected)
+	b.waitCondition(channel.ConditionConnected)
 }
 
 func TestANickThatNoServerTakesIsForGood(t *testing.T) {
 	s := irctest.Start(t)
-	o := fast(s.Addr)
+	o := testOptions(s.Addr)
 	o.Nick = strings.Repeat("x", 17)
-	if state := run(t, o).is(channel.ConditionFailed); !strings.Contains(state.Reason, "max. 16 characters") {
+	if state := start(t, o).waitCondition(channel.ConditionFailed); !strings.Contains(state.Reason, "max. 16 characters") {
 		t.Errorf("the state is %+v", state)
 	}
 }
@@ -364,19 +364,19 @@ func TestANickThatNoServerTakesIsForGood(t *testing.T) {
 // that none is lost, and none ends the connection.
 func TestAFloodIsNoFlood(t *testing.T) {
 	s := irctest.Start(t)
-	b := run(t, fast(s.Addr))
-	b.is(channel.ConditionConnected)
-	al := s.Enter("al")
+	b := start(t, testOptions(s.Addr))
+	b.waitCondition(channel.ConditionConnected)
+	al := s.Connect("al")
 	al.Say("bot", "go")
-	to := b.hears(1).Room
+	to := b.waitEvent(1).Room
 	const many = 60
 	for range many {
-		if err := b.say(to, "line"); err != nil {
+		if err := b.send(to, "line"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range many {
-		al.Hears("bot", "line")
+		al.WaitMessage("bot", "line")
 	}
 	if state := b.State(); state.Adapter != 1 {
 		t.Errorf("the state is %+v", state)
@@ -385,11 +385,11 @@ func TestAFloodIsNoFlood(t *testing.T) {
 
 func TestABotThatIsBannedStaysAway(t *testing.T) {
 	s := irctest.Start(t, "[Operator]", "Name = op", "Password = secret")
-	op := s.Enter("op", "OPER op secret")
+	op := s.Connect("op", "OPER op secret")
 	op.Wait(" 381 ")
 	op.Line("KLINE *!~bot@* 600 :no bots")
 	op.Sync()
-	state := run(t, fast(s.Addr)).is(channel.ConditionFailed)
+	state := start(t, testOptions(s.Addr)).waitCondition(channel.ConditionFailed)
 	if state.Adapter != 1 || !strings.Contains(state.Reason, "banned") {
 		t.Errorf("the state is %+v", state)
 	}

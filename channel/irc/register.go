@@ -14,28 +14,28 @@ import (
 	"mailroom/internal/recovery"
 )
 
-// capabilities are what is asked for, where the server offers it: ids and times of
+// wantedCaps are what is asked for, where the server offers it: ids and times of
 // messages, what the bot itself said, and accounts of who speaks.
-func capabilities() []string {
+func wantedCaps() []string {
 	return []string{"message-tags", "server-time", "echo-message", "account-tag"}
 }
 
-// about is what a server says of itself.
-type about struct {
-	mapping    string // how it compares names
-	signs      string // that begin names of channels
-	channelLen int
-	nickLen    int
-	caps       []string // that it has granted
+// serverInfo is what a server says of itself.
+type serverInfo struct {
+	caseMapping     string // how it compares names
+	channelPrefixes string // that begin names of channels
+	channelLen      int
+	nickLen         int
+	caps            []string // that it has granted
 }
 
-func (a *about) has(capability string) bool { return slices.Contains(a.caps, capability) }
+func (a *serverInfo) hasCap(capability string) bool { return slices.Contains(a.caps, capability) }
 
 // longestTarget is the longest name that something can be sent to.
-func (a *about) longestTarget() int { return min(max(a.channelLen, a.nickLen), 100) }
+func (a *serverInfo) longestTarget() int { return min(max(a.channelLen, a.nickLen), 100) }
 
-// supports takes the words of an ISUPPORT line (005).
-func (a *about) supports(words []string) {
+// parseISupport takes the words of an ISUPPORT line (005).
+func (a *serverInfo) parseISupport(words []string) {
 	number := func(p *int, s string) {
 		if n, err := strconv.Atoi(s); err == nil && n > 0 {
 			*p = n
@@ -45,9 +45,9 @@ func (a *about) supports(words []string) {
 		key, value, _ := strings.Cut(w, "=")
 		switch key {
 		case "CASEMAPPING":
-			a.mapping = value
+			a.caseMapping = value
 		case "CHANTYPES":
-			a.signs = value
+			a.channelPrefixes = value
 		case "CHANNELLEN":
 			number(&a.channelLen, value)
 		case "NICKLEN":
@@ -68,24 +68,24 @@ type registration struct {
 	options Options
 	secrets Secrets
 
-	server about
-	self   self
-	others []string // nicks that are still to be tried
-	asked  int      // capabilities that were asked for and not answered
-	signed bool     // SASL has succeeded
-	sasl   bool     // the server offers it
-	done   bool
+	server        serverInfo
+	self          self
+	alternatives  []string // nicks that are still to be tried
+	pendingCaps   int      // capabilities that were asked for and not answered
+	authenticated bool     // SASL has succeeded
+	offersSASL    bool     // the server offers it
+	done          bool
 }
 
 func newRegistration(o Options, s Secrets) *registration {
 	return &registration{
-		options: o, secrets: s, others: others(o.Nick), self: self{nick: o.Nick},
-		server: about{mapping: "rfc1459", signs: channelSigns, channelLen: 50, nickLen: 30},
+		options: o, secrets: s, alternatives: alternativeNicks(o.Nick), self: self{nick: o.Nick},
+		server: serverInfo{caseMapping: "rfc1459", channelPrefixes: defaultChannelPrefixes, channelLen: 50, nickLen: 30},
 	}
 }
 
-// others are nicks like the one that is taken, none longer than it but the first two.
-func others(nick string) []string {
+// alternativeNicks are nicks like the one that is taken, none longer than it but the first two.
+func alternativeNicks(nick string) []string {
 	short := nick
 	if len(nick) > 1 {
 		short = nick[:len(nick)-1]
@@ -93,17 +93,17 @@ func others(nick string) []string {
 	return []string{nick + "_", nick + "__", short + "_", short + "1", short + "2", short + "3"}
 }
 
-// begin is what is said first.
-func (r *registration) begin() (lines []string) {
+// firstLines is what is said first.
+func (r *registration) firstLines() (lines []string) {
 	lines = append(lines, "CAP LS 302")
 	if r.secrets.Server != "" {
 		lines = append(lines, "PASS :"+r.secrets.Server)
 	}
-	return append(lines, "NICK "+r.self.nick, "USER "+userOf(r.options.Nick)+" 0 * :"+r.options.Name)
+	return append(lines, "NICK "+r.self.nick, "USER "+userName(r.options.Nick)+" 0 * :"+r.options.Name)
 }
 
-// userOf is a user name like the nick: letters and digits.
-func userOf(nick string) string {
+// userName is a user name like the nick: letters and digits.
+func userName(nick string) string {
 	user := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' {
 			return c
@@ -116,96 +116,96 @@ func userOf(nick string) string {
 	return user[:min(len(user), 9)]
 }
 
-// take decides on one message: what to say to it, or why the bot is not let in.
-func (r *registration) take(m *message) (say []string, err error) {
+// handle decides on one message: what to say to it, or why the bot is not let in.
+func (r *registration) handle(m *message) (say []string, err error) {
 	switch m.Command {
 	case "PING":
 		return []string{"PONG :" + m.trailing()}, nil
 	case "ERROR":
-		return nil, notLetIn(m)
+		return nil, closeError(m)
 	case "CAP":
-		return r.capability(m)
+		return r.handleCap(m)
 	case "AUTHENTICATE":
 		if m.param(0) != "+" {
 			return nil, channel.Fatal(errors.New("the server asks for something else than SASL PLAIN"))
 		}
-		return plainly(r.options.Account, r.secrets.Account), nil
+		return saslPlain(r.options.Account, r.secrets.Account), nil
 	case "903": // SASL succeeded
-		r.signed = true
+		r.authenticated = true
 		return []string{"CAP END"}, nil
 	case "001":
-		if r.options.Account != "" && !r.signed {
+		if r.options.Account != "" && !r.authenticated {
 			return nil, fmt.Errorf("the server let the bot in without its account %s", r.options.Account)
 		}
 		r.self.nick = m.param(0)
 	case "005":
 		if len(m.Params) > 2 {
-			r.server.supports(m.Params[1 : len(m.Params)-1])
+			r.server.parseISupport(m.Params[1 : len(m.Params)-1])
 		}
 	case "376", "422": // the message of the day has ended, or there is none
 		return []string{"USERHOST " + r.self.nick}, nil
 	case "302":
-		r.self.user, r.self.host = userHost(m.trailing())
+		r.self.user, r.self.host = parseUserHost(m.trailing())
 		r.done = true
 	case "433", "436", "437", "432":
-		return r.nickTaken(m)
+		return r.handleNickRefused(m)
 	case "421":
-		return r.unknown(m)
+		return r.handleUnknownCommand(m)
 	}
-	return nil, refused(m)
+	return nil, loginError(m)
 }
 
-// capability takes what the server says of its capabilities. Each is asked for by
+// handleCap takes what the server says of its capabilities. Each is asked for by
 // itself, because a server grants all of a line or none.
-func (r *registration) capability(m *message) (say []string, err error) {
+func (r *registration) handleCap(m *message) (say []string, err error) {
 	offered := strings.Fields(m.trailing())
 	switch m.param(1) {
 	case "LS":
 		for _, o := range offered {
 			name, how, limited := strings.Cut(o, "=")
 			if name == "sasl" && (!limited || slices.Contains(strings.Split(how, ","), "PLAIN")) {
-				r.sasl = true
+				r.offersSASL = true
 			}
-			if slices.Contains(capabilities(), name) {
+			if slices.Contains(wantedCaps(), name) {
 				say = append(say, "CAP REQ :"+name)
 			}
 		}
-		r.asked += len(say)
+		r.pendingCaps += len(say)
 		if m.param(2) == "*" && len(m.Params) > 3 {
 			return say, nil // more follows
 		}
 		if r.options.Account != "" {
-			if !r.sasl {
+			if !r.offersSASL {
 				return nil, fmt.Errorf("the server offers no SASL PLAIN now, and without it nobody knows that the bot is the account %s", r.options.Account)
 			}
-			say, r.asked = append(say, "CAP REQ :sasl"), r.asked+1
+			say, r.pendingCaps = append(say, "CAP REQ :sasl"), r.pendingCaps+1
 		}
-		if r.asked == 0 {
+		if r.pendingCaps == 0 {
 			say = append(say, "CAP END")
 		}
 		return say, nil
 	case "ACK":
 		r.server.caps = append(r.server.caps, offered...)
-		r.asked--
+		r.pendingCaps--
 		if slices.Contains(offered, "sasl") {
 			return []string{"AUTHENTICATE PLAIN"}, nil // the answer to it is the end
 		}
 	case "NAK":
-		r.asked--
+		r.pendingCaps--
 		if slices.Contains(offered, "sasl") {
 			return nil, fmt.Errorf("the server refused SASL for the account %s", r.options.Account)
 		}
 	default:
 		return nil, nil
 	}
-	if r.asked == 0 && r.options.Account == "" {
+	if r.pendingCaps == 0 && r.options.Account == "" {
 		return []string{"CAP END"}, nil
 	}
 	return nil, nil
 }
 
-// plainly says who the bot is, in the pieces of 400 bytes that SASL wants.
-func plainly(account, password string) (say []string) {
+// saslPlain says who the bot is, in the pieces of 400 bytes that SASL wants.
+func saslPlain(account, password string) (say []string) {
 	text := base64.StdEncoding.EncodeToString([]byte(account + "\x00" + account + "\x00" + password))
 	for len(text) >= 400 {
 		say, text = append(say, "AUTHENTICATE "+text[:400]), text[400:]
@@ -216,21 +216,21 @@ func plainly(account, password string) (say []string) {
 	return append(say, "AUTHENTICATE "+text)
 }
 
-// nickTaken tries a similar nick. One that the server never takes is of no use to
+// handleNickRefused tries a similar nick. One that the server never takes is of no use to
 // try again.
-func (r *registration) nickTaken(m *message) (say []string, err error) {
+func (r *registration) handleNickRefused(m *message) (say []string, err error) {
 	if m.Command == "432" && r.self.nick == r.options.Nick {
-		return nil, channel.Fatal(fmt.Errorf("the server does not take the nick %s: %s", r.options.Nick, words(m)))
+		return nil, channel.Fatal(fmt.Errorf("the server does not take the nick %s: %s", r.options.Nick, reasonText(m)))
 	}
-	if len(r.others) == 0 {
+	if len(r.alternatives) == 0 {
 		return nil, fmt.Errorf("the nick %s and those like it are taken", r.options.Nick)
 	}
-	r.self.nick, r.others = r.others[0], r.others[1:]
+	r.self.nick, r.alternatives = r.alternatives[0], r.alternatives[1:]
 	return []string{"NICK " + r.self.nick}, nil
 }
 
-// unknown takes that a server does not know a command.
-func (r *registration) unknown(m *message) (say []string, err error) {
+// handleUnknownCommand takes that a server does not know a command.
+func (r *registration) handleUnknownCommand(m *message) (say []string, err error) {
 	switch m.param(1) {
 	case "CAP", "AUTHENTICATE":
 		if r.options.Account != "" {
@@ -242,37 +242,37 @@ func (r *registration) unknown(m *message) (say []string, err error) {
 	return nil, nil
 }
 
-// refused is why a server does not let anybody in, nil if it does not say so.
-func refused(m *message) error {
+// loginError is why a server does not let anybody in, nil if it does not say so.
+func loginError(m *message) error {
 	switch m.Command {
 	case "464":
-		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", reasonText(m)))
 	case "465":
-		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	case "463":
-		return channel.Fatal(fmt.Errorf("the server takes nobody from this machine: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the server takes nobody from this machine: %s", reasonText(m)))
 	case "902", "904", "905", "906", "908":
-		return channel.Fatal(fmt.Errorf("the server does not take the account and its password: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the server does not take the account and its password: %s", reasonText(m)))
 	}
 	return nil
 }
 
-// notLetIn is why a server closes the connection before it has let the bot in. Some
+// closeError is why a server closes the connection before it has let the bot in. Some
 // have no number for it, and say it to people alone.
-func notLetIn(m *message) error {
+func closeError(m *message) error {
 	said := strings.ToLower(m.trailing())
 	switch {
 	case strings.Contains(said, "bad password"), strings.Contains(said, "password mismatch"), strings.Contains(said, "invalid password"):
-		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the server does not take its password: %s", reasonText(m)))
 	case strings.Contains(said, "k-line"), strings.Contains(said, "g-line"), strings.Contains(said, "klined"), strings.Contains(said, "glined"):
-		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", words(m)))
+		return channel.Fatal(fmt.Errorf("the bot is banned from the server: %s", reasonText(m)))
 	}
-	return fmt.Errorf("the server closed the connection: %s", words(m))
+	return fmt.Errorf("the server closed the connection: %s", reasonText(m))
 }
 
-// words are what a server says to people.
-func words(m *message) string {
-	s := plain(m.trailing())
+// reasonText are what a server says to people.
+func reasonText(m *message) string {
+	s := plainText(m.trailing())
 	if s == "" {
 		s = "no reason given"
 	}
@@ -283,8 +283,8 @@ func words(m *message) string {
 	return s
 }
 
-// userHost is what an answer to USERHOST says: nick=+user@host.
-func userHost(answer string) (user, host string) {
+// parseUserHost is what an answer to USERHOST says: nick=+user@host.
+func parseUserHost(answer string) (user, host string) {
 	_, at, _ := strings.Cut(strings.TrimSpace(answer), "=")
 	user, host, _ = strings.Cut(strings.TrimLeft(at, "+-"), "@")
 	return user, host
@@ -293,12 +293,12 @@ func userHost(answer string) (user, host string) {
 // register lets the connection in, and asks for the channels.
 func (c *connection) register(ctx context.Context, s Secrets) error {
 	stop := context.AfterFunc(ctx, func() {
-		defer recovery.Log(c.link.Log(), "the end of a registration")
+		defer recovery.Log(c.host.Log(), "the end of a registration")
 		_ = c.wire.conn.SetDeadline(time.Unix(1, 0)) // a connection without one is closed, which ends the reading too
 	})
 	defer stop()
 	r := newRegistration(c.options, s)
-	if err := c.wire.write(r.begin()...); err != nil {
+	if err := c.wire.write(r.firstLines()...); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	for !r.done {
@@ -306,7 +306,7 @@ func (c *connection) register(ctx context.Context, s Secrets) error {
 		if err != nil {
 			return fmt.Errorf("register: %w", err)
 		}
-		say, err := r.take(m)
+		say, err := r.handle(m)
 		if err != nil {
 			return err
 		}
@@ -316,6 +316,6 @@ func (c *connection) register(ctx context.Context, s Secrets) error {
 			}
 		}
 	}
-	c.welcome(r)
-	return c.join(time.Now())
+	c.applyRegistration(r)
+	return c.joinChannels(time.Now())
 }

@@ -10,13 +10,13 @@ import (
 	"mailroom/channel"
 )
 
-func fatal(err error) bool { return reflect.TypeOf(err) == reflect.TypeOf(channel.Fatal(nil)) }
+func isFatal(err error) bool { return reflect.TypeOf(err) == reflect.TypeOf(channel.Fatal(nil)) }
 
-// converse has the registration talk with a server, whose lines begin with "<"; what
+// runScript has the registration talk with a server, whose lines begin with "<"; what
 // it says begins with ">".
-func converse(t *testing.T, r *registration, script string) error {
+func runScript(t *testing.T, r *registration, script string) error {
 	t.Helper()
-	said, want := r.begin(), []string{}
+	said, want := r.firstLines(), []string{}
 	for line := range strings.Lines(script) {
 		line = strings.TrimSpace(line)
 		if text, ok := strings.CutPrefix(line, "> "); ok {
@@ -26,11 +26,11 @@ func converse(t *testing.T, r *registration, script string) error {
 		if diff := cmp.Diff(want, said); diff != "" {
 			t.Fatalf("before %q: %s", line, diff)
 		}
-		m, ok := parse(strings.TrimPrefix(line, "< "))
+		m, ok := parseMessage(strings.TrimPrefix(line, "< "))
 		if !ok {
 			t.Fatalf("%q is no line", line)
 		}
-		say, err := r.take(m)
+		say, err := r.handle(m)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func TestAServerLetsTheBotIn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRegistration(c.options, c.secrets)
-			if err := converse(t, r, strings.TrimSpace(c.script)); err != nil {
+			if err := runScript(t, r, strings.TrimSpace(c.script)); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.caps, r.server.caps); !r.done || r.self.nick != c.nick || diff != "" {
@@ -158,16 +158,16 @@ func TestARefusalSaysWhetherItIsForGood(t *testing.T) {
 			r := newRegistration(c.options, Secrets{Account: "secret"})
 			var err error
 			for i, line := range c.lines {
-				m, ok := parse(line)
+				m, ok := parseMessage(line)
 				if !ok {
 					t.Fatalf("%q is no line", line)
 				}
-				if _, err = r.take(m); err != nil && i != len(c.lines)-1 {
+				if _, err = r.handle(m); err != nil && i != len(c.lines)-1 {
 					t.Fatalf("after %q: %v", line, err)
 				}
 			}
-			if err == nil || fatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error is %v, for good: %v", err, fatal(err))
+			if err == nil || isFatal(err) != c.fatal || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error is %v, for good: %v", err, isFatal(err))
 			}
 		})
 	}
@@ -175,7 +175,7 @@ func TestARefusalSaysWhetherItIsForGood(t *testing.T) {
 
 func TestALongPasswordIsSaidInPieces(t *testing.T) {
 	var whole string
-	for i, line := range plainly("a", strings.Repeat("x", 296)) { // 400 bytes, and none after
+	for i, line := range saslPlain("a", strings.Repeat("x", 296)) { // 400 bytes, and none after
 		text := strings.TrimPrefix(line, "AUTHENTICATE ")
 		if i == 0 && len(text) != 400 || i == 1 && text != "+" || i > 1 {
 			t.Errorf("piece %d is %q", i, text)
@@ -204,14 +204,14 @@ func TestOptionsAreRefusedWithWordsThatSayWhatToDo(t *testing.T) {
 		"a name of two":      {func(o *Options) { o.Name = "a\nb" }, "one line"},
 		"an account of two":  {func(o *Options) { o.Account = "a b" }, "one word"},
 		"no password":        {func(o *Options) { o.Account = "a" }, "no password for the account a"},
-		"a password for all": {func(o *Options) { o.Plain, o.Secrets = true, has(Secrets{Server: "x"}) }, "take out tls = false"},
-		"two passwords":      {func(o *Options) { o.Secrets = has(Secrets{Server: "x\ny"}) }, "not one line"},
+		"a password for all": {func(o *Options) { o.Plain, o.Secrets = true, staticSecrets(Secrets{Server: "x"}) }, "take out tls = false"},
+		"two passwords":      {func(o *Options) { o.Secrets = staticSecrets(Secrets{Server: "x\ny"}) }, "not one line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good
 			c.change(&o)
-			_, err := o.dial(t.Context(), &link{})
-			if err == nil || !strings.Contains(err.Error(), c.says) || !fatal(err) {
+			_, err := o.dial(t.Context(), &hostRecorder{})
+			if err == nil || !strings.Contains(err.Error(), c.says) || !isFatal(err) {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -219,10 +219,12 @@ func TestOptionsAreRefusedWithWordsThatSayWhatToDo(t *testing.T) {
 	for server, want := range map[string]string{
 		"irc.example.org": "irc.example.org:6697", "irc.example.org:7000": "irc.example.org:7000", "::1": "[::1]:6697", "[::1]": "[::1]:6697", "[::1]:1": "[::1]:1",
 	} {
-		if got, _, err := (Options{Server: server}).address(); err != nil || got != want {
+		if got, _, err := (Options{Server: server}).hostPort(); err != nil || got != want {
 			t.Errorf("%s is %s, %v", server, got, err)
 		}
 	}
 }
 
-func has(s Secrets) func() (Secrets, error) { return func() (Secrets, error) { return s, nil } }
+func staticSecrets(s Secrets) func() (Secrets, error) {
+	return func() (Secrets, error) { return s, nil }
+}

@@ -20,12 +20,12 @@ func fold(name, mapping string) string {
 	return string(folded)
 }
 
-// formats are the bytes that colour and shape a text.
-var formats = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
+// formatting are the bytes that colour and shape a text.
+var formatting = regexp.MustCompile("\x03(?:[0-9]{1,2}(?:,[0-9]{1,2})?)?|\x04(?:[0-9a-fA-F]{6}(?:,[0-9a-fA-F]{6})?)?|[\x02\x0f\x11\x16\x1d\x1e\x1f]")
 
-// plain is what a line says, in UTF-8 and without colours. What is not UTF-8 is taken
+// plainText is what a line says, in UTF-8 and without colours. What is not UTF-8 is taken
 // for Latin 1, which all that is not UTF-8 can be read as.
-func plain(line string) string {
+func plainText(line string) string {
 	if !utf8.ValidString(line) {
 		runes := make([]rune, 0, len(line))
 		for i := range len(line) {
@@ -33,7 +33,7 @@ func plain(line string) string {
 		}
 		line = string(runes)
 	}
-	line = formats.ReplaceAllString(line, "")
+	line = formatting.ReplaceAllString(line, "")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\t' {
 			return -1
@@ -42,11 +42,11 @@ func plain(line string) string {
 	}, line))
 }
 
-// ctcp reports whether a line is for a program and not for a reader.
-func ctcp(line string) bool { return strings.HasPrefix(line, "\x01") }
+// isCTCP reports whether a line is for a program and not for a reader.
+func isCTCP(line string) bool { return strings.HasPrefix(line, "\x01") }
 
-// toBot takes the address off a line that begins with it: "bot: text", "bot, text".
-func toBot(line, nick, mapping string) (text string, addressed bool) {
+// stripAddress takes the address off a line that begins with it: "bot: text", "bot, text".
+func stripAddress(line, nick, mapping string) (text string, addressed bool) {
 	line = strings.TrimPrefix(line, "@")
 	if len(line) < len(nick) || fold(line[:len(nick)], mapping) != fold(nick, mapping) {
 		return "", false
@@ -61,10 +61,10 @@ func toBot(line, nick, mapping string) (text string, addressed bool) {
 	return strings.TrimSpace(rest[1:]), true
 }
 
-// fit makes lines of a text, none of more than room bytes, cut between words where
+// splitLines makes lines of a text, none of more than room bytes, cut between words where
 // there are some and never in a character. Empty lines, which IRC does not have, are
 // left out, and so is what no text contains.
-func fit(text string, room int) (lines []string) {
+func splitLines(text string, room int) (lines []string) {
 	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		line = strings.TrimRight(strings.ReplaceAll(line, "\x00", ""), " \t")
 		if strings.HasPrefix(line, "\x01") {

@@ -25,7 +25,7 @@ func TestALineIsReadWithoutColoursAndInUTF8(t *testing.T) {
 		"café":                                         "café",
 		"  a\tb\x07 ":                                  "a\tb",
 	} {
-		if got := plain(line); got != want {
+		if got := plainText(line); got != want {
 			t.Errorf("%q reads %q, want %q", line, got, want)
 		}
 	}
@@ -35,12 +35,12 @@ func TestAMessageInAChannelIsToTheBotIfItBeginsWithItsNick(t *testing.T) {
 	for line, want := range map[string]string{
 		"bot: do it": "do it", "Bot, do it": "do it", "BOT:do it": "do it", "@bot: do it": "do it", "bot: /stop": "/stop", "bot": "", "bot:": "",
 	} {
-		if got, ok := toBot(line, "bot", "ascii"); !ok || got != want {
+		if got, ok := stripAddress(line, "bot", "ascii"); !ok || got != want {
 			t.Errorf("%q: %q, %v, want %q", line, got, ok, want)
 		}
 	}
 	for _, line := range []string{"", "bot is slow", "bots: hello", "bottle", "hello bot:", "bo: x"} {
-		if got, ok := toBot(line, "bot", "ascii"); ok {
+		if got, ok := stripAddress(line, "bot", "ascii"); ok {
 			t.Errorf("%q is taken for %q", line, got)
 		}
 	}
@@ -62,7 +62,7 @@ func TestATextIsCutIntoLinesThatFit(t *testing.T) {
 		"no second command": {"a\r\nQUIT :b\x00", 100, []string{"a", "QUIT :b"}},
 		"nothing":           {" \n ", 10, nil},
 	} {
-		if diff := cmp.Diff(c.want, fit(c.text, c.room)); diff != "" {
+		if diff := cmp.Diff(c.want, splitLines(c.text, c.room)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
@@ -74,10 +74,10 @@ func FuzzFit(f *testing.F) {
 	f.Add("a\n\nb", 100)
 	f.Add(strings.Repeat("é", 400), 65)
 	f.Fuzz(func(t *testing.T, text string, room int) {
-		if !utf8.ValidString(text) || room < leastRoom || room > sentLine {
+		if !utf8.ValidString(text) || room < minText || room > maxSentLine {
 			return
 		}
-		lines := fit(text, room)
+		lines := splitLines(text, room)
 		for _, l := range lines {
 			if len(l) > room || strings.ContainsAny(l, "\r\n\x00") || !utf8.ValidString(l) || strings.Trim(l, " \t") == "" || l[0] == 1 {
 				t.Errorf("%q with room for %d is cut to %q", text, room, l)
@@ -101,7 +101,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		m, ok := parse(line)
+		m, ok := parseMessage(line)
 		if !ok {
 			return
 		}
@@ -109,9 +109,9 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q has no command: %+v", line, m)
 		}
 		r := newRegistration(Options{Nick: "bot"}, Secrets{})
-		_, _ = r.take(m) // must not panic
-		c := quiet(t)
-		e, err := c.handle(m, c.made)
+		_, _ = r.handle(m) // must not panic
+		c := newTestConnection(t)
+		e, err := c.handleMessage(m, c.connectedAt)
 		if err == nil && e != nil && (e.Key == "" || e.User.ID == "" || e.Room.Chat == "" || !utf8.ValidString(e.Text+e.User.ID+e.User.Name+e.Key)) {
 			t.Errorf("%q is the event %+v", line, e)
 		}

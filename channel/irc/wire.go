@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// longestLine is of one that is received: 8191 bytes of tags, and 512 in which
+	// maxLine is of one that is received: 8191 bytes of tags, and 512 in which
 	// some servers are generous.
-	longestLine = 16 << 10
-	// sentLine is of one that is sent or passed on, its end included.
-	sentLine = 512
-	// writing is how long a line may take to be written, leaving the last one.
-	writing = 10 * time.Second
-	leaving = time.Second
+	maxLine = 16 << 10
+	// maxSentLine is of one that is sent or passed on, its end included.
+	maxSentLine = 512
+	// writeMu is how long a line may take to be written, leaving the last one.
+	writeTimeout = 10 * time.Second
+	quitTimeout  = time.Second
 )
 
 // wire is the connection as lines.
@@ -28,15 +28,15 @@ type wire struct {
 	conn   net.Conn
 	reader *bufio.Reader // owned by who reads: Connect, then Receive
 
-	writing sync.Mutex // held while a line is written, so that each is whole
+	writeMu sync.Mutex // held while a line is written, so that each is whole
 
-	closing sync.Once
-	closed  chan struct{} // closed by close
-	failed  error         // of close
+	closeOnce sync.Once
+	closed    chan struct{} // closed by close
+	closeErr  error         // of close
 }
 
 func newWire(c net.Conn) *wire {
-	return &wire{conn: c, reader: bufio.NewReaderSize(c, longestLine), closed: make(chan struct{})}
+	return &wire{conn: c, reader: bufio.NewReaderSize(c, maxLine), closed: make(chan struct{})}
 }
 
 // read returns the next message. Lines that are none are passed over.
@@ -44,12 +44,12 @@ func (w *wire) read() (*message, error) {
 	for {
 		line, err := w.reader.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) {
-			return nil, fmt.Errorf("the server sent a line of more than %d bytes", longestLine)
+			return nil, fmt.Errorf("the server sent a line of more than %d bytes", maxLine)
 		}
 		if err != nil {
 			return nil, err
 		}
-		if m, ok := parse(string(line)); ok {
+		if m, ok := parseMessage(string(line)); ok {
 			return m, nil
 		}
 	}
@@ -61,9 +61,9 @@ type message struct {
 	from ircmsg.NUH
 }
 
-// parse reports false for a line that is no message. A tag whose value is not valid
+// parseMessage reports false for a line that is no message. A tag whose value is not valid
 // costs a message its tags, never its text.
-func parse(line string) (*message, bool) {
+func parseMessage(line string) (*message, bool) {
 	m, err := ircmsg.ParseLine(line)
 	if errors.Is(err, ircmsg.ErrorInvalidTagContent) {
 		_, line, _ = strings.Cut(line, " ")
@@ -96,16 +96,16 @@ func (m *message) tag(name string) string {
 // write sends lines, each of which must be one.
 func (w *wire) write(lines ...string) error {
 	for _, l := range lines {
-		if strings.ContainsAny(l, "\r\n\x00") || len(l) > sentLine-len("\r\n") {
+		if strings.ContainsAny(l, "\r\n\x00") || len(l) > maxSentLine-len("\r\n") {
 			return fmt.Errorf("a line of %d bytes cannot be sent: it is too long, or is several", len(l))
 		}
 	}
-	return w.put(writing, lines...)
+	return w.writeWithin(writeTimeout, lines...)
 }
 
-func (w *wire) put(within time.Duration, lines ...string) error {
-	w.writing.Lock()
-	defer w.writing.Unlock()
+func (w *wire) writeWithin(within time.Duration, lines ...string) error {
+	w.writeMu.Lock()
+	defer w.writeMu.Unlock()
 	if err := w.conn.SetWriteDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
@@ -113,17 +113,17 @@ func (w *wire) put(within time.Duration, lines ...string) error {
 	return err
 }
 
-// leave says goodbye, if that takes no time.
-func (w *wire) leave() {
-	_ = w.conn.SetWriteDeadline(time.Now().Add(leaving)) // ends a write that hangs; one that fails is of a connection that is closed
-	_ = w.put(leaving, "QUIT :")                         // who is not there any more needs no goodbye
+// quit says goodbye, if that takes no time.
+func (w *wire) quit() {
+	_ = w.conn.SetWriteDeadline(time.Now().Add(quitTimeout)) // ends a write that hangs; one that fails is of a connection that is closed
+	_ = w.writeWithin(quitTimeout, "QUIT :")                 // who is not there any more needs no goodbye
 }
 
 // close ends the connection, once.
 func (w *wire) close() error {
-	w.closing.Do(func() {
-		w.failed = w.conn.Close()
+	w.closeOnce.Do(func() {
+		w.closeErr = w.conn.Close()
 		close(w.closed)
 	})
-	return w.failed
+	return w.closeErr
 }

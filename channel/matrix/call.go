@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	maxAnswer = 64 << 20 // bytes of an answer
-	maxQuote  = 200      // bytes of an answer that an error quotes
-	maxWait   = 24 * time.Hour
+	maxResponse   = 64 << 20 // bytes of an answer
+	maxQuote      = 200      // bytes of an answer that an error quotes
+	maxRetryAfter = 24 * time.Hour
 )
 
 // client calls a homeserver.
@@ -47,7 +47,7 @@ func newClient(o Options) (*client, error) {
 	if err != nil {
 		return nil, channel.Fatal(fmt.Errorf("homeserver: %w", err))
 	}
-	c := open(base)
+	c := newAnonymousClient(base)
 	if c.token, err = o.Token(); err != nil {
 		return nil, channel.Fatal(err)
 	}
@@ -57,8 +57,8 @@ func newClient(o Options) (*client, error) {
 	return c, nil
 }
 
-// open makes a client without a token.
-func open(base *url.URL) *client {
+// newAnonymousClient makes a client without a token.
+func newAnonymousClient(base *url.URL) *client {
 	transport := http.DefaultTransport.(*http.Transport).Clone() // the standard library's own
 	transport.MaxIdleConnsPerHost = 16
 	// A connection that the server has closed meanwhile makes a send an unknown one.
@@ -70,66 +70,66 @@ func open(base *url.URL) *client {
 	}}
 }
 
-// refused is an answer of the homeserver that says no.
-type refused struct {
-	what  string
-	code  int    // of HTTP
-	name  string // such as M_FORBIDDEN
-	words string
-	after time.Duration // to wait before the next call
-	soft  bool          // the token is over, and the session is not
+// apiError is an answer of the homeserver that says no.
+type apiError struct {
+	op          string
+	code        int    // of HTTP
+	errcode     string // such as M_FORBIDDEN
+	description string
+	retryAfter  time.Duration // to wait before the next call
+	softLogout  bool          // the token is over, and the session is not
 }
 
-func (e *refused) Error() string {
-	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.what, e.code, e.name, e.words)
+func (e *apiError) Error() string {
+	return fmt.Sprintf("%s: the homeserver answered %d %s: %s", e.op, e.code, e.errcode, e.description)
 }
 
-// refusedHere reports whether an error is a refusal that concerns the room or the event
+// isRoomRefusal reports whether an error is a refusal that concerns the room or the event
 // it was asked about, and nothing else: a 4xx that is about neither the account nor the
 // moment (https://spec.matrix.org/latest/client-server-api/#standard-error-response). An
 // errcode that is not known is taken for one.
-func refusedHere(err error) bool {
-	e, ok := errors.AsType[*refused](err)
-	if !ok || e.code < 400 || e.code >= 500 || fatal(err) {
+func isRoomRefusal(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
+	if !ok || e.code < 400 || e.code >= 500 || isFatal(err) {
 		return false
 	}
-	return e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests && e.name != "M_USER_SUSPENDED" && e.name != "M_LIMIT_EXCEEDED"
+	return e.code != http.StatusUnauthorized && e.code != http.StatusTooManyRequests && e.errcode != "M_USER_SUSPENDED" && e.errcode != "M_LIMIT_EXCEEDED"
 }
 
-// lost is a call without an answer of the homeserver's.
-type lost struct {
-	what    string
-	why     string
-	written bool // the homeserver may have got it
-	after   time.Duration
-	cause   error // of the context alone
+// transportError is a call without an answer of the homeserver's.
+type transportError struct {
+	op         string
+	reason     string
+	maybeSent  bool // the homeserver may have got it
+	retryAfter time.Duration
+	cause      error // of the context alone
 }
 
-func (e *lost) Error() string { return e.what + ": " + e.why }
+func (e *transportError) Error() string { return e.op + ": " + e.reason }
 
-func (e *lost) Unwrap() error { return e.cause }
+func (e *transportError) Unwrap() error { return e.cause }
 
-// afterOf is how long the homeserver asked to be left alone.
-func afterOf(err error) time.Duration {
-	if e, ok := errors.AsType[*refused](err); ok {
-		return e.after
+// retryAfter is how long the homeserver asked to be left alone.
+func retryAfter(err error) time.Duration {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.retryAfter
 	}
-	if e, ok := errors.AsType[*lost](err); ok {
-		return e.after
+	if e, ok := errors.AsType[*transportError](err); ok {
+		return e.retryAfter
 	}
 	return 0
 }
 
 // request is one call. what says in words what it is for.
 type request struct {
-	what, method string
-	path         []string // after /_matrix/client/v3
-	query        url.Values
-	in           any // sent as JSON; nil for none
+	op, method string
+	path       []string // after /_matrix/client/v3
+	query      url.Values
+	body       any // sent as JSON; nil for none
 }
 
-// path is the escaped path of a call.
-func path(begin string, words ...string) string {
+// escapePath is the escaped path of a call.
+func escapePath(begin string, words ...string) string {
 	for _, w := range words {
 		begin += "/" + url.PathEscape(w)
 	}
@@ -139,65 +139,65 @@ func path(begin string, words ...string) string {
 // call makes one call. Its error is a *refused or a *lost.
 func (c *client) call(ctx context.Context, r request, out any, within time.Duration) error {
 	var body io.Reader
-	if r.in != nil {
+	if r.body != nil {
 		var raw bytes.Buffer
 		e := json.NewEncoder(&raw)
 		e.SetEscapeHTML(false) // which would make it longer than the homeserver has it
-		if err := e.Encode(r.in); err != nil {
-			return &lost{what: r.what, why: err.Error()}
+		if err := e.Encode(r.body); err != nil {
+			return &transportError{op: r.op, reason: err.Error()}
 		}
 		body = &raw
 	}
-	to := path("/_matrix/client/v3", r.path...)
+	to := escapePath("/_matrix/client/v3", r.path...)
 	if len(r.query) > 0 {
 		to += "?" + r.query.Encode()
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	a, err := c.exchange(ctx, r.what, r.method, to, body)
+	a, err := c.doRequest(ctx, r.op, r.method, to, body)
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // what is wrong with the rest of an answer changes nothing
-	raw, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(a.Body, maxResponse+1))
 	if err != nil {
-		return c.away(ctx, r.what, err, true)
+		return c.newTransportError(ctx, r.op, err, true)
 	}
 	if a.StatusCode/100 != 2 {
-		return c.no(r.what, a, raw)
+		return c.decodeError(r.op, a, raw)
 	}
 	if out == nil {
 		out = new(map[string]json.RawMessage)
 	}
-	if len(raw) > maxAnswer || json.Unmarshal(raw, out) != nil {
-		return &lost{what: r.what, why: "the answer is not what it should be: " + c.quote(raw), written: true}
+	if len(raw) > maxResponse || json.Unmarshal(raw, out) != nil {
+		return &transportError{op: r.op, reason: "the answer is not what it should be: " + c.redact(raw), maybeSent: true}
 	}
 	return nil
 }
 
-// no reads an answer that is not 2xx.
-func (c *client) no(what string, a *http.Response, raw []byte) error {
+// decodeError reads an answer that is not 2xx.
+func (c *client) decodeError(what string, a *http.Response, raw []byte) error {
 	var said struct {
 		Name  string  `json:"errcode"`
 		Words string  `json:"error"`
 		After float64 `json:"retry_after_ms"`
 		Soft  bool    `json:"soft_logout"`
 	}
-	after := retryAfter(a.Header.Get("Retry-After"))
-	if len(raw) > maxAnswer || json.Unmarshal(raw, &said) != nil || said.Name == "" {
-		return &lost{
-			what: what, written: a.StatusCode < 300 || a.StatusCode >= 500, after: after,
-			why: fmt.Sprintf("what answered is not a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.quote(raw)),
+	after := parseRetryAfter(a.Header.Get("Retry-After"))
+	if len(raw) > maxResponse || json.Unmarshal(raw, &said) != nil || said.Name == "" {
+		return &transportError{
+			op: what, maybeSent: a.StatusCode < 300 || a.StatusCode >= 500, retryAfter: after,
+			reason: fmt.Sprintf("what answered is not a homeserver (%d %s): %s", a.StatusCode, http.StatusText(a.StatusCode), c.redact(raw)),
 		}
 	}
-	if ms := int64(min(max(said.After, 0), float64(maxWait/time.Millisecond))); ms > 0 {
+	if ms := int64(min(max(said.After, 0), float64(maxRetryAfter/time.Millisecond))); ms > 0 {
 		after = max(after, time.Duration(ms)*time.Millisecond)
 	}
-	return &refused{what: what, code: a.StatusCode, name: c.quote([]byte(said.Name)), words: c.quote([]byte(said.Words)), after: after, soft: said.Soft}
+	return &apiError{op: what, code: a.StatusCode, errcode: c.redact([]byte(said.Name)), description: c.redact([]byte(said.Words)), retryAfter: after, softLogout: said.Soft}
 }
 
-// exchange makes one request. Its error is a *lost.
-func (c *client) exchange(ctx context.Context, what, method, to string, body io.Reader) (*http.Response, error) {
+// doRequest makes one request. Its error is a *lost.
+func (c *client) doRequest(ctx context.Context, what, method, to string, body io.Reader) (*http.Response, error) {
 	var got, unwritten atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { got.Store(true) },
@@ -207,7 +207,7 @@ func (c *client) exchange(ctx context.Context, what, method, to string, body io.
 	})
 	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+to, body)
 	if err != nil {
-		return nil, c.away(ctx, what, err, false)
+		return nil, c.newTransportError(ctx, what, err, false)
 	}
 	req.Header.Set("User-Agent", "mailroom")
 	if c.token != "" {
@@ -218,30 +218,30 @@ func (c *client) exchange(ctx context.Context, what, method, to string, body io.
 	}
 	a, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.away(ctx, what, err, got.Load() && !unwritten.Load())
+		return nil, c.newTransportError(ctx, what, err, got.Load() && !unwritten.Load())
 	}
 	return a, nil
 }
 
-// away is the error of a call that got no answer.
-func (c *client) away(ctx context.Context, what string, err error, written bool) *lost {
-	e := &lost{what: what, written: written, cause: ctx.Err()}
+// newTransportError is the error of a call that got no answer.
+func (c *client) newTransportError(ctx context.Context, what string, err error, written bool) *transportError {
+	e := &transportError{op: what, maybeSent: written, cause: ctx.Err()}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		e.why = "no answer in time"
+		e.reason = "no answer in time"
 	case ctx.Err() != nil:
-		e.why = "it was broken off"
+		e.reason = "it was broken off"
 	default:
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		e.why = c.quote([]byte(err.Error()))
+		e.reason = c.redact([]byte(err.Error()))
 	}
 	return e
 }
 
-// quote is the beginning of a text, as one line without the token.
-func (c *client) quote(raw []byte) string {
+// redact is the beginning of a text, as one line without the token.
+func (c *client) redact(raw []byte) string {
 	text := strings.ToValidUTF8(string(raw[:min(len(raw), 64<<10)]), "\uFFFD")
 	if c.token != "" {
 		text = strings.ReplaceAll(text, c.token, "(token)")
@@ -257,11 +257,11 @@ func (c *client) quote(raw []byte) string {
 	return text
 }
 
-// retryAfter reads the header of that name.
-func retryAfter(header string) time.Duration {
+// parseRetryAfter reads the header of that name.
+func parseRetryAfter(header string) time.Duration {
 	n, err := strconv.ParseInt(header, 10, 64)
 	if err != nil {
 		return 0
 	}
-	return time.Duration(min(max(n, 0), int64(maxWait/time.Second))) * time.Second
+	return time.Duration(min(max(n, 0), int64(maxRetryAfter/time.Second))) * time.Second
 }

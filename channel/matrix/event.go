@@ -21,61 +21,61 @@ const (
 	// relOldThread is how clients say it on homeservers of before version 1.4.
 	relOldThread = "io.element.thread"
 
-	joined  = "join"
-	invited = "invite"
+	membershipJoin   = "join"
+	membershipInvite = "invite"
 )
 
 // event is one of a room. Only what is used of it is read.
 type event struct {
-	ID       string          `json:"event_id"`
-	Type     string          `json:"type"`
-	Sender   string          `json:"sender"`
-	At       int64           `json:"origin_server_ts"` // ms
-	StateKey *string         `json:"state_key"`
-	Content  json.RawMessage `json:"content"`
-	Redacts  string          `json:"redacts"` // in rooms of before version 11
-	Unsigned struct {
+	ID        string          `json:"event_id"`
+	Type      string          `json:"type"`
+	Sender    string          `json:"sender"`
+	Timestamp int64           `json:"origin_server_ts"` // ms
+	StateKey  *string         `json:"state_key"`
+	Content   json.RawMessage `json:"content"`
+	Redacts   string          `json:"redacts"` // in rooms of before version 11
+	Unsigned  struct {
 		Before *member `json:"prev_content"`
 	} `json:"unsigned"`
 }
 
-// member is what an event says of somebody's being in a room.
+// memberContent is what an event says of somebody's being in a room.
 type member struct {
 	Membership string `json:"membership"`
 	Name       string `json:"displayname"`
 	Direct     bool   `json:"is_direct"`
 }
 
-// member is the content; zero if it is none.
-func (e *event) member() (m member) {
+// memberContent is the content; zero if it is none.
+func (e *event) memberContent() (m member) {
 	if json.Unmarshal(e.Content, &m) != nil {
 		return member{}
 	}
 	return m
 }
 
-// enters reports whether a user was not in the room before an event, nor invited.
-func (e *event) enters(user string) bool {
+// isJoinOf reports whether a user was not in the room before an event, nor invited.
+func (e *event) isJoinOf(user string) bool {
 	if e.Type != typeMember || e.StateKey == nil || *e.StateKey != user {
 		return false
 	}
 	before := e.Unsigned.Before
-	return e.member().Membership != joined || before == nil || before.Membership != invited && before.Membership != joined
+	return e.memberContent().Membership != membershipJoin || before == nil || before.Membership != membershipInvite && before.Membership != membershipJoin
 }
 
 // content is that of a message.
 type content struct {
-	Type     string          `json:"msgtype,omitempty"`
-	Body     string          `json:"body"`
-	Format   string          `json:"format,omitempty"`
-	HTML     string          `json:"formatted_body,omitempty"`
-	Relates  *relation       `json:"m.relates_to,omitempty"`
-	New      *content        `json:"m.new_content,omitempty"`
-	Mentions *mentions       `json:"m.mentions,omitempty"`
-	Filename string          `json:"filename,omitempty"`
-	URL      string          `json:"url,omitempty"`
-	Info     json.RawMessage `json:"info,omitempty"`
-	Redacts  string          `json:"redacts,omitempty"`
+	Type       string          `json:"msgtype,omitempty"`
+	Body       string          `json:"body"`
+	Format     string          `json:"format,omitempty"`
+	HTML       string          `json:"formatted_body,omitempty"`
+	RelatesTo  *relation       `json:"m.relates_to,omitempty"`
+	NewContent *content        `json:"m.new_content,omitempty"`
+	Mentions   *mentions       `json:"m.mentions,omitempty"`
+	Filename   string          `json:"filename,omitempty"`
+	URL        string          `json:"url,omitempty"`
+	Info       json.RawMessage `json:"info,omitempty"`
+	Redacts    string          `json:"redacts,omitempty"`
 	// Key says under which key a Mailroom has sent it.
 	Key string `json:"org.mailroom.key,omitempty"`
 }
@@ -86,127 +86,127 @@ type mentions struct {
 
 // relation is how a message belongs to others.
 type relation struct {
-	Type     string   `json:"rel_type,omitempty"`
-	Event    string   `json:"event_id,omitempty"`
-	Fallback bool     `json:"is_falling_back,omitempty"` // Answers is for clients without threads
-	Answers  *answers `json:"m.in_reply_to,omitempty"`
+	Type      string     `json:"rel_type,omitempty"`
+	Event     string     `json:"event_id,omitempty"`
+	Fallback  bool       `json:"is_falling_back,omitempty"` // InReplyTo is for clients without threads
+	InReplyTo *inReplyTo `json:"m.in_reply_to,omitempty"`
 }
 
-// threads reports whether it puts a message into a thread.
-func (r *relation) threads() bool {
+// isThread reports whether it puts a message into a thread.
+func (r *relation) isThread() bool {
 	return (r.Type == relThread || r.Type == relOldThread) && r.Event != ""
 }
 
-type answers struct {
+type inReplyTo struct {
 	Event string `json:"event_id"`
 }
 
-// answers is the id of the message that one is a reply to, "" if it is none.
-func (s *content) answers() string {
-	if s.Relates == nil || s.Relates.Answers == nil || s.Relates.Fallback {
+// replyTo is the id of the message that one is a reply to, "" if it is none.
+func (s *content) replyTo() string {
+	if s.RelatesTo == nil || s.RelatesTo.InReplyTo == nil || s.RelatesTo.Fallback {
 		return ""
 	}
-	return s.Relates.Answers.Event
+	return s.RelatesTo.InReplyTo.Event
 }
 
-// unreadable is said once in a room with encryption.
-const unreadable = "This room is encrypted, and I cannot read what is said in it. Invite me to a room without encryption."
+// encryptedNotice is said once in a room with encryption.
+const encryptedNotice = "This room is encrypted, and I cannot read what is said in it. Invite me to a room without encryption."
 
-// read says what an event is to us; false if it is nothing.
-func (r *receiver) read(ctx context.Context, room string, e event) (t taken, ok bool, err error) {
+// toEvent says what an event is to us; false if it is nothing.
+func (r *receiver) toEvent(ctx context.Context, room string, e event) (t inboundEvent, ok bool, err error) {
 	switch {
 	case e.Type == typeMember:
-		r.joins(room, &e)
+		r.applyMember(room, &e)
 		return t, false, nil
 	case e.StateKey != nil, e.Sender == r.bot.ID:
 		return t, false, nil
 	}
 	var said content
 	if err := json.Unmarshal(e.Content, &said); err != nil {
-		r.link.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
+		r.host.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
 		return t, false, nil
 	}
-	in, err := r.members(ctx, room)
+	in, err := r.loadMembers(ctx, room)
 	if err != nil {
 		return t, false, err
 	}
-	t = taken{Event: chat.Event{Kind: chat.EventMessage, Key: e.ID, Room: in.room(room, ""), User: in.user(e.Sender)}, id: e.ID}
+	t = inboundEvent{Event: chat.Event{Kind: chat.EventMessage, Key: e.ID, Room: in.chatRoom(room, ""), User: in.chatUser(e.Sender)}, eventID: e.ID}
 	switch e.Type {
 	case typeMessage:
-		ok, err = r.message(ctx, &t.Event, said)
+		ok, err = r.readMessage(ctx, &t.Event, said)
 	case typeEncrypted:
-		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", unreadable
+		t.Kind, t.Key, t.Text = chat.EventUnreadable, "encrypted", encryptedNotice
 		ok = true
 	case typeRedaction:
 		if t.Kind, t.TargetID = chat.EventDeleted, e.Redacts; t.TargetID == "" {
 			t.TargetID = said.Redacts
 		}
-		t.Room.Topic = r.thread(t.TargetID)
+		t.Room.Topic = r.cachedThread(t.TargetID)
 		ok = t.TargetID != ""
 	}
 	return t, ok, err
 }
 
-// message reads what somebody said or edited; false of what programs say.
-func (r *receiver) message(ctx context.Context, e *chat.Event, said content) (ok bool, err error) {
+// readMessage reads what somebody said or edited; false of what programs say.
+func (r *receiver) readMessage(ctx context.Context, e *chat.Event, said content) (ok bool, err error) {
 	if said.Key != "" {
 		return false, nil // of another Mailroom: the two would never end
 	}
-	switch rel := said.Relates; {
+	switch rel := said.RelatesTo; {
 	case rel == nil:
 	case rel.Type == relReplace:
-		if said.New == nil || rel.Event == "" {
+		if said.NewContent == nil || rel.Event == "" {
 			return false, nil
 		}
 		e.Kind, e.TargetID = chat.EventEdited, rel.Event
-		if e.Room.Topic, err = r.topic(ctx, e.Room.Chat, e.TargetID); err != nil {
+		if e.Room.Topic, err = r.threadOfMessage(ctx, e.Room.Chat, e.TargetID); err != nil {
 			return false, err
 		}
-		said = *said.New
-	case rel.threads():
+		said = *said.NewContent
+	case rel.isThread():
 		e.Room.Topic = rel.Event
-		r.remember(e.Key, rel.Event)
+		r.recordThread(e.Key, rel.Event)
 	}
 	switch said.Type {
 	case "", typeNotice, "m.key.verification.request":
 		return false, nil
 	case "m.image", "m.file", "m.audio", "m.video":
 		e.Text = said.caption()
-		e.Files = r.files(said)
+		e.Files = r.attachments(said)
 	case "m.emote":
 		e.Text = fmt.Sprintf("* %s %s", e.User.Name, said.Body)
 	default: // whatever it is, the body says it to those who do not know it
-		e.Text = said.plain()
+		e.Text = said.bodyWithoutQuote()
 	}
-	e.Addressed = !e.Room.Group || r.names.in(said)
-	if of := said.answers(); !e.Addressed && of != "" {
-		answered, found, err := r.event(ctx, e.Room.Chat, of)
+	e.Addressed = !e.Room.Group || r.mention.matches(said)
+	if of := said.replyTo(); !e.Addressed && of != "" {
+		answered, found, err := r.fetchEvent(ctx, e.Room.Chat, of)
 		if err != nil {
 			return false, err
 		}
 		e.Addressed = found && answered.Sender == r.bot.ID
 	}
-	e.Text = r.names.without(e.Text, said.HTML)
+	e.Text = r.mention.strip(e.Text, said.HTML)
 	return strings.TrimSpace(e.Text) != "" || len(e.Files) > 0, nil
 }
 
-// topic is the thread of a message.
-func (r *receiver) topic(ctx context.Context, room, id string) (string, error) {
-	if topic := r.thread(id); topic != "" {
+// threadOfMessage is the thread of a message.
+func (r *receiver) threadOfMessage(ctx context.Context, room, id string) (string, error) {
+	if topic := r.cachedThread(id); topic != "" {
 		return topic, nil
 	}
-	e, found, err := r.event(ctx, room, id)
+	e, found, err := r.fetchEvent(ctx, room, id)
 	var said content
-	if err != nil || !found || json.Unmarshal(e.Content, &said) != nil || said.Relates == nil || !said.Relates.threads() {
+	if err != nil || !found || json.Unmarshal(e.Content, &said) != nil || said.RelatesTo == nil || !said.RelatesTo.isThread() {
 		return "", err
 	}
-	r.remember(id, said.Relates.Event)
-	return said.Relates.Event, nil
+	r.recordThread(id, said.RelatesTo.Event)
+	return said.RelatesTo.Event, nil
 }
 
-// plain is the text without what older clients quote of the message it answers.
-func (s *content) plain() string {
-	if s.answers() == "" || !strings.HasPrefix(s.Body, "> ") {
+// bodyWithoutQuote is the text without what older clients quote of the message it answers.
+func (s *content) bodyWithoutQuote() string {
+	if s.replyTo() == "" || !strings.HasPrefix(s.Body, "> ") {
 		return s.Body
 	}
 	rest := s.Body
@@ -224,5 +224,5 @@ func (s *content) caption() string {
 	if s.Filename == "" || s.Filename == s.Body {
 		return ""
 	}
-	return s.plain()
+	return s.bodyWithoutQuote()
 }

@@ -21,31 +21,31 @@ func FuzzEvent(f *testing.F) {
 		f.Add(s)
 	}
 	bot := Bot{ID: "@bot:b", Name: "Bot"}
-	n := newNames(bot)
+	n := newMentionMatcher(bot)
 	f.Fuzz(func(t *testing.T, raw string) {
 		var e event
 		if json.Unmarshal([]byte(raw), &e) != nil {
 			return
 		}
 		r := &receiver{connection: &connection{bot: bot}}
-		if begin := r.begin([]event{e}, r.at); begin < -1 || begin > 1 {
+		if begin := r.firstNew([]event{e}, r.position); begin < -1 || begin > 1 {
 			t.Errorf("%s begins at %d", raw, begin)
 		}
 		var said content
 		if json.Unmarshal(e.Content, &said) != nil {
 			return
 		}
-		for _, s := range []*content{&said, said.New} {
+		for _, s := range []*content{&said, said.NewContent} {
 			if s == nil {
 				continue
 			}
-			plain := s.plain()
-			if text := n.without(plain, s.HTML); !strings.HasSuffix(s.Body, text) {
+			plain := s.bodyWithoutQuote()
+			if text := n.strip(plain, s.HTML); !strings.HasSuffix(s.Body, text) {
 				t.Errorf("%q is read as %q", s.Body, text)
 			}
-			n.in(*s)
+			n.matches(*s)
 			s.caption()
-			for _, file := range r.files(*s) {
+			for _, file := range r.attachments(*s) {
 				if file.Size < -1 || !strings.HasPrefix(file.URI, "mxc://") {
 					t.Errorf("%s has the file %+v", raw, file)
 				}
@@ -61,12 +61,12 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		text = strings.ToValidUTF8(text, "?")
-		said := textOf(chat.Message{Text: text})
+		said := messageContent(chat.Message{Text: text})
 		if said.Body != text {
 			t.Errorf("%q is sent as %q", text, said.Body)
 		}
-		if units(said.HTML) > mostHTML {
-			t.Errorf("%d bytes of HTML", units(said.HTML))
+		if jsonBytes(said.HTML) > maxHTML {
+			t.Errorf("%d bytes of HTML", jsonBytes(said.HTML))
 		}
 		var b strings.Builder
 		e := json.NewEncoder(&b)
@@ -76,7 +76,7 @@ func FuzzText(f *testing.F) {
 		}
 		// Two characters are longer as they are written here than as homeservers do.
 		more := 3 * (strings.Count(text, "\u2028") + strings.Count(text, "\u2029"))
-		if got, want := units(text), b.Len()-len("\"\"\n")-more; got != want {
+		if got, want := jsonBytes(text), b.Len()-len("\"\"\n")-more; got != want {
 			t.Errorf("%q has %d units, and %d bytes", text, got, want)
 		}
 	})

@@ -14,53 +14,53 @@ import (
 
 func TestABotThatCannotConnectIsQueuedAndConnectedWhenItCan(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	w.way.Down()
+	w := newFixture(t, matrixtest.Start(t).URL)
+	w.proxy.Down()
 	w.ann.Says(w.private, "while you were away")
-	w.run()
-	s := w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
+	w.start()
+	s := w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued && s.Attempts >= 2 })
 	if !strings.Contains(s.Reason, "refused") {
 		t.Errorf("the reason is %q", s.Reason)
 	}
-	w.way.Up(t)
-	w.connected()
-	w.is("while you were away")
+	w.proxy.Up(t)
+	w.waitConnected()
+	w.waitTexts("while you were away")
 }
 
 func TestAPollThatIsBrokenOffIsMadeAnew(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.run().connected()
-		polls := len(w.way.Calls("sync"))
-		matrixtest.Until(t, "a poll that waits", func() bool { return len(w.way.Calls("sync")) > polls })
-		w.way.Down()
-		w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.start().waitConnected()
+		polls := len(w.proxy.Calls("sync"))
+		matrixtest.WaitFor(t, "a poll that waits", func() bool { return len(w.proxy.Calls("sync")) > polls })
+		w.proxy.Down()
+		w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
 		w.ann.Says(w.private, "are you there?")
-		w.way.Up(t)
-		w.connected()
-		w.is("are you there?")
+		w.proxy.Up(t)
+		w.waitConnected()
+		w.waitTexts("are you there?")
 	})
 }
 
 func TestAHalfOpenConnectionIsSilentAndMadeAnew(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.pace.IdleTimeout = w.options.Pace().IdleTimeout
-		w.run().connected()
-		w.way.Freeze()
-		s := w.untilState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.policy.IdleTimeout = w.options.ReconnectPolicy().IdleTimeout
+		w.start().waitConnected()
+		w.proxy.Freeze()
+		s := w.waitState("silent", func(s channel.State) bool { return s.Condition != channel.ConditionConnected })
 		if quiet := time.Since(s.LastSuccess); s.Condition != channel.ConditionSilent || quiet < 1900*time.Millisecond || !strings.Contains(s.Reason, "nothing was heard") {
 			t.Errorf("after %s: %+v", quiet, s)
 		}
 		w.ann.Says(w.private, "are you there?")
-		w.way.Thaw()
-		w.connected()
-		w.is("are you there?")
+		w.proxy.Thaw()
+		w.waitConnected()
+		w.waitTexts("are you there?")
 	})
 }
 
 func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		for name, c := range map[string]struct {
 			token, want string
 			fault       matrixtest.Fault
@@ -68,18 +68,18 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 			"unknown":     {"syt_not_known", "is refused (401", matrixtest.Fault{}},
 			"none":        {"", "no access token of Matrix", matrixtest.Fault{}},
 			"words":       {"two words", "no access token of Matrix", matrixtest.Fault{}},
-			"ended":       {"syt_ended", "nothing of it is lost: log in again", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "Soft logged out", Soft: true}},
-			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Code: 403, Name: "M_USER_DEACTIVATED", Words: "This account has been deactivated"}},
-			"terms":       {"syt_terms", "wants its terms agreed to", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Words: "Agree at https://terms.example"}},
+			"ended":       {"syt_ended", "nothing of it is lost: log in again", matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "Soft logged out", SoftLogout: true}},
+			"deactivated": {"syt_old", "account is deactivated", matrixtest.Fault{Code: 403, Name: "M_USER_DEACTIVATED", Message: "This account has been deactivated"}},
+			"terms":       {"syt_terms", "wants its terms agreed to", matrixtest.Fault{Code: 403, Name: "M_CONSENT_NOT_GIVEN", Message: "Agree at https://terms.example"}},
 		} {
-			w := newAloneAs(t, url, name)
+			w := newFixtureNamed(t, url, name)
 			good := w.token
 			w.token = c.token
 			if c.fault.Code != 0 {
-				w.way.Fail("whoami", c.fault)
+				w.proxy.Fail("whoami", c.fault)
 			}
-			w.run()
-			s := w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+			w.start()
+			s := w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 			if !strings.Contains(s.Reason, c.want) || s.Attempts != 1 || c.token != "" && strings.Contains(s.Reason, c.token) {
 				t.Errorf("%s: %d tries: %s", name, s.Attempts, s.Reason)
 			}
@@ -87,29 +87,29 @@ func TestATokenThatIsRefusedIsTheEndUntilItIsMended(t *testing.T) {
 			w.token = good
 			w.mu.Unlock()
 			w.runner.Resume()
-			w.connected()
+			w.waitConnected()
 		}
 	})
 }
 
 func TestATokenThatIsRevokedIsTheEndAndANewOneOfTheSameAccountGoesOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.start().waitConnected()
 		w.ann.Says(w.private, "one")
-		w.is("one")
+		w.waitTexts("one")
 		w.bot.Logout()
-		w.untilState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
+		w.waitState("failed", func(s channel.State) bool { return s.Condition == channel.ConditionFailed })
 		w.ann.Says(w.private, "two")
 		w.bot.Login()
 		w.mu.Lock()
 		w.token = w.bot.Token
 		w.mu.Unlock()
 		w.runner.Resume()
-		w.connected()
-		w.is("one, two")
-		if w.mu.Lock(); w.traits.BotID != w.bot.ID {
-			t.Errorf("the bot is %q", w.traits.BotID)
+		w.waitConnected()
+		w.waitTexts("one, two")
+		if w.mu.Lock(); w.capabilities.BotID != w.bot.ID {
+			t.Errorf("the bot is %q", w.capabilities.BotID)
 		}
 		w.mu.Unlock()
 	})
@@ -123,10 +123,10 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		want  string // in the reason
 		after time.Duration
 	}{
-		"too many polls":         {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", After: 1000}, "Too Many Requests", time.Second},
-		"too many, by header":    {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
-		"too many, at the start": {"whoami", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", After: 1000}, "Too Many Requests", time.Second},
-		"an error of its own":    {"sync", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "Internal Server Error"}, "500 M_UNKNOWN", 0},
+		"too many polls":         {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
+		"too many, by header":    {"sync", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfter: 1}, "Too Many Requests", time.Second},
+		"too many, at the start": {"whoami", matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, "Too Many Requests", time.Second},
+		"an error of its own":    {"sync", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "Internal Server Error"}, "500 M_UNKNOWN", 0},
 		"a gateway's page":       {"sync", matrixtest.Fault{Code: 502, Raw: "<html>no {token}</html>"}, "(token)", 0},
 		"a page that is missing": {"whoami", matrixtest.Fault{Code: 404, Raw: "<html>404</html>"}, "not a homeserver (404 Not Found)", 0},
 		"a gateway that is busy": {"whoami", matrixtest.Fault{Code: 503, Raw: "later", RetryAfter: 1}, "503", time.Second},
@@ -135,12 +135,12 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 		"no place":               {"sync", matrixtest.Fault{Raw: `{}`}, "no place to go on from", 0},
 		"no user":                {"whoami", matrixtest.Fault{Raw: `{}`}, "names no user", 0},
 		"half an answer":         {"sync", matrixtest.Fault{Half: true}, "unexpected EOF", 0},
-		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, "ask who is in a room", 0},
-		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, "read the history", 0},
+		"who is there, refused":  {"joined_members", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "ask who is in a room", 0},
+		"a lost history":         {"messages", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, "read the history", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newAlone(t, matrixtest.Start(t).URL)
+			w := newFixture(t, matrixtest.Start(t).URL)
 			for range 60 {
 				w.ann.Says(w.private, ".")
 			}
@@ -149,18 +149,18 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 				w.ann.Says(w.private, "still there")
 			}
 			c.fault.Raw = strings.ReplaceAll(c.fault.Raw, "{token}", w.token)
-			w.way.Fail(c.call, c.fault)
+			w.proxy.Fail(c.call, c.fault)
 			began := time.Now()
-			w.run()
-			s := w.untilState("queued", func(s channel.State) bool { return s.LastError != "" })
+			w.start()
+			s := w.waitState("queued", func(s channel.State) bool { return s.LastError != "" })
 			if !strings.Contains(s.LastError, c.want) {
 				t.Errorf("the reason is %q, want %q in it", s.LastError, c.want)
 			}
-			w.connected()
+			w.waitConnected()
 			if waited := time.Since(began); waited < c.after {
 				t.Errorf("tried again after %s, asked for were %s", waited, c.after)
 			}
-			matrixtest.Until(t, "the messages", func() bool { return len(w.taken()) >= 60 })
+			matrixtest.WaitFor(t, "the messages", func() bool { return len(w.recorded()) >= 60 })
 			if got := w.texts(); got != strings.TrimSuffix(strings.Repeat("still there, ", 60), ", ") {
 				t.Errorf("taken was %q", got)
 			}
@@ -170,14 +170,14 @@ func TestAHomeserverThatFailsIsTriedAgainWhenItSays(t *testing.T) {
 
 func TestWhatIsNotUnderstoodIsLeftOut(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	w.way.Fail("sync", matrixtest.Fault{}, matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.private + `":{"timeline":{"events":[7,{"event_id":"$a"},
+	w := newFixture(t, matrixtest.Start(t).URL)
+	w.proxy.Fail("sync", matrixtest.Fault{}, matrixtest.Fault{Raw: `{"next_batch":"s0","rooms":{"join":{"` + w.private + `":{"timeline":{"events":[7,{"event_id":"$a"},
 		{"event_id":"$b","sender":"@ann:test.example","type":"m.room.message","content":7},
 		{"event_id":"$c","sender":"@ann:test.example","type":"m.room.message","content":{"msgtype":"m.text","body":"good"}}]}}},
 		"invite":{"!x:test.example":{"invite_state":{"events":[7,{"type":"m.room.member"}]}}}}}`})
-	w.run()
-	matrixtest.Until(t, "what is good", func() bool { return strings.HasPrefix(w.texts(), "good") })
-	if !strings.Contains(w.logs.all(), "event=$b") {
+	w.start()
+	matrixtest.WaitFor(t, "what is good", func() bool { return strings.HasPrefix(w.texts(), "good") })
+	if !strings.Contains(w.logs.String(), "event=$b") {
 		t.Error("it is not told")
 	}
 }
@@ -190,20 +190,20 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 		{Code: 403, Name: "M_FORBIDDEN"}, {Code: 404, Name: "M_NOT_FOUND"}, {Code: 400, Name: "M_UNKNOWN"}, {Code: 400, Name: "M_INVALID_PARAM"},
 		{Code: 400, Name: "M_BAD_STATE"}, {Code: 403, Name: "ORG.EXAMPLE.NEW"},
 	} {
-		w := newAlone(t, matrixtest.Start(t).URL)
+		w := newFixture(t, matrixtest.Start(t).URL)
 		w.bot.Says(w.private, "its own")
 		for range 60 { // more than a timeline has
 			w.ann.Says(w.private, "still there")
 		}
-		w.way.Fail("messages", fault)
-		w.run()
-		w.connected()
-		matrixtest.Until(t, "what the timeline has", func() bool { return len(w.taken()) > 0 })
+		w.proxy.Fail("messages", fault)
+		w.start()
+		w.waitConnected()
+		matrixtest.WaitFor(t, "what the timeline has", func() bool { return len(w.recorded()) > 0 })
 		if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("%s: the channel is %+v", fault.Name, s)
 		}
 		w.ann.Says(w.private, "after")
-		matrixtest.Until(t, "what is said after", func() bool { return strings.HasSuffix(w.texts(), "after") })
+		matrixtest.WaitFor(t, "what is said after", func() bool { return strings.HasSuffix(w.texts(), "after") })
 	}
 }
 
@@ -211,40 +211,40 @@ func TestAHistoryThatIsRefusedConcernsItsRoomAlone(t *testing.T) {
 // room waits in its order, and another connection skips nothing and repeats nothing.
 func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
 	t.Parallel()
-	for name, after := range map[string]func(w *alone){
-		"an answer at last":  func(*alone) {},
-		"another connection": func(w *alone) { w.again() },
+	for name, after := range map[string]func(w *fixture){
+		"an answer at last":  func(*fixture) {},
+		"another connection": func(w *fixture) { w.reconnect() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := matrixtest.Start(t).URL
-			w := newAlone(t, url)
-			bob := matrixtest.Enter(t, url, "bob", "")
-			group := w.group(bob)
-			w.run().connected()
+			w := newFixture(t, url)
+			bob := matrixtest.NewPerson(t, url, "bob", "")
+			group := w.newGroup(bob)
+			w.start().waitConnected()
 			w.ann.Says(w.private, "one")
-			w.is("one")
-			asked, hold := len(w.way.Calls("joined_members")), make(chan struct{})
-			w.way.Fail("joined_members",
-				matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "no"}, matrixtest.Fault{Code: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
+			w.waitTexts("one")
+			asked, hold := len(w.proxy.Calls("joined_members")), make(chan struct{})
+			w.proxy.Fail("joined_members",
+				matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "no"}, matrixtest.Fault{Code: 502, Raw: "<html>"}, matrixtest.Fault{Hold: hold})
 			bob.Says(group, "two")
-			matrixtest.Until(t, "a room that is slow", func() bool { return len(w.way.Calls("joined_members")) == asked+3 })
+			matrixtest.WaitFor(t, "a room that is slow", func() bool { return len(w.proxy.Calls("joined_members")) == asked+3 })
 			bob.Says(group, "three")
 			w.ann.Says(w.private, "elsewhere")
-			w.is("one, elsewhere")
+			w.waitTexts("one, elsewhere")
 			if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 || !strings.Contains(s.LastError, "is read later") {
 				t.Errorf("the channel is %+v", s)
 			}
 			after(w)
 			close(hold)
-			w.is("one, elsewhere, two, three")
+			w.waitTexts("one, elsewhere, two, three")
 			bob.Says(group, "four")
 			w.ann.Says(w.private, "five")
-			matrixtest.Until(t, "both", func() bool { return len(w.taken()) == 6 })
-			w.again()
+			matrixtest.WaitFor(t, "both", func() bool { return len(w.recorded()) == 6 })
+			w.reconnect()
 			bob.Says(group, "six")
-			matrixtest.Until(t, "the last", func() bool { return strings.HasSuffix(w.texts(), "six") })
-			if n := len(w.taken()); n != 7 {
+			matrixtest.WaitFor(t, "the last", func() bool { return strings.HasSuffix(w.texts(), "six") })
+			if n := len(w.recorded()); n != 7 {
 				t.Errorf("taken was %q", w.texts())
 			}
 		})
@@ -255,28 +255,28 @@ func TestARoomThatCannotBeReadConcernsThatRoomAlone(t *testing.T) {
 // over another connection.
 func TestARoomThatCannotBeJoinedDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	w.refuses(func(e chat.Event) error {
+	w := newFixture(t, matrixtest.Start(t).URL)
+	w.failWith(func(e chat.Event) error {
 		if e.Accept != nil {
 			return e.Accept(t.Context())
 		}
 		return nil
 	})
-	w.run().connected()
-	broken := matrixtest.Fault{Code: 502, Name: "M_UNKNOWN", Words: "no server of this room answers"}
-	w.way.Fail("join", broken, broken, broken, broken)
-	room := w.ann.Room(true, w.bot)
-	matrixtest.Until(t, "a try", func() bool { return len(w.way.Calls("join")) > 0 })
+	w.start().waitConnected()
+	broken := matrixtest.Fault{Code: 502, Name: "M_UNKNOWN", Message: "no server of this room answers"}
+	w.proxy.Fail("join", broken, broken, broken, broken)
+	room := w.ann.NewRoom(true, w.bot)
+	matrixtest.WaitFor(t, "a try", func() bool { return len(w.proxy.Calls("join")) > 0 })
 	w.ann.Says(w.private, "elsewhere")
-	matrixtest.Until(t, "the other room", func() bool { return strings.Contains(w.texts(), "elsewhere") })
+	matrixtest.WaitFor(t, "the other room", func() bool { return strings.Contains(w.texts(), "elsewhere") })
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 		t.Errorf("the channel is %+v", s)
 	}
-	w.again()
-	matrixtest.Until(t, "the room joined", func() bool {
-		calls := w.way.Calls("join")
+	w.reconnect()
+	matrixtest.WaitFor(t, "the room joined", func() bool {
+		calls := w.proxy.Calls("join")
 		return len(calls) == 5 && calls[4].Code == 200
 	})
 	w.ann.Says(room, "welcome")
-	matrixtest.Until(t, "what is said there", func() bool { return strings.HasSuffix(w.texts(), "welcome") })
+	matrixtest.WaitFor(t, "what is said there", func() bool { return strings.HasSuffix(w.texts(), "welcome") })
 }

@@ -17,65 +17,65 @@ import (
 
 const (
 	pageSize = 100
-	// mostMissed is how many events of a room are read that an answer has left out.
-	mostMissed = 1000
-	mostPages  = 2 * mostMissed / pageSize // some of which may have few events
-	// mostAge is how far back what was said is read without a place to begin from.
-	mostAge = 24 * time.Hour
-	// mostFound is how many of the bot's last messages in a room are looked through.
-	mostFound = 300
+	// maxBackfill is how many events of a room are read that an answer has left out.
+	maxBackfill = 1000
+	maxPages    = 2 * maxBackfill / pageSize // some of which may have few events
+	// maxInitialAge is how far back what was said is read without a place to begin from.
+	maxInitialAge = 24 * time.Hour
+	// maxFindMessages is how many of the bot's last messages in a room are looked through.
+	maxFindMessages = 300
 )
 
-// page is a part of a room's history, the latest first.
-type page struct {
+// historyPage is a part of a room's history, the latest first.
+type historyPage struct {
 	Chunk []json.RawMessage `json:"chunk"`
 	End   string            `json:"end"` // to go on from; "" if there is no more
 }
 
-// page reads one. from is "" for the end of the history.
-func (c *connection) page(ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error) (p page, err error) {
+// historyPage reads one. from is "" for the end of the history.
+func (c *connection) fetchPage(ctx context.Context, room, from, to, filter string, ask func(context.Context, request, any, time.Duration) error) (p historyPage, err error) {
 	q := url.Values{"dir": {"b"}, "limit": {strconv.Itoa(pageSize)}, "filter": {filter}}
 	for name, place := range map[string]string{"from": from, "to": to} {
 		if place != "" {
 			q.Set(name, place)
 		}
 	}
-	err = ask(ctx, request{what: "read the history of a room", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTime)
+	err = ask(ctx, request{op: "read the history of a room", method: http.MethodGet, path: []string{"rooms", room, "messages"}, query: q}, &p, callTimeout)
 	return p, err
 }
 
-// whole are the events of a room since the place that it was received to, with those
+// backfill are the events of a room since the place that it was received to, with those
 // that the timeline leaves out. Of a room that the bot was invited to they are those
 // since then, which may be from before that place.
-func (r *receiver) whole(ctx context.Context, room string, t timeline, at position) ([]event, error) {
-	events := r.readable(t.Events)
+func (r *receiver) backfill(ctx context.Context, room string, t timeline, at position) ([]event, error) {
+	events := r.decodeEvents(t.Events)
 	from, to := t.Prev, at.Since
 	if !t.Limited {
 		from = ""
 	}
 	for pages := 0; ; pages++ {
-		begin := r.begin(events, at)
-		if begin < 0 && to != "" && r.accepted(events) {
-			events, from, to = r.readable(t.Events), t.Prev, ""
+		begin := r.firstNew(events, at)
+		if begin < 0 && to != "" && r.hasAcceptedInvite(events) {
+			events, from, to = r.decodeEvents(t.Events), t.Prev, ""
 		}
 		switch {
 		case begin >= 0:
 			return events[begin:], nil
 		case from == "":
 			return events, nil
-		case len(events) >= mostMissed || pages >= mostPages:
-			r.link.ReportError(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
+		case len(events) >= maxBackfill || pages >= maxPages:
+			r.host.ReportError(fmt.Errorf("more happened in %s than is read back (%d events): the earlier part of it is left out", room, len(events)))
 			return events, nil
 		}
-		p, err := r.page(ctx, room, from, to, "{"+eventTypes+"}", r.hear)
-		if refusedHere(err) {
+		p, err := r.fetchPage(ctx, room, from, to, "{"+eventTypes+"}", r.observedCall)
+		if isRoomRefusal(err) {
 			return events, nil // it is not there any more
 		}
 		if err != nil {
 			return nil, err
 		}
 		slices.Reverse(p.Chunk)
-		events = append(r.readable(p.Chunk), events...)
+		events = append(r.decodeEvents(p.Chunk), events...)
 		if p.End == from {
 			p.End = ""
 		}
@@ -83,21 +83,21 @@ func (r *receiver) whole(ctx context.Context, room string, t timeline, at positi
 	}
 }
 
-// accepted reports whether among some events the bot came in that was invited.
-func (r *receiver) accepted(events []event) bool {
+// hasAcceptedInvite reports whether among some events the bot came in that was invited.
+func (r *receiver) hasAcceptedInvite(events []event) bool {
 	return slices.ContainsFunc(events, func(e event) bool {
 		before := e.Unsigned.Before
-		return e.Type == typeMember && e.StateKey != nil && *e.StateKey == r.bot.ID && before != nil && before.Membership == invited
+		return e.Type == typeMember && e.StateKey != nil && *e.StateKey == r.bot.ID && before != nil && before.Membership == membershipInvite
 	})
 }
 
-// readable are events that can be read.
-func (r *receiver) readable(raw []json.RawMessage) []event {
+// decodeEvents are events that can be read.
+func (r *receiver) decodeEvents(raw []json.RawMessage) []event {
 	var all []event
 	for _, one := range raw {
 		var e event
 		if err := json.Unmarshal(one, &e); err != nil || e.ID == "" || e.Sender == "" {
-			r.link.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
+			r.host.Log().Warn("an event is not understood and left out", "event", e.ID, "error", err)
 			continue
 		}
 		all = append(all, e)
@@ -105,20 +105,20 @@ func (r *receiver) readable(raw []json.RawMessage) []event {
 	return all
 }
 
-// begin is the first of some events that is to be received, len(events) if none is,
+// firstNew is the first of some events that is to be received, len(events) if none is,
 // and -1 if others before them may be. What was said before the bot was invited, or
 // came in by itself, is not to it.
-func (r *receiver) begin(events []event, at position) int {
-	oldest := time.Now().Add(-mostAge).UnixMilli()
+func (r *receiver) firstNew(events []event, at position) int {
+	oldest := time.Now().Add(-maxInitialAge).UnixMilli()
 	for i := len(events) - 1; i >= 0; i-- {
 		e := &events[i]
 		switch {
-		case e.enters(r.bot.ID):
+		case e.isJoinOf(r.bot.ID):
 			return i + 1
 		case at.Event != "" && e.ID == at.Event:
 			return i + 1
 		case at.Since != "":
-		case e.At < oldest:
+		case e.Timestamp < oldest:
 			return i + 1
 		case at.First && e.Sender == r.bot.ID && e.Type == typeMessage:
 			return i + 1 // somebody has spoken for the bot, and has read what was before
@@ -127,11 +127,11 @@ func (r *receiver) begin(events []event, at position) int {
 	return -1
 }
 
-// event reads one event; false if the homeserver does not know it, or does not show
+// fetchEvent reads one event; false if the homeserver does not know it, or does not show
 // it.
-func (c *connection) event(ctx context.Context, room, id string) (e event, found bool, err error) {
-	err = c.hear(ctx, request{what: "read an event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTime)
-	if refusedHere(err) {
+func (c *connection) fetchEvent(ctx context.Context, room, id string) (e event, found bool, err error) {
+	err = c.observedCall(ctx, request{op: "read an event", method: http.MethodGet, path: []string{"rooms", room, "event", id}}, &e, callTimeout)
+	if isRoomRefusal(err) {
 		return event{}, false, nil
 	}
 	return e, err == nil, err
@@ -144,10 +144,10 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 		return "", false, fmt.Errorf("make a filter: %w", err)
 	}
 	from, seen := "", 0
-	for range mostFound / pageSize * 2 {
-		p, err := c.page(ctx, to.Chat, from, "", string(filter), c.client.call)
+	for range maxFindMessages / pageSize * 2 {
+		p, err := c.fetchPage(ctx, to.Chat, from, "", string(filter), c.client.call)
 		if err != nil {
-			return "", false, c.unfound(ctx, to, err)
+			return "", false, c.findError(ctx, to, err)
 		}
 		for _, raw := range p.Chunk {
 			var e event
@@ -163,17 +163,17 @@ func (c *connection) Find(ctx context.Context, to chat.Room, key string, _ chat.
 		if p.End == "" || p.End == from {
 			return "", false, nil
 		}
-		if from = p.End; seen >= mostFound {
+		if from = p.End; seen >= maxFindMessages {
 			break
 		}
 	}
 	return "", false, chat.ErrNoHistory
 }
 
-// unfound is the error of a history that could not be read. Nobody knows then, unless
+// findError is the error of a history that could not be read. Nobody knows then, unless
 // it says that nothing is taken there.
-func (c *connection) unfound(ctx context.Context, to chat.Room, err error) error {
-	err = c.failure(ctx, to, err)
+func (c *connection) findError(ctx context.Context, to chat.Room, err error) error {
+	err = c.sendError(ctx, to, err)
 	if errors.Is(err, chat.ErrGone) || mailroom.AsFailure(err).Class != mailroom.ClassPermanent {
 		return err
 	}

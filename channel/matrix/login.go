@@ -29,19 +29,19 @@ func Discover(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return discover(ctx, base)
+	return fetchWellKnown(ctx, base)
 }
 
-// discover asks who answers for a name; by itself it does.
-func discover(ctx context.Context, base *url.URL) (string, error) {
-	c := open(base)
+// fetchWellKnown asks who answers for a name; by itself it does.
+func fetchWellKnown(ctx context.Context, base *url.URL) (string, error) {
+	c := newAnonymousClient(base)
 	defer c.http.CloseIdleConnections()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	const what = "ask which homeserver it is"
-	a, err := c.exchange(ctx, what, http.MethodGet, "/.well-known/matrix/client", nil)
+	a, err := c.doRequest(ctx, what, http.MethodGet, "/.well-known/matrix/client", nil)
 	if err != nil {
-		return "", outage(err)
+		return "", unavailable(err)
 	}
 	defer a.Body.Close() // it was only read
 	if a.StatusCode == http.StatusNotFound {
@@ -69,41 +69,41 @@ func Login(ctx context.Context, homeserver, user, password string) (Session, err
 	if err != nil {
 		return Session{}, fmt.Errorf("homeserver: %w", err)
 	}
-	c := open(base)
+	c := newAnonymousClient(base)
 	defer c.http.CloseIdleConnections()
 	var got struct {
 		Bot
 		Token string `json:"access_token"`
 	}
-	err = c.call(ctx, request{what: "log in", method: http.MethodPost, path: []string{"login"}, in: map[string]any{
+	err = c.call(ctx, request{op: "log in", method: http.MethodPost, path: []string{"login"}, body: map[string]any{
 		"type": "m.login.password", "identifier": map[string]any{"type": "m.id.user", "user": user},
 		"password": password, "initial_device_display_name": "Mailroom",
-	}}, &got, callTime)
-	if e, ok := errors.AsType[*refused](err); ok && e.code == http.StatusForbidden {
-		return Session{}, fmt.Errorf("the homeserver does not let %s in (%d %s)", user, e.code, e.words)
+	}}, &got, callTimeout)
+	if e, ok := errors.AsType[*apiError](err); ok && e.code == http.StatusForbidden {
+		return Session{}, fmt.Errorf("the homeserver does not let %s in (%d %s)", user, e.code, e.description)
 	}
 	if err == nil && got.Token == "" {
-		err = &lost{what: "log in", why: "the answer has no access token", written: true}
+		err = &transportError{op: "log in", reason: "the answer has no access token", maybeSent: true}
 	}
 	if err != nil {
-		return Session{}, outage(err)
+		return Session{}, unavailable(err)
 	}
 	s := Session{Homeserver: homeserver, Token: got.Token, Bot: got.Bot}
-	if s.Bot, err = s.Ask(ctx); err != nil {
+	if s.Bot, err = s.Identify(ctx); err != nil {
 		return Session{}, errors.Join(err, s.Logout(ctx))
 	}
 	return s, nil
 }
 
-// Ask asks the homeserver whose token it is.
-func (s Session) Ask(ctx context.Context) (Bot, error) {
+// Identify asks the homeserver whose token it is.
+func (s Session) Identify(ctx context.Context) (Bot, error) {
 	c, err := newClient(s.options())
 	if err != nil {
 		return Bot{}, err
 	}
 	defer c.http.CloseIdleConnections()
-	bot, err := c.who(ctx)
-	return bot, trouble(err)
+	bot, err := c.getBot(ctx)
+	return bot, connectionError(err)
 }
 
 func (s Session) options() Options {
@@ -117,5 +117,5 @@ func (s Session) Logout(ctx context.Context) error {
 		return err
 	}
 	defer c.http.CloseIdleConnections()
-	return trouble(c.call(ctx, request{what: "log out", method: http.MethodPost, path: []string{"logout"}, in: struct{}{}}, nil, callTime))
+	return connectionError(c.call(ctx, request{op: "log out", method: http.MethodPost, path: []string{"logout"}, body: struct{}{}}, nil, callTimeout))
 }

@@ -38,15 +38,15 @@ const (
 	// an edit is one.
 	DefaultGap     = time.Second
 	DefaultEditGap = 6 * time.Second
-	// Most is how many bytes of JSON the text of one message has at most. An event has
+	// MaxMessage is how many bytes of JSON the text of one message has at most. An event has
 	// 65,536 bytes at most with all that the homeserver adds, and that of an edit has the
 	// text twice and once as HTML
 	// (https://spec.matrix.org/v1.11/client-server-api/#size-limits).
-	Most = 16 << 10
+	MaxMessage = 16 << 10
 
-	mostHTML = 24 << 10         // bytes of JSON, above which a text is sent without HTML
-	callTime = 20 * time.Second // for any call but a poll
-	patience = 15 * time.Second // for the answer of a poll, once it is due
+	maxHTML     = 24 << 10         // bytes of JSON, above which a text is sent without HTML
+	callTimeout = 20 * time.Second // for any call but a poll
+	pollGrace   = 15 * time.Second // for the answer of a poll, once it is due
 )
 
 // Options are one account. Homeserver and Token are needed.
@@ -60,7 +60,7 @@ type Options struct {
 	Gap, EditGap time.Duration
 }
 
-func (o *Options) fill() {
+func (o *Options) setDefaults() {
 	for _, d := range []struct {
 		value *time.Duration
 		unset time.Duration
@@ -71,11 +71,11 @@ func (o *Options) fill() {
 	}
 }
 
-// Pace is how this platform is kept going: each poll is answered in time, or the
+// ReconnectPolicy is how this platform is kept going: each poll is answered in time, or the
 // connection is not what it seems.
-func (o Options) Pace() channel.ReconnectPolicy {
-	o.fill()
-	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, patience), ConnectTimeout: 2 * callTime}
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
+	o.setDefaults()
+	return channel.ReconnectPolicy{IdleTimeout: o.Poll + min(o.Poll, pollGrace), ConnectTimeout: 2 * callTimeout}
 }
 
 // Bot is who a token belongs to.
@@ -87,37 +87,37 @@ type Bot struct {
 
 // Dial implements [chat.Dialer].
 func (o Options) Dial(ctx context.Context, l *channel.Host) (chat.Platform, chat.Capabilities, error) {
-	o.fill()
+	o.setDefaults()
 	c, err := newClient(o)
 	if err != nil {
 		return nil, chat.Capabilities{}, err
 	}
-	bot, err := c.who(ctx)
+	bot, err := c.getBot(ctx)
 	if err != nil {
 		c.http.CloseIdleConnections()
-		return nil, chat.Capabilities{}, trouble(err)
+		return nil, chat.Capabilities{}, connectionError(err)
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // ends with Close
 	conn := &connection{
-		options: o, client: c, bot: bot, names: newNames(bot), link: l, life: life, end: end,
-		rooms: map[string]people{}, topics: map[string]string{},
+		options: o, client: c, bot: bot, mention: newMentionMatcher(bot), host: l, ctx: life, cancel: end,
+		roomMembers: map[string]roomMembers{}, threads: map[string]string{},
 	}
-	return conn, conn.traits(), nil
+	return conn, conn.capabilities(), nil
 }
 
-func (c *client) who(ctx context.Context) (bot Bot, err error) {
+func (c *client) getBot(ctx context.Context) (bot Bot, err error) {
 	const what = "ask whose token it is"
-	if err := c.call(ctx, request{what: what, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTime); err != nil {
+	if err := c.call(ctx, request{op: what, method: http.MethodGet, path: []string{"account", "whoami"}}, &bot, callTimeout); err != nil {
 		return bot, err
 	}
 	if !strings.HasPrefix(bot.ID, "@") || !strings.Contains(bot.ID, ":") {
-		return bot, &lost{what: what, why: "the answer names no user"}
+		return bot, &transportError{op: what, reason: "the answer names no user"}
 	}
 	var profile struct {
 		Name string `json:"displayname"`
 	}
-	err = c.call(ctx, request{what: "ask for the bot's name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTime)
-	if e, ok := errors.AsType[*refused](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusForbidden) {
+	err = c.call(ctx, request{op: "ask for the bot's name", method: http.MethodGet, path: []string{"profile", bot.ID, "displayname"}}, &profile, callTimeout)
+	if e, ok := errors.AsType[*apiError](err); ok && (e.code == http.StatusNotFound || e.code == http.StatusForbidden) {
 		err = nil // it has none
 	}
 	if bot.Name = strings.TrimSpace(profile.Name); bot.Name == "" {
@@ -138,22 +138,22 @@ type connection struct {
 	options Options
 	client  *client
 	bot     Bot
-	names   names
-	link    *channel.Host
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	mention mentionMatcher
+	host    *channel.Host
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
 
 	// Owned by mu.
-	mu     sync.Mutex
-	rooms  map[string]people // the people of one are owned by who reads it
-	topics map[string]string // threads of the last messages in threads, by event
-	order  []string          // the keys of topics, the oldest first
+	mu          sync.Mutex
+	roomMembers map[string]roomMembers // the people of one are owned by who reads it
+	threads     map[string]string      // threads of the last messages in threads, by event
+	threadOrder []string               // the keys of topics, the oldest first
 }
 
-func (c *connection) traits() chat.Capabilities {
+func (c *connection) capabilities() chat.Capabilities {
 	return chat.Capabilities{
 		Platform: Kind, BotID: c.bot.ID, BotName: c.bot.Name, CommandPrefix: "!",
-		MaxUnits: Most, Units: units, Edits: true, Typing: true,
+		MaxUnits: MaxMessage, Units: jsonBytes, Edits: true, Typing: true,
 		RoomInterval: c.options.Gap, EditInterval: c.options.EditGap,
 		ResendBehavior: "once: the history of the room has its key",
 	}
@@ -164,66 +164,66 @@ func (c *connection) Maintain(context.Context) error { return nil }
 
 // Close implements [chat.Platform].
 func (c *connection) Close() error {
-	c.end()
+	c.cancel()
 	c.client.http.CloseIdleConnections()
 	return nil
 }
 
-// within is ctx, which ends with the connection too.
-func (c *connection) within(ctx context.Context) (context.Context, func()) {
+// bindContext is ctx, which ends with the connection too.
+func (c *connection) bindContext(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.life, cancel)
+	stop := context.AfterFunc(c.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
 	}
 }
 
-// hear makes one call of who receives, whose answer is evidence.
-func (c *connection) hear(ctx context.Context, r request, out any, within time.Duration) error {
+// observedCall makes one call of who receives, whose answer is evidence.
+func (c *connection) observedCall(ctx context.Context, r request, out any, within time.Duration) error {
 	err := c.client.call(ctx, r, out, within)
 	if err == nil {
-		c.link.Received()
+		c.host.Received()
 	}
 	return err
 }
 
-// trouble gives an error of connecting or receiving the meaning that it has for the
+// connectionError gives an error of connecting or receiving the meaning that it has for the
 // channel.
-func trouble(err error) error {
+func connectionError(err error) error {
 	if err == nil {
 		return nil
 	}
-	if !fatal(err) {
-		return outage(err)
+	if !isFatal(err) {
+		return unavailable(err)
 	}
-	e, _ := errors.AsType[*refused](err)
+	e, _ := errors.AsType[*apiError](err)
 	switch {
-	case e.name == "M_USER_DEACTIVATED":
-		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.code, e.words))
-	case e.name == "M_CONSENT_NOT_GIVEN":
+	case e.errcode == "M_USER_DEACTIVATED":
+		return channel.Fatal(fmt.Errorf("the bot's account is deactivated (%d %s)", e.code, e.description))
+	case e.errcode == "M_CONSENT_NOT_GIVEN":
 		return channel.Fatal(fmt.Errorf("the homeserver wants its terms agreed to first: %w", err))
-	case e.soft:
-		return channel.Fatal(fmt.Errorf("the bot's session has ended (%d %s), and nothing of it is lost: log in again for another access token", e.code, e.words))
+	case e.softLogout:
+		return channel.Fatal(fmt.Errorf("the bot's session has ended (%d %s), and nothing of it is lost: log in again for another access token", e.code, e.description))
 	}
-	return channel.Fatal(fmt.Errorf("the bot's access token is refused (%d %s): log in again for another one", e.code, e.words))
+	return channel.Fatal(fmt.Errorf("the bot's access token is refused (%d %s): log in again for another one", e.code, e.description))
 }
 
-// fatal reports whether calling again is of no use.
-func fatal(err error) bool {
-	e, ok := errors.AsType[*refused](err)
+// isFatal reports whether calling again is of no use.
+func isFatal(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
 	if !ok {
 		return false
 	}
-	switch e.name {
+	switch e.errcode {
 	case "M_UNKNOWN_TOKEN", "M_MISSING_TOKEN", "M_USER_DEACTIVATED", "M_CONSENT_NOT_GIVEN":
 		return true
 	}
 	return false
 }
 
-func outage(err error) error {
-	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: afterOf(err), Err: err}
+func unavailable(err error) error {
+	return &mailroom.Failure{Class: mailroom.ClassUnavailable, RetryAfter: retryAfter(err), Err: err}
 }
 
 func permanent(err error) error { return &mailroom.Failure{Class: mailroom.ClassPermanent, Err: err} }

@@ -24,13 +24,13 @@ type position struct {
 	Room  string `json:"room,omitempty"`  // of Event
 	Event string `json:"event,omitempty"` // the last one that was taken
 	First bool   `json:"first,omitempty"` // nothing was ever taken whole
-	// Behind maps a room to the place up to which its events were received.
-	Behind map[string]position `json:"behind,omitempty"`
-	Join   bool                `json:"join,omitempty"` // of Behind: the bot accepted an invitation and is not there yet
+	// Pending maps a room to the place up to which its events were received.
+	Pending map[string]position `json:"behind,omitempty"`
+	Join    bool                `json:"join,omitempty"` // of Behind: the bot accepted an invitation and is not there yet
 }
 
-// readPosition reads one as it was saved. What cannot be read is no place.
-func readPosition(saved string) (p position) {
+// parsePosition reads one as it was saved. What cannot be read is no place.
+func parsePosition(saved string) (p position) {
 	if saved == "" || json.Unmarshal([]byte(saved), &p) != nil {
 		return position{First: saved == ""}
 	}
@@ -45,8 +45,8 @@ func (p position) String() string {
 	return string(raw)
 }
 
-// synced is an answer of /sync. Only what is used of it is read.
-type synced struct {
+// syncResponse is an answer of /sync. Only what is used of it is read.
+type syncResponse struct {
 	Next  string `json:"next_batch"`
 	Rooms struct {
 		Join map[string]struct {
@@ -69,39 +69,39 @@ type timeline struct {
 // receiver is one time of receiving.
 type receiver struct {
 	*connection
-	hand chat.EventHandler
-	at   position
-	late late
+	submit   chat.EventHandler
+	position position
+	catchUp  catchUp
 }
 
 // Receive implements [chat.Platform].
 func (c *connection) Receive(ctx context.Context, saved string, take chat.EventHandler) error {
-	ctx, done := c.within(ctx)
-	r := &receiver{connection: c, hand: take, at: readPosition(saved), late: newLate()}
-	defer r.late.beside.Wait()
+	ctx, done := c.bindContext(ctx)
+	r := &receiver{connection: c, submit: take, position: parsePosition(saved), catchUp: newCatchUp()}
+	defer r.catchUp.wg.Wait()
 	defer done()
-	if err := r.known(ctx); err != nil {
-		return over(ctx, err)
+	if err := r.checkPosition(ctx); err != nil {
+		return receiveError(ctx, err)
 	}
 	return r.loop(ctx)
 }
 
-// answer is what became of a poll.
-type answer struct {
-	synced
-	wait    time.Duration // that it was to have
-	pause   time.Duration // after it, if nothing has happened
-	unknown bool          // the homeserver does not know the place
-	err     error
+// pollResult is what became of a poll.
+type pollResult struct {
+	syncResponse
+	wait         time.Duration // that it was to have
+	pause        time.Duration // after it, if nothing has happened
+	unknownSince bool          // the homeserver does not know the place
+	err          error
 }
 
 // loop takes answers, and what readers bring of rooms that are behind.
 func (r *receiver) loop(ctx context.Context) error {
-	polled := make(chan answer)
+	polled := make(chan pollResult)
 	poll := func(wait, pause time.Duration) {
-		since := r.at.Since
-		r.late.beside.Go(func() {
-			defer recovery.Handle(r.link.Log(), "a poll of Matrix", func(*recovery.Panic) { r.end() })
+		since := r.position.Since
+		r.catchUp.wg.Go(func() {
+			defer recovery.Handle(r.host.Log(), "a poll of Matrix", func(*recovery.Panic) { r.cancel() })
 			a := r.poll(ctx, since, wait, pause)
 			select {
 			case polled <- a:
@@ -111,21 +111,21 @@ func (r *receiver) loop(ctx context.Context) error {
 	}
 	poll(0, 0) // it only proves that it is answered
 	for {
-		due := r.readLate(ctx)
+		due := r.startReaders(ctx)
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-polled:
 			switch {
-			case a.unknown:
-				r.link.Log().Warn("homeserver does not know the saved position; reading all rooms again", "error", a.err)
-				r.at = position{}
+			case a.unknownSince:
+				r.host.Log().Warn("homeserver does not know the saved position; reading all rooms again", "error", a.err)
+				r.position = position{}
 				poll(a.wait, 0)
 				continue
 			case a.err != nil:
-				return over(ctx, a.err)
+				return receiveError(ctx, a.err)
 			}
-			n, err := r.take(ctx, a.synced)
+			n, err := r.onSync(ctx, a.syncResponse)
 			if err != nil {
 				return err
 			}
@@ -133,8 +133,8 @@ func (r *receiver) loop(ctx context.Context) error {
 				a.pause = 0
 			}
 			poll(r.options.Poll, a.pause)
-		case p := <-r.late.told:
-			if err := r.takeLate(ctx, p); err != nil {
+		case p := <-r.catchUp.results:
+			if err := r.onRoomResult(ctx, p); err != nil {
 				return err
 			}
 		case <-due:
@@ -142,49 +142,49 @@ func (r *receiver) loop(ctx context.Context) error {
 	}
 }
 
-// over is why receiving ends with the error of a call.
-func over(ctx context.Context, err error) error {
+// receiveError is why receiving ends with the error of a call.
+func receiveError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return trouble(err)
+	return connectionError(err)
 }
 
-// known makes sure that the homeserver has the history that the position is of, and
+// checkPosition makes sure that the homeserver has the history that the position is of, and
 // begins anew if not.
-func (r *receiver) known(ctx context.Context) error {
-	if r.at.Event == "" {
+func (r *receiver) checkPosition(ctx context.Context) error {
+	if r.position.Event == "" {
 		return nil
 	}
-	_, found, err := r.event(ctx, r.at.Room, r.at.Event)
+	_, found, err := r.fetchEvent(ctx, r.position.Room, r.position.Event)
 	switch {
 	case err == nil && !found:
-		r.link.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.at.Room, "event", r.at.Event)
-		r.at = position{}
-	case err != nil && ctx.Err() == nil && ofRoom(err):
-		r.link.ReportError(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
+		r.host.Log().Warn("homeserver does not know the last received event; reading all rooms again", "room", r.position.Room, "event", r.position.Event)
+		r.position = position{}
+	case err != nil && ctx.Err() == nil && isRoomError(err):
+		r.host.ReportError(fmt.Errorf("it is not known whether the homeserver has what was received last: %w", err))
 		return nil // one room keeps no others: the poll that follows tells whether it answers
 	}
 	return err
 }
 
-// ofRoom reports whether an error may concern the room that a call is about, rather than
+// isRoomError reports whether an error may concern the room that a call is about, rather than
 // the homeserver: it was reached.
-func ofRoom(err error) bool {
-	if l, ok := errors.AsType[*lost](err); ok {
-		return l.written
+func isRoomError(err error) bool {
+	if l, ok := errors.AsType[*transportError](err); ok {
+		return l.maybeSent
 	}
-	return !fatal(err) && !limitedByServer(err)
+	return !isFatal(err) && !isRateLimited(err)
 }
 
-// limitedByServer reports whether the account has asked too often.
-func limitedByServer(err error) bool {
-	e, ok := errors.AsType[*refused](err)
-	return ok && (e.code == http.StatusTooManyRequests || e.name == "M_LIMIT_EXCEEDED")
+// isRateLimited reports whether the account has asked too often.
+func isRateLimited(err error) bool {
+	e, ok := errors.AsType[*apiError](err)
+	return ok && (e.code == http.StatusTooManyRequests || e.errcode == "M_LIMIT_EXCEEDED")
 }
 
 // poll waits for a pause and asks once what has happened since a place.
-func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Duration) (a answer) {
+func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Duration) (a pollResult) {
 	a.wait = wait
 	select {
 	case <-ctx.Done():
@@ -198,12 +198,12 @@ func (r *receiver) poll(ctx context.Context, since string, wait, pause time.Dura
 		q.Set("since", since)
 	}
 	// The channel's evidence is stale before this has passed.
-	a.err = r.hear(ctx, request{what: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.synced, wait+2*patience)
-	if e, ok := errors.AsType[*refused](a.err); ok && since != "" && e.code == http.StatusBadRequest {
-		a.unknown = true
+	a.err = r.observedCall(ctx, request{op: "receive", method: http.MethodGet, path: []string{"sync"}, query: q}, &a.syncResponse, wait+2*pollGrace)
+	if e, ok := errors.AsType[*apiError](a.err); ok && since != "" && e.code == http.StatusBadRequest {
+		a.unknownSince = true
 	}
 	if a.err == nil && a.Next == "" {
-		a.err = &lost{what: "receive", why: "the answer names no place to go on from", written: true}
+		a.err = &transportError{op: "receive", reason: "the answer names no place to go on from", maybeSent: true}
 	}
 	// A server that answers at once with nothing must not be asked at once again.
 	a.pause = max(min(wait/4, time.Second)-time.Since(asked), 0)
@@ -218,67 +218,67 @@ const syncFilter = `{"presence":{"types":[],"not_types":["*"]},"account_data":{"
 
 const eventTypes = `"types":["m.room.message","m.room.encrypted","m.room.redaction","m.room.member"]`
 
-// take hands all of an answer in, and returns how many events that were. A room that
+// onSync hands all of an answer in, and returns how many events that were. A room that
 // cannot be read, or not soon, is left behind, and nothing of it is taken until then.
-func (r *receiver) take(ctx context.Context, s synced) (int, error) {
+func (r *receiver) onSync(ctx context.Context, s syncResponse) (int, error) {
 	all := r.invites(s)
-	from := r.at
-	from.Behind = nil
-	behind := maps.Clone(r.at.Behind)
-	soon, cancel := context.WithTimeout(ctx, takeTime)
+	from := r.position
+	from.Pending = nil
+	behind := maps.Clone(r.position.Pending)
+	soon, cancel := context.WithTimeout(ctx, inlineTimeout)
 	defer cancel()
 	for _, room := range slices.Sorted(maps.Keys(s.Rooms.Join)) {
 		if left, ok := behind[room]; ok {
-			if r.late.reading[room] || left.Join {
-				r.late.missed[room] = true
+			if r.catchUp.reading[room] || left.Join {
+				r.catchUp.missed[room] = true
 			}
 			continue
 		}
 		within := soon
-		if len(behind) >= mostBehind {
+		if len(behind) >= maxPendingRooms {
 			within = ctx
 		}
-		said, err := r.events(within, room, s.Rooms.Join[room].Timeline, from)
+		said, err := r.roomEvents(within, room, s.Rooms.Join[room].Timeline, from)
 		switch {
 		case err == nil:
 			all = append(all, said...)
 			continue
-		case ctx.Err() != nil, fatal(err), len(behind) >= mostBehind:
-			return 0, over(ctx, err)
+		case ctx.Err() != nil, isFatal(err), len(behind) >= maxPendingRooms:
+			return 0, receiveError(ctx, err)
 		}
 		if behind == nil {
 			behind = map[string]position{}
 		}
 		behind[room] = from
-		r.leave(room, err)
+		r.deferRoom(room, err)
 	}
-	if err := r.handAll(ctx, all, s.Next, behind); err != nil {
+	if err := r.submitAll(ctx, all, s.Next, behind); err != nil {
 		return 0, err
 	}
-	for room := range r.late.joining {
-		if r.at.Behind == nil {
-			r.at.Behind = map[string]position{}
+	for room := range r.catchUp.joining {
+		if r.position.Pending == nil {
+			r.position.Pending = map[string]position{}
 		}
-		r.at.Behind[room] = position{Since: from.Since, Join: true}
+		r.position.Pending[room] = position{Since: from.Since, Join: true}
 	}
-	clear(r.late.joining)
+	clear(r.catchUp.joining)
 	return len(all), nil
 }
 
 // invites are those that wait for an answer.
-func (r *receiver) invites(s synced) (all []taken) {
+func (r *receiver) invites(s syncResponse) (all []inboundEvent) {
 	for _, room := range slices.Sorted(maps.Keys(s.Rooms.Invite)) {
 		for _, raw := range s.Rooms.Invite[room].State.Events {
 			if e, ok := r.invite(room, raw); ok {
-				all = append(all, taken{Event: e})
+				all = append(all, inboundEvent{Event: e})
 			}
 		}
 	}
 	return all
 }
 
-// taken is an event with the homeserver's id of it.
-type taken struct {
+// inboundEvent is an event with the homeserver's id of it.
+type inboundEvent struct {
 	chat.Event
-	id string // "" if it has none
+	eventID string // "" if it has none
 }

@@ -16,22 +16,22 @@ import (
 	"mailroom/channel/matrix/matrixtest"
 )
 
-// group is a room with Ann, Bob and the bot, for all of whom nothing has happened yet.
-func (w *alone) group(bob *matrixtest.Person) string {
+// newGroup is a room with Ann, Bob and the bot, for all of whom nothing has happened yet.
+func (w *fixture) newGroup(bob *matrixtest.Person) string {
 	w.t.Helper()
-	room := w.ann.Room(false, w.bot, bob)
+	room := w.ann.NewRoom(false, w.bot, bob)
 	w.bot.Joins(room)
 	bob.Joins(room)
 	return room
 }
 
 func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
 		ann, private := w.ann, w.private
-		w.run().connected()
+		w.start().waitConnected()
 		first := ann.Says(private, "héllo 👋")
-		w.is("héllo 👋") // what is taken back before it is read is not said at all
+		w.waitTexts("héllo 👋") // what is taken back before it is read is not said at all
 		ann.Edits(private, first, "hello")
 		ann.Deletes(private, first)
 		ann.Says(private, "waves", map[string]any{"msgtype": "m.emote"})
@@ -45,13 +45,13 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 		w.bot.Says(private, "its own, from elsewhere")
 		root := ann.Says(private, "a thread")
 		inThread := ann.Says(private, "in it", matrixtest.Thread(root))
-		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it") })
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it") })
 		ann.Edits(private, inThread, "in it still")
-		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "in it still") })
 		ann.Deletes(private, inThread)
 		ann.Says(private, "as older programs do", map[string]any{"m.relates_to": map[string]any{"rel_type": "io.element.thread", "event_id": root}})
 		ann.Says(private, "the end")
-		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "the end") })
+		matrixtest.WaitFor(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "the end") })
 
 		said := func(topic string, e chat.Event) chat.Event {
 			if e.Kind == "" {
@@ -60,7 +60,7 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 			e.Room, e.User, e.Addressed = chat.Room{Chat: private, Topic: topic}, chat.User{ID: ann.ID, Name: "Ann"}, e.Kind != chat.EventDeleted
 			return e
 		}
-		w.got(
+		w.wantEvents(
 			said("", chat.Event{Text: "héllo 👋"}),
 			said("", chat.Event{Kind: chat.EventEdited, TargetID: first, Text: "hello"}),
 			said("", chat.Event{Kind: chat.EventDeleted, TargetID: first}),
@@ -78,11 +78,11 @@ func TestWhatPeopleDoArrivesAsItIsMeant(t *testing.T) {
 }
 
 func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		bob := matrixtest.Enter(t, url, "bob", "")
-		group := w.group(bob)
-		sent, err := w.run().connected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		bob := matrixtest.NewPerson(t, url, "bob", "")
+		group := w.newGroup(bob)
+		sent, err := w.start().waitConnected().Send(t.Context(), chat.Room{Chat: group, Group: true}, chat.Message{Text: "Go on?"}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,16 +95,16 @@ func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
 		}
 		bob.Says(group, "Mail Room !stop", map[string]any{"format": "org.matrix.custom.html", "formatted_body": `<a href="` + to + `">Mail Room</a> !stop`})
 		bob.Says(group, "[Mail Room]("+to+") go", map[string]any{"m.mentions": map[string]any{"user_ids": []string{w.bot.ID}}})
-		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.Answer(sent))
-		bob.Says(group, "no", matrixtest.Answer(w.ann.Says(group, "who is there?")))
-		matrixtest.Until(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
+		bob.Says(group, "> <"+w.bot.ID+"> Go on?\n> Or not?\n\nyes", matrixtest.ReplyTo(sent))
+		bob.Says(group, "no", matrixtest.ReplyTo(w.ann.Says(group, "who is there?")))
+		matrixtest.WaitFor(t, "all that was said", func() bool { return strings.HasSuffix(w.texts(), "no") })
 
 		said := func(text string, addressed bool) chat.Event {
 			return chat.Event{Kind: chat.EventMessage, Room: chat.Room{Chat: group, Group: true}, User: chat.User{ID: bob.ID, Name: "bob"}, Text: text, Addressed: addressed}
 		}
 		ann := said("who is there?", false)
 		ann.User = chat.User{ID: w.ann.ID, Name: "Ann"}
-		w.got(
+		w.wantEvents(
 			said("just talking of the mail room", false),
 			said("what says @Mail Room to this?", true),
 			said("mail@mailroom is no name, nor is @mailroom:elsewhere.example", false),
@@ -119,11 +119,11 @@ func TestInAGroupItIsKnownWhatIsToTheBot(t *testing.T) {
 	})
 }
 
-// got wants these events and no others, each with a key of its own.
-func (w *alone) got(want ...chat.Event) {
+// wantEvents wants these events and no others, each with a key of its own.
+func (w *fixture) wantEvents(want ...chat.Event) {
 	w.t.Helper()
 	keys := map[string]bool{}
-	for _, e := range w.taken() {
+	for _, e := range w.recorded() {
 		keys[e.Key] = true
 	}
 	if len(keys) != len(want) {
@@ -133,25 +133,25 @@ func (w *alone) got(want ...chat.Event) {
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Open" }, cmp.Ignore()),
 		cmpopts.IgnoreFields(chat.Event{}, "Key", "Position", "Accept"),
 	}
-	if diff := cmp.Diff(want, w.taken(), ignored); diff != "" {
+	if diff := cmp.Diff(want, w.recorded(), ignored); diff != "" {
 		w.t.Error(diff)
 	}
 }
 
 func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.run()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.start()
 		uri := w.ann.Uploads("notes.txt", "text/plain", []byte("one\ntwo"))
 		for _, at := range []string{uri, uri, "mxc://test.example/nothing", "mxc://x/../../y", "https://example.org/x"} {
 			w.ann.Says(w.private, "f", map[string]any{"msgtype": "m.file", "filename": "notes.txt", "url": at})
 		}
-		matrixtest.Until(t, "all of them", func() bool { return len(w.taken()) == 5 })
-		if n := len(w.way.Calls("download")); n != 0 {
+		matrixtest.WaitFor(t, "all of them", func() bool { return len(w.recorded()) == 5 })
+		if n := len(w.proxy.Calls("download")); n != 0 {
 			t.Errorf("asked for %d files that nobody has opened", n)
 		}
-		all := w.taken()
-		w.way.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "Unrecognized request"})
+		all := w.recorded()
+		w.proxy.Fail("download", matrixtest.Fault{}, matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "Unrecognized request"})
 		for i := range 2 { // the second time as of an older homeserver
 			r, err := all[i].Files[0].Open(t.Context())
 			if err != nil {
@@ -162,7 +162,7 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 				t.Errorf("the file has %q, %v", content, err)
 			}
 		}
-		if _, err := all[2].Files[0].Open(t.Context()); class(err) != mailroom.ClassPermanent {
+		if _, err := all[2].Files[0].Open(t.Context()); sendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("a file that is not there: %v", err)
 		}
 		if len(all[3].Files)+len(all[4].Files) != 0 {
@@ -172,40 +172,40 @@ func TestAFileIsFetchedWhenItIsOpened(t *testing.T) {
 }
 
 func TestWhatWasNotTakenComesAgain(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.refuses(func(e chat.Event) error {
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.failWith(func(e chat.Event) error {
 			if e.Text == "two" {
 				return errors.New("the disk is full")
 			}
 			return nil
 		})
-		w.run().connected()
-		w.way.Down() // so that all are in one answer
+		w.start().waitConnected()
+		w.proxy.Down() // so that all are in one answer
 		for _, text := range []string{"one", "two", "three"} {
 			w.ann.Says(w.private, text)
 		}
-		w.way.Up(t)
-		w.untilState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
-		w.refuses(nil)
-		w.is("one, two, three")
-		w.again()
+		w.proxy.Up(t)
+		w.waitState("a second try", func(s channel.State) bool { return s.Adapter >= 3 && strings.Contains(s.LastError, "disk is full") })
+		w.failWith(nil)
+		w.waitTexts("one, two, three")
+		w.reconnect()
 		w.ann.Says(w.private, "four")
-		w.is("one, two, three, four")
+		w.waitTexts("one, two, three, four")
 	})
 }
 
 // TestAGapIsFilledUp has more said than an answer holds, in two rooms.
 func TestAGapIsFilledUp(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		const n = 130
-		w := newAlone(t, url)
-		bob := matrixtest.Enter(t, url, "bob", "Bob")
-		group := w.group(bob)
-		w.run().connected()
+		w := newFixture(t, url)
+		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
+		group := w.newGroup(bob)
+		w.start().waitConnected()
 		w.ann.Says(w.private, "begin")
-		w.is("begin")
-		w.way.Down()
+		w.waitTexts("begin")
+		w.proxy.Down()
 		for i := range n {
 			w.ann.Says(w.private, fmt.Sprintf("a%d", i))
 			bob.Says(group, fmt.Sprintf("b%d", i))
@@ -213,17 +213,17 @@ func TestAGapIsFilledUp(t *testing.T) {
 				w.bot.Says(w.private, "its own")
 			}
 		}
-		w.way.Up(t)
-		matrixtest.Until(t, "all of it", func() bool { return len(w.taken()) >= 2*n+1 })
+		w.proxy.Up(t)
+		matrixtest.WaitFor(t, "all of it", func() bool { return len(w.recorded()) >= 2*n+1 })
 		next := map[string]int{}
-		for _, e := range w.taken()[1:] {
+		for _, e := range w.recorded()[1:] {
 			sign := e.Text[:1]
 			if want := fmt.Sprintf("%s%d", sign, next[sign]); e.Text != want {
 				t.Fatalf("%s is where %s should be", e.Text, want)
 			}
 			next[sign]++
 		}
-		if next["a"] != n || next["b"] != n || len(w.taken()) != 2*n+1 {
+		if next["a"] != n || next["b"] != n || len(w.recorded()) != 2*n+1 {
 			t.Errorf("of %d each, %v were taken", n, next)
 		}
 	})
@@ -232,18 +232,18 @@ func TestAGapIsFilledUp(t *testing.T) {
 func TestWhatIsTooMuchIsToldAndTheLastOfItTaken(t *testing.T) {
 	t.Parallel()
 	const n = 1200
-	w := newAlone(t, matrixtest.Start(t).URL)
-	w.run().connected()
+	w := newFixture(t, matrixtest.Start(t).URL)
+	w.start().waitConnected()
 	w.ann.Says(w.private, "begin")
-	w.is("begin")
-	w.way.Down()
+	w.waitTexts("begin")
+	w.proxy.Down()
 	for i := range n {
 		w.ann.Says(w.private, fmt.Sprint(i))
 	}
-	w.way.Up(t)
-	matrixtest.Until(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
-	if all := w.taken(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.all(), "more happened in "+w.private) {
-		t.Errorf("%d of %d were taken", len(w.taken()), n)
+	w.proxy.Up(t)
+	matrixtest.WaitFor(t, "the last one", func() bool { return strings.HasSuffix(w.texts(), fmt.Sprint(n-1)) })
+	if all := w.recorded(); len(all) < 1000 || len(all) > 1100 || !strings.Contains(w.logs.String(), "more happened in "+w.private) {
+		t.Errorf("%d of %d were taken", len(w.recorded()), n)
 	}
 	if s := w.runner.State(); !strings.Contains(s.LastError, "the earlier part of it is left out") {
 		t.Errorf("the state says %q", s.LastError)
@@ -252,33 +252,33 @@ func TestWhatIsTooMuchIsToldAndTheLastOfItTaken(t *testing.T) {
 
 // TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen, and nothing of before.
 func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		bob := matrixtest.Enter(t, url, "bob", "Bob")
-		old := bob.Room(false)
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
+		old := bob.NewRoom(false)
 		bob.Says(old, "before")
-		open := bob.Make(map[string]any{"preset": "public_chat"})
+		open := bob.CreateRoom(map[string]any{"preset": "public_chat"})
 		bob.Says(open, "before too")
-		w.refuses(func(e chat.Event) error {
+		w.failWith(func(e chat.Event) error {
 			if e.Kind == chat.EventInvited && e.User.ID == bob.ID {
 				return e.Accept(t.Context())
 			}
 			return nil
 		})
-		w.run().connected()
-		bob.Does("invite", old, w.bot)
+		w.start().waitConnected()
+		bob.ChangeMember("invite", old, w.bot)
 		bob.Says(old, "hello?")
-		matrixtest.Until(t, "the bot there", func() bool { return bob.IsIn(old, w.bot) })
+		matrixtest.WaitFor(t, "the bot there", func() bool { return bob.IsIn(old, w.bot) })
 		bob.Says(old, "there you are")
-		matrixtest.Until(t, "both", func() bool { return strings.HasSuffix(w.texts(), "there you are") })
+		matrixtest.WaitFor(t, "both", func() bool { return strings.HasSuffix(w.texts(), "there you are") })
 		w.bot.Joins(open)
 		bob.Says(open, "by itself")
-		matrixtest.Until(t, "that", func() bool { return strings.HasSuffix(w.texts(), "by itself") })
+		matrixtest.WaitFor(t, "that", func() bool { return strings.HasSuffix(w.texts(), "by itself") })
 		if got := strings.TrimLeft(w.texts(), ", "); got != "hello?, there you are, by itself" {
 			t.Errorf("taken was %q", got)
 		}
 		var invited []chat.Event
-		for _, e := range w.taken() {
+		for _, e := range w.recorded() {
 			if e.Kind == chat.EventInvited {
 				invited = append(invited, e)
 			}
@@ -290,17 +290,17 @@ func TestOfARoomItIsInvitedToItReadsWhatWasSaidSinceThen(t *testing.T) {
 }
 
 func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		bob := matrixtest.Enter(t, url, "bob", "Bob")
-		w.run().connected()
-		room := bob.Room(true, w.bot)
-		matrixtest.Until(t, "the invitation", func() bool { return len(w.taken()) == 1 })
-		e := w.taken()[0]
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
+		w.start().waitConnected()
+		room := bob.NewRoom(true, w.bot)
+		matrixtest.WaitFor(t, "the invitation", func() bool { return len(w.recorded()) == 1 })
+		e := w.recorded()[0]
 		if e.Kind != chat.EventInvited || e.Room != (chat.Room{Chat: room}) || e.User != (chat.User{ID: bob.ID, Name: "bob"}) {
 			t.Errorf("the invitation is %+v", e)
 		}
-		bob.Does("ban", room, w.bot)
+		bob.ChangeMember("ban", room, w.bot)
 		if err := e.Accept(t.Context()); err != nil || !strings.Contains(w.runner.State().LastError, "go into a room") {
 			t.Errorf("an invitation that is over: %v; %s", err, w.runner.State().LastError)
 		}
@@ -309,22 +309,22 @@ func TestAnInvitationThatIsOverIsLeftAlone(t *testing.T) {
 
 // TestItBeginsAnewWhereThePlaceIsNotKnown, and what comes twice has its key.
 func TestItBeginsAnewWhereThePlaceIsNotKnown(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		for name, position := range map[string]string{
 			"no place of the homeserver's": `{"since":"garbage"}`,
 			"one that is far ahead":        `{"since":"s999999_0_0_0_0_0_0_0_0","room":"%s","event":"$nothing:test.example"}`,
 			"what is no position":          "{",
 		} {
-			w := newAloneAs(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
-			w.run().connected()
+			w := newFixtureNamed(t, url, strings.Fields(name)[0]+strings.Fields(name)[2])
+			w.start().waitConnected()
 			w.ann.Says(w.private, "one")
-			w.is("one")
+			w.waitTexts("one")
 			w.bot.Says(w.private, "its own")
-			w.begins(strings.ReplaceAll(position, "%s", w.private))
-			w.again()
+			w.setPosition(strings.ReplaceAll(position, "%s", w.private))
+			w.reconnect()
 			w.ann.Says(w.private, "two")
-			matrixtest.Until(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "two") })
-			e := w.taken()
+			matrixtest.WaitFor(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "two") })
+			e := w.recorded()
 			if got := w.texts(); got != "one, one, two" || e[0].Key != e[1].Key {
 				t.Errorf("%s: taken was %q", name, got)
 			}
@@ -335,22 +335,22 @@ func TestItBeginsAnewWhereThePlaceIsNotKnown(t *testing.T) {
 func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
 	t.Parallel()
 	h := matrixtest.Start(t)
-	w := newAlone(t, h.URL)
-	w.run().connected()
+	w := newFixture(t, h.URL)
+	w.start().waitConnected()
 	w.ann.Says(w.private, "one")
 	w.ann.Says(w.private, "two")
-	w.is("one, two")
-	w.way.Down()
-	w.untilState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
-	h.SetBack(w.private, 1)
-	w.way.Up(t)
-	w.connected()
+	w.waitTexts("one, two")
+	w.proxy.Down()
+	w.waitState("queued", func(s channel.State) bool { return s.Condition == channel.ConditionQueued })
+	h.Rollback(w.private, 1)
+	w.proxy.Up(t)
+	w.waitConnected()
 	w.ann.Says(w.private, "three")
-	matrixtest.Until(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "three") })
+	matrixtest.WaitFor(t, "what is new", func() bool { return strings.HasSuffix(w.texts(), "three") })
 	if got := w.texts(); got != "one, two, one, three" && got != "one, two, three" {
 		t.Errorf("taken was %q", got)
 	}
-	if !strings.Contains(w.logs.all(), "does not know the last received event") {
+	if !strings.Contains(w.logs.String(), "does not know the last received event") {
 		t.Error("it is not told")
 	}
 }
@@ -358,22 +358,22 @@ func TestAHomeserverThatIsSetBackIsNoticed(t *testing.T) {
 // TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat is one that another program
 // spoke for until now.
 func TestABotThatHasSpokenBeforeDoesNotAnswerWhatWasBeforeThat(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
 		w.ann.Says(w.private, "old")
 		w.bot.Says(w.private, "an answer")
 		w.ann.Says(w.private, "new")
-		w.run().connected()
-		w.is("new")
+		w.start().waitConnected()
+		w.waitTexts("new")
 	})
 }
 
 func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.start().waitConnected()
 		began := w.runner.State().LastSuccess
-		s := w.untilState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began).Milliseconds() > 1500 })
+		s := w.waitState("two polls more", func(s channel.State) bool { return s.LastSuccess.Sub(began).Milliseconds() > 1500 })
 		if s.Condition != channel.ConditionConnected || s.Adapter != 1 {
 			t.Errorf("the state is %+v", s)
 		}
@@ -381,15 +381,15 @@ func TestPollsGoOnWhileNobodySpeaksAndAreEvidence(t *testing.T) {
 }
 
 func TestARoomWithEncryptionIsSaidToBeOne(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		w.start().waitConnected()
 		w.ann.Sets(w.private, "m.room.encryption", map[string]any{"algorithm": "m.megolm.v1.aes-sha2"})
 		for range 2 {
 			w.ann.Sends(w.private, "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "session_id": "y"})
 		}
-		matrixtest.Until(t, "both", func() bool { return len(w.taken()) == 2 })
-		e := w.taken()
+		matrixtest.WaitFor(t, "both", func() bool { return len(w.recorded()) == 2 })
+		e := w.recorded()
 		if e[0].Kind != chat.EventUnreadable || e[0].Key != e[1].Key || !strings.Contains(e[0].Text, "encrypted") {
 			t.Errorf("taken was %+v", e)
 		}

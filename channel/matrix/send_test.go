@@ -15,16 +15,16 @@ import (
 )
 
 func TestAMessageIsSentAndEdited(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		p := w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		p := w.start().waitConnected()
 		asked := w.ann.Says(w.private, "well?")
 		to := chat.Room{Chat: w.private, Topic: asked}
 		id, err := p.Send(t.Context(), to, chat.Message{Text: "**Run** `rm <x>`?", ReplyTo: w.ann.Says(w.private, "say", matrixtest.Thread(asked))}, "key")
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := w.ann.Said(w.private, w.bot)[0]
+		m := w.ann.Messages(w.private, w.bot)[0]
 		related, _ := m.Content["m.relates_to"].(map[string]any)
 		if m.ID != id || m.Body() != "**Run** `rm <x>`?" || m.Content["formatted_body"] != "<b>Run</b> <code>rm &lt;x&gt;</code>?" || related["rel_type"] != "m.thread" || related["event_id"] != asked || related["is_falling_back"] != nil {
 			t.Errorf("sent was %+v as %s", m, id)
@@ -35,7 +35,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "Approved & done."}); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.ann.Said(w.private, w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
+		if got := w.ann.Messages(w.private, w.bot); len(got) != 1 || got[0].Body() != "Approved & done." || got[0].Content["formatted_body"] != nil {
 			t.Errorf("edited it is %+v", got)
 		}
 		if err := p.Typing(t.Context(), to); err != nil {
@@ -44,7 +44,7 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 		if _, err := p.Send(t.Context(), to, chat.Message{Text: "in the thread"}, "other"); err != nil {
 			t.Error(err)
 		}
-		m = w.ann.Said(w.private, w.bot)[1]
+		m = w.ann.Messages(w.private, w.bot)[1]
 		if kind := m.Content["m.relates_to"].(map[string]any); kind["rel_type"] != "m.thread" || kind["is_falling_back"] != true {
 			t.Errorf("what answers nothing in a thread is %+v", m)
 		}
@@ -53,9 +53,9 @@ func TestAMessageIsSentAndEdited(t *testing.T) {
 
 // TestWhatIsSentNotifiesNobody who is named in it, and tells what the bot says by itself.
 func TestWhatIsSentNotifiesNobody(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		p := w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		p := w.start().waitConnected()
 		to := chat.Room{Chat: w.private}
 		id, err := p.Send(t.Context(), to, chat.Message{Text: "@room: Ann, look"}, "one")
 		if err != nil {
@@ -64,7 +64,7 @@ func TestWhatIsSentNotifiesNobody(t *testing.T) {
 		if _, err := p.Send(t.Context(), to, chat.Message{Text: "Nothing is running.", Notice: true}, "two"); err != nil {
 			t.Fatal(err)
 		}
-		got := w.ann.Said(w.private, w.bot)
+		got := w.ann.Messages(w.private, w.bot)
 		for i, kind := range []string{"m.text", "m.notice"} {
 			mentions, there := got[i].Content["m.mentions"].(map[string]any)
 			if !there || len(mentions) != 0 || got[i].Content["msgtype"] != kind {
@@ -74,7 +74,7 @@ func TestWhatIsSentNotifiesNobody(t *testing.T) {
 		if err := p.Edit(t.Context(), to, id, chat.Message{Text: "@room: Ann, look again"}); err != nil {
 			t.Fatal(err)
 		}
-		now := w.ann.Said(w.private, w.bot)[0].Content
+		now := w.ann.Messages(w.private, w.bot)[0].Content
 		if mentions, there := now["m.mentions"].(map[string]any); !there || len(mentions) != 0 {
 			t.Errorf("edited it is %+v", now)
 		}
@@ -84,9 +84,9 @@ func TestWhatIsSentNotifiesNobody(t *testing.T) {
 // TestAKeyIsOneMessage while the homeserver remembers it, and in the history after
 // that.
 func TestAKeyIsOneMessage(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		p := w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		p := w.start().waitConnected()
 		to := chat.Room{Chat: w.private}
 		send := func(key string) string {
 			t.Helper()
@@ -108,7 +108,7 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		if again := send("one"); again != one || one == two {
 			t.Errorf("the same again is %s and not %s", again, one)
 		}
-		matrixtest.Until(t, "the last in the history", func() bool { return find("two") == two })
+		matrixtest.WaitFor(t, "the last in the history", func() bool { return find("two") == two })
 		if find("one") != one || find("three") != "" {
 			t.Error("what was sent is not found, or what was not")
 		}
@@ -116,14 +116,14 @@ func TestAKeyIsOneMessage(t *testing.T) {
 		w.mu.Lock()
 		w.token = w.bot.Token
 		w.mu.Unlock()
-		p = w.again()
+		p = w.reconnect()
 		if find("one") != one || find("two") != two {
 			t.Error("what another device has sent is not found")
 		}
 		for i := range 310 {
 			w.bot.Says(w.private, fmt.Sprint(i))
 		}
-		matrixtest.Until(t, "all of it", func() bool {
+		matrixtest.WaitFor(t, "all of it", func() bool {
 			_, _, err := p.Find(t.Context(), to, "one", chat.Message{})
 			return errors.Is(err, chat.ErrNoHistory)
 		})
@@ -131,11 +131,11 @@ func TestAKeyIsOneMessage(t *testing.T) {
 }
 
 func TestALongTextIsTakenWhole(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		p := w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		p := w.start().waitConnected()
 		for i, unit := range []string{"a", `"`, "\x01", "<", "é", "&"} {
-			text := strings.Repeat(unit, matrix.Most/w.traits.Units(unit))
+			text := strings.Repeat(unit, matrix.MaxMessage/w.capabilities.Units(unit))
 			id, err := p.Send(t.Context(), chat.Room{Chat: w.private}, chat.Message{Text: text}, fmt.Sprint(i))
 			if err != nil {
 				t.Fatalf("%q: %v", unit, err)
@@ -143,8 +143,8 @@ func TestALongTextIsTakenWhole(t *testing.T) {
 			if err := p.Edit(t.Context(), chat.Room{Chat: w.private}, id, chat.Message{Text: text}); err != nil {
 				t.Fatalf("%q: %v", unit, err)
 			}
-			matrixtest.Until(t, "it", func() bool {
-				said := w.ann.Said(w.private, w.bot)
+			matrixtest.WaitFor(t, "it", func() bool {
+				said := w.ann.Messages(w.private, w.bot)
 				return len(said) == i+1 && said[i].Body() == text
 			})
 		}
@@ -152,31 +152,31 @@ func TestALongTextIsTakenWhole(t *testing.T) {
 }
 
 func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := newAlone(t, url)
-		p := w.run().connected()
+	forEachServer(t, func(t *testing.T, url string) {
+		w := newFixture(t, url)
+		p := w.start().waitConnected()
 		send := func(room string) error {
 			_, err := p.Send(t.Context(), chat.Room{Chat: room}, chat.Message{Text: "x"}, room)
 			return err
 		}
-		if err := send("!nowhere:test.example"); class(err) != gone {
+		if err := send("!nowhere:test.example"); sendClass(err) != classGone {
 			t.Errorf("a room that is not there: %v", err)
 		}
-		muted := w.ann.Make(map[string]any{"preset": "private_chat", "invite": []string{w.bot.ID}})
+		muted := w.ann.CreateRoom(map[string]any{"preset": "private_chat", "invite": []string{w.bot.ID}})
 		w.bot.Joins(muted)
 		w.ann.Sets(muted, "m.room.power_levels", map[string]any{"events_default": 50, "users": map[string]any{w.ann.ID: 100}})
-		matrixtest.Until(t, "the bot mute", func() bool { return send(muted) != nil })
-		if err := send(muted); class(err) != mailroom.ClassPermanent {
+		matrixtest.WaitFor(t, "the bot mute", func() bool { return send(muted) != nil })
+		if err := send(muted); sendClass(err) != mailroom.ClassPermanent {
 			t.Errorf("a room where the bot may not speak: %v", err)
 		}
-		w.ann.Does("kick", w.private, w.bot)
-		if err := send(w.private); class(err) != gone {
+		w.ann.ChangeMember("kick", w.private, w.bot)
+		if err := send(w.private); sendClass(err) != classGone {
 			t.Errorf("a room that it was put out of: %v", err)
 		}
-		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); class(err) != gone {
+		if _, _, err := p.Find(t.Context(), chat.Room{Chat: "!nowhere:test.example"}, "x", chat.Message{}); sendClass(err) != classGone {
 			t.Errorf("the history of a room that is not there: %v", err)
 		}
-		if err := p.Typing(t.Context(), chat.Room{Chat: w.private}); class(err) != gone {
+		if err := p.Typing(t.Context(), chat.Room{Chat: w.private}); sendClass(err) != classGone {
 			t.Errorf("typing where it is not: %v", err)
 		}
 	})
@@ -184,103 +184,103 @@ func TestWhoIsNotThereAnyMoreIsGone(t *testing.T) {
 
 func TestALimitIsOfAllRoomsAndObeyed(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	p := w.run().connected()
+	w := newFixture(t, matrixtest.Start(t).URL)
+	p := w.start().waitConnected()
 	to := chat.Room{Chat: w.private}
 	id, err := p.Send(t.Context(), to, chat.Message{Text: "**one**"}, "one")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.way.Limit(40 * time.Second)
+	w.proxy.Limit(40 * time.Second)
 	for name, call := range map[string]func() error{
 		"send":   func() error { _, err := p.Send(t.Context(), to, chat.Message{Text: "**two**"}, "two"); return err },
 		"edit":   func() error { return p.Edit(t.Context(), to, id, chat.Message{Text: "**two**"}) },
 		"typing": func() error { return p.Typing(t.Context(), to) },
 	} {
-		before := len(w.way.Calls("send")) + len(w.way.Calls("typing"))
+		before := len(w.proxy.Calls("send")) + len(w.proxy.Calls("typing"))
 		err := call()
 		f := mailroom.AsFailure(err)
 		if f.Class != mailroom.ClassUnavailable || f.RetryAfter < 35*time.Second || f.RetryAfter > 41*time.Second || !errors.Is(err, chat.ErrEverywhere) || errors.Is(err, mailroom.ErrUnknown) {
 			t.Errorf("%s: %s, after %s: %v", name, f.Class, f.RetryAfter, err)
 		}
-		if n := len(w.way.Calls("send")) + len(w.way.Calls("typing")) - before; n != 1 {
+		if n := len(w.proxy.Calls("send")) + len(w.proxy.Calls("typing")) - before; n != 1 {
 			t.Errorf("%s was tried %d times", name, n)
 		}
 	}
 }
 
 const (
-	gone    = "gone"
-	unknown = "unknown"
+	classGone    = "gone"
+	classUnknown = "unknown"
 )
 
-// class is what an error of a send means.
-func class(err error) mailroom.Class {
+// sendClass is what an error of a send means.
+func sendClass(err error) mailroom.Class {
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, mailroom.ErrUnknown):
-		return unknown
+		return classUnknown
 	case errors.Is(err, chat.ErrGone) && mailroom.AsFailure(err).Class == mailroom.ClassPermanent:
-		return gone
+		return classGone
 	}
 	return mailroom.AsFailure(err).Class
 }
 
 func TestWhatARefusalOfASendMeans(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	p := w.run().connected()
+	w := newFixture(t, matrixtest.Start(t).URL)
+	p := w.start().waitConnected()
 	to := chat.Room{Chat: w.private}
 	for _, c := range []struct {
 		fault matrixtest.Fault
 		want  mailroom.Class
 	}{
-		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Words: "no"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Words: "too large"}, mailroom.ClassPermanent},
-		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Words: "no power"}, mailroom.ClassPermanent}, // the bot is in the room
-		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Words: "wait"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Words: "who?"}, mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
-		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Words: "not here"}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "slow", After: 5}, mailroom.ClassUnavailable},
-		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Words: "oh"}, unknown},
-		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, unknown},
+		{matrixtest.Fault{Code: 400, Name: "M_BAD_JSON", Message: "no"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Code: 413, Name: "M_TOO_LARGE", Message: "too large"}, mailroom.ClassPermanent},
+		{matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN", Message: "no power"}, mailroom.ClassPermanent}, // the bot is in the room
+		{matrixtest.Fault{Code: 403, Name: "M_USER_SUSPENDED", Message: "wait"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Code: 401, Name: "M_UNKNOWN_TOKEN", Message: "who?"}, mailroom.ClassUnavailable}, // the channel ends, and the message waits for a token
+		{matrixtest.Fault{Code: 404, Name: "M_UNRECOGNIZED", Message: "not here"}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "slow", RetryAfterMS: 5}, mailroom.ClassUnavailable},
+		{matrixtest.Fault{Code: 500, Name: "M_UNKNOWN", Message: "oh"}, classUnknown},
+		{matrixtest.Fault{Code: 502, Raw: "<html>bad gateway</html>"}, classUnknown},
 		{matrixtest.Fault{Code: 407, Raw: "<html>who are you?</html>"}, mailroom.ClassUnavailable}, // whoever said so has sent nothing on
-		{matrixtest.Fault{Raw: "what?"}, unknown},
-		{matrixtest.Fault{Raw: "{}"}, unknown},
-		{matrixtest.Fault{Half: true}, unknown},
-		{matrixtest.Fault{Lose: true}, unknown},
+		{matrixtest.Fault{Raw: "what?"}, classUnknown},
+		{matrixtest.Fault{Raw: "{}"}, classUnknown},
+		{matrixtest.Fault{Half: true}, classUnknown},
+		{matrixtest.Fault{Lose: true}, classUnknown},
 	} {
-		w.way.Fail("send", c.fault)
+		w.proxy.Fail("send", c.fault)
 		_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, fmt.Sprint(c.fault))
-		if got := class(err); got != c.want {
+		if got := sendClass(err); got != c.want {
 			t.Errorf("%+v is %s, want %s: %v", c.fault, got, c.want, err)
 		}
 	}
-	w.way.Fail("send", matrixtest.Fault{Hang: true})
+	w.proxy.Fail("send", matrixtest.Fault{Hang: true})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); class(err) != unknown {
-		t.Errorf("no answer in time is %s: %v", class(err), err)
+	if _, err := p.Send(short, to, chat.Message{Text: "x"}, "x"); sendClass(err) != classUnknown {
+		t.Errorf("no answer in time is %s: %v", sendClass(err), err)
 	}
-	w.way.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
-	w.way.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
-	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); class(err) != mailroom.ClassUnavailable {
-		t.Errorf("a refusal whose reason is not to be had is %s: %v", class(err), err)
+	w.proxy.Fail("send", matrixtest.Fault{Code: 403, Name: "M_FORBIDDEN"})
+	w.proxy.Fail("state", matrixtest.Fault{Code: 500, Name: "M_UNKNOWN"})
+	if _, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "y"); sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a refusal whose reason is not to be had is %s: %v", sendClass(err), err)
 	}
 }
 
 func TestWhatNobodyCouldHaveGotIsAnOutage(t *testing.T) {
 	t.Parallel()
-	w := newAlone(t, matrixtest.Start(t).URL)
-	p := w.run().connected()
+	w := newFixture(t, matrixtest.Start(t).URL)
+	p := w.start().waitConnected()
 	to := chat.Room{Chat: w.private}
-	w.way.Down()
+	w.proxy.Down()
 	_, err := p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
-	for class(err) == unknown { // a connection from before, whose end was not seen yet; there are few
+	for sendClass(err) == classUnknown { // a connection from before, whose end was not seen yet; there are few
 		_, err = p.Send(t.Context(), to, chat.Message{Text: "x"}, "x")
 	}
-	if class(err) != mailroom.ClassUnavailable {
-		t.Errorf("a connection that is refused is %s: %v", class(err), err)
+	if sendClass(err) != mailroom.ClassUnavailable {
+		t.Errorf("a connection that is refused is %s: %v", sendClass(err), err)
 	}
 }

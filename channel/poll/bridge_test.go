@@ -22,7 +22,7 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	agent := &upper{}
 	w := newWorld(t, agent).start()
 	w.platform.Add(polltest.Canvas("a-1", "hello"), polltest.Peer("a-2", "peer-9", "and you"))
-	seen := w.platform.UntilAcked(t, 2)
+	seen := w.platform.WaitAcked(t, 2)
 	texts := seen.Texts()
 	slices.Sort(texts)
 	if diff := cmp.Diff([]string{"canvas:ws-1: HELLO", "peer:peer-9: AND YOU"}, texts); diff != "" {
@@ -40,8 +40,8 @@ func TestAMessageIsRunAnsweredAndAcknowledged(t *testing.T) {
 	if s := w.runner.State(); s.Condition != channel.ConditionConnected || s.LastInbound.IsZero() || s.LastOutbound.IsZero() || s.LastError != "" {
 		t.Errorf("the state is %+v", s)
 	}
-	w.platform.Until(t, "a heartbeat", func(s polltest.Seen) bool { return len(s.Beats) > 0 })
-	if got := w.platform.Seen().Beats[0]["workspace_id"]; got != polltest.Workspace {
+	w.platform.WaitFor(t, "a heartbeat", func(s polltest.Traffic) bool { return len(s.Heartbeats) > 0 })
+	if got := w.platform.Traffic().Heartbeats[0]["workspace_id"]; got != polltest.Workspace {
 		t.Errorf("the heartbeat is of %v", got)
 	}
 }
@@ -90,7 +90,7 @@ func TestWhatTheRulesSayOfEachRow(t *testing.T) {
 			c.add(w.platform)
 			w.platform.Add(polltest.Canvas("last", "last")) // what comes behind it
 			w.start()
-			seen := w.platform.UntilAcked(t, 2)
+			seen := w.platform.WaitAcked(t, 2)
 			wantTold, wantReplies := []string{"last"}, []string{"canvas:ws-1: LAST"}
 			if c.told != "" {
 				wantTold = append(wantTold, c.told)
@@ -118,9 +118,9 @@ func TestABadRowIsNotAcknowledgedByItself(t *testing.T) {
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
 	w.platform.AddRaw(`{"kind":"canvas_user","text":"who am I?","seq":2}`)
 	w.start()
-	w.platform.UntilAcked(t, 1)
-	polls := w.platform.Seen().Calls[polltest.Activity]
-	seen := w.platform.Until(t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > polls+5 })
+	w.platform.WaitAcked(t, 1)
+	polls := w.platform.Traffic().Calls[polltest.Activity]
+	seen := w.platform.WaitFor(t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > polls+5 })
 	if seen.Acked() != 1 || len(seen.Replies) != 1 {
 		t.Errorf("acknowledged %v after replies %v", seen.Acks, seen.Texts())
 	}
@@ -155,7 +155,7 @@ func TestFailuresAndEmptinessAreReplies(t *testing.T) {
 				return c.agent(ctx, s)
 			})).start()
 			w.platform.Add(polltest.Canvas("a-1", "hello"))
-			seen := w.platform.UntilAcked(t, 1)
+			seen := w.platform.WaitAcked(t, 1)
 			if diff := cmp.Diff([]string{"canvas:ws-1: " + c.want}, seen.Texts()); diff != "" || runs != 1 {
 				t.Errorf("after %d runs: %s", runs, diff)
 			}
@@ -177,7 +177,7 @@ func TestTheRunDeadlineIsATimeOut(t *testing.T) {
 	w.deadline = 1100 * time.Millisecond
 	w.start()
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
-	seen := w.platform.UntilAcked(t, 1)
+	seen := w.platform.WaitAcked(t, 1)
 	if diff := cmp.Diff([]string{"canvas:ws-1: (codex timed out after 1s)\n(codex exit=-1)"}, seen.Texts()); diff != "" {
 		t.Error(diff)
 	}
@@ -216,7 +216,7 @@ func TestChatsRunInParallelAndEachInOrder(t *testing.T) {
 		want = append(want, fmt.Sprint(i))
 		w.platform.Add(polltest.Canvas("c"+id(i), fmt.Sprint(i)), polltest.Peer("p"+id(i), "peer", fmt.Sprint(i)))
 	}
-	seen := w.platform.UntilAcked(t, 2*each)
+	seen := w.platform.WaitAcked(t, 2*each)
 	got := map[string][]string{}
 	for _, r := range seen.Replies {
 		got[r.To] = append(got[r.To], r.Text)
@@ -235,14 +235,14 @@ func TestAQuestionGoesToTheCanvasAndTheNextMessageAnswersIt(t *testing.T) {
 		return s.Stream(ctx, "took "+string(tickets[0].Answer))
 	})).start()
 	w.platform.Add(polltest.Canvas("a-1", "hello"))
-	w.platform.Until(t, "the question", func(s polltest.Seen) bool {
+	w.platform.WaitFor(t, "the question", func(s polltest.Traffic) bool {
 		return slices.Equal(s.Texts(), []string{"canvas:ws-1: (codex asks) Which one?\nYour next message is the answer."})
 	})
-	if acks := w.platform.Seen().Acks; len(acks) > 0 {
+	if acks := w.platform.Traffic().Acks; len(acks) > 0 {
 		t.Errorf("acknowledged %v before there was a reply", acks)
 	}
 	w.platform.Add(polltest.Canvas("a-2", "the red one"))
-	seen := w.platform.UntilAcked(t, 2)
+	seen := w.platform.WaitAcked(t, 2)
 	if last := seen.Texts()[len(seen.Texts())-1]; len(seen.Replies) != 2 || !strings.Contains(last, "the red one") {
 		t.Errorf("replies %q", seen.Texts())
 	}
@@ -256,7 +256,7 @@ func TestAnApprovalSaysHowToDecide(t *testing.T) {
 	w.options.Command = "mailroom --data d"
 	w.start()
 	w.platform.Add(polltest.Peer("a-1", "p", "hello"))
-	seen := w.platform.Until(t, "the question", func(s polltest.Seen) bool { return len(s.Replies) > 0 })
+	seen := w.platform.WaitFor(t, "the question", func(s polltest.Traffic) bool { return len(s.Replies) > 0 })
 	got := seen.Texts()[0]
 	for _, want := range []string{"canvas:ws-1: (codex asks) May I?\nrm {\"path\":\"x\"}\n", ": mailroom --data d approve ", ": mailroom --data d deny "} {
 		if !strings.Contains(got, want) {

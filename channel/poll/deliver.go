@@ -64,7 +64,7 @@ func (c *connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom
 		return nil
 	}
 	if _, refused := errors.AsType[*refusal](err); refused && mailroom.AsFailure(err).Class == mailroom.ClassPermanent {
-		return c.link.HandleRefusal(ctx, s, KindRefused, c.options.Patience, err)
+		return c.link.HandleRefusal(ctx, s, KindRefused, c.options.RetryRefusedFor, err)
 	}
 	return err
 }

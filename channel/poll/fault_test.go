@@ -66,11 +66,11 @@ func troubles() []trouble {
 			w.platform.Up(w.t)
 		}},
 		{name: "the cursor is forgotten", then: func(w *world) {
-			w.platform.UntilAcked(w.t, 3)
-			w.platform.Forget()
+			w.platform.WaitAcked(w.t, 3)
+			w.platform.ForgetCursors()
 			w.until("it begins anew", func() bool { return strings.Contains(w.logs.all(), "does not know the cursor") })
-			looks := w.platform.Seen().Calls[polltest.Activity]
-			w.platform.Until(w.t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > looks+2 })
+			looks := w.platform.Traffic().Calls[polltest.Activity]
+			w.platform.WaitFor(w.t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+2 })
 		}},
 		{name: "rows come twice", when: func(w *world) {
 			w.platform.Add(polltest.Row{"activity_id": "c-1", "kind": "canvas_user", "text": "one", "arrival_workspace_id": polltest.Workspace, "seq": 1})
@@ -83,7 +83,7 @@ func troubles() []trouble {
 		{name: "reply: 429, Retry-After 1", when: fails(polltest.Notify, wait...)},
 		{name: "reply: 404, 400, 422, as in a deployment", when: fails(polltest.Notify, status(404, 400, 422)...)},
 		{name: "reply: 400 for longer than the patience", when: func(w *world) {
-			w.options.Patience = time.Nanosecond
+			w.options.RetryRefusedFor = time.Nanosecond
 			w.platform.Fail(polltest.Notify, status(400, 400)...)
 		}, replies: -1, dead: 1},
 		{name: "reply: hangs", hangs: true, when: fails(polltest.Notify, hang...), repeated: 1},
@@ -93,7 +93,7 @@ func troubles() []trouble {
 		{name: "delegation: taken, answer lost", when: fails(polltest.Delegate, lost...)},
 		{name: "delegation: 404, 409, as in a deployment", when: fails(polltest.Delegate, status(404, 409)...)},
 		{name: "delegation: 404 for longer than the patience", when: func(w *world) {
-			w.options.Patience = time.Nanosecond
+			w.options.RetryRefusedFor = time.Nanosecond
 			w.platform.Fail(polltest.Delegate, status(404, 404)...)
 		}, replies: -1, dead: 1},
 		{name: "acknowledgement: 500", when: fails(polltest.Ack, status(500)...)},
@@ -104,7 +104,7 @@ func troubles() []trouble {
 		}},
 		{name: "heartbeat: 500, 404", when: fails(polltest.Heartbeat, status(500, 404)...)},
 		{name: "the bridge is restarted", then: func(w *world) {
-			w.platform.Until(w.t, "a reply", func(s polltest.Seen) bool { return len(s.Replies) > 0 })
+			w.platform.WaitFor(w.t, "a reply", func(s polltest.Traffic) bool { return len(s.Replies) > 0 })
 			w.stop()
 			w.start()
 		}},
@@ -150,7 +150,7 @@ func (c trouble) play(t *testing.T) string {
 		c.then(w)
 	}
 	want := 3 + c.replies
-	seen := w.platform.Until(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Seen) bool {
+	seen := w.platform.WaitFor(t, fmt.Sprintf("%d replies, and an acknowledgement", want), func(s polltest.Traffic) bool {
 		return len(s.Replies) >= want && (s.Acked() >= 3 || c.unacked && s.Calls[polltest.Ack] > 0)
 	})
 	w.until("everything is handled", func() bool { return w.runner.State().Unacked == 0 && w.runner.State().Cursor != "" })
@@ -196,12 +196,12 @@ func TestAReplyThatIsNotTakenYetIsNotAcknowledged(t *testing.T) {
 	w.platform.Fail(polltest.Notify, slices.Repeat([]polltest.Fault{{Status: 500}}, 2)...)
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Peer("p-1", "peer", "two"))
 	w.start()
-	w.platform.Until(t, "the reply of the second", func(s polltest.Seen) bool { return len(s.Replies) == 1 })
+	w.platform.WaitFor(t, "the reply of the second", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
 	w.until("it is handled and held up by the first", func() bool { return w.runner.State().Unacked == 1 })
-	if acks := w.platform.Seen().Acks; len(acks) > 0 {
+	if acks := w.platform.Traffic().Acks; len(acks) > 0 {
 		t.Errorf("acknowledged %v before the first was answered", acks)
 	}
-	if got := w.platform.UntilAcked(t, 2); len(got.Replies) != 2 {
+	if got := w.platform.WaitAcked(t, 2); len(got.Replies) != 2 {
 		t.Errorf("replies %q", got.Texts())
 	}
 }
@@ -220,13 +220,13 @@ func TestNoMoreIsReadAheadThanTheBound(t *testing.T) {
 	w.platform.Add(all...)
 	w.start()
 	w.until("as much is read ahead as may be", func() bool { return w.runner.State().Unacked == bound })
-	looks := w.platform.Seen().Calls[polltest.Activity]
-	w.platform.Until(t, "more looks", func(s polltest.Seen) bool { return s.Calls[polltest.Activity] > looks+3 })
+	looks := w.platform.Traffic().Calls[polltest.Activity]
+	w.platform.WaitFor(t, "more looks", func(s polltest.Traffic) bool { return s.Calls[polltest.Activity] > looks+3 })
 	if s := w.runner.State(); s.Unacked != bound || s.Reason == "" {
 		t.Errorf("the state is %+v", s)
 	}
 	close(hold)
-	seen := w.platform.UntilAcked(t, rows)
+	seen := w.platform.WaitAcked(t, rows)
 	if len(seen.Replies) != rows || len(agent.order()) != rows {
 		t.Errorf("%d replies after %d runs of %d messages", len(seen.Replies), len(agent.order()), rows)
 	}
@@ -244,7 +244,7 @@ func TestAPageWithoutAnyIdIsPassedOver(t *testing.T) {
 	}
 	w.platform.Add(polltest.Canvas("c-1", "one"))
 	w.start()
-	if seen := w.platform.UntilAcked(t, 121); len(seen.Replies) != 1 {
+	if seen := w.platform.WaitAcked(t, 121); len(seen.Replies) != 1 {
 		t.Errorf("replies %q", seen.Texts())
 	}
 }
@@ -255,7 +255,7 @@ func TestANewestFirstServerIsReadFromItsEnd(t *testing.T) {
 	w.platform.NewestFirst()
 	w.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"), polltest.Canvas("c-3", "three"))
 	w.start()
-	w.platform.UntilAcked(t, 3)
+	w.platform.WaitAcked(t, 3)
 	if got := agent.order(); !slices.Equal(got, []string{"one", "two", "three"}) {
 		t.Errorf("run as %q", got)
 	}

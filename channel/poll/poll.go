@@ -26,20 +26,20 @@ const Kind = "poll"
 
 // Options of a workspace. URL, Workspace, Agent and Token are needed.
 type Options struct {
-	URL       string // of the platform
-	Workspace string
-	Agent     string // that reads the messages
-	Token     string
-	Interval  time.Duration // between two looks for messages; 0 is DefaultInterval
-	Beat      time.Duration // between two heartbeats; 0 is 25 s
-	Timeout   time.Duration // of one call; 0 is 20 s
+	URL               string // of the platform
+	Workspace         string
+	Agent             string // that reads the messages
+	Token             string
+	Interval          time.Duration // between two looks for messages; 0 is DefaultInterval
+	HeartbeatInterval time.Duration // between two heartbeats; 0 is 25 s
+	Timeout           time.Duration // of one call; 0 is 20 s
 	// ReadAhead is how many messages may be under way before no more are read; 0
 	// is 1,000.
 	ReadAhead int
-	// Patience is for how long a reply that the platform refuses (404, 400, 409, …), or a
+	// RetryRefusedFor is for how long a reply that the platform refuses (404, 400, 409, …), or a
 	// token that it has taken before (401), is tried again before the refusal counts; 0
 	// is 5 min.
-	Patience time.Duration
+	RetryRefusedFor time.Duration
 	// Started is when the bridge was, which heartbeats tell; zero is now.
 	Started time.Time
 	// Command is how a person on the bridge's machine calls this program, to be
@@ -92,8 +92,8 @@ func (o *Options) fill() {
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
 	}
-	if o.Beat == 0 {
-		o.Beat = 25 * time.Second
+	if o.HeartbeatInterval == 0 {
+		o.HeartbeatInterval = 25 * time.Second
 	}
 	if o.Timeout == 0 {
 		o.Timeout = callTimeout
@@ -101,8 +101,8 @@ func (o *Options) fill() {
 	if o.ReadAhead == 0 {
 		o.ReadAhead = readAhead
 	}
-	if o.Patience == 0 {
-		o.Patience = patience
+	if o.RetryRefusedFor == 0 {
+		o.RetryRefusedFor = patience
 	}
 	if o.Started.IsZero() {
 		o.Started = time.Now()
@@ -112,22 +112,22 @@ func (o *Options) fill() {
 	}
 }
 
-// Pace is how a workspace is tried: after 1 s, and every minute at last, however long
+// ReconnectPolicy is how a workspace is tried: after 1 s, and every minute at last, however long
 // it has failed, because a look costs the platform no more than one that succeeds. An
 // answer proves that the platform can be heard for as long as a look that was missed
 // takes, and one that takes as long as it may.
-func (o Options) Pace() channel.ReconnectPolicy {
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
 	o.fill()
 	return channel.ReconnectPolicy{
-		InitialDelay: FirstPause, MaxDelay: LastPause, ProbeInterval: LastPause, Polled: true, FatalGrace: o.Patience,
+		InitialDelay: MinReconnectDelay, MaxDelay: MaxReconnectDelay, ProbeInterval: MaxReconnectDelay, Polled: true, FatalGrace: o.RetryRefusedFor,
 		IdleTimeout: 2*o.Interval + o.Timeout + 5*time.Second,
 	}
 }
 
 // FirstPause and LastPause are between two tries to hear the platform.
 const (
-	FirstPause = time.Second
-	LastPause  = time.Minute
+	MinReconnectDelay = time.Second
+	MaxReconnectDelay = time.Minute
 )
 
 // Connect is [channel.Connect].
@@ -356,7 +356,7 @@ func (r *receiver) acknowledge(ctx context.Context) error {
 // Maintain implements [channel.Adapter]: it sends heartbeats. They prove nothing, and one
 // that fails ends nothing.
 func (c *connection) Maintain(ctx context.Context) error {
-	turn := time.NewTicker(c.options.Beat)
+	turn := time.NewTicker(c.options.HeartbeatInterval)
 	defer turn.Stop()
 	for {
 		if err := c.beat(ctx); err != nil && ctx.Err() == nil {

@@ -23,7 +23,7 @@ import (
 func TestFiftyIssuesAtOnceAreEachDoneOnceWhileTheyAreEdited(t *testing.T) {
 	w := newWorld(t).onDisk()
 	const n = 50
-	w.options.Claims = n
+	w.options.MaxClaims = n
 	var ids []string
 	for i := range n {
 		ids = append(ids, fmt.Sprintf("x-%02d", i))
@@ -65,7 +65,7 @@ func TestTwoServersOnOneTrackerClaimEachIssueOnce(t *testing.T) {
 	}
 	first.create(ids...)
 	for _, w := range []*world{first, second} {
-		w.options.Claims = 3
+		w.options.MaxClaims = 3
 		w.start()
 	}
 	for _, id := range ids {
@@ -267,7 +267,7 @@ func TestATrackerThatIsKeptLockedIsNotWaitedForLong(t *testing.T) {
 	if err := lock.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	w.options.Patience = 10 * time.Millisecond
+	w.options.LockTimeout = 10 * time.Millisecond
 	w.start()
 	w.until("it says so", func() bool {
 		return strings.Contains(w.runner.State().Reason, w.folder.File()+" was kept locked for 10ms by ")

@@ -25,7 +25,7 @@ func Thread(name, issue string) string { return channel.ThreadID(name, issue) }
 // Deliver takes a delivery: what was said or asked becomes a comment,
 // and what has ended is concluded with it, in one write. It does nothing that the
 // file says already, so it can be repeated.
-func (w *Watch) Deliver(ctx context.Context, l *channel.Host, d channel.Delivery, s mailroom.Session) error {
+func (w *Watcher) Deliver(ctx context.Context, l *channel.Host, d channel.Delivery, s mailroom.Session) error {
 	server, err := w.server(ctx, l)
 	if err != nil {
 		return err

@@ -62,7 +62,7 @@ func TestWhatIsInProgressIsReservedForAgentsElsewhere(t *testing.T) {
 
 func TestWhatAnAgentElsewhereHasReservedIsLeftToIt(t *testing.T) {
 	w := newWorld(t)
-	w.options.Project, w.options.Claims = "shop", 2
+	w.options.Project, w.options.MaxClaims = "shop", 2
 	w.start()
 	if err := w.bobReserves("x-a"); err != nil {
 		t.Fatal(err)

@@ -33,14 +33,14 @@ type Options struct {
 	Agent  string // that issues are given to
 	// Agents are others that an issue may be given to: by the label agent:NAME,
 	// or because it is assigned to one.
-	Agents []string
-	Labels []string // an issue needs all of these
-	Types  []string // it is of one of these; none: of any
-	Claims int      // in progress at once; 0 is 1
-	Keep   bool     // what is done stays in progress, to be closed by a person
+	Agents    []string
+	Labels    []string // an issue needs all of these
+	Types     []string // it is of one of these; none: of any
+	MaxClaims int      // in progress at once; 0 is 1
+	KeepOpen  bool     // what is done stays in progress, to be closed by a person
 	// Interval is between two looks at the file; 0 is DefaultInterval.
-	Interval time.Duration
-	Patience time.Duration // with others who write the file; 0 is 5 s
+	Interval    time.Duration
+	LockTimeout time.Duration // with others who write the file; 0 is 5 s
 	// Project is where issues are reserved while they are in progress, and where those
 	// that others have reserved are left to them; "": nowhere. It needs Projects.
 	Project  string
@@ -60,52 +60,52 @@ const DefaultInterval = time.Second
 // children.
 func DefaultTypes() []string { return []string{"bug", "feature", "task", "chore"} }
 
-// Watch is one tracker. It is a file, so there is nothing to connect to.
-type Watch struct {
+// Watcher is one tracker. It is a file, so there is nothing to connect to.
+type Watcher struct {
 	options Options
 	poke    chan struct{} // one slot: there may be something to do
 }
 
 // New makes the watch of a tracker. It does not look at it yet.
-func New(o Options) (*Watch, error) {
+func New(o Options) (*Watcher, error) {
 	if o.Folder.Path() == "" {
 		return nil, errors.New("no folder is named")
 	}
 	if o.Agent == "" {
 		return nil, errors.New("no agent is named")
 	}
-	if o.Claims == 0 {
-		o.Claims = 1
+	if o.MaxClaims == 0 {
+		o.MaxClaims = 1
 	}
 	if o.Interval == 0 {
 		o.Interval = DefaultInterval
 	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
+	if o.LockTimeout == 0 {
+		o.LockTimeout = 5 * time.Second
 	}
 	if o.Command == "" {
 		o.Command = "mailroom"
 	}
 	o.Folder = o.Folder.Waiting(projectdir.Wait{Command: "mailroom serve"})
-	return &Watch{options: o, poke: make(chan struct{}, 1)}, nil
+	return &Watcher{options: o, poke: make(chan struct{}, 1)}, nil
 }
 
-// Pace is how a tracker is tried: it is a file of this machine, and nobody minds a
+// ReconnectPolicy is how a tracker is tried: it is a file of this machine, and nobody minds a
 // look. One proves that it can be read as long as the next may take, twice.
-func (w *Watch) Pace() channel.ReconnectPolicy {
+func (w *Watcher) ReconnectPolicy() channel.ReconnectPolicy {
 	return channel.ReconnectPolicy{
-		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1, IdleTimeout: 2*w.options.Interval + 2*w.options.Patience,
+		InitialDelay: time.Second, MaxDelay: 5 * time.Second, ParkAfter: -1, IdleTimeout: 2*w.options.Interval + 2*w.options.LockTimeout,
 	}
 }
 
 // Connect is [channel.Connect].
-func (w *Watch) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
+func (w *Watcher) Connect(_ context.Context, l *channel.Host) (channel.Adapter, error) {
 	return connection{w, l}, nil
 }
 
 // connection is a Watch with the link of one adapter.
 type connection struct {
-	watch *Watch
+	watch *Watcher
 	link  *channel.Host
 }
 
@@ -123,12 +123,12 @@ func (c connection) Deliver(ctx context.Context, d channel.Delivery, s mailroom.
 // Close implements [channel.Adapter].
 func (c connection) Close() error { return nil }
 
-func (w *Watch) receive(ctx context.Context, l *channel.Host) error {
+func (w *Watcher) receive(ctx context.Context, l *channel.Host) error {
 	server, err := w.server(ctx, l)
 	if err != nil {
 		return err
 	}
-	r := &receiver{Watch: w, link: l, server: server, ids: map[string]string{}, over: map[string]bool{}}
+	r := &receiver{Watcher: w, link: l, server: server, ids: map[string]string{}, over: map[string]bool{}}
 	for {
 		again, err := r.look(ctx)
 		if err != nil {
@@ -158,7 +158,7 @@ const identity = "tracker"
 // server is by which name claims of this channel in this store are known in a
 // file that others claim in too. It is made before the first claim, and is kept
 // in the store: who has it knows what became of the claims.
-func (w *Watch) server(ctx context.Context, l *channel.Host) (string, error) {
+func (w *Watcher) server(ctx context.Context, l *channel.Host) (string, error) {
 	raw, err := l.Position(ctx, identity)
 	if err != nil {
 		return "", err
@@ -179,22 +179,22 @@ func cursor(server string) channel.Cursor {
 }
 
 // update changes the file, and gives up while others keep it locked.
-func (w *Watch) update(ctx context.Context, l *channel.Host, change func(*issues.Tracker) error) error {
-	waiting, cancel := context.WithTimeout(ctx, w.options.Patience)
+func (w *Watcher) update(ctx context.Context, l *channel.Host, change func(*issues.Tracker) error) error {
+	waiting, cancel := context.WithTimeout(ctx, w.options.LockTimeout)
 	defer cancel()
 	strays, err := w.options.Folder.Update(waiting, change)
 	if len(strays) > 0 {
 		l.ReportError(fmt.Errorf("%d lines of %s were no issues and were put aside: %w", len(strays), w.options.Folder.File(), strays[0].Err))
 	}
 	if locked, ok := errors.AsType[*projectdir.LockedError](err); ok && ctx.Err() == nil {
-		return fmt.Errorf("%s was kept locked for %s by %s", w.options.Folder.File(), w.options.Patience, locked.Holder)
+		return fmt.Errorf("%s was kept locked for %s by %s", w.options.Folder.File(), w.options.LockTimeout, locked.Holder)
 	}
 	return err
 }
 
 // agentOf is who is given an issue: whom it is assigned to, else whom a label
 // names, else the usual one. "" if it is for nobody here.
-func (w *Watch) agentOf(it *issues.Issue) string {
+func (w *Watcher) agentOf(it *issues.Issue) string {
 	all := append([]string{w.options.Agent}, w.options.Agents...)
 	if it.Assignee != "" {
 		if slices.Contains(all, it.Assignee) {
@@ -214,12 +214,12 @@ func (w *Watch) agentOf(it *issues.Issue) string {
 const labelAgent = "agent:"
 
 // wanted reports whether issues of this kind are given to agents.
-func (w *Watch) wanted(it *issues.Issue) bool {
+func (w *Watcher) wanted(it *issues.Issue) bool {
 	return w.agentOf(it) != "" && (len(w.options.Types) == 0 || slices.Contains(w.options.Types, it.Type))
 }
 
 // nudge has the file looked at soon. It is a hint: a look comes anyway.
-func (w *Watch) nudge() {
+func (w *Watcher) nudge() {
 	select {
 	case w.poke <- struct{}{}:
 	default:

@@ -59,7 +59,7 @@ func TestAReadyIssueIsGivenToItsAgentAndClosedWithWhatItSaid(t *testing.T) {
 
 func TestOnlyWhatIsWantedIsGiven(t *testing.T) {
 	w := newWorld(t)
-	w.options.Agents, w.options.Labels, w.options.Claims = []string{"claude"}, []string{"auto"}, 10
+	w.options.Agents, w.options.Labels, w.options.MaxClaims = []string{"claude"}, []string{"auto"}, 10
 	w.create("x-plain", "x-label", "x-mine", "x-theirs", "x-epic", "x-bare", "x-blocked")
 	for id, change := range map[string]func(*issues.Issue){
 		"x-plain":  func(*issues.Issue) {},
@@ -175,7 +175,7 @@ func (w *world) hears(id string) {
 
 func TestWhatIsDoneCanBeLeftToAPerson(t *testing.T) {
 	w := newWorld(t)
-	w.options.Keep = true
+	w.options.KeepOpen = true
 	w.create("x-a", "x-b")
 	w.start()
 	for _, id := range []string{"x-a", "x-b"} { // one after the other: what is done is not claimed any more
@@ -242,7 +242,7 @@ func TestAnAgentThatGivesItsIssueBackDoesNotGetItForEver(t *testing.T) {
 
 func TestWhatIsClosedOrTakenMeanwhileStaysSo(t *testing.T) {
 	w := newWorld(t)
-	w.options.Claims = 4
+	w.options.MaxClaims = 4
 	w.create("x-closed", "x-taken", "x-deleted", "x-open")
 	work, open := gate("here it is")
 	defer open()
@@ -321,7 +321,7 @@ func TestAnIssueThatIsOpenWhileItRunsIsNotGivenASecondTime(t *testing.T) {
 
 func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 	w := newWorld(t)
-	w.options.Claims, w.limit = 5, 1
+	w.options.MaxClaims, w.limit = 5, 1
 	w.create("x-a", "x-b", "x-c", "x-d", "x-e")
 	work, open := gate("done")
 	defer open()
@@ -364,7 +364,7 @@ func TestWhatIsTakenBackBeforeItsRunHasStartedIsNotRun(t *testing.T) {
 
 // key is the one under which an issue was submitted last.
 func key(it *issues.Issue) string {
-	_, key := tracker.Submitted("issue", it)
+	_, key := tracker.LastSubmit("issue", it)
 	return key
 }
 

@@ -14,7 +14,7 @@ import (
 // ready are the issues that can be given, the most urgent first, and room is for
 // how many of them.
 func (r *receiver) ready(t *issues.Tracker, runs map[string]*mailroom.Run) (found []*issues.Issue, room int) {
-	room = r.options.Claims
+	room = r.options.MaxClaims
 	for _, c := range claims(t, r.server) {
 		if c.held() {
 			room--
@@ -115,7 +115,7 @@ func (r *receiver) claim(t *issues.Tracker, it *issues.Issue, key string) error 
 
 // conclude has an issue say how the run of its claim has ended. Who has closed it,
 // or taken it, meanwhile has the say: it gets the words, and stays as it is.
-func (w *Watch) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
+func (w *Watcher) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
 	own, at := c.own(run), moment(run.FinishedAt)
 	return change(t, c, at, func(it *issues.Issue, m *mark) {
 		switch {
@@ -124,7 +124,7 @@ func (w *Watch) conclude(t *issues.Tracker, c claim, run *mailroom.Run) error {
 			return
 		case run.Status == mailroom.StatusCompleted:
 			say(it, run.Agent, reply(run), run.CreatedAt, at)
-			if own && w.options.Keep {
+			if own && w.options.KeepOpen {
 				it.Status = issues.InProgress
 			} else if own {
 				it.Status, it.CloseReason = issues.Closed, reason(run)

@@ -44,7 +44,7 @@ func TestWhatWasTakenWithoutAnAnswerIsTakenOnce(t *testing.T) {
 	if a := o.post("1", said, 503); a.Header.Get("Retry-After") == "" {
 		t.Errorf("%v %s", a.Header, a.Body)
 	}
-	o.Until(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
+	o.WaitFor(t, "another adapter", func() bool { s := o.runner.State(); return s.Adapter == 2 && s.Condition == channel.ConditionConnected })
 	o.post("1", said, 202)
 	o.texts("one")
 	if n := o.runs(mailroom.RunQuery{Thread: "ops:webhook:r"}); n != 1 {
@@ -79,7 +79,7 @@ func TestARequestDoesNotOutliveItsChannel(t *testing.T) {
 	<-taking
 	first := o.runner.State().LastSuccess
 	post("2")
-	o.Until(t, "the second one", func() bool { return o.runner.State().LastSuccess.After(first) })
+	o.WaitFor(t, "the second one", func() bool { return o.runner.State().LastSuccess.After(first) })
 	o.end()
 	posts.Wait()
 }
@@ -102,7 +102,7 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 		}
 	}
 	posts.Wait()
-	o.Until(t, "all", func() bool { return len(o.Texts()) >= len(want) })
+	o.WaitFor(t, "all", func() bool { return len(o.Texts()) >= len(want) })
 	o.rest()
 	got := o.Texts()
 	if slices.Sort(got); !slices.Equal(got, want) || len(o.Posts()) != len(want) {
@@ -115,12 +115,12 @@ func TestManyWhoPostAtOnceAreAllTaken(t *testing.T) {
 func TestAReceiverThatIsDownGetsEverythingOnceItIsThere(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	o.Receiver = webhooktest.NewDown(t)
+	o.Receiver = webhooktest.NewDownReceiver(t)
 	o.options.URL = o.URL + "/take?token=hush"
 	o.start()
 	o.says("1", "r", "one")
 	o.says("2", "r", "two")
-	o.Until(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
+	o.WaitFor(t, "the trouble", func() bool { return o.runner.State().LastError != "" })
 	if s := o.runner.State(); s.Condition != channel.ConditionConnected || o.deadRuns() != 0 {
 		t.Errorf("the state is %+v", s)
 	}

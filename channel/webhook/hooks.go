@@ -36,9 +36,9 @@ func NewHooks() *Hooks { return &Hooks{open: map[string]*connection{}} }
 // Expect says that there is a channel, which may not be connected yet.
 func (h *Hooks) Expect(name string) { h.enter(name, nil) }
 
-// Face is how a server has it, at [Route]. It is for anybody: a request is of who could
+// Protocol is how a server has it, at [Route]. It is for anybody: a request is of who could
 // sign it.
-func (h *Hooks) Face() server.Protocol {
+func (h *Hooks) Protocol() server.Protocol {
 	return server.Protocol{
 		Via: Kind, Name: "post-hook", Summary: "Say something on a channel of kind webhook, signed with its secret", Public: true,
 		Admit: h.admit, Headers: Headers(), Status: http.StatusAccepted, RequestType: reflect.TypeFor[Inbound](), ResponseType: reflect.TypeFor[Accepted](),

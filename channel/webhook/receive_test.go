@@ -319,7 +319,7 @@ func TestASecretIsChangedWithoutAPause(t *testing.T) {
 	o.program.Key = next
 	o.says("3", "r", "three")
 	o.texts("one", "two", "three")
-	o.Accept(next)
+	o.AcceptKeys(next)
 	o.says("4", "r", "four")
 	o.texts("one", "two", "three", "four")
 	change(next)
@@ -335,7 +335,7 @@ func TestWhatNobodyHasReadIsEditedAndDeleted(t *testing.T) {
 	o.agent = gated(gate)
 	o.start()
 	o.says("1", "r", "one")
-	o.Until(t, "the run", func() bool { return len(o.entries("ops:webhook:r", mailroom.KindStarted)) == 1 })
+	o.WaitFor(t, "the run", func() bool { return len(o.entries("ops:webhook:r", mailroom.KindStarted)) == 1 })
 	o.says("2", "r", "two")
 	o.says("3", "r", "three")
 	edit := func(id, of, user, text string) {

@@ -103,7 +103,7 @@ func (c *connection) exchange(ctx context.Context, out Outbound) (id string, err
 	if err != nil {
 		return "", permanent(err)
 	}
-	within := c.options.CallTime
+	within := c.options.Timeout
 	if within <= 0 {
 		within = callTime
 	}

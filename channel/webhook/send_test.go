@@ -67,14 +67,14 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 			o := newOffice(t)
 			o.Fail(c.fault)
 			if c.dead && c.tries > 1 { // longer than a receiver is waited for
-				o.options.Patience = time.Nanosecond
+				o.options.RetryRefusedFor = time.Nanosecond
 				o.Fail(c.fault)
 			}
 			o.start()
 			o.says("1", "r", "one")
-			o.Until(t, "the request", func() bool { return len(o.Posts()) >= c.tries })
+			o.WaitFor(t, "the request", func() bool { return len(o.Posts()) >= c.tries })
 			if c.dead {
-				o.Until(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
+				o.WaitFor(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
 			} else {
 				o.texts("one")
 			}
@@ -99,12 +99,12 @@ func TestWhatTheReceiverAnswersIsWhatBecomesOfAMessage(t *testing.T) {
 func TestAReceiverThatHangsIsGivenUpAndPostedToAgain(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	o.options.CallTime = 100 * time.Millisecond
+	o.options.Timeout = 100 * time.Millisecond
 	o.Fail(webhooktest.Fault{Hang: true}, webhooktest.Fault{Hang: true})
 	o.start()
 	o.says("1", "r", "one")
-	o.Until(t, "three tries", func() bool { return len(o.Posts()) >= 3 })
-	o.Until(t, "the text", func() bool { return strings.Join(o.Texts(), "|") == "one" })
+	o.WaitFor(t, "three tries", func() bool { return len(o.Posts()) >= 3 })
+	o.WaitFor(t, "the text", func() bool { return strings.Join(o.Texts(), "|") == "one" })
 	for _, p := range o.Posts() {
 		if p.ID != o.Posts()[0].ID {
 			t.Errorf("posted was %+v", o.Posts())
@@ -130,9 +130,9 @@ func TestAReceiverThatAsksForPatienceIsLeftAlone(t *testing.T) {
 			}
 			o.Fail(fault)
 			o.says("1", "r", "one")
-			o.Until(t, "the refusal", func() bool { return len(o.entries("out:ops:webhook:r", mailroom.KindRescheduled)) == 1 })
+			o.WaitFor(t, "the refusal", func() bool { return len(o.entries("out:ops:webhook:r", mailroom.KindRescheduled)) == 1 })
 			o.says("2", "s", "two")
-			o.Until(t, "both", func() bool { return len(o.Texts()) == 2 })
+			o.WaitFor(t, "both", func() bool { return len(o.Texts()) == 2 })
 			posts := o.Posts()
 			for _, p := range posts[1:] {
 				if waited := p.At.Sub(posts[0].At); waited < 1500*time.Millisecond {
@@ -152,7 +152,7 @@ func TestWhereNobodyIsNothingIsSentUntilSomethingComes(t *testing.T) {
 	o.Fail(webhooktest.Fault{Code: 410})
 	o.start()
 	o.says("1", "r", "one")
-	o.Until(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
+	o.WaitFor(t, "the dead letter", func() bool { return o.deadRuns() == 1 })
 	o.says("2", "r", "two")
 	o.texts("two")
 }
@@ -191,7 +191,7 @@ func TestWithoutAnAddressWhatIsSaidIsInTheLog(t *testing.T) {
 	o.start()
 	o.says("1", "r", "one")
 	const out = "out:ops:webhook:r"
-	o.Until(t, "the end of the delivery", func() bool { return len(o.entries(out, mailroom.KindCompleted)) == 1 })
+	o.WaitFor(t, "the end of the delivery", func() bool { return len(o.entries(out, mailroom.KindCompleted)) == 1 })
 	notes := o.entries(out, chat.KindUnsent)
 	if len(notes) != 1 || !strings.Contains(string(notes[0].Body), "no url") || o.deadRuns() != 0 {
 		t.Errorf("the notes are %+v", notes)
@@ -216,7 +216,7 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 			o.Fail(webhooktest.Fault{Body: c.answer})
 			o.start()
 			o.says("1", "r", "clean up")
-			o.Until(t, "the question", func() bool { return len(o.Posts()) == 1 })
+			o.WaitFor(t, "the question", func() bool { return len(o.Posts()) == 1 })
 			q := o.Posts()[0]
 			if len(q.Body.Buttons) != 2 || !strings.Contains(q.Body.Text, "rm -r build") {
 				t.Fatalf("asked was %+v", q)
@@ -236,8 +236,8 @@ func TestAMessageIsChangedByWhatTheReceiverCallsIt(t *testing.T) {
 			if a := tap("t1", "ann"); !strings.Contains(a, `"answer":"Approved by Ann`) {
 				t.Errorf("the tap is answered %s", a)
 			}
-			o.Until(t, "what came of it", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
-			o.Until(t, "the question redrawn", func() bool {
+			o.WaitFor(t, "what came of it", func() bool { return strings.Contains(strings.Join(o.Texts(), "|"), "It is **approve**.") })
+			o.WaitFor(t, "the question redrawn", func() bool {
 				return slices.ContainsFunc(o.Posts(), func(p webhooktest.Post) bool {
 					return p.Body.Kind == "edit" && p.Body.Of == of && strings.HasPrefix(p.Body.Text, "Approved by ")
 				})
@@ -281,7 +281,7 @@ func TestWhatIsWrittenIsShownOnlyToWhoCanChangeIt(t *testing.T) {
 		o.start()
 		o.says("1", "r", "tell me")
 		if edits {
-			o.Until(t, "a preview", func() bool { return strings.HasPrefix(strings.Join(o.Texts(), "|"), "Once upon a time.") })
+			o.WaitFor(t, "a preview", func() bool { return strings.HasPrefix(strings.Join(o.Texts(), "|"), "Once upon a time.") })
 		}
 		close(gate)
 		o.texts("Once upon a time. The end.")
@@ -315,7 +315,7 @@ func TestANameThatIsAnsweredWithAPrivateAddressIsNotPostedTo(t *testing.T) {
 	o.options.Policy = vet.Policy{Resolver: vettest.Resolver(t, [4]byte{127, 0, 0, 1})}
 	o.start()
 	o.says("1", "r", "one")
-	o.Until(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is of this machine") })
+	o.WaitFor(t, "the trouble", func() bool { return strings.Contains(o.runner.State().LastError, "127.0.0.1 is of this machine") })
 	if len(o.Posts()) > 0 || o.deadRuns() > 0 {
 		t.Errorf("%d dead letters; posted was %+v", o.deadRuns(), o.Posts())
 	}

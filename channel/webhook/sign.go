@@ -45,8 +45,8 @@ func NewSecret() string {
 	return secretMark + base64.StdEncoding.EncodeToString(key)
 }
 
-// IsCoded reports whether the first secret is written in Base64.
-func IsCoded(text string) bool { return strings.HasPrefix(text, secretMark) }
+// IsBase64 reports whether the first secret is written in Base64.
+func IsBase64(text string) bool { return strings.HasPrefix(text, secretMark) }
 
 // CheckSecret refuses what cannot be used as [Options].Secret. It does not say what it
 // was.

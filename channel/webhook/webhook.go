@@ -50,16 +50,18 @@ type Options struct {
 	Edits bool
 	// Gap and EditGap are those of the traits; 0 is none, and 1 s.
 	Gap, EditGap time.Duration
-	CallTime     time.Duration // for one request; 0 is 20 s
-	// Patience is for how long a message is posted again that the receiver refuses with
+	Timeout      time.Duration // for one request; 0 is 20 s
+	// RetryRefusedFor is for how long a message is posted again that the receiver refuses with
 	// 4xx or 3xx, other than 410. Standard Webhooks counts each answer but 2xx as a
 	// failure that is retried (https://www.standardwebhooks.com); a reply holds up those
 	// behind it, so it is not for days here. 0 is 5 min.
-	Patience time.Duration
+	RetryRefusedFor time.Duration
 }
 
-// Pace is how this platform is kept going: nothing has to be heard.
-func (o Options) Pace() channel.ReconnectPolicy { return channel.ReconnectPolicy{IdleTimeout: -1} }
+// ReconnectPolicy is how this platform is kept going: nothing has to be heard.
+func (o Options) ReconnectPolicy() channel.ReconnectPolicy {
+	return channel.ReconnectPolicy{IdleTimeout: -1}
+}
 
 // Check returns what is wrong with the options, but for the secret.
 func (o Options) Check() error {
@@ -142,7 +144,7 @@ func (c *connection) traits() chat.Capabilities {
 		Platform: Kind, BotID: Kind, MaxUnits: mailroom.MaxText, Units: func(text string) int { return len(text) },
 		Edits: c.options.Edits, Buttons: true, RoomInterval: c.options.Gap, EditInterval: cmp.Or(c.options.EditGap, time.Second),
 		ResendBehavior: "sent again with the same webhook-id, by which the receiver is to know it",
-		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.Patience, patience),
+		DedupWindow:    math.MaxInt64, RefusalGrace: cmp.Or(c.options.RetryRefusedFor, patience),
 	}
 	if c.address == nil {
 		t.SendDisabled = "the channel has no url"

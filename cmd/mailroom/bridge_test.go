@@ -120,12 +120,12 @@ func blows() []blow {
 			fails(false, polltest.Fault{Hold: hold})(b)
 			return func() { close(hold) }
 		}, until: func(b *bridged) {
-			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 })
+			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 })
 		}, runs: 2, replies: 3, repeated: 1}, // the delegation has a key
 		{when: "after the replies, before the acknowledgement", prepare: fails(true, polltest.Fault{Status: 500}), until: func(b *bridged) {
-			b.platform.Until(b.t, "two replies", func(s polltest.Seen) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
+			b.platform.WaitFor(b.t, "two replies", func(s polltest.Traffic) bool { return len(s.Replies) == 2 && s.Calls[polltest.Ack] > 0 })
 		}, runs: 2, replies: 2},
-		{when: "after everything", until: func(b *bridged) { b.platform.UntilAcked(b.t, 2) }, runs: 2, replies: 2},
+		{when: "after everything", until: func(b *bridged) { b.platform.WaitAcked(b.t, 2) }, runs: 2, replies: 2},
 	}
 }
 
@@ -165,7 +165,7 @@ func (c blow) strike(t *testing.T) string {
 	b.process.kill()
 	release()
 	b.start(b.command(c.more))
-	seen := b.platform.Until(t, "everything", func(s polltest.Seen) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
+	seen := b.platform.WaitFor(t, "everything", func(s polltest.Traffic) bool { return s.Acked() == 2 && len(s.Replies) >= c.replies })
 	told, repeated := b.told(), b.repeats(from...)
 	if len(told) != c.runs || len(seen.Replies) != c.replies || repeated != c.repeated {
 		t.Errorf("the agent was told %q, the platform has %q, %d marked", told, seen.Texts(), repeated)
@@ -221,16 +221,16 @@ func TestAReplyGoesOutWhileAgentsHaveAllTheRoom(t *testing.T) {
 	b.platform.Add(polltest.Canvas("c-1", "one"), polltest.Canvas("c-2", "two"))
 	b.start(b.command("test $text != two || cat gate;"))
 	b.waitTold(2)
-	b.platform.Until(t, "the first reply", func(s polltest.Seen) bool { return len(s.Replies) == 1 })
+	b.platform.WaitFor(t, "the first reply", func(s polltest.Traffic) bool { return len(s.Replies) == 1 })
 	b.openGate("")
-	b.platform.UntilAcked(t, 2)
+	b.platform.WaitAcked(t, 2)
 }
 
 func TestABridgeSaysHowItIs(t *testing.T) {
 	b := newBridged(t, "")
 	b.start(b.command(""))
 	b.platform.Add(polltest.Canvas("c-1", "one"))
-	b.platform.UntilAcked(t, 1)
+	b.platform.WaitAcked(t, 1)
 	var out bytes.Buffer
 	if code, stderr := b.run(t.Context(), &out, "channels"); code != exitDone || !strings.Contains(out.String(), "bridge   poll  connected") || !strings.Contains(out.String(), "c-1") {
 		t.Errorf("channels: exit code %d, %s%s", code, out.String(), stderr)
@@ -306,7 +306,7 @@ func TestAChannelOfTheConfigurationIsServed(t *testing.T) {
 		fmt.Sprintf(table, "poor", p.URL, "ws-2", "token_env = \"NOBODY_SETS_THIS\""))
 	h.process(&process{})
 	p.Add(polltest.Canvas("c-1", "hello"))
-	if seen := p.UntilAcked(t, 1); !slices.Equal(seen.Texts(), []string{"canvas:ws-1: hello"}) {
+	if seen := p.WaitAcked(t, 1); !slices.Equal(seen.Texts(), []string{"canvas:ws-1: hello"}) {
 		t.Errorf("replies %q", seen.Texts())
 	}
 	var out bytes.Buffer

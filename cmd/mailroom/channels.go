@@ -211,7 +211,7 @@ func newPoll(ch *config.Channel, command string) (channel.Connect, channel.Recon
 			return nil, channel.Fatal(err)
 		}
 		return bridge.Connect(ctx, l)
-	}, o.Pace()
+	}, o.ReconnectPolicy()
 }
 
 func openPoll(o poll.Options, ch *config.Channel) (*poll.Bridge, error) {

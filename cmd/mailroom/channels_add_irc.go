@@ -83,7 +83,7 @@ func (m *Main) addIRC(ctx context.Context, a ircAddition) error {
 		}
 		return irc.Secrets{Server: x.token}, nil
 	}
-	nick, err := irc.Try(ctx, o)
+	nick, err := irc.Probe(ctx, o)
 	if err != nil {
 		return refusal(exitFailed, "nothing was written", "%w", err)
 	}

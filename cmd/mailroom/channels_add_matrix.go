@@ -82,7 +82,7 @@ func (m *Main) addMatrix(ctx context.Context, a matrixAddition) error {
 	if in {
 		session, err = matrix.Login(ctx, at, a.user, x.token)
 	} else {
-		session.Bot, err = session.Ask(ctx)
+		session.Bot, err = session.Identify(ctx)
 	}
 	if err != nil {
 		return refusal(exitFailed, "nothing was written", "%w", err)

@@ -78,7 +78,7 @@ func (m *Main) addWebhook(a webhookAddition) error {
 	m.say("the secret is in %s", x.file)
 	m.written(x.dir, a.name)
 	m.say("this says something to %s there, from a shell on this machine; nobody else can without the secret:\n", x.asked.agent)
-	m.say("%s", posting(base(x.dir, c), a.name, x.file, webhook.IsCoded(x.token)))
+	m.say("%s", posting(base(x.dir, c), a.name, x.file, webhook.IsBase64(x.token)))
 	if a.url == "" {
 		m.say("no url is set: replies are in the log, and sent nowhere")
 	}

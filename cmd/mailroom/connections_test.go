@@ -117,14 +117,14 @@ func TestAPlatformThatTakesItsTimeHoldsUpNoOther(t *testing.T) {
 		settings += fmt.Sprintf(platformTable, name, p.URL, polltest.Workspace, fmt.Sprintf("token_file = %q", secret))
 	}
 	newHome(t, settings).process(&process{})
-	slow.Until(t, "as many replies as may be sent at once", func(s polltest.Seen) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
+	slow.WaitFor(t, "as many replies as may be sent at once", func(s polltest.Traffic) bool { return s.Calls[polltest.Delegate] == channel.MaxDeliveries })
 	quick.Add(polltest.Canvas("c-1", "hello"))
-	quick.UntilAcked(t, 1)
-	if n := slow.Seen().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
+	quick.WaitAcked(t, 1)
+	if n := slow.Traffic().Calls[polltest.Delegate]; n != channel.MaxDeliveries {
 		t.Errorf("by then the slow one was sent to %d times", n)
 	}
 	close(hold)
-	slow.Until(t, "the last reply", func(s polltest.Seen) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
+	slow.WaitFor(t, "the last reply", func(s polltest.Traffic) bool { return len(s.Replies) == channel.MaxDeliveries+1 })
 }
 
 // becomes waits until a channel has a state.

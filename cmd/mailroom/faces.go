@@ -22,7 +22,7 @@ func faces(hooks *webhook.Hooks, log *slog.Logger) map[string]server.Protocol {
 			Status: r.Status, Public: r.Open, Serve: r.Serve,
 		}
 	}
-	all[webhook.Route] = hooks.Face()
+	all[webhook.Route] = hooks.Protocol()
 	return all
 }
 

@@ -49,7 +49,7 @@ gap = "10ms"
 users = ["al!~al@127.0.0.1"]
 admins = ["root!~root@127.0.0.1"]
 `, agent, n.way.Addr))
-	n.al = n.irc.Enter("al", "JOIN #dev")
+	n.al = n.irc.Connect("al", "JOIN #dev")
 	n.al.Wait(" 366 ")
 	return n
 }
@@ -165,7 +165,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 				n.way.SetFaults(channeltest.Netfaults{DropDownstream: true})
 				n.openGate("go\n")
 			},
-			before: func(n *network) { n.al.Hears("bot", "HELLO") },
+			before: func(n *network) { n.al.WaitMessage("bot", "HELLO") },
 			mended: func(n *network) { n.way.SetFaults(channeltest.Netfaults{}) }, told: 1, replies: 2, marked: 1},
 		{when: "after everything",
 			prepare: func(n *network) { n.openGate("go\n") },
@@ -187,7 +187,7 @@ func TestAServerOnIRCThatIsKilledAnswersWhatItHasTaken(t *testing.T) {
 			n.start()
 			n.wait(devOut, mailroom.KindCompleted)
 			n.al.Sync()
-			replies, marked := n.al.Said("bot"), n.entries(devOut, chat.KindRepeated)
+			replies, marked := n.al.Messages("bot"), n.entries(devOut, chat.KindRepeated)
 			if len(n.told()) != c.told || len(replies) != c.replies || marked != c.marked {
 				t.Errorf("the agent began %d times, al reads %q, %d are marked", len(n.told()), replies, marked)
 			}
@@ -207,33 +207,33 @@ func TestAConversationOnIRC(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, "tour", "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
 	n.start()
-	mallory, root := n.irc.Enter("mallory", "JOIN #dev"), n.irc.Enter("root", "JOIN #dev")
+	mallory, root := n.irc.Connect("mallory", "JOIN #dev"), n.irc.Connect("root", "JOIN #dev")
 	n.al.Say("#dev", "bot: show me")
-	asked := n.al.Hears("bot", "To allow it: ")
-	n.al.Hears("bot", "To refuse it: ")
+	asked := n.al.WaitMessage("bot", "To allow it: ")
+	n.al.WaitMessage("bot", "To refuse it: ")
 	approve := strings.TrimPrefix(asked, "To allow it: ")
 	mallory.Say("#dev", approve) // a stranger: nothing comes of it
 	n.al.Say("#dev", approve)
-	n.al.Hears("bot", "Only an admin may")
+	n.al.WaitMessage("bot", "Only an admin may")
 	n.quiet()
 	n.killed()
 	n.start()
 	n.al.Say("#dev", "bot: !status")
-	n.al.Hears("bot", "It asks: May I send this postcard?")
+	n.al.WaitMessage("bot", "It asks: May I send this postcard?")
 	root.Say("#dev", approve)
-	n.al.Hears("bot", "Approved by root: May I send this postcard?")
-	n.al.Hears("bot", "and it was sent once")
+	n.al.WaitMessage("bot", "Approved by root: May I send this postcard?")
+	n.al.WaitMessage("bot", "and it was sent once")
 
 	n.al.Say("#dev", "bot: once more")
-	n.al.Hears("bot", "To refuse it: ")
+	n.al.WaitMessage("bot", "To refuse it: ")
 	n.al.Say("#dev", "bot: !stop")
-	n.al.Hears("bot", "Stopping.")
+	n.al.WaitMessage("bot", "Stopping.")
 	n.al.Say("#dev", "bot: !status")
-	n.al.Hears("bot", "has nothing to do")
+	n.al.WaitMessage("bot", "has nothing to do")
 
 	n.al.Say("#dev", "nobody in particular")
 	n.al.Say("bot", "!status") // in private there is another conversation
-	n.al.Hears("bot", "Nothing was said in this conversation yet.")
+	n.al.WaitMessage("bot", "Nothing was said in this conversation yet.")
 	if got := n.entries(devThread, mailroom.KindQueued); got != 2 {
 		t.Errorf("%d messages were taken", got)
 	}

@@ -52,7 +52,7 @@ const askedFor = time.Second
 // runOfIssue asks the server for the run of an issue that was given to an agent.
 // It is an addition: whatever is in its way, there is none.
 func (m *Main) runOfIssue(ctx context.Context, it *tracker.Issue) *bd.Run {
-	thread, key := watch.Submitted(config.TrackerChannel, it)
+	thread, key := watch.LastSubmit(config.TrackerChannel, it)
 	if key == "" {
 		return nil
 	}

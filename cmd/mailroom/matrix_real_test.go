@@ -118,7 +118,7 @@ func (e *element) says(text string) { e.does(map[string]string{"say": text}) }
 // until waits for something that happens after what was waited for before.
 func (e *element) until(what string, good func(s seen) bool) (found seen) {
 	e.t.Helper()
-	matrixtest.Until(e.t, what, func() bool {
+	matrixtest.WaitFor(e.t, what, func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		for i := e.next; i < len(e.lines); i++ {
@@ -164,8 +164,8 @@ func (e *element) transcript(bot string) string {
 // between, she decides, and a run is stopped.
 func TestAConversationOnMatrix(t *testing.T) {
 	d := matrixtest.StartDendrite(t)
-	bot := matrixtest.Enter(t, d.URL, "mybot", "My Bot")
-	matrixtest.Enter(t, d.URL, "ann", "Ann")
+	bot := matrixtest.NewPerson(t, d.URL, "mybot", "My Bot")
+	matrixtest.NewPerson(t, d.URL, "ann", "Ann")
 	h := newHome(t, "[agents.tour]\nkind = \"tour\"\npace = \"1ms\"\n")
 	if code, talk := h.addMatrix("tour\n" + d.URL + "\nmybot\n" + matrixtest.Password + "\n"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, talk)

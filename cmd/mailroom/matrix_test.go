@@ -30,7 +30,7 @@ type matrixHome struct {
 var matrixHomes = map[string]func(t *testing.T) matrixHome{
 	"made here": func(t *testing.T) matrixHome {
 		h := matrixtest.Start(t)
-		return matrixHome{h.URL, h.Forget}
+		return matrixHome{h.URL, h.ForgetTransactions}
 	},
 }
 
@@ -45,7 +45,7 @@ func everyMatrix(t *testing.T, play func(t *testing.T, h matrixHome)) {
 // agent is a command. Ann may talk.
 type matrixBot struct {
 	*bridged
-	way      *matrixtest.Way
+	way      *matrixtest.Proxy
 	bot, ann *matrixtest.Person
 	room     string
 }
@@ -54,9 +54,9 @@ type matrixBot struct {
 // under a name that nobody else has on the homeserver.
 func newMatrixBot(t *testing.T, h matrixHome, name, more string) *matrixBot {
 	t.Helper()
-	b := &matrixBot{bridged: &bridged{home: newHome(t, "")}, way: matrixtest.NewWay(t, h.url)}
-	b.bot, b.ann = matrixtest.Enter(t, h.url, name, "Mailroom"), matrixtest.Enter(t, h.url, name+"-ann", "Ann")
-	b.room = b.ann.Room(true, b.bot)
+	b := &matrixBot{bridged: &bridged{home: newHome(t, "")}, way: matrixtest.NewProxy(t, h.url)}
+	b.bot, b.ann = matrixtest.NewPerson(t, h.url, name, "Mailroom"), matrixtest.NewPerson(t, h.url, name+"-ann", "Ann")
+	b.room = b.ann.NewRoom(true, b.bot)
 	b.bot.Joins(b.room)
 	b.has(b.command(more), "previews = false")
 	return b
@@ -122,19 +122,19 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				until: func(b *matrixBot) { b.waitTold(1) },
 			},
 			{
-				when: "after the run, before the send", fault: matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Words: "Too Many Requests", After: 1000}, told: 1,
+				when: "after the run, before the send", fault: matrixtest.Fault{Code: 429, Name: "M_LIMIT_EXCEEDED", Message: "Too Many Requests", RetryAfterMS: 1000}, told: 1,
 				until: func(b *matrixBot) { b.taken(b.out(), mailroom.KindRescheduled, 1) },
 			},
 			{
 				when: "in the send, before the homeserver has it", fault: matrixtest.Fault{Hang: true}, told: 1,
 				until: func(b *matrixBot) {
-					matrixtest.Until(b.t, "the send", func() bool { return len(b.way.Calls("send")) == 1 })
+					matrixtest.WaitFor(b.t, "the send", func() bool { return len(b.way.Calls("send")) == 1 })
 				},
 			},
 			{
 				when: "after the send, before its receipt", fault: matrixtest.Fault{Hold: hold}, told: 1,
 				until: func(b *matrixBot) {
-					matrixtest.Until(b.t, "the reply", func() bool { return len(b.replies()) == 1 })
+					matrixtest.WaitFor(b.t, "the reply", func() bool { return len(b.replies()) == 1 })
 				},
 			},
 			{
@@ -154,7 +154,7 @@ func TestAServerThatIsKilledAnswersEachMessageOfMatrixOnce(t *testing.T) {
 				f()
 				b.serve()
 				b.ann.Says(b.room, "last") // behind everything
-				matrixtest.Until(t, "the last reply", func() bool { return slices.Contains(b.replies(), "LAST") })
+				matrixtest.WaitFor(t, "the last reply", func() bool { return slices.Contains(b.replies(), "LAST") })
 				b.taken(b.out(), mailroom.KindCompleted, 2)
 				told, replies := len(b.told())-1, len(b.replies())-1
 				repeated, runs := b.count(b.out(), chat.KindRepeated), b.count(b.in(), mailroom.KindQueued)-1
@@ -186,7 +186,7 @@ func (h *home) addMatrix(stdin string, more ...string) (int, string) {
 func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 	t.Parallel()
 	everyMatrix(t, func(t *testing.T, at matrixHome) {
-		bot, ann := matrixtest.Enter(t, at.url, "mybot", "My Bot"), matrixtest.Enter(t, at.url, "ann", "Ann")
+		bot, ann := matrixtest.NewPerson(t, at.url, "mybot", "My Bot"), matrixtest.NewPerson(t, at.url, "ann", "Ann")
 		h := newHome(t, "# mine\n[agents.echo]\npace = \"0s\"")
 		add := h.addMatrix
 		for name, c := range map[string]struct {
@@ -238,11 +238,11 @@ func TestAnAccountOfMatrixIsAddedOnceItWasTried(t *testing.T) {
 		}
 
 		h.process(&process{})
-		room := ann.Room(true, bot)
-		matrixtest.Until(t, "the bot there", func() bool { return ann.IsIn(room, bot) })
+		room := ann.NewRoom(true, bot)
+		matrixtest.WaitFor(t, "the bot there", func() bool { return ann.IsIn(room, bot) })
 		ann.Says(room, "hello")
 		said := func(want string) (found string) {
-			matrixtest.Until(t, want, func() bool {
+			matrixtest.WaitFor(t, want, func() bool {
 				i := slices.IndexFunc(ann.Texts(room, bot), func(s string) bool { return strings.Contains(s, want) })
 				if i >= 0 {
 					found = ann.Texts(room, bot)[i]

@@ -54,7 +54,7 @@ gap = "10ms"
 per_user = true
 users = ["al!~al@127.0.0.1"]
 `, irc.Addr))
-	p.al = irc.Enter("al", "JOIN #dev")
+	p.al = irc.Connect("al", "JOIN #dev")
 	p.al.Wait(" 366 ")
 	return p
 }
@@ -121,7 +121,7 @@ func (p *twoBots) talksOnIRC() {
 	p.t.Helper()
 	p.asked++
 	p.al.Say("#dev", fmt.Sprintf("bot: irc-%d", p.asked))
-	p.al.Hears("bot", fmt.Sprintf("IRC-%d", p.asked))
+	p.al.WaitMessage("bot", fmt.Sprintf("IRC-%d", p.asked))
 }
 
 // killed has Telegram killed in mid-poll.
@@ -237,8 +237,8 @@ func TestAPlatformThatFailsIsSaidToBeWhatItIsAndTakesNoOtherWithIt(t *testing.T)
 	if i := slices.Index(net, client.ChannelConnected); i < 0 || i < len(net)-1 {
 		t.Errorf("of IRC was shown %q", net)
 	}
-	if told := p.told(); len(told) != 4+p.asked || len(p.al.Said("bot")) != p.asked {
-		t.Errorf("the agent was told %q, al reads %q", told, p.al.Said("bot"))
+	if told := p.told(); len(told) != 4+p.asked || len(p.al.Messages("bot")) != p.asked {
+		t.Errorf("the agent was told %q, al reads %q", told, p.al.Messages("bot"))
 	}
 	talk := p.process.talk.all()
 	for _, token := range []string{telegramtest.Token, wrong, other} {

@@ -19,13 +19,13 @@ func newWatch(c *config.Config, agents map[string]engine.Agent, l *ledger.Ledger
 	}
 	w, err := watch.New(watch.Options{
 		Folder: tracker.Within(t.Beads()), Agent: t.Agent, Agents: t.Agents, Labels: t.Labels, Types: t.Types,
-		Claims: t.MaxClaimed, Keep: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
+		MaxClaims: t.MaxClaimed, KeepOpen: t.WhenDone == config.WhenDoneComment, Interval: t.Interval, Command: c.Command,
 		Project: t.Project, Projects: l,
 	})
 	if err != nil {
 		o.Connect = channel.Broken(err)
 	} else {
-		o.Connect, o.Reconnect = w.Connect, w.Pace()
+		o.Connect, o.Reconnect = w.Connect, w.ReconnectPolicy()
 	}
 	for _, name := range append([]string{t.Agent}, t.Agents...) {
 		if agents[name].Agent == nil {

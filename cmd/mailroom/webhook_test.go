@@ -65,7 +65,7 @@ func (h *hooked) serve() {
 func (h *hooked) says(id, text string) {
 	h.t.Helper()
 	var last any
-	h.receiver.Until(h.t, "the post "+id+" taken", func() bool {
+	h.receiver.WaitFor(h.t, "the post "+id+" taken", func() bool {
 		a, err := h.program.Post("ops", id, webhooktest.Message("lobby", "ann", text), nil)
 		last = fmt.Sprint(a, err)
 		return err == nil && a.Code == 202
@@ -108,7 +108,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 		{
 			when: "after the send, before its receipt", fault: &webhooktest.Fault{Hold: hold},
 			until: func(h *hooked) {
-				h.receiver.Until(h.t, "the reply", func() bool { return len(h.receiver.Texts()) == 1 })
+				h.receiver.WaitFor(h.t, "the reply", func() bool { return len(h.receiver.Texts()) == 1 })
 			}, told: 1, posts: 2,
 		},
 		{
@@ -121,7 +121,7 @@ func TestAServerThatIsKilledAnswersEachWebhook(t *testing.T) {
 				h.receiver.Fail(*c.fault)
 			}
 			h.serve()
-			conn, err := h.program.Shout("ops", "msg-1", webhooktest.Message("lobby", "ann", "one"))
+			conn, err := h.program.PostUnread("ops", "msg-1", webhooktest.Message("lobby", "ann", "one"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +216,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Accept(string(key), "a-secret+as/it-is%d-and-long")
+	r.AcceptKeys(string(key), "a-secret+as/it-is%d-and-long")
 	for _, program := range []string{"openssl", "curl"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
@@ -224,7 +224,7 @@ func TestAWebhookIsAddedAndWhatIsPrintedWorks(t *testing.T) {
 	}
 	for n, talk := range []string{talk, more} {
 		tryPrinted(t, talk, before, server.url)
-		r.Until(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
+		r.WaitFor(t, "the answer", func() bool { return len(r.Texts()) == n+1 })
 		if p := r.Posts()[n].Body; p.Text != "hello" || p.Room != "test" {
 			t.Errorf("the answer is %+v", p)
 		}

@@ -45,7 +45,7 @@ func start(t *testing.T) *fixture {
 			notices.Publish(bus.Notice{Thread: thread, Entries: entries})
 		},
 	})
-	hook := webhook.NewHooks().Face()
+	hook := webhook.NewHooks().Protocol()
 	hook.Admit = nil
 	hook.Answer = func(*http.Request) (any, error) { return webhook.Accepted{Message: "m"}, nil } // of whoever asks
 	served := server.New(server.Options{

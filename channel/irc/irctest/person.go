@@ -22,12 +22,12 @@ type Person struct {
 	more  chan struct{}
 }
 
-// Patience is how long a Wait waits for what should be there.
-const Patience = 20 * time.Second
+// WaitTimeout is how long a Wait waits for what should be there.
+const WaitTimeout = 20 * time.Second
 
-// Enter connects, and returns when the server has let it in. The further lines are
+// Connect connects, and returns when the server has let it in. The further lines are
 // said after that.
-func Enter(t testing.TB, addr, nick string, further ...string) *Person {
+func Connect(t testing.TB, addr, nick string, further ...string) *Person {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *Person) Say(to, text string) {
 // Wait returns the next line with some words in it, and passes over those before.
 func (p *Person) Wait(words string) string {
 	p.t.Helper()
-	late := time.After(Patience)
+	late := time.After(WaitTimeout)
 	for {
 		p.mu.Lock()
 		more := p.more
@@ -105,8 +105,8 @@ func (p *Person) Wait(words string) string {
 	}
 }
 
-// Hears waits for something that somebody says, and returns what was said.
-func (p *Person) Hears(from, words string) string {
+// WaitMessage waits for something that somebody says, and returns what was said.
+func (p *Person) WaitMessage(from, words string) string {
 	p.t.Helper()
 	for {
 		line := p.Wait(words)
@@ -124,8 +124,8 @@ func (p *Person) Lines() []string {
 	return append([]string(nil), p.lines...)
 }
 
-// Said are the texts that somebody has said so far.
-func (p *Person) Said(from string) (texts []string) {
+// Messages are the texts that somebody has said so far.
+func (p *Person) Messages(from string) (texts []string) {
 	for _, line := range p.Lines() {
 		if who, said, found := strings.Cut(line, " PRIVMSG "); found && strings.HasPrefix(who, ":"+from+"!") {
 			_, text, _ := strings.Cut(said, " :")
@@ -142,8 +142,8 @@ func (p *Person) Sync() {
 	p.Wait("sync-" + p.Nick)
 }
 
-// Leave goes without a word.
-func (p *Person) Leave() {
+// Disconnect goes without a word.
+func (p *Person) Disconnect() {
 	if err := p.conn.Close(); err != nil {
 		p.t.Error(err)
 	}

@@ -18,11 +18,11 @@ import (
 type Server struct {
 	Addr string // host:port, the same after each start
 
-	t       testing.TB
-	further []string // lines of its configuration
-	config  string
-	log     string
-	run     *exec.Cmd // nil: it is down
+	t           testing.TB
+	extraConfig []string // lines of its configuration
+	config      string
+	log         string
+	cmd         *exec.Cmd // nil: it is down
 }
 
 // Start starts one. The further lines go into its configuration, such as
@@ -30,20 +30,20 @@ type Server struct {
 func Start(t testing.TB, further ...string) *Server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &Server{t: t, further: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
+	s := &Server{t: t, extraConfig: further, config: filepath.Join(dir, "ngircd.conf"), log: filepath.Join(dir, "ngircd.log")}
 	t.Cleanup(s.Kill)
 	for range 20 {
-		s.Addr = Free(t)
-		if s.begin() {
+		s.Addr = FreeAddr(t)
+		if s.start() {
 			return s
 		}
 	}
-	t.Fatalf("ngircd finds no port that is free: %s", s.said(0))
+	t.Fatalf("ngircd finds no port that is free: %s", s.logFrom(0))
 	return nil
 }
 
-// Free is an address that nobody listens on.
-func Free(t testing.TB) string {
+// FreeAddr is an address that nobody listens on.
+func FreeAddr(t testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -55,19 +55,19 @@ func Free(t testing.TB) string {
 // Up starts it again, and returns when it lets people in.
 func (s *Server) Up() {
 	s.t.Helper()
-	if s.run != nil {
+	if s.cmd != nil {
 		return
 	}
-	for end := time.Now().Add(Patience); !s.begin(); {
+	for end := time.Now().Add(WaitTimeout); !s.start(); {
 		if time.Now().After(end) {
-			s.t.Fatalf("ngircd does not listen on %s again: %s", s.Addr, s.said(0))
+			s.t.Fatalf("ngircd does not listen on %s again: %s", s.Addr, s.logFrom(0))
 		}
 	}
 }
 
-// begin starts it, and reports whether it listens: its port may be somebody else's by
+// start starts it, and reports whether it listens: its port may be somebody else's by
 // now. That somebody listens there is no sign of it.
-func (s *Server) begin() bool {
+func (s *Server) start() bool {
 	s.t.Helper()
 	program, err := exec.LookPath("ngircd")
 	if err != nil {
@@ -82,15 +82,15 @@ func (s *Server) begin() bool {
 		s.t.Fatal(err)
 	}
 	defer log.Close() // the program has it by then
-	before := len(s.said(0))
-	s.run = exec.Command(program, "--nodaemon", "--config", s.config)
-	s.run.Stdout, s.run.Stderr = log, log
-	s.run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
-	if err := s.run.Start(); err != nil {
+	before := len(s.logFrom(0))
+	s.cmd = exec.Command(program, "--nodaemon", "--config", s.config)
+	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a ^C is for the test
+	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	for end := time.Now().Add(Patience); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-		switch said := s.said(before); {
+	for end := time.Now().Add(WaitTimeout); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
+		switch said := s.logFrom(before); {
 		case strings.Contains(said, "Can't bind socket"):
 			s.Kill()
 			return false
@@ -98,7 +98,7 @@ func (s *Server) begin() bool {
 			return true
 		}
 	}
-	s.t.Fatalf("ngircd does not begin: %s", s.said(before))
+	s.t.Fatalf("ngircd does not begin: %s", s.logFrom(before))
 	return false
 }
 
@@ -113,14 +113,14 @@ func (s *Server) configure() {
 		"Listen = 127.0.0.1", "Ports = " + port, "MotdPhrase = hello",
 		"[Limits]", "MaxNickLength = 16", "MaxConnectionsIP = 0", "MaxPenaltyTime = 0",
 		"[Options]", "DNS = no", "Ident = no", "PAM = no",
-	}, s.further...)
+	}, s.extraConfig...)
 	if err := os.WriteFile(s.config, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// said is what it has logged, from a byte on.
-func (s *Server) said(from int) string {
+// logFrom is what it has logged, from a byte on.
+func (s *Server) logFrom(from int) string {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.log)
 	if err != nil {
@@ -129,8 +129,8 @@ func (s *Server) said(from int) string {
 	return string(raw[from:])
 }
 
-// Await returns when it takes connections at an address, such as one of further.
-func (s *Server) Await(addr string) {
+// WaitListening returns when it takes connections at an address, such as one of further.
+func (s *Server) WaitListening(addr string) {
 	s.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		if c, err := net.Dial("tcp", addr); err == nil {
@@ -139,28 +139,28 @@ func (s *Server) Await(addr string) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	s.t.Fatalf("ngircd does not listen on %s: %s", addr, s.said(0))
+	s.t.Fatalf("ngircd does not listen on %s: %s", addr, s.logFrom(0))
 }
 
 // Kill ends it as a crash would. Who was connected is not told.
 func (s *Server) Kill() {
-	if s.run == nil {
+	if s.cmd == nil {
 		return
 	}
-	if err := s.run.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		s.t.Error(err)
 	}
 	var exit *exec.ExitError
-	if err := s.run.Wait(); err != nil && !errors.As(err, &exit) {
+	if err := s.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		s.t.Error(err)
 	}
-	s.run = nil
+	s.cmd = nil
 }
 
-// Enter lets somebody in, under a nick.
-func (s *Server) Enter(nick string, further ...string) *Person {
+// Connect lets somebody in, under a nick.
+func (s *Server) Connect(nick string, further ...string) *Person {
 	s.t.Helper()
-	return Enter(s.t, s.Addr, nick, further...)
+	return Connect(s.t, s.Addr, nick, further...)
 }
 
 // String is for failures.

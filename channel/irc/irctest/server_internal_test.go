@@ -16,10 +16,10 @@ func TestAPortOfSomebodyElseIsNotTakenForOurs(t *testing.T) {
 	s.Kill()
 	was := s.Addr
 	s.Addr = other.Addr().String()
-	if s.begin() {
+	if s.start() {
 		t.Error("it listens where somebody else does")
 	}
 	s.Addr = was
 	s.Up()
-	s.Enter("al").Leave()
+	s.Connect("al").Disconnect()
 }

@@ -22,7 +22,7 @@ type Dendrite struct {
 
 	t   testing.TB
 	dir string
-	run *exec.Cmd // nil: it is down
+	cmd *exec.Cmd // nil: it is down
 }
 
 // StartDendrite starts one, which ends with the test. make test-real-channels builds
@@ -40,7 +40,7 @@ func StartDendrite(t testing.TB) *Dendrite {
 	seed := make([]byte, 32)
 	rand.Read(seed) // it never fails
 	key := "-----BEGIN MATRIX PRIVATE KEY-----\nKey-ID: ed25519:test\n\n" + base64.StdEncoding.EncodeToString(seed) + "\n-----END MATRIX PRIVATE KEY-----\n"
-	for name, content := range map[string]string{"key.pem": key, "dendrite.yaml": d.settings()} {
+	for name, content := range map[string]string{"key.pem": key, "dendrite.yaml": d.config()} {
 		if err := os.WriteFile(filepath.Join(d.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func StartDendrite(t testing.TB) *Dendrite {
 	return d
 }
 
-// settings are those of a server with a file for each of its parts.
-func (d *Dendrite) settings() string {
+// config are those of a server with a file for each of its parts.
+func (d *Dendrite) config() string {
 	base := func(name string) string { return fmt.Sprintf("{connection_string: \"file:%s.db\"}", name) }
 	return fmt.Sprintf(`version: 2
 global:
@@ -81,7 +81,7 @@ logging: [{type: std, level: warn}]
 // Up starts it again, and returns when it answers.
 func (d *Dendrite) Up() {
 	d.t.Helper()
-	if d.run != nil {
+	if d.cmd != nil {
 		return
 	}
 	_, here, _, _ := runtime.Caller(0)
@@ -97,7 +97,7 @@ func (d *Dendrite) Up() {
 	if err := cmd.Start(); err != nil {
 		d.t.Fatalf("these tests talk to a real homeserver, Dendrite: make test-real-channels builds it: %v", err)
 	}
-	d.run = cmd
+	d.cmd = cmd
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if a, err := http.Get(d.URL + "/_matrix/client/versions"); err == nil {
 			_ = a.Body.Close() // it answers
@@ -122,15 +122,15 @@ func (d *Dendrite) Log() string {
 // Kill ends it as a crash would. What it has answered is kept; transaction ids are
 // not.
 func (d *Dendrite) Kill() {
-	if d.run == nil {
+	if d.cmd == nil {
 		return
 	}
-	if err := d.run.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := d.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		d.t.Error(err)
 	}
 	var exit *exec.ExitError
-	if err := d.run.Wait(); err != nil && !errors.As(err, &exit) {
+	if err := d.cmd.Wait(); err != nil && !errors.As(err, &exit) {
 		d.t.Error(err)
 	}
-	d.run = nil
+	d.cmd = nil
 }

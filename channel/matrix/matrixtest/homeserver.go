@@ -30,7 +30,7 @@ type Homeserver struct {
 	sent     map[string]string // events by device, path and transaction
 	files    map[string]file
 	events   int // how many there are, in all rooms
-	made     int // how many other things were
+	ids      int // how many other things were
 }
 
 type user struct{ password, name string }
@@ -39,25 +39,25 @@ type session struct{ user, device string }
 
 type room struct {
 	id     string
-	events []*entry
-	state  map[[2]string]*entry // by kind and key
+	events []*storedEvent
+	state  map[[2]string]*storedEvent // by kind and key
 }
 
-// entry is an event at a place in the order of all.
-type entry struct {
-	at          int
+// storedEvent is an event at a place in the order of all.
+type storedEvent struct {
+	position    int
 	room        *room
 	body        map[string]any
 	device      string
 	transaction string
 }
 
-func (e *entry) kind() string {
+func (e *storedEvent) kind() string {
 	kind, _ := e.body["type"].(string)
 	return kind
 }
 
-func (e *entry) content() map[string]any {
+func (e *storedEvent) content() map[string]any {
 	content, _ := e.body["content"].(map[string]any)
 	return content
 }
@@ -90,42 +90,42 @@ func Start(t testing.TB) *Homeserver {
 	return h
 }
 
-// Forget forgets all transaction ids, as homeservers do some time.
-func (h *Homeserver) Forget() {
+// ForgetTransactions forgets all transaction ids, as homeservers do some time.
+func (h *Homeserver) ForgetTransactions() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sent = map[string]string{}
 }
 
-// SetBack takes back the last events of a room, as a backup of before does that is
+// Rollback takes back the last events of a room, as a backup of before does that is
 // played in.
-func (h *Homeserver) SetBack(id string, n int) {
+func (h *Homeserver) Rollback(id string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.rooms[id]
 	r.events = r.events[:len(r.events)-n]
 	h.events -= n
-	h.tell()
+	h.notify()
 }
 
-// tell wakes who waits. It is within mu, as all that follows.
-func (h *Homeserver) tell() {
+// notify wakes who waits. It is within mu, as all that follows.
+func (h *Homeserver) notify() {
 	close(h.changed)
 	h.changed = make(chan struct{})
 }
 
-func (h *Homeserver) name(sign string) string {
-	h.made++
-	return fmt.Sprintf("%s%06dabcdefghijklmnopqrstuvwxyz", sign, h.made)
+func (h *Homeserver) newID(sign string) string {
+	h.ids++
+	return fmt.Sprintf("%s%06dabcdefghijklmnopqrstuvwxyz", sign, h.ids)
 }
 
-// add appends an event to a room.
-func (h *Homeserver) add(r *room, by session, kind string, key *string, content map[string]any) *entry {
+// appendEvent appends an event to a room.
+func (h *Homeserver) appendEvent(r *room, by session, kind string, key *string, content map[string]any) *storedEvent {
 	h.events++
 	body := map[string]any{
-		"event_id": h.name("$"), "type": kind, "sender": by.user, "origin_server_ts": time.Now().UnixMilli(), "content": content, "room_id": r.id,
+		"event_id": h.newID("$"), "type": kind, "sender": by.user, "origin_server_ts": time.Now().UnixMilli(), "content": content, "room_id": r.id,
 	}
-	e := &entry{at: h.events, room: r, body: body, device: by.device}
+	e := &storedEvent{position: h.events, room: r, body: body, device: by.device}
 	if key != nil {
 		body["state_key"] = *key
 		at := [2]string{kind, *key}
@@ -135,12 +135,12 @@ func (h *Homeserver) add(r *room, by session, kind string, key *string, content 
 		r.state[at] = e
 	}
 	r.events = append(r.events, e)
-	h.tell()
+	h.notify()
 	return e
 }
 
-// is somebody's membership of a room.
-func (r *room) is(user string) string {
+// membership somebody's membership of a room.
+func (r *room) membership(user string) string {
 	if e := r.state[[2]string{"m.room.member", user}]; e != nil {
 		m, _ := e.content()["membership"].(string)
 		return m
@@ -148,8 +148,8 @@ func (r *room) is(user string) string {
 	return ""
 }
 
-// member changes somebody's membership.
-func (h *Homeserver) member(r *room, by session, who, membership string, direct bool) {
+// setMembership changes somebody's membership.
+func (h *Homeserver) setMembership(r *room, by session, who, membership string, direct bool) {
 	content := map[string]any{"membership": membership}
 	if u := h.users[who]; u != nil && u.name != "" && membership == "join" {
 		content["displayname"] = u.name
@@ -157,24 +157,24 @@ func (h *Homeserver) member(r *room, by session, who, membership string, direct 
 	if direct {
 		content["is_direct"] = true
 	}
-	h.add(r, by, "m.room.member", &who, content)
+	h.appendEvent(r, by, "m.room.member", &who, content)
 }
 
 // visible are the events of a room that somebody may see: of who has left, those
 // until then.
-func (r *room) visible(user string) []*entry {
+func (r *room) visible(user string) []*storedEvent {
 	switch last := r.state[[2]string{"m.room.member", user}]; {
-	case last == nil, r.is(user) == "invite":
+	case last == nil, r.membership(user) == "invite":
 		return nil
-	case r.is(user) == "join":
+	case r.membership(user) == "join":
 		return r.events
 	default:
-		return slices.DeleteFunc(slices.Clone(r.events), func(e *entry) bool { return e.at > last.at })
+		return slices.DeleteFunc(slices.Clone(r.events), func(e *storedEvent) bool { return e.position > last.position })
 	}
 }
 
-// may reports whether somebody's power is enough for a message.
-func (r *room) may(user string) bool {
+// maySend reports whether somebody's power is enough for a message.
+func (r *room) maySend(user string) bool {
 	e := r.state[[2]string{"m.room.power_levels", ""}]
 	if e == nil {
 		return true
@@ -191,8 +191,8 @@ func (r *room) may(user string) bool {
 	return has >= level(e.content(), "events_default")
 }
 
-// shown is an event as somebody's device is shown it.
-func (e *entry) shown(to session) map[string]any {
+// view is an event as somebody's device is shown it.
+func (e *storedEvent) view(to session) map[string]any {
 	body := maps.Clone(e.body)
 	if e.transaction != "" && e.device == to.device {
 		body["unsigned"] = map[string]any{"transaction_id": e.transaction}
@@ -207,12 +207,12 @@ type filter struct {
 	Senders []string `json:"senders"`
 }
 
-func (f filter) wants(e *entry) bool {
+func (f filter) matches(e *storedEvent) bool {
 	return (f.Types == nil || slices.Contains(f.Types, e.kind())) && (f.Senders == nil || slices.Contains(f.Senders, e.body["sender"].(string)))
 }
 
-// place reads a token; false if it is none.
-func place(token, sign string) (int, bool) {
+// parseToken reads a token; false if it is none.
+func parseToken(token, sign string) (int, bool) {
 	n := 0
 	rest, ok := strings.CutPrefix(token, sign)
 	if !ok {
@@ -222,22 +222,22 @@ func place(token, sign string) (int, bool) {
 	return n, err == nil
 }
 
-// refusal is how a homeserver says no.
-type refusal struct {
-	code  int
-	name  string
-	words string
+// apiError is how a homeserver says no.
+type apiError struct {
+	code    int
+	errcode string
+	message string
 }
 
-func no(code int, name, format string, args ...any) *refusal {
-	return &refusal{code: code, name: name, words: fmt.Sprintf(format, args...)}
+func newError(code int, name, format string, args ...any) *apiError {
+	return &apiError{code: code, errcode: name, message: fmt.Sprintf(format, args...)}
 }
 
-func (r *refusal) write(w http.ResponseWriter) {
-	answer(w, r.code, map[string]any{"errcode": r.name, "error": r.words})
+func (r *apiError) write(w http.ResponseWriter) {
+	writeJSON(w, r.code, map[string]any{"errcode": r.errcode, "error": r.message})
 }
 
-func answer(w http.ResponseWriter, code int, body any) {
+func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // who asked may have gone

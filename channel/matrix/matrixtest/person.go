@@ -27,11 +27,11 @@ type Person struct {
 	next int // number of the next transaction
 }
 
-// Enter makes an account with a display name, "" for none.
-func Enter(t testing.TB, base, user, name string) *Person {
+// NewPerson makes an account with a display name, "" for none.
+func NewPerson(t testing.TB, base, user, name string) *Person {
 	t.Helper()
 	p := &Person{t: t, base: base}
-	p.session("POST", "/_matrix/client/v3/register", map[string]any{
+	p.authenticate("POST", "/_matrix/client/v3/register", map[string]any{
 		"auth": map[string]any{"type": "m.login.dummy"}, "username": user, "password": Password, "initial_device_display_name": "tests",
 	})
 	if name != "" {
@@ -44,12 +44,12 @@ func Enter(t testing.TB, base, user, name string) *Person {
 // now on. The token before stays good.
 func (p *Person) Login() {
 	p.t.Helper()
-	p.session("POST", "/_matrix/client/v3/login", map[string]any{
+	p.authenticate("POST", "/_matrix/client/v3/login", map[string]any{
 		"type": "m.login.password", "identifier": map[string]any{"type": "m.id.user", "user": p.ID}, "password": Password,
 	})
 }
 
-func (p *Person) session(method, at string, in any) {
+func (p *Person) authenticate(method, at string, in any) {
 	p.t.Helper()
 	var got struct {
 		ID     string `json:"user_id"`
@@ -129,18 +129,18 @@ func (p *Person) once(method, at, kind string, body []byte, out any) (int, strin
 	return a.StatusCode, string(raw)
 }
 
-// Room makes a room with others. A direct one is for two.
-func (p *Person) Room(direct bool, others ...*Person) string {
+// NewRoom makes a room with others. A direct one is for two.
+func (p *Person) NewRoom(direct bool, others ...*Person) string {
 	p.t.Helper()
 	var ids []string
 	for _, o := range others {
 		ids = append(ids, o.ID)
 	}
-	return p.Make(map[string]any{"preset": "private_chat", "is_direct": direct, "invite": ids})
+	return p.CreateRoom(map[string]any{"preset": "private_chat", "is_direct": direct, "invite": ids})
 }
 
-// Make makes a room as it is said.
-func (p *Person) Make(in map[string]any) string {
+// CreateRoom makes a room as it is said.
+func (p *Person) CreateRoom(in map[string]any) string {
 	p.t.Helper()
 	var made struct {
 		Room string `json:"room_id"`
@@ -156,8 +156,8 @@ func (p *Person) Joins(room string) *Person {
 	return p
 }
 
-// Does makes a change of somebody's being in a room: "invite", "kick", "ban", "unban".
-func (p *Person) Does(what, room string, to *Person) {
+// ChangeMember makes a change of somebody's being in a room: "invite", "kick", "ban", "unban".
+func (p *Person) ChangeMember(what, room string, to *Person) {
 	p.t.Helper()
 	p.Must("POST", path("rooms", room, what), map[string]any{"user_id": to.ID}, nil)
 }
@@ -231,8 +231,8 @@ func Thread(root string) map[string]any {
 	}}
 }
 
-// Answer says that a message is a reply to another.
-func Answer(to string) map[string]any {
+// ReplyTo says that a message is a reply to another.
+func ReplyTo(to string) map[string]any {
 	return map[string]any{"m.relates_to": map[string]any{"m.in_reply_to": map[string]any{"event_id": to}}}
 }
 
@@ -297,9 +297,9 @@ func (p *Person) History(room string) (all []Event) {
 	}
 }
 
-// Said are the messages of somebody in a room as they read by now: edited, and
+// Messages are the messages of somebody in a room as they read by now: edited, and
 // without those that were deleted.
-func (p *Person) Said(room string, by *Person) (all []Event) {
+func (p *Person) Messages(room string, by *Person) (all []Event) {
 	p.t.Helper()
 	at := map[string]int{}
 	for _, e := range p.History(room) {
@@ -322,7 +322,7 @@ func (p *Person) Said(room string, by *Person) (all []Event) {
 func (p *Person) Texts(room string, by *Person) []string {
 	p.t.Helper()
 	texts := []string{}
-	for _, e := range p.Said(room, by) {
+	for _, e := range p.Messages(room, by) {
 		texts = append(texts, e.Body())
 	}
 	return texts
@@ -338,8 +338,8 @@ func (p *Person) IsIn(room string, who *Person) bool {
 	return in.Joined[who.ID] != nil
 }
 
-// Until waits until something is as it should be.
-func Until(t testing.TB, what string, good func() bool) {
+// WaitFor waits until something is as it should be.
+func WaitFor(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -353,8 +353,8 @@ func Until(t testing.TB, what string, good func() bool) {
 	}
 }
 
-// Tell tells a room's history, for failures.
-func (p *Person) Tell(room string) string {
+// Dump tells a room's history, for failures.
+func (p *Person) Dump(room string) string {
 	p.t.Helper()
 	var out strings.Builder
 	for _, e := range p.History(room) {

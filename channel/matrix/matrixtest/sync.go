@@ -7,18 +7,18 @@ import (
 )
 
 // messages are a part of a room's history, back from a place.
-func (h *Homeserver) messages(c *call) (any, *refusal) {
+func (h *Homeserver) messages(c *call) (any, *apiError) {
 	r, q := h.rooms[c.PathValue("room")], c.URL.Query()
 	if r == nil {
-		return nil, no(403, "M_FORBIDDEN", "room does not exist")
+		return nil, newError(403, "M_FORBIDDEN", "room does not exist")
 	}
 	var want filter
-	if refuse := query(q, "filter", &want); refuse != nil {
+	if refuse := decodeQuery(q, "filter", &want); refuse != nil {
 		return nil, refuse
 	}
 	limit, err := strconv.Atoi(q.Get("limit"))
 	if err != nil || q.Get("dir") != "b" {
-		return nil, no(400, "M_MISSING_PARAM", "Bad or missing dir or limit")
+		return nil, newError(400, "M_MISSING_PARAM", "Bad or missing dir or limit")
 	}
 	from, to := h.events, 0
 	for name, into := range map[string]*int{"from": &from, "to": &to} {
@@ -26,54 +26,54 @@ func (h *Homeserver) messages(c *call) (any, *refusal) {
 		if token == "" {
 			continue
 		}
-		n, ok := place(token, "t")
+		n, ok := parseToken(token, "t")
 		if !ok {
-			n, ok = place(token, "s")
+			n, ok = parseToken(token, "s")
 		}
 		if !ok {
-			return nil, no(400, "M_INVALID_PARAM", "Invalid %s parameter", name)
+			return nil, newError(400, "M_INVALID_PARAM", "Invalid %s parameter", name)
 		}
 		*into = n
 	}
-	seen, out := r.visible(c.by.user), map[string]any{"start": fmt.Sprintf("t%d", from)}
+	seen, out := r.visible(c.session.user), map[string]any{"start": fmt.Sprintf("t%d", from)}
 	if seen == nil {
-		return nil, no(403, "M_FORBIDDEN", "User is not in the room")
+		return nil, newError(403, "M_FORBIDDEN", "User is not in the room")
 	}
 	chunk := []any{}
 	for i := len(seen) - 1; i >= 0; i-- {
 		e := seen[i]
-		if e.at > from || !want.wants(e) {
+		if e.position > from || !want.matches(e) {
 			continue
 		}
-		if e.at <= to {
+		if e.position <= to {
 			break
 		}
 		if len(chunk) == limit {
-			out["end"] = fmt.Sprintf("t%d", e.at)
+			out["end"] = fmt.Sprintf("t%d", e.position)
 			break
 		}
-		chunk = append(chunk, e.shown(c.by))
+		chunk = append(chunk, e.view(c.session))
 	}
 	out["chunk"] = chunk
 	return out, nil
 }
 
 // sync answers when something has happened since a place, or it is time.
-func (h *Homeserver) sync(c *call) (any, *refusal) {
+func (h *Homeserver) sync(c *call) (any, *apiError) {
 	q := c.URL.Query()
 	var want struct {
 		Room struct {
 			Timeline filter `json:"timeline"`
 		} `json:"room"`
 	}
-	if refuse := query(q, "filter", &want); refuse != nil {
+	if refuse := decodeQuery(q, "filter", &want); refuse != nil {
 		return nil, refuse
 	}
 	since := -1
 	if token := q.Get("since"); token != "" {
-		n, ok := place(token, "s")
+		n, ok := parseToken(token, "s")
 		if !ok {
-			return nil, no(400, "M_INVALID_PARAM", "malformed sync token")
+			return nil, newError(400, "M_INVALID_PARAM", "malformed sync token")
 		}
 		since = n
 	}
@@ -81,7 +81,7 @@ func (h *Homeserver) sync(c *call) (any, *refusal) {
 	late := time.NewTimer(time.Duration(ms) * time.Millisecond)
 	defer late.Stop()
 	for over := ms == 0; ; {
-		rooms, something := h.since(c.by, since, want.Room.Timeline)
+		rooms, something := h.changesSince(c.session, since, want.Room.Timeline)
 		if something || over || since < 0 {
 			return map[string]any{"next_batch": fmt.Sprintf("s%d", max(h.events, since)), "rooms": rooms}, nil
 		}
@@ -95,37 +95,37 @@ func (h *Homeserver) sync(c *call) (any, *refusal) {
 			over = true
 		}
 		h.mu.Lock()
-		if _, refuse := h.session(c.Request); refuse != nil {
+		if _, refuse := h.authenticate(c.Request); refuse != nil {
 			return nil, refuse
 		}
 	}
 }
 
-// since is what has happened in somebody's rooms.
-func (h *Homeserver) since(who session, since int, want filter) (any, bool) {
+// changesSince is what has happened in somebody's rooms.
+func (h *Homeserver) changesSince(who session, since int, want filter) (any, bool) {
 	join, invite, leave, something := map[string]any{}, map[string]any{}, map[string]any{}, false
 	for id, r := range h.rooms {
 		me := r.state[[2]string{"m.room.member", who.user}]
 		switch {
 		case me == nil:
-		case r.is(who.user) == "invite" && me.at > since:
+		case r.membership(who.user) == "invite" && me.position > since:
 			something = true
 			invite[id] = map[string]any{"invite_state": map[string]any{"events": []any{map[string]any{
 				"type": "m.room.member", "sender": me.body["sender"], "state_key": who.user, "content": me.content(),
 			}}}}
-		case r.is(who.user) == "join":
+		case r.membership(who.user) == "join":
 			before := since
-			if me.at > since { // it is new: its history is shown too
+			if me.position > since { // it is new: its history is shown too
 				before = -1
 			}
 			news := false
 			for _, e := range r.events {
-				news = news || e.at > since
+				news = news || e.position > since
 			}
 			if something = something || news; news || since < 0 {
 				join[id] = map[string]any{"timeline": r.timeline(who, before, want)}
 			}
-		case me.at > since:
+		case me.position > since:
 			something = true
 			leave[id] = struct{}{}
 		}
@@ -135,9 +135,9 @@ func (h *Homeserver) since(who session, since int, want filter) (any, bool) {
 
 // timeline are the last events since a place.
 func (r *room) timeline(to session, since int, want filter) any {
-	var all []*entry
+	var all []*storedEvent
 	for _, e := range r.events {
-		if e.at > since && want.wants(e) {
+		if e.position > since && want.matches(e) {
 			all = append(all, e)
 		}
 	}
@@ -147,11 +147,11 @@ func (r *room) timeline(to session, since int, want filter) any {
 	}
 	prev, limited := since, false
 	if n := len(all) - limit; n > 0 {
-		prev, limited, all = all[n-1].at, true, all[n:]
+		prev, limited, all = all[n-1].position, true, all[n:]
 	}
 	events := []any{}
 	for _, e := range all {
-		events = append(events, e.shown(to))
+		events = append(events, e.view(to))
 	}
 	return map[string]any{"events": events, "limited": limited, "prev_batch": fmt.Sprintf("t%d", max(prev, 0))}
 }

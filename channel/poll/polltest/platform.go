@@ -117,8 +117,8 @@ func (p *Platform) Fail(endpoint string, faults ...Fault) {
 	p.faults[endpoint] = append(p.faults[endpoint], faults...)
 }
 
-// Mend has nothing fail any more.
-func (p *Platform) Mend() {
+// ClearFaults has nothing fail any more.
+func (p *Platform) ClearFaults() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.faults)
@@ -131,8 +131,8 @@ func (p *Platform) NewestFirst() {
 	p.newest = true
 }
 
-// Forget makes the ids of all rows so far unknown as cursors.
-func (p *Platform) Forget() {
+// ForgetCursors makes the ids of all rows so far unknown as cursors.
+func (p *Platform) ForgetCursors() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.forgot = len(p.rows)
@@ -193,16 +193,16 @@ func (p *Platform) tell() {
 	p.changed = make(chan struct{})
 }
 
-// Seen is what the platform has got.
-type Seen struct {
-	Replies []Reply
-	Acks    []int64
-	Beats   []map[string]any
-	Calls   map[string]int // by endpoint
+// Traffic is what the platform has got.
+type Traffic struct {
+	Replies    []Reply
+	Acks       []int64
+	Heartbeats []map[string]any
+	Calls      map[string]int // by endpoint
 }
 
 // Acked is the highest acknowledgement.
-func (s Seen) Acked() int64 {
+func (s Traffic) Acked() int64 {
 	if len(s.Acks) == 0 {
 		return 0
 	}
@@ -210,7 +210,7 @@ func (s Seen) Acked() int64 {
 }
 
 // Texts are the replies, as "TO: TEXT".
-func (s Seen) Texts() []string {
+func (s Traffic) Texts() []string {
 	var texts []string
 	for _, r := range s.Replies {
 		texts = append(texts, r.To+": "+r.Text)
@@ -218,19 +218,19 @@ func (s Seen) Texts() []string {
 	return texts
 }
 
-// Seen tells what the platform has got so far.
-func (p *Platform) Seen() Seen {
+// Traffic tells what the platform has got so far.
+func (p *Platform) Traffic() Traffic {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen()
 }
 
-func (p *Platform) seen() Seen {
+func (p *Platform) seen() Traffic {
 	calls := map[string]int{}
 	for k, n := range p.calls {
 		calls[k] = n
 	}
-	return Seen{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Beats: slices.Clone(p.beats), Calls: calls}
+	return Traffic{Replies: slices.Clone(p.replies), Acks: slices.Clone(p.acks), Heartbeats: slices.Clone(p.beats), Calls: calls}
 }
 
 // Seq is the seq of the last row.
@@ -240,8 +240,8 @@ func (p *Platform) Seq() int64 {
 	return p.seq
 }
 
-// Until waits until what the platform has got is as it should be.
-func (p *Platform) Until(t testing.TB, what string, good func(Seen) bool) Seen {
+// WaitFor waits until what the platform has got is as it should be.
+func (p *Platform) WaitFor(t testing.TB, what string, good func(Traffic) bool) Traffic {
 	t.Helper()
 	late := time.After(30 * time.Second)
 	for {
@@ -259,10 +259,10 @@ func (p *Platform) Until(t testing.TB, what string, good func(Seen) bool) Seen {
 	}
 }
 
-// UntilAcked waits for an acknowledgement of all rows up to seq.
-func (p *Platform) UntilAcked(t testing.TB, seq int64) Seen {
+// WaitAcked waits for an acknowledgement of all rows up to seq.
+func (p *Platform) WaitAcked(t testing.TB, seq int64) Traffic {
 	t.Helper()
-	return p.Until(t, fmt.Sprintf("an acknowledgement of %d", seq), func(s Seen) bool { return s.Acked() >= seq })
+	return p.WaitFor(t, fmt.Sprintf("an acknowledgement of %d", seq), func(s Traffic) bool { return s.Acked() >= seq })
 }
 
 func (p *Platform) handler(ctx context.Context) http.Handler {

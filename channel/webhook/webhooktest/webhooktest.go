@@ -46,8 +46,8 @@ type Answer struct {
 	Body   string
 }
 
-// Shout posts, and reads no answer until the connection is closed.
-func (p *Program) Shout(channel, id, body string) (net.Conn, error) {
+// PostUnread posts, and reads no answer until the connection is closed.
+func (p *Program) PostUnread(channel, id, body string) (net.Conn, error) {
 	r, err := p.request(channel, id, body)
 	if err != nil {
 		return nil, err
@@ -115,13 +115,13 @@ type Fault struct {
 
 // Post is a request that has come.
 type Post struct {
-	At     time.Time
-	ID     string
-	Code   int // that it was answered with; 0: it was not
-	Taken  bool
-	Header http.Header
-	Raw    string // the body as it came
-	Body   Body
+	At       time.Time
+	ID       string
+	Code     int // that it was answered with; 0: it was not
+	Accepted bool
+	Header   http.Header
+	Raw      string // the body as it came
+	Body     Body
 }
 
 // Body is that of a request.
@@ -157,8 +157,8 @@ func NewReceiver(t *testing.T) *Receiver {
 	return r
 }
 
-// NewDown makes one at whose address nobody listens until Up.
-func NewDown(t *testing.T) *Receiver {
+// NewDownReceiver makes one at whose address nobody listens until Up.
+func NewDownReceiver(t *testing.T) *Receiver {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err == nil {
@@ -190,8 +190,8 @@ func (r *Receiver) Up(t *testing.T) {
 	})
 }
 
-// Accept has signatures of this key be right, and no others.
-func (r *Receiver) Accept(keys ...string) {
+// AcceptKeys has signatures of this key be right, and no others.
+func (r *Receiver) AcceptKeys(keys ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.keys = keys
@@ -219,7 +219,7 @@ func (r *Receiver) Texts() []string {
 	for _, p := range r.Posts() {
 		_, known := at[p.ID]
 		switch {
-		case !p.Taken || known:
+		case !p.Accepted || known:
 		case p.Body.Kind == "edit":
 			if i, ok := at[p.Body.Of]; ok {
 				texts[i] = p.Body.Text
@@ -232,8 +232,8 @@ func (r *Receiver) Texts() []string {
 	return texts
 }
 
-// Until waits for something that nobody tells of.
-func (r *Receiver) Until(t *testing.T, what string, good func() bool) {
+// WaitFor waits for something that nobody tells of.
+func (r *Receiver) WaitFor(t *testing.T, what string, good func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -261,7 +261,7 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 		return
 	}
 	f := r.fault()
-	p.Taken = f.Code == 0 && !f.Hang
+	p.Accepted = f.Code == 0 && !f.Hang
 	if f.Hang {
 		r.note(p, 0)
 		<-in.Context().Done()
@@ -285,7 +285,7 @@ func (r *Receiver) serve(w http.ResponseWriter, in *http.Request) {
 			w.Header().Set(name, value)
 		}
 	}
-	if p.Taken {
+	if p.Accepted {
 		f.Code = http.StatusOK
 	}
 	r.note(p, f.Code)

@@ -65,7 +65,7 @@ func (c *Config) pace() []setting {
 func (c *Config) pauses(name string, ch *Channel) {
 	all, own := c.Pace, ch.Pace
 	ch.Pace = all
-	if platform := (poll.Options{}).Pace(); ch.Kind == KindPoll {
+	if platform := (poll.Options{}).ReconnectPolicy(); ch.Kind == KindPoll {
 		if !c.set["channels.retry_first"] {
 			ch.RetryFirst = platform.InitialDelay
 		}

@@ -47,7 +47,7 @@ func (c *IRC) options() irc.Options {
 // Dial implements [ChatPlatform].
 func (c *IRC) Dial(ch *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := c.Options(&ch.Token)
-	return o.Dial, o.Pace()
+	return o.Dial, o.ReconnectPolicy()
 }
 
 // Options are what the settings say to the platform, with the password that token is.

@@ -45,5 +45,5 @@ func (x *Matrix) missing(c *Channel) string {
 // Dial implements [ChatPlatform].
 func (x *Matrix) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 	o := matrix.Options{Homeserver: x.Homeserver, Token: c.Token.Get, Poll: x.Poll, Gap: x.Gap, EditGap: x.EditGap}
-	return o.Dial, o.Pace()
+	return o.Dial, o.ReconnectPolicy()
 }

@@ -67,7 +67,7 @@ func (w *Webhook) Dial(c *Channel) (chat.Dialer, channel.ReconnectPolicy) {
 		}
 		return c.Token.Get()
 	}
-	return o.Dial, o.Pace()
+	return o.Dial, o.ReconnectPolicy()
 }
 
 // Talk is what the settings say to a platform.

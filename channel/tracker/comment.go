@@ -60,7 +60,7 @@ func message(t *issues.Tracker, it *issues.Issue) string {
 }
 
 // words are whose comment a delivery is, and what it says; "" if nothing.
-func (w *Watch) words(d channel.Delivery) (author, text string) {
+func (w *Watcher) words(d channel.Delivery) (author, text string) {
 	switch {
 	case d.Ticket != nil:
 		return ourName, w.question(d)
@@ -83,7 +83,7 @@ func comment(text string, run *mailroom.Run) string {
 }
 
 // trouble is what a person reads of a run that came to nothing.
-func (w *Watch) trouble(it *issues.Issue, run *mailroom.Run) string {
+func (w *Watcher) trouble(it *issues.Issue, run *mailroom.Run) string {
 	var b strings.Builder
 	if run.Status == mailroom.StatusFailed {
 		fmt.Fprintf(&b, "%s failed in attempt %d", run.Agent, run.Attempt)
@@ -102,7 +102,7 @@ func (w *Watch) trouble(it *issues.Issue, run *mailroom.Run) string {
 }
 
 // question is what a person reads of a ticket; "" for one that nobody decides.
-func (w *Watch) question(d channel.Delivery) string {
+func (w *Watcher) question(d channel.Delivery) string {
 	k := d.Ticket
 	if k.Kind != mailroom.TicketApproval && k.Kind != mailroom.TicketInput {
 		return ""

@@ -17,30 +17,30 @@ import (
 // TestMatrixIsAChannel plays what all channels keep to, from what somebody says to the
 // reply.
 func TestMatrixIsAChannel(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
 		channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-			return platform(t, url, n.Add(1), func(addr string) string { return addr })
+			return newPlatform(t, url, n.Add(1), func(addr string) string { return addr })
 		})
 	})
 }
 
 // TestMatrixIsAChannelOverABadNetwork plays what networks do.
 func TestMatrixIsAChannelOverABadNetwork(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		var n atomic.Int64
 		channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
-			return platform(t, url, n.Add(1), through)
+			return newPlatform(t, url, n.Add(1), through)
 		})
 	})
 }
 
-// platform is a homeserver for the plays, by way of what through makes of an address,
+// newPlatform is a homeserver for the plays, by way of what through makes of an address,
 // with people of its own, who have a number.
-func platform(t *testing.T, url string, n int64, through func(addr string) string) *channeltest.Platform {
-	way := matrixtest.NewWay(t, url)
-	bot, ann := matrixtest.Enter(t, url, fmt.Sprintf("bot%d", n), "Bot"), matrixtest.Enter(t, url, fmt.Sprintf("ann%d", n), "Ann")
-	room := ann.Room(true, bot)
+func newPlatform(t *testing.T, url string, n int64, through func(addr string) string) *channeltest.Platform {
+	way := matrixtest.NewProxy(t, url)
+	bot, ann := matrixtest.NewPerson(t, url, fmt.Sprintf("bot%d", n), "Bot"), matrixtest.NewPerson(t, url, fmt.Sprintf("ann%d", n), "Ann")
+	room := ann.NewRoom(true, bot)
 	bot.Joins(room)
 	var mu sync.Mutex
 	down, hangs, denied := false, false, false

@@ -16,15 +16,15 @@ import (
 // come twice.
 func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 	channeltest.Run(t, func(t *testing.T) *channeltest.Platform {
-		s := newShaky(t)
+		s := newFaultyServer(t)
 		o := irc.Options{Server: s.addr, Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 400 * time.Millisecond}
-		pace := o.Pace()
+		pace := o.ReconnectPolicy()
 		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, 400*time.Millisecond
 		return &channeltest.Platform{
 			Kind: irc.Kind, Reconnect: pace,
 			Connect: chat.Connect(chat.Options{Agent: channeltest.Agent, Access: chat.AccessPolicy{Users: []string{"alice"}}}, o.Dial),
-			Post:    func(id, text string) { s.tell(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
-			Sent:    s.sent, Down: s.down, Hang: s.hang, Restore: s.mend, RejectLogin: s.deny,
+			Post:    func(id, text string) { s.send(t, "@account=alice;msgid="+id+" :al!~al@home PRIVMSG bot :"+text) },
+			Sent:    s.sent, Down: s.down, Hang: s.hang, Restore: s.restore, RejectLogin: s.deny,
 		}
 	})
 }
@@ -34,9 +34,9 @@ func TestIRCKeepsToWhatChannelsAsk(t *testing.T) {
 func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 	channeltest.RunNetfaults(t, func(t *testing.T, through func(addr string) string) *channeltest.Platform {
 		s := irctest.Start(t)
-		al := s.Enter("al")
+		al := s.Connect("al")
 		o := irc.Options{Server: through(s.Addr), Plain: true, Nick: "bot", Gap: time.Millisecond, Fresh: 1500 * time.Millisecond}
-		pace := o.Pace()
+		pace := o.ReconnectPolicy()
 		pace.InitialDelay, pace.MaxDelay, pace.ConnectTimeout = 10*time.Millisecond, 50*time.Millisecond, time.Second
 		return &channeltest.Platform{
 			Kind: irc.Kind, Reconnect: pace,
@@ -45,71 +45,71 @@ func TestIRCIsAChannelOverABadNetwork(t *testing.T) {
 				al.Say("bot", text)
 				al.Say("bot_", text) // one of them is not there, or lost
 			},
-			Sent: func() []string { return append(al.Said("bot"), al.Said("bot_")...) },
+			Sent: func() []string { return append(al.Messages("bot"), al.Messages("bot_")...) },
 		}
 	})
 }
 
-// shaky is a modern server that can fail.
-type shaky struct {
-	*modern
+// faultyServer is a modern server that can fail.
+type faultyServer struct {
+	*fakeServer
 
 	// Owned by its mu.
-	mu   sync.Mutex
-	mood mood
-	took []string
+	mu       sync.Mutex
+	mode     serverMode
+	messages []string
 }
 
-type mood int
+type serverMode int
 
 const (
-	well mood = iota
-	gone
-	dumb
-	strict
+	modeNormal serverMode = iota
+	modeDown
+	modeSilent
+	modeReject
 )
 
-func newShaky(t *testing.T) *shaky {
-	s := &shaky{}
-	s.modern = serve(t, s.rule)
+func newFaultyServer(t *testing.T) *faultyServer {
+	s := &faultyServer{}
+	s.fakeServer = startFakeServer(t, s.reply)
 	return s
 }
 
-func (s *shaky) rule(line string) []string {
+func (s *faultyServer) reply(line string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.mood == gone:
+	case s.mode == modeDown:
 		return []string{""}
-	case s.mood == dumb:
+	case s.mode == modeSilent:
 		return []string{}
-	case s.mood == strict:
+	case s.mode == modeReject:
 		return []string{":s 464 * :Password incorrect", ""}
 	case strings.HasPrefix(line, "PRIVMSG "):
 		_, text, _ := strings.Cut(line, " :")
-		s.took = append(s.took, text)
+		s.messages = append(s.messages, text)
 	case strings.HasPrefix(line, "WHOIS "):
 		return []string{":s 311 bot al ~al home * :Al", ":s 330 bot al alice :is logged in as"}
 	}
 	return nil
 }
 
-func (s *shaky) is(m mood) {
+func (s *faultyServer) setMode(m serverMode) {
 	s.mu.Lock()
-	s.mood = m
+	s.mode = m
 	s.mu.Unlock()
-	if m == gone || m == strict {
-		s.cut()
+	if m == modeDown || m == modeReject {
+		s.disconnect()
 	}
 }
 
-func (s *shaky) down() { s.is(gone) }
-func (s *shaky) hang() { s.is(dumb) }
-func (s *shaky) mend() { s.is(well) }
-func (s *shaky) deny() { s.is(strict) }
+func (s *faultyServer) down()    { s.setMode(modeDown) }
+func (s *faultyServer) hang()    { s.setMode(modeSilent) }
+func (s *faultyServer) restore() { s.setMode(modeNormal) }
+func (s *faultyServer) deny()    { s.setMode(modeReject) }
 
-func (s *shaky) sent() []string {
+func (s *faultyServer) sent() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.took...)
+	return append([]string(nil), s.messages...)
 }

@@ -67,7 +67,7 @@ func newOffice(t *testing.T) *office {
 		secret: func() (string, error) { return webhooktest.Secret, nil },
 	}
 	o.options = webhook.Options{
-		URL: o.URL + "/take?token=hush", Policy: loopback(), EditGap: 10 * time.Millisecond, CallTime: 20 * time.Second,
+		URL: o.URL + "/take?token=hush", Policy: loopback(), EditGap: 10 * time.Millisecond, Timeout: 20 * time.Second,
 	}
 	t.Cleanup(func() {
 		if o.stop != nil {
@@ -111,7 +111,7 @@ func (o *office) begin() {
 	hooks.Expect("down")
 	o.options.Hooks, o.options.Secret = hooks, func() (string, error) { return o.secret() }
 	streams := stream.New(l, b)
-	pace := o.options.Pace()
+	pace := o.options.ReconnectPolicy()
 	pace.InitialDelay, pace.MaxDelay, pace.ParkAfter = 10*time.Millisecond, 50*time.Millisecond, -1
 	taking := channel.Ledger(l)
 	if o.between != nil {
@@ -126,7 +126,7 @@ func (o *office) begin() {
 		Local:  true, ShutdownGrace: 100 * time.Millisecond, Log: log,
 	})
 	s := httptest.NewServer(server.New(server.Options{
-		Ledger: l, Streams: streams, Token: "operator", Log: log, Protocols: map[string]server.Protocol{webhook.Route: hooks.Face()},
+		Ledger: l, Streams: streams, Token: "operator", Log: log, Protocols: map[string]server.Protocol{webhook.Route: hooks.Protocol()},
 	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ledgerCtx, cancelLedger := context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func (o *office) begin() {
 // becomes waits for a condition of the channel.
 func (o *office) becomes(want channel.Condition) {
 	o.t.Helper()
-	o.Until(o.t, string(want), func() bool { return o.runner.State().Condition == want })
+	o.WaitFor(o.t, string(want), func() bool { return o.runner.State().Condition == want })
 }
 
 // post posts a body, and wants that answer.
@@ -177,7 +177,7 @@ func (o *office) says(id, room, text string) {
 func (o *office) texts(want ...string) {
 	o.t.Helper()
 	all := strings.Join(want, "|")
-	o.Until(o.t, "the texts "+all, func() bool { return strings.Join(o.Texts(), "|") == all })
+	o.WaitFor(o.t, "the texts "+all, func() bool { return strings.Join(o.Texts(), "|") == all })
 	o.rest()
 	if got := strings.Join(o.Texts(), "|"); got != all {
 		o.t.Errorf("got %s, want %s", got, all)
@@ -187,7 +187,7 @@ func (o *office) texts(want ...string) {
 // rest waits until nothing is to be run or delivered any more.
 func (o *office) rest() {
 	o.t.Helper()
-	o.Until(o.t, "the end of everything", func() bool {
+	o.WaitFor(o.t, "the end of everything", func() bool {
 		return o.runs(mailroom.RunQuery{Statuses: []mailroom.Status{mailroom.StatusQueued, mailroom.StatusRunning}}) == 0
 	})
 }

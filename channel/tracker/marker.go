@@ -48,9 +48,9 @@ func keyOf(it *issues.Issue) string {
 	return key
 }
 
-// Submitted is the thread to which an issue was submitted last, by whatever server
+// LastSubmit is the thread to which an issue was submitted last, by whatever server
 // with a channel of this name, and its key there; "" if it never was.
-func Submitted(channel string, it *issues.Issue) (thread, key string) {
+func LastSubmit(channel string, it *issues.Issue) (thread, key string) {
 	m, _ := markOf(it, "")
 	if m.Key == "" {
 		return "", ""

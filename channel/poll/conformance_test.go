@@ -39,7 +39,7 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, IdleTimeout: 500 * time.Millisecond},
 		Post:      func(id, text string) { p.Add(polltest.Canvas(id, text)) },
 		Sent: func() (texts []string) {
-			for _, r := range p.Seen().Replies {
+			for _, r := range p.Traffic().Replies {
 				texts = append(texts, r.Text)
 			}
 			return texts
@@ -59,7 +59,7 @@ func platform(t *testing.T, through func(addr string) string) *channeltest.Platf
 		Restore: func() {
 			mu.Lock()
 			defer mu.Unlock()
-			if p.Mend(); down {
+			if p.ClearFaults(); down {
 				p.Up(t)
 				down = false
 			}

@@ -91,7 +91,7 @@ func (w *world) start() *world {
 	}
 	w.runner = channel.New(channel.Options{
 		Name: "issue", Kind: tracker.Kind, Connect: watch.Connect, Ledger: fragile{w.ledger, w.broken}, Log: log,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, ParkAfter: -1, IdleTimeout: watch.Pace().IdleTimeout},
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 20 * time.Millisecond, ParkAfter: -1, IdleTimeout: watch.ReconnectPolicy().IdleTimeout},
 	})
 	agents := map[string]engine.Agent{channel.AgentName("issue"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}}
 	for _, name := range append([]string{w.options.Agent}, w.options.Agents...) {

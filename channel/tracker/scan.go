@@ -16,7 +16,7 @@ import (
 
 // receiver is one time of watching: from a start to the first thing that fails.
 type receiver struct {
-	*Watch
+	*Watcher
 	link   *channel.Host
 	server string
 
@@ -132,9 +132,9 @@ func (r *receiver) look(ctx context.Context) (again bool, err error) {
 
 // show shows where the tracker is.
 func (r *receiver) show(ready, room int) {
-	busy, held := r.options.Claims-room, ""
+	busy, held := r.options.MaxClaims-room, ""
 	if room <= 0 && ready > 0 {
-		held = fmt.Sprintf("max_claimed %d is reached, %d more are ready", r.options.Claims, ready)
+		held = fmt.Sprintf("max_claimed %d is reached, %d more are ready", r.options.MaxClaims, ready)
 	}
 	r.link.ReportProgress(channel.Progress{Cursor: fmt.Sprintf("%d ready", ready), Unacked: busy, Blocked: held})
 }

@@ -24,27 +24,27 @@ import (
 	"mailroom/stream"
 )
 
-// talk is a server whose channel "mx" has an agent talk on Matrix with Ann, who is an
+// conversation is a server whose channel "mx" has an agent talk on Matrix with Ann, who is an
 // admin, until the test ends.
-type talk struct {
+type conversation struct {
 	t        *testing.T
-	way      *matrixtest.Way
+	proxy    *matrixtest.Proxy
 	bot, ann *matrixtest.Person
 	private  string
 }
 
-func talks(t *testing.T, url string, agent mailroom.AgentFunc) *talk {
+func startServer(t *testing.T, url string, agent mailroom.AgentFunc) *conversation {
 	t.Helper()
-	w := &talk{t: t, way: matrixtest.NewWay(t, url)}
-	w.bot, w.ann = matrixtest.Enter(t, url, "mailroom", "Mailroom"), matrixtest.Enter(t, url, "ann", "Ann")
-	record := &logs{}
+	w := &conversation{t: t, proxy: matrixtest.NewProxy(t, url)}
+	w.bot, w.ann = matrixtest.NewPerson(t, url, "mailroom", "Mailroom"), matrixtest.NewPerson(t, url, "ann", "Ann")
+	record := &logBuffer{}
 	log := slog.New(slog.NewTextHandler(record, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b := bus.New()
 	l := ledger.New(memory.New(), ledger.Options{
 		Publish: func(thread string, entries []mailroom.Entry) { b.Publish(bus.Notice{Thread: thread, Entries: entries}) },
 	})
 	o := matrix.Options{
-		Homeserver: w.way.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
+		Homeserver: w.proxy.URL, Poll: time.Second, Gap: 10 * time.Millisecond, EditGap: 100 * time.Millisecond,
 		Token: func() (string, error) { return w.bot.Token, nil },
 	}
 	runner := channel.New(channel.Options{
@@ -69,25 +69,25 @@ func talks(t *testing.T, url string, agent mailroom.AgentFunc) *talk {
 		cancelLedger()
 		last.Wait()
 		if t.Failed() {
-			t.Logf("%s", record.all())
+			t.Logf("%s", record.String())
 		}
 	})
-	w.private = w.room(w.ann)
+	w.private = w.newRoom(w.ann)
 	return w
 }
 
-// room is a private room of somebody with the bot, which goes there.
-func (w *talk) room(who *matrixtest.Person) string {
+// newRoom is a private room of somebody with the bot, which goes there.
+func (w *conversation) newRoom(who *matrixtest.Person) string {
 	w.t.Helper()
-	room := who.Room(true, w.bot)
-	matrixtest.Until(w.t, "the bot there", func() bool { return who.IsIn(room, w.bot) })
+	room := who.NewRoom(true, w.bot)
+	matrixtest.WaitFor(w.t, "the bot there", func() bool { return who.IsIn(room, w.bot) })
 	return room
 }
 
-// said waits until the bot has said something in a room that begins with these words.
-func (w *talk) said(who *matrixtest.Person, room, words string) (found string) {
+// waitMessage waits until the bot has said something in a room that begins with these words.
+func (w *conversation) waitMessage(who *matrixtest.Person, room, words string) (found string) {
 	w.t.Helper()
-	matrixtest.Until(w.t, words, func() bool {
+	matrixtest.WaitFor(w.t, words, func() bool {
 		i := slices.IndexFunc(who.Texts(room, w.bot), func(s string) bool { return strings.HasPrefix(s, words) })
 		if i >= 0 {
 			found = who.Texts(room, w.bot)[i]
@@ -97,8 +97,8 @@ func (w *talk) said(who *matrixtest.Person, room, words string) (found string) {
 	return found
 }
 
-// asks is an agent that asks whether it may, and says what it may.
-func asks(ctx context.Context, s mailroom.Session) error {
+// approvalAgent is an agent that asks whether it may, and says what it may.
+func approvalAgent(ctx context.Context, s mailroom.Session) error {
 	got, err := s.Wait(ctx, false, mailroom.Ask{
 		Name: "rm", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "rm -r build", Arguments: json.RawMessage(`{"path":"build"}`),
 	})
@@ -109,26 +109,26 @@ func asks(ctx context.Context, s mailroom.Session) error {
 }
 
 func TestACommandDecidesOnceAndTheQuestionIsRedrawn(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := talks(t, url, asks)
-		bob := matrixtest.Enter(t, url, "bob", "Bob")
-		group := w.ann.Room(false, w.bot, bob)
+	forEachServer(t, func(t *testing.T, url string) {
+		w := startServer(t, url, approvalAgent)
+		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
+		group := w.ann.NewRoom(false, w.bot, bob)
 		bob.Joins(group)
-		matrixtest.Until(t, "the bot there", func() bool { return w.ann.IsIn(group, w.bot) })
+		matrixtest.WaitFor(t, "the bot there", func() bool { return w.ann.IsIn(group, w.bot) })
 		w.ann.Says(group, "Mailroom: clean up")
-		asked := w.said(w.ann, group, "codex asks: May I?")
+		asked := w.waitMessage(w.ann, group, "codex asks: May I?")
 		word := regexp.MustCompile(`!approve (\S+)`).FindStringSubmatch(asked)
 		if word == nil || !strings.Contains(asked, "rm -r build") {
 			t.Fatalf("asked was %q", asked)
 		}
 		bob.Says(group, "Mailroom: !approve "+word[1])
 		w.ann.Says(group, "Mailroom: !deny "+word[1])
-		w.said(w.ann, group, "It is **deny**.")
-		matrixtest.Until(t, "the question redrawn", func() bool {
+		w.waitMessage(w.ann, group, "It is **deny**.")
+		matrixtest.WaitFor(t, "the question redrawn", func() bool {
 			return !strings.Contains(strings.Join(w.ann.Texts(group, w.bot), "\n"), "!approve")
 		})
 		w.ann.Says(group, "Mailroom: !approve "+word[1]) // by somebody whose screen is old
-		matrixtest.Until(t, "the late one answered", func() bool { return strings.Count(strings.Join(w.ann.Texts(group, w.bot), "\n"), "Denied by") >= 2 })
+		matrixtest.WaitFor(t, "the late one answered", func() bool { return strings.Count(strings.Join(w.ann.Texts(group, w.bot), "\n"), "Denied by") >= 2 })
 		all := strings.Join(w.ann.Texts(group, w.bot), "\n")
 		if strings.Contains(all, "Approved") || strings.Count(all, "It is **deny**.") != 1 || strings.Contains(all, "bob") {
 			t.Errorf("the group reads\n%s", all)
@@ -142,7 +142,7 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 	t.Parallel()
 	const limit = 3 * time.Second
 	done := make(chan struct{})
-	w := talks(t, matrixtest.Start(t).URL, func(ctx context.Context, s mailroom.Session) error {
+	w := startServer(t, matrixtest.Start(t).URL, func(ctx context.Context, s mailroom.Session) error {
 		for i := range 1000 {
 			select {
 			case <-done:
@@ -158,26 +158,26 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 		return nil
 	})
 	w.ann.Says(w.private, "tell me a long story")
-	edits := func() int { return len(w.way.Calls("send")) - 1 }
-	matrixtest.Until(t, "a preview that grows", func() bool { return edits() > 0 })
-	w.way.Limit(limit)
+	edits := func() int { return len(w.proxy.Calls("send")) - 1 }
+	matrixtest.WaitFor(t, "a preview that grows", func() bool { return edits() > 0 })
+	w.proxy.Limit(limit)
 	began := time.Now()
 	refused := func() (calls []matrixtest.Call) {
-		for _, c := range w.way.Calls("") {
+		for _, c := range w.proxy.Calls("") {
 			if c.Code == 429 {
 				calls = append(calls, c)
 			}
 		}
 		return calls
 	}
-	matrixtest.Until(t, "the first that is refused", func() bool { return len(refused()) > 0 })
+	matrixtest.WaitFor(t, "the first that is refused", func() bool { return len(refused()) > 0 })
 	close(done) // the final text is there while the limit holds
-	matrixtest.Until(t, "the final text", func() bool {
+	matrixtest.WaitFor(t, "the final text", func() bool {
 		texts := w.ann.Texts(w.private, w.bot)
 		return strings.HasSuffix(texts[len(texts)-1], "the end.")
 	})
 	waited, first, tries := time.Since(began), refused()[0], 0
-	for _, c := range w.way.Calls("") {
+	for _, c := range w.proxy.Calls("") {
 		if (c.Name == "send" || c.Name == "typing") && c.At.After(first.At) && c.At.Before(began.Add(limit)) {
 			tries++
 			t.Errorf("%s was tried %s after the limit began, and the first %s after: %d", c.Path, c.At.Sub(began), first.At.Sub(began), c.Code)
@@ -191,15 +191,15 @@ func TestWhileTheAccountIsLimitedNothingIsTried(t *testing.T) {
 }
 
 func TestALongAnswerArrivesWhole(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
+	forEachServer(t, func(t *testing.T, url string) {
 		var said strings.Builder
 		for i := range 2000 {
 			fmt.Fprintf(&said, "%d 👩‍💻 some words, and 👋 more of them\n", i)
 		}
-		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
+		w := startServer(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, said.String()) })
 		w.ann.Says(w.private, "go on")
 		want := strings.Fields(said.String())
-		matrixtest.Until(t, "the whole", func() bool {
+		matrixtest.WaitFor(t, "the whole", func() bool {
 			return len(strings.Fields(strings.Join(w.ann.Texts(w.private, w.bot), "\n"))) >= len(want)
 		})
 		if got := strings.Fields(strings.Join(w.ann.Texts(w.private, w.bot), "\n")); strings.Join(got, " ") != strings.Join(want, " ") {
@@ -210,31 +210,31 @@ func TestALongAnswerArrivesWhole(t *testing.T) {
 
 // TestWhoInvitesIsFollowedIfTheyMayTalk, and to be let in by a code in private.
 func TestWhoInvitesIsFollowedIfTheyMayTalk(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
-		bob := matrixtest.Enter(t, url, "bob", "Bob")
-		group := bob.Room(false, w.bot)
-		private := w.room(bob)
+	forEachServer(t, func(t *testing.T, url string) {
+		w := startServer(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
+		bob := matrixtest.NewPerson(t, url, "bob", "Bob")
+		group := bob.NewRoom(false, w.bot)
+		private := w.newRoom(bob)
 		bob.Says(private, "hello?")
-		w.said(bob, private, "I do not know you.")
+		w.waitMessage(bob, private, "I do not know you.")
 		if bob.IsIn(group, w.bot) {
 			t.Error("it has gone where a stranger wanted it")
 		}
 		w.ann.Says(w.private, "and I?")
-		w.said(w.ann, w.private, "yes")
+		w.waitMessage(w.ann, w.private, "yes")
 	})
 }
 
 // TestThatARoomIsEncryptedIsSaidOnceThere to who may talk.
 func TestThatARoomIsEncryptedIsSaidOnceThere(t *testing.T) {
-	everywhere(t, func(t *testing.T, url string) {
-		w := talks(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
+	forEachServer(t, func(t *testing.T, url string) {
+		w := startServer(t, url, func(ctx context.Context, s mailroom.Session) error { return s.Stream(ctx, "yes") })
 		for i := range 3 {
 			w.ann.Sends(w.private, "m.room.encrypted", map[string]any{"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": fmt.Sprint(i)})
 		}
-		w.said(w.ann, w.private, "This room is encrypted")
+		w.waitMessage(w.ann, w.private, "This room is encrypted")
 		w.ann.Says(w.private, "plainly")
-		w.said(w.ann, w.private, "yes")
+		w.waitMessage(w.ann, w.private, "yes")
 		if got := w.ann.Texts(w.private, w.bot); len(got) != 2 {
 			t.Errorf("said was %q", got)
 		}

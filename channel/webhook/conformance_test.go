@@ -21,11 +21,11 @@ func TestAWebhookIsAChannelOverABadNetwork(t *testing.T) {
 		hooks := webhook.NewHooks()
 		o := webhook.Options{
 			Secret: func() (string, error) { return webhooktest.Secret, nil }, Hooks: hooks,
-			URL: through(receiver.URL), Policy: loopback(), CallTime: 500 * time.Millisecond,
+			URL: through(receiver.URL), Policy: loopback(), Timeout: 500 * time.Millisecond,
 		}
-		pace := o.Pace()
+		pace := o.ReconnectPolicy()
 		pace.InitialDelay, pace.MaxDelay = 10*time.Millisecond, 50*time.Millisecond
-		face := hooks.Face()
+		face := hooks.Protocol()
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.SetPathValue("channel", "c")
 			w.WriteHeader(http.StatusAccepted)

@@ -24,25 +24,25 @@ import (
 	"mailroom/channel/irc/irctest"
 )
 
-// modern is a server with what ngircd has not: capabilities, accounts and echoes. It
+// fakeServer is a server with what ngircd has not: capabilities, accounts and echoes. It
 // answers each line of a client by a rule.
-type modern struct {
+type fakeServer struct {
 	addr string
 
-	mu   sync.Mutex
-	said []string // by the client
-	conn net.Conn // the newest
+	mu    sync.Mutex
+	lines []string // by the client
+	conn  net.Conn // the newest
 }
 
-// serve begins one. rule returns the answers to what is no part of letting in; a nil
+// startFakeServer begins one. rule returns the answers to what is no part of letting in; a nil
 // one is the usual, and answers "" end the connection.
-func serve(t *testing.T, rule func(line string) []string) *modern {
+func startFakeServer(t *testing.T, rule func(line string) []string) *fakeServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &modern{addr: l.Addr().String()}
+	m := &fakeServer{addr: l.Addr().String()}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -53,7 +53,7 @@ func serve(t *testing.T, rule func(line string) []string) *modern {
 			m.mu.Lock()
 			m.conn = c
 			m.mu.Unlock()
-			all.Go(func() { m.talk(c, rule) })
+			all.Go(func() { m.serveConn(c, rule) })
 		}
 	})
 	t.Cleanup(func() {
@@ -70,17 +70,17 @@ func serve(t *testing.T, rule func(line string) []string) *modern {
 	return m
 }
 
-func (m *modern) talk(c net.Conn, rule func(line string) []string) {
+func (m *fakeServer) serveConn(c net.Conn, rule func(line string) []string) {
 	defer c.Close()
 	lines := bufio.NewScanner(c)
 	for lines.Scan() {
 		line := lines.Text()
 		m.mu.Lock()
-		m.said = append(m.said, line)
+		m.lines = append(m.lines, line)
 		m.mu.Unlock()
 		answers := rule(line)
 		if answers == nil {
-			answers = usual(line)
+			answers = defaultReply(line)
 		}
 		for _, a := range answers {
 			if a == "" {
@@ -93,8 +93,8 @@ func (m *modern) talk(c net.Conn, rule func(line string) []string) {
 	}
 }
 
-// usual is how the server answers.
-func usual(line string) []string {
+// defaultReply is how the server answers.
+func defaultReply(line string) []string {
 	command, rest, _ := strings.Cut(line, " ")
 	switch command {
 	case "CAP":
@@ -118,8 +118,8 @@ func usual(line string) []string {
 	return nil
 }
 
-// tell says something to the client.
-func (m *modern) tell(t *testing.T, line string) {
+// send says something to the client.
+func (m *fakeServer) send(t *testing.T, line string) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,8 +128,8 @@ func (m *modern) tell(t *testing.T, line string) {
 	}
 }
 
-// cut ends the connection there is.
-func (m *modern) cut() {
+// disconnect ends the connection there is.
+func (m *fakeServer) disconnect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn != nil {
@@ -137,27 +137,27 @@ func (m *modern) cut() {
 	}
 }
 
-func (m *modern) heard() []string {
+func (m *fakeServer) received() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.said)
+	return slices.Clone(m.lines)
 }
 
 const alice = "@account=alice;msgid=m1 :al!~al@home PRIVMSG bot :hello"
 
 func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
-	m := serve(t, func(line string) []string {
+	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "PRIVMSG ") {
 			return []string{"@msgid=e7 :bot!bot@cloak " + line}
 		}
 		return nil
 	})
-	o := fast(m.addr)
+	o := testOptions(m.addr)
 	o.Account, o.Secrets = "bot", func() (irc.Secrets, error) { return irc.Secrets{Account: "pw"}, nil }
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	m.tell(t, alice)
-	e := b.hears(1)
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	m.send(t, alice)
+	e := b.waitEvent(1)
 	if e.User.ID != "alice" || e.Key != "msgid:m1" {
 		t.Errorf("the event is %+v", e)
 	}
@@ -165,11 +165,11 @@ func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
 	if err != nil || id != "e7" {
 		t.Errorf("sent as %q, %v", id, err)
 	}
-	if !slices.Contains(m.heard(), "PRIVMSG al :hello yourself") || len(b.arrived()) != 1 {
-		t.Errorf("the server heard %q, the bot %+v", m.heard(), b.arrived())
+	if !slices.Contains(m.received(), "PRIVMSG al :hello yourself") || len(b.recorded()) != 1 {
+		t.Errorf("the server heard %q, the bot %+v", m.received(), b.recorded())
 	}
-	if n := slices.Index(m.heard(), "AUTHENTICATE Ym90AGJvdABwdw=="); n < 0 {
-		t.Errorf("it has not signed in: %q", m.heard())
+	if n := slices.Index(m.received(), "AUTHENTICATE Ym90AGJvdABwdw=="); n < 0 {
+		t.Errorf("it has not signed in: %q", m.received())
 	}
 }
 
@@ -177,7 +177,7 @@ func TestAnEchoIsTheReceiptAndNoMessage(t *testing.T) {
 func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 	whois := []string{":s 311 bot alice ~al home * :Al", ":s 330 bot alice alice :is logged in as", ":s 318 bot alice :End"}
 	var mu sync.Mutex
-	m := serve(t, func(line string) []string {
+	m := startFakeServer(t, func(line string) []string {
 		if !strings.HasPrefix(line, "WHOIS ") {
 			return nil
 		}
@@ -185,31 +185,31 @@ func TestAnAccountIsAnsweredWhereItIs(t *testing.T) {
 		defer mu.Unlock()
 		return whois
 	})
-	b := run(t, fast(m.addr))
-	b.is(channel.ConditionConnected)
+	b := start(t, testOptions(m.addr))
+	b.waitCondition(channel.ConditionConnected)
 	room := chat.Room{Chat: "alice"}
 	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "one"}, "key"); err != nil {
 		t.Error(err)
 	}
-	other := serve(t, func(line string) []string {
+	other := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "WHOIS ") {
 			return []string{":s 311 bot alice ~mal elsewhere * :Mal", ":s 318 bot alice :End"}
 		}
 		return nil
 	})
-	b = run(t, fast(other.addr))
-	b.is(channel.ConditionConnected)
+	b = start(t, testOptions(other.addr))
+	b.waitCondition(channel.ConditionConnected)
 	_, err := b.platform().Send(t.Context(), room, chat.Message{Text: "two"}, "key")
 	if f := mailroom.AsFailure(err); err == nil || f.Class != mailroom.ClassUnavailable || f.RetryAfter == 0 {
 		t.Errorf("a nick without the account: %v", err)
 	}
-	other.tell(t, alice)
-	b.hears(1)
+	other.send(t, alice)
+	b.waitEvent(1)
 	if _, err := b.platform().Send(t.Context(), room, chat.Message{Text: "three"}, "key"); err != nil {
 		t.Error(err)
 	}
-	if !slices.Contains(m.heard(), "PRIVMSG alice :one") || !slices.Contains(other.heard(), "PRIVMSG al :three") || slices.Contains(other.heard(), "PRIVMSG alice :two") {
-		t.Errorf("the servers heard %q and %q", m.heard(), other.heard())
+	if !slices.Contains(m.received(), "PRIVMSG alice :one") || !slices.Contains(other.received(), "PRIVMSG al :three") || slices.Contains(other.received(), "PRIVMSG alice :two") {
+		t.Errorf("the servers heard %q and %q", m.received(), other.received())
 	}
 }
 
@@ -219,7 +219,7 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 	for name, answer := range map[string]string{"the connection ends": "", "the server is silent": ":s NOTICE bot :busy"} {
 		t.Run(name, func(t *testing.T) {
 			sent := make(chan struct{}, 9)
-			m := serve(t, func(line string) []string {
+			m := startFakeServer(t, func(line string) []string {
 				if strings.HasPrefix(line, "PRIVMSG ") {
 					sent <- struct{}{}
 					return []string{answer}
@@ -229,12 +229,12 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 				}
 				return nil
 			})
-			o := fast(m.addr)
+			o := testOptions(m.addr)
 			o.Fresh = 500 * time.Millisecond
-			b := run(t, o)
-			b.is(channel.ConditionConnected)
-			m.tell(t, alice)
-			to := b.hears(1).Room
+			b := start(t, o)
+			b.waitCondition(channel.ConditionConnected)
+			m.send(t, alice)
+			to := b.waitEvent(1).Room
 			_, err := b.platform().Send(t.Context(), to, chat.Message{Text: "x"}, "key")
 			if !errors.Is(err, mailroom.ErrUnknown) || len(sent) != 1 {
 				t.Errorf("%d sent, %v", len(sent), err)
@@ -247,11 +247,11 @@ func TestNobodyKnowsWhatBecameOfALineWithoutAnAnswer(t *testing.T) {
 }
 
 func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
-	m := serve(t, func(string) []string { return nil })
-	b := run(t, fast(m.addr))
-	b.is(channel.ConditionConnected)
-	m.tell(t, alice)
-	to := b.hears(1).Room
+	m := startFakeServer(t, func(string) []string { return nil })
+	b := start(t, testOptions(m.addr))
+	b.waitCondition(channel.ConditionConnected)
+	m.send(t, alice)
+	to := b.waitEvent(1).Room
 	p := b.platform()
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
@@ -264,34 +264,34 @@ func TestNothingIsSentOverAConnectionThatIsClosed(t *testing.T) {
 
 // TestTheServersPingIsAnswered, also before it lets the bot in.
 func TestTheServersPingIsAnswered(t *testing.T) {
-	m := serve(t, func(line string) []string {
+	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "NICK ") {
 			return []string{"PING :first"}
 		}
 		return nil
 	})
-	b := run(t, fast(m.addr))
-	b.is(channel.ConditionConnected)
-	m.tell(t, "PING :are you there")
-	b.until("both are answered", func(channel.State) bool {
-		return slices.Contains(m.heard(), "PONG :first") && slices.Contains(m.heard(), "PONG :are you there")
+	b := start(t, testOptions(m.addr))
+	b.waitCondition(channel.ConditionConnected)
+	m.send(t, "PING :are you there")
+	b.waitState("both are answered", func(channel.State) bool {
+		return slices.Contains(m.received(), "PONG :first") && slices.Contains(m.received(), "PONG :are you there")
 	})
 }
 
 // TestWhoTakesAMessageMaySend: a stranger is answered before the position moves.
 func TestWhoTakesAMessageMaySend(t *testing.T) {
-	m := serve(t, func(string) []string { return nil })
-	b := runWith(t, fast(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
+	m := startFakeServer(t, func(string) []string { return nil })
+	b := startWith(t, testOptions(m.addr), func(ctx context.Context, p chat.Platform, e chat.Event) error {
 		_, err := p.Send(ctx, e.Room, chat.Message{Text: "one\ntwo"}, "key")
 		return err
 	})
-	b.is(channel.ConditionConnected)
-	m.tell(t, alice)
-	m.tell(t, alice)
-	if b.hears(2); b.State().Adapter != 1 {
+	b.waitCondition(channel.ConditionConnected)
+	m.send(t, alice)
+	m.send(t, alice)
+	if b.waitEvent(2); b.State().Adapter != 1 {
 		t.Errorf("the state is %+v", b.State())
 	}
-	said := slices.DeleteFunc(m.heard(), func(line string) bool { return !strings.HasPrefix(line, "PRIVMSG ") })
+	said := slices.DeleteFunc(m.received(), func(line string) bool { return !strings.HasPrefix(line, "PRIVMSG ") })
 	if want := []string{"PRIVMSG al :one", "PRIVMSG al :two"}; !slices.Equal(said, append(want, want...)) {
 		t.Errorf("it says %q", said)
 	}
@@ -300,7 +300,7 @@ func TestWhoTakesAMessageMaySend(t *testing.T) {
 // TestWhoMustWaitForTheServerGivesItsSlotBack: a delivery that waits holds up others.
 func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 	got := make(chan struct{}, 1)
-	m := serve(t, func(line string) []string {
+	m := startFakeServer(t, func(line string) []string {
 		if strings.HasPrefix(line, "PRIVMSG ") {
 			got <- struct{}{}
 		}
@@ -309,12 +309,12 @@ func TestWhoMustWaitForTheServerGivesItsSlotBack(t *testing.T) {
 		}
 		return nil
 	})
-	o := fast(m.addr)
+	o := testOptions(m.addr)
 	o.Fresh = time.Minute
-	b := run(t, o)
-	b.is(channel.ConditionConnected)
-	m.tell(t, alice)
-	to := b.hears(1).Room
+	b := start(t, o)
+	b.waitCondition(channel.ConditionConnected)
+	m.send(t, alice)
+	to := b.waitEvent(1).Room
 	ctx, cancel := context.WithCancel(t.Context())
 	var first sync.WaitGroup
 	first.Go(func() {
@@ -347,19 +347,19 @@ func TestTheServerIsSpokenToWithTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	tlsPort := irctest.Free(t)
+	tlsPort := irctest.FreeAddr(t)
 	_, port, err := net.SplitHostPort(tlsPort)
 	if err != nil {
 		t.Fatal(err)
 	}
-	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).Await(tlsPort)
-	o := fast(tlsPort)
+	irctest.Start(t, "[SSL]", "CertFile = "+filepath.Join(dir, "cert"), "KeyFile = "+filepath.Join(dir, "key"), "Ports = "+port).WaitListening(tlsPort)
+	o := testOptions(tlsPort)
 	o.Plain = false
-	if state := run(t, o).is(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
+	if state := start(t, o).waitCondition(channel.ConditionQueued); !strings.Contains(state.Reason, "certificate") {
 		t.Errorf("a server that nobody vouches for: %+v", state)
 	}
 	trust := x509.NewCertPool()
 	trust.AddCert(web.Certificate())
 	o.TLS = &tls.Config{RootCAs: trust, MinVersion: tls.VersionTLS12}
-	run(t, o).is(channel.ConditionConnected)
+	start(t, o).waitCondition(channel.ConditionConnected)
 }

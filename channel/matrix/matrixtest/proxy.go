@@ -16,12 +16,12 @@ import (
 
 // Fault is how a call goes wrong, once. The zero value lets it pass.
 type Fault struct {
-	Code  int    // it is not passed on, and answered with this
-	Name  string // such as M_LIMIT_EXCEEDED
-	Words string
-	After int    // retry_after_ms
-	Soft  bool   // soft_logout
-	Raw   string // instead of JSON
+	Code         int    // it is not passed on, and answered with this
+	Name         string // such as M_LIMIT_EXCEEDED
+	Message      string
+	RetryAfterMS int    // retry_after_ms
+	SoftLogout   bool   // soft_logout
+	Raw          string // instead of JSON
 	// RetryAfter is the header of that name.
 	RetryAfter int
 	Hang       bool          // it is not passed on, and not answered
@@ -39,50 +39,50 @@ type Call struct {
 	Code int // 0: it was not answered as it should be
 }
 
-// Way is what a bot reaches a homeserver by. What others do there is not in it.
-type Way struct {
+// Proxy is what a bot reaches a homeserver by. What others do there is not in it.
+type Proxy struct {
 	URL string
 
-	to string
+	target string
 
 	// Owned by mu.
-	mu      sync.Mutex
-	server  *http.Server // nil: it is down
-	quit    context.CancelFunc
-	faults  map[string][]Fault
-	limited time.Time     // until then, too much was sent
-	frozen  chan struct{} // closed when what is half-open is so no more; nil if nothing is
-	calls   []Call
-	all     sync.WaitGroup
+	mu           sync.Mutex
+	server       *http.Server // nil: it is down
+	quit         context.CancelFunc
+	faults       map[string][]Fault
+	limitedUntil time.Time     // until then, too much was sent
+	frozen       chan struct{} // closed when what is half-open is so no more; nil if nothing is
+	calls        []Call
+	wg           sync.WaitGroup
 }
 
-// NewWay makes one to a homeserver, until the test ends.
-func NewWay(t testing.TB, to string) *Way {
+// NewProxy makes one to a homeserver, until the test ends.
+func NewProxy(t testing.TB, to string) *Proxy {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Way{URL: "http://" + ln.Addr().String(), to: to, faults: map[string][]Fault{}}
+	w := &Proxy{URL: "http://" + ln.Addr().String(), target: to, faults: map[string][]Fault{}}
 	w.listen(ln)
 	t.Cleanup(func() {
 		w.Down()
-		w.all.Wait()
+		w.wg.Wait()
 	})
 	return w
 }
 
-func (w *Way) listen(ln net.Listener) {
+func (w *Proxy) listen(ln net.Listener) {
 	ctx, quit := context.WithCancel(context.Background())
 	server := &http.Server{Handler: http.HandlerFunc(w.serve), ReadHeaderTimeout: time.Minute, BaseContext: func(net.Listener) context.Context { return ctx }}
 	w.mu.Lock()
 	w.server, w.quit = server, quit
 	w.mu.Unlock()
-	w.all.Go(func() { _ = server.Serve(ln) }) // ends with Down, and says nothing else
+	w.wg.Go(func() { _ = server.Serve(ln) }) // ends with Down, and says nothing else
 }
 
 // Down breaks all connections and refuses others from now on.
-func (w *Way) Down() {
+func (w *Proxy) Down() {
 	w.mu.Lock()
 	server, quit := w.server, w.quit
 	w.server = nil
@@ -94,7 +94,7 @@ func (w *Way) Down() {
 }
 
 // Up is there again, where it was.
-func (w *Way) Up(t testing.TB) {
+func (w *Proxy) Up(t testing.TB) {
 	t.Helper()
 	ln, err := net.Listen("tcp", strings.TrimPrefix(w.URL, "http://"))
 	if err != nil {
@@ -104,14 +104,14 @@ func (w *Way) Up(t testing.TB) {
 }
 
 // Freeze leaves all connections open and answers nothing any more, until Thaw.
-func (w *Way) Freeze() {
+func (w *Proxy) Freeze() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.frozen = make(chan struct{})
 }
 
 // Thaw answers again. What was asked meanwhile has been lost.
-func (w *Way) Thaw() {
+func (w *Proxy) Thaw() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	close(w.frozen)
@@ -120,7 +120,7 @@ func (w *Way) Thaw() {
 
 // Fail has the next calls of a name fail, one fault each. The name of a call is the
 // last word of its path that no caller chooses, such as "sync", "send" or "whoami".
-func (w *Way) Fail(name string, faults ...Fault) {
+func (w *Proxy) Fail(name string, faults ...Fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.faults[name] = append(w.faults[name], faults...)
@@ -128,14 +128,14 @@ func (w *Way) Fail(name string, faults ...Fault) {
 
 // Limit has all sends and edits, and typing, be refused with 429, as a homeserver does
 // with an account that sends too much. What is left of it is retry_after_ms.
-func (w *Way) Limit(d time.Duration) {
+func (w *Proxy) Limit(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.limited = time.Now().Add(d)
+	w.limitedUntil = time.Now().Add(d)
 }
 
 // Calls are those of a name; all with "".
-func (w *Way) Calls(name string) []Call {
+func (w *Proxy) Calls(name string) []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var found []Call
@@ -147,8 +147,8 @@ func (w *Way) Calls(name string) []Call {
 	return found
 }
 
-// nameOf is the name of a call.
-func nameOf(path string) string {
+// callName is the name of a call.
+func callName(path string) string {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	for i := len(words) - 1; i >= 0; i-- {
 		switch w := words[i]; w {
@@ -159,10 +159,10 @@ func nameOf(path string) string {
 	return path
 }
 
-// fault is what is to go wrong with a call. It is within mu.
-func (w *Way) fault(name string) (f Fault) {
-	if left := time.Until(w.limited); left > 0 && (name == "send" || name == "typing") {
-		return Fault{Code: http.StatusTooManyRequests, Name: "M_LIMIT_EXCEEDED", Words: "Too many requests", After: int(left.Milliseconds()) + 1}
+// nextFault is what is to go wrong with a call. It is within mu.
+func (w *Proxy) nextFault(name string) (f Fault) {
+	if left := time.Until(w.limitedUntil); left > 0 && (name == "send" || name == "typing") {
+		return Fault{Code: http.StatusTooManyRequests, Name: "M_LIMIT_EXCEEDED", Message: "Too many requests", RetryAfterMS: int(left.Milliseconds()) + 1}
 	}
 	if left := w.faults[name]; len(left) > 0 {
 		f, w.faults[name] = left[0], left[1:]
@@ -170,15 +170,15 @@ func (w *Way) fault(name string) (f Fault) {
 	return f
 }
 
-func (w *Way) serve(out http.ResponseWriter, r *http.Request) {
+func (w *Proxy) serve(out http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // who asked has gone
 	}
-	c := Call{Name: nameOf(r.URL.Path), Path: r.URL.Path, At: time.Now()}
+	c := Call{Name: callName(r.URL.Path), Path: r.URL.Path, At: time.Now()}
 	_ = json.Unmarshal(body, &c.In) // there may be none
 	w.mu.Lock()
-	fault, frozen := w.fault(c.Name), w.frozen
+	fault, frozen := w.nextFault(c.Name), w.frozen
 	number := len(w.calls)
 	w.calls = append(w.calls, c)
 	w.mu.Unlock()
@@ -190,11 +190,11 @@ func (w *Way) serve(out http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler) // it was lost
 	case fault.Code != 0 || fault.Raw != "":
-		w.note(number, fault.Code)
+		w.setCode(number, fault.Code)
 		fault.write(out)
 		return
 	}
-	code, kind, answer := w.pass(r, body)
+	code, kind, answer := w.forward(r, body)
 	if fault.Hold != nil {
 		select {
 		case <-fault.Hold:
@@ -220,20 +220,20 @@ func (w *Way) serve(out http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(out).Flush() // so that the half arrives, if anybody is there
 		panic(http.ErrAbortHandler)
 	}
-	w.note(number, code)
+	w.setCode(number, code)
 	out.WriteHeader(code)
 	_, _ = out.Write(answer) // who asked may have gone
 }
 
-func (w *Way) note(number, code int) {
+func (w *Proxy) setCode(number, code int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls[number].Code = code
 }
 
-// pass passes a call on; code is 0 if there is no answer.
-func (w *Way) pass(r *http.Request, body []byte) (code int, kind string, answer []byte) {
-	req, err := http.NewRequestWithContext(r.Context(), r.Method, w.to+r.URL.RequestURI(), bytes.NewReader(body))
+// forward passes a call on; code is 0 if there is no answer.
+func (w *Proxy) forward(r *http.Request, body []byte) (code int, kind string, answer []byte) {
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, w.target+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
 		return 0, "", nil
 	}
@@ -261,12 +261,12 @@ func (f Fault) write(w http.ResponseWriter) {
 		_, _ = io.WriteString(w, f.Raw) // who asked may have gone
 		return
 	}
-	body := map[string]any{"errcode": f.Name, "error": f.Words}
-	if f.After != 0 {
-		body["retry_after_ms"] = f.After
+	body := map[string]any{"errcode": f.Name, "error": f.Message}
+	if f.RetryAfterMS != 0 {
+		body["retry_after_ms"] = f.RetryAfterMS
 	}
-	if f.Soft {
+	if f.SoftLogout {
 		body["soft_logout"] = true
 	}
-	answer(w, f.Code, body)
+	writeJSON(w, f.Code, body)
 }

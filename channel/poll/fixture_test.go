@@ -66,7 +66,7 @@ func (w *world) start() *world {
 	})
 	w.runner = channel.New(channel.Options{
 		Name: "b", Kind: poll.Kind, Connect: bridge.Connect, Ledger: w.ledger, Log: log,
-		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, Polled: true, FatalGrace: w.options.Pace().FatalGrace, IdleTimeout: w.options.Pace().IdleTimeout},
+		Reconnect: channel.ReconnectPolicy{InitialDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond, ParkAfter: -1, Polled: true, FatalGrace: w.options.ReconnectPolicy().FatalGrace, IdleTimeout: w.options.ReconnectPolicy().IdleTimeout},
 	})
 	e := engine.New(w.ledger, b, engine.Options{
 		Agents: map[string]engine.Agent{"codex": {Agent: w.agent, Deadline: w.deadline}, channel.AgentName("b"): {Agent: w.runner.Agent(), Ready: w.runner.Connected}},

@@ -15,7 +15,7 @@ func TestWhatIsLongIsCutAndSaysSo(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	run := &mailroom.Run{ID: "r", Thread: "issue:x-a", Agent: "codex", Status: mailroom.StatusFailed, Reply: &long, Error: &mailroom.RunError{Message: long}}
 	it := &issues.Issue{ID: "x-a", Title: "t", Description: long}
-	w := &Watch{options: Options{Command: "mailroom"}}
+	w := &Watcher{options: Options{Command: "mailroom"}}
 	ask := channel.Delivery{Run: run, Ticket: &mailroom.Ticket{ID: "t", Kind: mailroom.TicketApproval, Prompt: "May I?", Action: "write", Arguments: []byte(`"` + long + `"`)}}
 	for name, c := range map[string]struct {
 		text string

@@ -1,0 +1,64 @@
+package matrix
+
+import (
+	"html"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mentionMatcher are how the bot is named in messages.
+type mentionMatcher struct {
+	id          string
+	inText      *regexp.Regexp // within a text: the id, or the name after an @
+	inHTML      *regexp.Regexp // within HTML: a link to the bot
+	leadingPill *regexp.Regexp // at the beginning of HTML, with what it shows
+	leadingText *regexp.Regexp // at the beginning of a text: the id, or a link
+}
+
+func newMentionMatcher(bot Bot) mentionMatcher {
+	var ids []string
+	for _, id := range []string{bot.ID, url.PathEscape(bot.ID), url.QueryEscape(bot.ID)} {
+		ids = append(ids, regexp.QuoteMeta(id))
+	}
+	id := "(?:" + strings.Join(ids, "|") + ")"
+	link := `(?:https://matrix\.to/#/` + id + `|matrix:u/` + regexp.QuoteMeta(strings.TrimPrefix(bot.ID, "@")) + `)(?:\?[^"\s)]*)?`
+	const end = `(?:$|[^\pL\pN_:.\-]|[:.\-](?:$|[^\pL\pN_]))` // of a word, which may be that of a sentence
+	word := "(?:" + ids[0] + "|@(?:" + regexp.QuoteMeta(bot.Name) + "|" + regexp.QuoteMeta(localpart(bot.ID)) + "))"
+	return mentionMatcher{
+		id:          bot.ID,
+		inText:      regexp.MustCompile(`(?i)(?:^|[^\pL\pN_@/])` + word + end),
+		inHTML:      regexp.MustCompile(`(?i)<a [^>]*href=["']` + link + `["']`),
+		leadingPill: regexp.MustCompile(`(?i)^\s*(?:<p>)?\s*<a [^>]*href=["']` + link + `["'][^>]*>([^<]*)</a>`),
+		leadingText: regexp.MustCompile(`(?i)^\s*(?:` + ids[0] + `|\[[^\]\n]*\]\(<?` + link + `>?\))(?:[:,]\s*|\s+|$)`),
+	}
+}
+
+// matches reports whether a message names the bot.
+func (n mentionMatcher) matches(s content) bool {
+	if s.Mentions != nil && slices.Contains(s.Mentions.Users, n.id) {
+		return true
+	}
+	return n.inHTML.MatchString(s.HTML) || n.inText.MatchString(s.bodyWithoutQuote())
+}
+
+// strip takes the bot's id, or a link to it, from the beginning of a text.
+func (n mentionMatcher) strip(text, shown string) string {
+	if at := n.leadingText.FindString(text); at != "" {
+		return text[len(at):]
+	}
+	m := n.leadingPill.FindStringSubmatch(shown)
+	if m == nil {
+		return text
+	}
+	name, said := html.UnescapeString(m[1]), strings.TrimLeft(text, " \t\n")
+	if name == "" || len(said) < len(name) || !strings.EqualFold(said[:len(name)], name) {
+		return text
+	}
+	rest := said[len(name):]
+	if rest != "" && !strings.ContainsRune(":, \t\n", rune(rest[0])) {
+		return text
+	}
+	return strings.TrimLeft(strings.TrimLeft(rest, ":,"), " \t\n")
+}
