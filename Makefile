@@ -140,12 +140,12 @@ bench: build ## measure this machine; PARTS="runs latency" FOR=60s DATA=folder, 
 
 bench-bd: build ## measure the tracker's command on this machine; ROUNDS=15 DATA=folder BD="bin/mailroom issue"
 	cd bench && $(GO) build -trimpath -o ../bin/bench-bd ./bd
-	@exec bin/bench-bd -rounds $(or $(ROUNDS),15) $(if $(DATA),-data "$$DATA") $(or $(BD),bin/bd)
+	@exec bin/bench-bd -rounds $(or $(ROUNDS),15) $(if $(DATA),-data "$(abspath $(DATA))") $(or $(BD),bin/bd)
 
 peers: build ## the same work on other queues, in turn; ROUNDS=3 FOR=60s ONLY=asynq,jetstream RATE=100 DATA=folder
 	cd bench && $(GO) vet ./peers && $(GO) test ./peers && $(GO) build -o ../bin/peers ./peers
 	@exec bin/peers -rounds $(or $(ROUNDS),3) -for $(or $(FOR),10s) $(if $(ONLY),-only $(ONLY)) \
-		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$$DATA")
+		$(if $(RATE),-rate $(RATE)) $(if $(DATA),-data "$(abspath $(DATA))")
 
 cover: ## how much of the code the tests reach; details in bin/cover.html
 	@mkdir -p bin
